@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Libraries from Debian; doc/DEPENDENCIES.md says why each.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(ibverbs REQUIRED IMPORTED_TARGET libibverbs)
+pkg_check_modules(rdmacm REQUIRED IMPORTED_TARGET librdmacm)
+pkg_check_modules(pmem2 REQUIRED IMPORTED_TARGET libpmem2)
+pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)
+find_package(fmt REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+if(RPMA_TESTS)
+    pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
+endif()

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Warnings of every target, in both languages.
+add_compile_options(-Wall -Wextra -Wconversion -Wshadow)
+if(RPMA_WERROR)
+    add_compile_options(-Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES GNU AND RPMA_SANITIZE)
+    # GCC's flow warnings see through its own instrumentation and misfire there.
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+endif()

@@ -1,0 +1,721 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * librpma.h -- reading, writing and making durable the memory of another machine, by RDMA.
+ *
+ * Returns. Every function that returns int gives 0 or a negative RPMA_E_ code, never a positive value.
+ * Arguments are checked first, before anything else happens. An output is written only on success, unless its
+ * function says otherwise. What a failure was about goes to the log (rpma_log_set_function).
+ *
+ * Ownership. A "new" gives an object that its "delete" ends. A delete takes the address of the caller's
+ * pointer, sets it to NULL, also when it returns an error, and is a no-op that returns 0 when the pointer is
+ * NULL already. Nothing is counted: a peer outlives everything made from it, a shared receive queue outlives
+ * its connections. Completion queues that a "get" returns belong to the connection or shared receive queue
+ * they were got from.
+ *
+ * Threads. Any function may be called from any thread. Calls that use one object at a time may run in
+ * parallel where their comment says so, otherwise the caller orders them; one object is deleted by one
+ * thread, after its last use.
+ *
+ * Blocking. Nothing blocks unless its comment says so.
+ */
+#ifndef LIBRPMA_H
+#define LIBRPMA_H 1
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ================================================================ errors ==== */
+
+/* An error that has no better name. */
+#define RPMA_E_UNKNOWN (-100000)
+/* The operation is not supported by the device, the target memory or the connection. */
+#define RPMA_E_NOSUPP (-100001)
+/* libibverbs, librdmacm or the soft device failed; the log has its errno. */
+#define RPMA_E_PROVIDER (-100002)
+/* Out of memory. */
+#define RPMA_E_NOMEM (-100003)
+/* An argument is not valid. */
+#define RPMA_E_INVAL (-100004)
+/* There is no completion to collect now. */
+#define RPMA_E_NO_COMPLETION (-100005)
+/* There is no connection event to collect now. */
+#define RPMA_E_NO_EVENT (-100006)
+/* Temporary; the same call may succeed. */
+#define RPMA_E_AGAIN (-100007)
+/* The completion channel is shared: wait with rpma_conn_wait. */
+#define RPMA_E_SHARED_CHANNEL (-100008)
+/* The completion channel is not shared: wait with rpma_cq_wait. */
+#define RPMA_E_NOT_SHARED_CHNL (-100009)
+
+/**
+ * The English text of a return code; "Unknown error" for a value that is none. Static, never NULL. Any
+ * thread.
+ */
+const char *rpma_err_2str(int ret);
+
+/* ================================================================ devices ==== */
+
+struct rpma_peer_cfg;
+struct rpma_peer;
+struct rpma_mr_local;
+struct rpma_mr_remote;
+struct rpma_conn_cfg;
+struct rpma_srq;
+struct rpma_conn;
+struct rpma_cq;
+struct rpma_conn_req;
+struct rpma_ep;
+struct rpma_srq_cfg;
+
+/* Whose address rpma_utils_get_ibv_context is given. */
+enum rpma_util_ibv_context_type {
+    RPMA_UTIL_IBV_CONTEXT_LOCAL = 0, /* an address of this machine */
+    RPMA_UTIL_IBV_CONTEXT_REMOTE = 1 /* an address to reach: the device on the way to it */
+};
+
+/**
+ * Finds the RDMA device that serves an IP address (or host name).
+ *
+ * The environment variable RPMA_DEVICE says which kinds of device are looked at: "auto" (or unset) takes the
+ * kernel's RDMA device that is bound to the address, otherwise the soft device (softrdma.h), which serves
+ * every address of the machine; "kernel" and "soft" take only that kind. The choice is logged at NOTICE.
+ *
+ * The context is not the caller's: never ibv_close_device it. It is used with librpma only, unless it is a
+ * kernel device's. A local wildcard address ("0.0.0.0") may give success and a NULL context.
+ *
+ * Blocks for the name look-up and, for a remote address, up to 1,000 ms a kind of device. Any thread.
+ * Errors: RPMA_E_INVAL: addr or ibv_ctx_ptr is NULL, unknown type. RPMA_E_PROVIDER: no device serves the
+ * address, the name is unknown, or RPMA_DEVICE has another value. See rdma_bind_addr(3),
+ * rdma_resolve_addr(3).
+ */
+int rpma_utils_get_ibv_context(const char *addr, enum rpma_util_ibv_context_type type,
+                               struct ibv_context **ibv_ctx_ptr);
+
+/**
+ * Whether a device can register memory that is not pinned (on-demand paging) and read and write it over a
+ * reliable connection, which memory of a file system with DAX needs. *is_odp_capable is 1 or 0. Any thread.
+ * Errors: RPMA_E_INVAL: NULL argument. RPMA_E_PROVIDER: the device cannot be queried (*is_odp_capable is then
+ * 0). See ibv_query_device_ex(3).
+ */
+int rpma_utils_ibv_context_is_odp_capable(struct ibv_context *ibv_ctx, int *is_odp_capable);
+
+/* What happened to a connection; see rpma_conn_next_event. */
+enum rpma_conn_event {
+    RPMA_CONN_UNDEFINED = -1,
+    RPMA_CONN_ESTABLISHED = 0, /* ready for operations, both ways */
+    RPMA_CONN_CLOSED = 1,      /* disconnected by either side; may come twice */
+    RPMA_CONN_LOST = 2,        /* broken: connect error, or the device went away */
+    RPMA_CONN_REJECTED = 3,    /* the other side said no, or nobody listens there */
+    RPMA_CONN_UNREACHABLE = 4  /* the other side did not answer in time */
+};
+
+/**
+ * The English text of a connection event; "Unsupported connection event" for a value that is none. Static,
+ * never NULL. Any thread.
+ */
+const char *rpma_utils_conn_event_2str(enum rpma_conn_event conn_event);
+
+/* ================================================================ peer configuration ==== */
+
+/**
+ * A description of what a peer can do, to be sent to the other side, with its defaults: writes do not reach
+ * persistent memory directly. The caller deletes it. The accessors below may run in parallel.
+ * Errors: RPMA_E_INVAL: pcfg_ptr is NULL. RPMA_E_NOMEM.
+ */
+int rpma_peer_cfg_new(struct rpma_peer_cfg **pcfg_ptr);
+
+/** Deletes a peer configuration. Errors: RPMA_E_INVAL: pcfg_ptr is NULL. */
+int rpma_peer_cfg_delete(struct rpma_peer_cfg **pcfg_ptr);
+
+/**
+ * Declares whether what is written to this peer is durable once flushed, so that the other side may use
+ * RPMA_FLUSH_TYPE_PERSISTENT. Errors: RPMA_E_INVAL: pcfg is NULL.
+ */
+int rpma_peer_cfg_set_direct_write_to_pmem(struct rpma_peer_cfg *pcfg, bool supported);
+
+/** What rpma_peer_cfg_set_direct_write_to_pmem declared. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_peer_cfg_get_direct_write_to_pmem(const struct rpma_peer_cfg *pcfg, bool *supported);
+
+/**
+ * Writes the configuration's descriptor, the bytes to send, to desc, which has room for
+ * rpma_peer_cfg_get_descriptor_size bytes. Errors: RPMA_E_INVAL: NULL argument.
+ */
+int rpma_peer_cfg_get_descriptor(const struct rpma_peer_cfg *pcfg, void *desc);
+
+/** The descriptor's size, in bytes: 1. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_peer_cfg_get_descriptor_size(const struct rpma_peer_cfg *pcfg, size_t *desc_size);
+
+/**
+ * Makes a peer configuration from a descriptor that was received. desc_size is in bytes, bytes after the
+ * descriptor are ignored, the buffer is not kept. The caller deletes the configuration. Errors: RPMA_E_INVAL:
+ * NULL argument, desc_size too small. RPMA_E_NOMEM.
+ */
+int rpma_peer_cfg_from_descriptor(const void *desc, size_t desc_size, struct rpma_peer_cfg **pcfg_ptr);
+
+/* ================================================================ peer ==== */
+
+/**
+ * A local end: the protection domain on one device that memory and connections are made on. The context comes
+ * from rpma_utils_get_ibv_context, or is a kernel device's own. Delete it after everything made from it. A
+ * peer may be used by many threads at once. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NOMEM.
+ * RPMA_E_UNKNOWN: the device failed and named no reason. RPMA_E_PROVIDER: the device cannot be queried, or
+ * gives no protection domain. See ibv_alloc_pd(3).
+ */
+int rpma_peer_new(struct ibv_context *ibv_ctx, struct rpma_peer **peer_ptr);
+
+/**
+ * Deletes a peer. Errors: RPMA_E_INVAL: peer_ptr is NULL. RPMA_E_PROVIDER: the protection domain is still in
+ * use by memory or connections; the peer is gone, the domain leaks. See ibv_dealloc_pd(3).
+ */
+int rpma_peer_delete(struct rpma_peer **peer_ptr);
+
+/* ================================================================ memory ==== */
+
+/* What registered memory may be used for; a set of these is a "usage". */
+#define RPMA_MR_USAGE_READ_SRC (1 << 0)              /* rpma_read by the other side reads it */
+#define RPMA_MR_USAGE_READ_DST (1 << 1)              /* our rpma_read stores into it */
+#define RPMA_MR_USAGE_WRITE_SRC (1 << 2)             /* our rpma_write sends it */
+#define RPMA_MR_USAGE_WRITE_DST (1 << 3)             /* the other side's rpma_write stores into it */
+#define RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY (1 << 4) /* rpma_flush to visibility by the other side */
+#define RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT (1 << 5) /* rpma_flush to persistence by the other side */
+#define RPMA_MR_USAGE_SEND (1 << 6)                  /* our rpma_send sends it */
+#define RPMA_MR_USAGE_RECV (1 << 7)                  /* our rpma_recv stores into it */
+
+/**
+ * Registers size bytes at ptr for the usage. The memory stays the caller's and stays mapped until
+ * rpma_mr_dereg.
+ *
+ * On the soft device RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT needs memory that can be durable: a shared mapping
+ * of a file on storage, or DAX; the log says what stands against it otherwise. On a kernel device, memory of
+ * a file system with DAX needs on-demand paging, which is used when the device has it.
+ *
+ * May block while pages are read and pinned.
+ * Errors: RPMA_E_INVAL: NULL argument, size 0, usage 0 or with unknown bits. RPMA_E_NOMEM. RPMA_E_PROVIDER:
+ * the device refused (access to the memory, RLIMIT_MEMLOCK, memory that cannot be durable). See
+ * ibv_reg_mr(3).
+ */
+int rpma_mr_reg(struct rpma_peer *peer, void *ptr, size_t size, int usage, struct rpma_mr_local **mr_ptr);
+
+/**
+ * Ends a registration. Remote access to the memory fails from then on; the memory itself is left alone.
+ * Errors: RPMA_E_INVAL: mr_ptr is NULL. RPMA_E_PROVIDER: see ibv_dereg_mr(3).
+ */
+int rpma_mr_dereg(struct rpma_mr_local **mr_ptr);
+
+/**
+ * Writes the region's descriptor, which gives the one who receives it access to the memory, to desc, which
+ * has room for rpma_mr_get_descriptor_size bytes. Errors: RPMA_E_INVAL: NULL argument.
+ */
+int rpma_mr_get_descriptor(const struct rpma_mr_local *mr, void *desc);
+
+/** The descriptor's size, in bytes: 21. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_mr_get_descriptor_size(const struct rpma_mr_local *mr, size_t *desc_size);
+
+/** Where the registered memory begins. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_mr_get_ptr(const struct rpma_mr_local *mr, void **ptr);
+
+/** How many bytes are registered. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_mr_get_size(const struct rpma_mr_local *mr, size_t *size);
+
+/**
+ * Advises the device about len bytes at offset of a region: advice and flags are ibv_advise_mr(3)'s
+ * (IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH ...). May block when the advice is to be
+ * followed at once. Errors: RPMA_E_INVAL: mr is NULL, or the device finds the range, advice or flags not
+ * valid. RPMA_E_NOSUPP: the device takes no advice. RPMA_E_PROVIDER: any other failure.
+ */
+int rpma_mr_advise(struct rpma_mr_local *mr, size_t offset, size_t len, int advice, uint32_t flags);
+
+/**
+ * Makes a remote region from a descriptor that was received. desc_size is in bytes, bytes after the
+ * descriptor are ignored, the buffer is not kept. The caller deletes it. Many threads may use one remote
+ * region. Errors: RPMA_E_INVAL: NULL argument, desc_size too small, or a region that allows nothing.
+ * RPMA_E_NOMEM.
+ */
+int rpma_mr_remote_from_descriptor(const void *desc, size_t desc_size, struct rpma_mr_remote **mr_ptr);
+
+/** The remote region's size, in bytes. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_mr_remote_get_size(const struct rpma_mr_remote *mr, size_t *size);
+
+/**
+ * Which flushes the remote region takes, as a set of RPMA_MR_USAGE_FLUSH_TYPE_ bits, 0 for none.
+ * Errors: RPMA_E_INVAL: NULL argument.
+ */
+int rpma_mr_remote_get_flush_type(const struct rpma_mr_remote *mr, int *flush_type);
+
+/** Forgets a remote region. Errors: RPMA_E_INVAL: mr_ptr is NULL. */
+int rpma_mr_remote_delete(struct rpma_mr_remote **mr_ptr);
+
+/* ================================================================ connection configuration ==== */
+
+/* The default of rpma_conn_cfg_set_timeout, in milliseconds. */
+#define RPMA_DEFAULT_TIMEOUT_MS 1000
+
+/**
+ * What a connection is to be like, with its defaults: timeout 1,000 ms, completion queue 10, no receive
+ * completion queue, send queue 10, receive queue 10, completion channel not shared, no shared receive queue.
+ * Read when a request is made (rpma_conn_req_new, rpma_ep_next_conn_req); may be deleted or changed right
+ * after. The caller deletes it. The accessors below may run in parallel. Errors: RPMA_E_INVAL: cfg_ptr is
+ * NULL. RPMA_E_NOMEM (*cfg_ptr is then NULL).
+ */
+int rpma_conn_cfg_new(struct rpma_conn_cfg **cfg_ptr);
+
+/** Deletes a connection configuration. Errors: RPMA_E_INVAL: cfg_ptr is NULL. */
+int rpma_conn_cfg_delete(struct rpma_conn_cfg **cfg_ptr);
+
+/**
+ * How many milliseconds rpma_conn_req_new may take to resolve the address, and again to resolve the route.
+ * Errors: RPMA_E_INVAL: cfg is NULL, timeout_ms is negative.
+ */
+int rpma_conn_cfg_set_timeout(struct rpma_conn_cfg *cfg, int timeout_ms);
+
+/** The timeout, in milliseconds. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_conn_cfg_get_timeout(const struct rpma_conn_cfg *cfg, int *timeout_ms);
+
+/**
+ * How many completions the main completion queue holds. At least one for every operation whose completion is
+ * not collected yet. Above INT_MAX it counts as INT_MAX. Errors: RPMA_E_INVAL: cfg is NULL.
+ */
+int rpma_conn_cfg_set_cq_size(struct rpma_conn_cfg *cfg, uint32_t cq_size);
+
+/** The main completion queue's size, in completions. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_conn_cfg_get_cq_size(const struct rpma_conn_cfg *cfg, uint32_t *cq_size);
+
+/**
+ * How many completions the receive completion queue holds; 0: there is none, receives complete on the main
+ * queue. Errors: RPMA_E_INVAL: cfg is NULL.
+ */
+int rpma_conn_cfg_set_rcq_size(struct rpma_conn_cfg *cfg, uint32_t rcq_size);
+
+/** The receive completion queue's size, in completions. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_conn_cfg_get_rcq_size(const struct rpma_conn_cfg *cfg, uint32_t *rcq_size);
+
+/**
+ * How many reads, writes, atomic writes, flushes and sends may be posted and not yet known to be complete. An
+ * operation without a completion of its own keeps its place until a later one's completion is collected.
+ * Errors: RPMA_E_INVAL: cfg is NULL.
+ */
+int rpma_conn_cfg_set_sq_size(struct rpma_conn_cfg *cfg, uint32_t sq_size);
+
+/** The send queue's size, in operations. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_conn_cfg_get_sq_size(const struct rpma_conn_cfg *cfg, uint32_t *sq_size);
+
+/** How many receives may be posted and not yet matched. Errors: RPMA_E_INVAL: cfg is NULL. */
+int rpma_conn_cfg_set_rq_size(struct rpma_conn_cfg *cfg, uint32_t rq_size);
+
+/** The receive queue's size, in receives. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_conn_cfg_get_rq_size(const struct rpma_conn_cfg *cfg, uint32_t *rq_size);
+
+/**
+ * Whether both completion queues of the connection share one channel, to be waited on with rpma_conn_wait
+ * instead of rpma_cq_wait. Errors: RPMA_E_INVAL: cfg is NULL.
+ */
+int rpma_conn_cfg_set_compl_channel(struct rpma_conn_cfg *cfg, bool shared);
+
+/** Whether the completion channel is to be shared. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_conn_cfg_get_compl_channel(const struct rpma_conn_cfg *cfg, bool *shared);
+
+/**
+ * Makes the connection take its receives from a shared receive queue, which must outlive it; there is no way
+ * to unset it. Errors: RPMA_E_INVAL: NULL argument.
+ */
+int rpma_conn_cfg_set_srq(struct rpma_conn_cfg *cfg, struct rpma_srq *srq);
+
+/** The shared receive queue, NULL when none was set. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_conn_cfg_get_srq(const struct rpma_conn_cfg *cfg, struct rpma_srq **srq_ptr);
+
+/* ================================================================ endpoint ==== */
+
+/**
+ * Listens for connections at an address of the peer's device; port is a number (0 to 65535) or a service
+ * name. The caller ends it with rpma_ep_shutdown. Blocks for the name look-up. Errors: RPMA_E_INVAL: NULL
+ * argument. RPMA_E_NOMEM. RPMA_E_PROVIDER: unknown or foreign address, port in use or not permitted. See
+ * rdma_listen(3).
+ */
+int rpma_ep_listen(struct rpma_peer *peer, const char *addr, const char *port, struct rpma_ep **ep_ptr);
+
+/**
+ * Stops listening. Requests and connections that came from the endpoint go on.
+ * Errors: RPMA_E_INVAL: ep_ptr is NULL. RPMA_E_PROVIDER: see rdma_destroy_id(3).
+ */
+int rpma_ep_shutdown(struct rpma_ep **ep_ptr);
+
+/**
+ * The descriptor that is readable when rpma_ep_next_conn_req has something to give: for poll(2) and epoll(7),
+ * and for fcntl(2) with O_NONBLOCK. It stays the endpoint's: never close it. Errors: RPMA_E_INVAL: NULL
+ * argument.
+ */
+int rpma_ep_get_fd(const struct rpma_ep *ep, int *fd);
+
+/**
+ * The next connection request, with its queues made as cfg says (NULL: the defaults). Accept it with
+ * rpma_conn_req_connect or refuse it with rpma_conn_req_delete. Blocks until there is one, unless the
+ * endpoint's descriptor is non-blocking. One thread at a time an endpoint.
+ *
+ * A request that cannot be served (an error below) is rejected, so that the one who asks learns of it.
+ * Errors: RPMA_E_INVAL: ep or req_ptr is NULL; the event was not a request; cfg asks for a shared channel
+ * with a shared receive queue that has a completion queue of its own. RPMA_E_NO_EVENT: non-blocking, and
+ * there is none now. RPMA_E_NOMEM. RPMA_E_PROVIDER: the queues cannot be made, or the event cannot be read or
+ * acknowledged (*req_ptr is NULL in the last case). See rdma_get_cm_event(3), rdma_create_qp(3).
+ */
+int rpma_ep_next_conn_req(struct rpma_ep *ep, const struct rpma_conn_cfg *cfg,
+                          struct rpma_conn_req **req_ptr);
+
+/* ================================================================ connection request ==== */
+
+/* Bytes that go along with a connection request or its answer. */
+struct rpma_conn_private_data {
+    void *ptr;   /* the data, NULL when there is none */
+    uint8_t len; /* in bytes; a device may take less than 255 (56 to ask, 196 to answer, on InfiniBand) */
+};
+
+/**
+ * A request for a connection to who listens at addr and port; port is a number (0 to 65535) or a service
+ * name. cfg NULL means the defaults. Post receives that must be there from the start (rpma_conn_req_recv),
+ * then rpma_conn_req_connect. Blocks for the name look-up, and up to cfg's timeout each to resolve address
+ * and route. Errors: RPMA_E_INVAL: peer, addr, port or req_ptr is NULL, or cfg as in rpma_ep_next_conn_req.
+ * RPMA_E_NOMEM. RPMA_E_PROVIDER: no way to the address, or the queues cannot be made. See
+ * rdma_resolve_addr(3).
+ */
+int rpma_conn_req_new(struct rpma_peer *peer, const char *addr, const char *port,
+                      const struct rpma_conn_cfg *cfg, struct rpma_conn_req **req_ptr);
+
+/**
+ * Gives a request up; one that came from an endpoint is rejected, and the one who asked sees
+ * RPMA_CONN_REJECTED. Errors: RPMA_E_INVAL: req_ptr is NULL. RPMA_E_PROVIDER: see rdma_reject(3),
+ * rdma_destroy_id(3).
+ */
+int rpma_conn_req_delete(struct rpma_conn_req **req_ptr);
+
+/**
+ * Connects (or accepts): the request becomes a connection. pdata NULL sends no private data; its bytes are
+ * copied.
+ *
+ * The request is consumed in every case but a NULL request, *req_ptr becomes NULL; when this fails the one
+ * who asked is rejected. Success means under way: both sides wait for RPMA_CONN_ESTABLISHED with
+ * rpma_conn_next_event before they post operations. The caller deletes the connection. Errors: RPMA_E_INVAL:
+ * req_ptr, *req_ptr or conn_ptr is NULL, pdata has no bytes. RPMA_E_NOMEM. RPMA_E_PROVIDER: too much private
+ * data, or see rdma_connect(3), rdma_accept(3).
+ */
+int rpma_conn_req_connect(struct rpma_conn_req **req_ptr, const struct rpma_conn_private_data *pdata,
+                          struct rpma_conn **conn_ptr);
+
+/**
+ * Posts a receive before the connection exists, so that the first message finds it; otherwise as rpma_recv,
+ * but dst is never NULL. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_PROVIDER: see ibv_post_recv(3).
+ */
+int rpma_conn_req_recv(struct rpma_conn_req *req, struct rpma_mr_local *dst, size_t offset, size_t len,
+                       const void *op_context);
+
+/**
+ * The private data of the one who asks. Borrowed: valid until the request is connected or deleted. {NULL, 0}
+ * when there is none, and for requests of our own. Errors: RPMA_E_INVAL: NULL argument.
+ */
+int rpma_conn_req_get_private_data(const struct rpma_conn_req *req, struct rpma_conn_private_data *pdata);
+
+/* ================================================================ connection ==== */
+
+/**
+ * The descriptor that is readable when rpma_conn_next_event has something to give: for poll(2) and epoll(7),
+ * and for fcntl(2) with O_NONBLOCK. It stays the connection's: never close it. Errors: RPMA_E_INVAL: NULL
+ * argument.
+ */
+int rpma_conn_get_event_fd(const struct rpma_conn *conn, int *fd);
+
+/**
+ * The next event of the connection. Blocks until there is one, unless the event descriptor is non-blocking.
+ * One thread at a time a connection; operations may go on meanwhile.
+ *
+ * With RPMA_CONN_ESTABLISHED the peer's private data can be got, and it is settled how rpma_flush and
+ * rpma_atomic_write work here.
+ * Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NO_EVENT: non-blocking, and there is none now. RPMA_E_NOMEM.
+ * RPMA_E_UNKNOWN: an event that has no name in enum rpma_conn_event; it is consumed. RPMA_E_PROVIDER: see
+ * rdma_get_cm_event(3), rdma_ack_cm_event(3).
+ */
+int rpma_conn_next_event(struct rpma_conn *conn, enum rpma_conn_event *event);
+
+/**
+ * The peer's private data: the passive side has it from the start, the active side from RPMA_CONN_ESTABLISHED
+ * on. Borrowed: valid until rpma_conn_delete. {NULL, 0} when there is none. Some devices add zeros. Errors:
+ * RPMA_E_INVAL: NULL argument.
+ */
+int rpma_conn_get_private_data(const struct rpma_conn *conn, struct rpma_conn_private_data *pdata);
+
+/**
+ * Tells the connection what its peer can do; pcfg is copied. Any time, again and again; operations posted
+ * later go by it. Errors: RPMA_E_INVAL: NULL argument.
+ */
+int rpma_conn_apply_remote_peer_cfg(struct rpma_conn *conn, const struct rpma_peer_cfg *pcfg);
+
+/** The queue pair's number, which ibv_wc.qp_num names. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_conn_get_qp_num(const struct rpma_conn *conn, uint32_t *qp_num);
+
+/** The main completion queue, borrowed. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_conn_get_cq(const struct rpma_conn *conn, struct rpma_cq **cq_ptr);
+
+/**
+ * The receive completion queue, borrowed; NULL when the connection has none of its own, also when its shared
+ * receive queue has one (rpma_srq_get_rcq). Errors: RPMA_E_INVAL: NULL argument.
+ */
+int rpma_conn_get_rcq(const struct rpma_conn *conn, struct rpma_cq **rcq_ptr);
+
+/**
+ * The descriptor of the shared completion channel, for poll(2), epoll(7) and fcntl(2) with O_NONBLOCK; never
+ * close it. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NOT_SHARED_CHNL: the channel is not shared.
+ */
+int rpma_conn_get_compl_fd(const struct rpma_conn *conn, int *fd);
+
+/* Not used by any function; kept for programs that name it. */
+#define RPMA_W_WAIT_FOR_COMPLETION (1)
+
+/**
+ * Waits on the shared completion channel for either completion queue, and arms that queue again. *cq is the
+ * queue to collect from with rpma_cq_get_wc, until it has no more; *is_rcq (may be NULL) says whether it is
+ * the receive queue. flags is reserved: pass 0. Blocks unless the channel's descriptor is non-blocking. One
+ * thread at a time. Errors: RPMA_E_INVAL: conn or cq is NULL. RPMA_E_NOT_SHARED_CHNL: the channel is not
+ * shared. RPMA_E_NO_COMPLETION: there is none now. RPMA_E_UNKNOWN: an event of a queue that is not the
+ * connection's. RPMA_E_PROVIDER: the queue cannot be armed again (*cq is then NULL). See ibv_get_cq_event(3).
+ */
+int rpma_conn_wait(struct rpma_conn *conn, int flags, struct rpma_cq **cq, bool *is_rcq);
+
+/**
+ * Begins to disconnect; both sides get RPMA_CONN_CLOSED. Operations still open complete with an error status.
+ * Errors: RPMA_E_INVAL: conn is NULL. RPMA_E_PROVIDER: see rdma_disconnect(3).
+ */
+int rpma_conn_disconnect(struct rpma_conn *conn);
+
+/**
+ * Deletes a connection in any state, and its completion queues and private data with it.
+ * Errors: RPMA_E_INVAL: conn_ptr is NULL. RPMA_E_PROVIDER: some part could not be released; all others were.
+ */
+int rpma_conn_delete(struct rpma_conn **conn_ptr);
+
+/* ================================================================ operations ==== */
+
+/*
+ * An operation is posted and goes on by itself; its completion (struct ibv_wc) is collected from the
+ * connection's main completion queue, and carries op_context in wr_id. Offsets and lengths are in bytes; they
+ * are not checked against the regions here: what is out of bounds completes with an error status. One
+ * operation moves less than 4 GiB. Operations of one connection may be posted by several threads.
+ *
+ * Common errors: RPMA_E_INVAL as said at each; RPMA_E_PROVIDER: the operation cannot be posted (the queue is
+ * full, the connection is not established), see ibv_post_send(3).
+ */
+
+/* A completion only when the operation fails. */
+#define RPMA_F_COMPLETION_ON_ERROR (1 << 0)
+/* A completion in any case. */
+#define RPMA_F_COMPLETION_ALWAYS (1 << 1 | RPMA_F_COMPLETION_ON_ERROR)
+
+/**
+ * Reads remote memory into a local region (RFC 5040, 5.2). With dst and src NULL and both offsets and len 0,
+ * a read of nothing. Completes when the data is there. RPMA_E_INVAL: conn is NULL, flags is 0, only one of
+ * dst and src, or none of them with an offset or length.
+ */
+int rpma_read(struct rpma_conn *conn, struct rpma_mr_local *dst, size_t dst_offset,
+              const struct rpma_mr_remote *src, size_t src_offset, size_t len, int flags,
+              const void *op_context);
+
+/**
+ * Writes a local region into remote memory (RFC 5040, 5.1). With dst and src NULL and both offsets and len 0,
+ * a write of nothing. A completion says that src may be used again; that the data is placed, or durable, is
+ * what rpma_flush is for. RPMA_E_INVAL: as rpma_read.
+ */
+int rpma_write(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset,
+               const struct rpma_mr_local *src, size_t src_offset, size_t len, int flags,
+               const void *op_context);
+
+/**
+ * As rpma_write, and completes a receive of the other side, which gets imm (host order here, network order in
+ * its ibv_wc.imm_data; RFC 7306, 6). RPMA_E_INVAL: as rpma_read. RPMA_E_PROVIDER also: the connection has no
+ * immediates.
+ */
+int rpma_write_with_imm(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset,
+                        const struct rpma_mr_local *src, size_t src_offset, size_t len, int flags,
+                        uint32_t imm, const void *op_context);
+
+/* What the offset of an atomic write is a multiple of, in bytes. */
+#define RPMA_ATOMIC_WRITE_ALIGNMENT 8
+
+/**
+ * Writes 8 bytes to remote memory at once, after every flush posted before: no reader sees a part of them.
+ * src is copied during the call. The remote region's beginning must be a multiple of 8. On a connection
+ * without a native atomic write this is a fenced inline write, and its completion says so
+ * (IBV_WC_RDMA_WRITE). RPMA_E_INVAL: conn, dst or src is NULL, flags is 0, dst_offset is not a multiple of
+ * RPMA_ATOMIC_WRITE_ALIGNMENT.
+ */
+int rpma_atomic_write(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset,
+                      const char src[8], int flags, const void *op_context);
+
+/* What rpma_flush waits for. */
+enum rpma_flush_type {
+    RPMA_FLUSH_TYPE_PERSISTENT = 0, /* that earlier writes survive a power failure */
+    RPMA_FLUSH_TYPE_VISIBILITY = 1  /* that earlier writes are visible to the other machine */
+};
+
+/**
+ * Flushes earlier writes of this connection to len bytes of remote memory. Complete when they are durable, or
+ * visible. Where the connection has no native flush this is a read after write of up to 8 bytes inside the
+ * range, and its completion says so (IBV_WC_RDMA_READ). RPMA_E_INVAL: conn or dst is NULL, flags is 0,
+ * unknown type. RPMA_E_NOSUPP: the region was not registered for this type of flush; or it is to persistence,
+ * and the peer did not declare direct write to persistent memory (rpma_conn_apply_remote_peer_cfg).
+ */
+int rpma_flush(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset, size_t len,
+               enum rpma_flush_type type, int flags, const void *op_context);
+
+/**
+ * Sends a message that a receive of the other side takes (RFC 5040, 5.3). src may be NULL with offset and len
+ * 0: an empty message. RPMA_E_INVAL: conn is NULL, flags is 0, src is NULL with an offset or length.
+ */
+int rpma_send(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t offset, size_t len, int flags,
+              const void *op_context);
+
+/**
+ * As rpma_send, with imm (host order here, network order in the other side's ibv_wc.imm_data).
+ * RPMA_E_INVAL: as rpma_send. RPMA_E_PROVIDER also: the connection has no immediates.
+ */
+int rpma_send_with_imm(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t offset, size_t len,
+                       int flags, uint32_t imm, const void *op_context);
+
+/**
+ * Posts a receive: the next message goes into len bytes at offset of dst. dst may be NULL with offset and len
+ * 0. It always has a completion, on the receive completion queue if there is one, whose byte_len is the
+ * message's size. RPMA_E_INVAL: conn is NULL, dst is NULL with an offset or length. See ibv_post_recv(3).
+ */
+int rpma_recv(struct rpma_conn *conn, struct rpma_mr_local *dst, size_t offset, size_t len,
+              const void *op_context);
+
+/* ================================================================ completion queue ==== */
+
+/**
+ * The descriptor that is readable when the queue has an event, for poll(2), epoll(7) and fcntl(2) with
+ * O_NONBLOCK; never close it. With a shared channel it is the channel's. Errors: RPMA_E_INVAL: NULL argument.
+ */
+int rpma_cq_get_fd(const struct rpma_cq *cq, int *fd);
+
+/**
+ * Waits for an event of the queue and arms it again. Collect with rpma_cq_get_wc until there is no more; that
+ * there is none at once after a wait is normal. Blocks unless the queue's descriptor is non-blocking. One
+ * thread at a time. Errors: RPMA_E_INVAL: cq is NULL. RPMA_E_SHARED_CHANNEL: use rpma_conn_wait.
+ * RPMA_E_NO_COMPLETION: there is no event now. RPMA_E_PROVIDER: the queue cannot be armed again. See
+ * ibv_get_cq_event(3), ibv_req_notify_cq(3).
+ */
+int rpma_cq_wait(struct rpma_cq *cq);
+
+/**
+ * Collects up to num_entries completions into wc; *num_entries_got (may be NULL when num_entries is 1) is how
+ * many. An operation's failure is in wc.status (ibv_wc_status_str(3)), not in the return. Several threads may
+ * collect. Errors: RPMA_E_INVAL: cq or wc is NULL, num_entries below 1, or above 1 with num_entries_got NULL.
+ * RPMA_E_NO_COMPLETION: there is none now. RPMA_E_UNKNOWN: the device gave more than asked for.
+ * RPMA_E_PROVIDER: see ibv_poll_cq(3).
+ */
+int rpma_cq_get_wc(struct rpma_cq *cq, int num_entries, struct ibv_wc *wc, int *num_entries_got);
+
+/* ================================================================ shared receive queue ==== */
+
+/**
+ * What a shared receive queue is to be like, with its defaults: queue 20, receive completion queue 20. Read
+ * by rpma_srq_new. The caller deletes it. The accessors below may run in parallel. Errors: RPMA_E_INVAL:
+ * cfg_ptr is NULL. RPMA_E_NOMEM (*cfg_ptr is then NULL).
+ */
+int rpma_srq_cfg_new(struct rpma_srq_cfg **cfg_ptr);
+
+/** Deletes a configuration. Errors: RPMA_E_INVAL: cfg_ptr is NULL. */
+int rpma_srq_cfg_delete(struct rpma_srq_cfg **cfg_ptr);
+
+/** How many receives may be posted and not yet matched. Errors: RPMA_E_INVAL: cfg is NULL. */
+int rpma_srq_cfg_set_rq_size(struct rpma_srq_cfg *cfg, uint32_t rq_size);
+
+/** The queue's size, in receives. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_srq_cfg_get_rq_size(const struct rpma_srq_cfg *cfg, uint32_t *rq_size);
+
+/**
+ * How many completions the queue's own receive completion queue holds; 0: there is none, receives complete
+ * where their connection has its receive completions. Errors: RPMA_E_INVAL: cfg is NULL.
+ */
+int rpma_srq_cfg_set_rcq_size(struct rpma_srq_cfg *cfg, uint32_t rcq_size);
+
+/** The receive completion queue's size, in completions. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_srq_cfg_get_rcq_size(const struct rpma_srq_cfg *cfg, uint32_t *rcq_size);
+
+/**
+ * A receive queue that many connections take their receives from (rpma_conn_cfg_set_srq); a completion's
+ * qp_num says whose message it was (rpma_conn_get_qp_num). cfg NULL means the defaults. Delete it after its
+ * connections. Errors: RPMA_E_INVAL: peer or srq_ptr is NULL. RPMA_E_NOMEM. RPMA_E_PROVIDER: the device has
+ * none, or not so large a one. See ibv_create_srq(3).
+ */
+int rpma_srq_new(struct rpma_peer *peer, struct rpma_srq_cfg *cfg, struct rpma_srq **srq_ptr);
+
+/**
+ * Deletes a shared receive queue. Errors: RPMA_E_INVAL: srq_ptr is NULL. RPMA_E_PROVIDER: connections still
+ * use it.
+ */
+int rpma_srq_delete(struct rpma_srq **srq_ptr);
+
+/**
+ * Posts a receive to the shared queue, as rpma_recv does to a connection's. Several threads may post.
+ * Errors: RPMA_E_INVAL: srq is NULL, dst is NULL with an offset or length. RPMA_E_PROVIDER: see
+ * ibv_post_srq_recv(3).
+ */
+int rpma_srq_recv(struct rpma_srq *srq, struct rpma_mr_local *dst, size_t offset, size_t len,
+                  const void *op_context);
+
+/** The queue's own receive completion queue, borrowed; NULL when it has none. Errors: RPMA_E_INVAL: NULL
+ * argument. */
+int rpma_srq_get_rcq(const struct rpma_srq *srq, struct rpma_cq **rcq_ptr);
+
+/* ================================================================ log ==== */
+
+/* How serious a line is; a threshold lets through its own level and those before it. */
+enum rpma_log_level {
+    RPMA_LOG_DISABLED = -1, /* as a threshold: nothing */
+    RPMA_LOG_LEVEL_FATAL = 0,
+    RPMA_LOG_LEVEL_ERROR = 1,   /* the call that logs it fails */
+    RPMA_LOG_LEVEL_WARNING = 2, /* something is not as it should be, the call goes on */
+    RPMA_LOG_LEVEL_NOTICE = 3,  /* connections made and ended, the device chosen */
+    RPMA_LOG_LEVEL_INFO = 4,
+    RPMA_LOG_LEVEL_DEBUG = 5
+};
+
+enum rpma_log_threshold {
+    RPMA_LOG_THRESHOLD = 0, /* which lines reach the log function at all; default RPMA_LOG_LEVEL_WARNING */
+    RPMA_LOG_THRESHOLD_AUX =
+        1, /* which of these the default function also writes to standard error; default none */
+    RPMA_LOG_THRESHOLD_MAX = 2 /* how many there are; not an argument */
+};
+
+/**
+ * Sets a threshold, for the process. Any thread, any time.
+ * Errors: RPMA_E_INVAL: unknown threshold or level.
+ */
+int rpma_log_set_threshold(enum rpma_log_threshold threshold, enum rpma_log_level level);
+
+/** A threshold's level. Any thread. Errors: RPMA_E_INVAL: unknown threshold, level is NULL. */
+int rpma_log_get_threshold(enum rpma_log_threshold threshold, enum rpma_log_level *level);
+
+/*
+ * Takes one line: message_format is printf's and ends in a newline. Called from any thread, in several at
+ * once; it must not call librpma.
+ */
+typedef void rpma_log_function(enum rpma_log_level level, const char *file_name, const int line_no,
+                               const char *function_name, const char *message_format, ...);
+
+/* The default: syslog(3) as "rpma", facility LOG_LOCAL7, and standard error as RPMA_LOG_THRESHOLD_AUX says.
+ */
+#define RPMA_LOG_USE_DEFAULT_FUNCTION (NULL)
+
+/** Sets where log lines of the process go, RPMA_LOG_USE_DEFAULT_FUNCTION for the default. Always 0. Any
+ * thread. */
+int rpma_log_set_function(rpma_log_function *log_function);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// base/fd: a file descriptor with an owner.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace base {
+
+// Owns one file descriptor and closes it once. -1 means "none".
+class Fd {
+public:
+    Fd() = default;
+    explicit Fd(int fd) : fd_{fd} {}
+    Fd(Fd &&other) noexcept : fd_{std::exchange(other.fd_, -1)} {}
+    Fd &operator=(Fd &&other) noexcept {
+        if (this != &other) {
+            reset(std::exchange(other.fd_, -1));
+        }
+        return *this;
+    }
+    Fd(const Fd &) = delete;
+    Fd &operator=(const Fd &) = delete;
+    ~Fd() { reset(); }
+
+    [[nodiscard]] int get() const { return fd_; }
+    [[nodiscard]] int release() { return std::exchange(fd_, -1); }
+    explicit operator bool() const { return fd_ >= 0; }
+
+    void reset(int fd = -1) {
+        if (fd_ >= 0) {
+            ::close(fd_);
+        }
+        fd_ = fd;
+    }
+
+private:
+    int fd_ = -1;
+};
+
+}  // namespace base

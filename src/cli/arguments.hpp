@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/arguments: the words of the command line that have a shape of their own, and sizes printed for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "cli/failure.hpp"
+
+namespace cli {
+
+struct Address {
+    std::string host;
+    std::string port;
+
+    // As it was written: HOST:PORT, or [HOST]:PORT for IPv6.
+    [[nodiscard]] std::string text() const;
+};
+
+// HOST:PORT or [IPV6]:PORT; the port is 1 to 65535.
+[[nodiscard]] Outcome<Address> parse_address(std::string_view text);
+
+// A number of bytes of at least 1, with an optional K, M, G or T (powers of 1024).
+[[nodiscard]] Outcome<std::uint64_t> parse_size(std::string_view text);
+
+// "1.5 GiB"; below 1 KiB "17 bytes".
+[[nodiscard]] std::string format_size(double bytes);
+
+}  // namespace cli

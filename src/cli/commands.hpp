@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/commands: the subcommands. Each add_ function declares one, with its options and its help; parsing a
+// command line that names it stores in `chosen` what is to be done.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+
+#include "cli/failure.hpp"
+
+namespace cli {
+
+using Command = std::function<Outcome<>()>;
+
+void add_devices(CLI::App &app, Command &chosen);
+void add_serve(CLI::App &app, Command &chosen);
+void add_push(CLI::App &app, Command &chosen);
+void add_pull(CLI::App &app, Command &chosen);
+
+}  // namespace cli

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/devices: `rpma devices` lists the RDMA devices of the kernel and of the soft device's library.
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <softrdma.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.hpp"
+#include "cli/commands.hpp"
+#include "cli/report.hpp"
+
+namespace cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The control calls of one kind of device.
+struct Kind {
+    const char *name;
+    decltype(&ibv_get_device_list) get_device_list;
+    decltype(&ibv_free_device_list) free_device_list;
+    decltype(&ibv_get_device_name) get_device_name;
+    decltype(&ibv_open_device) open_device;
+    decltype(&ibv_close_device) close_device;
+    decltype(&ibv_query_device) query_device;
+    int (*query_port)(ibv_context *, std::uint8_t, ibv_port_attr *);
+};
+
+// clang-format off
+constexpr Kind kernel{
+    "kernel", ibv_get_device_list, ibv_free_device_list, ibv_get_device_name, ibv_open_device, ibv_close_device,
+    ibv_query_device,
+    // A macro around the compatible call.
+    [](ibv_context *context, std::uint8_t port, ibv_port_attr *attributes) {
+        return ibv_query_port(context, port, attributes);
+    }};
+constexpr Kind soft{
+    "soft", softrdma_ibv_get_device_list, softrdma_ibv_free_device_list, softrdma_ibv_get_device_name,
+    softrdma_ibv_open_device, softrdma_ibv_close_device, softrdma_ibv_query_device, softrdma_ibv_query_port};
+// clang-format on
+
+// One thing to know about a device: its name in JSON, its column in the table (none: not shown there).
+struct Fact {
+    const char *name;
+    const char *column;
+    nlohmann::json value;
+    std::string text;
+};
+
+// The network interfaces that a device stands for.
+std::set<std::string> interfaces_of(const std::string &device, const Kind &kind) {
+    if (&kind == &soft) {
+        return {device.substr(std::string_view{"soft_"}.size())};
+    }
+    std::set<std::string> interfaces;
+    std::error_code none;
+    const fs::path folder = fs::path{"/sys/class/infiniband"} / device;
+    for (const auto &entry : fs::directory_iterator{folder / "ports/1/gid_attrs/ndevs", none}) {
+        std::string interface;
+        if (std::ifstream{entry.path()} >> interface) {
+            interfaces.insert(interface);
+        }
+    }
+    for (const auto &entry : fs::directory_iterator{folder / "device/net", none}) {
+        interfaces.insert(entry.path().filename());
+    }
+    return interfaces;
+}
+
+// Link-local IPv6 addresses keep their %interface.
+std::vector<std::string> addresses_of(const std::set<std::string> &interfaces) {
+    std::vector<std::string> addresses;
+    ifaddrs *list = nullptr;
+    if (getifaddrs(&list) != 0) {
+        return addresses;
+    }
+    const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner{list, freeifaddrs};
+    for (const ifaddrs *entry = list; entry != nullptr; entry = entry->ifa_next) {
+        const int family = entry->ifa_addr != nullptr ? entry->ifa_addr->sa_family : AF_UNSPEC;
+        if (!interfaces.contains(entry->ifa_name) || (family != AF_INET && family != AF_INET6)) {
+            continue;
+        }
+        std::array<char, NI_MAXHOST> text{};
+        const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+        if (getnameinfo(entry->ifa_addr, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0) {
+            addresses.emplace_back(text.data());
+        }
+    }
+    return addresses;
+}
+
+const char *transport_of(const ibv_device &device, const ibv_port_attr &port) {
+    if (device.transport_type == IBV_TRANSPORT_IWARP) {
+        return "iWARP";
+    }
+    return port.link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand";
+}
+
+// Capabilities, as the kernel numbers them; Debian 12's verbs.h has no names for these.
+constexpr std::uint64_t flush_bits = std::uint64_t{3} << 38;  // global and persistent
+constexpr std::uint64_t atomic_write_bit = std::uint64_t{1} << 40;
+
+std::uint64_t capabilities_of(ibv_context *context, const Kind &kind) {
+    ibv_device_attr_ex attributes{};
+    if (&kind == &soft) {  // between two soft devices: softrdma.h
+        return flush_bits | atomic_write_bit;
+    }
+    return ibv_query_device_ex(context, nullptr, &attributes) == 0 ? attributes.device_cap_flags_ex : 0;
+}
+
+std::vector<Fact> describe(ibv_device *device, const Kind &kind) {
+    const std::string name = kind.get_device_name(device);
+    ibv_device_attr limits{};
+    ibv_port_attr port{};
+    std::uint64_t capabilities = 0;
+    std::string state;
+    ibv_context *context = kind.open_device(device);
+    if (context == nullptr) {
+        state = fmt::format("cannot open: {}", errno_text(errno));
+    } else {
+        int error = kind.query_device(context, &limits);
+        error = error != 0 ? error : kind.query_port(context, 1, &port);
+        state = error != 0 ? errno_text(error) : (port.state == IBV_PORT_ACTIVE ? "active" : "down");
+        capabilities = capabilities_of(context, kind);
+        kind.close_device(context);
+    }
+    const auto number = [](const char *json_name, const char *column, auto value) {
+        return Fact{json_name, column, value, std::to_string(value)};
+    };
+    const bool flush = (capabilities & flush_bits) == flush_bits;
+    const bool atomic_write = (capabilities & atomic_write_bit) != 0;
+    const auto addresses = addresses_of(interfaces_of(name, kind));
+    return {{"name", "DEVICE", name, name},
+            {"kind", "KIND", kind.name, kind.name},
+            {"transport", "TRANSPORT", transport_of(*device, port), transport_of(*device, port)},
+            {"state", "STATE", state, state},
+            number("max_qp", "QP", limits.max_qp),
+            number("max_qp_wr", "WR", limits.max_qp_wr),
+            number("max_sge", "SGE", limits.max_sge),
+            number("max_cqe", "CQE", limits.max_cqe),
+            number("max_mr", "MR", limits.max_mr),
+            number("max_qp_rd_atom", "READS", limits.max_qp_rd_atom),
+            {"max_msg_sz", "MESSAGE", port.max_msg_sz, format_size(port.max_msg_sz)},
+            // Without them librpma reads after writing, and writes 8 bytes.
+            {"flush", "FLUSH", flush, flush ? "yes" : "by read"},
+            {"atomic_write", "ATOMIC WRITE", atomic_write, atomic_write ? "yes" : "by write"},
+            {"addresses", "ADDRESSES", addresses, fmt::format("{}", fmt::join(addresses, " "))}};
+}
+
+void append_devices(const Kind &kind, std::vector<std::vector<Fact>> &devices) {
+    int count = 0;
+    ibv_device **list = kind.get_device_list(&count);
+    for (int i = 0; list != nullptr && i < count; ++i) {  // no list: a kernel without RDMA
+        devices.push_back(describe(list[i], kind));
+    }
+    if (list != nullptr) {
+        kind.free_device_list(list);
+    }
+}
+
+void print_table(const std::vector<std::vector<Fact>> &devices) {
+    std::vector<std::string> lines(devices.size() + 1);
+    for (std::size_t column = 0; column < devices.front().size(); ++column) {
+        const std::string title = devices.front()[column].column;
+        std::size_t width = title.size();
+        for (const auto &device : devices) {
+            width = std::max(width, device[column].text.size());
+        }
+        lines[0] += fmt::format("{:<{}}  ", title, width);
+        for (std::size_t row = 0; row < devices.size(); ++row) {
+            lines[row + 1] += fmt::format("{:<{}}  ", devices[row][column].text, width);
+        }
+    }
+    for (std::string &line : lines) {
+        line.erase(line.find_last_not_of(' ') + 1);
+        print(line + "\n");
+    }
+}
+
+Outcome<> list_devices(bool json) {
+    std::vector<std::vector<Fact>> devices;
+    append_devices(kernel, devices);
+    append_devices(soft, devices);
+    if (json) {
+        nlohmann::json list = nlohmann::json::array();
+        for (const auto &device : devices) {
+            nlohmann::json &object = list.emplace_back(nlohmann::json::object());
+            for (const Fact &fact : device) {
+                object[fact.name] = fact.value;
+            }
+        }
+        Summary summary;
+        summary.add_json("devices", list);
+        summary.print(true);
+    } else if (!devices.empty()) {
+        print_table(devices);
+    }
+    if (devices.empty()) {
+        return failed("no RDMA device (expected at least a soft one: is a network interface up?)");
+    }
+    return {};
+}
+
+}  // namespace
+
+void add_devices(CLI::App &app, Command &chosen) {
+    auto json = std::make_shared<bool>(false);
+    CLI::App *command = app.add_subcommand("devices", "List RDMA devices, what they serve and what they can");
+    command->footer(
+        "QP, WR, SGE, CQE, MR are the largest numbers of queue pairs, work requests, scatter/gather entries, "
+        "completion\n"
+        "queue entries and memory regions; READS is the number of reads and atomics under way at once.\n");
+    command->add_flag("--json", *json, "Print JSON");
+    command->callback([json, &chosen] { chosen = [json] { return list_devices(*json); }; });
+}
+
+}  // namespace cli

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/log: keeps the last line of each level.
+#include "cli/log.hpp"
+
+#include <librpma.h>
+
+#include <array>
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+namespace cli {
+
+namespace {
+
+// librpma and the soft device log from any thread.
+std::mutex mutex;
+std::array<std::string, RPMA_LOG_LEVEL_DEBUG + 1> last_lines;
+std::atomic<int> print_threshold{RPMA_LOG_DISABLED};
+
+// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's.
+void keep_line(rpma_log_level level, const char *, int, const char *, const char *format, ...) {
+    std::array<char, 1024> text;
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text.data(), text.size(), format, arguments);
+    va_end(arguments);
+    std::string line{text.data()};
+    line.erase(line.find_last_not_of(" \n") + 1);
+    if (level < 0 || level > RPMA_LOG_LEVEL_DEBUG) {
+        return;
+    }
+    // Relaxed: a threshold that changes is seen soon, which is all that is promised.
+    if (level <= print_threshold.load(std::memory_order_relaxed)) {
+        std::fputs(fmt::format("rpma: {}\n", line).c_str(), stderr);
+    }
+    const std::scoped_lock lock{mutex};
+    last_lines.at(static_cast<std::size_t>(level)) = std::move(line);
+}
+
+}  // namespace
+
+void take_log(bool verbose) {
+    if (verbose) {
+        print_threshold.store(RPMA_LOG_LEVEL_INFO, std::memory_order_relaxed);
+        (void)rpma_log_set_threshold(RPMA_LOG_THRESHOLD, RPMA_LOG_LEVEL_INFO);
+    }
+    (void)rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_DISABLED);
+    (void)rpma_log_set_function(keep_line);
+}
+
+void print_warnings() {
+    if (print_threshold.load(std::memory_order_relaxed) < RPMA_LOG_LEVEL_WARNING) {
+        print_threshold.store(RPMA_LOG_LEVEL_WARNING, std::memory_order_relaxed);
+    }
+}
+
+void clear_log() {
+    const std::scoped_lock lock{mutex};
+    last_lines.fill({});
+}
+
+std::string logged_reason() {
+    const std::scoped_lock lock{mutex};
+    for (int level = RPMA_LOG_LEVEL_FATAL; level <= RPMA_LOG_LEVEL_WARNING; ++level) {
+        const std::string &line = last_lines.at(static_cast<std::size_t>(level));
+        if (!line.empty()) {
+            return ": " + line;
+        }
+    }
+    return {};
+}
+
+std::string reason_of(int result) {
+    const std::string reason = logged_reason();
+    return reason.empty() ? fmt::format(": {}", rpma_err_2str(result)) : reason;
+}
+
+}  // namespace cli

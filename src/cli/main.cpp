@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/main: the `rpma` command.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+
+#include "cli/commands.hpp"
+#include "cli/log.hpp"
+
+namespace {
+
+constexpr int exit_failure = 1;
+constexpr int exit_usage = 2;
+
+int complain(const std::string &text, int code) {
+    std::fputs(fmt::format("rpma: {}\n", text).c_str(), stderr);
+    return code;
+}
+
+int parse_and_run(int argc, char **argv) {
+    CLI::App app{"Remote persistent memory over RDMA, with or without RDMA hardware.", "rpma"};
+    cli::Command chosen;
+    bool verbose = false;
+    app.add_flag("--verbose", verbose, "Print librpma's log to standard error");
+    app.footer(
+        "RPMA_DEVICE=auto|kernel|soft chooses the kind of device; auto takes the kernel's where there is "
+        "one.");
+    app.require_subcommand(0, 1);
+    app.allow_extras();
+    app.fallthrough();
+    cli::add_devices(app, chosen);
+    cli::add_serve(app, chosen);
+    cli::add_push(app, chosen);
+    cli::add_pull(app, chosen);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success &wanted) {  // --help
+        return app.exit(wanted);
+    } catch (const CLI::ParseError &error) {
+        return complain(fmt::format("{} (see rpma --help)", error.what()), exit_usage);
+    }
+    const auto extra = app.remaining(true);
+    if (!chosen || !extra.empty()) {
+        return complain(
+            fmt::format("{}: expected {} (see rpma --help)", extra.empty() ? "no command" : extra.front(),
+                        chosen ? "no such argument" : "devices, serve, push or pull"),
+            exit_usage);
+    }
+    cli::take_log(verbose);
+    const auto done = chosen();
+    return done ? 0 : complain(done.error().text, exit_failure);
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    // A reader of our output that goes away must not end a server.
+    std::signal(SIGPIPE, SIG_IGN);
+    try {
+        return parse_and_run(argc, argv);
+    } catch (const std::exception &error) {
+        return complain(error.what(), exit_failure);
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/peer: librpma's objects with an owner each, and the RDMA device that serves an address. Lifetimes are
+// librpma's rules: a peer outlives the others, a connection goes before the memory it uses.
+#pragma once
+
+#include <librpma.h>
+
+#include <memory>
+#include <string>
+
+#include "cli/arguments.hpp"
+#include "cli/failure.hpp"
+
+namespace cli {
+
+// Deletes at the end of the scope; nobody is left then to hear about an error, and librpma frees the object
+// anyway.
+template <auto Delete>
+struct Deleter {
+    template <typename T>
+    void operator()(T *object) const {
+        (void)Delete(&object);
+    }
+};
+
+using Peer = std::unique_ptr<rpma_peer, Deleter<rpma_peer_delete>>;
+using PeerConfiguration = std::unique_ptr<rpma_peer_cfg, Deleter<rpma_peer_cfg_delete>>;
+using LocalRegion = std::unique_ptr<rpma_mr_local, Deleter<rpma_mr_dereg>>;
+using RemoteRegion = std::unique_ptr<rpma_mr_remote, Deleter<rpma_mr_remote_delete>>;
+using ConnectionConfiguration = std::unique_ptr<rpma_conn_cfg, Deleter<rpma_conn_cfg_delete>>;
+using ConnectionRequest = std::unique_ptr<rpma_conn_req, Deleter<rpma_conn_req_delete>>;
+using Connection = std::unique_ptr<rpma_conn, Deleter<rpma_conn_delete>>;
+using Endpoint = std::unique_ptr<rpma_ep, Deleter<rpma_ep_shutdown>>;
+
+struct DevicePeer {
+    Peer peer;
+    std::string name;
+    bool is_soft = false;
+};
+
+// The device that has this address (LOCAL), or through which it is reached (REMOTE; blocks for up to a
+// second).
+[[nodiscard]] Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type type);
+
+}  // namespace cli

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/pool: a pool file, locked and mapped by the one server that serves it.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/fd.hpp"
+#include "cli/failure.hpp"
+#include "cli/mapping.hpp"
+#include "cli/pool_format.hpp"
+
+namespace cli {
+
+// One thread. Unlocks and unmaps at its end; nothing registered may be left then.
+class Pool {
+public:
+    // Opens the pool at `path` and checks all of it but the contents' bytes (each pull checks those), or
+    // creates an empty one whose storage is allocated. An existing pool must have this capacity. Locks it: a
+    // second open, in any process, fails until this one ends. A process killed meanwhile leaves no pool or a
+    // good one.
+    [[nodiscard]] static Outcome<Pool> open(const std::string &path, std::uint64_t capacity);
+
+    [[nodiscard]] const Layout &layout() const { return layout_; }
+    [[nodiscard]] bool created() const { return created_; }
+    // Mapped with MAP_SYNC: stores are durable once their cache lines are written back.
+    [[nodiscard]] bool is_dax() const { return is_dax_; }
+    // What remote peers get.
+    [[nodiscard]] std::span<std::byte> region() const { return mapping_.bytes().subspan(page_size); }
+
+    // What is committed now; read through the file, because a mapping of a file that somebody truncates ends
+    // the process.
+    [[nodiscard]] Outcome<std::optional<Content>> content() const;
+
+    // Makes the commit word durable, as it is now. Before every push: one that died right after its commit
+    // was seen may have left the word in the page cache only, and the next overwrites what the word on
+    // storage still names. Blocks.
+    [[nodiscard]] Outcome<> make_commit_durable() const;
+
+    // Removes the file when this open created it: for a server that refuses to start.
+    void discard_created() const;
+
+private:
+    Pool(std::string path, Layout layout) : path_{std::move(path)}, layout_{layout} {}
+    [[nodiscard]] Outcome<> create();
+    [[nodiscard]] Outcome<> lock(int fd) const;
+    [[nodiscard]] Outcome<> check() const;
+    [[nodiscard]] Outcome<> map();
+
+    std::string path_;
+    Layout layout_;
+    base::Fd fd_;
+    Mapping mapping_;
+    bool created_ = false;
+    bool is_dax_ = false;
+};
+
+}  // namespace cli

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/pool_format: the bytes of a pool file. Pure: no I/O.
+//
+//   file offset
+//   0          superblock: magic, version, capacity. Written once, never registered for remote access
+//   4096       commit word        \.
+//   8192       header of slot 0    |  the served region: offsets in it count from here (file offset 4096)
+//   12288      header of slot 1    |
+//   16384      content of slot 0   |  capacity bytes, rounded up to pages
+//   ...        content of slot 1  /
+//
+// A push writes into the slot that the commit word does not name, makes it durable, and then names it by one
+// 8-byte atomic write: whoever dies when, the word names the old content or the new. What is committed alone
+// has a page of its own, so that making one thing durable never writes back another. All numbers are
+// little-endian.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "cli/failure.hpp"
+
+namespace cli {
+
+inline constexpr std::uint64_t page_size = 4096;
+inline constexpr std::uint64_t largest_capacity = std::uint64_t{1} << 46;
+
+struct Layout {
+    std::uint64_t capacity;  // bytes of one content
+
+    [[nodiscard]] constexpr std::uint64_t content_pages() const {
+        return (capacity + page_size - 1) / page_size * page_size;
+    }
+    [[nodiscard]] constexpr std::uint64_t region_size() const { return control_size + 2 * content_pages(); }
+    [[nodiscard]] constexpr std::uint64_t file_size() const { return page_size + region_size(); }
+
+    // Offsets in the served region.
+    static constexpr std::uint64_t commit_word = 0;
+    static constexpr std::uint64_t control_size = 3 * page_size;
+    [[nodiscard]] static constexpr std::uint64_t header(unsigned slot) { return (1 + slot) * page_size; }
+    [[nodiscard]] constexpr std::uint64_t content(unsigned slot) const {
+        return control_size + slot * content_pages();
+    }
+};
+
+//    0        8         12          16         24         28        32
+//    | magic  | version | page size | capacity | reserved | CRC32C  |   the CRC is of the 28 bytes before it
+using Superblock = std::array<std::byte, 32>;
+
+[[nodiscard]] Superblock encode_superblock(const Layout &layout);
+// Why the bytes are not those of a pool, or its layout.
+[[nodiscard]] Outcome<Layout> decode_superblock(std::span<const std::byte> bytes);
+
+//    0           8         16               20        24
+//    | sequence  | length  | content CRC32C | CRC32C  |             the last CRC is of the 20 bytes before it
+using SlotHeader = std::array<std::byte, 24>;
+
+// Bit 0 is the slot, the rest is the sequence; 0 as a whole says that nothing was committed yet.
+using CommitWord = std::array<std::byte, 8>;
+
+// A committed content.
+struct Content {
+    std::uint64_t sequence;  // counts the commits, from 1
+    unsigned slot;           // 0 or 1
+    std::uint64_t length;    // bytes
+    std::uint32_t checksum;  // CRC32C of them
+
+    [[nodiscard]] SlotHeader header() const;
+    [[nodiscard]] CommitWord word() const;
+};
+
+// The content that a push into this pool writes next; length and checksum are 0. `control` is the region's
+// beginning.
+[[nodiscard]] Outcome<Content> next_content(std::span<const std::byte> control);
+
+// The committed content, none when nothing was pushed yet, or what is wrong. `control` is the region's first
+// Layout::control_size bytes.
+[[nodiscard]] Outcome<std::optional<Content>> committed_content(std::span<const std::byte> control,
+                                                                const Layout &layout);
+
+}  // namespace cli

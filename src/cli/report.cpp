@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/report: terminal output and the arithmetic of summaries.
+#include "cli/report.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "cli/arguments.hpp"
+
+namespace cli {
+
+namespace {
+
+constexpr auto draw_interval = std::chrono::milliseconds{100};
+constexpr std::size_t bar_width = 40;
+
+}  // namespace
+
+void print(std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+}
+
+void Summary::add(const char *name, const nlohmann::json &value, const std::string &text) {
+    add_json(name, value);
+    add_text(name, text);
+}
+
+void Summary::add_text(const char *name, const std::string &text) {
+    lines_ += fmt::format("{:<12}{}\n", name, text);
+}
+
+// File names need not be UTF-8; what is not is replaced.
+void Summary::print(bool as_json) const {
+    cli::print(as_json ? values_.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
+                       : lines_);
+}
+
+Progress::Progress(std::uint64_t total_bytes, bool wanted)
+    : total_bytes_{total_bytes},
+      drawing_{wanted && isatty(STDERR_FILENO) == 1},
+      begin_{std::chrono::steady_clock::now()},
+      next_{begin_ + draw_interval} {}
+
+Progress::~Progress() {
+    if (drawing_) {
+        std::fputs("\r\033[K", stderr);
+    }
+}
+
+void Progress::update(std::uint64_t bytes) {
+    if (!drawing_ || total_bytes_ == 0) {
+        return;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) {
+        return;
+    }
+    next_ = now + draw_interval;
+    const double share = static_cast<double>(bytes) / static_cast<double>(total_bytes_);
+    const auto filled = static_cast<std::size_t>(share * bar_width);
+    const std::chrono::duration<double> elapsed = now - begin_;
+    const auto line = fmt::format("\r[{:#<{}}{: <{}}] {:3.0f}%  {} of {}  {}/s\033[K", "", filled, "",
+                                  bar_width - filled, share * 100, format_size(static_cast<double>(bytes)),
+                                  format_size(static_cast<double>(total_bytes_)),
+                                  format_size(static_cast<double>(bytes) / elapsed.count()));
+    std::fputs(line.c_str(), stderr);
+}
+
+double percentile(std::vector<double> samples, double share) {
+    if (samples.empty()) {
+        return 0;
+    }
+    const double rank = std::ceil(share * static_cast<double>(samples.size()));
+    const auto index = std::min(samples.size(), std::max(std::size_t{1}, static_cast<std::size_t>(rank))) - 1;
+    const auto nth = samples.begin() + static_cast<std::ptrdiff_t>(index);
+    std::ranges::nth_element(samples, nth);
+    return *nth;
+}
+
+std::string format_seconds(double seconds) {
+    if (seconds < 1e-3) {
+        return fmt::format("{:.1f} us", seconds * 1e6);
+    }
+    return seconds < 1 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
+}
+
+}  // namespace cli

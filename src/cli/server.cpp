@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/server: one epoll loop over the endpoint, the connections' events and a signalfd.
+#include "cli/server.hpp"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <vector>
+
+#include "cli/log.hpp"
+
+namespace cli {
+
+namespace {
+
+constexpr std::size_t most_clients = 256;
+// A client that was accepted and then never says anything.
+constexpr auto establish_timeout = std::chrono::seconds{10};
+
+void complain(const std::string &text) {
+    std::fputs(fmt::format("rpma: {}\n", text).c_str(), stderr);
+}
+
+Outcome<LocalRegion> register_region(const DevicePeer &device, std::span<std::byte> region, int usage) {
+    rpma_mr_local *local = nullptr;
+    TRY(checked(rpma_mr_reg(device.peer.get(), region.data(), region.size(), usage, &local),
+                "cannot register {} bytes with {}", region.size(), device.name));
+    return LocalRegion{local};
+}
+
+}  // namespace
+
+Outcome<> Server::register_pool() {
+    constexpr int usage =
+        RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
+    clear_log();
+    // A kernel device answers a flush once the bytes are in memory: durable when that memory is, not in a
+    // page cache.
+    bool durable = device_.is_soft || pool_.is_dax();
+    if (durable) {
+        auto region = register_region(device_, pool_.region(), usage | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT);
+        durable = region.has_value();
+        push_region_ = std::move(region).value_or(nullptr);
+    }
+    if (!durable) {
+        push_region_ = TRY(register_region(device_, pool_.region(), usage));
+    }
+    // Pullers get no right to write.
+    pull_region_ = TRY(register_region(device_, pool_.region(), RPMA_MR_USAGE_READ_SRC));
+
+    rpma_peer_cfg *configuration = nullptr;
+    TRY(checked(rpma_peer_cfg_new(&configuration), "peer configuration"));
+    const PeerConfiguration owner{configuration};
+    Offer offer{.capacity = pool_.layout().capacity};
+    if (durable) {
+        offer.durability = pool_.is_dax() ? Durability::Dax : Durability::PageCache;
+    }
+    // The sizes of both descriptors are librpma's API.
+    TRY(checked(rpma_peer_cfg_set_direct_write_to_pmem(configuration, durable), "peer configuration"));
+    TRY(checked(rpma_peer_cfg_get_descriptor(configuration, &offer.peer_configuration),
+                "peer configuration"));
+    push_offer_ = pull_offer_ = offer;
+    TRY(checked(rpma_mr_get_descriptor(push_region_.get(), push_offer_.memory_region.data()),
+                "memory region"));
+    return checked(rpma_mr_get_descriptor(pull_region_.get(), pull_offer_.memory_region.data()),
+                   "memory region");
+}
+
+Outcome<> Server::watch(int fd) const {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+        epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+        return failed("cannot wait for events: {}", errno_text(errno));
+    }
+    return {};
+}
+
+Outcome<> Server::listen(const Address &address) {
+    clear_log();
+    rpma_ep *endpoint = nullptr;
+    TRY(checked(rpma_ep_listen(device_.peer.get(), address.host.c_str(), address.port.c_str(), &endpoint),
+                "cannot listen on {} (expected a free port)", address.text()));
+    endpoint_.reset(endpoint);
+    epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+    (void)rpma_ep_get_fd(endpoint, &endpoint_fd_);
+    return watch(endpoint_fd_);
+}
+
+Outcome<> Server::run(int signal_fd) {
+    TRY(watch(signal_fd));
+    if (const auto content = TRY(pool_.content())) {
+        last_sequence_ = content->sequence;
+    }
+    while (true) {
+        epoll_event event{};
+        const int ready = epoll_wait(epoll_.get(), &event, 1, waiting_ > 0 ? 1000 : -1);
+        if (ready < 0 && errno != EINTR) {
+            return failed("epoll_wait: {}", errno_text(errno));
+        }
+        if (ready > 0 && event.data.fd == signal_fd) {
+            return {};
+        }
+        if (ready > 0 && event.data.fd == endpoint_fd_) {
+            take_request();
+        } else if (ready > 0) {
+            take_event(event.data.fd);
+        }
+        if (waiting_ > 0) {
+            drop_late();
+        }
+    }
+}
+
+void Server::take_request() {
+    rpma_conn_req *requested = nullptr;
+    const int result = rpma_ep_next_conn_req(endpoint_.get(), nullptr, &requested);
+    if (result == RPMA_E_NO_EVENT) {
+        return;
+    }
+    if (result != 0) {
+        complain(fmt::format("a connection request failed: {}", rpma_err_2str(result)));
+        return;
+    }
+    ConnectionRequest request{requested};
+    rpma_conn_private_data data{};
+    (void)rpma_conn_req_get_private_data(requested, &data);
+    const auto hello = decode_hello({static_cast<const std::byte *>(data.ptr), data.len});
+    if (!hello) {
+        complain(fmt::format("rejected a peer: it {}", hello.error().text));
+    } else if (clients_.size() >= most_clients) {
+        complain(fmt::format("rejected a client: {} are connected, no more are taken", most_clients));
+    } else {
+        admit(std::move(request), *hello);
+    }
+}
+
+Offer Server::answer(const Hello &hello) const {
+    Offer offer;
+    if (hello.version != protocol_version) {
+        offer.status = Status::Version;
+    } else if (hello.mode == Mode::Pull) {
+        offer = pull_offer_;
+    } else if (pusher_ >= 0) {
+        offer.status = Status::Busy;
+    } else if (const auto durable = pool_.make_commit_durable(); !durable) {
+        complain(durable.error().text);
+        offer.status = Status::Failed;
+    } else {
+        offer = push_offer_;
+    }
+    return offer;
+}
+
+void Server::admit(ConnectionRequest request, const Hello &hello) {
+    if (pusher_ >= 0) {
+        take_event(pusher_);  // perhaps that it is gone
+    }
+    const Offer offer = answer(hello);
+    OfferBytes bytes = encode_offer(offer);
+    const rpma_conn_private_data data{bytes.data(), sizeof(bytes)};
+    rpma_conn_req *consumed = request.release();
+    rpma_conn *accepted = nullptr;
+    if (const int result = rpma_conn_req_connect(&consumed, &data, &accepted); result != 0) {
+        complain(fmt::format("cannot accept a client: {}", rpma_err_2str(result)));
+        return;
+    }
+    Connection connection{accepted};
+    int fd = -1;
+    (void)rpma_conn_get_event_fd(accepted, &fd);
+    if (const auto watched = watch(fd); !watched) {
+        complain(watched.error().text);
+        return;
+    }
+    clients_.emplace(fd, Client{std::move(connection), false, Clock::now()});
+    ++waiting_;
+    if (hello.mode == Mode::Push && offer.status == Status::Ok) {
+        pusher_ = fd;
+    }
+}
+
+void Server::take_event(int fd) {
+    const auto found = clients_.find(fd);
+    if (found == clients_.end()) {
+        return;
+    }
+    Client &client = found->second;
+    rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    const int result = rpma_conn_next_event(client.connection.get(), &event);
+    if (result == RPMA_E_NO_EVENT) {
+        return;
+    }
+    if (result == 0 && event == RPMA_CONN_ESTABLISHED) {
+        waiting_ -= client.established ? 0 : 1;
+        client.established = true;
+        return;
+    }
+    drop(fd);
+}
+
+// Until its queue pair is gone, bytes of a dead pusher may still be placed: only then is there room for the
+// next.
+void Server::drop(int fd) {
+    const auto found = clients_.find(fd);
+    Client &client = found->second;
+    waiting_ -= client.established ? 0 : 1;
+    if (client.established) {
+        (void)rpma_conn_disconnect(client.connection.get());
+    }
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    clients_.erase(found);
+    if (fd == pusher_) {
+        pusher_ = -1;
+        report_push();
+    }
+}
+
+void Server::drop_late() {
+    std::vector<int> late;
+    for (const auto &[fd, client] : clients_) {
+        if (!client.established && Clock::now() - client.since > establish_timeout) {
+            late.push_back(fd);
+        }
+    }
+    for (const int fd : late) {
+        complain("a client did not finish connecting: dropped");
+        drop(fd);
+    }
+}
+
+void Server::report_push() {
+    const auto content = pool_.content();
+    if (!content) {
+        complain(content.error().text);
+        return;
+    }
+    if (!*content || (*content)->sequence == last_sequence_) {
+        complain("a push ended without a commit: the pool holds what it held before");
+        return;
+    }
+    last_sequence_ = (*content)->sequence;
+    committed_(**content);
+}
+
+}  // namespace cli

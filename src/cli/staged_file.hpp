@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/staged_file: a file that appears under its name whole and durable, or not at all.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "base/fd.hpp"
+#include "cli/failure.hpp"
+
+namespace cli {
+
+// Until it is published it has a hidden temporary name in the same folder, which the destructor removes. One
+// thread.
+class StagedFile {
+public:
+    enum class Existing { Keep, Replace };
+
+    // A new empty file that may become `path`. A symbolic link at `path` is followed.
+    [[nodiscard]] static Outcome<StagedFile> create(const std::filesystem::path &path, unsigned mode);
+
+    StagedFile(StagedFile &&other) noexcept;
+    StagedFile &operator=(StagedFile &&) = delete;
+    ~StagedFile();
+
+    [[nodiscard]] int fd() const { return fd_.get(); }
+
+    // Makes the bytes durable, gives the file its name, and makes the name durable. Blocks for the storage.
+    // With Keep, an existing file stays as it is and the result is false.
+    [[nodiscard]] Outcome<bool> publish(Existing existing);
+
+    // The file itself, after publish.
+    [[nodiscard]] base::Fd release() { return std::move(fd_); }
+
+private:
+    StagedFile() = default;
+
+    base::Fd fd_;
+    std::filesystem::path path_;
+    std::filesystem::path temporary_;  // empty when there is nothing to remove
+};
+
+}  // namespace cli

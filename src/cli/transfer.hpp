@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/transfer: what push and pull have in common.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "cli/checksum.hpp"
+#include "cli/commands.hpp"
+#include "cli/report.hpp"
+#include "cli/session.hpp"
+
+namespace cli {
+
+struct TransferOptions {
+    std::string file;
+    std::string address;
+    double timeout_seconds = 30;
+    bool json = false;
+};
+
+// A subcommand that ends in `run`; the caller adds its two positional arguments, in its own order.
+inline CLI::App *add_transfer(CLI::App &app, Command &chosen, const char *name, const char *description,
+                              const std::shared_ptr<TransferOptions> &options,
+                              Outcome<> (*run)(const TransferOptions &)) {
+    CLI::App *command = app.add_subcommand(name, description);
+    command
+        ->add_option("--timeout", options->timeout_seconds, "Give up after so many seconds without an answer")
+        ->check(CLI::Range(0.1, 3600.0))
+        ->capture_default_str();
+    command->add_flag("--json", options->json, "Print the summary as JSON");
+    command->callback([options, run, &chosen] { chosen = [options, run] { return run(*options); }; });
+    return command;
+}
+
+// The beginning of both summaries; `seconds` is how long it took.
+inline void add_to_summary(Summary &summary, const TransferOptions &options, const Session &session,
+                           const Content &content, double seconds) {
+    const double rate = static_cast<double>(content.length) / seconds;
+    summary.add("file", options.file);
+    summary.add("address", options.address);
+    summary.add("device", session.device());
+    summary.add("bytes", content.length, std::to_string(content.length));
+    summary.add_json("seconds", seconds);
+    summary.add_json("bytes_per_second", rate);
+    summary.add_text("throughput", format_size(rate) + "/s in " + format_seconds(seconds));
+    summary.add("checksum", checksum_text(content.checksum));
+    summary.add("sequence", content.sequence, std::to_string(content.sequence));
+}
+
+}  // namespace cli

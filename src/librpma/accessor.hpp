@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/accessor: setting and getting one atomic value of a configuration.
+#pragma once
+
+#include <atomic>
+
+#include "librpma/api.hpp"
+
+namespace librpma {
+
+template <typename Configuration, typename T>
+int set(Configuration *cfg, std::atomic<T> Configuration::*member, T value) {
+    if (cfg == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    (cfg->*member).store(value, std::memory_order_relaxed);
+    return 0;
+}
+
+template <typename Configuration, typename T>
+int get(const Configuration *cfg, std::atomic<T> Configuration::*member, T *value) {
+    if (cfg == nullptr || value == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *value = (cfg->*member).load(std::memory_order_relaxed);
+    return 0;
+}
+
+// Unlike other "new" functions, those of configurations store NULL when out of memory.
+template <typename Configuration>
+int new_configuration(Configuration **cfg_ptr) {
+    if (cfg_ptr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *cfg_ptr = make<Configuration>().release();
+    return *cfg_ptr != nullptr ? 0 : RPMA_E_NOMEM;
+}
+
+}  // namespace librpma

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/conn: a connection, from the moment it is asked for or accepted.
+#include "librpma/conn.hpp"
+
+#include <cerrno>
+
+#include "librpma/peer_cfg.hpp"
+
+void rpma_conn::begin(librpma::Connection connection) {
+    connection_ = std::move(connection);
+    qp_ = connection_.id->qp;
+    // Who accepts knows the peer's operations already; who asked has none before the answer.
+    learn_native_operations();
+}
+
+void rpma_conn::learn_native_operations() {
+    native_operations_.store(provider_.native_operations(qp_), std::memory_order_relaxed);
+}
+
+int rpma_conn::establish(const rdma_cm_event &event) {
+    learn_native_operations();
+    BASE_LOG(Info, "flush is %s, atomic write is %s",
+             has_native(verbs::native_flush) ? "native" : "a read after write",
+             has_native(verbs::native_atomic_write) ? "native" : "a fenced write");
+    if (!connection_.private_data.empty()) {
+        return 0;
+    }
+    auto private_data = librpma::PrivateData::copy(event.param.conn);
+    if (!private_data) {
+        return private_data.error();
+    }
+    connection_.private_data = std::move(*private_data);
+    return 0;
+}
+
+librpma::Result<rpma_conn_event> rpma_conn::next_event() {
+    auto event = librpma::next_event(provider_, connection_.event_channel.get());
+    if (!event) {
+        return librpma::Failure{event.error()};
+    }
+    const rdma_cm_event_type type = (*event)->event;
+    const int status = (*event)->status;
+    const int established = type == RDMA_CM_EVENT_ESTABLISHED ? establish(**event) : 0;
+    if (const int number = event->reset(); number != 0) {
+        BASE_LOG(Error, "rdma_ack_cm_event failed: %s", librpma::error_text(number));
+        return librpma::Failure{RPMA_E_PROVIDER};
+    }
+    if (established != 0) {
+        return librpma::Failure{established};
+    }
+    BASE_LOG(Notice, "connection event %s, status %d", provider_.event_str(type), status);
+    switch (type) {
+        case RDMA_CM_EVENT_ESTABLISHED:
+            return RPMA_CONN_ESTABLISHED;
+        case RDMA_CM_EVENT_CONNECT_ERROR:
+        case RDMA_CM_EVENT_DEVICE_REMOVAL:
+            return RPMA_CONN_LOST;
+        case RDMA_CM_EVENT_DISCONNECTED:
+        case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+            return RPMA_CONN_CLOSED;
+        case RDMA_CM_EVENT_REJECTED:
+            return RPMA_CONN_REJECTED;
+        case RDMA_CM_EVENT_UNREACHABLE:
+            return RPMA_CONN_UNREACHABLE;
+        default:
+            BASE_LOG(Warning, "%s is not an event of a connection", provider_.event_str(type));
+            return librpma::Failure{RPMA_E_UNKNOWN};
+    }
+}
+
+int rpma_conn::wait(rpma_cq **ready, bool *is_rcq) {
+    if (shared_channel() == nullptr) {
+        return RPMA_E_NOT_SHARED_CHNL;
+    }
+    ibv_cq *queue = nullptr;
+    void *context = nullptr;
+    if (provider_.get_cq_event(shared_channel(), &queue, &context) != 0) {
+        return RPMA_E_NO_COMPLETION;
+    }
+    const bool receives = rcq() != nullptr && rcq()->get() == queue;
+    if (!receives && cq()->get() != queue) {
+        BASE_LOG(Error, "the channel gave an event of a completion queue that is not the connection's");
+        return RPMA_E_UNKNOWN;
+    }
+    rpma_cq *const owner = receives ? rcq() : cq();
+    if (const int result = owner->acknowledge_and_arm(); result != 0) {
+        *ready = nullptr;
+        return result;
+    }
+    *ready = owner;
+    if (is_rcq != nullptr) {
+        *is_rcq = receives;
+    }
+    return 0;
+}
+
+int rpma_conn::disconnect() {
+    if (provider_.disconnect(connection_.id.get()) != 0) {
+        BASE_LOG(Error, "rdma_disconnect failed: %s", librpma::error_text(errno));
+        return RPMA_E_PROVIDER;
+    }
+    BASE_LOG(Notice, "disconnecting");
+    return 0;
+}
+
+int rpma_conn::close() {
+    librpma::FirstError error;
+    error.add_code(flush_buffer_.close());
+    error.add_code(connection_.close(provider_, false));
+    return error.code();
+}
+
+int rpma_conn_get_event_fd(const struct rpma_conn *conn, int *fd) {
+    if (conn == nullptr || fd == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *fd = conn->event_fd();
+    return 0;
+}
+
+int rpma_conn_next_event(struct rpma_conn *conn, enum rpma_conn_event *event) {
+    if (conn == nullptr || event == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    const auto next = conn->next_event();
+    if (!next) {
+        return next.error();
+    }
+    *event = *next;
+    return 0;
+}
+
+int rpma_conn_get_private_data(const struct rpma_conn *conn, struct rpma_conn_private_data *pdata) {
+    if (conn == nullptr || pdata == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *pdata = conn->private_data();
+    return 0;
+}
+
+int rpma_conn_apply_remote_peer_cfg(struct rpma_conn *conn, const struct rpma_peer_cfg *pcfg) {
+    if (conn == nullptr || pcfg == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    conn->set_direct_write_to_pmem(pcfg->direct_write_to_pmem());
+    return 0;
+}
+
+int rpma_conn_get_qp_num(const struct rpma_conn *conn, uint32_t *qp_num) {
+    if (conn == nullptr || qp_num == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *qp_num = conn->qp()->qp_num;
+    return 0;
+}
+
+int rpma_conn_get_cq(const struct rpma_conn *conn, struct rpma_cq **cq_ptr) {
+    if (conn == nullptr || cq_ptr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *cq_ptr = conn->cq();
+    return 0;
+}
+
+int rpma_conn_get_rcq(const struct rpma_conn *conn, struct rpma_cq **rcq_ptr) {
+    if (conn == nullptr || rcq_ptr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *rcq_ptr = conn->rcq();
+    return 0;
+}
+
+int rpma_conn_get_compl_fd(const struct rpma_conn *conn, int *fd) {
+    if (conn == nullptr || fd == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    if (conn->shared_channel() == nullptr) {
+        return RPMA_E_NOT_SHARED_CHNL;
+    }
+    *fd = conn->shared_channel()->fd;
+    return 0;
+}
+
+int rpma_conn_wait(struct rpma_conn *conn, [[maybe_unused]] int flags, struct rpma_cq **cq, bool *is_rcq) {
+    if (conn == nullptr || cq == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    return conn->wait(cq, is_rcq);
+}
+
+int rpma_conn_disconnect(struct rpma_conn *conn) {
+    if (conn == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    return conn->disconnect();
+}
+
+int rpma_conn_delete(struct rpma_conn **conn_ptr) {
+    return librpma::destroy(conn_ptr);
+}

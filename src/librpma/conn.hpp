@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/conn: a connection, from the moment it is asked for or accepted.
+#pragma once
+
+#include <atomic>
+
+#include "librpma/connection.hpp"
+#include "librpma/flush.hpp"
+
+struct rpma_conn final {
+public:
+    rpma_conn(const verbs::Provider &provider, librpma::FlushBuffer flush_buffer)
+        : provider_{provider}, flush_buffer_{std::move(flush_buffer)} {}
+    // The request was sent, or its answer.
+    void begin(librpma::Connection connection);
+
+    [[nodiscard]] ibv_qp *qp() const { return qp_; }
+    [[nodiscard]] int event_fd() const { return connection_.event_channel->fd; }
+    [[nodiscard]] rpma_cq *cq() const { return connection_.cq.get(); }
+    [[nodiscard]] rpma_cq *rcq() const { return connection_.rcq.get(); }
+    [[nodiscard]] rpma_conn_private_data private_data() const { return connection_.private_data.view(); }
+    // nullptr when each completion queue has its own.
+    [[nodiscard]] ibv_comp_channel *shared_channel() const { return connection_.shared_channel.get(); }
+    [[nodiscard]] const librpma::FlushBuffer &flush_buffer() const { return flush_buffer_; }
+
+    // Relaxed: a thread that posts has learnt of the connection, or of the peer, in a way that orders these.
+    [[nodiscard]] bool has_native(unsigned operations) const {
+        return (native_operations_.load(std::memory_order_relaxed) & operations) == operations;
+    }
+    [[nodiscard]] bool direct_write_to_pmem() const {
+        return direct_write_to_pmem_.load(std::memory_order_relaxed);
+    }
+    void set_direct_write_to_pmem(bool supported) {
+        direct_write_to_pmem_.store(supported, std::memory_order_relaxed);
+    }
+
+    [[nodiscard]] librpma::Result<rpma_conn_event> next_event();
+    // Writes *ready on success, and NULL when the queue cannot be armed again; *is_rcq only on success.
+    [[nodiscard]] int wait(rpma_cq **ready, bool *is_rcq);
+    [[nodiscard]] int disconnect();
+    [[nodiscard]] int close();
+
+private:
+    [[nodiscard]] int establish(const rdma_cm_event &event);
+    void learn_native_operations();
+
+    const verbs::Provider &provider_;
+    librpma::Connection connection_;
+    librpma::FlushBuffer flush_buffer_;
+    ibv_qp *qp_ = nullptr;
+    std::atomic<unsigned> native_operations_{0};
+    std::atomic<bool> direct_write_to_pmem_{false};
+};

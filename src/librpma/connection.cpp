@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/connection: what a connection request is made of, and hands on to the connection it becomes.
+#include "librpma/connection.hpp"
+
+#include <cerrno>
+
+#include "librpma/srq.hpp"
+
+namespace librpma {
+
+namespace {
+
+constexpr std::uint32_t scatter_gather_elements = 1;
+// What an atomic write needs where it is an inline write.
+constexpr std::uint32_t inline_size = 8;
+
+rpma_cq *own_rcq(const rpma_srq *srq) {
+    return srq != nullptr ? srq->rcq() : nullptr;
+}
+
+int refuse(const char *call, int number) {
+    BASE_LOG(Error, "%s failed: %s", call, error_text(number));
+    return RPMA_E_PROVIDER;
+}
+
+}  // namespace
+
+Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_channel *channel) {
+    rdma_cm_event *event = nullptr;
+    if (provider.get_cm_event(channel, &event) == 0) {
+        return verbs::Event{provider, event};
+    }
+    // librdmacm gives ENODATA for an event that was cut short, EAGAIN when there is none.
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENODATA) {
+        BASE_LOG(Debug, "no event on the channel");
+        return Failure{RPMA_E_NO_EVENT};
+    }
+    return Failure{refuse("rdma_get_cm_event", errno)};
+}
+
+int Connection::make_completion_queues(const rpma_peer &peer, const ConnectionParameters &parameters) {
+    const verbs::Provider &provider = peer.provider();
+    if (parameters.shared_channel && own_rcq(parameters.srq) != nullptr) {
+        BASE_LOG(Error,
+                 "a shared completion channel and a shared receive queue with a completion queue of its "
+                 "own exclude each other");
+        return RPMA_E_INVAL;
+    }
+    if (parameters.shared_channel) {
+        shared_channel = {provider, provider.create_comp_channel(id->verbs)};
+        if (!shared_channel) {
+            return refuse("ibv_create_comp_channel", errno);
+        }
+    }
+    auto made = rpma_cq::create(provider, id->verbs, parameters.cq_size, shared_channel.get());
+    if (!made) {
+        return made.error();
+    }
+    cq = std::move(*made);
+    if (parameters.rcq_size > 0 && own_rcq(parameters.srq) == nullptr) {
+        made = rpma_cq::create(provider, id->verbs, parameters.rcq_size, shared_channel.get());
+        if (!made) {
+            return made.error();
+        }
+        rcq = std::move(*made);
+    }
+    return 0;
+}
+
+int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &parameters) {
+    if (const int result = make_completion_queues(peer, parameters); result != 0) {
+        return result;
+    }
+    const rpma_cq *receives = own_rcq(parameters.srq);
+    if (receives == nullptr) {
+        receives = rcq != nullptr ? rcq.get() : cq.get();
+    }
+    ibv_qp_init_attr_ex attributes{};
+    attributes.qp_context = id.get();
+    attributes.send_cq = cq->get();
+    attributes.recv_cq = receives->get();
+    attributes.srq = parameters.srq != nullptr ? parameters.srq->get() : nullptr;
+    attributes.cap.max_send_wr = parameters.sq_size;
+    attributes.cap.max_recv_wr = parameters.rq_size;
+    attributes.cap.max_send_sge = scatter_gather_elements;
+    attributes.cap.max_recv_sge = scatter_gather_elements;
+    attributes.cap.max_inline_data = inline_size;
+    attributes.qp_type = IBV_QPT_RC;
+    attributes.sq_sig_all = 0;
+    attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
+    attributes.pd = peer.pd();
+    if (peer.provider().create_qp_ex(id.get(), &attributes) != 0) {
+        const int number = errno;
+        BASE_LOG(Error, "rdma_create_qp(send queue %u, receive queue %u) on %s, for a peer on %s, failed: %s",
+                 parameters.sq_size, parameters.rq_size, id->verbs->device->name,
+                 peer.pd()->context->device->name, error_text(number));
+        return RPMA_E_PROVIDER;
+    }
+    qp = {peer.provider(), id.get()};
+    return 0;
+}
+
+int Connection::make_event_channel(const verbs::Provider &provider) {
+    event_channel = {provider, provider.create_event_channel()};
+    if (!event_channel) {
+        return refuse("rdma_create_event_channel", errno);
+    }
+    if (provider.migrate_id(id.get(), event_channel.get()) != 0) {
+        return refuse("rdma_migrate_id", errno);
+    }
+    return 0;
+}
+
+int Connection::close(const verbs::Provider &provider, bool reject) {
+    FirstError error;
+    error.add(qp.reset(), "rdma_destroy_qp");
+    if (rcq != nullptr) {
+        error.add_code(rcq->close());
+    }
+    if (cq != nullptr) {
+        error.add_code(cq->close());
+    }
+    if (id && reject && provider.reject(id.get(), nullptr, 0) != 0) {
+        error.add(errno, "rdma_reject");
+    }
+    error.add(id.reset(), "rdma_destroy_id");
+    error.add(shared_channel.reset(), "ibv_destroy_comp_channel");
+    error.add(event_channel.reset(), "rdma_destroy_event_channel");
+    return error.code();
+}
+
+}  // namespace librpma

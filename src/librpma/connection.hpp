@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/connection: what a connection request is made of, and hands on to the connection it becomes.
+#pragma once
+
+#include "librpma/conn_cfg.hpp"
+#include "librpma/cq.hpp"
+#include "librpma/peer.hpp"
+#include "librpma/private_data.hpp"
+
+namespace librpma {
+
+// The next event of a channel. RPMA_E_NO_EVENT when the channel is non-blocking and has none.
+[[nodiscard]] Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_channel *channel);
+
+// The members are in the order in which they may be made; close() ends them in the opposite one.
+struct Connection {
+    // The id's own channel; none while the id is synchronous, which a request made here is until it connects.
+    verbs::EventChannel event_channel;
+    verbs::CompletionChannel shared_channel;
+    verbs::Id id;
+    std::unique_ptr<rpma_cq> cq;
+    // nullptr when receives complete elsewhere.
+    std::unique_ptr<rpma_cq> rcq;
+    verbs::QueuePair qp;
+    PrivateData private_data;
+
+    // Makes the completion queues and the queue pair on the id; on failure what was made stays, for close().
+    [[nodiscard]] int make_queues(const rpma_peer &peer, const ConnectionParameters &parameters);
+    // Gives the id an event channel of its own.
+    [[nodiscard]] int make_event_channel(const verbs::Provider &provider);
+
+    // Ends all there is; rejecting is for an id whose request nobody has answered. The first error.
+    [[nodiscard]] int close(const verbs::Provider &provider, bool reject);
+
+private:
+    [[nodiscard]] int make_completion_queues(const rpma_peer &peer, const ConnectionParameters &parameters);
+};
+
+}  // namespace librpma

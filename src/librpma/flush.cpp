@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/flush: making earlier writes durable or visible, natively where both ends can, otherwise by a read
+// after write: on one connection a read is not answered before what was written ahead of it is placed (RFC
+// 5040, 5.5).
+#include "librpma/flush.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <limits>
+
+#include "librpma/conn.hpp"
+#include "librpma/post_flags.hpp"
+
+namespace librpma {
+
+namespace {
+
+std::size_t page_size() {
+    return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+Result<FlushBuffer> FlushBuffer::create(const rpma_peer &peer) {
+    void *const page =
+        ::mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        return Failure{RPMA_E_NOMEM};
+    }
+    FlushBuffer buffer{page};
+    auto region = peer.register_memory(page, flush_read_size, RPMA_MR_USAGE_READ_DST);
+    if (!region) {
+        return Failure{region.error()};
+    }
+    buffer.region_ = std::move(*region);
+    return buffer;
+}
+
+ibv_sge FlushBuffer::part(std::uint32_t length) const {
+    return {.addr = std::bit_cast<std::uintptr_t>(page_), .length = length, .lkey = region_->lkey};
+}
+
+int FlushBuffer::close() {
+    FirstError error;
+    error.add(region_.reset(), "ibv_dereg_mr");
+    void *const page = std::exchange(page_, nullptr);
+    if (page != nullptr && ::munmap(page, page_size()) != 0) {
+        BASE_LOG(Error, "munmap failed: %s", error_text(errno));
+        error.add_code(RPMA_E_INVAL);
+    }
+    return error.code();
+}
+
+namespace {
+
+int check_flush(const rpma_conn &conn, const rpma_mr_remote &dst, rpma_flush_type type) {
+    const bool persistent = type == RPMA_FLUSH_TYPE_PERSISTENT;
+    if (persistent && !conn.direct_write_to_pmem()) {
+        BASE_LOG(Error,
+                 "flush to persistence: the peer did not declare direct write to persistent memory "
+                 "(rpma_conn_apply_remote_peer_cfg)");
+        return RPMA_E_NOSUPP;
+    }
+    const int needed = persistent ? RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT : RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
+    if ((dst.usage() & needed) == 0) {
+        BASE_LOG(Error, "flush to %s: the remote region was registered without RPMA_MR_USAGE_FLUSH_TYPE_%s",
+                 persistent ? "persistence" : "visibility", persistent ? "PERSISTENT" : "VISIBILITY");
+        return RPMA_E_NOSUPP;
+    }
+    return 0;
+}
+
+// A read that would pass the end of the region, though the range to flush does not, is moved back into the
+// region: which bytes are read does not matter.
+int post_read_after_write(const rpma_conn &conn, const rpma_mr_remote &dst, std::size_t offset,
+                          std::size_t len, unsigned send_flags, std::uint64_t wr_id) {
+    std::uint32_t length = flush_read_size;
+    const std::uint64_t size = dst.size();
+    if (offset <= size && len <= size - offset && size - offset < flush_read_size) {
+        length = static_cast<std::uint32_t>(std::min<std::uint64_t>(size, flush_read_size));
+        offset = size - length;
+    }
+    ibv_sge part = conn.flush_buffer().part(length);
+    return verbs::post_read(conn.qp(), &part, dst.at(offset), send_flags, wr_id);
+}
+
+}  // namespace
+
+}  // namespace librpma
+
+int rpma_flush(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset, size_t len,
+               enum rpma_flush_type type, int flags, const void *op_context) {
+    if (conn == nullptr || dst == nullptr || flags == 0 ||
+        (type != RPMA_FLUSH_TYPE_PERSISTENT && type != RPMA_FLUSH_TYPE_VISIBILITY)) {
+        return RPMA_E_INVAL;
+    }
+    if (const int result = librpma::check_flush(*conn, *dst, type); result != 0) {
+        return result;
+    }
+    const unsigned send_flags = librpma::send_flags(flags);
+    const auto wr_id = std::bit_cast<std::uintptr_t>(op_context);
+    // A longer range than a native flush can name is never cut: a read after write flushes all of it.
+    if (conn->has_native(verbs::native_flush) && len <= std::numeric_limits<std::uint32_t>::max()) {
+        const auto flush =
+            type == RPMA_FLUSH_TYPE_PERSISTENT ? verbs::Flush::Persistent : verbs::Flush::Visibility;
+        return librpma::posted(verbs::post_flush(conn->qp(), dst->at(dst_offset),
+                                                 static_cast<std::uint32_t>(len), flush, send_flags, wr_id));
+    }
+    return librpma::posted(librpma::post_read_after_write(*conn, *dst, dst_offset, len, send_flags, wr_id));
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/log: thresholds, the log function of the process, and the default one. Both libraries' lines come
+// through here: librpma's own by base/log, the soft device's by its log function.
+#include <syslog.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+
+#include "librpma/api.hpp"
+
+namespace librpma {
+
+namespace {
+
+constexpr std::size_t message_size = 1024;
+
+std::atomic<int> aux_threshold{RPMA_LOG_DISABLED};
+// nullptr: the default function.
+std::atomic<rpma_log_function *> user_function{nullptr};
+// Each library has a threshold of its own: the lock keeps the two equal when several threads set them.
+std::mutex threshold_mutex;
+// The process's syslog identity is left alone until there is a first line to write.
+std::atomic<bool> syslog_opened{false};
+std::once_flag syslog_once;
+
+struct LevelFormat {
+    const char *tag;
+    int severity;
+};
+constexpr LevelFormat level_formats[] = {{"*FATAL* ", LOG_CRIT},    {"*ERROR* ", LOG_ERR},
+                                         {"*WARN*  ", LOG_WARNING}, {"*NOTE*  ", LOG_NOTICE},
+                                         {"*INFO*  ", LOG_INFO},    {"*DEBUG* ", LOG_DEBUG}};
+
+const char *base_name(const char *file) {
+    const char *const slash = std::strrchr(file, '/');
+    return slash != nullptr ? slash + 1 : file;
+}
+
+// "Mon DD HH:MM:SS.uuuuuu ", empty when the time cannot be told.
+void write_time(char (&text)[64]) {
+    text[0] = '\0';
+    timespec now{};
+    tm local{};
+    char seconds[32];
+    if (clock_gettime(CLOCK_REALTIME, &now) != 0 || localtime_r(&now.tv_sec, &local) == nullptr ||
+        std::strftime(seconds, sizeof(seconds), "%b %d %H:%M:%S", &local) == 0) {
+        return;
+    }
+    std::snprintf(text, sizeof(text), "%s.%06ld ", seconds, now.tv_nsec / 1000);
+}
+
+void write_by_default(const LevelFormat &format, int level, const char *place, const char *message) {
+    std::call_once(syslog_once, [] {
+        openlog("rpma", LOG_PID, LOG_LOCAL7);
+        syslog_opened.store(true, std::memory_order_relaxed);
+    });
+    if (level <= aux_threshold.load(std::memory_order_relaxed)) {
+        char time[64];
+        write_time(time);
+        std::fprintf(stderr, "%s[%d] %s%s%s\n", time, static_cast<int>(gettid()), format.tag, place, message);
+    }
+    syslog(format.severity, "%s%s%s", format.tag, place, message);
+}
+
+// Takes every line that is within the threshold and hands it, formatted, to the log function of the process.
+// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's log function.
+void dispatch(int level, const char *file, int line, const char *function, const char *format, ...) {
+    if (level < RPMA_LOG_LEVEL_FATAL || level > RPMA_LOG_LEVEL_DEBUG) {
+        return;
+    }
+    char message[message_size];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    const std::size_t length = std::strlen(message);
+    if (length != 0 && message[length - 1] == '\n') {
+        message[length - 1] = '\0';
+    }
+    if (rpma_log_function *const user = user_function.load(std::memory_order_relaxed)) {
+        user(static_cast<rpma_log_level>(level), file, line, function, "%s\n", message);
+        return;
+    }
+    char place[256];
+    std::snprintf(place, sizeof(place), "%s: %3d: %s: ", base_name(file), line, function);
+    write_by_default(level_formats[level], level, place, message);
+}
+
+void set_both_thresholds(int level) {
+    const std::lock_guard lock{threshold_mutex};
+    base::log_threshold.store(level, std::memory_order_relaxed);
+    verbs::set_soft_log(dispatch, level);
+}
+
+// From the loading of the library to its unloading.
+struct Installation {
+    Installation() {
+        base::set_log_sink(dispatch);
+        set_both_thresholds(RPMA_LOG_LEVEL_WARNING);
+    }
+    Installation(const Installation &) = delete;
+    Installation &operator=(const Installation &) = delete;
+    ~Installation() {
+        // The soft device may outlive this library: it must not call into it, nor begin to speak at exit.
+        verbs::set_soft_log(nullptr, RPMA_LOG_DISABLED);
+        base::log_threshold.store(RPMA_LOG_DISABLED, std::memory_order_relaxed);
+        if (syslog_opened.load(std::memory_order_relaxed)) {
+            closelog();
+        }
+    }
+};
+const Installation installation;
+
+bool is_threshold(rpma_log_threshold threshold) {
+    return threshold == RPMA_LOG_THRESHOLD || threshold == RPMA_LOG_THRESHOLD_AUX;
+}
+
+}  // namespace
+
+}  // namespace librpma
+
+int rpma_log_set_threshold(enum rpma_log_threshold threshold, enum rpma_log_level level) {
+    if (!librpma::is_threshold(threshold) || level < RPMA_LOG_DISABLED || level > RPMA_LOG_LEVEL_DEBUG) {
+        return RPMA_E_INVAL;
+    }
+    if (threshold == RPMA_LOG_THRESHOLD) {
+        librpma::set_both_thresholds(level);
+    } else {
+        librpma::aux_threshold.store(level, std::memory_order_relaxed);
+    }
+    return 0;
+}
+
+int rpma_log_get_threshold(enum rpma_log_threshold threshold, enum rpma_log_level *level) {
+    if (!librpma::is_threshold(threshold) || level == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    const auto &value = threshold == RPMA_LOG_THRESHOLD ? base::log_threshold : librpma::aux_threshold;
+    *level = static_cast<rpma_log_level>(value.load(std::memory_order_relaxed));
+    return 0;
+}
+
+int rpma_log_set_function(rpma_log_function *log_function) {
+    librpma::user_function.store(log_function, std::memory_order_relaxed);
+    return 0;
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/peer_cfg: what a peer declares about itself, and its descriptor:
+//
+//   byte 0: 1 when what is written to the peer is durable once flushed, otherwise 0; received: any other
+//   value is 1
+#include "librpma/peer_cfg.hpp"
+
+#include <cstddef>
+
+namespace {
+
+constexpr std::size_t descriptor_size = 1;
+
+}  // namespace
+
+int rpma_peer_cfg_new(struct rpma_peer_cfg **pcfg_ptr) {
+    if (pcfg_ptr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    auto pcfg = librpma::make<rpma_peer_cfg>();
+    if (pcfg == nullptr) {
+        return RPMA_E_NOMEM;
+    }
+    *pcfg_ptr = pcfg.release();
+    return 0;
+}
+
+int rpma_peer_cfg_delete(struct rpma_peer_cfg **pcfg_ptr) {
+    return librpma::destroy(pcfg_ptr);
+}
+
+int rpma_peer_cfg_set_direct_write_to_pmem(struct rpma_peer_cfg *pcfg, bool supported) {
+    if (pcfg == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    pcfg->set_direct_write_to_pmem(supported);
+    return 0;
+}
+
+int rpma_peer_cfg_get_direct_write_to_pmem(const struct rpma_peer_cfg *pcfg, bool *supported) {
+    if (pcfg == nullptr || supported == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *supported = pcfg->direct_write_to_pmem();
+    return 0;
+}
+
+int rpma_peer_cfg_get_descriptor(const struct rpma_peer_cfg *pcfg, void *desc) {
+    if (pcfg == nullptr || desc == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *static_cast<std::byte *>(desc) = std::byte{pcfg->direct_write_to_pmem()};
+    return 0;
+}
+
+int rpma_peer_cfg_get_descriptor_size(const struct rpma_peer_cfg *pcfg, size_t *desc_size) {
+    if (pcfg == nullptr || desc_size == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *desc_size = descriptor_size;
+    return 0;
+}
+
+int rpma_peer_cfg_from_descriptor(const void *desc, size_t desc_size, struct rpma_peer_cfg **pcfg_ptr) {
+    if (desc == nullptr || pcfg_ptr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    if (desc_size < descriptor_size) {
+        BASE_LOG(Error, "a peer configuration's descriptor has %zu bytes, at least %zu are needed", desc_size,
+                 descriptor_size);
+        return RPMA_E_INVAL;
+    }
+    const bool supported = *static_cast<const std::byte *>(desc) != std::byte{0};
+    const int result = rpma_peer_cfg_new(pcfg_ptr);
+    if (result != 0) {
+        return result;
+    }
+    (*pcfg_ptr)->set_direct_write_to_pmem(supported);
+    BASE_LOG(Info, "remote peer configuration: direct write to persistent memory %s",
+             supported ? "supported" : "not supported");
+    return 0;
+}

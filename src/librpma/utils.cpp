@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/utils: finding a device, asking what it can do, the texts of connection events.
+#include "librpma/api.hpp"
+#include "librpma/peer.hpp"
+#include "verbs/select.hpp"
+
+int rpma_utils_get_ibv_context(const char *addr, enum rpma_util_ibv_context_type type,
+                               struct ibv_context **ibv_ctx_ptr) {
+    if (addr == nullptr || ibv_ctx_ptr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    if (type != RPMA_UTIL_IBV_CONTEXT_LOCAL && type != RPMA_UTIL_IBV_CONTEXT_REMOTE) {
+        return RPMA_E_INVAL;
+    }
+    const auto side = type == RPMA_UTIL_IBV_CONTEXT_LOCAL ? verbs::Side::Local : verbs::Side::Remote;
+    const auto context = verbs::find_context(addr, side);
+    if (!context) {
+        return RPMA_E_PROVIDER;
+    }
+    *ibv_ctx_ptr = *context;
+    return 0;
+}
+
+int rpma_utils_ibv_context_is_odp_capable(struct ibv_context *ibv_ctx, int *is_odp_capable) {
+    if (ibv_ctx == nullptr || is_odp_capable == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *is_odp_capable = 0;
+    const auto capable = librpma::is_odp_capable(verbs::provider_of(ibv_ctx), ibv_ctx);
+    if (!capable) {
+        return capable.error();
+    }
+    *is_odp_capable = *capable ? 1 : 0;
+    return 0;
+}
+
+const char *rpma_utils_conn_event_2str(enum rpma_conn_event conn_event) {
+    switch (conn_event) {
+        case RPMA_CONN_UNDEFINED:
+            return "Undefined connection event";
+        case RPMA_CONN_ESTABLISHED:
+            return "Connection established";
+        case RPMA_CONN_CLOSED:
+            return "Connection closed";
+        case RPMA_CONN_LOST:
+            return "Connection lost";
+        case RPMA_CONN_REJECTED:
+            return "Connection rejected";
+        case RPMA_CONN_UNREACHABLE:
+            return "Connection unreachable";
+        default:
+            return "Unsupported connection event";
+    }
+}

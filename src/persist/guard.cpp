@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// persist/guard: the fault handler, and the three things that run under it.
+#include "persist/guard.hpp"
+
+#include <setjmp.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cassert>
+#include <cstring>
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+
+namespace persist {
+
+namespace {
+
+// Where this thread goes on after a fault; null outside guarded sections. Initial-exec, because the handler
+// must not make the C library allocate this thread's copy. Volatile, because the handler reads what looks
+// like a dead store.
+__attribute__((tls_model("initial-exec"))) thread_local sigjmp_buf *volatile resume_at = nullptr;
+
+// A handler that ours replaced. Never freed: a fault may need it at any time.
+struct Previous {
+    struct sigaction action;
+    Previous *older;        // what had been replaced before
+    std::atomic_flag used;  // it asked for SA_RESETHAND and has been called
+};
+std::atomic<Previous *> newest_segv, newest_bus;
+
+// The call of a previous handler that this thread made last. That handler may have ended by a jump; a call is
+// still under way when the same fault comes again on a deeper frame.
+struct Chained {
+    const siginfo_t *info;
+    std::uintptr_t frame;
+    const Previous *previous;
+};
+__attribute__((tls_model("initial-exec"))) thread_local Chained chained = {};
+
+// Whether the instruction below the handler runs into the same fault again when the handler returns. Not so
+// for what another process or thread sent, and for a broken page that nobody has touched yet.
+bool faults_again(int signal, const siginfo_t *info) {
+    return info->si_code > 0 && !(signal == SIGBUS && info->si_code == BUS_MCEERR_AO);
+}
+
+// Ends the process the way it would have ended without us: the fault repeats, a signal that was sent is sent
+// again.
+void die_by_default(int signal, siginfo_t *info) {
+    struct sigaction action = {};
+    action.sa_handler = SIG_DFL;
+    sigaction(signal, &action, nullptr);
+    if (!faults_again(signal, info)) {
+        syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), signal, info);
+    }
+}
+
+// The signals that were blocked where the fault happened. The kernel fills 64 bits of the larger sigset_t.
+sigset_t blocked_at_fault(const void *context) {
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    std::memcpy(&blocked, &static_cast<const ucontext_t *>(context)->uc_sigmask, (_NSIG - 1) / 8);
+    return blocked;
+}
+
+// Does what the handler before ours would have done: same arguments, same signals blocked (the kernel puts
+// the mask back when we return). A handler that was installed over ours, and hands on to ours, gets to the
+// one before it.
+void chain(int signal, siginfo_t *info, void *context) {
+    const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+    const bool handed_on = info == chained.info && frame < chained.frame;
+    // Acquire: the handler that we find is whole.
+    Previous *const previous =
+        handed_on ? chained.previous->older
+                  : (signal == SIGSEGV ? newest_segv : newest_bus).load(std::memory_order_acquire);
+    if (previous == nullptr) {
+        die_by_default(signal, info);
+        return;
+    }
+    chained = {info, frame, previous};
+    const struct sigaction &action = previous->action;
+    if (action.sa_handler == SIG_IGN && !faults_again(signal, info)) {
+        return;
+    }
+    // The kernel ends a process that ignores a fault.
+    if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN ||
+        ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0 && previous->used.test_and_set())) {
+        die_by_default(signal, info);
+        return;
+    }
+    sigset_t blocked = blocked_at_fault(context);
+    sigorset(&blocked, &blocked, &action.sa_mask);
+    if ((action.sa_flags & SA_NODEFER) == 0) {
+        sigaddset(&blocked, signal);
+    }
+    pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
+    if ((action.sa_flags & SA_SIGINFO) != 0) {
+        action.sa_sigaction(signal, info, context);
+    } else {
+        action.sa_handler(signal);
+    }
+}
+
+void on_fault(int signal, siginfo_t *info, void *context) {
+    sigjmp_buf *const place = resume_at;
+    if (place != nullptr && faults_again(signal, info)) {
+        // Changes something only where a sanitizer has blocked signals around its call of us.
+        const sigset_t blocked = blocked_at_fault(context);
+        pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
+        siglongjmp(*place, 1);
+    }
+    // A fault of the other handler is its own, even when it interrupts a guarded section.
+    resume_at = nullptr;
+    chain(signal, info, context);
+    resume_at = place;
+}
+
+// Puts our handler in front of what is there. Without a lock, which a fork could leave held: two threads at
+// once do the same thing twice.
+void install(int signal, std::atomic<Previous *> &newest) {
+    struct sigaction current;
+    sigaction(signal, nullptr, &current);
+    if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == on_fault) {
+        return;
+    }
+    // Published first: a fault in another thread must find it as soon as our handler is there.
+    Previous *const older = newest.load(std::memory_order_acquire);
+    if (older == nullptr || older->action.sa_sigaction != current.sa_sigaction ||
+        older->action.sa_flags != current.sa_flags) {
+        newest.store(new Previous{current, older, {}}, std::memory_order_release);
+    }
+    struct sigaction action = {};
+    action.sa_sigaction = on_fault;
+    sigemptyset(&action.sa_mask);
+    // Not deferred: a fault leaves sigsetjmp's mask as it is, so that a section costs no system call. The
+    // rest is how the previous handler, which may be for an alternate stack, is used to being called.
+    action.sa_flags = SA_SIGINFO | SA_NODEFER | (current.sa_flags & (SA_RESTART | SA_ONSTACK));
+    sigaction(signal, &action, nullptr);
+}
+
+// Relaxed: only whether to install; the handler finds what it needs by itself.
+std::atomic<bool> installed{false};
+
+// One guarded section. A function of its own: `outer` is not changed after sigsetjmp, so its value is sure
+// after a jump. The signal fences keep the compiler from moving the work out of the section; no other thread
+// is concerned.
+template <typename Work>
+[[gnu::noinline]] bool attempt(Work work) {
+    if (!installed.load(std::memory_order_relaxed)) [[unlikely]] {
+        install_guard();
+    }
+    sigjmp_buf place;
+    sigjmp_buf *const outer = resume_at;
+    if (sigsetjmp(place, 0) != 0) {
+        resume_at = outer;
+        return false;
+    }
+    resume_at = &place;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    work();
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    resume_at = outer;
+    return true;
+}
+
+// Release: a program that polls these bytes must see what was placed before them.
+void store(std::uint64_t *to, std::uint64_t value) {
+    const std::atomic_ref<std::uint64_t> target{*to};
+#ifdef __SANITIZE_THREAD__
+    // ThreadSanitizer makes a release store under a lock of its own, which a fault would leave locked: fault
+    // before.
+    target.fetch_add(0, std::memory_order_relaxed);
+#endif
+    target.store(value, std::memory_order_release);
+}
+
+bool aligned(const void *address) {
+    return reinterpret_cast<std::uintptr_t>(address) % 8 == 0;
+}
+
+}  // namespace
+
+void install_guard() {
+    install(SIGSEGV, newest_segv);
+    install(SIGBUS, newest_bus);
+    installed.store(true, std::memory_order_relaxed);
+}
+
+bool guarded_copy(void *to, const void *from, std::size_t size) {
+    if (size == 8 && aligned(to) && aligned(from)) {
+        return attempt([to, from] {
+            // Acquire: pairs with the program's own store of these bytes.
+            const auto value = __atomic_load_n(static_cast<const std::uint64_t *>(from), __ATOMIC_ACQUIRE);
+            store(static_cast<std::uint64_t *>(to), value);
+        });
+    }
+    return attempt([to, from, size] { std::memcpy(to, from, size); });
+}
+
+bool guarded_store(std::uint64_t *to, std::uint64_t value) {
+    assert(aligned(to));
+    return attempt([to, value] { store(to, value); });
+}
+
+bool guarded_call(void (*run)(void *), void *argument) {
+    return attempt([run, argument] { run(argument); });
+}
+
+sigset_t signals_of_others() {
+    sigset_t signals;
+    sigfillset(&signals);
+    for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) {
+        sigdelset(&signals, signal);
+    }
+    return signals;
+}
+
+}  // namespace persist

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// persist/guard: touching memory that may vanish under us (unmapped, truncated file, full disk) without
+// ending the process. A fault inside a guarded section becomes `false`; any other fault goes to the handler
+// that was there before.
+#pragma once
+
+#include <signal.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace persist {
+
+// Puts the handler of SIGSEGV and SIGBUS in place, or back in front when the program has set its own since
+// (then two system calls tell, so: call it when memory is registered, not when it is touched). The first
+// guarded section calls it too. Any thread.
+void install_guard();
+
+// Copies `size` bytes between areas that do not overlap; false when either side faulted, then any part of
+// `to` may have been written. Eight aligned bytes are one atomic store, after one atomic load. Any thread in
+// which SIGSEGV and SIGBUS are not blocked (the kernel ends a process that faults with them blocked). Blocks
+// only as memory does.
+[[nodiscard]] bool guarded_copy(void *to, const void *from, std::size_t size);
+
+// Stores eight bytes at once, with release order; `to` is a multiple of 8. False when it faulted. Threads as
+// above.
+[[nodiscard]] bool guarded_store(std::uint64_t *to, std::uint64_t value);
+
+// Runs `run(argument)` guarded: it may hold no lock and own nothing when it touches memory, because a fault
+// leaves it without running destructors. False when it faulted. Threads as above.
+[[nodiscard]] bool guarded_call(void (*run)(void *), void *argument);
+
+// The same for a callable.
+template <typename Work>
+[[nodiscard]] bool guarded(Work work) {
+    return guarded_call([](void *argument) { (*static_cast<Work *>(argument))(); }, &work);
+}
+
+// Every signal but those that a faulty instruction raises: what a thread of ours blocks, so that the
+// program's signals go to the program's threads while guarded sections still work.
+[[nodiscard]] sigset_t signals_of_others();
+
+}  // namespace persist

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// persist/mapping: the verdict on each area of memory.
+#include "persist/mapping.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "base/fd.hpp"
+#include "base/log.hpp"
+#include "persist/proc_text.hpp"
+
+namespace persist {
+
+namespace {
+
+struct Verdict {
+    Durability durability;
+    std::string text;
+};
+
+bool one_of(std::string_view text, auto... choices) {
+    return ((text == choices) || ...);
+}
+
+Verdict lost(std::string why, const char *remedy) {
+    return {Durability::Volatile, std::move(why) + "; " + remedy};
+}
+
+constexpr const char *use_a_file = "map a file on a disk or a DAX device with MAP_SHARED";
+constexpr const char *move_the_file = "put the file on a disk or a DAX device";
+
+// The mount whose point is the longest beginning of `path`; among equals the last, which hides the others.
+const Mount *mount_above(const std::vector<Mount> &mounts, std::string_view path) {
+    const Mount *best = nullptr;
+    for (const Mount &mount : mounts) {
+        const std::string_view point = mount.point == "/" ? "" : std::string_view{mount.point};
+        const bool above =
+            path.starts_with(point) && (path.size() == point.size() || path[point.size()] == '/');
+        if (above && (best == nullptr || mount.point.size() >= best->point.size())) {
+            best = &mount;
+        }
+    }
+    return best;
+}
+
+// By device number; by path where the kernel shows another number in smaps than in mountinfo (btrfs,
+// overlay).
+const Mount *mount_of(const std::vector<Mount> &mounts, const Area &area) {
+    const auto found = std::ranges::find(mounts, area.device, &Mount::device);
+    return found != mounts.end() ? &*found : mount_above(mounts, area.path);
+}
+
+bool keeps_in_memory(const Mount &mount) {
+    return one_of(mount.kind, "tmpfs", "ramfs", "rootfs", "hugetlbfs", "devtmpfs") ||
+           mount.source.starts_with("/dev/ram") || mount.source.starts_with("/dev/zram");
+}
+
+// Kinds on a block device, and those known to reach storage without one of this machine's.
+bool reaches_storage(const Mount &mount) {
+    return mount.source.starts_with("/dev/") || mount.kind.starts_with("fuse") ||
+           one_of(mount.kind, "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "zfs", "btrfs",
+                  "bcachefs", "lustre", "gpfs", "ubifs", "vboxsf", "fakeowner", "overlay", "aufs");
+}
+
+// An overlay writes to its upper folder, and not durably when mounted "volatile". An upper folder outside our
+// view (we are in a container) is taken to be on storage.
+bool overlay_forgets(const Mount &overlay, const std::vector<Mount> &mounts) {
+    const std::string options = "," + overlay.options + ",";
+    const std::size_t at = options.find(",upperdir=");
+    const std::size_t path = at + std::string_view{",upperdir="}.size();
+    const Mount *const upper =
+        at == options.npos ? nullptr
+                           : mount_above(mounts, options.substr(path, options.find(',', path) - path));
+    return options.find(",volatile,") != options.npos || (upper != nullptr && keeps_in_memory(*upper));
+}
+
+Verdict judge_deleted(const std::string &path) {
+    if (path.starts_with("/memfd:") || path.starts_with("/dev/zero ") || path.starts_with("/SYSV") ||
+        path.starts_with("/anon_hugepage ")) {
+        return lost("shared memory without a file", use_a_file);
+    }
+    return lost("a deleted file, which nobody can open again", "keep the file's name while it is in use");
+}
+
+Verdict judge(const Area &area, const std::vector<Mount> &mounts,
+              bool (*is_devdax)(const std::string &path)) {
+    if (!area.path.starts_with('/')) {
+        return lost("anonymous memory", use_a_file);
+    }
+    if (!area.shared) {
+        return lost("a private copy of the file", "map it with MAP_SHARED");
+    }
+    if (area.path.ends_with(" (deleted)")) {
+        return judge_deleted(area.path);
+    }
+    if (!area.writable) {
+        return lost("a file open for reading only", "open it for reading and writing");
+    }
+    if (area.path.starts_with("/dev/dax") && is_devdax(area.path)) {
+        return {Durability::CacheLines, "devdax"};
+    }
+    const Mount *const mount = mount_of(mounts, area);
+    if (mount == nullptr) {
+        return lost("a file on an unknown file system", move_the_file);
+    }
+    if (keeps_in_memory(*mount) || (mount->kind == "overlay" && overlay_forgets(*mount, mounts))) {
+        return lost("a file on " + mount->kind + ", which lives in memory", move_the_file);
+    }
+    if (area.sync) {
+        return {Durability::CacheLines, "DAX on " + mount->kind};
+    }
+    if (!reaches_storage(*mount)) {
+        return lost("a file on " + mount->kind + ", not known to be storage", move_the_file);
+    }
+    return {Durability::PageCache, "page cache on " + mount->kind};
+}
+
+Mapping mapping_of(const Area &area, Verdict verdict) {
+    std::array<char, 48> range;
+    std::snprintf(range.data(), range.size(), "%jx-%jx ", static_cast<std::uintmax_t>(area.begin),
+                  static_cast<std::uintmax_t>(area.end));
+    std::string text =
+        range.data() + (area.path.empty() ? "" : area.path + " ") + "is " + std::move(verdict.text);
+    return {area.begin, area.end, verdict.durability, std::move(text)};
+}
+
+// All of a file of /proc, which has no size before it is read.
+base::Result<std::string> contents_of(const char *path) {
+    const base::Fd fd{::open(path, O_RDONLY | O_CLOEXEC)};
+    if (!fd) {
+        return base::last_failure();
+    }
+    std::string text;
+    std::array<char, 16384> block;
+    for (;;) {
+        const ssize_t got = ::read(fd.get(), block.data(), block.size());
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return base::last_failure();
+        }
+        if (got == 0) {
+            return text;
+        }
+        text.append(block.data(), static_cast<std::size_t>(got));
+    }
+}
+
+bool is_character_device(const std::string &path) {
+    struct stat status;
+    return ::stat(path.c_str(), &status) == 0 && S_ISCHR(status.st_mode);
+}
+
+}  // namespace
+
+base::Result<std::vector<Mapping>> mappings_in(std::string_view smaps, std::string_view mountinfo,
+                                               std::uintptr_t address, std::size_t length,
+                                               bool (*is_devdax)(const std::string &path)) {
+    if (length > UINTPTR_MAX - address) {
+        return base::failure(EFAULT);
+    }
+    const std::uintptr_t end = address + length;
+    const std::vector<Mount> mounts = mounts_in(mountinfo);
+    std::vector<Mapping> mappings;
+    std::uintptr_t reached = address;
+    for (const Area &area : areas_in(smaps, address, end)) {
+        if (area.begin > reached) {
+            break;
+        }
+        reached = area.end;
+        mappings.push_back(mapping_of(area, judge(area, mounts, is_devdax)));
+    }
+    if (reached < end) {
+        return base::failure(EFAULT);
+    }
+    return mappings;
+}
+
+base::Result<std::vector<Mapping>> mappings_of(const void *address, std::size_t length) {
+    // The thread's, not the process's: those of the main thread are empty once it has ended.
+    const auto smaps = contents_of("/proc/thread-self/smaps");
+    const auto mountinfo = contents_of("/proc/thread-self/mountinfo");
+    if (!smaps || !mountinfo) {
+        const base::Error error = smaps ? mountinfo.error() : smaps.error();
+        BASE_LOG(Error, "cannot read /proc/thread-self/%s (error %d): mount /proc",
+                 smaps ? "mountinfo" : "smaps", error.number);
+        return base::Failure{error};
+    }
+    return mappings_in(*smaps, *mountinfo, reinterpret_cast<std::uintptr_t>(address), length,
+                       is_character_device);
+}
+
+}  // namespace persist

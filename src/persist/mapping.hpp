@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// persist/mapping: what kind of memory an address is, told from the text of /proc. Paths are never opened
+// again: they may name something else by now.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace persist {
+
+// How bytes stored there become durable.
+enum class Durability {
+    CacheLines,  // DAX (MAP_SYNC or a devdax): by writing back cache lines
+    PageCache,   // a file on storage: by msync
+    Volatile,    // not at all
+};
+
+struct Mapping {
+    std::uintptr_t begin;
+    std::uintptr_t end;
+    Durability durability;
+    std::string text;  // names the mapping; when Volatile, also why, and what to do
+};
+
+// The mappings that [address, address + length) touches, whole and in order. Reads /proc: microseconds to
+// milliseconds. Any thread. EFAULT when a part is not mapped; the error of reading /proc.
+[[nodiscard]] base::Result<std::vector<Mapping>> mappings_of(const void *address, std::size_t length);
+
+// The same from given text. `is_devdax` says whether a path /dev/daxN.M is the character device it looks
+// like.
+[[nodiscard]] base::Result<std::vector<Mapping>> mappings_in(std::string_view smaps,
+                                                             std::string_view mountinfo,
+                                                             std::uintptr_t address, std::size_t length,
+                                                             bool (*is_devdax)(const std::string &path));
+
+}  // namespace persist

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// persist/proc_text: reading the text of /proc/PID/smaps and /proc/PID/mountinfo (proc(5)). Pure: no I/O.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace persist {
+
+// A device number as both files mean it: major in the upper 32 bits, minor in the lower.
+using DeviceNumber = std::uint64_t;
+
+// One area of an address space.
+struct Area {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    bool shared = false;    // MAP_SHARED
+    bool writable = false;  // MAP_SHARED of a file open for writing ("sh"): msync does something
+    bool sync = false;      // MAP_SYNC ("sf")
+    DeviceNumber device = 0;
+    std::string path;  // as the kernel prints it, "" for plain anonymous memory
+};
+
+// One mounted file system.
+struct Mount {
+    DeviceNumber device = 0;
+    std::string point;
+    std::string kind;
+    std::string source;
+    std::string options;  // of the file system, not of the mount
+};
+
+// The areas that lie in [begin, end) at least in part, in order; lines that make no sense are skipped.
+[[nodiscard]] std::vector<Area> areas_in(std::string_view smaps, std::uintptr_t begin, std::uintptr_t end);
+
+// Every mount, in order; lines that make no sense are skipped.
+[[nodiscard]] std::vector<Mount> mounts_in(std::string_view mountinfo);
+
+}  // namespace persist

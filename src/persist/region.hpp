@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// persist/region: an area of memory whose bytes can be made durable.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "base/result.hpp"
+#include "persist/mapping.hpp"
+
+namespace persist {
+
+class Region {
+public:
+    // Looks at the memory, which stays the caller's and may vanish at any time. Blocks as long as reading
+    // /proc does. Any thread. EOPNOTSUPP when a part cannot be durable (logged: which, and what to do),
+    // EFAULT when a part is not mapped.
+    [[nodiscard]] static base::Result<std::unique_ptr<Region>> open(void *address, std::size_t length);
+
+    // The same with mappings already known; they cover the range, in order.
+    [[nodiscard]] static base::Result<std::unique_ptr<Region>> open_as(void *address, std::size_t length,
+                                                                       std::vector<Mapping> mappings);
+
+    // Whether persist() may wait for storage, and belongs on a worker.
+    [[nodiscard]] bool blocks() const { return blocks_; }
+
+    // Makes what was stored in the range before the call durable before it returns. Any number of threads.
+    // EINVAL when the range leaves the region, EFAULT or ENOMEM when the memory has vanished, else the error
+    // of storage (EIO, ENOSPC). After a failure other than EINVAL it always fails: the kernel reports lost
+    // bytes only once.
+    [[nodiscard]] base::Result<void> persist(const void *address, std::size_t length);
+
+private:
+    Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Mapping> parts);
+
+    std::uintptr_t begin_;
+    std::uintptr_t end_;
+    std::vector<Mapping> parts_;
+    bool blocks_;
+    std::atomic<int> failed_{0};
+};
+
+}  // namespace persist

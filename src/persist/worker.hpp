@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// persist/worker: a few threads for work that waits for storage.
+#pragma once
+
+#include <atomic>
+
+#include "base/clock.hpp"
+
+namespace persist {
+
+// What to run. The caller owns it, from submit() until `run` begins; `run` may free it or submit it again.
+struct Job {
+    void (*run)(void *argument) = nullptr;
+    void *argument = nullptr;
+    Job *next = nullptr;  // the queue's
+};
+
+// The threads of this process: started when there is work, ended when there is none. All signals but those of
+// faults are blocked in them.
+class Worker {
+public:
+    static constexpr unsigned most_threads = 4;
+    static constexpr base::Milliseconds idle_limit{250};
+
+    // The only one; never destroyed.
+    [[nodiscard]] static Worker &instance();
+
+    // Runs the job on a thread, in the order of submission when all are busy. Any thread; allocates nothing,
+    // waits for nothing, except when the system gives no thread at all: then the job runs here and now.
+    void submit(Job &job);
+
+    // To call in a child after fork, before anything else of this class: the child starts with no threads and
+    // no jobs (those of the parent stay the parent's). It touches no lock, which a vanished thread might
+    // hold.
+    void drop_after_fork();
+
+private:
+    struct Pool;
+    Worker();
+
+    std::atomic<Pool *> pool_;
+};
+
+}  // namespace persist

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/batch: see the header.
+#include "soft/batch.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+
+#include "persist/guard.hpp"
+
+namespace soft {
+
+void Batch::use_crc() {
+    copy_ = std::make_unique<std::byte[]>(wire::max_segment_bytes);
+}
+
+void Batch::put_piece(const void *data, std::size_t size) {
+    if (size == 0) {
+        return;
+    }
+    queued_ += size;
+    // A trailer and the header behind it lie side by side.
+    if (pieces_ != next_) {
+        iovec &last = iov_[pieces_ - 1];
+        if (static_cast<const std::byte *>(last.iov_base) + last.iov_len == data) {
+            last.iov_len += size;
+            return;
+        }
+    }
+    assert(pieces_ < max_pieces);
+    iov_[pieces_++] = iovec{.iov_base = const_cast<void *>(data), .iov_len = size};
+}
+
+void Batch::put_own(std::span<const std::byte> bytes) {
+    assert(used_ + bytes.size() <= own_bytes);
+    std::ranges::copy(bytes, own_.begin() + static_cast<std::ptrdiff_t>(used_));
+    put_piece(own_.data() + used_, bytes.size());
+    if (copy_) {
+        crc_.feed(bytes);
+    }
+    used_ += bytes.size();
+}
+
+void Batch::put_header(const wire::Segment &segment) {
+    std::array<std::byte, wire::untagged_bytes> header;
+    crc_ = {};
+    put_own(std::span{header}.first(wire::encode_header(segment, header)));
+}
+
+void Batch::put_trailer(const wire::Segment &segment) {
+    static constexpr std::array<std::byte, wire::fpdu_max_trailer_bytes> zeros{};
+    put_own(std::span{zeros}.first(wire::fpdu_pad_bytes(wire::segment_bytes(segment))));
+    if (copy_) {
+        put_own(crc_.digest());
+    } else {
+        put_own(std::span{zeros}.first(wire::fpdu_crc_bytes));
+    }
+}
+
+base::Result<void> Batch::add(const wire::Segment &segment, std::span<const iovec> payload) {
+    put_header(segment);
+    std::size_t copied = 0;
+    for (const iovec &piece : payload) {
+        if (!copy_) {
+            put_piece(piece.iov_base, piece.iov_len);
+            continue;
+        }
+        if (!persist::guarded_copy(copy_.get() + copied, piece.iov_base, piece.iov_len)) {
+            return base::failure(EFAULT);
+        }
+        copied += piece.iov_len;
+    }
+    crc_.feed({copy_.get(), copied});
+    put_piece(copy_.get(), copied);
+    put_trailer(segment);
+    return {};
+}
+
+void Batch::add_copied(const wire::Segment &segment, std::span<const std::byte> payload) {
+    put_header(segment);
+    put_own(payload);
+    put_trailer(segment);
+}
+
+base::Result<void> Batch::send(int socket) {
+    while (next_ < pieces_) {
+        msghdr message{};
+        message.msg_iov = &iov_[next_];
+        message.msg_iovlen = pieces_ - next_;
+        const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return base::last_failure();
+        }
+        auto left = static_cast<std::size_t>(sent);
+        for (; next_ < pieces_ && left >= iov_[next_].iov_len; ++next_) {
+            left -= iov_[next_].iov_len;
+        }
+        if (next_ < pieces_) {
+            iov_[next_].iov_base = static_cast<std::byte *>(iov_[next_].iov_base) + left;
+            iov_[next_].iov_len -= left;
+        }
+    }
+    return {};
+}
+
+void Batch::clear() {
+    used_ = pieces_ = next_ = queued_ = 0;
+}
+
+}  // namespace soft

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/batch: FPDUs on their way into TCP with one sendmsg. Headers, trailers and inline data lie in the
+// batch, payload stays where it is; with CRC32C on, payload is copied, so that what was summed up is what is
+// sent.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "base/result.hpp"
+#include "soft/wire/ddp.hpp"
+
+namespace soft {
+
+class Batch {
+public:
+    // Before the first segment.
+    void use_crc();
+
+    // True when another segment of any size can be added.
+    [[nodiscard]] bool has_room() const {
+        return pieces_ + max_segment_pieces <= max_pieces && used_ + max_segment_own_bytes <= own_bytes &&
+               queued_ < enough_bytes && (!copy_ || queued_ == 0);
+    }
+    [[nodiscard]] bool empty() const { return next_ == pieces_; }
+
+    // A segment whose payload the application or a region owns, and which stays there until the batch is
+    // sent; EFAULT when it vanished (seen here only with CRC32C on).
+    [[nodiscard]] base::Result<void> add(const wire::Segment &segment, std::span<const iovec> payload);
+    // A segment with a small payload, which is copied.
+    void add_copied(const wire::Segment &segment, std::span<const std::byte> payload);
+
+    // Sends what TCP takes; EAGAIN when that is not all. Other errors end the connection.
+    [[nodiscard]] base::Result<void> send(int socket);
+    // All of it was sent: begin anew.
+    void clear();
+
+    // Largest payload that add_copied() takes.
+    static constexpr std::size_t max_copied_bytes = 512;
+    static constexpr std::size_t max_payload_pieces = 6;
+    // A segment with payload takes two pieces at least: its own bytes and its payload.
+    static constexpr std::size_t max_segments = 32;
+
+private:
+    static constexpr std::size_t max_segment_pieces = max_payload_pieces + 2;
+    static constexpr std::size_t max_segment_own_bytes =
+        wire::untagged_bytes + max_copied_bytes + wire::fpdu_max_trailer_bytes;
+    static constexpr std::size_t max_pieces = 2 * max_segments;
+    static constexpr std::size_t own_bytes = 2048;
+    static constexpr std::size_t enough_bytes = 1 << 20;
+
+    void put_own(std::span<const std::byte> bytes);
+    void put_header(const wire::Segment &segment);
+    void put_trailer(const wire::Segment &segment);
+    void put_piece(const void *data, std::size_t size);
+
+    std::array<std::byte, own_bytes> own_;
+    std::array<iovec, max_pieces> iov_;
+    std::unique_ptr<std::byte[]> copy_;  // with CRC32C on: room for one segment's payload
+    wire::Crc crc_;
+    std::size_t used_ = 0;    // of own_
+    std::size_t pieces_ = 0;  // of iov_
+    std::size_t next_ = 0;    // the first piece that is not wholly sent
+    std::size_t queued_ = 0;  // bytes in all
+};
+
+}  // namespace soft

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm: the connection manager, rdma_cm's ids and event channels.
+//   cm_channel.cpp   event channels and events
+//   cm_id.cpp        an id: addresses, queue pair, disconnect, end
+//   cm_connect.cpp   the initiator's side: connect
+//   cm_listen.cpp    the responder's side: listen, accept, reject
+//   handshake.cpp    the MPA start-up of one socket
+//
+// Locks, in this order: the group of a channel (listeners and handshakes), the group of a queue pair, an id's
+// mutex_, a channel's. An id's mutex_ guards where its events go and how many are out; no group's lock is
+// taken with it held.
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+#include "soft/handshake.hpp"
+#include "soft/limits.hpp"
+#include "soft/progress.hpp"
+#include "soft/qp.hpp"
+#include "soft/tcp.hpp"
+#include "soft/wire/mpa.hpp"
+
+namespace soft {
+
+class CmId;
+
+struct Event : rdma_cm_event {
+    CmId *counted = nullptr;  // the id that cannot be destroyed before this is acknowledged
+    std::array<std::byte, wire::mpa_max_private_bytes> private_data{};
+
+    void set_private_data(std::span<const std::byte> bytes);
+};
+
+// The events of the ids attached to it. `fd` is readable while there is one.
+class EventChannel : public rdma_event_channel {
+public:
+    [[nodiscard]] static base::Result<EventChannel *> create();
+    ~EventChannel();
+
+    // The next event, the caller's until it is acknowledged: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR.
+    [[nodiscard]] base::Result<Event *> next();
+    void push(std::unique_ptr<Event> event);
+    // Takes out the events of an id that is going.
+    [[nodiscard]] std::vector<std::unique_ptr<Event>> withdraw(const CmId &id);
+
+    [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
+
+private:
+    EventChannel(base::Fd event_fd, std::shared_ptr<Group> group);
+    Event *take();
+
+    std::mutex mutex_;
+    base::Fd event_fd_;
+    std::deque<std::unique_ptr<Event>> events_;
+    const std::shared_ptr<Group> group_;
+};
+
+class CmId final : public rdma_cm_id, public ConnectionOwner, public HandshakeOwner, public Source {
+public:
+    // With a null channel the id is synchronous: it has a channel of its own, and calls wait for their
+    // events.
+    [[nodiscard]] static base::Result<CmId *> create(EventChannel *channel, void *context);
+    // Waits until every event of the id is acknowledged.
+    ~CmId() override;
+
+    // ---- rdma_cm ----
+    [[nodiscard]] base::Result<void> set_option(int level, int name, const void *value, std::size_t size);
+    [[nodiscard]] base::Result<void> bind(const sockaddr &address);
+    [[nodiscard]] base::Result<void> resolve_address(const sockaddr *source, const sockaddr &destination);
+    [[nodiscard]] base::Result<void> resolve_route();
+    [[nodiscard]] base::Result<void> create_queue_pair(ibv_pd *pd, ibv_qp_init_attr &attributes);
+    void destroy_queue_pair();
+    [[nodiscard]] base::Result<void> connect(const rdma_conn_param *parameters);
+    [[nodiscard]] base::Result<void> listen(int backlog);
+    [[nodiscard]] base::Result<void> accept(const rdma_conn_param *parameters);
+    [[nodiscard]] base::Result<void> reject(std::span<const std::byte> private_data);
+    [[nodiscard]] base::Result<void> disconnect();
+    [[nodiscard]] base::Result<void> migrate(EventChannel *channel);
+    void acknowledged();
+    void delivered();
+
+    // ---- what becomes of a connection ----
+    void connection_established() override;
+    void connection_ended() override;
+    void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) override;
+    void handshake_failed(Handshake &handshake, int error) override;
+
+    // ---- Source, of a listener ----
+    void progress() override;
+
+private:
+    enum class State {
+        Idle,
+        Bound,
+        AddressResolved,
+        RouteResolved,
+        Connecting,
+        Connected,
+        Listening,
+        Requested,
+        Closed
+    };
+
+    CmId(EventChannel *channel, void *context);
+
+    void push(rdma_cm_event_type type, int status = 0);
+    void push(std::unique_ptr<Event> event);
+    [[nodiscard]] base::Result<void> wait_if_synchronous();
+    [[nodiscard]] QueuePair *queue_pair() const { return static_cast<QueuePair *>(qp); }
+    void set_source(const tcp::Address &address);
+    void begin_handshake(base::Fd socket, Handshake::Role role, const wire::MpaFrame *request);
+    void end_handshakes();
+    void request_arrived(Handshake &handshake, const wire::MpaFrame &request);
+    void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
+
+    std::mutex mutex_;
+    std::condition_variable acknowledged_;
+    EventChannel *channel_;                      // guarded by mutex_
+    std::unique_ptr<EventChannel> own_channel_;  // of a synchronous id
+    std::unique_ptr<Event> last_event_;          // of a synchronous id
+    unsigned unacknowledged_ = 0;                // guarded by mutex_
+    std::atomic<State> state_{State::Idle};
+    bool established_told_ = false;  // guarded by mutex_
+
+    base::Fd socket_;  // bound, listening, or requested
+    tcp::BindOptions bind_options_;
+    ConnectionParameters parameters_;
+    wire::MpaFrame request_;  // what the peer asked for, without its private data
+    std::vector<std::byte> reply_data_;
+
+    // Guarded by the lock of handshake_group_, the group of the channel at connect or listen.
+    std::shared_ptr<Group> handshake_group_;
+    std::vector<std::unique_ptr<Handshake>> handshakes_;
+    const unsigned fork_generation_;
+};
+
+// Whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.
+[[nodiscard]] bool crc_wanted();
+// What the program gave, or the most the device has when it gave nothing.
+[[nodiscard]] rdma_conn_param wanted_parameters(const rdma_conn_param *given);
+// Reads and flushes at once that this end grants when so many are asked for.
+[[nodiscard]] std::uint16_t granted_depth(std::uint8_t wanted);
+
+}  // namespace soft

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm: event channels and events.
+#include <fcntl.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+
+#include "soft/cm.hpp"
+
+namespace soft {
+
+void Event::set_private_data(std::span<const std::byte> bytes) {
+    std::ranges::copy(bytes, private_data.begin());
+    param.conn.private_data = bytes.empty() ? nullptr : private_data.data();
+    param.conn.private_data_len = static_cast<std::uint8_t>(std::min<std::size_t>(bytes.size(), UINT8_MAX));
+}
+
+EventChannel::EventChannel(base::Fd event_fd, std::shared_ptr<Group> group)
+    : rdma_event_channel{.fd = event_fd.get()}, event_fd_{std::move(event_fd)}, group_{std::move(group)} {}
+
+EventChannel::~EventChannel() = default;
+
+base::Result<EventChannel *> EventChannel::create() {
+    base::Fd event_fd{eventfd(0, EFD_CLOEXEC)};
+    if (!event_fd) {
+        return base::last_failure();
+    }
+    auto group = Group::create();
+    if (!group) {
+        return base::failure(EMFILE);
+    }
+    return new EventChannel{std::move(event_fd), std::move(group)};
+}
+
+void EventChannel::push(std::unique_ptr<Event> event) {
+    const std::scoped_lock lock{mutex_};
+    events_.push_back(std::move(event));
+    if (events_.size() == 1) {
+        eventfd_write(fd, 1);
+    }
+}
+
+Event *EventChannel::take() {
+    std::unique_ptr<Event> event;
+    {
+        const std::scoped_lock lock{mutex_};
+        if (events_.empty()) {
+            return nullptr;
+        }
+        event = std::move(events_.front());
+        events_.pop_front();
+        if (events_.empty()) {
+            eventfd_t ignored;
+            (void)eventfd_read(fd, &ignored);  // does not block: it was written when the first came
+        }
+    }
+    return event.release();
+}
+
+base::Result<Event *> EventChannel::next() {
+    Event *event = take();
+    if (event != nullptr) {
+        return event;
+    }
+    bool interrupted = false;
+    if ((fcntl(fd, F_GETFL) & O_NONBLOCK) == 0) {
+        interrupted = !Group::wait({&group_, 1}, fd, [&] { return (event = take()) != nullptr; });
+    } else {
+        group_->poll(false);
+        event = take();
+    }
+    if (event != nullptr) {
+        return event;
+    }
+    return base::failure(interrupted ? EINTR : EAGAIN);
+}
+
+std::vector<std::unique_ptr<Event>> EventChannel::withdraw(const CmId &id) {
+    std::vector<std::unique_ptr<Event>> gone;
+    const std::scoped_lock lock{mutex_};
+    const bool readable = !events_.empty();
+    for (auto &event : events_) {
+        if (event->counted == &id || event->id == &id) {
+            gone.push_back(std::move(event));
+        }
+    }
+    std::erase(events_, nullptr);
+    if (readable && events_.empty()) {
+        eventfd_t ignored;
+        (void)eventfd_read(fd, &ignored);
+    }
+    return gone;
+}
+
+}  // namespace soft

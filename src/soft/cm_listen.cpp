@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm: the responder's side. A listener's sockets are read until their MPA request is whole; then each is
+// an id of its own.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "soft/cm.hpp"
+
+namespace soft {
+
+base::Result<void> CmId::listen(int backlog) {
+    if (state_.load() != State::Bound) {
+        return base::failure(EINVAL);
+    }
+    const int length =
+        std::clamp(backlog > 0 ? backlog : limits::default_listen_backlog, 1, limits::max_listen_backlog);
+    if (auto listening = tcp::listen(socket_.get(), length); !listening) {
+        return listening;
+    }
+    {
+        const std::scoped_lock lock{mutex_};
+        handshake_group_ = channel_->group();
+    }
+    const std::scoped_lock lock{handshake_group_->mutex()};
+    state_.store(State::Listening);
+    handshake_group_->add(*this, socket_.get(), {.readable = true});
+    return {};
+}
+
+void CmId::progress() {
+    while (true) {
+        auto socket = tcp::accept(socket_.get());
+        if (!socket) {
+            if (const int error = socket.error().number; error != EAGAIN && error != ECONNABORTED) {
+                BASE_LOG(Warning, "cannot accept a connection: %s", std::strerror(error));
+            }
+            return;
+        }
+        if (handshakes_.size() >= limits::max_listen_backlog) {
+            BASE_LOG(Warning, "connection dropped: %d others are still in their start-up",
+                     limits::max_listen_backlog);
+            continue;
+        }
+        begin_handshake(std::move(*socket), Handshake::Role::Responder, nullptr);
+    }
+}
+
+void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
+    if (request.markers || request.revision > 2) {
+        BASE_LOG(Warning, "%s asks for %s: refused",
+                 tcp::text_of(tcp::peer_address(handshake.socket())).c_str(),
+                 request.markers ? "MPA markers" : "an MPA revision above 2");
+        std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
+        const std::size_t size = wire::encode_mpa_frame(
+            {.role = wire::MpaRole::Reply, .reject = true, .enhanced = request.enhanced}, bytes);
+        (void)send(handshake.socket(), bytes.data(), size, MSG_NOSIGNAL);
+        return;
+    }
+    EventChannel *events = nullptr;
+    {
+        const std::scoped_lock lock{mutex_};
+        events = channel_;
+    }
+    auto *const child = new CmId{events, context};
+    child->request_ = request;
+    child->request_.private_data = {};
+    child->socket_ = handshake.take_socket();
+    child->set_source(tcp::local_address(child->socket_.get()));
+    const auto peer = tcp::peer_address(child->socket_.get());
+    std::memcpy(&child->route.addr.dst_storage, &peer, sizeof(peer));
+    child->state_.store(State::Requested);
+
+    auto made = std::make_unique<Event>();
+    made->event = RDMA_CM_EVENT_CONNECT_REQUEST;
+    made->id = child;
+    made->listen_id = this;
+    // Crossed: what the peer may have open towards us is what we must be able to serve.
+    const auto depth = [&](std::uint16_t asked) {
+        return static_cast<std::uint8_t>(
+            std::min<std::uint16_t>(request.enhanced ? asked : limits::max_rd_atomic, UINT8_MAX));
+    };
+    made->param.conn.responder_resources = depth(request.ord);
+    made->param.conn.initiator_depth = depth(request.ird);
+    made->set_private_data(request.private_data);
+    push(std::move(made));
+}
+
+base::Result<void> CmId::accept(const rdma_conn_param *parameters) {
+    const rdma_conn_param wanted = wanted_parameters(parameters);
+    if (state_.load() != State::Requested || qp == nullptr) {
+        return base::failure(EINVAL);
+    }
+    if (wanted.private_data_len > limits::max_private_bytes) {
+        BASE_LOG(Error, "private data of %u bytes: the most is %zu", wanted.private_data_len,
+                 limits::max_private_bytes);
+        return base::failure(EINVAL);
+    }
+    parameters_ = {.crc = request_.crc || crc_wanted(),
+                   .soft_peer = request_.soft_operations,
+                   .ird = granted_depth(wanted.responder_resources),
+                   .ord = granted_depth(wanted.initiator_depth)};
+    if (request_.enhanced) {
+        parameters_.ord = std::min(parameters_.ord, request_.ird);
+    }
+    const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
+    const wire::MpaFrame reply{
+        .role = wire::MpaRole::Reply,
+        .revision = request_.revision,
+        .crc = parameters_.crc,
+        .soft_operations = parameters_.soft_peer,
+        .enhanced = request_.enhanced,
+        .peer_to_peer = peer_to_peer,
+        .rtr_write = peer_to_peer && request_.rtr_write,
+        .rtr_read = peer_to_peer && !request_.rtr_write && request_.rtr_read,
+        .ird = parameters_.ird,
+        .ord = parameters_.ord,
+        .private_data = {static_cast<const std::byte *>(wanted.private_data), wanted.private_data_len},
+    };
+    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
+    const std::size_t size = wire::encode_mpa_frame(reply, bytes);
+    // A fresh socket takes so few bytes at once.
+    if (send(socket_.get(), bytes.data(), size, MSG_NOSIGNAL) != static_cast<ssize_t>(size)) {
+        return base::last_failure();
+    }
+    state_.store(State::Connecting);
+    queue_pair()->start(std::move(socket_), parameters_, this);
+    return wait_if_synchronous();
+}
+
+base::Result<void> CmId::reject(std::span<const std::byte> private_data) {
+    if (state_.load() != State::Requested) {
+        return base::failure(EINVAL);
+    }
+    if (private_data.size() > limits::max_private_bytes) {
+        return base::failure(EINVAL);
+    }
+    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
+    const std::size_t size = wire::encode_mpa_frame({.role = wire::MpaRole::Reply,
+                                                     .revision = request_.revision,
+                                                     .crc = request_.crc,
+                                                     .reject = true,
+                                                     .enhanced = request_.enhanced,
+                                                     .private_data = private_data},
+                                                    bytes);
+    const bool sent = send(socket_.get(), bytes.data(), size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+    const int error = errno;
+    state_.store(State::Closed);
+    (void)shutdown(socket_.get(), SHUT_WR);
+    Engine::instance().drain(std::move(socket_));
+    return sent ? base::Result<void>{} : base::failure(error);
+}
+
+}  // namespace soft

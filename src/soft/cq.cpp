@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cq: see the header.
+#include "soft/cq.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "soft/qp.hpp"
+
+namespace soft {
+
+namespace {
+
+// A poller that found nothing this often in a row, without asking for a notification in between, spins.
+constexpr unsigned polls_of_a_spinner = 64;
+
+}  // namespace
+
+CompletionQueue::CompletionQueue(std::size_t entries, std::shared_ptr<Group> group)
+    : ibv_cq{}, ring_{entries}, group_{std::move(group)} {
+    pthread_mutex_init(&mutex, nullptr);
+    pthread_cond_init(&cond, nullptr);
+}
+
+base::Result<CompletionQueue *> CompletionQueue::create(ibv_context *context, int entries, void *cq_context,
+                                                        ibv_comp_channel *channel) {
+    auto group = Group::create();
+    if (!group) {
+        return base::failure(EMFILE);
+    }
+    auto *const queue = new CompletionQueue{static_cast<std::size_t>(entries), std::move(group)};
+    queue->context = context;
+    queue->channel = channel;
+    queue->cq_context = cq_context;
+    queue->cqe = entries;
+    if (channel != nullptr) {
+        static_cast<CompletionChannel *>(channel)->attach(*queue);
+    }
+    return queue;
+}
+
+CompletionQueue::~CompletionQueue() {
+    if (channel != nullptr) {
+        static_cast<CompletionChannel *>(channel)->detach(*this);
+    }
+    pthread_cond_destroy(&cond);
+    pthread_mutex_destroy(&mutex);
+}
+
+int CompletionQueue::take(int entries, ibv_wc *completions) {
+    const std::scoped_lock lock{mutex_};
+    int taken = 0;
+    for (; taken < entries && !ring_.empty(); ++taken) {
+        const Entry &entry = ring_.front();
+        completions[taken] = entry.completion;
+        if (entry.queue_pair != nullptr) {
+            entry.queue_pair->release(entry.queue, entry.slots);
+        }
+        ring_.pop();
+    }
+    return taken;
+}
+
+int CompletionQueue::poll(int entries, ibv_wc *completions) {
+    int taken = take(entries, completions);
+    if (taken == 0) {
+        // Relaxed: a poller's own counters, only a hint.
+        const unsigned empty_polls = empty_polls_.fetch_add(1, std::memory_order_relaxed) + 1;
+        const bool spinning =
+            !notify_wanted_.load(std::memory_order_relaxed) || empty_polls > polls_of_a_spinner;
+        group_->poll(spinning);
+        if (linked_.load(std::memory_order_acquire)) {
+            std::vector<std::shared_ptr<Group>> others;
+            {
+                const std::scoped_lock lock{mutex_};
+                others = links_;
+            }
+            for (const auto &other : others) {
+                other->poll(spinning);
+            }
+        }
+        taken = take(entries, completions);
+    }
+    if (taken != 0) {
+        empty_polls_.store(0, std::memory_order_relaxed);
+    }
+    return taken;
+}
+
+// Asking for a notification is what a program does before it sleeps: unless it sleeps in next_event(), the
+// engine takes over.
+int CompletionQueue::request_notification(bool solicited_only) {
+    {
+        const std::scoped_lock lock{mutex_};
+        if (notify_ != Notify::Any) {
+            notify_ = solicited_only ? Notify::Solicited : Notify::Any;
+        }
+        notify_wanted_.store(true, std::memory_order_relaxed);
+    }
+    empty_polls_.store(0, std::memory_order_relaxed);
+    const auto *const events = static_cast<CompletionChannel *>(channel);
+    if (events == nullptr || !events->sleeps_here_.load(std::memory_order_relaxed)) {
+        std::vector<std::shared_ptr<Group>> all;
+        groups(all);
+        for (const auto &group : all) {
+            group->hand_over();
+        }
+    }
+    return 0;
+}
+
+bool CompletionQueue::push(const ibv_wc &completion, QueuePair &queue_pair, Queue queue, unsigned slots,
+                           bool solicited) {
+    bool notify = false;
+    {
+        const std::scoped_lock lock{mutex_};
+        if (ring_.full()) {
+            BASE_LOG(
+                Error,
+                "completion queue overrun: all %zu entries are waiting to be polled; make the queue larger",
+                ring_.capacity());
+            return false;
+        }
+        ring_.push() =
+            Entry{.completion = completion, .queue_pair = &queue_pair, .slots = slots, .queue = queue};
+        notify = notify_ == Notify::Any || (notify_ == Notify::Solicited && solicited);
+        if (notify) {
+            notify_ = Notify::No;
+            notify_wanted_.store(false, std::memory_order_relaxed);
+        }
+    }
+    if (notify && channel != nullptr) {
+        static_cast<CompletionChannel *>(channel)->notify(*this);
+    }
+    return true;
+}
+
+void CompletionQueue::forget(const QueuePair &queue_pair) {
+    const std::scoped_lock lock{mutex_};
+    for (std::size_t i = 0; i < ring_.size(); ++i) {
+        if (ring_.at(i).queue_pair == &queue_pair) {
+            ring_.at(i).queue_pair = nullptr;
+        }
+    }
+}
+
+void CompletionQueue::link(const std::shared_ptr<Group> &group) {
+    const std::scoped_lock lock{mutex_};
+    links_.push_back(group);
+    linked_.store(true, std::memory_order_release);
+}
+
+void CompletionQueue::unlink(const std::shared_ptr<Group> &group) {
+    const std::scoped_lock lock{mutex_};
+    links_.erase(std::ranges::find(links_, group));
+    linked_.store(!links_.empty(), std::memory_order_release);
+}
+
+void CompletionQueue::groups(std::vector<std::shared_ptr<Group>> &all) {
+    all.push_back(group_);
+    const std::scoped_lock lock{mutex_};
+    all.insert(all.end(), links_.begin(), links_.end());
+}
+
+void CompletionQueue::acknowledge(unsigned events) {
+    pthread_mutex_lock(&mutex);
+    comp_events_completed += events;
+    unacknowledged_events_ -= std::min(events, unacknowledged_events_);
+    pthread_cond_broadcast(&cond);
+    pthread_mutex_unlock(&mutex);
+}
+
+void CompletionQueue::wait_acknowledged() {
+    pthread_mutex_lock(&mutex);
+    while (unacknowledged_events_ != 0) {
+        pthread_cond_wait(&cond, &mutex);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+base::Result<CompletionChannel *> CompletionChannel::create(ibv_context *context) {
+    base::Fd event_fd{eventfd(0, EFD_CLOEXEC)};
+    if (!event_fd) {
+        return base::last_failure();
+    }
+    auto *const channel = new CompletionChannel{std::move(event_fd)};
+    channel->context = context;
+    channel->fd = channel->event_fd_.get();
+    channel->refcnt = 0;
+    return channel;
+}
+
+bool CompletionChannel::busy() {
+    const std::scoped_lock lock{mutex_};
+    return !attached_.empty();
+}
+
+void CompletionChannel::attach(CompletionQueue &queue) {
+    const std::scoped_lock lock{mutex_};
+    attached_.push_back(&queue);
+    refcnt = static_cast<int>(attached_.size());
+    base::Ring<CompletionQueue *> larger{attached_.size()};
+    for (; !pending_.empty(); pending_.pop()) {
+        larger.push() = pending_.front();
+    }
+    pending_ = std::move(larger);
+}
+
+void CompletionChannel::detach(CompletionQueue &queue) {
+    const std::scoped_lock lock{mutex_};
+    std::erase(attached_, &queue);
+    refcnt = static_cast<int>(attached_.size());
+    const bool was_readable = !pending_.empty();
+    for (std::size_t left = pending_.size(); left != 0; --left) {
+        CompletionQueue *const front = pending_.front();
+        pending_.pop();
+        if (front != &queue) {
+            pending_.push() = front;
+        }
+    }
+    if (was_readable && pending_.empty()) {
+        eventfd_t ignored;
+        (void)eventfd_read(fd, &ignored);
+    }
+}
+
+void CompletionChannel::notify(CompletionQueue &queue) {
+    const std::scoped_lock lock{mutex_};
+    if (queue.pending_events_++ == 0) {
+        pending_.push() = &queue;
+        if (pending_.size() == 1) {
+            eventfd_write(fd, 1);
+        }
+    }
+}
+
+CompletionQueue *CompletionChannel::take() {
+    const std::scoped_lock lock{mutex_};
+    if (pending_.empty()) {
+        return nullptr;
+    }
+    CompletionQueue *const queue = pending_.front();
+    if (--queue->pending_events_ == 0) {
+        pending_.pop();
+        if (pending_.empty()) {
+            eventfd_t ignored;
+            (void)eventfd_read(fd, &ignored);  // does not block: it was written when the first came
+        }
+    }
+    pthread_mutex_lock(&queue->mutex);
+    ++queue->unacknowledged_events_;
+    pthread_mutex_unlock(&queue->mutex);
+    return queue;
+}
+
+base::Result<CompletionQueue *> CompletionChannel::next_event() {
+    CompletionQueue *event = take();
+    if (event != nullptr) {
+        return event;
+    }
+    thread_local std::vector<std::shared_ptr<Group>> groups;
+    groups.clear();
+    {
+        const std::scoped_lock lock{mutex_};
+        for (CompletionQueue *const queue : attached_) {
+            queue->groups(groups);
+        }
+    }
+    const bool blocks = (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
+    sleeps_here_.store(blocks, std::memory_order_relaxed);
+    bool interrupted = false;
+    if (blocks) {
+        interrupted = !Group::wait(groups, fd, [&] { return (event = take()) != nullptr; });
+    } else {
+        for (const auto &group : groups) {
+            group->poll(false);
+            group->hand_over();
+        }
+        event = take();
+    }
+    groups.clear();  // holds no group alive while this thread is elsewhere
+    if (event != nullptr) {
+        return event;
+    }
+    return base::failure(interrupted ? EINTR : EAGAIN);
+}
+
+}  // namespace soft

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cq: completion queues and completion channels.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+#include "base/ring.hpp"
+#include "soft/progress.hpp"
+
+namespace soft {
+
+class CompletionQueue;
+class QueuePair;
+
+// The events of the completion queues attached to it. `fd` is readable while there is one.
+class CompletionChannel : public ibv_comp_channel {
+public:
+    [[nodiscard]] static base::Result<CompletionChannel *> create(ibv_context *context);
+    ~CompletionChannel() = default;
+
+    // The next event: blocks unless fd is O_NONBLOCK, and serves connections meanwhile. EAGAIN, EINTR.
+    [[nodiscard]] base::Result<CompletionQueue *> next_event();
+    [[nodiscard]] bool busy();
+
+private:
+    friend class CompletionQueue;
+    explicit CompletionChannel(base::Fd event_fd) : event_fd_{std::move(event_fd)} {}
+
+    void attach(CompletionQueue &queue);
+    void detach(CompletionQueue &queue);
+    void notify(CompletionQueue &queue);
+    CompletionQueue *take();
+
+    std::mutex mutex_;  // innermost but for nothing
+    base::Fd event_fd_;
+    std::vector<CompletionQueue *> attached_;
+    base::Ring<CompletionQueue *> pending_{0};  // grows with attach(): one place a queue
+    // The last event was waited for in next_event(), not on fd: the waiter keeps its groups while it is away.
+    std::atomic<bool> sleeps_here_{false};
+};
+
+// A ring of work completions.
+class CompletionQueue : public ibv_cq {
+public:
+    [[nodiscard]] static base::Result<CompletionQueue *> create(ibv_context *context, int entries,
+                                                                void *cq_context, ibv_comp_channel *channel);
+    ~CompletionQueue();
+
+    // verbs
+    int poll(int entries, ibv_wc *completions);
+    int request_notification(bool solicited_only);
+    void acknowledge(unsigned events);
+    void wait_acknowledged();
+
+    // A completion of `queue_pair` that frees `slots` of its queue when it is polled. False when the ring is
+    // full: the completion is lost, and so must be its queue pair.
+    enum class Queue : std::uint8_t { Send, Receive };
+    [[nodiscard]] bool push(const ibv_wc &completion, QueuePair &queue_pair, Queue queue, unsigned slots,
+                            bool solicited);
+    // The queue pair is going: its completions stay, but free nothing.
+    void forget(const QueuePair &queue_pair);
+
+    [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
+    // This queue's poller serves that group too: a queue pair that completes here has its socket there.
+    void link(const std::shared_ptr<Group> &group);
+    void unlink(const std::shared_ptr<Group> &group);
+    // Every group that a waiter for this queue has to serve is appended.
+    void groups(std::vector<std::shared_ptr<Group>> &all);
+
+    std::atomic<int> users{0};  // queue pairs
+
+private:
+    friend class CompletionChannel;
+    CompletionQueue(std::size_t entries, std::shared_ptr<Group> group);
+
+    struct Entry {
+        ibv_wc completion;
+        QueuePair *queue_pair;
+        unsigned slots;
+        Queue queue;
+    };
+    enum class Notify { No, Solicited, Any };
+
+    int take(int entries, ibv_wc *completions);
+
+    std::mutex mutex_;  // guards the ring, notify_, links_; taken with a group's or queue pair's lock held,
+                        // before a channel's
+    base::Ring<Entry> ring_;
+    Notify notify_ = Notify::No;
+    std::vector<std::shared_ptr<Group>> links_;
+    std::atomic<bool> linked_{false};
+    const std::shared_ptr<Group> group_;
+
+    // Of a poller's loop: whether it spins.
+    std::atomic<bool> notify_wanted_{false};
+    std::atomic<unsigned> empty_polls_{0};
+
+    unsigned pending_events_ = 0;         // guarded by the channel's lock
+    unsigned unacknowledged_events_ = 0;  // guarded by ibv_cq::mutex, with ibv_cq::cond
+};
+
+}  // namespace soft

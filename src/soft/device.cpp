@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/device: see the header.
+#include "soft/device.hpp"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "soft/cq.hpp"
+#include "soft/limits.hpp"
+#include "soft/qp.hpp"
+
+namespace soft {
+
+namespace {
+
+constexpr char name_prefix[] = "soft_";
+
+std::mutex registry_lock;
+
+std::vector<std::unique_ptr<Device>> &registry() {
+    static auto &all = *new std::vector<std::unique_ptr<Device>>;  // never destroyed: contexts stay good
+                                                                   // while the process ends
+    return all;
+}
+
+struct FreeInterfaces {
+    void operator()(ifaddrs *list) const { freeifaddrs(list); }
+};
+using Interfaces = std::unique_ptr<ifaddrs, FreeInterfaces>;
+
+Interfaces interfaces() {
+    ifaddrs *list = nullptr;
+    return Interfaces{getifaddrs(&list) == 0 ? list : nullptr};
+}
+
+bool serves(const ifaddrs &entry) {
+    return entry.ifa_addr != nullptr && (entry.ifa_flags & IFF_UP) != 0 &&
+           (entry.ifa_addr->sa_family == AF_INET || entry.ifa_addr->sa_family == AF_INET6);
+}
+
+bool same_host(const sockaddr &a, const sockaddr &b) {
+    if (a.sa_family != b.sa_family) {
+        return false;
+    }
+    if (a.sa_family == AF_INET6) {
+        return std::memcmp(&reinterpret_cast<const sockaddr_in6 &>(a).sin6_addr,
+                           &reinterpret_cast<const sockaddr_in6 &>(b).sin6_addr, sizeof(in6_addr)) == 0;
+    }
+    return reinterpret_cast<const sockaddr_in &>(a).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in &>(b).sin_addr.s_addr;
+}
+
+// All of 127.0.0.0/8 is the loopback interface's.
+bool is_loopback(const sockaddr &address) {
+    return address.sa_family == AF_INET &&
+           ntohl(reinterpret_cast<const sockaddr_in &>(address).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+Device *device_named(const std::string &interface) {
+    const std::scoped_lock lock{registry_lock};
+    const auto known =
+        std::ranges::find_if(registry(), [&](const auto &device) { return device->interface == interface; });
+    if (known != registry().end()) {
+        return known->get();
+    }
+    auto device = std::make_unique<Device>();
+    device->node_type = IBV_NODE_RNIC;
+    device->transport_type = IBV_TRANSPORT_IWARP;
+    const std::string name = name_prefix + interface;
+    name.copy(device->name, sizeof(device->name) - 1);
+    name.copy(device->dev_name, sizeof(device->dev_name) - 1);
+    device->interface = interface;
+    registry().push_back(std::move(device));
+    return registry().back().get();
+}
+
+int poll_cq(ibv_cq *queue, int entries, ibv_wc *completions) {
+    return static_cast<CompletionQueue *>(queue)->poll(entries, completions);
+}
+int request_notification(ibv_cq *queue, int solicited_only) {
+    return static_cast<CompletionQueue *>(queue)->request_notification(solicited_only != 0);
+}
+int post_send(ibv_qp *queue_pair, ibv_send_wr *request, ibv_send_wr **bad) {
+    return static_cast<QueuePair *>(queue_pair)->post_send(request, bad);
+}
+int post_receive(ibv_qp *queue_pair, ibv_recv_wr *request, ibv_recv_wr **bad) {
+    return static_cast<QueuePair *>(queue_pair)->post_receive(request, bad);
+}
+
+// verbs.h's marks of a context that has the extended members (its own macro casts between pointer and
+// integer).
+void *extended_abi() {
+    return reinterpret_cast<void *>(UINTPTR_MAX);  // NOLINT(performance-no-int-to-ptr)
+}
+
+}  // namespace
+
+Context &Context::of(ibv_context *context) {
+    return static_cast<Context &>(*verbs_get_ctx(context));
+}
+
+bool is_soft(const ibv_context *context) {
+    return context != nullptr && context->ops.poll_cq == poll_cq;
+}
+
+std::vector<Device *> devices() {
+    std::vector<Device *> all;
+    const Interfaces list = interfaces();
+    for (const ifaddrs *entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
+        if (serves(*entry)) {
+            Device *const device = device_named(entry->ifa_name);
+            if (std::ranges::find(all, device) == all.end()) {
+                all.push_back(device);
+            }
+        }
+    }
+    return all;
+}
+
+Device *device_of(const sockaddr &address) {
+    const Interfaces list = interfaces();
+    for (const ifaddrs *entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
+        if (serves(*entry) && (same_host(*entry->ifa_addr, address) ||
+                               (is_loopback(address) && (entry->ifa_flags & IFF_LOOPBACK) != 0))) {
+            return device_named(entry->ifa_name);
+        }
+    }
+    return nullptr;
+}
+
+std::vector<tcp::Address> addresses_of(const Device &device) {
+    std::vector<tcp::Address> all;
+    const Interfaces list = interfaces();
+    for (const ifaddrs *entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
+        if (serves(*entry) && device.interface == entry->ifa_name) {
+            all.push_back(tcp::copy_of(*entry->ifa_addr));
+        }
+    }
+    return all;
+}
+
+ibv_context *context_of(Device &device) {
+    const std::scoped_lock lock{registry_lock};
+    if (!device.context) {
+        auto made = std::make_unique<Context>();
+        made->async_events.reset(eventfd(0, EFD_CLOEXEC));
+        if (!made->async_events) {
+            return nullptr;
+        }
+        made->sz = sizeof(verbs_context);
+        made->device = &device;
+        ibv_context &context = made->context;
+        context.device = &device;
+        context.abi_compat = extended_abi();
+        context.cmd_fd = -1;
+        context.async_fd = made->async_events.get();
+        context.num_comp_vectors = 1;
+        context.ops.poll_cq = poll_cq;
+        context.ops.req_notify_cq = request_notification;
+        context.ops.post_send = post_send;
+        context.ops.post_recv = post_receive;
+        pthread_mutex_init(&context.mutex, nullptr);
+        device.context = std::move(made);
+    }
+    return &device.context->context;
+}
+
+void query(ibv_device_attr &attributes) {
+    attributes = {};
+    std::strncpy(attributes.fw_ver, "softrdma 1", sizeof(attributes.fw_ver) - 1);
+    attributes.max_mr_size = UINT64_MAX;
+    attributes.page_size_cap = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    attributes.max_qp = limits::max_qp;
+    attributes.max_qp_wr = limits::max_qp_wr;
+    attributes.max_sge = limits::max_sge;
+    attributes.max_sge_rd = limits::max_sge_rd;
+    attributes.max_cq = limits::max_cq;
+    attributes.max_cqe = limits::max_cqe;
+    attributes.max_mr = limits::max_mr;
+    attributes.max_pd = limits::max_pd;
+    attributes.max_qp_rd_atom = limits::max_rd_atomic;
+    attributes.max_qp_init_rd_atom = limits::max_rd_atomic;
+    attributes.max_res_rd_atom = limits::max_rd_atomic * limits::max_qp;
+    attributes.atomic_cap = IBV_ATOMIC_NONE;
+    attributes.phys_port_cnt = 1;
+}
+
+void query(const Device &device, ibv_port_attr &attributes) {
+    attributes = {};
+    attributes.state = IBV_PORT_ACTIVE;
+    attributes.max_mtu = IBV_MTU_4096;
+    attributes.active_mtu = IBV_MTU_4096;
+    attributes.gid_tbl_len = static_cast<int>(addresses_of(device).size());
+    attributes.max_msg_sz = limits::max_message_bytes;
+    attributes.pkey_tbl_len = 1;
+    attributes.active_width = 2;  // 4X
+    attributes.active_speed = 4;  // 10 Gb/s: a number for tools that ask, not a measure
+    attributes.phys_state = 5;    // link up
+    attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
+}
+
+}  // namespace soft

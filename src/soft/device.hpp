@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/device: one device an interface that is up and has an address, and its context.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "soft/tcp.hpp"
+
+namespace soft {
+
+struct Device;
+
+// A genuine verbs_context: posting and polling of verbs.h go through its ops.
+struct Context : verbs_context {
+    Device *device = nullptr;
+    base::Fd async_events;
+    unsigned opened = 0;  // by softrdma_ibv_open_device; guarded by the registry's lock
+
+    [[nodiscard]] static Context &of(ibv_context *context);
+};
+
+struct Device : ibv_device {
+    std::string interface;
+    std::unique_ptr<Context> context;  // made when first asked for, and kept
+};
+
+[[nodiscard]] bool is_soft(const ibv_context *context);
+
+// The devices there are now. A device once seen stays, so that pointers to it stay good.
+[[nodiscard]] std::vector<Device *> devices();
+// The device that serves a local address; null when no interface has it.
+[[nodiscard]] Device *device_of(const sockaddr &address);
+[[nodiscard]] std::vector<tcp::Address> addresses_of(const Device &device);
+// Null when the process has no file descriptors left.
+[[nodiscard]] ibv_context *context_of(Device &device);
+
+void query(ibv_device_attr &attributes);
+void query(const Device &device, ibv_port_attr &attributes);
+
+}  // namespace soft

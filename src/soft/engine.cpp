@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/progress: the engine, the thread behind the groups that nobody else serves.
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+
+#include "base/log.hpp"
+#include "persist/guard.hpp"
+#include "persist/worker.hpp"
+#include "soft/limits.hpp"
+#include "soft/progress.hpp"
+#include "soft/tcp.hpp"
+
+namespace soft {
+
+namespace {
+
+constexpr int max_events = 64;
+// How often a poller is looked after, and a deadline.
+constexpr int fast_tick_ms = 1;
+constexpr int slow_tick_ms = 50;
+constexpr std::uint64_t wake_key = 0;
+
+std::atomic<unsigned> forks{0};
+// Never destroyed: threads of the program may use it while the process ends.
+std::atomic<Engine *> current{nullptr};
+std::mutex creation;
+
+}  // namespace
+
+struct Engine::State {
+    std::mutex mutex;  // guards all of this; taken with a group's lock held, never the other way round
+    std::condition_variable ended;
+    base::Fd epoll;
+    base::Fd wake;
+    std::unordered_map<std::uint64_t, std::weak_ptr<Group>> groups;
+    std::unordered_map<std::uint64_t, std::weak_ptr<Group>> watched;
+    std::uint64_t next_key = wake_key + 1;
+    std::shared_ptr<Group> draining;  // of the sockets whose owners are gone
+    std::size_t drains = 0;
+    bool running = false;
+    bool asleep_without_tick = false;
+};
+
+// A socket that was shut down for writing: reads what still comes, so that no reset destroys what the peer
+// has not read yet.
+class Engine::Drain final : public Source {
+public:
+    Drain(Engine &engine, std::shared_ptr<Group> group, base::Fd socket)
+        : engine_{engine}, group_{std::move(group)}, socket_{std::move(socket)} {
+        const std::scoped_lock lock{group_->mutex()};
+        group_->add(*this, socket_.get(), {.readable = true});
+        group_->set_deadline(*this, base::Clock::now() + limits::drain_timeout);
+    }
+
+    void progress() override {
+        if (tcp::discard_input(socket_.get()) == tcp::Input::Ended) {
+            expire();
+        }
+    }
+
+    // The last thing it does.
+    void expire() override {
+        group_->remove(*this, socket_.get());
+        Engine &engine = engine_;
+        delete this;
+        engine.drained();
+    }
+
+private:
+    Engine &engine_;
+    std::shared_ptr<Group> group_;
+    base::Fd socket_;
+};
+
+void Engine::drain(base::Fd socket) {
+    std::shared_ptr<Group> group;
+    {
+        const std::scoped_lock lock{state_->mutex};
+        ++state_->drains;
+        group = state_->draining;
+    }
+    if (!group) {
+        group = Group::create();
+    }
+    if (!group) {
+        drained();
+        return;
+    }
+    {
+        const std::scoped_lock lock{state_->mutex};
+        state_->draining = group;
+    }
+    new Drain{*this, std::move(group), std::move(socket)};  // deletes itself
+}
+
+void Engine::drained() {
+    std::shared_ptr<Group> last;  // destroyed without the lock
+    const std::scoped_lock lock{state_->mutex};
+    if (--state_->drains == 0) {
+        last = std::move(state_->draining);
+        state_->draining = nullptr;
+    }
+    state_->ended.notify_all();
+}
+
+Engine::Engine() : state_{std::make_unique<State>()} {
+    state_->epoll.reset(epoll_create1(EPOLL_CLOEXEC));
+    state_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = wake_key}};
+    if (!state_->epoll || !state_->wake ||
+        epoll_ctl(state_->epoll.get(), EPOLL_CTL_ADD, state_->wake.get(), &event) != 0) {
+        BASE_LOG(Error, "no file descriptors for the soft device: %s", std::strerror(errno));
+    }
+}
+
+Engine &Engine::instance() {
+    // Acquire: an engine that another thread made is seen whole.
+    if (Engine *const engine = current.load(std::memory_order_acquire)) {
+        return *engine;
+    }
+    const std::scoped_lock lock{creation};
+    if (current.load(std::memory_order_relaxed) == nullptr) {
+        static const bool registered = [] {
+            pthread_atfork(nullptr, nullptr, after_fork_in_child);
+            return true;
+        }();
+        (void)registered;
+        current.store(new Engine, std::memory_order_release);
+    }
+    return *current.load(std::memory_order_relaxed);
+}
+
+unsigned Engine::fork_generation() {
+    return forks.load(std::memory_order_relaxed);
+}
+
+// The parent's engine stays where it is, untouched: its locks may be held by threads that do not exist here.
+void Engine::after_fork_in_child() {
+    forks.fetch_add(1, std::memory_order_relaxed);
+    current.store(nullptr, std::memory_order_release);
+    new (&creation) std::mutex;
+    persist::Worker::instance().drop_after_fork();
+}
+
+bool Engine::enrol(Group &group) {
+    State &state = *state_;
+    const std::scoped_lock lock{state.mutex};
+    group.engine_key_ = state.next_key++;
+    epoll_event event{.events = 0, .data = {.u64 = group.engine_key_}};
+    if (epoll_ctl(state.epoll.get(), EPOLL_CTL_ADD, group.epoll_.get(), &event) != 0) {
+        BASE_LOG(Error, "cannot watch a completion queue: %s", std::strerror(errno));
+        return false;
+    }
+    state.groups.emplace(group.engine_key_, group.weak_from_this());
+    if (!state.running) {
+        const sigset_t others = persist::signals_of_others();  // they are the program's, not this thread's
+        sigset_t before;
+        pthread_sigmask(SIG_SETMASK, &others, &before);
+        try {
+            std::thread{run, std::ref(*this)}.detach();
+            state.running = true;
+        } catch (const std::system_error &error) {
+            BASE_LOG(Error, "cannot start the soft device's thread: %s", error.what());
+        }
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+    return state.running;
+}
+
+void Engine::withdraw(Group &group) {
+    State &state = *state_;
+    const std::scoped_lock lock{state.mutex};
+    (void)epoll_ctl(state.epoll.get(), EPOLL_CTL_DEL, group.epoll_.get(), nullptr);
+    state.watched.erase(group.engine_key_);
+    state.groups.erase(group.engine_key_);
+    if (state.groups.empty()) {
+        eventfd_write(state.wake.get(), 1);  // the thread ends with the last group
+    }
+}
+
+void Engine::watch(const std::shared_ptr<Group> &group) {
+    State &state = *state_;
+    const std::scoped_lock lock{state.mutex};
+    state.watched.emplace(group->engine_key_, group);
+    if (state.asleep_without_tick) {
+        state.asleep_without_tick = false;
+        eventfd_write(state.wake.get(), 1);
+    }
+}
+
+// One event at a time, so that the engine is not woken again for what it, or another thread, is already
+// serving.
+void Engine::arm(Group &group, bool armed) {
+    epoll_event event{.events = armed ? EPOLLIN | EPOLLONESHOT : 0U, .data = {.u64 = group.engine_key_}};
+    (void)epoll_ctl(state_->epoll.get(), EPOLL_CTL_MOD, group.epoll_.get(), &event);
+}
+
+// Looks after the watched groups; how long the engine may sleep then.
+int Engine::tick(base::Clock::time_point now) {
+    State &state = *state_;
+    std::vector<std::shared_ptr<Group>> groups;
+    {
+        const std::scoped_lock lock{state.mutex};
+        for (const auto &[key, group] : state.watched) {
+            if (auto alive = group.lock()) {
+                groups.push_back(std::move(alive));
+            }
+        }
+    }
+    bool fast = false;
+    for (const auto &group : groups) {
+        // Erased first: a group that wants to be watched again meanwhile is not lost.
+        {
+            const std::scoped_lock lock{state.mutex};
+            state.watched.erase(group->engine_key_);
+        }
+        const Group::Watch watch = group->tick(now);
+        if (watch.needed) {
+            const std::scoped_lock lock{state.mutex};
+            state.watched.emplace(group->engine_key_, group);
+        }
+        fast = fast || watch.fast;
+    }
+    const std::scoped_lock lock{state.mutex};
+    state.asleep_without_tick = state.watched.empty();
+    return state.watched.empty() ? -1 : fast ? fast_tick_ms : slow_tick_ms;
+}
+
+void Engine::run(Engine &engine) {
+    State &state = *engine.state_;
+    pthread_setname_np(pthread_self(), "softrdma");
+    auto ticked = base::Clock::now();
+    int timeout_ms = engine.tick(ticked);
+    while (true) {
+        std::array<epoll_event, max_events> events;
+        const int count = epoll_wait(state.epoll.get(), events.data(), max_events, timeout_ms);
+        for (int i = 0; i < count; ++i) {
+            const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
+            std::shared_ptr<Group> group;
+            {
+                const std::scoped_lock lock{state.mutex};
+                if (key == wake_key) {
+                    eventfd_t ignored;
+                    (void)eventfd_read(state.wake.get(), &ignored);
+                    timeout_ms = 0;  // something is watched since we fell asleep
+                } else if (const auto found = state.groups.find(key); found != state.groups.end()) {
+                    group = found->second.lock();
+                }
+            }
+            if (group) {
+                group->serve_for_engine();
+            }
+        }
+        const auto now = base::Clock::now();
+        if (timeout_ms >= 0 && now - ticked >= base::Milliseconds{timeout_ms}) {
+            ticked = now;
+            timeout_ms = engine.tick(now);
+        }
+        const std::scoped_lock lock{state.mutex};
+        if (state.groups.empty()) {
+            state.running = false;
+            state.ended.notify_all();
+            return;
+        }
+    }
+}
+
+// A process that ends right after its last disconnect waits, within a bound, until the peers have read what
+// was completed.
+void Engine::at_exit() {
+    Engine *const engine = current.load(std::memory_order_acquire);
+    if (engine == nullptr) {
+        return;
+    }
+    State &state = *engine->state_;
+    std::unique_lock lock{state.mutex};
+    // Groups that the program left behind keep the thread: it is waited for only when it is about to end.
+    const auto drained = [&state] { return state.drains == 0 && (!state.running || !state.groups.empty()); };
+    (void)state.ended.wait_for(lock, limits::drain_timeout, drained);
+}
+
+namespace {
+
+// The library is never unloaded (-z nodelete): this runs when the process ends.
+struct AtExit {
+    ~AtExit() { Engine::at_exit(); }
+} at_exit;
+
+}  // namespace
+
+}  // namespace soft

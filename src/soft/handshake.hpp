@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/handshake: the MPA start-up of one socket (RFC 5044 section 7.1, RFC 6581): the initiator connects,
+// sends its request and reads the reply; the responder reads the request. What follows is the connection
+// manager's.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "base/fd.hpp"
+#include "soft/progress.hpp"
+#include "soft/wire/mpa.hpp"
+
+namespace soft {
+
+class Handshake;
+
+// Called with the group's lock held; may destroy the handshake.
+class HandshakeOwner {
+public:
+    virtual void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) = 0;
+    // An errno value: why there will be no connection.
+    virtual void handshake_failed(Handshake &handshake, int error) = 0;
+
+protected:
+    ~HandshakeOwner() = default;
+};
+
+class Handshake final : public Source {
+public:
+    enum class Role { Initiator, Responder };
+
+    // Adds itself to the group, whose lock the caller holds. `request` is the initiator's.
+    Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::Fd socket, Role role,
+              const wire::MpaFrame *request);
+    ~Handshake() override;
+
+    [[nodiscard]] Role role() const { return role_; }
+    [[nodiscard]] int socket() const { return socket_.get(); }
+    // Out of the group, for its next owner.
+    [[nodiscard]] base::Fd take_socket();
+
+    void progress() override;
+    void expire() override;
+
+private:
+    void connected();
+    void fail(int error, const char *text);
+    // True when the first `bytes` of the frame are here.
+    [[nodiscard]] bool read_up_to(std::size_t bytes);
+
+    HandshakeOwner &owner_;
+    const std::shared_ptr<Group> group_;
+    base::Fd socket_;
+    const Role role_;
+    bool connecting_;
+    std::array<std::byte, wire::mpa_max_frame_bytes> request_{};
+    std::size_t request_bytes_ = 0;
+    std::array<std::byte, wire::mpa_max_frame_bytes> frame_{};
+    std::size_t frame_bytes_ = 0;
+};
+
+}  // namespace soft

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/limits: every limit of the device. ibv_query_device and ibv_query_port report them.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace soft::limits {
+
+inline constexpr int max_qp = 65536;
+inline constexpr int max_qp_wr = 16384;
+inline constexpr int max_sge = 6;
+inline constexpr int max_sge_rd = 1;  // a READ has one sink on this wire (RFC 5040 section 4.4)
+inline constexpr int max_inline_data = 512;
+inline constexpr int max_cq = 65536;
+inline constexpr int max_cqe = 1 << 20;
+inline constexpr int max_mr = 65535;  // keys have 16 bits of slot
+inline constexpr int max_pd = 65536;
+inline constexpr std::uint8_t max_rd_atomic =
+    64;  // reads and flushes that a queue pair serves or has open at once
+inline constexpr std::uint32_t max_message_bytes = 1U << 31;
+
+inline constexpr std::size_t max_private_bytes = 196;  // as rdma_cm's RDMA_PS_TCP promises for an accept
+inline constexpr int max_listen_backlog = 1024;  // also the number of half-open handshakes a listener keeps
+inline constexpr int default_listen_backlog = 128;
+
+// Sends that found no receive posted are kept up to this; then the stream stalls.
+inline constexpr std::size_t max_unexpected_bytes = 64 * 1024;
+inline constexpr std::size_t max_unexpected_messages = 256;
+
+// How long: a peer may take for its start-up frame; a disconnect waits for the peer to have read everything.
+inline constexpr std::chrono::seconds handshake_timeout{10};
+inline constexpr std::chrono::seconds drain_timeout{2};
+
+}  // namespace soft::limits

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/memory: see the header.
+#include "soft/memory.hpp"
+
+#include <sys/random.h>
+
+#include <cerrno>
+
+#include "soft/limits.hpp"
+
+namespace soft {
+
+// A key is slot (16 bits) | generation (4) | random (12): a peer cannot guess it, and a stale one does not
+// fit its successor.
+struct Pin::Slot {
+    std::atomic<std::uint32_t> key{0};  // 0: empty
+    std::atomic<std::uint32_t> users{0};
+    std::uint8_t generation = 0;
+    MemoryRegion *region = nullptr;
+};
+
+namespace {
+
+constexpr unsigned slot_shift = 16;
+constexpr unsigned generation_shift = 12;
+constexpr std::uint32_t generation_mask = 0xf;
+constexpr std::uint32_t random_mask = 0xfff;
+
+std::uint32_t random_bits() {
+    std::uint32_t bits = 0;
+    while (getrandom(&bits, sizeof(bits), 0) != sizeof(bits)) {
+    }
+    return bits & random_mask;
+}
+
+}  // namespace
+
+Pin::~Pin() {
+    // Release: what was done through the pin is done before erase() sees the last user leave.
+    if (slot_ != nullptr && slot_->users.fetch_sub(1, std::memory_order_release) == 1) {
+        slot_->users.notify_all();
+    }
+}
+
+MemoryRegion *Pin::region_() const {
+    return slot_->region;
+}
+
+Memory &Memory::instance() {
+    static Memory &memory = *new Memory;  // never destroyed: the engine may use it while the process ends
+    return memory;
+}
+
+Pin::Slot *Memory::slot(std::uint32_t key) const {
+    const std::uint32_t number = key >> slot_shift;
+    // Acquire: the slots of a chunk are seen initialised.
+    Pin::Slot *const chunk = chunks_[number / chunk_slots].load(std::memory_order_acquire);
+    return chunk == nullptr ? nullptr : chunk + number % chunk_slots;
+}
+
+base::Result<void> Memory::insert(MemoryRegion &region) {
+    const std::scoped_lock lock{mutex_};
+    std::uint32_t number = 0;
+    if (!free_.empty()) {
+        number = free_.back();
+        free_.pop_back();
+    } else if (used_ < limits::max_mr) {
+        number = ++used_;  // slot 0 stays empty: keys below 65536, such as 0 and 1, are nobody's
+        auto &chunk = chunks_[number / chunk_slots];
+        if (chunk.load(std::memory_order_relaxed) == nullptr) {
+            chunk.store(new Pin::Slot[chunk_slots], std::memory_order_release);
+        }
+    } else {
+        return base::failure(ENOMEM);
+    }
+    Pin::Slot &place = *slot(number << slot_shift);
+    place.generation = static_cast<std::uint8_t>((place.generation + 1U) & generation_mask);
+    place.region = &region;
+    const std::uint32_t key = number << slot_shift |
+                              static_cast<std::uint32_t>(place.generation) << generation_shift |
+                              random_bits();
+    region.lkey = key;
+    region.rkey = key;
+    place.key.store(key, std::memory_order_seq_cst);
+    return {};
+}
+
+// Sequentially consistent, with pin(): either the pinning thread sees the key gone, or this one sees it as a
+// user.
+void Memory::erase(const MemoryRegion &region) {
+    Pin::Slot &place = *slot(region.lkey);
+    place.key.store(0, std::memory_order_seq_cst);
+    for (auto users = place.users.load(std::memory_order_seq_cst); users != 0;
+         users = place.users.load(std::memory_order_seq_cst)) {
+        place.users.wait(users, std::memory_order_seq_cst);
+    }
+    const std::scoped_lock lock{mutex_};
+    free_.push_back(region.lkey >> slot_shift);
+}
+
+std::expected<Pin, Fault> Memory::pin(const Access &access) {
+    Pin::Slot *const place = slot(access.key);
+    if (place == nullptr || access.key == 0) {
+        return std::unexpected{Fault::InvalidKey};
+    }
+    place->users.fetch_add(1, std::memory_order_seq_cst);
+    Pin pin{place};
+    if (place->key.load(std::memory_order_seq_cst) != access.key) {
+        return std::unexpected{Fault::InvalidKey};
+    }
+    const MemoryRegion &region = pin.region();
+    if (region.pd != access.pd) {
+        return std::unexpected{Fault::ProtectionDomain};
+    }
+    if ((region.access & access.rights) != access.rights) {
+        return std::unexpected{Fault::Access};
+    }
+    if (access.address + access.length < access.address) {
+        return std::unexpected{Fault::Wrap};
+    }
+    if (access.address < region.iova || access.length > region.length ||
+        access.address - region.iova > region.length - access.length) {
+        return std::unexpected{Fault::Bounds};
+    }
+    return pin;
+}
+
+const char *text_of(Fault fault) {
+    switch (fault) {
+        case Fault::InvalidKey:
+            return "no region has this key";
+        case Fault::Bounds:
+            return "outside of the region";
+        case Fault::Access:
+            return "the region was not registered for this access";
+        case Fault::ProtectionDomain:
+            return "the region belongs to another protection domain";
+        case Fault::Wrap:
+            return "the range wraps around the address space";
+    }
+    return "";
+}
+
+wire::TerminateCode rdmap_code(Fault fault) {
+    switch (fault) {
+        case Fault::InvalidKey:
+            return wire::terminate::invalid_stag;
+        case Fault::Bounds:
+            return wire::terminate::bounds;
+        case Fault::Access:
+            return wire::terminate::access;
+        case Fault::ProtectionDomain:
+            return wire::terminate::not_associated;
+        case Fault::Wrap:
+            return wire::terminate::wrap;
+    }
+    return wire::terminate::operation_unspecified;
+}
+
+// DDP knows no access rights: that one is RDMAP's (RFC 5040 section 7.2).
+wire::TerminateCode tagged_code(Fault fault) {
+    switch (fault) {
+        case Fault::InvalidKey:
+            return wire::terminate::tagged_invalid_stag;
+        case Fault::Bounds:
+            return wire::terminate::tagged_bounds;
+        case Fault::Access:
+            return wire::terminate::access;
+        case Fault::ProtectionDomain:
+            return wire::terminate::tagged_not_associated;
+        case Fault::Wrap:
+            return wire::terminate::tagged_wrap;
+    }
+    return wire::terminate::local_catastrophic;
+}
+
+}  // namespace soft

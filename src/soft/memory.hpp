@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/memory: protection domains, memory regions and their keys (STags). Every access a peer asks for goes
+// through Memory::pin().
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <expected>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "persist/region.hpp"
+#include "soft/wire/violation.hpp"
+
+namespace soft {
+
+struct ProtectionDomain : ibv_pd {
+    std::atomic<int> users{0};  // regions and queue pairs
+};
+
+struct MemoryRegion : ibv_mr {
+    unsigned access = 0;
+    std::uint64_t iova = 0;                    // the address that peers and scatter lists use for `addr`
+    std::unique_ptr<persist::Region> durable;  // when registered for persistent flush
+
+    [[nodiscard]] std::byte *at(std::uint64_t address) const {
+        return static_cast<std::byte *>(addr) + (address - iova);
+    }
+};
+
+// Why an access is refused; the codes of RFC 5040 and 5041 for it.
+enum class Fault { InvalidKey, Bounds, Access, ProtectionDomain, Wrap };
+[[nodiscard]] const char *text_of(Fault fault);
+[[nodiscard]] wire::TerminateCode rdmap_code(Fault fault);   // for reads
+[[nodiscard]] wire::TerminateCode tagged_code(Fault fault);  // for writes
+
+// What an access needs.
+struct Access {
+    const ibv_pd *pd;
+    std::uint32_t key;
+    std::uint64_t address;
+    std::uint64_t length;
+    unsigned rights;  // IBV_ACCESS_ and SOFTRDMA_ACCESS_ bits, all of them needed; 0 for local reading
+};
+
+// A region that cannot be deregistered while this lives.
+class Pin {
+public:
+    Pin() = default;
+    Pin(Pin &&other) noexcept : slot_{std::exchange(other.slot_, nullptr)} {}
+    Pin &operator=(Pin &&other) noexcept {
+        std::swap(slot_, other.slot_);
+        return *this;
+    }
+    Pin(const Pin &) = delete;
+    Pin &operator=(const Pin &) = delete;
+    ~Pin();
+
+    [[nodiscard]] const MemoryRegion &region() const { return *region_(); }
+
+private:
+    friend class Memory;
+    struct Slot;
+    explicit Pin(Slot *slot) : slot_{slot} {}
+    [[nodiscard]] MemoryRegion *region_() const;
+
+    Slot *slot_ = nullptr;
+};
+
+// The table of all regions of the process. Pinning takes no lock.
+class Memory {
+public:
+    static Memory &instance();
+
+    // Gives the region its key, and puts it into the table. ENOMEM when limits::max_mr are registered.
+    [[nodiscard]] base::Result<void> insert(MemoryRegion &region);
+    // Returns when no access to the region is under way and none can begin.
+    void erase(const MemoryRegion &region);
+
+    [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
+
+private:
+    static constexpr std::uint32_t chunk_slots = 256;
+    static constexpr std::uint32_t chunks = 256;
+
+    [[nodiscard]] Pin::Slot *slot(std::uint32_t key) const;
+
+    std::mutex mutex_;  // of insert and erase
+    std::vector<std::uint32_t> free_;
+    std::uint32_t used_ = 0;
+    std::atomic<Pin::Slot *> chunks_[chunks] = {};
+};
+
+}  // namespace soft

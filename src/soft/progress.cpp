@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/progress: groups. The engine is in engine.cpp.
+#include "soft/progress.hpp"
+
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.hpp"
+
+namespace soft {
+
+namespace {
+
+// Up to this many sources are asked directly: cheaper than asking epoll which of them is ready.
+constexpr std::size_t direct_sources = 2;
+constexpr int max_events = 64;
+
+// A sleep costs tens of microseconds: look again this long before sleeping.
+constexpr std::chrono::microseconds spin_before_sleep{20};
+
+std::uint32_t epoll_events(Interest interest) {
+    return (interest.readable ? EPOLLIN : 0U) | (interest.writable ? EPOLLOUT : 0U);
+}
+
+}  // namespace
+
+std::shared_ptr<Group> Group::create() {
+    base::Fd epoll{epoll_create1(EPOLL_CLOEXEC)};
+    if (!epoll) {
+        BASE_LOG(Error, "no file descriptor for a completion queue or event channel: %s",
+                 std::strerror(errno));
+        return nullptr;
+    }
+    std::shared_ptr<Group> group{new Group{std::move(epoll)}};
+    if (!Engine::instance().enrol(*group)) {
+        return nullptr;
+    }
+    const std::scoped_lock lock{group->mutex_};
+    group->arm();
+    return group;
+}
+
+Group::~Group() {
+    Engine::instance().withdraw(*this);
+}
+
+void Group::add(Source &source, int fd, Interest interest) {
+    sources_.emplace_back(&source, fd);
+    change(source, fd, Interest{}, interest);
+}
+
+void Group::remove(Source &source, int fd) {
+    clear_deadline(source);
+    if (std::erase(sources_, std::pair{&source, fd}) != 0) {
+        (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);  // not there when it waited for nothing
+    }
+}
+
+// A source that waits for nothing is taken out: epoll would go on reporting a hang-up.
+void Group::change(Source &source, int fd, Interest from, Interest to) {
+    if (from == to) {
+        return;
+    }
+    const bool was_in = from != Interest{};
+    const bool is_in = to != Interest{};
+    epoll_event event{.events = epoll_events(to), .data = {.ptr = &source}};
+    const int operation = !is_in ? EPOLL_CTL_DEL : was_in ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    if (epoll_ctl(epoll_.get(), operation, fd, &event) != 0) {
+        BASE_LOG(Error, "cannot watch socket %d: %s", fd, std::strerror(errno));
+    }
+}
+
+void Group::set_deadline(Source &source, base::Clock::time_point deadline) {
+    if (!source.deadline_) {
+        timed_.push_back(&source);
+    }
+    source.deadline_ = deadline;
+    watch();
+}
+
+void Group::clear_deadline(Source &source) {
+    if (source.deadline_) {
+        source.deadline_.reset();
+        std::erase(timed_, &source);
+    }
+}
+
+// A source may remove itself, or add others, while it makes progress.
+void Group::serve() {
+    if (sources_.size() <= direct_sources) {
+        std::array<Source *, direct_sources> now{};
+        const std::size_t count = sources_.size();
+        for (std::size_t i = 0; i < count; ++i) {
+            now[i] = sources_[i].first;
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            now[i]->progress();
+        }
+        return;
+    }
+    std::array<epoll_event, max_events> events;
+    const int count = epoll_wait(epoll_.get(), events.data(), max_events, 0);
+    for (int i = 0; i < count; ++i) {
+        static_cast<Source *>(events[static_cast<std::size_t>(i)].data.ptr)->progress();
+    }
+}
+
+void Group::poll(bool spinning) {
+    const std::unique_lock lock{mutex_, std::try_to_lock};
+    if (!lock.owns_lock()) {
+        return;  // whoever has it does this caller's work
+    }
+    if (spinning) {
+        claim();
+    }
+    serve();
+}
+
+void Group::hand_over() {
+    const std::scoped_lock lock{mutex_};
+    claimed_ = false;
+    if (waiters_ == 0) {
+        arm();
+    }
+}
+
+void Group::begin_wait() {
+    const std::scoped_lock lock{mutex_};
+    ++waiters_;
+    disarm();
+}
+
+// The waiter got what it waited for and will likely be back: it keeps the group as a poller does.
+void Group::end_wait() {
+    const std::scoped_lock lock{mutex_};
+    --waiters_;
+    claim();
+}
+
+void Group::serve_for_waiter() {
+    const std::scoped_lock lock{mutex_};
+    serve();
+}
+
+bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
+                 const std::function<bool()> &ready) {
+    thread_local std::vector<pollfd> fds;
+    fds.assign(1, pollfd{.fd = event_fd, .events = POLLIN, .revents = 0});
+    for (const auto &group : groups) {
+        group->begin_wait();
+        fds.push_back(pollfd{.fd = group->epoll_.get(), .events = POLLIN, .revents = 0});
+    }
+    bool interrupted = false;
+    auto sleep_at = base::Clock::now() + spin_before_sleep;
+    while (true) {
+        for (const auto &group : groups) {
+            group->serve_for_waiter();
+        }
+        if (ready()) {
+            break;
+        }
+        if (base::Clock::now() < sleep_at) {
+            continue;
+        }
+        if (::poll(fds.data(), fds.size(), -1) < 0) {
+            interrupted = true;
+            break;
+        }
+    }
+    const int error = errno;
+    for (const auto &group : groups) {
+        group->end_wait();
+    }
+    errno = error;
+    return !interrupted;
+}
+
+void Group::serve_for_engine() {
+    const std::scoped_lock lock{mutex_};
+    armed_ = false;  // the engine registers groups for one event at a time
+    if (claimed_ || waiters_ != 0) {
+        return;
+    }
+    serve();
+    arm();
+}
+
+Group::Watch Group::tick(base::Clock::time_point now) {
+    const std::scoped_lock lock{mutex_};
+    if (claimed_ && polls_ == polls_at_tick_) {
+        claimed_ = false;
+        if (waiters_ == 0) {
+            arm();
+        }
+    }
+    polls_at_tick_ = polls_;
+    const auto due = [now](const Source *source) { return *source->deadline_ <= now; };
+    for (auto next = std::ranges::find_if(timed_, due); next != timed_.end();
+         next = std::ranges::find_if(timed_, due)) {
+        Source *const source = *next;
+        clear_deadline(*source);
+        source->expire();
+    }
+    watched_ = claimed_ || !timed_.empty();
+    return {.needed = watched_, .fast = claimed_};
+}
+
+void Group::claim() {
+    ++polls_;
+    if (!claimed_) {
+        claimed_ = true;
+        disarm();
+        watch();
+    }
+}
+
+void Group::watch() {
+    if (!watched_) {
+        watched_ = true;
+        Engine::instance().watch(shared_from_this());
+    }
+}
+
+void Group::arm() {
+    if (!armed_) {
+        armed_ = true;
+        Engine::instance().arm(*this, true);
+    }
+}
+
+void Group::disarm() {
+    if (armed_) {
+        armed_ = false;
+        Engine::instance().arm(*this, false);
+    }
+}
+
+}  // namespace soft

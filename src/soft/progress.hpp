@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/progress: whoever waits, works. A Source is a socket with something to do; a Group is the sources that
+// one completion queue or one event channel serves; the Engine is the thread that serves the groups nobody
+// else looks after.
+//
+// A group is served by one thread at a time, the holder of its lock, which never sleeps with it. Who is woken
+// by its sockets:
+//   - a thread that sleeps in the library (Group::wait) or polls in a loop has claimed the group: only that
+//   thread;
+//   - otherwise the engine.
+// Hand-over loses nothing, because sockets are level-triggered: whoever takes over sees what is still unread.
+// A poller that stops without a word is found by the engine's tick, at most two ticks later.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/fd.hpp"
+
+namespace soft {
+
+class Group;
+
+// A socket that a group serves. progress() and expire() run with the group's lock held and do not block.
+class Source {
+public:
+    Source() = default;
+    Source(const Source &) = delete;
+    Source &operator=(const Source &) = delete;
+    virtual ~Source() = default;
+
+    // Does what can be done now; also called when there is nothing to do.
+    virtual void progress() = 0;
+    // The deadline that was set has passed.
+    virtual void expire() {}
+
+private:
+    friend class Group;
+    std::optional<base::Clock::time_point> deadline_;
+};
+
+// What a source waits for.
+struct Interest {
+    bool readable = false;
+    bool writable = false;
+
+    friend bool operator==(const Interest &, const Interest &) = default;
+};
+
+class Group : public std::enable_shared_from_this<Group> {
+public:
+    // A group, known to the engine; nothing when the process has no more file descriptors (logged).
+    [[nodiscard]] static std::shared_ptr<Group> create();
+    ~Group();
+    Group(const Group &) = delete;
+    Group &operator=(const Group &) = delete;
+
+    // Held to add, remove or time a source, or to touch what a source's progress() touches.
+    [[nodiscard]] std::mutex &mutex() { return mutex_; }
+    void add(Source &source, int fd, Interest interest);
+    void remove(Source &source, int fd);
+    void set_deadline(Source &source, base::Clock::time_point deadline);
+    void clear_deadline(Source &source);
+
+    // Needs no lock: several callers' changes to one source must be ordered by the caller.
+    void change(Source &source, int fd, Interest from, Interest to);
+
+    // A look without sleeping. `spinning`: the caller polls in a loop and need not be helped by the engine.
+    void poll(bool spinning);
+    // The poller is about to sleep on a file descriptor of its own: the engine takes over at once.
+    void hand_over();
+
+    // Serves the groups and sleeps in between until ready() is true, or a signal handler ran (false, errno
+    // EINTR). event_fd is readable when another thread may have made ready() true.
+    static bool wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
+                     const std::function<bool()> &ready);
+
+private:
+    friend class Engine;
+    explicit Group(base::Fd epoll) : epoll_{std::move(epoll)} {}
+
+    void serve();
+    void begin_wait();
+    void end_wait();
+    void serve_for_waiter();
+    void serve_for_engine();
+    // True while the engine has to come back; fast when a poller may have stopped.
+    struct Watch {
+        bool needed;
+        bool fast;
+    };
+    Watch tick(base::Clock::time_point now);
+    void claim();
+    void watch();
+    void arm();
+    void disarm();
+
+    std::mutex mutex_;  // guards everything below, and the progress() of all sources
+    base::Fd epoll_;
+    std::uint64_t engine_key_ = 0;
+    std::vector<std::pair<Source *, int>> sources_;
+    std::vector<Source *> timed_;
+    bool armed_ = false;    // the engine is woken by this group
+    bool claimed_ = false;  // a poller serves it
+    bool watched_ = false;  // the engine's tick looks at it
+    unsigned waiters_ = 0;  // threads asleep in wait()
+    std::uint64_t polls_ = 0;
+    std::uint64_t polls_at_tick_ = 0;
+};
+
+// The background thread: starts with the first group and ends with the last. After a fork the child has an
+// engine of its own, with no groups: what it inherited is its parent's.
+class Engine {
+public:
+    static Engine &instance();
+
+    // Number of forks between the first process that used the library and this one: an object made under
+    // another number is the parent's.
+    [[nodiscard]] static unsigned fork_generation();
+
+    // Takes over a socket that was shut down for writing, until the peer has closed it too or
+    // limits::drain_timeout is over.
+    void drain(base::Fd socket);
+
+    // When the process ends: waits, within limits::drain_timeout, for the sockets that are being drained.
+    static void at_exit();
+
+private:
+    friend class Group;
+    struct State;
+    class Drain;
+
+    Engine();
+    bool enrol(Group &group);
+    void withdraw(Group &group);
+    void watch(const std::shared_ptr<Group> &group);
+    void arm(Group &group, bool armed);
+    void drained();
+    static void run(Engine &engine);
+    int tick(base::Clock::time_point now);
+    static void after_fork_in_child();
+
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace soft

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/qp: the life of a queue pair. See the header for the other parts.
+#include "soft/qp.hpp"
+
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "soft/limits.hpp"
+#include "soft/tcp.hpp"
+#include "softrdma.h"
+
+namespace soft {
+
+namespace {
+
+// Room for a few small messages; with CRC32C on, for any FPDU, because it is checked before it is placed.
+constexpr std::size_t buffer_bytes = 8 * 1024;
+constexpr std::size_t crc_buffer_bytes =
+    wire::fpdu_length_bytes + wire::max_segment_bytes + wire::fpdu_max_trailer_bytes;
+
+// Between two soft devices FPDUs are as long as they can be; others expect one not longer than a TCP segment
+// (RFC 5044 section 4.5).
+constexpr std::size_t segment_overhead_bytes = wire::untagged_bytes + wire::fpdu_crc_bytes;
+constexpr std::size_t payload_alignment = 64;
+
+std::size_t payload_bytes(bool soft_peer, int socket) {
+    const std::size_t whole =
+        soft_peer ? wire::max_segment_bytes : std::min(tcp::segment_bytes(socket), wire::max_segment_bytes);
+    return (whole - segment_overhead_bytes) / payload_alignment * payload_alignment;
+}
+
+std::atomic<std::uint32_t> next_qp_num{1};
+constexpr std::uint32_t qp_num_mask = 0xffffff;
+
+bool exceeds(const ibv_qp_cap &cap) {
+    return cap.max_send_wr > limits::max_qp_wr || cap.max_recv_wr > limits::max_qp_wr ||
+           cap.max_send_sge > limits::max_sge || cap.max_recv_sge > limits::max_sge ||
+           cap.max_inline_data > limits::max_inline_data;
+}
+
+// A queue of no entries or no scatter list cannot be used: verbs lets the device give more than was asked
+// for.
+ibv_qp_cap given(ibv_qp_cap cap) {
+    cap.max_send_wr = std::max(cap.max_send_wr, 1U);
+    cap.max_recv_wr = std::max(cap.max_recv_wr, 1U);
+    cap.max_send_sge = std::max(cap.max_send_sge, 1U);
+    cap.max_recv_sge = std::max(cap.max_recv_sge, 1U);
+    return cap;
+}
+
+}  // namespace
+
+std::atomic<unsigned> QueuePair::persists_returned_{0};
+
+base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attributes) {
+    if (attributes.qp_type != IBV_QPT_RC || attributes.srq != nullptr) {
+        BASE_LOG(
+            Error,
+            "this device has queue pairs of type RC without a shared receive queue; type %d was asked for",
+            attributes.qp_type);
+        return base::failure(EOPNOTSUPP);
+    }
+    if (attributes.send_cq == nullptr || attributes.recv_cq == nullptr) {
+        return base::failure(EINVAL);
+    }
+    if (exceeds(attributes.cap)) {
+        BASE_LOG(
+            Error,
+            "queue pair of %u+%u requests, %u+%u scatter entries, %u inline bytes: the most is %d, %d and %d",
+            attributes.cap.max_send_wr, attributes.cap.max_recv_wr, attributes.cap.max_send_sge,
+            attributes.cap.max_recv_sge, attributes.cap.max_inline_data, limits::max_qp_wr, limits::max_sge,
+            limits::max_inline_data);
+        return base::failure(EINVAL);
+    }
+    attributes.cap = given(attributes.cap);
+    auto &queue = static_cast<CompletionQueue &>(*attributes.send_cq);
+    return new QueuePair{static_cast<ProtectionDomain &>(pd), attributes, queue.group()};
+}
+
+QueuePair::QueuePair(ProtectionDomain &domain, const ibv_qp_init_attr &attributes,
+                     std::shared_ptr<Group> group)
+    : ibv_qp{},
+      group_{std::move(group)},
+      send_queue_cq_{static_cast<CompletionQueue &>(*attributes.send_cq)},
+      receive_queue_cq_{static_cast<CompletionQueue &>(*attributes.recv_cq)},
+      cap_{attributes.cap},
+      signal_all_{attributes.sq_sig_all != 0},
+      fork_generation_{Engine::fork_generation()},
+      receives_{cap_.max_recv_wr, cap_.max_recv_sge},
+      requests_{cap_.max_send_wr},
+      sges_(std::size_t{cap_.max_send_wr} * cap_.max_send_sge),
+      inline_(std::size_t{cap_.max_send_wr} * cap_.max_inline_data),
+      responses_{0} {
+    context = domain.context;
+    qp_context = attributes.qp_context;
+    pd = &domain;
+    send_cq = attributes.send_cq;
+    recv_cq = attributes.recv_cq;
+    qp_type = attributes.qp_type;
+    state = IBV_QPS_INIT;
+    qp_num = next_qp_num.fetch_add(1, std::memory_order_relaxed) & qp_num_mask;
+    handle = qp_num;
+    pthread_mutex_init(&mutex, nullptr);
+    pthread_cond_init(&cond, nullptr);
+    receive_.sges.reserve(cap_.max_recv_sge);
+    domain.users.fetch_add(1, std::memory_order_relaxed);
+    send_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
+    receive_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
+    if (receive_queue_cq_.group() != group_) {
+        receive_queue_cq_.link(group_);
+    }
+}
+
+QueuePair::~QueuePair() {
+    base::Fd socket;
+    if (fork_generation_ == Engine::fork_generation()) {
+        while (true) {
+            const unsigned returned = persists_returned_.load(std::memory_order_acquire);
+            {
+                const std::scoped_lock lock{group_->mutex()};
+                if (socket_) {
+                    group_->remove(*this, socket_.get());
+                    socket = std::move(socket_);
+                }
+                phase_.store(Phase::Ended, std::memory_order_release);
+                if (!persisting_) {
+                    break;
+                }
+            }
+            persists_returned_.wait(returned, std::memory_order_acquire);
+        }
+        if (socket) {
+            (void)shutdown(socket.get(), SHUT_WR);
+            Engine::instance().drain(std::move(socket));
+        }
+    }
+    send_queue_cq_.forget(*this);
+    receive_queue_cq_.forget(*this);
+    if (receive_queue_cq_.group() != group_) {
+        receive_queue_cq_.unlink(group_);
+    }
+    static_cast<ProtectionDomain *>(pd)->users.fetch_sub(1, std::memory_order_relaxed);
+    send_queue_cq_.users.fetch_sub(1, std::memory_order_relaxed);
+    receive_queue_cq_.users.fetch_sub(1, std::memory_order_relaxed);
+    pthread_cond_destroy(&cond);
+    pthread_mutex_destroy(&mutex);
+}
+
+void QueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
+    attributes = {};
+    attributes.qp_state = state;
+    attributes.cur_qp_state = state;
+    attributes.path_mtu = IBV_MTU_4096;
+    attributes.cap = cap_;
+    attributes.port_num = 1;
+    attributes.max_rd_atomic = static_cast<std::uint8_t>(parameters_.ord);
+    attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(parameters_.ird);
+    init = {};
+    init.qp_context = qp_context;
+    init.send_cq = send_cq;
+    init.recv_cq = recv_cq;
+    init.cap = cap_;
+    init.qp_type = qp_type;
+    init.sq_sig_all = signal_all_ ? 1 : 0;
+}
+
+void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
+    if (queue == CompletionQueue::Queue::Receive) {
+        receives_.release(slots);
+    } else {
+        // Relaxed: only a count; the slots themselves are guarded by send_mutex_.
+        send_slots_used_.fetch_sub(slots, std::memory_order_relaxed);
+    }
+}
+
+void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, ConnectionOwner *owner) {
+    const std::scoped_lock lock{group_->mutex(), send_mutex_};
+    parameters_ = parameters;
+    capacity_ = parameters.crc ? crc_buffer_bytes : buffer_bytes;
+    buffer_ = std::make_unique_for_overwrite<std::byte[]>(capacity_);
+    responses_ = base::Ring<Response>{std::max<std::size_t>(parameters.ird, 1)};
+    pins_.reserve(Batch::max_segments);
+    batch_reads_.reserve(Batch::max_segments);
+    if (parameters.crc) {
+        batch_.use_crc();
+    }
+    max_payload_ = payload_bytes(parameters.soft_peer, socket.get());
+    peer_operations_.store(
+        parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE : 0U,
+        std::memory_order_release);
+    socket_ = std::move(socket);
+    owner_ = owner;
+    state = IBV_QPS_RTS;
+    phase_.store(Phase::Connected, std::memory_order_release);
+    interest_ = {.readable = true};
+    group_->add(*this, socket_.get(), interest_);
+    // The responder says nothing before the initiator's first FPDU (RFC 5044 section 7.1.2).
+    if (parameters.initiator) {
+        established_ = true;
+        may_transmit_ = true;
+        ready_to_receive_due_ = parameters.ready_to_receive;
+        owner_->connection_established();
+        transmit();
+    }
+}
+
+void QueuePair::set_owner(ConnectionOwner *owner) {
+    const std::scoped_lock lock{group_->mutex()};
+    owner_ = owner;
+}
+
+std::string QueuePair::name() const {
+    return tcp::text_of(tcp::peer_address(socket_.get()));
+}
+
+void QueuePair::log_end(const char *text, int level) const {
+    if (level <= base::log_threshold.load(std::memory_order_relaxed)) {
+        base::log_sink()(level, __FILE__, __LINE__, __func__, "connection with %s ends: %s\n", name().c_str(),
+                         text);
+    }
+}
+
+void QueuePair::end(const End &how) {
+    log_end(how.text, how.level);
+    phase_.store(Phase::Draining, std::memory_order_release);
+    {
+        const std::scoped_lock lock{send_mutex_};
+        state = IBV_QPS_ERR;
+        may_transmit_ = false;
+        batch_.clear();
+        pins_.clear();
+        batch_reads_.clear();
+        flush_requests(how.oldest);
+        set_interest({.readable = how.drain});
+    }
+    flush_receives();
+    if (how.drain) {
+        (void)shutdown(socket_.get(), SHUT_WR);
+        group_->set_deadline(*this, base::Clock::now() + limits::drain_timeout);
+    }
+    if (!ending_locally_ && owner_ != nullptr) {
+        owner_->connection_ended();
+    }
+    if (!how.drain) {
+        finish_draining();
+    }
+}
+
+void QueuePair::finish_draining() {
+    {
+        const std::scoped_lock lock{send_mutex_};
+        group_->remove(*this, socket_.get());
+        socket_.reset();
+    }
+    phase_.store(Phase::Ended, std::memory_order_release);
+    if (ending_locally_ && owner_ != nullptr) {
+        owner_->connection_ended();
+    }
+}
+
+void QueuePair::disconnect() {
+    const std::scoped_lock lock{group_->mutex()};
+    if (phase_.load(std::memory_order_relaxed) == Phase::Connected) {
+        ending_locally_ = true;
+        end({.text = "disconnected here",
+             .level = static_cast<int>(base::LogLevel::Info),
+             .oldest = IBV_WC_WR_FLUSH_ERR,
+             .drain = true});
+    }
+}
+
+void QueuePair::expire() {
+    finish_draining();
+}
+
+void QueuePair::violate(const wire::Violation &violation) {
+    {
+        // Only between two FPDUs, and only if TCP takes it: the peer will see the end of the stream in any
+        // case.
+        const std::scoped_lock lock{send_mutex_};
+        if (batch_.empty()) {
+            const auto body = wire::encode(violation.code);
+            batch_.add_copied({.opcode = wire::Opcode::Terminate,
+                               .queue = wire::Queue::Terminate,
+                               .msn = 1,
+                               .payload_bytes = body.size()},
+                              body);
+            (void)batch_.send(socket_.get());
+        }
+    }
+    end({.text = violation.text,
+         .level = static_cast<int>(base::LogLevel::Warning),
+         .oldest = IBV_WC_WR_FLUSH_ERR,
+         .drain = true});
+}
+
+void QueuePair::link_lost(int error) {
+    end({.text = error != 0 ? std::strerror(error) : "a request failed here",
+         .level = static_cast<int>(base::LogLevel::Warning),
+         .oldest = error != 0 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR,
+         .drain = false});
+}
+
+void QueuePair::peer_closed() {
+    const bool inside = in_segment_ || begin_ != end_ || message_ != Message::None;
+    end({.text = inside ? "the peer closed it inside a message" : "closed by the peer",
+         .level = static_cast<int>(inside ? base::LogLevel::Warning : base::LogLevel::Info),
+         .oldest = IBV_WC_WR_FLUSH_ERR,
+         .drain = false});
+}
+
+}  // namespace soft

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/qp: a reliable-connected queue pair on one TCP connection.
+//   qp.cpp          its life: create, start, disconnect, end
+//   qp_send.cpp     from ibv_post_send to TCP, and the completions of it
+//   qp_receive.cpp  from TCP to memory: FPDUs, writes, read responses, sends
+//   qp_respond.cpp  reads and flushes that the peer asks for
+//   qp_message.cpp  incoming sends and the receives posted for them
+//
+// Two locks. The group's lock: everything about receiving, and the connection's end. send_mutex_: the send
+// queue, responses that wait to be sent, the socket's writing side; taken after the group's, before a
+// completion queue's.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/ring.hpp"
+#include "persist/worker.hpp"
+#include "soft/batch.hpp"
+#include "soft/cq.hpp"
+#include "soft/memory.hpp"
+#include "soft/progress.hpp"
+#include "soft/receive_queue.hpp"
+#include "soft/wire/ddp.hpp"
+#include "soft/wire/rdmap.hpp"
+
+namespace soft {
+
+// Who is told what becomes of a connection: the connection manager's id. Called with the group's lock held.
+class ConnectionOwner {
+public:
+    virtual void connection_established() = 0;
+    virtual void connection_ended() = 0;
+
+protected:
+    ~ConnectionOwner() = default;
+};
+
+// What the two ends agreed on in the handshake.
+struct ConnectionParameters {
+    bool initiator = false;
+    bool ready_to_receive = false;  // the initiator's first FPDU is an empty WRITE (RFC 6581 section 8)
+    bool crc = false;
+    bool soft_peer = false;
+    std::uint16_t ird = 0;
+    std::uint16_t ord = 0;
+};
+
+class QueuePair final : public ibv_qp, public Source {
+public:
+    [[nodiscard]] static base::Result<QueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes);
+    ~QueuePair() override;
+
+    // ---- verbs: 0 or an errno value ----
+    int post_send(ibv_send_wr *request, ibv_send_wr **bad);
+    int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad);
+    void query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const;
+    // Completions of `slots` entries of one of the queues were polled.
+    void release(CompletionQueue::Queue queue, unsigned slots);
+
+    // ---- connection manager ----
+    [[nodiscard]] bool idle() const { return phase_.load(std::memory_order_acquire) == Phase::Idle; }
+    // The handshake is over: from now on the socket is this queue pair's. Memory was reserved: cannot fail
+    // but for ENOMEM.
+    void start(base::Fd socket, const ConnectionParameters &parameters, ConnectionOwner *owner);
+    void set_owner(ConnectionOwner *owner);
+    // Flushes what is open, tells the peer, and lets it read what was completed. The owner hears when that is
+    // done.
+    void disconnect();
+    // SOFTRDMA_OPERATION_ bits.
+    [[nodiscard]] unsigned peer_operations() const {
+        return peer_operations_.load(std::memory_order_acquire);
+    }
+
+    // ---- Source ----
+    void progress() override;
+    void expire() override;
+
+private:
+    enum class Phase { Idle, Connected, Draining, Ended };
+
+    // Why a connection ends; says what becomes of the operations that are open.
+    struct End {
+        const char *text;
+        int level;             // of the log line
+        ibv_wc_status oldest;  // of the oldest operation still open; everything behind it is flushed
+        bool drain;            // the peer may still have to read
+    };
+
+    struct SendRequest {
+        enum class State : std::uint8_t { Queued, Built, Awaiting, Done };
+        State state = State::Queued;
+        bool signaled = false;
+        bool solicited = false;
+        bool fence = false;
+        bool copied = false;  // inline data
+        std::uint8_t sges = 0;
+        int opcode = 0;
+        ibv_wc_status status = IBV_WC_SUCCESS;
+        std::uint32_t length = 0;
+        std::uint32_t rkey = 0;
+        std::uint32_t received = 0;  // of a read's response
+        wire::FlushLevel level = wire::FlushLevel::Visibility;
+        std::uint64_t wr_id = 0;
+        std::uint64_t remote_address = 0;
+        std::size_t slot = 0;  // its place in sges_ and inline_
+    };
+
+    // An answer that is owed to the peer.
+    struct Response {
+        wire::Opcode opcode = wire::Opcode::ReadResponse;
+        wire::ReadRequest read{};
+    };
+
+    // Bytes that this connection wrote into a durable region and that are not yet durable.
+    struct Dirty {
+        std::uint32_t key;
+        std::uint64_t begin;
+        std::uint64_t end;
+    };
+
+    QueuePair(ProtectionDomain &pd, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
+
+    // qp.cpp
+    void end(const End &how);
+    void finish_draining();
+    void violate(const wire::Violation &violation);
+    void link_lost(int error);
+    void peer_closed();
+    void log_end(const char *text, int level) const;
+    [[nodiscard]] std::string name() const;
+
+    // qp_send.cpp, with send_mutex_ held
+    [[nodiscard]] int check(const ibv_send_wr &request) const;
+    [[nodiscard]] int enqueue(const ibv_send_wr &request);
+    void transmit();
+    void transmit_queued();
+    void build_batch();
+    [[nodiscard]] bool add_next_request_segment();
+    [[nodiscard]] bool add_next_response_segment();
+    [[nodiscard]] bool may_begin(const SendRequest &request) const;
+    [[nodiscard]] bool add_data_segment(SendRequest &request);
+    void add_question(SendRequest &request);
+    [[nodiscard]] ibv_wc_status gather(const SendRequest &request, std::size_t offset, std::size_t size);
+    void batch_was_sent();
+    void retire();
+    void complete(const SendRequest &request);
+    void flush_requests(ibv_wc_status oldest);
+    void break_link(int error);
+    void want_writable(bool wanted);
+    void want_readable(bool wanted);
+    void set_interest(Interest interest);
+    [[nodiscard]] std::span<const ibv_sge> sges_of(const SendRequest &request) const;
+    [[nodiscard]] static bool asks(int opcode);
+
+    // qp_receive.cpp, with the group's lock held
+    // Where payload goes: pieces of memory, pinned.
+    struct Target {
+        std::array<iovec, Batch::max_payload_pieces + 1> pieces;  // one more, for what follows the payload
+        std::array<Pin, Batch::max_payload_pieces> pins;
+        std::size_t count = 0;
+        std::size_t bytes = 0;
+    };
+    void receive();
+    [[nodiscard]] ssize_t fill();
+    [[nodiscard]] ssize_t fill_target(Target &target);
+    void parse();
+    [[nodiscard]] bool parse_one();
+    [[nodiscard]] bool begin_segment();
+    [[nodiscard]] bool crc_is_right(std::size_t fpdu_bytes);
+    [[nodiscard]] bool place_buffered();
+    void end_segment();
+    void control_message();
+    void begin_write();
+    void begin_read_response();
+    void finish_read_response();
+    void atomic_write(std::span<const std::byte> payload);
+    void terminated(std::span<const std::byte> body);
+    // False when the connection ended over it.
+    [[nodiscard]] bool aim(Target &target, std::size_t most_bytes);
+    [[nodiscard]] ibv_wc_status aim_at(Target &target, std::span<const ibv_sge> sges, std::size_t offset,
+                                       std::size_t most_bytes) const;
+    void placed(std::size_t bytes);
+    [[nodiscard]] bool connected() const {
+        return phase_.load(std::memory_order_relaxed) == Phase::Connected;
+    }
+    [[nodiscard]] SendRequest *oldest_awaiting();
+    void answer();
+    [[nodiscard]] std::span<const std::byte> buffered() const {
+        return {buffer_.get() + begin_, end_ - begin_};
+    }
+
+    // qp_respond.cpp, with the group's lock held
+    [[nodiscard]] bool next_request();
+    void read_requested(std::span<const std::byte> body);
+    void flush_requested(std::span<const std::byte> body);
+    void flush_answered();
+    void respond(const Response &response);
+    void respond_when_durable(const Response &response);
+    void note_dirty(std::uint32_t key, std::uint64_t address, std::uint64_t size);
+    [[nodiscard]] bool persist_blocks() const;
+    [[nodiscard]] int persist_dirty();
+    static void run_persist(void *queue_pair);
+    void persisted(int error);
+
+    // qp_message.cpp, with the group's lock held
+    [[nodiscard]] bool message_must_wait();
+    void begin_send();
+    void finish_send();
+    void deliver_unexpected();
+    [[nodiscard]] bool keep_unexpected(std::span<const std::byte> bytes);
+    void receive_failed(ibv_wc_status status);
+    void complete_receive(ibv_wc_status status, std::uint32_t length, bool solicited);
+    void flush_receives();
+    void stall();
+
+    // Counts persists that came back to their queue pair: who destroys one waits for a change.
+    static std::atomic<unsigned> persists_returned_;
+
+    const std::shared_ptr<Group> group_;
+    CompletionQueue &send_queue_cq_;
+    CompletionQueue &receive_queue_cq_;
+    const ibv_qp_cap cap_;
+    const bool signal_all_;
+    const unsigned fork_generation_;
+
+    std::atomic<Phase> phase_{Phase::Idle};
+    std::atomic<unsigned> peer_operations_{0};
+
+    // ---- guarded by the group's lock ----
+    base::Fd socket_;
+    ConnectionOwner *owner_ = nullptr;
+    ConnectionParameters parameters_;
+    bool established_ = false;
+    bool ending_locally_ = false;
+
+    std::unique_ptr<std::byte[]> buffer_;
+    std::size_t capacity_ = 0;
+    std::size_t begin_ = 0;
+    std::size_t end_ = 0;
+
+    wire::Segment segment_;  // the one whose payload is arriving
+    bool in_segment_ = false;
+    std::size_t payload_left_ = 0;
+    std::uint64_t place_at_ =
+        0;  // write: the address for the next byte; send, read response: the offset in the message
+
+    std::uint32_t next_send_msn_ = 1;
+    std::uint32_t next_request_msn_ = 1;
+    std::uint32_t next_response_msn_ = 1;
+    SendRequest *reading_ = nullptr;  // the read whose response is arriving
+
+    ReceiveQueue receives_;
+    Receive receive_;  // the one that the arriving send fills
+    enum class Message { None, Delivered, Kept };
+    Message message_ = Message::None;
+    std::uint32_t message_bytes_ = 0;  // of the arriving send, so far
+    struct Unexpected {
+        std::uint32_t bytes;
+        bool complete;
+        bool solicited;
+    };
+    std::vector<std::byte> unexpected_bytes_;
+    std::vector<Unexpected> unexpected_;
+    bool stalled_ = false;  // until a receive is posted
+
+    std::vector<Dirty> dirty_;
+    bool parked_ = false;      // until the worker has persisted
+    bool persisting_ = false;  // a worker uses dirty_ and this object
+    Response parked_response_;
+    persist::Job persist_job_{};
+    bool responses_added_ = false;
+
+    // ---- guarded by send_mutex_ ----
+    mutable std::mutex send_mutex_;
+    base::Ring<SendRequest> requests_;
+    std::vector<ibv_sge> sges_;
+    std::vector<std::byte> inline_;
+    std::size_t next_slot_ = 0;
+    std::size_t unbuilt_ = 0;      // index in requests_ of the first that is not wholly in a batch
+    std::size_t uncommitted_ = 0;  // index of the first that is not wholly in TCP
+    std::size_t request_offset_ = 0;
+    unsigned awaiting_ = 0;
+    unsigned unsignaled_ = 0;  // completed since the last completion entry: freed with the next
+    base::Ring<Response> responses_;
+    std::size_t response_offset_ = 0;
+    bool response_turn_ = false;
+    bool ready_to_receive_due_ = false;
+    bool may_transmit_ = false;
+    int link_error_ = 0;
+    bool link_broken_ = false;
+    Batch batch_;
+    std::vector<Pin> pins_;  // of regions that the batch reads for the peer, while sendmsg runs
+    std::vector<Access> batch_reads_;
+    Interest interest_;
+    std::size_t max_payload_ = 0;
+    std::uint32_t send_msn_ = 1;
+    std::uint32_t request_msn_ = 1;
+    std::uint32_t response_msn_ = 1;
+    std::array<iovec, Batch::max_payload_pieces> gathered_;
+    std::size_t gathered_pieces_ = 0;
+
+    std::atomic<unsigned> send_slots_used_{0};
+};
+
+}  // namespace soft

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/receive_queue: the buffers that were posted for incoming sends.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/ring.hpp"
+
+namespace soft {
+
+// A posted receive, taken out of its queue.
+struct Receive {
+    std::uint64_t wr_id = 0;
+    std::vector<ibv_sge> sges;  // reserved once for the queue's max_sge
+};
+
+class ReceiveQueue {
+public:
+    ReceiveQueue(std::size_t max_wr, std::size_t max_sge)
+        : slots_{max_wr}, sges_(max_wr * max_sge), max_sge_{max_sge} {}
+
+    [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
+
+    // ENOMEM when max_wr receives are posted and not yet completed and polled. `starved`: take() had found
+    // nothing before.
+    [[nodiscard]] base::Result<void> post(const ibv_recv_wr &request, bool &starved) {
+        const std::scoped_lock lock{mutex_};
+        if (used_ == slots_.capacity()) {
+            return base::failure(ENOMEM);
+        }
+        ++used_;
+        Slot &slot = slots_.push();
+        slot.wr_id = request.wr_id;
+        slot.first_sge = next_ * max_sge_;
+        slot.sge_count = static_cast<std::size_t>(request.num_sge);
+        next_ = next_ + 1 == slots_.capacity() ? 0 : next_ + 1;
+        std::copy_n(request.sg_list, slot.sge_count,
+                    sges_.begin() + static_cast<std::ptrdiff_t>(slot.first_sge));
+        starved = std::exchange(starved_, false);
+        return {};
+    }
+
+    // The oldest one. When there is none, the next post() will tell its caller.
+    [[nodiscard]] bool take(Receive &receive) {
+        const std::scoped_lock lock{mutex_};
+        if (slots_.empty()) {
+            starved_ = true;
+            return false;
+        }
+        const Slot &slot = slots_.front();
+        receive.wr_id = slot.wr_id;
+        const auto first = sges_.begin() + static_cast<std::ptrdiff_t>(slot.first_sge);
+        receive.sges.assign(first, first + static_cast<std::ptrdiff_t>(slot.sge_count));
+        slots_.pop();
+        return true;
+    }
+
+    // `count` completions of this queue were polled.
+    void release(unsigned count) {
+        const std::scoped_lock lock{mutex_};
+        used_ -= count;
+    }
+
+private:
+    struct Slot {
+        std::uint64_t wr_id = 0;
+        std::size_t first_sge = 0;
+        std::size_t sge_count = 0;
+    };
+
+    std::mutex mutex_;  // taken with a group's or completion queue's lock held
+    base::Ring<Slot> slots_;
+    std::vector<ibv_sge> sges_;
+    std::size_t max_sge_;
+    std::size_t next_ = 0;
+    std::size_t used_ = 0;
+    bool starved_ = false;
+};
+
+}  // namespace soft

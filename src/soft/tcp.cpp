@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/tcp: see the header.
+#include "soft/tcp.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace soft::tcp {
+
+namespace {
+
+constexpr int keep_alive_idle_s = 10;
+constexpr int keep_alive_interval_s = 5;
+constexpr int keep_alive_probes = 4;
+constexpr unsigned unacknowledged_timeout_ms = 30'000;
+// What TCP takes at least on any path, for when the kernel does not tell.
+constexpr std::size_t smallest_segment_bytes = 536;
+
+template <typename T>
+void set(int socket, int level, int option, T value) {
+    (void)setsockopt(socket, level, option, &value, sizeof(value));
+}
+
+base::Fd stream_socket(int family) {
+    return base::Fd{::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+}
+
+using NameFunction = int (*)(int, sockaddr *, socklen_t *);
+Address name_of(int socket, NameFunction name) {
+    Address address{};
+    socklen_t length = sizeof(address);
+    (void)name(socket, reinterpret_cast<sockaddr *>(&address), &length);
+    return address;
+}
+
+}  // namespace
+
+socklen_t length_of(const sockaddr &address) {
+    return address.sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+}
+
+Address copy_of(const sockaddr &address) {
+    Address copy{};
+    std::memcpy(&copy, &address, length_of(address));
+    return copy;
+}
+
+std::string text_of(const Address &address) {
+    std::array<char, INET6_ADDRSTRLEN> host{};
+    if (address.ss_family == AF_INET6) {
+        const auto &v6 = reinterpret_cast<const sockaddr_in6 &>(address);
+        inet_ntop(AF_INET6, &v6.sin6_addr, host.data(), host.size());
+        return "[" + std::string{host.data()} + "]:" + std::to_string(ntohs(v6.sin6_port));
+    }
+    const auto &v4 = reinterpret_cast<const sockaddr_in &>(address);
+    inet_ntop(AF_INET, &v4.sin_addr, host.data(), host.size());
+    return std::string{host.data()} + ":" + std::to_string(ntohs(v4.sin_port));
+}
+
+Address local_address(int socket) {
+    return name_of(socket, getsockname);
+}
+Address peer_address(int socket) {
+    return name_of(socket, getpeername);
+}
+
+base::Result<base::Fd> bound(const sockaddr &address, BindOptions options) {
+    base::Fd socket = stream_socket(address.sa_family);
+    if (!socket) {
+        return base::last_failure();
+    }
+    if (options.reuse_address) {
+        set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    }
+    if (options.v6_only && address.sa_family == AF_INET6) {
+        set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, *options.v6_only ? 1 : 0);
+    }
+    if (::bind(socket.get(), &address, length_of(address)) != 0) {
+        return base::last_failure();
+    }
+    return socket;
+}
+
+base::Result<void> listen(int socket, int backlog) {
+    if (::listen(socket, backlog) != 0) {
+        return base::last_failure();
+    }
+    return {};
+}
+
+base::Result<base::Fd> accept(int socket) {
+    base::Fd connection{accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
+    if (!connection) {
+        return base::last_failure();
+    }
+    set_connection_options(connection.get());
+    return connection;
+}
+
+base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to) {
+    base::Fd socket = bound_socket ? std::move(bound_socket) : stream_socket(to.sa_family);
+    if (!socket) {
+        return base::last_failure();
+    }
+    set_connection_options(socket.get());
+    if (::connect(socket.get(), &to, length_of(to)) != 0 && errno != EINPROGRESS) {
+        return base::last_failure();
+    }
+    return socket;
+}
+
+int connect_result(int socket) {
+    int error = 0;
+    socklen_t length = sizeof(error);
+    return getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
+}
+
+// Connecting a datagram socket asks the routing table and sends nothing.
+base::Result<Address> source_towards(const sockaddr &to) {
+    const base::Fd socket{::socket(to.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+    if (!socket || ::connect(socket.get(), &to, length_of(to)) != 0) {
+        return base::last_failure();
+    }
+    Address source = local_address(socket.get());
+    if (source.ss_family == AF_INET6) {
+        reinterpret_cast<sockaddr_in6 &>(source).sin6_port = 0;
+    } else {
+        reinterpret_cast<sockaddr_in &>(source).sin_port = 0;
+    }
+    return source;
+}
+
+void set_connection_options(int socket) {
+    set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+    set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(socket, IPPROTO_TCP, TCP_KEEPIDLE, keep_alive_idle_s);
+    set(socket, IPPROTO_TCP, TCP_KEEPINTVL, keep_alive_interval_s);
+    set(socket, IPPROTO_TCP, TCP_KEEPCNT, keep_alive_probes);
+    set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, unacknowledged_timeout_ms);
+}
+
+std::size_t segment_bytes(int socket) {
+    int bytes = 0;
+    socklen_t length = sizeof(bytes);
+    if (getsockopt(socket, IPPROTO_TCP, TCP_MAXSEG, &bytes, &length) != 0 || bytes <= 0) {
+        return smallest_segment_bytes;
+    }
+    return static_cast<std::size_t>(bytes);
+}
+
+Input discard_input(int socket) {
+    constexpr int rounds = 64;  // then others have their turn
+    std::array<std::byte, 16 * 1024> waste;
+    for (int round = 0; round < rounds; ++round) {
+        const ssize_t count = recv(socket, waste.data(), waste.size(), 0);
+        if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
+            return Input::Ended;
+        }
+        if (count < 0) {
+            return Input::Open;
+        }
+    }
+    return Input::Open;
+}
+
+}  // namespace soft::tcp

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/tcp: the sockets below MPA. All are non-blocking and closed on exec.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+
+namespace soft::tcp {
+
+using Address = sockaddr_storage;
+
+[[nodiscard]] socklen_t length_of(const sockaddr &address);
+[[nodiscard]] Address copy_of(const sockaddr &address);
+// "127.0.0.1:7204", "[::1]:7204": for logs.
+[[nodiscard]] std::string text_of(const Address &address);
+[[nodiscard]] Address local_address(int socket);
+[[nodiscard]] Address peer_address(int socket);
+
+struct BindOptions {
+    bool reuse_address = false;
+    std::optional<bool> v6_only;
+};
+
+// A socket bound to the address; port 0 takes a free one.
+[[nodiscard]] base::Result<base::Fd> bound(const sockaddr &address, BindOptions options);
+[[nodiscard]] base::Result<void> listen(int socket, int backlog);
+// The next connection; EAGAIN when there is none.
+[[nodiscard]] base::Result<base::Fd> accept(int socket);
+// Starts to connect; `socket` is bound or fresh. Done when it becomes writable: connect_result().
+[[nodiscard]] base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to);
+[[nodiscard]] int connect_result(int socket);
+
+// The source address that the routing table chooses towards `to`.
+[[nodiscard]] base::Result<Address> source_towards(const sockaddr &to);
+
+// No delay; a peer that vanished is noticed within about 30 s.
+void set_connection_options(int socket);
+// Largest segment TCP sends, in bytes.
+[[nodiscard]] std::size_t segment_bytes(int socket);
+
+enum class Input { Open, Ended };
+// Reads and throws away what is there; Ended at the peer's end of stream or an error.
+Input discard_input(int socket);
+
+}  // namespace soft::tcp

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/wire/ddp: the header of a DDP segment (RFC 5041 section 4), with the FPDU's length field before it and
+// RDMAP's control bits (RFC 5040 section 4.1) inside it.
+//
+//     tagged (16 bytes)                         untagged (20 bytes)
+//      0      2      4        8            16    0      2      4          8    12    16    20
+//     +------+------+--------+--------------+   +------+------+----------+-----+-----+-----+
+//     |length| ctrl |  STag  |      TO      |   |length| ctrl | reserved | QN  | MSN | MO  |
+//     +------+------+--------+--------------+   +------+------+----------+-----+-----+-----+
+//     ctrl: T L rsvd(4) DV(2) | RV(2) rsvd(2) opcode(4)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "soft/wire/mpa.hpp"
+#include "soft/wire/violation.hpp"
+
+namespace soft::wire {
+
+// RDMAP opcodes: 0 to 7 of RFC 5040, 8 to 11 of RFC 7306, 12 to 14 our own, between two soft devices only.
+enum class Opcode : std::uint8_t {
+    Write = 0,
+    ReadRequest = 1,
+    ReadResponse = 2,
+    Send = 3,
+    SendInvalidate = 4,
+    SendSolicited = 5,
+    SendSolicitedInvalidate = 6,
+    Terminate = 7,
+    Immediate = 8,
+    ImmediateSolicited = 9,
+    AtomicRequest = 10,
+    AtomicResponse = 11,
+    FlushRequest = 12,
+    FlushResponse = 13,
+    AtomicWrite = 14,
+};
+
+// Untagged queues: sends, requests that are answered, TERMINATE, answers without a tagged buffer (RFC 7306).
+enum class Queue : std::uint32_t { Send = 0, Request = 1, Terminate = 2, Response = 3 };
+
+inline constexpr std::size_t tagged_bytes = 16;
+inline constexpr std::size_t untagged_bytes = 20;
+inline constexpr std::size_t max_segment_bytes = 65535;
+
+// One segment. Tagged: stag and offset are STag and TO. Untagged: stag is the reserved word (the STag to
+// invalidate), offset is MO.
+struct Segment {
+    Opcode opcode = Opcode::Write;
+    bool last = true;
+    std::uint32_t stag = 0;
+    std::uint64_t offset = 0;
+    Queue queue = Queue::Send;
+    std::uint32_t msn = 0;
+    std::uint16_t payload_bytes = 0;
+};
+
+[[nodiscard]] constexpr bool is_tagged(Opcode opcode) {
+    return opcode == Opcode::Write || opcode == Opcode::ReadResponse || opcode == Opcode::AtomicWrite;
+}
+[[nodiscard]] constexpr std::size_t header_bytes(Opcode opcode) {
+    return is_tagged(opcode) ? tagged_bytes : untagged_bytes;
+}
+
+// Length of the segment as the FPDU's length field has it.
+[[nodiscard]] constexpr std::size_t segment_bytes(const Segment &segment) {
+    return header_bytes(segment.opcode) - fpdu_length_bytes + segment.payload_bytes;
+}
+// Length of the whole FPDU: length field, segment, pad, CRC.
+[[nodiscard]] constexpr std::size_t fpdu_bytes(const Segment &segment) {
+    return fpdu_length_bytes + segment_bytes(segment) + fpdu_trailer_bytes(segment_bytes(segment));
+}
+
+// The header at the start of `bytes`: nothing while it is not all there. Checks what the header alone shows:
+// versions, reserved bits, opcode against tagged bit, queue number, length.
+[[nodiscard]] Decoded<std::optional<Segment>> decode_header(std::span<const std::byte> bytes);
+
+// The number of bytes written: header_bytes(segment.opcode).
+std::size_t encode_header(const Segment &segment, std::span<std::byte> bytes);
+
+}  // namespace soft::wire

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// verbs/owned: verbs and rdma_cm objects with an owner, destroyed through the provider they came from.
+#pragma once
+
+#include <cerrno>
+#include <type_traits>
+#include <utility>
+
+#include "verbs/provider.hpp"
+
+namespace verbs {
+
+// Owns one object; Destroy is the member of Provider that ends it.
+template <typename T, auto Destroy>
+class Owned {
+public:
+    Owned() = default;
+    Owned(const Provider &provider, T *object) : provider_{&provider}, object_{object} {}
+    Owned(Owned &&other) noexcept
+        : provider_{other.provider_}, object_{std::exchange(other.object_, nullptr)} {}
+    Owned &operator=(Owned &&other) noexcept {
+        if (this != &other) {
+            reset();
+            provider_ = other.provider_;
+            object_ = std::exchange(other.object_, nullptr);
+        }
+        return *this;
+    }
+    Owned(const Owned &) = delete;
+    Owned &operator=(const Owned &) = delete;
+    ~Owned() { reset(); }
+
+    [[nodiscard]] T *get() const { return object_; }
+    T *operator->() const { return object_; }
+    T &operator*() const { return *object_; }
+    explicit operator bool() const { return object_ != nullptr; }
+
+    // Destroys the object now, if there is one. 0, or the errno of the failure; it is not owned any more
+    // either way.
+    int reset() {
+        if (object_ == nullptr) {
+            return 0;
+        }
+        T *const object = std::exchange(object_, nullptr);
+        const auto destroy = provider_->*Destroy;
+        if constexpr (std::is_void_v<decltype(destroy(object))>) {
+            destroy(object);
+            return 0;
+        } else {
+            // ibv_ calls return an errno, rdma_ calls -1 and set it.
+            const int result = destroy(object);
+            return result == -1 ? errno : result;
+        }
+    }
+
+private:
+    const Provider *provider_ = nullptr;
+    T *object_ = nullptr;
+};
+
+using ProtectionDomain = Owned<ibv_pd, &Provider::dealloc_pd>;
+using MemoryRegion = Owned<ibv_mr, &Provider::dereg_mr>;
+using CompletionChannel = Owned<ibv_comp_channel, &Provider::destroy_comp_channel>;
+using CompletionQueue = Owned<ibv_cq, &Provider::destroy_cq>;
+using SharedReceiveQueue = Owned<ibv_srq, &Provider::destroy_srq>;
+using AddressInfo = Owned<rdma_addrinfo, &Provider::freeaddrinfo>;
+using EventChannel = Owned<rdma_event_channel, &Provider::destroy_event_channel>;
+using Event = Owned<rdma_cm_event, &Provider::ack_cm_event>;
+using Id = Owned<rdma_cm_id, &Provider::destroy_id>;
+// An id's queue pair: rdma_cm makes and ends it through the id, which must outlive it.
+using QueuePair = Owned<rdma_cm_id, &Provider::destroy_qp>;
+
+}  // namespace verbs

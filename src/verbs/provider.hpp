@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// verbs/provider: every control call of libibverbs and librdmacm that the project uses, as one table a kind
+// of device. Posting and polling need none: they are inlines through the context (verbs/post.hpp).
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <softrdma.h>
+
+#include "base/log.hpp"
+
+namespace verbs {
+
+// The members have the names and the meaning of the calls: their man pages are the reference.
+struct Provider {
+    const char *name;
+
+    decltype(&ibv_query_device_ex) query_device_ex;
+    decltype(&ibv_alloc_pd) alloc_pd;
+    decltype(&ibv_dealloc_pd) dealloc_pd;
+    ibv_mr *(*reg_mr)(ibv_pd *pd, void *addr, size_t length, int access);
+    decltype(&ibv_dereg_mr) dereg_mr;
+    decltype(&ibv_advise_mr) advise_mr;
+
+    decltype(&ibv_create_comp_channel) create_comp_channel;
+    decltype(&ibv_destroy_comp_channel) destroy_comp_channel;
+    decltype(&ibv_create_cq) create_cq;
+    decltype(&ibv_destroy_cq) destroy_cq;
+    decltype(&ibv_get_cq_event) get_cq_event;
+    decltype(&ibv_ack_cq_events) ack_cq_events;
+    decltype(&ibv_create_srq) create_srq;
+    decltype(&ibv_destroy_srq) destroy_srq;
+
+    decltype(&rdma_getaddrinfo) getaddrinfo;
+    decltype(&rdma_freeaddrinfo) freeaddrinfo;
+    decltype(&rdma_create_event_channel) create_event_channel;
+    decltype(&rdma_destroy_event_channel) destroy_event_channel;
+    decltype(&rdma_get_cm_event) get_cm_event;
+    decltype(&rdma_ack_cm_event) ack_cm_event;
+    decltype(&rdma_event_str) event_str;
+    decltype(&rdma_create_id) create_id;
+    decltype(&rdma_destroy_id) destroy_id;
+    decltype(&rdma_migrate_id) migrate_id;
+    decltype(&rdma_bind_addr) bind_addr;
+    decltype(&rdma_listen) listen;
+    decltype(&rdma_resolve_addr) resolve_addr;
+    decltype(&rdma_resolve_route) resolve_route;
+    decltype(&rdma_create_qp_ex) create_qp_ex;
+    decltype(&rdma_destroy_qp) destroy_qp;
+    decltype(&rdma_connect) connect;
+    decltype(&rdma_accept) accept;
+    decltype(&rdma_reject) reject;
+    decltype(&rdma_disconnect) disconnect;
+
+    // What verbs has no call for.
+
+    // Which operations beyond RFC 5040 both ends of a queue pair have, as a set of native_ bits; 0 before it
+    // is connected.
+    unsigned (*native_operations)(const ibv_qp *qp);
+    // The access flags that make memory a target of each kind of flush, native and read-after-write both.
+    int flush_visibility_access;
+    int flush_persistent_access;
+};
+
+inline constexpr unsigned native_flush = SOFTRDMA_OPERATION_FLUSH;
+inline constexpr unsigned native_atomic_write = SOFTRDMA_OPERATION_ATOMIC_WRITE;
+inline constexpr unsigned native_immediate = SOFTRDMA_OPERATION_IMMEDIATE;
+
+extern const Provider rdma_core;
+extern const Provider soft;
+
+// Where the soft device's log lines go, and up to which level.
+void set_soft_log(base::LogSink sink, int threshold);
+
+}  // namespace verbs

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// verbs/rdma_core: the kernel's RDMA devices, through libibverbs and librdmacm.
+#include "verbs/provider.hpp"
+
+namespace verbs {
+
+namespace {
+
+// ibv_reg_mr is a macro as well, which picks another call for access flags that are optional; none are used
+// here.
+ibv_mr *register_memory(ibv_pd *pd, void *address, size_t length, int access) {
+    return (ibv_reg_mr)(pd, address, length, access);
+}
+
+// Debian 12's headers have no flush, so none is posted to a kernel device.
+unsigned no_native_operations(const ibv_qp *) {
+    return 0;
+}
+
+}  // namespace
+
+const Provider rdma_core = {
+    .name = "kernel",
+    .query_device_ex = ibv_query_device_ex,
+    .alloc_pd = ibv_alloc_pd,
+    .dealloc_pd = ibv_dealloc_pd,
+    .reg_mr = register_memory,
+    .dereg_mr = ibv_dereg_mr,
+    .advise_mr = ibv_advise_mr,
+    .create_comp_channel = ibv_create_comp_channel,
+    .destroy_comp_channel = ibv_destroy_comp_channel,
+    .create_cq = ibv_create_cq,
+    .destroy_cq = ibv_destroy_cq,
+    .get_cq_event = ibv_get_cq_event,
+    .ack_cq_events = ibv_ack_cq_events,
+    .create_srq = ibv_create_srq,
+    .destroy_srq = ibv_destroy_srq,
+    .getaddrinfo = rdma_getaddrinfo,
+    .freeaddrinfo = rdma_freeaddrinfo,
+    .create_event_channel = rdma_create_event_channel,
+    .destroy_event_channel = rdma_destroy_event_channel,
+    .get_cm_event = rdma_get_cm_event,
+    .ack_cm_event = rdma_ack_cm_event,
+    .event_str = rdma_event_str,
+    .create_id = rdma_create_id,
+    .destroy_id = rdma_destroy_id,
+    .migrate_id = rdma_migrate_id,
+    .bind_addr = rdma_bind_addr,
+    .listen = rdma_listen,
+    .resolve_addr = rdma_resolve_addr,
+    .resolve_route = rdma_resolve_route,
+    .create_qp_ex = rdma_create_qp_ex,
+    .destroy_qp = rdma_destroy_qp,
+    .connect = rdma_connect,
+    .accept = rdma_accept,
+    .reject = rdma_reject,
+    .disconnect = rdma_disconnect,
+    .native_operations = no_native_operations,
+    .flush_visibility_access = IBV_ACCESS_REMOTE_READ,
+    .flush_persistent_access = IBV_ACCESS_REMOTE_READ,
+};
+
+}  // namespace verbs

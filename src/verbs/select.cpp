@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// verbs/select: which provider serves an address, and whose a context is.
+#include "verbs/select.hpp"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "base/log.hpp"
+
+namespace verbs {
+
+namespace {
+
+constexpr const char *variable = "RPMA_DEVICE";
+constexpr int resolve_timeout_ms = 1000;
+
+// Asked before librdmacm is: without a device it fails in many ways, some of them on standard error.
+bool kernel_has_devices() {
+    DIR *const devices = ::opendir("/sys/class/infiniband");
+    if (devices == nullptr) {
+        return false;
+    }
+    bool any = false;
+    while (const dirent *entry = ::readdir(devices)) {
+        any = any || entry->d_name[0] != '.';
+    }
+    ::closedir(devices);
+    return any && ::access("/dev/infiniband/rdma_cm", R_OK | W_OK) == 0;
+}
+
+// The context that serves the address, or a static text that says why there is none.
+std::expected<ibv_context *, const char *> resolve(const Provider &provider, const char *address, Side side) {
+    const auto info = look_up(provider, address, nullptr, side);
+    if (!info) {
+        return std::unexpected{info.error()};
+    }
+    rdma_cm_id *raw = nullptr;
+    if (provider.create_id(nullptr, &raw, nullptr, RDMA_PS_TCP) != 0) {
+        return std::unexpected{error_text(errno)};
+    }
+    const Id id{provider, raw};
+    const rdma_addrinfo &found = *info->get();
+    const int result = side == Side::Local ? provider.bind_addr(raw, found.ai_src_addr)
+                                           : provider.resolve_addr(raw, found.ai_src_addr, found.ai_dst_addr,
+                                                                   resolve_timeout_ms);
+    if (result != 0) {
+        return std::unexpected{error_text(errno)};
+    }
+    return raw->verbs;
+}
+
+void log_chosen(const Provider &provider, const char *address, const ibv_context *context) {
+    BASE_LOG(Notice, "%s is served by the %s device %s", address, provider.name,
+             context != nullptr ? context->device->name : "(any)");
+}
+
+base::Result<ibv_context *> find_kernel_context(const char *address, Side side) {
+    if (!kernel_has_devices()) {
+        BASE_LOG(Error,
+                 "%s=kernel, but this machine has no RDMA device in the kernel (/sys/class/infiniband, "
+                 "/dev/infiniband/rdma_cm): %s=soft serves %s without one",
+                 variable, variable, address);
+        return base::failure(ENODEV);
+    }
+    const auto context = resolve(rdma_core, address, side);
+    if (!context) {
+        BASE_LOG(Error, "%s=kernel, but no RDMA device of the kernel serves %s: %s", variable, address,
+                 context.error());
+        return base::failure(ENODEV);
+    }
+    log_chosen(rdma_core, address, *context);
+    return *context;
+}
+
+base::Result<ibv_context *> find_soft_context(const char *address, Side side) {
+    const auto context = resolve(soft, address, side);
+    if (!context) {
+        BASE_LOG(Error, "no RDMA device serves %s, %s: %s", address,
+                 side == Side::Local ? "as an address of this machine" : "as an address to reach",
+                 context.error());
+        return base::failure(ENODEV);
+    }
+    log_chosen(soft, address, *context);
+    return *context;
+}
+
+}  // namespace
+
+base::Result<Choice> parse_choice(const char *value) {
+    if (value == nullptr) {
+        return Choice::Automatic;
+    }
+    const std::string_view word{value};
+    if (word == "auto") {
+        return Choice::Automatic;
+    }
+    if (word == "kernel") {
+        return Choice::Kernel;
+    }
+    if (word == "soft") {
+        return Choice::Soft;
+    }
+    BASE_LOG(Error, "the environment variable %s is \"%s\"; it must be auto, kernel or soft", variable,
+             value);
+    return base::failure(EINVAL);
+}
+
+base::Result<ibv_context *> find_context(const char *address, Side side) {
+    const auto choice = parse_choice(std::getenv(variable));
+    if (!choice) {
+        return std::unexpected{choice.error()};
+    }
+    if (*choice == Choice::Kernel) {
+        return find_kernel_context(address, side);
+    }
+    if (*choice == Choice::Automatic && kernel_has_devices()) {
+        const auto context = resolve(rdma_core, address, side);
+        // Bound to no device (a wildcard): the kernel's would serve some of the machine's addresses only.
+        if (context && *context != nullptr) {
+            log_chosen(rdma_core, address, *context);
+            return *context;
+        }
+    }
+    return find_soft_context(address, side);
+}
+
+const Provider &provider_of(const ibv_context *context) {
+    return softrdma_owns(context) ? soft : rdma_core;
+}
+
+}  // namespace verbs

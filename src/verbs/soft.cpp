@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// verbs/soft: the soft device, through libsoftrdma.
+#include <cerrno>
+
+#include "verbs/provider.hpp"
+
+namespace verbs {
+
+namespace {
+
+// The soft device has no shared receive queues, and says so as a kernel device without them does.
+ibv_srq *refuse_srq(ibv_pd *, ibv_srq_init_attr *) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+}
+
+int no_such_srq(ibv_srq *) {
+    return EINVAL;
+}
+
+}  // namespace
+
+const Provider soft = {
+    .name = "soft",
+    .query_device_ex = softrdma_ibv_query_device_ex,
+    .alloc_pd = softrdma_ibv_alloc_pd,
+    .dealloc_pd = softrdma_ibv_dealloc_pd,
+    .reg_mr = softrdma_ibv_reg_mr,
+    .dereg_mr = softrdma_ibv_dereg_mr,
+    .advise_mr = softrdma_ibv_advise_mr,
+    .create_comp_channel = softrdma_ibv_create_comp_channel,
+    .destroy_comp_channel = softrdma_ibv_destroy_comp_channel,
+    .create_cq = softrdma_ibv_create_cq,
+    .destroy_cq = softrdma_ibv_destroy_cq,
+    .get_cq_event = softrdma_ibv_get_cq_event,
+    .ack_cq_events = softrdma_ibv_ack_cq_events,
+    .create_srq = refuse_srq,
+    .destroy_srq = no_such_srq,
+    .getaddrinfo = softrdma_rdma_getaddrinfo,
+    .freeaddrinfo = softrdma_rdma_freeaddrinfo,
+    .create_event_channel = softrdma_rdma_create_event_channel,
+    .destroy_event_channel = softrdma_rdma_destroy_event_channel,
+    .get_cm_event = softrdma_rdma_get_cm_event,
+    .ack_cm_event = softrdma_rdma_ack_cm_event,
+    .event_str = softrdma_rdma_event_str,
+    .create_id = softrdma_rdma_create_id,
+    .destroy_id = softrdma_rdma_destroy_id,
+    .migrate_id = softrdma_rdma_migrate_id,
+    .bind_addr = softrdma_rdma_bind_addr,
+    .listen = softrdma_rdma_listen,
+    .resolve_addr = softrdma_rdma_resolve_addr,
+    .resolve_route = softrdma_rdma_resolve_route,
+    .create_qp_ex = softrdma_rdma_create_qp_ex,
+    .destroy_qp = softrdma_rdma_destroy_qp,
+    .connect = softrdma_rdma_connect,
+    .accept = softrdma_rdma_accept,
+    .reject = softrdma_rdma_reject,
+    .disconnect = softrdma_rdma_disconnect,
+    .native_operations = softrdma_peer_operations,
+    // Read access as well: a peer without a native flush flushes by reading.
+    .flush_visibility_access = SOFTRDMA_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_REMOTE_READ,
+    .flush_persistent_access = SOFTRDMA_ACCESS_FLUSH_PERSISTENT | IBV_ACCESS_REMOTE_READ,
+};
+
+void set_soft_log(base::LogSink sink, int threshold) {
+    softrdma_set_log(sink, threshold);
+}
+
+}  // namespace verbs

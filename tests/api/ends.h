@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ends: fixtures with both ends of a connection in one thread, over the soft device on 127.0.0.1. */
+#ifndef ENDS_H
+#define ENDS_H 1
+
+#include "log_capture.h"
+#include "test.h"
+
+#define ADDRESS "127.0.0.1"
+#define BUFFER_SIZE 4096
+#define MAX_REGIONS 8
+
+/* What a test has made; end_all releases what is there, also after a failed assertion. */
+struct ends {
+    struct rpma_peer *peer;
+    struct rpma_ep *ep;
+    char port[6];
+    struct rpma_conn_cfg *cfg;
+    struct rpma_conn_req *request;
+    struct rpma_conn *client;
+    struct rpma_conn *server;
+    struct rpma_mr_local *local[MAX_REGIONS];
+    struct rpma_mr_remote *remote[MAX_REGIONS];
+    int locals;
+    int remotes;
+    /* Aligned, for tests to register. */
+    char *near;
+    char *far;
+};
+
+/* cmocka set-ups, each with all of the one before: a peer; an endpoint; a connection with the default
+ * configuration. */
+int make_peer(void **state);
+int make_endpoint(void **state);
+int make_connection(void **state);
+int end_all(void **state);
+
+/* A port that nobody listens on now. */
+void choose_port(char port[6]);
+
+/* Steps of connecting; cfg and pdata may be NULL. */
+void ask(struct ends *ends, const struct rpma_conn_cfg *cfg, const struct rpma_conn_private_data *pdata);
+void answer(struct ends *ends, const struct rpma_conn_cfg *cfg, const struct rpma_conn_private_data *pdata);
+void await_established(struct ends *ends);
+
+/* Waits for the next event, which must be this one. */
+void await_event(struct rpma_conn *conn, enum rpma_conn_event expected);
+
+/* Waits for the next completion of a connection's main queue. */
+struct ibv_wc await_completion(struct rpma_conn *conn);
+
+void make_non_blocking(int fd);
+/* Waits until fd is readable. */
+void await_readable(int fd);
+
+struct rpma_mr_local *reg(struct ends *ends, void *memory, size_t size, int usage);
+/* The same region as a peer would see it. */
+struct rpma_mr_remote *remote_of(struct ends *ends, const struct rpma_mr_local *mr);
+
+#endif

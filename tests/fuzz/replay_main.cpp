@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Feeds a fuzz target its corpus, for compilers without libFuzzer: `fuzz_NAME FOLDER-OR-FILE...`. Every input
+// is given as it is, then each of its prefixes, then seeded mutations, so that an ordinary build explores a
+// little as well. RPMA_SEED (decimal) repeats a run.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size);
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+constexpr std::size_t max_prefixes = 1024;
+constexpr int mutations_per_input = 500;
+constexpr std::uint32_t default_seed = 7204;
+
+void run(std::span<const std::uint8_t> input) {
+    // A block of exactly this size: one byte too far is the sanitizer's to see.
+    const auto block = std::make_unique_for_overwrite<std::uint8_t[]>(input.size());
+    std::copy(input.begin(), input.end(), block.get());
+    LLVMFuzzerTestOneInput(block.get(), input.size());
+}
+
+Bytes mutated(const Bytes &input, std::mt19937 &random) {
+    Bytes bytes = input;
+    const auto edits = 1 + random() % 4;
+    for (std::uint_fast32_t edit = 0; edit < edits && !bytes.empty(); ++edit) {
+        const auto place = random() % bytes.size();
+        switch (random() % 4) {
+            case 0:
+                bytes[place] = static_cast<std::uint8_t>(random());
+                break;
+            case 1:
+                bytes[place] ^= static_cast<std::uint8_t>(1U << (random() % 8));
+                break;
+            case 2:
+                bytes.resize(place);
+                break;
+            default:
+                bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(place),
+                             static_cast<std::uint8_t>(random()));
+                break;
+        }
+    }
+    return bytes;
+}
+
+void run_around(const Bytes &input, std::mt19937 &random) {
+    run(input);
+    for (std::size_t size = 0; size < input.size() && size < max_prefixes; ++size) {
+        run(std::span(input).first(size));
+    }
+    for (int mutation = 0; mutation < mutations_per_input; ++mutation) {
+        run(mutated(input, random));
+    }
+}
+
+std::vector<std::filesystem::path> files_of(std::span<char *const> names) {
+    std::vector<std::filesystem::path> files;
+    for (const char *name : names) {
+        if (!std::filesystem::is_directory(name)) {
+            files.emplace_back(name);
+            continue;
+        }
+        for (const auto &entry : std::filesystem::directory_iterator(name)) {
+            files.push_back(entry.path());
+        }
+    }
+    // The order decides which mutation an input meets: the same on every machine.
+    std::sort(files.begin(), files.end());
+    return files;
+}
+
+}  // namespace
+
+int main(int count, char **arguments) {
+    const char *const given = std::getenv("RPMA_SEED");
+    const auto seed =
+        given == nullptr ? default_seed : static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10));
+    std::mt19937 random(seed);
+
+    const auto files = files_of(std::span(arguments, static_cast<std::size_t>(count)).subspan(1));
+    for (const auto &file : files) {
+        std::ifstream stream(file, std::ios::binary);
+        const Bytes input{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+        if (!stream.is_open()) {
+            std::fprintf(stderr, "%s: cannot be read\n", file.c_str());
+            return EXIT_FAILURE;
+        }
+        run_around(input, random);
+    }
+    std::printf("%zu inputs replayed, %d mutations of each, RPMA_SEED=%u\n", files.size(),
+                mutations_per_input, seed);
+    return files.empty() ? EXIT_FAILURE : EXIT_SUCCESS;
+}

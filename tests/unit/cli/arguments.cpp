@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/arguments: what is taken, and what is refused.
+#include "cli/arguments.hpp"
+
+#include <limits>
+
+#include "bytes.hpp"
+
+namespace {
+
+void addresses_are_parsed(void **) {
+    const auto ipv4 = cli::parse_address("127.0.0.1:7204");
+    assert_true(ipv4.has_value());
+    assert_string_equal(ipv4->host.c_str(), "127.0.0.1");
+    assert_string_equal(ipv4->port.c_str(), "7204");
+    const auto ipv6 = cli::parse_address("[fe80::1%eth0]:65535");
+    assert_true(ipv6.has_value());
+    assert_string_equal(ipv6->host.c_str(), "fe80::1%eth0");
+    assert_string_equal(ipv6->text().c_str(), "[fe80::1%eth0]:65535");
+    assert_string_equal(cli::parse_address("host:0001")->text().c_str(), "host:1");
+}
+
+void bad_addresses_are_refused(void **) {
+    for (const char *text :
+         {"", ":", ":1", "host", "host:", "host:x", "host:1x", "host:-1", "host:+1", "host: 1", "host:0",
+          "host:65536", "host:18446744073709551617", "[]:1", "::1:7204"}) {
+        assert_fails(cli::parse_address(text), text);
+    }
+    assert_fails(cli::parse_address("host:65536"), "1 to 65535");
+    assert_fails(cli::parse_address("::1:7204"), "[::1]:7204");
+}
+
+void sizes_are_parsed(void **) {
+    assert_int_equal(cli::parse_size("1").value(), 1);
+    assert_int_equal(cli::parse_size("4095").value(), 4095);
+    assert_int_equal(cli::parse_size("2k").value(), 2048);
+    assert_int_equal(cli::parse_size("3M").value(), 3 << 20);
+    assert_int_equal(cli::parse_size("1G").value(), 1 << 30);
+    assert_int_equal(cli::parse_size("16T").value(), std::uint64_t{16} << 40);
+    assert_int_equal(cli::parse_size("18446744073709551615").value(),
+                     std::numeric_limits<std::uint64_t>::max());
+}
+
+void bad_sizes_are_refused(void **) {
+    for (const char *text :
+         {"", "0", "0G", "G", "-1", "1.5G", "1GB", "1 G", "0x10", "18446744073709551616", "16777216T"}) {
+        assert_fails(cli::parse_size(text), "K, M, G or T");
+    }
+}
+
+void sizes_are_shown(void **) {
+    assert_string_equal(cli::format_size(0).c_str(), "0 bytes");
+    assert_string_equal(cli::format_size(1023).c_str(), "1023 bytes");
+    assert_string_equal(cli::format_size(1536).c_str(), "1.5 KiB");
+    assert_string_equal(cli::format_size(1 << 30).c_str(), "1.0 GiB");
+    assert_string_equal(cli::format_size(1e18).c_str(), "909494.7 TiB");
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_are_parsed), cmocka_unit_test(bad_addresses_are_refused),
+        cmocka_unit_test(sizes_are_parsed),     cmocka_unit_test(bad_sizes_are_refused),
+        cmocka_unit_test(sizes_are_shown),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/flush and operations towards a peer without native operations: the soft device, told that it has
+// none.
+#include "librpma/flush.hpp"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csetjmp>
+#include <cstdarg>
+#include <cstdint>
+#include <cstring>
+
+#include "librpma/conn.hpp"
+#include "librpma/ep.hpp"
+#include "librpma/mr_local.hpp"
+#include "verbs/select.hpp"
+
+extern "C" {
+#include <cmocka.h>
+}
+
+namespace {
+
+void assert_ok(int result) {
+    assert_int_equal(result, 0);
+}
+
+verbs::Provider without_native_operations() {
+    verbs::Provider provider = verbs::soft;
+    provider.native_operations = [](const ibv_qp *) { return 0u; };
+    return provider;
+}
+const verbs::Provider plain = without_native_operations();
+
+// Both ends of a connection in one thread; static, because a failed assertion jumps past destructors.
+struct Ends {
+    std::unique_ptr<rpma_peer> peer;
+    rpma_ep *ep = nullptr;
+    rpma_conn_req *request = nullptr;
+    rpma_conn *client = nullptr;
+    rpma_conn *server = nullptr;
+    rpma_mr_local *region = nullptr;
+    rpma_mr_remote *remote = nullptr;
+    alignas(8) char memory[64] = {};
+};
+Ends ends;
+
+void choose_port(char (&port)[6]) {
+    sockaddr_in address{};
+    socklen_t size = sizeof(address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_ok(bind(fd, reinterpret_cast<sockaddr *>(&address), size));
+    assert_ok(getsockname(fd, reinterpret_cast<sockaddr *>(&address), &size));
+    close(fd);
+    std::snprintf(port, sizeof(port), "%u", unsigned{ntohs(address.sin_port)});
+}
+
+void await_established(rpma_conn *conn) {
+    rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    assert_ok(rpma_conn_next_event(conn, &event));
+    assert_int_equal(event, RPMA_CONN_ESTABLISHED);
+}
+
+int make_connection(void **) {
+    char port[6];
+    choose_port(port);
+    const auto context = verbs::find_context("127.0.0.1", verbs::Side::Local);
+    assert_true(context.has_value());
+    ends.peer =
+        std::make_unique<rpma_peer>(plain, verbs::ProtectionDomain{plain, plain.alloc_pd(*context)}, false);
+    assert_ok(rpma_ep_listen(ends.peer.get(), "127.0.0.1", port, &ends.ep));
+    assert_ok(rpma_conn_req_new(ends.peer.get(), "127.0.0.1", port, nullptr, &ends.request));
+    assert_ok(rpma_conn_req_connect(&ends.request, nullptr, &ends.client));
+    assert_ok(rpma_ep_next_conn_req(ends.ep, nullptr, &ends.request));
+    assert_ok(rpma_conn_req_connect(&ends.request, nullptr, &ends.server));
+    await_established(ends.client);
+    await_established(ends.server);
+    return 0;
+}
+
+int end_all(void **) {
+    int failures = 0;
+    failures += rpma_conn_delete(&ends.client) != 0;
+    failures += rpma_conn_delete(&ends.server) != 0;
+    failures += rpma_conn_req_delete(&ends.request) != 0;
+    failures += rpma_ep_shutdown(&ends.ep) != 0;
+    failures += rpma_mr_dereg(&ends.region) != 0;
+    failures += rpma_mr_remote_delete(&ends.remote) != 0;
+    failures += ends.peer->close() != 0;
+    ends.peer.reset();
+    return failures;
+}
+
+// The first `size` bytes of the memory, as a peer sees them.
+void register_target(std::size_t size) {
+    char descriptor[librpma::mr_descriptor_size];
+    assert_ok(rpma_mr_dereg(&ends.region));
+    assert_ok(rpma_mr_remote_delete(&ends.remote));
+    assert_ok(rpma_mr_reg(ends.peer.get(), ends.memory, size,
+                          RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY, &ends.region));
+    assert_ok(rpma_mr_get_descriptor(ends.region, descriptor));
+    assert_ok(rpma_mr_remote_from_descriptor(descriptor, sizeof(descriptor), &ends.remote));
+}
+
+ibv_wc await_completion() {
+    ibv_wc wc{};
+    int result = rpma_cq_get_wc(ends.client->cq(), 1, &wc, nullptr);
+    while (result == RPMA_E_NO_COMPLETION) {
+        assert_ok(rpma_cq_wait(ends.client->cq()));
+        result = rpma_cq_get_wc(ends.client->cq(), 1, &wc, nullptr);
+    }
+    assert_ok(result);
+    return wc;
+}
+
+ibv_wc flush(std::size_t offset, std::size_t len) {
+    assert_ok(rpma_flush(ends.client, ends.remote, offset, len, RPMA_FLUSH_TYPE_VISIBILITY,
+                         RPMA_F_COMPLETION_ALWAYS, &ends));
+    return await_completion();
+}
+
+void flush_is_a_read_within_the_region(void **) {
+    for (const std::size_t size : {1UL, 7UL, 8UL, 9UL, 64UL}) {
+        register_target(size);
+        for (std::size_t offset = 0; offset <= size; ++offset) {
+            const ibv_wc wc = flush(offset, size - offset);
+            assert_int_equal(wc.status, IBV_WC_SUCCESS);
+            assert_int_equal(wc.opcode, IBV_WC_RDMA_READ);
+            assert_int_equal(wc.wr_id, reinterpret_cast<std::uintptr_t>(&ends));
+        }
+    }
+}
+
+// What is out of bounds is not moved into them.
+void flush_out_of_bounds_is_the_targets_error(void **) {
+    register_target(16);
+    assert_int_equal(flush(12, 8).status, IBV_WC_REM_ACCESS_ERR);
+}
+
+void atomic_write_is_a_write(void **) {
+    register_target(64);
+    char source[8] = {'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H'};
+    assert_ok(rpma_atomic_write(ends.client, ends.remote, 16, source, RPMA_F_COMPLETION_ALWAYS, nullptr));
+    std::memset(source, 0, sizeof(source));
+    assert_int_equal(await_completion().opcode, IBV_WC_RDMA_WRITE);
+    assert_int_equal(flush(16, 8).status, IBV_WC_SUCCESS);
+    assert_memory_equal(ends.memory + 16, "ABCDEFGH", 8);
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(flush_is_a_read_within_the_region, make_connection, end_all),
+        cmocka_unit_test_setup_teardown(flush_out_of_bounds_is_the_targets_error, make_connection, end_all),
+        cmocka_unit_test_setup_teardown(atomic_write_is_a_write, make_connection, end_all),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

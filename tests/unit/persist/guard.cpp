@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// persist/guard: faults inside guarded sections are results, faults outside go where they went before.
+#include "persist/guard.hpp"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "memory.hpp"
+
+namespace {
+
+// cmocka sets its own handlers before each test, so each test that is not about handlers begins with this.
+void begin() {
+    persist::install_guard();
+}
+
+// Memory that is no longer there.
+char *unmapped() {
+    char *const memory = map_anonymous(page);
+    munmap(memory, page);
+    return memory;
+}
+
+// A mapped page behind the end of its file: touching it is SIGBUS.
+char *truncated() {
+    const int fd = new_file("guard-truncated", page);
+    char *const memory = map(fd, page);
+    memory[0] = 1;
+    assert_int_equal(ftruncate(fd, 0), 0);
+    close(fd);
+    unlink("guard-truncated");
+    return memory;
+}
+
+void copies_good_memory(void **) {
+    for (const size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{100'000}}) {
+        std::vector<char> from(size + 8, 'x');
+        std::vector<char> to(size + 8, '-');
+        assert_true(persist::guarded_copy(to.data() + 1, from.data(), size));
+        assert_int_equal(to[0], '-');
+        assert_int_equal(to[size + 1], '-');
+        assert_memory_equal(to.data() + 1, from.data(), size);
+    }
+    alignas(8) std::array<char, 8> from = {'1', '2', '3', '4', '5', '6', '7', '8'};
+    alignas(8) std::array<char, 8> to = {};
+    assert_true(persist::guarded_copy(to.data(), from.data(), 8));
+    assert_memory_equal(to.data(), from.data(), 8);
+}
+
+void stores_eight_bytes(void **) {
+    uint64_t value = 0;
+    assert_true(persist::guarded_store(&value, 0x1122334455667788));
+    assert_int_equal(value, 0x1122334455667788);
+}
+
+void reports_faults(char *gone) {
+    alignas(8) std::array<char, page> buffer = {};
+    // Twice: the first must leave everything as it was.
+    for (int round = 0; round < 2; ++round) {
+        VALGRIND_DISABLE_ERROR_REPORTING;
+        for (const size_t size : {size_t{1}, size_t{8}, page}) {
+            assert_false(persist::guarded_copy(gone, buffer.data(), size));
+            assert_false(persist::guarded_copy(buffer.data(), gone, size));
+        }
+        assert_false(persist::guarded_store(reinterpret_cast<uint64_t *>(gone), 1));
+        assert_false(persist::guarded([gone] { *static_cast<volatile char *>(gone) = 1; }));
+        VALGRIND_ENABLE_ERROR_REPORTING;
+        assert_true(persist::guarded_copy(buffer.data() + 8, buffer.data(), 8));
+    }
+}
+
+void reports_unmapped_memory(void **) {
+    begin();
+    reports_faults(unmapped());
+}
+
+void reports_a_truncated_file(void **) {
+    begin();
+    char *const gone = truncated();
+    reports_faults(gone);
+    munmap(gone, page);
+}
+
+void reports_read_only_memory(void **) {
+    begin();
+    char *const memory = map_anonymous(page);
+    assert_int_equal(mprotect(memory, page, PROT_READ), 0);
+    uint64_t value = 1;
+    assert_false(persist::guarded_store(reinterpret_cast<uint64_t *>(memory), value));
+    assert_false(persist::guarded_copy(memory, &value, sizeof(value)));
+    assert_true(persist::guarded_copy(&value, memory, sizeof(value)));
+    assert_int_equal(value, 0);
+    munmap(memory, page);
+}
+
+void sections_nest(void **) {
+    begin();
+    char *const gone = truncated();
+    int after_inner = 0;
+    const bool outer = persist::guarded([gone, &after_inner] {
+        if (!persist::guarded_copy(gone, "x", 1)) {
+            after_inner = 1;
+        }
+        *static_cast<volatile char *>(gone) = 1;
+        after_inner = 2;
+    });
+    assert_false(outer);
+    assert_int_equal(after_inner, 1);
+    munmap(gone, page);
+}
+
+void threads_do_not_meet(void **) {
+    begin();
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (int number = 0; number < 4; ++number) {
+        char *const gone = truncated();
+        threads.emplace_back([gone, number, &wrong] {
+            alignas(8) std::array<char, 64> own = {};
+            for (int round = 0; round < 500; ++round) {
+                const bool good = (round + number) % 2 == 0;
+                const size_t size = round % 3 == 0 ? 8 : 16;
+                if (persist::guarded_copy(good ? own.data() : gone, own.data() + 32, size) != good) {
+                    ++wrong;
+                }
+            }
+            munmap(gone, page);
+        });
+    }
+    for (auto &thread : threads) {
+        thread.join();
+    }
+    assert_int_equal(wrong.load(), 0);
+}
+
+void never_called(int) {
+    _exit(95);
+}
+
+// On an alternate stack, when the handler before ours was for one, as those of other runtimes are.
+void works_with_an_alternate_stack(void **) {
+    const size_t size = 16 * page;
+    std::vector<char> memory(size);
+    stack_t before;
+    const stack_t alternate = {.ss_sp = memory.data(), .ss_flags = 0, .ss_size = size};
+    assert_int_equal(sigaltstack(&alternate, &before), 0);
+    struct sigaction action = {};
+    action.sa_handler = never_called;
+    action.sa_flags = SA_ONSTACK;
+    for (const int signal : {SIGSEGV, SIGBUS}) {
+        assert_int_equal(sigaction(signal, &action, nullptr), 0);
+    }
+    begin();
+    char *const gone = truncated();
+    reports_faults(gone);
+    munmap(gone, page);
+    // What a handler leaves on its stack is nobody's, for Valgrind.
+    VALGRIND_DISABLE_ERROR_REPORTING;
+    const bool used = std::ranges::any_of(memory, [](char byte) { return byte != 0; });
+    VALGRIND_ENABLE_ERROR_REPORTING;
+    assert_true(used);
+    assert_int_equal(sigaltstack(&before, nullptr), 0);
+}
+
+// ---- What the handler before ours sees. Each runs in a child that has not yet installed the guard.
+
+// Runs `body` in a child and gives its wait status.
+template <typename Body>
+int in_child(Body body) {
+    fflush(nullptr);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        body();
+        _exit(99);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+char *expected_address;
+
+void previous_with_information(int signal, siginfo_t *info, void *context) {
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    const bool right = signal == SIGSEGV && info->si_addr == expected_address && context != nullptr &&
+                       sigismember(&blocked, SIGUSR1) == 1 && sigismember(&blocked, SIGSEGV) == 1 &&
+                       sigismember(&blocked, SIGUSR2) == 0;
+    _exit(right ? 42 : 43);
+}
+
+void previous_plain(int signal) {
+    _exit(signal == SIGBUS ? 44 : 45);
+}
+
+void set_handler(int signal, const struct sigaction &action) {
+    if (sigaction(signal, &action, nullptr) != 0) {
+        _exit(98);
+    }
+}
+
+void touch_guarded_then_bare(char *gone) {
+    VALGRIND_DISABLE_ERROR_REPORTING;
+    if (persist::guarded_copy(gone, "x", 1)) {
+        _exit(97);
+    }
+    *static_cast<volatile char *>(gone) = 1;
+    VALGRIND_ENABLE_ERROR_REPORTING;
+}
+
+void chains_to_a_handler_with_information(void **) {
+    const int status = in_child([] {
+        struct sigaction action = {};
+        action.sa_sigaction = previous_with_information;
+        action.sa_flags = SA_SIGINFO;
+        sigemptyset(&action.sa_mask);
+        sigaddset(&action.sa_mask, SIGUSR1);
+        set_handler(SIGSEGV, action);
+        expected_address = unmapped();
+        touch_guarded_then_bare(expected_address);
+    });
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 42);
+}
+
+void chains_to_a_plain_handler(void **) {
+    const int status = in_child([] {
+        struct sigaction action = {};
+        action.sa_handler = previous_plain;
+        set_handler(SIGBUS, action);
+        touch_guarded_then_bare(truncated());
+    });
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 44);
+}
+
+void ends_by_default(void **) {
+    for (void (*const before)(int) : {SIG_DFL, SIG_IGN}) {
+        const int status = in_child([before] {
+            struct sigaction action = {};
+            action.sa_handler = before;
+            set_handler(SIGSEGV, action);
+            touch_guarded_then_bare(unmapped());
+        });
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(WTERMSIG(status), SIGSEGV);
+    }
+}
+
+struct sigaction handed_on_to;
+volatile sig_atomic_t entered;
+
+void late_handler(int signal, siginfo_t *info, void *context) {
+    entered = entered + 1;
+    handed_on_to.sa_sigaction(signal, info, context);
+}
+
+void oldest_handler(int) {
+    _exit(entered == 1 ? 46 : 47);
+}
+
+// A handler set over ours, which hands on to ours, must not send a fault round in circles.
+void comes_back_in_front(void **) {
+    const int status = in_child([] {
+        struct sigaction action = {};
+        action.sa_handler = oldest_handler;
+        set_handler(SIGSEGV, action);
+        persist::install_guard();
+        action.sa_sigaction = late_handler;
+        action.sa_flags = SA_SIGINFO;
+        if (sigaction(SIGSEGV, &action, &handed_on_to) != 0) {
+            _exit(98);
+        }
+        persist::install_guard();
+        touch_guarded_then_bare(unmapped());
+    });
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 46);
+}
+
+volatile sig_atomic_t calls;
+void count_call(int) {
+    calls = calls + 1;
+}
+
+// Signals that somebody sends are not faults: inside a guarded section too they go to the program.
+void passes_on_signals_that_were_sent(void **) {
+    const int status = in_child([] {
+        struct sigaction action = {};
+        action.sa_handler = count_call;
+        action.sa_flags = static_cast<int>(SA_RESETHAND);
+        set_handler(SIGSEGV, action);
+        action.sa_handler = SIG_IGN;
+        action.sa_flags = 0;
+        set_handler(SIGBUS, action);
+        int steps = 0;
+        const bool whole = persist::guarded([&steps] {
+            raise(SIGSEGV);
+            raise(SIGBUS);
+            steps = 1;
+        });
+        if (!whole || steps != 1 || calls != 1) {
+            _exit(96);
+        }
+        raise(SIGSEGV);  // it was to be called once, so this ends us
+    });
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGSEGV);
+    assert_int_equal(calls, 0);
+}
+
+void blocks_no_signal_of_a_fault(void **) {
+    const sigset_t signals = persist::signals_of_others();
+    assert_int_equal(sigismember(&signals, SIGSEGV), 0);
+    assert_int_equal(sigismember(&signals, SIGBUS), 0);
+    assert_int_equal(sigismember(&signals, SIGTERM), 1);
+    assert_int_equal(sigismember(&signals, SIGCHLD), 1);
+}
+
+}  // namespace
+
+int main() {
+    // First those that need a process without the guard.
+    const CMUnitTest before[] = {cmocka_unit_test(chains_to_a_handler_with_information),
+                                 cmocka_unit_test(chains_to_a_plain_handler),
+                                 cmocka_unit_test(ends_by_default), cmocka_unit_test(comes_back_in_front),
+                                 cmocka_unit_test(passes_on_signals_that_were_sent)};
+    const CMUnitTest guarded[] = {
+        cmocka_unit_test(copies_good_memory),         cmocka_unit_test(stores_eight_bytes),
+        cmocka_unit_test(reports_unmapped_memory),    cmocka_unit_test(reports_a_truncated_file),
+        cmocka_unit_test(reports_read_only_memory),   cmocka_unit_test(sections_nest),
+        cmocka_unit_test(threads_do_not_meet),        cmocka_unit_test(works_with_an_alternate_stack),
+        cmocka_unit_test(blocks_no_signal_of_a_fault)};
+    return cmocka_run_group_tests(before, nullptr, nullptr) +
+           cmocka_run_group_tests(guarded, nullptr, nullptr);
+}

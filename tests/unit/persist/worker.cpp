@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// persist/worker: jobs side by side, in order, none lost; threads come and go; a forked child starts afresh.
+#include "persist/worker.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <filesystem>
+#include <iterator>
+#include <semaphore>
+
+#include "memory.hpp"
+#include "persist/guard.hpp"
+
+// ThreadSanitizer stops a child that makes threads after a fork with threads; what is tested here is just
+// that.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,readability-identifier-naming): its
+// name.
+extern "C" __attribute__((visibility("default"))) const char *__tsan_default_options() {
+    return "die_after_fork=0";
+}
+
+namespace {
+
+using persist::Job;
+using persist::Worker;
+
+constexpr unsigned most = Worker::most_threads;
+
+// Threads of this process now.
+unsigned thread_count() {
+    const std::filesystem::directory_iterator threads{"/proc/self/task"};
+    return static_cast<unsigned>(std::distance(begin(threads), end(threads)));
+}
+
+// Waits until the threads are no more than `wanted`; false after ten seconds.
+bool threads_fall_to(unsigned wanted) {
+    for (int round = 0; round < 1000 && thread_count() > wanted; ++round) {
+        poll(nullptr, 0, 10);
+    }
+    return thread_count() <= wanted;
+}
+
+// A gate that jobs wait at.
+struct Gate {
+    std::counting_semaphore<> arrived{0};
+    std::counting_semaphore<> open{0};
+
+    Job job() { return {pass, this}; }
+    static void pass(void *gate) {
+        static_cast<Gate *>(gate)->arrived.release();
+        static_cast<Gate *>(gate)->open.acquire();
+    }
+};
+
+void post(void *semaphore) {
+    static_cast<std::counting_semaphore<> *>(semaphore)->release();
+}
+
+Worker &worker() {
+    return Worker::instance();
+}
+
+void runs_blocked_jobs_side_by_side(void **) {
+    static Gate gate;
+    static std::array<Job, most> blocked;
+    for (Job &job : blocked) {
+        job = gate.job();
+        worker().submit(job);
+    }
+    for (unsigned number = 0; number < most; ++number) {
+        gate.arrived.acquire();
+    }
+    // One more has no thread until one is free; then it runs.
+    static std::counting_semaphore<> done{0};
+    static Job late{post, &done};
+    worker().submit(late);
+    const bool early = done.try_acquire();
+    gate.open.release();
+    done.acquire();
+    gate.open.release(most - 1);
+    assert_false(early);
+}
+
+std::array<int, 100> order;
+int ordered;
+
+void runs_in_order_when_busy(void **) {
+    static Gate gate;
+    static std::array<Job, most> blocked;
+    for (Job &job : blocked) {
+        job = gate.job();
+        worker().submit(job);
+    }
+    for (unsigned number = 0; number < most; ++number) {
+        gate.arrived.acquire();
+    }
+    static std::array<int, 100> numbers;
+    static std::array<Job, 100> jobs;
+    static std::counting_semaphore<> done{0};
+    for (size_t number = 0; number < jobs.size(); ++number) {
+        numbers[number] = static_cast<int>(number);
+        jobs[number] = {[](void *at) {
+                            order[static_cast<size_t>(ordered++)] = *static_cast<int *>(at);
+                            done.release();
+                        },
+                        &numbers[number]};
+        worker().submit(jobs[number]);
+    }
+    gate.open.release();
+    for (size_t number = 0; number < jobs.size(); ++number) {
+        done.acquire();
+    }
+    for (size_t number = 0; number < jobs.size(); ++number) {
+        assert_int_equal(order[number], number);
+    }
+    gate.open.release(most - 1);
+}
+
+// A job that submits itself again, as a connection does with its next flush.
+struct Chain {
+    Job job{run, this};
+    int left = 1000;
+    std::counting_semaphore<> done{0};
+
+    static void run(void *argument) {
+        auto *const chain = static_cast<Chain *>(argument);
+        if (--chain->left == 0) {
+            chain->done.release();
+        } else {
+            worker().submit(chain->job);
+        }
+    }
+};
+
+void takes_jobs_from_everywhere(void **) {
+    static std::array<Chain, 8> chains;
+    for (Chain &chain : chains) {
+        worker().submit(chain.job);
+    }
+    for (Chain &chain : chains) {
+        chain.done.acquire();
+        assert_int_equal(chain.left, 0);
+    }
+}
+
+void threads_end_when_idle(void **) {
+    static std::counting_semaphore<> done{0};
+    static Job job{post, &done};
+    // Those of sanitizers stay.
+    static unsigned without = 0;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        worker().drop_after_fork();
+        without = thread_count();
+        worker().submit(job);
+        done.acquire();
+        const bool started = thread_count() > without;
+        const bool ended = threads_fall_to(without);
+        worker().submit(job);  // and again after that
+        done.acquire();
+        _exit(started && ended ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+void a_forked_child_starts_afresh(void **) {
+    static Gate gate;
+    static std::array<Job, most + 1> blocked;
+    for (Job &job : blocked) {
+        job = gate.job();
+        worker().submit(job);
+    }
+    for (unsigned number = 0; number < most; ++number) {
+        gate.arrived.acquire();
+    }
+    // Here all threads are busy and one job waits: the child has neither.
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        worker().drop_after_fork();
+        static std::counting_semaphore<> done{0};
+        static std::array<Job, most> jobs;
+        for (Job &job : jobs) {
+            job = {post, &done};
+            worker().submit(job);
+        }
+        for (unsigned number = 0; number < most; ++number) {
+            done.acquire();
+        }
+        _exit(gate.arrived.try_acquire() ? 1 : 0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    // The parent's go on.
+    gate.open.release(most + 1);
+    gate.arrived.acquire();
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+void blocks_signals_but_faults(void **) {
+    static sigset_t mask;
+    static std::counting_semaphore<> done{0};
+    static Job job{[](void *) {
+                       pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+                       done.release();
+                   },
+                   nullptr};
+    worker().submit(job);
+    done.acquire();
+    for (const int signal : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1, SIGALRM, SIGPIPE}) {
+        assert_int_equal(sigismember(&mask, signal), 1);
+    }
+    assert_int_equal(sigismember(&mask, SIGSEGV), 0);
+    assert_int_equal(sigismember(&mask, SIGBUS), 0);
+    // The caller's are as before.
+    sigset_t own;
+    pthread_sigmask(SIG_SETMASK, nullptr, &own);
+    assert_int_equal(sigismember(&own, SIGINT), 0);
+}
+
+// Guarded sections work on its threads.
+void survives_faults(void **) {
+    static bool copied = true;
+    static std::counting_semaphore<> done{0};
+    const int fd = new_file("worker-fault", page);
+    char *const memory = map(fd, page);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    static Job job;
+    job = {[](void *address) {
+               copied = persist::guarded_copy(address, "x", 1);
+               done.release();
+           },
+           memory};
+    persist::install_guard();
+    worker().submit(job);
+    done.acquire();
+    assert_false(copied);
+    munmap(memory, page);
+    close(fd);
+    unlink("worker-fault");
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {cmocka_unit_test(runs_blocked_jobs_side_by_side),
+                                cmocka_unit_test(runs_in_order_when_busy),
+                                cmocka_unit_test(takes_jobs_from_everywhere),
+                                cmocka_unit_test(threads_end_when_idle),
+                                cmocka_unit_test(a_forked_child_starts_afresh),
+                                cmocka_unit_test(blocks_signals_but_faults),
+                                cmocka_unit_test(survives_faults)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Installs Debian 12 packages this project needs and that are not installed yet:
+#     utils/install-dependencies.sh [GROUP...]
+# Groups: build (default), test, format, lint, clang, valgrind. doc/DEPENDENCIES.md says what each package is for.
+# With everything there it only looks, which takes well under a second. On another system it installs nothing, says
+# which tools and libraries are missing, and goes on when none is.
+set -eu
+
+declare -A packages_of=(
+    [build]='g++ cmake ninja-build pkg-config libibverbs-dev librdmacm-dev libpmem2-dev libisal-dev libfmt-dev
+             libcli11-dev nlohmann-json3-dev'
+    [test]='libcmocka-dev iproute2 procps'
+    [format]='clang-format-19'
+    [lint]='clang-format-19 clang-tidy-19 clang-19 shellcheck'
+    [clang]='clang-19 libclang-rt-19-dev'
+    [valgrind]='valgrind libc6-dbg'
+)
+
+say() { printf 'install-dependencies: %s\n' "$*"; }
+
+# On a system that is not Debian 12 there are no package names to trust, only what the build looks for.
+check_tools() {
+    local missing=() tools=(c++ cmake ninja pkg-config) libraries=(libibverbs librdmacm libpmem2 libisal fmt)
+    local group tool library
+    for group in "$@"; do
+        case $group in
+            test) libraries+=(cmocka) ;;
+            format) tools+=(clang-format-19) ;;
+            lint) tools+=(clang-format-19 clang-tidy-19 clang++-19 shellcheck) ;;
+            clang) tools+=(clang-19 clang++-19) ;;
+            valgrind) tools+=(valgrind) ;;
+        esac
+    done
+    for tool in "${tools[@]}"; do
+        command -v "$tool" >/dev/null || missing+=("$tool")
+    done
+    for library in "${libraries[@]}"; do
+        pkg-config --exists "$library" 2>/dev/null || missing+=("$library (development files)")
+    done
+    [ ${#missing[@]} -eq 0 ] && return 0
+    say "missing: $(printf '%s, ' "${missing[@]}" | sed 's/, $//')" >&2
+    say 'install these (cmake 3.25, g++ 12 or newer) by your own means; doc/DEPENDENCIES.md lists everything' >&2
+    return 1
+}
+
+# Prints the packages of its arguments that are not installed.
+not_installed() {
+    local installed package
+    installed=" $(dpkg-query -W -f '${db:Status-Status}=${Package} ' "$@" 2>/dev/null || true)"
+    for package in "$@"; do
+        [[ $installed == *" installed=$package "* ]] || printf '%s\n' "$package"
+    done
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        say "neither root nor sudo; run this as root and come back: $*" >&2
+        return 1
+    fi
+}
+
+install() {
+    local missing
+    mapfile -t missing < <(not_installed "$@")
+    [ ${#missing[@]} -eq 0 ] && return 0
+    say "installing with apt-get: ${missing[*]}"
+    local log
+    log=$(mktemp)
+    if ! { as_root apt-get -qq -o DPkg::Lock::Timeout=300 update &&
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 \
+            install --no-install-recommends "${missing[@]}"; } </dev/null >"$log" 2>&1; then
+        cat "$log" >&2
+        rm -f "$log"
+        say 'apt-get failed; what it said is above' >&2
+        return 1
+    fi
+    rm -f "$log"
+}
+
+[ $# -gt 0 ] || set -- build
+packages=()
+for group in "$@"; do
+    if [ -z "${packages_of[$group]:-}" ]; then
+        say "no group $group; groups: ${!packages_of[*]}" >&2
+        exit 2
+    fi
+    read -r -d '' -a members <<<"${packages_of[$group]}" || true
+    packages+=("${members[@]}")
+done
+
+system=unknown
+# shellcheck source=/dev/null
+[ -r /etc/os-release ] && system=$(. /etc/os-release && printf '%s %s' "${ID:-unknown}" "${VERSION_ID:-}")
+if [ "$system" = 'debian 12' ]; then
+    install "${packages[@]}"
+    say "groups $*: all installed"
+else
+    say "this system is '$system', not 'debian 12': nothing is installed, looking for what is there"
+    check_tools "$@"
+    say "groups $*: everything needed is there"
+fi

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Checks the text of the sources: `utils/lint.sh [--format] [--tidy] [--shell]` (default: all three).
+#   --format  clang-format-19 over every C and C++ file
+#   --tidy    clang-tidy-19 over src/ as build/ compiles it (configures build/ when it is not there). A file that passed
+#             is not looked at again until it, a header it includes, its command or .clang-tidy changes: build/tidy/
+#   --shell   shellcheck over every script
+set -eu
+cd "$(dirname "$0")/.."
+self=$PWD/utils/lint.sh
+
+folders=()
+for folder in src include examples tests; do
+    [ -d "$folder" ] && folders+=("$folder")
+done
+
+check_format() {
+    local files bad
+    mapfile -t files < <(find "${folders[@]}" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.hpp' \))
+    bad=$(clang-format-19 --dry-run -Werror "${files[@]}" 2>&1 | sed -n 's/:[0-9]*:[0-9]*: error: .*//p' | sort -u)
+    [ -z "$bad" ] && return 0
+    printf 'not formatted as .clang-format says; mend it with: clang-format-19 -i\n%s\n' "$bad"
+    return 1
+}
+
+check_shell() {
+    grep -rlE '^#!.*\b(ba)?sh$' utils .ci "${folders[@]}" --include='*' | xargs shellcheck --severity=info
+}
+
+# The compile command of one file of compile_commands.json, without its output.
+command_of() {  # command_of FILE
+    awk -v file="$PWD/$1" '
+        /^ *"command": / { command = $0 }
+        /^ *"file": / {
+            if (index($0, "\"" file "\"")) { sub(/^ *"command": "/, "", command); sub(/",$/, "", command); print command; exit }
+        }' build/compile_commands.json | sed -e 's/\\"/"/g' -e 's/\\\\/\\/g' -e 's/ -o [^ ]* -c / -c /'
+}
+
+# What the verdict on a file depends on.
+fingerprint_of() {  # fingerprint_of FILE COMMAND
+    local dependencies
+    dependencies=$(eval "$2 -MM -MT x" | sed -e 's/^x://' -e 's/\\$//')
+    {
+        clang-tidy-19 --version
+        printf '%s\n' "$2"
+        # shellcheck disable=SC2086
+        cat .clang-tidy $dependencies
+    } | sha256sum | cut -d ' ' -f 1
+}
+
+tidy_one() {  # tidy_one FILE
+    local command print
+    command=$(command_of "$1")
+    print=$(fingerprint_of "$1" "$command")
+    [ -e "build/tidy/$print" ] && return 0
+    printf 'clang-tidy: %s\n' "$1"
+    if clang-tidy-19 --quiet -p build "$1" 2>build/tidy/"$print".log; then
+        rm -f build/tidy/"$print".log
+        touch "build/tidy/$print"
+    else
+        cat build/tidy/"$print".log
+        return 1
+    fi
+}
+
+check_tidy() {
+    [ -e build/compile_commands.json ] || cmake --preset release >/dev/null
+    mkdir -p build/tidy
+    local files
+    mapfile -t files < <(sed -n "s,^ *\"file\": \"$PWD/\(src/.*\)\".*,\1,p" build/compile_commands.json | sort -u)
+    [ ${#files[@]} -gt 0 ] || { echo 'lint: build/compile_commands.json names no file of src/' >&2; return 1; }
+    printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" "$self" --tidy-one
+}
+
+case "${1:-}" in
+    --tidy-one)
+        tidy_one "$2"
+        exit
+        ;;
+    '') set -- --format --tidy --shell ;;
+esac
+bad=0
+for option in "$@"; do
+    case $option in
+        --format) check_format || bad=1 ;;
+        --tidy) check_tidy || bad=1 ;;
+        --shell) check_shell || bad=1 ;;
+        *) sed -n '3,8s/^# \{0,1\}//p' "$self"; exit 2 ;;
+    esac
+done
+[ $bad = 0 ] && echo "lint: $* found nothing"
+exit $bad
