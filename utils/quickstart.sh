@@ -18,7 +18,7 @@ run() {
 
 stop_server() {
     [ -n "$server" ] || return 0
-    kill -INT "$server" 2>/dev/null || true
+    kill "$server" 2>/dev/null || true
     wait "$server" 2>/dev/null || true
     server=
 }

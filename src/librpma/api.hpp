@@ -3,21 +3,21 @@
 // shares.
 #pragma once
 
-#include <infiniband/verbs.h>
-
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <expected>
 #include <memory>
 #include <new>
 #include <utility>
 
-// Only what the header declares is visible; the opaque structs' members are not (librpma.map).
+#include "base/log.hpp"
+#include "verbs/address.hpp"
+
+// What the header declares is visible outside the library; all it includes has been included.
 #pragma GCC visibility push(default)
 #include <librpma.h>
 #pragma GCC visibility pop
-
-#include "base/log.hpp"
-#include "verbs/address.hpp"
 
 namespace librpma {
 

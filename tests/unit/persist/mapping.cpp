@@ -82,6 +82,7 @@ void knows_storage(void **) {
     // A device number that no mount has: by path, the longest whole component first.
     expect(Durability::PageCache, "rw-s 00000000 00:99 7 /mnt/btrfs/a", "btrfs");
     expect(Durability::PageCache, "rw-s 00000000 00:99 7 /mnt/btrfs2/a", "overlay");
+    expect(Durability::PageCache, "rw-s 00000000 00:99 7 /mnt/with space/a", "xfs");
     // The upper of two mounts on one point.
     expect(Durability::PageCache, "rw-s 00000000 00:99 7 /mnt/pm/hidden/a", "ext4");
     expect(Durability::PageCache, "rw-s 00000000 00:1a 7 /tmp/x", "overlay");

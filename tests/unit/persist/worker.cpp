@@ -16,8 +16,7 @@
 
 // ThreadSanitizer stops a child that makes threads after a fork with threads; what is tested here is just
 // that.
-// NOLINTNEXTLINE(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,readability-identifier-naming): its
-// name.
+// NOLINTNEXTLINE(bugprone-*,cert-*,readability-*): the name is the sanitizer's.
 extern "C" __attribute__((visibility("default"))) const char *__tsan_default_options() {
     return "die_after_fork=0";
 }

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// bench: what is measured, and beside what. Each measurement has a process of its own at the other end,
+// started for it and stopped after it, so that no idle poller takes a core from another measurement.
+#pragma once
+
+#include <sys/types.h>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace bench {
+
+inline constexpr std::size_t message_bytes = 1 << 20;
+inline constexpr unsigned depth = 16;
+inline constexpr std::size_t area_bytes = depth * message_bytes;
+
+// A child process that serves one connection on 127.0.0.1 and ends with it.
+class PeerProcess {
+public:
+    // `serve` runs in the child: it listens, hands its port to `listening`, and returns when its connection
+    // is over.
+    using Serve = std::function<void(const std::function<void(std::uint16_t port)> &listening)>;
+    explicit PeerProcess(const Serve &serve);
+    ~PeerProcess();
+    PeerProcess(const PeerProcess &) = delete;
+    PeerProcess &operator=(const PeerProcess &) = delete;
+
+    [[nodiscard]] std::uint16_t port() const { return port_; }
+
+private:
+    pid_t pid_ = -1;
+    std::uint16_t port_ = 0;
+};
+
+// Ends the program with the text: a bench has nobody to report to.
+[[noreturn]] void die(const char *what);
+
+[[nodiscard]] double seconds_since(std::chrono::steady_clock::time_point start);
+
+// ---- raw TCP, non-blocking and spinning ----
+// Bytes a second for `total` bytes in blocks of `block`.
+[[nodiscard]] double tcp_bandwidth(std::size_t block, std::size_t total);
+// Seconds of one round trip of 8 bytes.
+[[nodiscard]] double tcp_round_trip(unsigned rounds);
+
+// ---- the soft device ----
+enum class Target { Polls, Sleeps };
+// Bytes a second for writes of message_bytes, `depth` at once.
+[[nodiscard]] double write_bandwidth(Target target, std::size_t total);
+// Seconds of one 8-byte write and flush, posted together.
+[[nodiscard]] double write_flush(Target target, unsigned rounds);
+
+}  // namespace bench

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// bench: raw TCP on the same loopback, the baseline.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <vector>
+
+#include "bench.hpp"
+
+namespace bench {
+
+namespace {
+
+sockaddr_in loopback(std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
+    return address;
+}
+
+int accepted(const std::function<void(std::uint16_t)> &listening) {
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = loopback(0);
+    socklen_t length = sizeof(address);
+    if (bind(listener, reinterpret_cast<sockaddr *>(&address), length) != 0 || listen(listener, 1) != 0 ||
+        getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length) != 0) {
+        die("listen");
+    }
+    listening(ntohs(address.sin_port));
+    const int connection = accept(listener, nullptr, nullptr);
+    close(listener);
+    return connection;
+}
+
+int connected(std::uint16_t port) {
+    const int connection = socket(AF_INET, SOCK_STREAM, 0);
+    const sockaddr_in address = loopback(port);
+    const int on = 1;
+    (void)setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (connect(connection, reinterpret_cast<const sockaddr *>(&address), sizeof(address)) != 0) {
+        die("connect");
+    }
+    return connection;
+}
+
+// Spins until `size` bytes are here; false at the end of the stream.
+bool receive_spinning(int connection, char *to, std::size_t size) {
+    while (size != 0) {
+        const ssize_t count = recv(connection, to, size, MSG_DONTWAIT);
+        if (count == 0 || (count < 0 && errno != EAGAIN)) {
+            return false;
+        }
+        if (count > 0) {
+            to += count;
+            size -= static_cast<std::size_t>(count);
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
+// Blocking calls, which serve plain TCP best; the last byte is answered, so that all of it was received.
+double tcp_bandwidth(std::size_t block, std::size_t total) {
+    const PeerProcess peer{[&](const auto &listening) {
+        const int connection = accepted(listening);
+        std::vector<char> area(area_bytes);
+        std::size_t received = 0;
+        while (received < total) {
+            const std::size_t offset = received % area_bytes;
+            const ssize_t count =
+                recv(connection, area.data() + offset, std::min(block, area_bytes - offset), 0);
+            if (count <= 0) {
+                _exit(EXIT_FAILURE);
+            }
+            received += static_cast<std::size_t>(count);
+        }
+        (void)!write(connection, "d", 1);
+        close(connection);
+    }};
+    const int connection = connected(peer.port());
+    const std::vector<char> area(area_bytes, 'x');
+    const auto start = std::chrono::steady_clock::now();
+    for (std::size_t sent = 0; sent < total;) {
+        const std::size_t offset = sent % area_bytes;
+        const ssize_t count = send(connection, area.data() + offset,
+                                   std::min({block, total - sent, area_bytes - offset}), MSG_NOSIGNAL);
+        if (count <= 0) {
+            die("send");
+        }
+        sent += static_cast<std::size_t>(count);
+    }
+    char answer = 0;
+    if (recv(connection, &answer, 1, MSG_WAITALL) != 1) {
+        die("recv");
+    }
+    const double seconds = seconds_since(start);
+    close(connection);
+    return static_cast<double>(total) / seconds;
+}
+
+double tcp_round_trip(unsigned rounds) {
+    const PeerProcess peer{[&](const auto &listening) {
+        const int connection = accepted(listening);
+        const int on = 1;
+        (void)setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        char bytes[8];
+        while (receive_spinning(connection, bytes, sizeof(bytes))) {
+            (void)!write(connection, bytes, sizeof(bytes));
+        }
+        close(connection);
+    }};
+    const int connection = connected(peer.port());
+    char bytes[8] = {};
+    std::chrono::steady_clock::time_point start;
+    for (unsigned round = 0; round < rounds + rounds / 10; ++round) {
+        if (round == rounds / 10) {
+            start = std::chrono::steady_clock::now();  // warm
+        }
+        if (write(connection, bytes, sizeof(bytes)) != sizeof(bytes) ||
+            !receive_spinning(connection, bytes, sizeof(bytes))) {
+            die("round trip");
+        }
+    }
+    const double seconds = seconds_since(start);
+    close(connection);
+    return seconds / rounds;
+}
+
+}  // namespace bench
