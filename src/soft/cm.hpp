@@ -98,6 +98,7 @@ public:
 
     // ---- Source, of a listener ----
     void progress() override;
+    void expire() override;
 
 private:
     enum class State {

@@ -12,6 +12,13 @@
 
 namespace soft {
 
+namespace {
+
+constexpr int accepts_in_a_turn = 64;  // then others have theirs
+constexpr base::Milliseconds accept_again_after{100};
+
+}  // namespace
+
 base::Result<void> CmId::listen(int backlog) {
     if (state_.load() != State::Bound) {
         return base::failure(EINVAL);
@@ -32,11 +39,16 @@ base::Result<void> CmId::listen(int backlog) {
 }
 
 void CmId::progress() {
-    while (true) {
+    for (int round = 0; round < accepts_in_a_turn; ++round) {
         auto socket = tcp::accept(socket_.get());
         if (!socket) {
-            if (const int error = socket.error().number; error != EAGAIN && error != ECONNABORTED) {
-                BASE_LOG(Warning, "cannot accept a connection: %s", std::strerror(error));
+            const int error = socket.error().number;
+            if (error != EAGAIN && error != ECONNABORTED && error != EINTR) {
+                // The connection stays in the backlog: look again when there may be file descriptors or
+                // memory.
+                BASE_LOG(Warning, "cannot accept a connection, will try again: %s", std::strerror(error));
+                handshake_group_->change(*this, socket_.get(), {.readable = true}, {});
+                handshake_group_->set_deadline(*this, base::Clock::now() + accept_again_after);
             }
             return;
         }
@@ -47,6 +59,10 @@ void CmId::progress() {
         }
         begin_handshake(std::move(*socket), Handshake::Role::Responder, nullptr);
     }
+}
+
+void CmId::expire() {
+    handshake_group_->change(*this, socket_.get(), {}, {.readable = true});
 }
 
 void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) {

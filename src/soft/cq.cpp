@@ -21,7 +21,7 @@ constexpr unsigned polls_of_a_spinner = 64;
 }  // namespace
 
 CompletionQueue::CompletionQueue(std::size_t entries, std::shared_ptr<Group> group)
-    : ibv_cq{}, ring_{entries}, group_{std::move(group)} {
+    : ibv_cq{}, ring_{entries}, group_{std::move(group)}, fork_generation_{Engine::fork_generation()} {
     pthread_mutex_init(&mutex, nullptr);
     pthread_cond_init(&cond, nullptr);
 }
@@ -44,7 +44,8 @@ base::Result<CompletionQueue *> CompletionQueue::create(ibv_context *context, in
 }
 
 CompletionQueue::~CompletionQueue() {
-    if (channel != nullptr) {
+    // Its channel's descriptor is shared with the parent after a fork.
+    if (channel != nullptr && fork_generation_ == Engine::fork_generation()) {
         static_cast<CompletionChannel *>(channel)->detach(*this);
     }
     pthread_cond_destroy(&cond);
@@ -73,15 +74,8 @@ int CompletionQueue::poll(int entries, ibv_wc *completions) {
         const bool spinning =
             !notify_wanted_.load(std::memory_order_relaxed) || empty_polls > polls_of_a_spinner;
         group_->poll(spinning);
-        if (linked_.load(std::memory_order_acquire)) {
-            std::vector<std::shared_ptr<Group>> others;
-            {
-                const std::scoped_lock lock{mutex_};
-                others = links_;
-            }
-            for (const auto &other : others) {
-                other->poll(spinning);
-            }
+        for (const auto &other : linked_groups()) {
+            other->poll(spinning);
         }
         taken = take(entries, completions);
     }
@@ -104,10 +98,9 @@ int CompletionQueue::request_notification(bool solicited_only) {
     empty_polls_.store(0, std::memory_order_relaxed);
     const auto *const events = static_cast<CompletionChannel *>(channel);
     if (events == nullptr || !events->sleeps_here_.load(std::memory_order_relaxed)) {
-        std::vector<std::shared_ptr<Group>> all;
-        groups(all);
-        for (const auto &group : all) {
-            group->hand_over();
+        group_->hand_over();
+        for (const auto &other : linked_groups()) {
+            other->hand_over();
         }
     }
     return 0;
@@ -160,10 +153,12 @@ void CompletionQueue::unlink(const std::shared_ptr<Group> &group) {
     linked_.store(!links_.empty(), std::memory_order_release);
 }
 
-void CompletionQueue::groups(std::vector<std::shared_ptr<Group>> &all) {
-    all.push_back(group_);
+std::vector<std::shared_ptr<Group>> CompletionQueue::linked_groups() {
+    if (!linked_.load(std::memory_order_acquire)) {
+        return {};  // allocates nothing
+    }
     const std::scoped_lock lock{mutex_};
-    all.insert(all.end(), links_.begin(), links_.end());
+    return links_;
 }
 
 void CompletionQueue::acknowledge(unsigned events) {
@@ -175,6 +170,9 @@ void CompletionQueue::acknowledge(unsigned events) {
 }
 
 void CompletionQueue::wait_acknowledged() {
+    if (fork_generation_ != Engine::fork_generation()) {
+        return;
+    }
     pthread_mutex_lock(&mutex);
     while (unacknowledged_events_ != 0) {
         pthread_cond_wait(&cond, &mutex);
@@ -267,7 +265,9 @@ base::Result<CompletionQueue *> CompletionChannel::next_event() {
     {
         const std::scoped_lock lock{mutex_};
         for (CompletionQueue *const queue : attached_) {
-            queue->groups(groups);
+            groups.push_back(queue->group_);
+            const auto others = queue->linked_groups();
+            groups.insert(groups.end(), others.begin(), others.end());
         }
     }
     const bool blocks = (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;

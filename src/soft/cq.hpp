@@ -72,8 +72,6 @@ public:
     // This queue's poller serves that group too: a queue pair that completes here has its socket there.
     void link(const std::shared_ptr<Group> &group);
     void unlink(const std::shared_ptr<Group> &group);
-    // Every group that a waiter for this queue has to serve is appended.
-    void groups(std::vector<std::shared_ptr<Group>> &all);
 
     std::atomic<int> users{0};  // queue pairs
 
@@ -90,6 +88,7 @@ private:
     enum class Notify { No, Solicited, Any };
 
     int take(int entries, ibv_wc *completions);
+    [[nodiscard]] std::vector<std::shared_ptr<Group>> linked_groups();
 
     std::mutex mutex_;  // guards the ring, notify_, links_; taken with a group's or queue pair's lock held,
                         // before a channel's
@@ -98,6 +97,7 @@ private:
     std::vector<std::shared_ptr<Group>> links_;
     std::atomic<bool> linked_{false};
     const std::shared_ptr<Group> group_;
+    const unsigned fork_generation_;
 
     // Of a poller's loop: whether it spins.
     std::atomic<bool> notify_wanted_{false};

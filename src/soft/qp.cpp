@@ -137,11 +137,11 @@ QueuePair::~QueuePair() {
             (void)shutdown(socket.get(), SHUT_WR);
             Engine::instance().drain(std::move(socket));
         }
-    }
-    send_queue_cq_.forget(*this);
-    receive_queue_cq_.forget(*this);
-    if (receive_queue_cq_.group() != group_) {
-        receive_queue_cq_.unlink(group_);
+        send_queue_cq_.forget(*this);
+        receive_queue_cq_.forget(*this);
+        if (receive_queue_cq_.group() != group_) {
+            receive_queue_cq_.unlink(group_);
+        }
     }
     static_cast<ProtectionDomain *>(pd)->users.fetch_sub(1, std::memory_order_relaxed);
     send_queue_cq_.users.fetch_sub(1, std::memory_order_relaxed);

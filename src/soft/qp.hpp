@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/qp: a reliable-connected queue pair on one TCP connection.
 //   qp.cpp          its life: create, start, disconnect, end
-//   qp_send.cpp     from ibv_post_send to TCP, and the completions of it
-//   qp_receive.cpp  from TCP to memory: FPDUs, writes, read responses, sends
-//   qp_respond.cpp  reads and flushes that the peer asks for
-//   qp_message.cpp  incoming sends and the receives posted for them
+//   qp_send.cpp      the send queue: from ibv_post_send to a work completion
+//   qp_transmit.cpp  from the send queue and the owed responses into TCP
+//   qp_receive.cpp   from TCP to whole segments
+//   qp_place.cpp     where payload goes
+//   qp_respond.cpp   reads and flushes that the peer asks for
+//   qp_message.cpp   incoming sends and the receives posted for them
 //
 // Two locks. The group's lock: everything about receiving, and the connection's end. send_mutex_: the send
 // queue, responses that wait to be sent, the socket's writing side; taken after the group's, before a

@@ -24,11 +24,8 @@ constexpr int rounds_in_a_turn = 32;
 // A message that is not data: request, answer, TERMINATE with what it quotes.
 constexpr std::size_t max_control_bytes = 1024;
 
-bool is_send(wire::Opcode opcode) {
-    return opcode == wire::Opcode::Send || opcode == wire::Opcode::SendSolicited;
-}
 bool is_data(wire::Opcode opcode) {
-    return is_send(opcode) || opcode == wire::Opcode::Write || opcode == wire::Opcode::ReadResponse;
+    return wire::is_send(opcode) || opcode == wire::Opcode::Write || opcode == wire::Opcode::ReadResponse;
 }
 
 // The status of the operation that the peer ended the connection for.
@@ -181,7 +178,7 @@ bool QueuePair::begin_segment() {
         violate({"CRC32C of an FPDU is wrong", wire::terminate::mpa_crc});
         return false;
     }
-    if (is_send(segment_.opcode) && message_must_wait()) {
+    if (wire::is_send(segment_.opcode) && message_must_wait()) {
         return false;
     }
     if (!established_) {
@@ -254,187 +251,12 @@ void QueuePair::control_message() {
     violate({"an RDMAP opcode that was not agreed on", wire::terminate::unexpected_opcode});
 }
 
-void QueuePair::begin_write() {
-    place_at_ = segment_.offset;
-    if (payload_left_ == 0) {
-        return;  // touches nothing: no key is checked
-    }
-    Target target;
-    (void)aim(target, payload_left_);
-}
-
-void QueuePair::atomic_write(std::span<const std::byte> payload) {
-    if (payload.size() != wire::atomic_write_bytes || segment_.offset % wire::atomic_write_bytes != 0) {
-        violate({"ATOMIC WRITE that is not 8 aligned bytes", wire::terminate::operation_unspecified});
-        return;
-    }
-    place_at_ = segment_.offset;
-    Target target;
-    if (!aim(target, payload.size())) {
-        return;
-    }
-    std::uint64_t value;
-    std::memcpy(&value, payload.data(), sizeof(value));
-    auto *const to = static_cast<std::uint64_t *>(target.pieces[0].iov_base);
-    if (reinterpret_cast<std::uintptr_t>(to) % sizeof(value) != 0) {
-        violate({"ATOMIC WRITE to memory that is not aligned", wire::terminate::operation_unspecified});
-    } else if (!persist::guarded_store(to, value)) {
-        violate({"the memory of a region has vanished", wire::terminate::local_catastrophic});
-    } else {
-        note_dirty(segment_.stag, segment_.offset, sizeof(value));
-    }
-}
-
-// The request whose answer comes next.
-QueuePair::SendRequest *QueuePair::oldest_awaiting() {
-    for (std::size_t i = 0; i < unbuilt_; ++i) {
-        SendRequest &request = requests_.at(i);
-        if (request.state != SendRequest::State::Done && asks(request.opcode)) {
-            return &request;
-        }
-    }
-    return nullptr;
-}
-
-void QueuePair::begin_read_response() {
-    bool fits = false;
-    {
-        const std::scoped_lock lock{send_mutex_};
-        SendRequest *const request = oldest_awaiting();
-        if (request != nullptr && request->opcode == IBV_WR_RDMA_READ) {
-            const auto sink = sges_of(*request);
-            const std::uint64_t end = std::uint64_t{request->received} + segment_.payload_bytes;
-            const std::uint32_t stag = sink.empty() ? 0 : sink[0].lkey;
-            const std::uint64_t address = (sink.empty() ? 0 : sink[0].addr) + request->received;
-            fits = segment_.stag == stag && segment_.offset == address && end <= request->length &&
-                   segment_.last == (end == request->length);
-            reading_ = request;
-            place_at_ = request->received;
-        }
-    }
-    if (!fits) {
-        violate({"a read response that does not fit the oldest read", wire::terminate::tagged_bounds});
-    }
-}
-
-void QueuePair::finish_read_response() {
-    const std::scoped_lock lock{send_mutex_};
-    reading_->received += segment_.payload_bytes;
-    if (segment_.last) {
-        reading_->state = SendRequest::State::Done;
-        --awaiting_;
-        retire();
-        transmit();
-    }
-}
-
 void QueuePair::end_segment() {
     if (segment_.opcode == wire::Opcode::ReadResponse) {
         finish_read_response();
-    } else if (is_send(segment_.opcode)) {
+    } else if (wire::is_send(segment_.opcode)) {
         finish_send();
     }
-}
-
-// Up to most_bytes of memory for the next payload.
-bool QueuePair::aim(Target &target, std::size_t most_bytes) {
-    if (segment_.opcode == wire::Opcode::ReadResponse) {
-        if (aim_at(target, sges_of(*reading_), place_at_, most_bytes) != IBV_WC_SUCCESS) {
-            violate({"the memory of a read was deregistered", wire::terminate::local_catastrophic});
-        }
-        return connected();
-    }
-    if (is_send(segment_.opcode)) {
-        const ibv_wc_status status = aim_at(target, receive_.sges, place_at_, most_bytes);
-        if (status != IBV_WC_SUCCESS) {
-            receive_failed(status);
-        }
-        return connected();
-    }
-    auto pin = Memory::instance().pin({.pd = pd,
-                                       .key = segment_.stag,
-                                       .address = place_at_,
-                                       .length = most_bytes,
-                                       .rights = IBV_ACCESS_REMOTE_WRITE});
-    if (!pin) {
-        BASE_LOG(Warning, "%s writes %zu bytes to 0x%" PRIx64 " with key 0x%" PRIx32 ": %s", name().c_str(),
-                 most_bytes, place_at_, segment_.stag, text_of(pin.error()));
-        violate({"a write that is not allowed", tagged_code(pin.error())});
-        return false;
-    }
-    target.pieces[0] = {.iov_base = pin->region().at(place_at_), .iov_len = most_bytes};
-    target.pins[0] = std::move(*pin);
-    target.count = 1;
-    target.bytes = most_bytes;
-    return true;
-}
-
-ibv_wc_status QueuePair::aim_at(Target &target, std::span<const ibv_sge> sges, std::size_t offset,
-                                std::size_t most_bytes) const {
-    for (const ibv_sge &sge : sges) {
-        if (target.bytes == most_bytes) {
-            break;
-        }
-        if (offset >= sge.length) {
-            offset -= sge.length;
-            continue;
-        }
-        const std::size_t bytes = std::min<std::size_t>(sge.length - offset, most_bytes - target.bytes);
-        auto pin = Memory::instance().pin({.pd = pd,
-                                           .key = sge.lkey,
-                                           .address = sge.addr,
-                                           .length = sge.length,
-                                           .rights = IBV_ACCESS_LOCAL_WRITE});
-        if (!pin) {
-            BASE_LOG(Error,
-                     "local memory of %" PRIu32 " bytes at 0x%" PRIx64 " with key 0x%" PRIx32
-                     " cannot be filled: %s",
-                     sge.length, sge.addr, sge.lkey, text_of(pin.error()));
-            return IBV_WC_LOC_PROT_ERR;
-        }
-        target.pieces[target.count] = {.iov_base = pin->region().at(sge.addr + offset), .iov_len = bytes};
-        target.pins[target.count++] = std::move(*pin);
-        target.bytes += bytes;
-        offset = 0;
-    }
-    return target.bytes != 0 ? IBV_WC_SUCCESS : IBV_WC_LOC_LEN_ERR;
-}
-
-// Payload that is in the buffer already.
-bool QueuePair::place_buffered() {
-    while (payload_left_ != 0 && begin_ != end_) {
-        const auto bytes = buffered().first(std::min(payload_left_, buffered().size()));
-        if (message_ == Message::Kept && is_send(segment_.opcode)) {
-            if (!keep_unexpected(bytes)) {
-                return false;
-            }
-            begin_ += bytes.size();
-            placed(bytes.size());
-            continue;
-        }
-        Target target;
-        if (!aim(target, bytes.size())) {
-            return false;
-        }
-        for (std::size_t i = 0; i < target.count; ++i) {
-            if (!persist::guarded_copy(target.pieces[i].iov_base, buffer_.get() + begin_,
-                                       target.pieces[i].iov_len)) {
-                violate({"the memory of a region has vanished", wire::terminate::local_catastrophic});
-                return false;
-            }
-            begin_ += target.pieces[i].iov_len;
-        }
-        placed(target.bytes);
-    }
-    return true;
-}
-
-void QueuePair::placed(std::size_t bytes) {
-    if (segment_.opcode == wire::Opcode::Write) {
-        note_dirty(segment_.stag, place_at_, bytes);
-    }
-    payload_left_ -= bytes;
-    place_at_ += bytes;
 }
 
 void QueuePair::terminated(std::span<const std::byte> body) {

@@ -61,6 +61,9 @@ struct Segment {
 [[nodiscard]] constexpr bool is_tagged(Opcode opcode) {
     return opcode == Opcode::Write || opcode == Opcode::ReadResponse || opcode == Opcode::AtomicWrite;
 }
+[[nodiscard]] constexpr bool is_send(Opcode opcode) {
+    return opcode == Opcode::Send || opcode == Opcode::SendSolicited;
+}
 [[nodiscard]] constexpr std::size_t header_bytes(Opcode opcode) {
     return is_tagged(opcode) ? tagged_bytes : untagged_bytes;
 }

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/qp: from the send queue and the owed responses into TCP, in batches of whole segments.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "soft/qp.hpp"
+#include "softrdma.h"
+
+namespace soft {
+
+namespace {
+
+constexpr std::uint32_t ready_to_receive_stag = 1;  // no key is checked for an empty message
+
+}  // namespace
+
+void QueuePair::transmit() {
+    while (may_transmit_ && !link_broken_) {
+        if (batch_.empty()) {
+            build_batch();
+            if (batch_.empty()) {
+                want_writable(false);
+                return;
+            }
+        } else if (pins_.size() != batch_reads_.size()) {
+            // What the peer reads may have been deregistered since TCP was full.
+            for (const Access &access : batch_reads_) {
+                auto pin = Memory::instance().pin(access);
+                if (!pin) {
+                    break_link(EACCES);
+                    return;
+                }
+                pins_.push_back(std::move(*pin));
+            }
+        }
+        const auto sent = batch_.send(socket_.get());
+        pins_.clear();
+        if (!sent) {
+            if (sent.error().number == EAGAIN) {
+                want_writable(true);
+            } else {
+                break_link(sent.error().number);
+            }
+            return;
+        }
+        batch_was_sent();
+    }
+}
+
+// Whole messages in turn, requests and responses; a message's segments stay together.
+void QueuePair::build_batch() {
+    if (ready_to_receive_due_) {
+        ready_to_receive_due_ = false;
+        batch_.add_copied({.opcode = wire::Opcode::Write, .stag = ready_to_receive_stag}, {});
+    }
+    bool added = true;
+    while (added && !link_broken_ && batch_.has_room()) {
+        if (request_offset_ != 0) {
+            added = add_next_request_segment();
+        } else if (response_offset_ != 0) {
+            added = add_next_response_segment();
+        } else if (response_turn_) {
+            added = add_next_response_segment() || add_next_request_segment();
+        } else {
+            added = add_next_request_segment() || add_next_response_segment();
+        }
+    }
+}
+
+bool QueuePair::may_begin(const SendRequest &request) const {
+    return !(request.fence && awaiting_ != 0) && !(asks(request.opcode) && awaiting_ >= parameters_.ord);
+}
+
+bool QueuePair::add_next_request_segment() {
+    if (unbuilt_ == requests_.size()) {
+        return false;
+    }
+    SendRequest &request = requests_.at(unbuilt_);
+    if (request_offset_ == 0 && !may_begin(request)) {
+        return false;
+    }
+    const std::size_t size = asks(request.opcode)
+                                 ? request.length
+                                 : std::min<std::size_t>(max_payload_, request.length - request_offset_);
+    if (request.status == IBV_WC_SUCCESS && !request.copied) {
+        request.status = gather(request, request_offset_, size);
+    }
+    if (request.status != IBV_WC_SUCCESS) {
+        // It fails when everything before it is done, as the order of completions wants.
+        if (request_offset_ != 0 || (awaiting_ == 0 && uncommitted_ == unbuilt_)) {
+            break_link(0);
+        }
+        return false;
+    }
+    if (asks(request.opcode)) {
+        add_question(request);
+    } else if (!add_data_segment(request)) {
+        request.status = IBV_WC_LOC_PROT_ERR;
+        break_link(0);
+        return false;
+    }
+    if (request_offset_ == 0) {
+        request.state = SendRequest::State::Built;
+        ++unbuilt_;
+        response_turn_ = true;
+    }
+    return true;
+}
+
+// The pieces of local memory that hold `size` bytes of the request from `offset` on, into gathered_.
+ibv_wc_status QueuePair::gather(const SendRequest &request, std::size_t offset, std::size_t size) {
+    const unsigned rights = request.opcode == IBV_WR_RDMA_READ ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
+    gathered_pieces_ = 0;
+    for (const ibv_sge &sge : sges_of(request)) {
+        if (offset >= sge.length) {
+            offset -= sge.length;
+            continue;
+        }
+        const std::size_t bytes = std::min<std::size_t>(sge.length - offset, size);
+        if (bytes == 0) {
+            break;
+        }
+        const auto pin = Memory::instance().pin(
+            {.pd = pd, .key = sge.lkey, .address = sge.addr, .length = sge.length, .rights = rights});
+        if (!pin) {
+            return IBV_WC_LOC_PROT_ERR;
+        }
+        gathered_[gathered_pieces_++] = {.iov_base = pin->region().at(sge.addr + offset), .iov_len = bytes};
+        size -= bytes;
+        offset = 0;
+    }
+    return IBV_WC_SUCCESS;
+}
+
+bool QueuePair::add_data_segment(SendRequest &request) {
+    const std::size_t size = std::min<std::size_t>(max_payload_, request.length - request_offset_);
+    wire::Segment segment{.last = request_offset_ + size == request.length,
+                          .payload_bytes = static_cast<std::uint16_t>(size)};
+    if (request.opcode == IBV_WR_SEND) {
+        segment.opcode = request.solicited ? wire::Opcode::SendSolicited : wire::Opcode::Send;
+        segment.msn = send_msn_;
+        segment.offset = request_offset_;
+    } else {
+        segment.opcode =
+            request.opcode == IBV_WR_ATOMIC_WRITE ? wire::Opcode::AtomicWrite : wire::Opcode::Write;
+        segment.stag = request.rkey;
+        segment.offset = request.remote_address + request_offset_;
+    }
+    if (request.copied) {
+        batch_.add_copied(
+            segment, std::span{inline_}.subspan(request.slot * cap_.max_inline_data + request_offset_, size));
+    } else if (!batch_.add(segment, std::span{gathered_}.first(gathered_pieces_))) {
+        return false;
+    }
+    request_offset_ = segment.last ? 0 : request_offset_ + size;
+    if (segment.last && request.opcode == IBV_WR_SEND) {
+        ++send_msn_;
+    }
+    return true;
+}
+
+// A read or flush request: one segment on the request queue.
+void QueuePair::add_question(SendRequest &request) {
+    wire::Segment segment{.msn = request_msn_++};
+    if (request.opcode == IBV_WR_RDMA_READ) {
+        const auto sink = sges_of(request);
+        const auto body = wire::encode(wire::ReadRequest{.sink_stag = sink.empty() ? 0 : sink[0].lkey,
+                                                         .sink_offset = sink.empty() ? 0 : sink[0].addr,
+                                                         .size = request.length,
+                                                         .source_stag = request.rkey,
+                                                         .source_offset = request.remote_address});
+        segment.opcode = wire::Opcode::ReadRequest;
+        segment.payload_bytes = body.size();
+        batch_.add_copied(segment, body);
+    } else {
+        const auto body = wire::encode(wire::FlushRequest{.stag = request.rkey,
+                                                          .offset = request.remote_address,
+                                                          .length = request.length,
+                                                          .level = request.level});
+        segment.opcode = wire::Opcode::FlushRequest;
+        segment.payload_bytes = body.size();
+        batch_.add_copied(segment, body);
+    }
+    ++awaiting_;
+}
+
+bool QueuePair::add_next_response_segment() {
+    if (responses_.empty()) {
+        return false;
+    }
+    const Response &response = responses_.front();
+    if (response.opcode == wire::Opcode::FlushResponse) {
+        batch_.add_copied(
+            {.opcode = wire::Opcode::FlushResponse, .queue = wire::Queue::Response, .msn = response_msn_++},
+            {});
+    } else {
+        const wire::ReadRequest &read = response.read;
+        const std::size_t size = std::min<std::size_t>(max_payload_, read.size - response_offset_);
+        const wire::Segment segment{.opcode = wire::Opcode::ReadResponse,
+                                    .last = response_offset_ + size == read.size,
+                                    .stag = read.sink_stag,
+                                    .offset = read.sink_offset + response_offset_,
+                                    .payload_bytes = static_cast<std::uint16_t>(size)};
+        iovec piece{};
+        if (size != 0) {
+            const Access access{.pd = pd,
+                                .key = read.source_stag,
+                                .address = read.source_offset + response_offset_,
+                                .length = size,
+                                .rights = IBV_ACCESS_REMOTE_READ};
+            auto pin = Memory::instance().pin(access);
+            if (!pin) {
+                break_link(EACCES);  // deregistered since it was asked for
+                return false;
+            }
+            piece = {.iov_base = pin->region().at(access.address), .iov_len = size};
+            pins_.push_back(std::move(*pin));
+            batch_reads_.push_back(access);
+        }
+        if (!batch_.add(segment, {&piece, 1})) {
+            break_link(EFAULT);
+            return false;
+        }
+        response_offset_ = segment.last ? 0 : response_offset_ + size;
+    }
+    if (response_offset_ == 0) {
+        responses_.pop();
+        response_turn_ = false;
+    }
+    return true;
+}
+
+void QueuePair::batch_was_sent() {
+    for (; uncommitted_ < unbuilt_; ++uncommitted_) {
+        SendRequest &request = requests_.at(uncommitted_);
+        if (request.state == SendRequest::State::Built) {
+            request.state = asks(request.opcode) ? SendRequest::State::Awaiting : SendRequest::State::Done;
+        }
+    }
+    batch_.clear();
+    batch_reads_.clear();
+    retire();
+}
+
+// The thread that serves the group sees it, and ends the connection.
+void QueuePair::break_link(int error) {
+    if (link_broken_ || !socket_) {
+        return;
+    }
+    link_broken_ = true;
+    link_error_ = error;
+    (void)shutdown(socket_.get(), SHUT_RDWR);
+    set_interest({.readable = true});
+}
+
+void QueuePair::want_writable(bool wanted) {
+    set_interest({.readable = interest_.readable, .writable = wanted});
+}
+
+void QueuePair::want_readable(bool wanted) {
+    const std::scoped_lock lock{send_mutex_};
+    if (!link_broken_) {
+        set_interest({.readable = wanted, .writable = interest_.writable});
+    }
+}
+
+void QueuePair::set_interest(Interest interest) {
+    if (interest != interest_) {
+        group_->change(*this, socket_.get(), interest_, interest);
+        interest_ = interest;
+    }
+}
+
+}  // namespace soft

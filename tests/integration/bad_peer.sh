@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Peers that are not ours, or behave badly: they fail, the server and its content stay as they were.
+. "$(dirname "$0")/server.bash"
+
+head -c 3M /dev/urandom >content
+start_server pool 3M
+push content
+
+unharmed() {
+    kill -0 "$server" || die "the server ended"
+    pulled content
+    push content
+}
+
+# Bytes that are no MPA request: none, a few, many, and a good beginning with nonsense behind it.
+for size in 0 1 19 20 21 1000 100000; do
+    exec {tcp}<>"/dev/tcp/127.0.0.1/$port"
+    head -c $size /dev/urandom >&"$tcp" 2>/dev/null || true
+    exec {tcp}<&-
+done
+exec {tcp}<>"/dev/tcp/127.0.0.1/$port"
+{ printf 'MPA ID Req Frame\0\2\377\377' && head -c 70000 /dev/urandom; } >&"$tcp" 2>/dev/null || true
+exec {tcp}<&-
+unharmed
+
+# Connections that never say anything do not keep others out.
+for i in 1 2 3 4 5 6 7 8; do
+    exec {tcp}<>"/dev/tcp/127.0.0.1/$port"
+done
+unharmed
+
+# Clients of librpma, but not of the pool's protocol.
+bounded "$peer" no_hello 127.0.0.1 "$port" || die "no_hello"
+bounded "$peer" bad_hello 127.0.0.1 "$port" || die "bad_hello"
+bounded "$peer" other_version 127.0.0.1 "$port" || die "other_version"
+unharmed
+grep -q 'is no rpma client' server.err || die "the server does not say whom it rejected"
+
+# A pusher with a made-up key, one beyond the region, and a puller that writes.
+for crime in bad_key out_of_bounds write_as_puller; do
+    bounded "$peer" $crime 127.0.0.1 "$port" || die "$crime"
+    unharmed
+done
+
+# One push at a time; a dead pusher makes room.
+mkfifo held
+"$peer" hold 127.0.0.1 "$port" >held &
+holder=$!
+helpers+=($holder)
+read -t 60 -r line <held || die "hold"
+refused 'another push is under way' "$rpma" push content "$address"
+pulled content
+kill -KILL $holder
+wait $holder 2>/dev/null || true
+unharmed
+
+# Servers that are none.
+for kind in garbage silent; do
+    rm -f ports
+    mkfifo ports
+    "$peer" ${kind}_server >ports &
+    helpers+=($!)
+    read -t 60 -r other <ports || die "${kind}_server"
+    refused "127.0.0.1:$other" "$rpma" pull "127.0.0.1:$other" got --timeout 2
+    refused "127.0.0.1:$other" "$rpma" push content "127.0.0.1:$other" --timeout 2
+done
+stop_server

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# kill -9 of the server or of the client at random moments of a push: afterwards the pool opens, and holds the old content
+# or the new, and the new one when push said so. RPMA_KILLS: how many (default 10); RPMA_SEED: repeats a run's choices.
+. "$(dirname "$0")/server.bash"
+
+kills=${RPMA_KILLS:-10}
+seed=${RPMA_SEED:-$((RANDOM * 32768 + RANDOM))}
+echo "seed $seed, $kills kills"
+RANDOM=$seed
+
+head -c 32M /dev/urandom >a
+head -c 30000001 /dev/urandom >b
+start_server pool 32M
+push a
+before=$(date +%s%N)
+push b
+push_us=$((($(date +%s%N) - before) / 1000))
+old=b new=a
+kept=0 committed=0
+
+for i in $(seq "$kills"); do
+    # From before the connection to after the commit.
+    delay_us=$((RANDOM * push_us / 32768 * 12 / 10))
+    "$rpma" push $new "$address" >push.out 2>push.err &
+    client=$!
+    sleep "$(printf '%d.%06d' $((delay_us / 1000000)) $((delay_us % 1000000)))"
+    if [ $((RANDOM % 2)) -eq 0 ]; then
+        victim=server
+        kill -KILL "$server"
+        wait "$server" 2>/dev/null || true
+    else
+        victim=client
+        kill -KILL $client 2>/dev/null || true
+    fi
+    code=0
+    wait $client 2>/dev/null || code=$?
+    if [ $victim = server ]; then
+        [ $code -eq 0 ] || [ "$(wc -l <push.err)" -eq 1 ] || die "push ended with $code: $(cat push.err)"
+        start_server pool 32M
+    else
+        kill -0 "$server" || die "the server ended"
+    fi
+    pulled $old $new
+    if [ $code -eq 0 ] && [ "$found" != $new ]; then
+        die "push said that it committed, but the old content is there (kill $i, seed $seed)"
+    fi
+    if [ "$found" = $new ]; then
+        committed=$((committed + 1))
+        new=$old
+        old=$found
+    else
+        kept=$((kept + 1))
+    fi
+done
+echo "$kills kills within $((push_us * 12 / 10000)) ms: old content $kept times, new content $committed times"
+push $new
+pulled $new
+stop_server

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A peer of the rpma command that behaves badly: `test_peer MODE [ADDRESS PORT]`. Ends with 0 when the other
+// side reacted as it should.
+#include <arpa/inet.h>
+#include <librpma.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "cli/protocol.hpp"
+
+namespace {
+
+[[noreturn]] void die(const char *what) {
+    std::fprintf(stderr, "test_peer: %s\n", what);
+    std::exit(1);
+}
+
+void check(int result, const char *what) {
+    if (result != 0) {
+        die(what);
+    }
+}
+
+void wait_readable(int fd, const char *what) {
+    pollfd waiting{fd, POLLIN, 0};
+    if (poll(&waiting, 1, 30'000) != 1) {
+        die(what);
+    }
+}
+
+// A client of librpma; the process's end is its end.
+struct Client {
+    rpma_peer *peer = nullptr;
+    rpma_conn *connection = nullptr;
+    std::array<std::byte, 4096> memory{};
+    rpma_mr_local *local = nullptr;
+
+    // Connects with this private data; returns the first event.
+    rpma_conn_event connect(const char *address, const char *port, std::span<std::byte> data) {
+        ibv_context *context = nullptr;
+        check(rpma_utils_get_ibv_context(address, RPMA_UTIL_IBV_CONTEXT_REMOTE, &context), "context");
+        check(rpma_peer_new(context, &peer), "peer");
+        check(rpma_mr_reg(peer, memory.data(), memory.size(), RPMA_MR_USAGE_WRITE_SRC, &local), "region");
+        rpma_conn_req *request = nullptr;
+        check(rpma_conn_req_new(peer, address, port, nullptr, &request), "request");
+        const rpma_conn_private_data private_data{data.data(), static_cast<std::uint8_t>(data.size())};
+        check(rpma_conn_req_connect(&request, data.empty() ? nullptr : &private_data, &connection),
+              "connect");
+        int fd = -1;
+        check(rpma_conn_get_event_fd(connection, &fd), "event fd");
+        wait_readable(fd, "no connection event");
+        rpma_conn_event event = RPMA_CONN_UNDEFINED;
+        check(rpma_conn_next_event(connection, &event), "event");
+        return event;
+    }
+
+    cli::Offer offer() const {
+        rpma_conn_private_data data{};
+        check(rpma_conn_get_private_data(connection, &data), "private data");
+        const auto offer = cli::decode_offer({static_cast<const std::byte *>(data.ptr), data.len});
+        if (!offer) {
+            die(offer.error().text.c_str());
+        }
+        return *offer;
+    }
+
+    cli::Offer connect_well(const char *address, const char *port, cli::Mode mode) {
+        auto hello = cli::encode_hello({cli::protocol_version, mode});
+        if (connect(address, port, hello) != RPMA_CONN_ESTABLISHED) {
+            die("not connected");
+        }
+        return offer();
+    }
+
+    // A write there must fail, at the latest when a read behind it does.
+    void expect_refused(const std::array<std::byte, 21> &descriptor, std::size_t offset) {
+        rpma_mr_remote *remote = nullptr;
+        check(rpma_mr_remote_from_descriptor(descriptor.data(), descriptor.size(), &remote), "descriptor");
+        check(rpma_write(connection, remote, offset, local, 0, memory.size(), RPMA_F_COMPLETION_ALWAYS,
+                         nullptr),
+              "write");
+        rpma_cq *completions = nullptr;
+        int event_fd = -1;
+        check(rpma_conn_get_cq(connection, &completions), "cq");
+        check(rpma_conn_get_event_fd(connection, &event_fd), "event fd");
+        // The target's refusal ends the connection.
+        wait_readable(event_fd, "the server took a write that it should refuse");
+        rpma_conn_event event = RPMA_CONN_UNDEFINED;
+        check(rpma_conn_next_event(connection, &event), "event");
+        if (event != RPMA_CONN_CLOSED && event != RPMA_CONN_LOST) {
+            die("not disconnected");
+        }
+    }
+};
+
+int bad_hello(const char *address, const char *port, std::span<std::byte> data) {
+    Client client;
+    return client.connect(address, port, data) == RPMA_CONN_REJECTED ? 0 : 1;
+}
+
+int other_version(const char *address, const char *port) {
+    Client client;
+    auto hello = cli::encode_hello({cli::protocol_version + 1, cli::Mode::Push});
+    if (client.connect(address, port, hello) != RPMA_CONN_ESTABLISHED) {
+        die("rejected without a reason");
+    }
+    rpma_conn_private_data data{};
+    check(rpma_conn_get_private_data(client.connection, &data), "private data");
+    const auto offer = cli::decode_offer({static_cast<const std::byte *>(data.ptr), data.len});
+    return !offer && offer.error().text.contains("version") ? 0 : 1;
+}
+
+int bad_key(const char *address, const char *port) {
+    Client client;
+    auto descriptor = client.connect_well(address, port, cli::Mode::Push).memory_region;
+    descriptor[17] ^= std::byte{0x55};  // in the rkey
+    client.expect_refused(descriptor, 0);
+    return 0;
+}
+
+int out_of_bounds(const char *address, const char *port) {
+    Client client;
+    const auto descriptor = client.connect_well(address, port, cli::Mode::Push).memory_region;
+    rpma_mr_remote *remote = nullptr;
+    std::size_t size = 0;
+    check(rpma_mr_remote_from_descriptor(descriptor.data(), descriptor.size(), &remote), "descriptor");
+    check(rpma_mr_remote_get_size(remote, &size), "size");
+    client.expect_refused(descriptor, size - 1);
+    return 0;
+}
+
+int write_as_puller(const char *address, const char *port) {
+    Client client;
+    client.expect_refused(client.connect_well(address, port, cli::Mode::Pull).memory_region, 0);
+    return 0;
+}
+
+int hold(const char *address, const char *port) {
+    Client client;
+    if (client.connect_well(address, port, cli::Mode::Push).status != cli::Status::Ok) {
+        die("not admitted");
+    }
+    std::puts("holding");
+    std::fflush(stdout);
+    pause();
+    return 1;
+}
+
+// Prints its port; takes connections until it is killed, and answers each with bytes of no protocol, or
+// never.
+int serve_badly(bool answer) {
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    check(bind(listener, reinterpret_cast<sockaddr *>(&address), size), "bind");
+    check(listen(listener, 8), "listen");
+    check(getsockname(listener, reinterpret_cast<sockaddr *>(&address), &size), "getsockname");
+    std::printf("%u\n", unsigned{ntohs(address.sin_port)});
+    std::fflush(stdout);
+    while (true) {
+        const int connection = accept(listener, nullptr, nullptr);
+        if (answer && connection >= 0) {
+            std::array<char, 4096> bytes;
+            (void)!read(connection, bytes.data(), bytes.size());
+            bytes.fill('?');
+            (void)!write(connection, bytes.data(), bytes.size());
+            close(connection);
+        }
+    }
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    const std::string_view mode = argc > 1 ? argv[1] : "";
+    if (mode == "garbage_server" || mode == "silent_server") {
+        return serve_badly(mode == "garbage_server");
+    }
+    if (argc != 4) {
+        die("expected MODE [ADDRESS PORT]");
+    }
+    std::array<std::byte, 56> garbage;
+    garbage.fill(std::byte{0xa5});
+    if (mode == "no_hello" || mode == "bad_hello") {
+        return bad_hello(argv[2], argv[3], std::span{garbage}.first(mode == "no_hello" ? 0 : garbage.size()));
+    }
+    struct {
+        const char *name;
+        int (*run)(const char *, const char *);
+    } const modes[] = {{"other_version", other_version},
+                       {"bad_key", bad_key},
+                       {"out_of_bounds", out_of_bounds},
+                       {"write_as_puller", write_as_puller},
+                       {"hold", hold}};
+    for (const auto &known : modes) {
+        if (mode == known.name) {
+            return known.run(argv[2], argv[3]);
+        }
+    }
+    die("unknown mode");
+}

@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Bad input: one clear line, a failure, and everything else unharmed.
+. "$(dirname "$0")/server.bash"
+
+head -c 3M /dev/urandom >content
+head -c 4M /dev/urandom >larger
+start_server pool 3M
+
+# The command line.
+refused 'no command' "$rpma"
+refused 'launch: expected' "$rpma" launch
+refused 'FILE is required' "$rpma" push
+refused '--faster' "$rpma" push content "$address" --faster
+for bad in 127.0.0.1 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:x ::1:7204; do
+    refused "$bad" "$rpma" push content "$bad"
+    refused "$bad" "$rpma" pull "$bad" got
+    refused "$bad" "$rpma" serve --pool other --size 1M --listen "$bad"
+done
+for bad in 0 -1 1.5M 1X ''; do
+    refused '--size' "$rpma" serve --pool other --size="$bad"
+done
+
+# An empty pool.
+refused 'the pool is empty' "$rpma" pull "$address" got
+[ ! -e got ] || die "pull left a file"
+push content
+
+# push
+refused 'absent: cannot open: No such file' "$rpma" push absent "$address"
+refused 'expected a regular file' "$rpma" push . "$address"
+mkfifo fifo
+refused 'fifo: expected a regular file' "$rpma" push fifo "$address"
+refused 'larger: has 4194304 bytes' "$rpma" push larger "$address"
+grep -q 'takes at most 3145728' stderr || die "expected the pool's capacity"
+
+# pull
+refused 'No such file' "$rpma" pull "$address" absent/got
+refused 'expected a regular file' "$rpma" pull "$address" /dev/null
+refused 'expected a regular file' "$rpma" pull "$address" .
+
+# serve
+refused 'already served' "$rpma" serve --pool pool --size 3M --listen "127.0.0.1:$((port % 12000 + 20000))"
+refused "cannot listen on $address" "$rpma" serve --pool other --size 1M --listen "$address"
+refused '198.51.100.1: expected an address of this machine' "$rpma" serve --pool other --size 1M --listen 198.51.100.1:7204
+refused 'No such file' "$rpma" serve --pool absent/pool --size 1M
+refused 'Is a directory' "$rpma" serve --pool . --size 1M
+refused 'too large' "$rpma" serve --pool other --size 1000000T
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir locked
+    chmod 500 locked
+    refused 'Permission denied' "$rpma" serve --pool locked/pool --size 1M
+fi
+[ ! -e other ] || die "a server that did not start left its pool behind"
+
+# The device.
+if [ ! -d /sys/class/infiniband ] || [ -z "$(ls /sys/class/infiniband)" ]; then
+    RPMA_DEVICE=kernel refused 'RPMA_DEVICE' "$rpma" serve --pool other --size 1M
+    RPMA_DEVICE=kernel refused 'RPMA_DEVICE' "$rpma" push content "$address"
+    RPMA_DEVICE=kernel refused 'RPMA_DEVICE' "$rpma" pull "$address" got
+fi
+RPMA_DEVICE=hardware refused 'RPMA_DEVICE' "$rpma" serve --pool other --size 1M
+RPMA_DEVICE=hardware refused 'RPMA_DEVICE' "$rpma" push content "$address"
+
+# A source that changes while it is read, all the time.
+head -c 3M content >moving
+(while echo >>moving && truncate -s 3M moving; do :; done) 2>/dev/null &
+changer=$!
+helpers+=($changer)
+refused 'moving: ' "$rpma" push moving "$address"
+grep -q 'nothing was committed' stderr || die "expected no commit"
+kill $changer
+wait $changer 2>/dev/null || true
+
+# After all that, the server and the content are as before.
+pulled content
+kill -0 "$server" || die "the server ended"
+
+# A server that does not answer, and then does.
+kill -STOP "$server"
+refused 'no answer for 1 seconds' "$rpma" push content "$address" --timeout 1
+refused 'no answer for 1 seconds' "$rpma" pull "$address" got --timeout 1
+kill -CONT "$server"
+push content
+pulled content
+
+# A pool that is truncated while it is served costs the transfer.
+cp pool good_pool
+truncate -s 8192 pool
+echo kept >got
+refused "$address" "$rpma" pull "$address" got
+[ "$(cat got)" = kept ] || die "a failed pull touched the file"
+refused "$address" "$rpma" push content "$address"
+kill -0 "$server" || die "the server ended"
+stop_server
+
+# Nobody listens any more.
+refused "$address: refused: nobody serves a pool there" "$rpma" push content "$address"
+refused "$address: refused: nobody serves a pool there" "$rpma" pull "$address" got
+
+# Pools that are not what they should be; none is touched.
+check_refused() {
+    local before
+    before=$(sha256sum <pool)
+    refused "$1" "$rpma" serve --pool pool --size "${2:-3M}" --listen "$address"
+    [ "$(sha256sum <pool)" = "$before" ] || die "the pool was changed"
+}
+check_refused 'truncated: it has 8192 bytes'
+cp good_pool pool
+check_refused 'holds contents of up to 3145728 bytes (expected --size 4194304)' 4M
+echo x >>pool
+check_refused 'damaged'
+cp larger pool
+check_refused 'is not an rpma pool'
+: >pool
+check_refused 'is not an rpma pool'
+cp good_pool pool
+printf '\2' | dd of=pool bs=1 seek=8 conv=notrunc status=none
+check_refused 'version 2 (expected 1)'
+cp good_pool pool
+printf '\377' | dd of=pool bs=1 seek=4096 conv=notrunc status=none
+check_refused 'is damaged'
+
+# Content that changed on storage is found by the pull.
+cp good_pool pool
+for place in 20000 3500000; do # a byte in each of the two contents
+    printf '\0\377' | dd of=pool bs=1 seek=$place conv=notrunc status=none
+done
+start_server pool 3M
+refused 'is damaged: its checksum is wrong' "$rpma" pull "$address" got
+[ "$(cat got)" = kept ] || die "a failed pull touched the file"
+push content
+pulled content
+stop_server

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Sourced by the scripts here, with the paths of rpma and of test_peer as arguments: a server on a free port, checks, and
+# a working folder that is removed at the end.
+set -eu
+rpma=$1
+peer=$2
+case $(stat -f -c %T .) in
+tmpfs | ramfs) echo "skipped: the build folder is in memory, where nothing is durable"; exit 77 ;;
+esac
+work=$(mktemp -d "$PWD/work.XXXXXX")
+cd "$work"
+server=
+helpers=()
+
+clean_up() {
+    for pid in $server "${helpers[@]}"; do
+        kill -KILL "$pid" 2>/dev/null || true
+    done
+    cd /
+    rm -rf "$work"
+}
+trap clean_up EXIT
+
+die() {
+    echo "FAILED (line ${BASH_LINENO[0]}): $*" >&2
+    for file in server.err stderr; do
+        [ ! -s "$file" ] || sed "s/^/    $file: /" "$file" >&2
+    done
+    exit 1
+}
+
+# No command here takes longer than this, or it hangs.
+bounded() { timeout --kill-after=5 120 "$@"; }
+
+# start_server POOL SIZE [OPTION...]: returns when it listens; sets server (pid), port and address. Its output goes on to
+# server.out and server.err. There is no port 0 in librpma's API, so ports are tried.
+start_server() {
+    local try out line
+    for try in $(seq 50); do
+        port=$((20000 + RANDOM % 12000))
+        address=${listen_on:-127.0.0.1}:$port
+        rm -f server.fifo
+        mkfifo server.fifo
+        "$rpma" serve --pool "$1" --size "$2" --listen "$address" "${@:3}" >server.fifo 2>server.err &
+        server=$!
+        exec {out}<server.fifo
+        : >server.out
+        while read -t 60 -r line <&"$out"; do
+            echo "$line" >>server.out
+            case $line in
+            listening* | *'"listening"'*)
+                cat <&"$out" >>server.out &
+                helpers+=($!)
+                exec {out}<&-
+                return 0
+                ;;
+            esac
+        done
+        exec {out}<&-
+        wait "$server" || true
+        server=
+        grep -q 'expected a free port' server.err || die "the server does not start"
+    done
+    die "no free port"
+}
+
+# stop_server [SIGNAL]: ends it, and checks that it ends cleanly.
+stop_server() {
+    local code=0
+    kill "-${1:-TERM}" "$server"
+    wait "$server" || code=$?
+    server=
+    [ $code -eq 0 ] || die "the server ended with $code"
+}
+
+# refused TEXT COMMAND...: it fails by itself, with one line on standard error that contains the text.
+refused() {
+    local text=$1 code=0
+    shift
+    bounded "$@" >stdout 2>stderr || code=$?
+    [ $code -gt 0 ] && [ $code -lt 124 ] || die "ended with $code, expected a failure: $*"
+    [ "$(wc -l <stderr)" -eq 1 ] || die "expected one line on standard error: $*"
+    grep -qF -- "$text" stderr || die "expected \"$text\": $*"
+    echo "refused: $(cat stderr)"
+}
+
+push() { bounded "$rpma" push "$1" "$address" >stdout 2>stderr || die "push $1"; }
+
+# pulled FILE...: a pull gives the bytes of one of these files; sets found to its name.
+pulled() {
+    local file
+    bounded "$rpma" pull "$address" got >stdout 2>stderr || die "pull"
+    for file in "$@"; do
+        if cmp -s got "$file"; then
+            found=$file
+            return 0
+        fi
+    done
+    die "pull gave none of: $*"
+}
