@@ -18,7 +18,7 @@ for bad in 127.0.0.1 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:x ::1:7204
     refused "$bad" "$rpma" serve --pool other --size 1M --listen "$bad"
 done
 for bad in 0 -1 1.5M 1X ''; do
-    refused '--size' "$rpma" serve --pool other --size="$bad"
+    refused 'expected a size in bytes' "$rpma" serve --pool other --size="$bad"
 done
 
 # An empty pool.

@@ -15,6 +15,7 @@ helpers=()
 clean_up() {
     for pid in $server "${helpers[@]}"; do
         kill -KILL "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
     done
     cd /
     rm -rf "$work"
