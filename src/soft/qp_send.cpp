@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/qp: the send queue, from ibv_post_send to a work completion. A write or send is done when TCP has all its
-// bytes, a read or flush when its answer is here; completions come in the order of posting.
+// soft/qp: the send queue, from ibv_post_send to a work completion. A write or send is done when TCP has all
+// its bytes, a read or flush when its answer is here; completions come in the order of posting.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
