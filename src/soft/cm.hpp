@@ -87,8 +87,9 @@ public:
     [[nodiscard]] base::Result<void> reject(std::span<const std::byte> private_data);
     [[nodiscard]] base::Result<void> disconnect();
     [[nodiscard]] base::Result<void> migrate(EventChannel *channel);
+    // An event of this id was fetched, acknowledged.
+    void delivered(rdma_cm_event_type type);
     void acknowledged();
-    void delivered();
 
     // ---- what becomes of a connection ----
     void connection_established() override;
@@ -132,6 +133,7 @@ private:
     std::unique_ptr<Event> last_event_;          // of a synchronous id
     unsigned unacknowledged_ = 0;                // guarded by mutex_
     std::atomic<State> state_{State::Idle};
+    int unfetched_requests_ = 0;     // of a listener; guarded by mutex_
     bool established_told_ = false;  // guarded by mutex_
 
     base::Fd socket_;  // bound, listening, or requested

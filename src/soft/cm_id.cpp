@@ -203,9 +203,12 @@ void CmId::push(std::unique_ptr<Event> made) {
     channel_->push(std::move(made));
 }
 
-void CmId::delivered() {
+void CmId::delivered(rdma_cm_event_type type) {
     const std::scoped_lock lock{mutex_};
     ++unacknowledged_;
+    if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        --unfetched_requests_;
+    }
 }
 
 void CmId::acknowledged() {
@@ -227,7 +230,7 @@ base::Result<void> CmId::wait_if_synchronous() {
     if (!got) {
         return std::unexpected{got.error()};
     }
-    delivered();
+    delivered((*got)->event);
     last_event_.reset(*got);
     event = last_event_.get();
     if (event->status != 0) {

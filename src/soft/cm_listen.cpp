@@ -79,6 +79,12 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
     EventChannel *events = nullptr;
     {
         const std::scoped_lock lock{mutex_};
+        if (unfetched_requests_ == limits::max_listen_backlog) {
+            BASE_LOG(Warning, "request dropped: the program has not fetched the %d before it",
+                     limits::max_listen_backlog);
+            return;
+        }
+        ++unfetched_requests_;
         events = channel_;
     }
     auto *const child = new CmId{events, context};

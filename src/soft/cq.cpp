@@ -112,10 +112,12 @@ bool CompletionQueue::push(const ibv_wc &completion, QueuePair &queue_pair, Queu
     {
         const std::scoped_lock lock{mutex_};
         if (ring_.full()) {
-            BASE_LOG(
-                Error,
-                "completion queue overrun: all %zu entries are waiting to be polled; make the queue larger",
-                ring_.capacity());
+            if (!overrun_) {
+                overrun_ = true;
+                BASE_LOG(Error,
+                         "completion queue overrun: all %zu entries wait to be polled; make the queue larger",
+                         ring_.capacity());
+            }
             return false;
         }
         ring_.push() =

@@ -94,6 +94,7 @@ private:
                         // before a channel's
     base::Ring<Entry> ring_;
     Notify notify_ = Notify::No;
+    bool overrun_ = false;  // said so
     std::vector<std::shared_ptr<Group>> links_;
     std::atomic<bool> linked_{false};
     const std::shared_ptr<Group> group_;

@@ -22,7 +22,8 @@ inline constexpr std::uint8_t max_rd_atomic =
 inline constexpr std::uint32_t max_message_bytes = 1U << 31;
 
 inline constexpr std::size_t max_private_bytes = 196;  // as rdma_cm's RDMA_PS_TCP promises for an accept
-inline constexpr int max_listen_backlog = 1024;  // also the number of half-open handshakes a listener keeps
+inline constexpr int max_listen_backlog =
+    1024;  // also the handshakes, and the unfetched requests, a listener keeps
 inline constexpr int default_listen_backlog = 128;
 
 // Sends that found no receive posted are kept up to this; then the stream stalls.
@@ -31,6 +32,8 @@ inline constexpr std::size_t max_unexpected_messages = 256;
 
 // How long: a peer may take for its start-up frame; a disconnect waits for the peer to have read everything.
 inline constexpr std::chrono::seconds handshake_timeout{10};
+// A peer that acknowledges nothing, or takes nothing, for so long is given up (TCP_USER_TIMEOUT).
+inline constexpr std::chrono::seconds silence_timeout{60};
 inline constexpr std::chrono::seconds drain_timeout{2};
 
 }  // namespace soft::limits

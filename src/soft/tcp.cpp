@@ -9,7 +9,10 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+
+#include "soft/limits.hpp"
 
 namespace soft::tcp {
 
@@ -18,7 +21,6 @@ namespace {
 constexpr int keep_alive_idle_s = 10;
 constexpr int keep_alive_interval_s = 5;
 constexpr int keep_alive_probes = 4;
-constexpr unsigned unacknowledged_timeout_ms = 30'000;
 // What TCP takes at least on any path, for when the kernel does not tell.
 constexpr std::size_t smallest_segment_bytes = 536;
 
@@ -142,7 +144,8 @@ void set_connection_options(int socket) {
     set(socket, IPPROTO_TCP, TCP_KEEPIDLE, keep_alive_idle_s);
     set(socket, IPPROTO_TCP, TCP_KEEPINTVL, keep_alive_interval_s);
     set(socket, IPPROTO_TCP, TCP_KEEPCNT, keep_alive_probes);
-    set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, unacknowledged_timeout_ms);
+    set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT,
+        static_cast<unsigned>(std::chrono::milliseconds{limits::silence_timeout}.count()));
 }
 
 std::size_t segment_bytes(int socket) {

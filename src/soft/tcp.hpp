@@ -39,7 +39,7 @@ struct BindOptions {
 // The source address that the routing table chooses towards `to`.
 [[nodiscard]] base::Result<Address> source_towards(const sockaddr &to);
 
-// No delay; a peer that vanished is noticed within about 30 s.
+// No delay; a peer that vanished is noticed: when idle in about 30 s, else after limits::silence_timeout.
 void set_connection_options(int socket);
 // Largest segment TCP sends, in bytes.
 [[nodiscard]] std::size_t segment_bytes(int socket);
