@@ -123,6 +123,7 @@ SOFTRDMA_LIKE(rdma_event_str);
  * Where the device's log lines go: level is 0 (fatal) to 5 (debug), format is printf's and ends in a newline.
  * NULL is the default: warnings and worse to standard error. Called from any thread; it must not call this library.
  */
+/* NOLINTNEXTLINE(modernize-use-using): C */
 typedef void (*softrdma_log_function)(int level, const char *file_name, int line_no, const char *function_name,
                                       const char *message_format, ...);
 extern void softrdma_set_log(softrdma_log_function log_function, int threshold);

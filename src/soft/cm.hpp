@@ -73,20 +73,22 @@ public:
     [[nodiscard]] static base::Result<CmId *> create(EventChannel *channel, void *context);
     // Waits until every event of the id is acknowledged.
     ~CmId() override;
+    CmId(const CmId &) = delete;
+    CmId &operator=(const CmId &) = delete;
 
     // ---- rdma_cm ----
     [[nodiscard]] base::Result<void> set_option(int level, int name, const void *value, std::size_t size);
     [[nodiscard]] base::Result<void> bind(const sockaddr &address);
     [[nodiscard]] base::Result<void> resolve_address(const sockaddr *source, const sockaddr &destination);
     [[nodiscard]] base::Result<void> resolve_route();
-    [[nodiscard]] base::Result<void> create_queue_pair(ibv_pd *pd, ibv_qp_init_attr &attributes);
+    [[nodiscard]] base::Result<void> create_queue_pair(ibv_pd *domain, ibv_qp_init_attr &attributes);
     void destroy_queue_pair();
     [[nodiscard]] base::Result<void> connect(const rdma_conn_param *parameters);
     [[nodiscard]] base::Result<void> listen(int backlog);
     [[nodiscard]] base::Result<void> accept(const rdma_conn_param *parameters);
     [[nodiscard]] base::Result<void> reject(std::span<const std::byte> private_data);
     [[nodiscard]] base::Result<void> disconnect();
-    [[nodiscard]] base::Result<void> migrate(EventChannel *channel);
+    [[nodiscard]] base::Result<void> migrate(EventChannel *to);
     // An event of this id was fetched, acknowledged.
     void delivered(rdma_cm_event_type type);
     void acknowledged();
@@ -117,7 +119,7 @@ private:
     CmId(EventChannel *channel, void *context);
 
     void push(rdma_cm_event_type type, int status = 0);
-    void push(std::unique_ptr<Event> event);
+    void push(std::unique_ptr<Event> made);
     [[nodiscard]] base::Result<void> wait_if_synchronous();
     [[nodiscard]] QueuePair *queue_pair() const { return static_cast<QueuePair *>(qp); }
     void set_source(const tcp::Address &address);

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -51,13 +50,10 @@ int made(Make make, T **out) {
     });
 }
 
-sockaddr *copied(const sockaddr *address, socklen_t length) {
-    auto *const copy = static_cast<sockaddr *>(std::malloc(length));
-    if (copy != nullptr) {
-        std::memcpy(copy, address, length);
-    }
-    return copy;
-}
+// One answer, with its address.
+struct AddressInfo : rdma_addrinfo {
+    sockaddr_storage address;
+};
 
 // getaddrinfo's failures as errno, as librdmacm gives them.
 int errno_of(int lookup_error) {
@@ -197,18 +193,19 @@ int softrdma_rdma_getaddrinfo(const char *node, const char *service, const rdma_
     if (const int error = getaddrinfo(node, service, &asked, &found); error != 0) {
         return failed(errno_of(error));
     }
-    auto *const answer = static_cast<rdma_addrinfo *>(std::calloc(1, sizeof(rdma_addrinfo)));
+    auto *const answer = new (std::nothrow) AddressInfo{};
     if (answer != nullptr) {
+        std::memcpy(&answer->address, found->ai_addr, found->ai_addrlen);
         answer->ai_flags = flags;
         answer->ai_family = found->ai_family;
         answer->ai_qp_type = IBV_QPT_RC;
         answer->ai_port_space = RDMA_PS_TCP;
-        (passive ? answer->ai_src_addr : answer->ai_dst_addr) = copied(found->ai_addr, found->ai_addrlen);
+        (passive ? answer->ai_src_addr : answer->ai_dst_addr) =
+            reinterpret_cast<sockaddr *>(&answer->address);
         (passive ? answer->ai_src_len : answer->ai_dst_len) = found->ai_addrlen;
     }
     freeaddrinfo(found);
-    if (answer == nullptr || (passive ? answer->ai_src_addr : answer->ai_dst_addr) == nullptr) {
-        softrdma_rdma_freeaddrinfo(answer);
+    if (answer == nullptr) {
         return failed(ENOMEM);
     }
     *res = answer;
@@ -216,11 +213,7 @@ int softrdma_rdma_getaddrinfo(const char *node, const char *service, const rdma_
 }
 
 void softrdma_rdma_freeaddrinfo(rdma_addrinfo *res) {
-    if (res != nullptr) {
-        std::free(res->ai_src_addr);
-        std::free(res->ai_dst_addr);
-        std::free(res);
-    }
+    delete static_cast<AddressInfo *>(res);
 }
 
 const char *softrdma_rdma_event_str(rdma_cm_event_type event) {

@@ -50,7 +50,7 @@ Event *EventChannel::take() {
         event = std::move(events_.front());
         events_.pop_front();
         if (events_.empty()) {
-            eventfd_t ignored;
+            eventfd_t ignored = 0;
             (void)eventfd_read(fd, &ignored);  // does not block: it was written when the first came
         }
     }
@@ -86,7 +86,7 @@ std::vector<std::unique_ptr<Event>> EventChannel::withdraw(const CmId &id) {
     }
     std::erase(events_, nullptr);
     if (readable && events_.empty()) {
-        eventfd_t ignored;
+        eventfd_t ignored = 0;
         (void)eventfd_read(fd, &ignored);
     }
     return gone;

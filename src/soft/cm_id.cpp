@@ -43,8 +43,8 @@ CmId::~CmId() {
     if (qp != nullptr) {
         queue_pair()->set_owner(nullptr);
     }
-    if (state_.load() == State::Requested) {
-        (void)reject({});
+    if (state_.load() == State::Requested && !reject({})) {
+        BASE_LOG(Debug, "a request that was dropped could not be rejected: the peer is gone");
     }
     if (last_event_) {
         last_event_.reset();

@@ -223,7 +223,7 @@ void CompletionChannel::detach(CompletionQueue &queue) {
         }
     }
     if (was_readable && pending_.empty()) {
-        eventfd_t ignored;
+        eventfd_t ignored = 0;
         (void)eventfd_read(fd, &ignored);
     }
 }
@@ -247,7 +247,7 @@ CompletionQueue *CompletionChannel::take() {
     if (--queue->pending_events_ == 0) {
         pending_.pop();
         if (pending_.empty()) {
-            eventfd_t ignored;
+            eventfd_t ignored = 0;
             (void)eventfd_read(fd, &ignored);  // does not block: it was written when the first came
         }
     }

@@ -53,6 +53,8 @@ public:
     [[nodiscard]] static base::Result<CompletionQueue *> create(ibv_context *context, int entries,
                                                                 void *cq_context, ibv_comp_channel *channel);
     ~CompletionQueue();
+    CompletionQueue(const CompletionQueue &) = delete;
+    CompletionQueue &operator=(const CompletionQueue &) = delete;
 
     // verbs
     int poll(int entries, ibv_wc *completions);

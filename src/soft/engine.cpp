@@ -252,7 +252,7 @@ void Engine::run(Engine &engine) {
             {
                 const std::scoped_lock lock{state.mutex};
                 if (key == wake_key) {
-                    eventfd_t ignored;
+                    eventfd_t ignored = 0;
                     (void)eventfd_read(state.wake.get(), &ignored);
                     timeout_ms = 0;  // something is watched since we fell asleep
                 } else if (const auto found = state.groups.find(key); found != state.groups.end()) {
@@ -294,6 +294,7 @@ void Engine::at_exit() {
 namespace {
 
 // The library is never unloaded (-z nodelete): this runs when the process ends.
+// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
 struct AtExit {
     ~AtExit() { Engine::at_exit(); }
 } at_exit;

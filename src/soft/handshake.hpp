@@ -36,6 +36,8 @@ public:
     Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::Fd socket, Role role,
               const wire::MpaFrame *request);
     ~Handshake() override;
+    Handshake(const Handshake &) = delete;
+    Handshake &operator=(const Handshake &) = delete;
 
     [[nodiscard]] Role role() const { return role_; }
     [[nodiscard]] int socket() const { return socket_.get(); }

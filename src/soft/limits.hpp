@@ -27,7 +27,7 @@ inline constexpr int max_listen_backlog =
 inline constexpr int default_listen_backlog = 128;
 
 // Sends that found no receive posted are kept up to this; then the stream stalls.
-inline constexpr std::size_t max_unexpected_bytes = 64 * 1024;
+inline constexpr std::size_t max_unexpected_bytes = std::size_t{64} * 1024;
 inline constexpr std::size_t max_unexpected_messages = 256;
 
 // How long: a peer may take for its start-up frame; a disconnect waits for the peer to have read everything.

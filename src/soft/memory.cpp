@@ -42,8 +42,8 @@ Pin::~Pin() {
     }
 }
 
-MemoryRegion *Pin::region_() const {
-    return slot_->region;
+const MemoryRegion &Pin::region() const {
+    return *slot_->region;
 }
 
 Memory &Memory::instance() {

@@ -61,13 +61,12 @@ public:
     Pin &operator=(const Pin &) = delete;
     ~Pin();
 
-    [[nodiscard]] const MemoryRegion &region() const { return *region_(); }
+    [[nodiscard]] const MemoryRegion &region() const;
 
 private:
     friend class Memory;
     struct Slot;
     explicit Pin(Slot *slot) : slot_{slot} {}
-    [[nodiscard]] MemoryRegion *region_() const;
 
     Slot *slot_ = nullptr;
 };

@@ -54,7 +54,7 @@ ibv_qp_cap given(ibv_qp_cap cap) {
 
 }  // namespace
 
-std::atomic<unsigned> QueuePair::persists_returned_{0};
+std::atomic<unsigned> QueuePair::persists_returned{0};
 
 base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attributes) {
     if (attributes.qp_type != IBV_QPT_RC || attributes.srq != nullptr) {
@@ -119,7 +119,7 @@ QueuePair::~QueuePair() {
     base::Fd socket;
     if (fork_generation_ == Engine::fork_generation()) {
         while (true) {
-            const unsigned returned = persists_returned_.load(std::memory_order_acquire);
+            const unsigned returned = persists_returned.load(std::memory_order_acquire);
             {
                 const std::scoped_lock lock{group_->mutex()};
                 if (socket_) {
@@ -131,7 +131,7 @@ QueuePair::~QueuePair() {
                     break;
                 }
             }
-            persists_returned_.wait(returned, std::memory_order_acquire);
+            persists_returned.wait(returned, std::memory_order_acquire);
         }
         if (socket) {
             (void)shutdown(socket.get(), SHUT_WR);

@@ -222,7 +222,7 @@ private:
     void stall();
 
     // Counts persists that came back to their queue pair: who destroys one waits for a change.
-    static std::atomic<unsigned> persists_returned_;
+    static std::atomic<unsigned> persists_returned;
 
     const std::shared_ptr<Group> group_;
     CompletionQueue &send_queue_cq_;

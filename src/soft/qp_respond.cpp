@@ -223,8 +223,8 @@ void QueuePair::run_persist(void *queue_pair) {
         const std::scoped_lock lock{group->mutex()};
         self.persisted(error);
     }
-    persists_returned_.fetch_add(1, std::memory_order_release);
-    persists_returned_.notify_all();
+    persists_returned.fetch_add(1, std::memory_order_release);
+    persists_returned.notify_all();
 }
 
 void QueuePair::persisted(int error) {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <type_traits>
@@ -104,7 +103,7 @@ ibv_mr *registered(ibv_pd *pd, void *address, std::size_t length, std::uint64_t 
 
 ibv_device **softrdma_ibv_get_device_list(int *num_devices) {
     const auto all = soft::devices();
-    auto **const list = static_cast<ibv_device **>(std::calloc(all.size() + 1, sizeof(ibv_device *)));
+    auto **const list = new (std::nothrow) ibv_device *[all.size() + 1] {};
     if (list == nullptr) {
         return failed<ibv_device *>(ENOMEM);
     }
@@ -116,7 +115,7 @@ ibv_device **softrdma_ibv_get_device_list(int *num_devices) {
 }
 
 void softrdma_ibv_free_device_list(ibv_device **list) {
-    std::free(static_cast<void *>(list));
+    delete[] list;
 }
 
 const char *softrdma_ibv_get_device_name(ibv_device *device) {
