@@ -42,7 +42,8 @@ struct MpaFrame {
     bool rtr_read = false;
     std::uint16_t ird = 0;
     std::uint16_t ord = 0;
-    std::span<const std::byte> private_data;
+    // NOLINTNEXTLINE(readability-redundant-member-init): g++ asks for it in designated initialisers
+    std::span<const std::byte> private_data = {};
 };
 
 // Length of what follows the fixed 20 bytes, or why they are no MPA frame of this role.
