@@ -159,7 +159,7 @@ std::size_t segment_bytes(int socket) {
 
 Input discard_input(int socket) {
     constexpr int rounds = 64;  // then others have their turn
-    std::array<std::byte, 16 * 1024> waste;
+    std::array<std::byte, std::size_t{16} * 1024> waste;
     for (int round = 0; round < rounds; ++round) {
         const ssize_t count = recv(socket, waste.data(), waste.size(), 0);
         if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {

@@ -107,7 +107,7 @@ ibv_device **softrdma_ibv_get_device_list(int *num_devices) {
     if (list == nullptr) {
         return failed<ibv_device *>(ENOMEM);
     }
-    std::copy(all.begin(), all.end(), list);
+    std::ranges::copy(all, list);
     if (num_devices != nullptr) {
         *num_devices = static_cast<int>(all.size());
     }
@@ -150,11 +150,11 @@ int softrdma_ibv_query_device_ex(ibv_context *, const ibv_query_device_ex_input 
     return 0;
 }
 
-int softrdma_ibv_query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *attributes) {
+int softrdma_ibv_query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *port_attr) {
     if (port_num != 1) {
         return EINVAL;
     }
-    soft::query(*static_cast<const Device *>(context->device), *attributes);
+    soft::query(*static_cast<const Device *>(context->device), *port_attr);
     return 0;
 }
 
