@@ -55,14 +55,17 @@ Address copy_of(const sockaddr &address) {
 
 std::string text_of(const Address &address) {
     std::array<char, INET6_ADDRSTRLEN> host{};
+    std::string text;
     if (address.ss_family == AF_INET6) {
         const auto &v6 = reinterpret_cast<const sockaddr_in6 &>(address);
         inet_ntop(AF_INET6, &v6.sin6_addr, host.data(), host.size());
-        return "[" + std::string{host.data()} + "]:" + std::to_string(ntohs(v6.sin6_port));
+        text.append("[").append(host.data()).append("]:").append(std::to_string(ntohs(v6.sin6_port)));
+    } else {
+        const auto &v4 = reinterpret_cast<const sockaddr_in &>(address);
+        inet_ntop(AF_INET, &v4.sin_addr, host.data(), host.size());
+        text.append(host.data()).append(":").append(std::to_string(ntohs(v4.sin_port)));
     }
-    const auto &v4 = reinterpret_cast<const sockaddr_in &>(address);
-    inet_ntop(AF_INET, &v4.sin_addr, host.data(), host.size());
-    return std::string{host.data()} + ":" + std::to_string(ntohs(v4.sin_port));
+    return text;
 }
 
 Address local_address(int socket) {
