@@ -31,6 +31,8 @@ constexpr int max_events = 64;
 constexpr int fast_tick_ms = 1;
 constexpr int slow_tick_ms = 50;
 constexpr std::uint64_t wake_key = 0;
+// Who writes to a sleeping target often writes again: a sleep costs more than these looks.
+constexpr std::chrono::microseconds spin_before_sleep{30};
 
 std::atomic<unsigned> forks{0};
 // Never destroyed: threads of the program may use it while the process ends.
@@ -242,10 +244,12 @@ void Engine::run(Engine &engine) {
     State &state = *engine.state_;
     pthread_setname_np(pthread_self(), "softrdma");
     auto ticked = base::Clock::now();
+    auto served = ticked;
     int timeout_ms = engine.tick(ticked);
+    bool spinning = false;
     while (true) {
         std::array<epoll_event, max_events> events;
-        const int count = epoll_wait(state.epoll.get(), events.data(), max_events, timeout_ms);
+        const int count = epoll_wait(state.epoll.get(), events.data(), max_events, spinning ? 0 : timeout_ms);
         for (int i = 0; i < count; ++i) {
             const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
             std::shared_ptr<Group> group;
@@ -264,6 +268,8 @@ void Engine::run(Engine &engine) {
             }
         }
         const auto now = base::Clock::now();
+        served = count > 0 ? now : served;
+        spinning = now - served < spin_before_sleep;
         if (timeout_ms >= 0 && now - ticked >= base::Milliseconds{timeout_ms}) {
             ticked = now;
             timeout_ms = engine.tick(now);
