@@ -13,3 +13,12 @@ if(RPMA_FUZZ)
     add_compile_options(-fsanitize=fuzzer-no-link)
     add_link_options(-fsanitize=fuzzer-no-link)
 endif()
+if((RPMA_SANITIZE OR RPMA_FUZZ) AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    # clang links a sanitizer's run time into programs only, so that shared libraries have undefined symbols until they
+    # are loaded. At the end of the link line this wins over the libraries' own -z defs.
+    string(APPEND CMAKE_C_STANDARD_LIBRARIES " -Wl,-z,undefs")
+    string(APPEND CMAKE_CXX_STANDARD_LIBRARIES " -Wl,-z,undefs")
+    # Its vptr check wants the C++ run time in C programs too; g++'s build has that check. Its enum check is stricter
+    # than both compilers' code (no -fstrict-enums): callers in C may pass any value, and are answered with an error.
+    add_compile_options(-fno-sanitize=vptr,enum)
+endif()

@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: two connected ends in one process, over any device a provider has. The tests run the same on each; where devices
-// differ by their class (is_soft, native operations) a test says so.
+// conformance/ends: the two ends of a connection, over any device a provider has. Every function asserts (cmocka)
+// that what it does succeeds, unless it says what it returns.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "verbs/provider.hpp"
+#include "fixture.hpp"
 
 namespace conformance {
 
-// What the suite runs on: set by main() from its arguments.
-struct Subject {
-    const verbs::Provider *provider = nullptr;
-    std::string address;
-    bool is_soft = false;
-};
-extern Subject subject;
+// How long anything may take that has to happen: a bound, not an expectation.
+inline constexpr std::chrono::seconds patience{60};
+inline constexpr int patience_ms = 60'000;
+
+// Reading and writing, local and remote.
+inline constexpr int full_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
 struct Sizes {
     std::uint32_t send_wr = 16;
@@ -29,10 +27,60 @@ struct Sizes {
     std::uint32_t sge = 1;
     std::uint8_t depth = 16;  // reads and flushes at once
     bool separate_cqs = false;
+    bool signal_all = false;
+    std::size_t memory_bytes = 1 << 20;
 };
 
-// One end: its own protection domain, completion queue(s), buffer.
-struct End {
+// An event of the connection manager, fetched and acknowledged.
+struct CmEvent {
+    rdma_cm_event_type type;
+    rdma_cm_id *id;
+    rdma_cm_id *listen_id;
+    int status;
+    std::string data;
+};
+// Waits for the next one. Asserts its type; prints what came instead.
+CmEvent expect_event(rdma_event_channel *events, rdma_cm_event_type type);
+// The next one, whatever it is.
+CmEvent next_event(rdma_event_channel *events);
+// Whether an event is there now.
+bool has_event(int fd);
+void make_non_blocking(int fd);
+
+// One end: its own event channel, protection domain, completion queue(s), buffer, unless it borrows the verbs
+// objects of another end, which then must live longer.
+class End {
+public:
+    explicit End(const Sizes &wanted = {}, const End *lender = nullptr);
+    ~End() { destroy(); }
+    End(const End &) = delete;
+    End &operator=(const End &) = delete;
+
+    // As a client: an id for the port, up to connect, with its objects.
+    void resolve(std::uint16_t port);
+    void request(const std::string &private_data = {});
+    // As a server: takes over the id of a request, with objects of its own.
+    void take(rdma_cm_id *requested);
+    void accept(const std::string &private_data = {});
+    void create_objects();
+
+    // Destroys the parts in the right order; those that are gone already are left out.
+    void destroy_queue_pair();
+    void destroy();
+
+    // Another region of this end's protection domain; deregistered with the end. May fail: nullptr and errno.
+    [[nodiscard]] ibv_mr *register_memory(void *address, std::size_t length, int access);
+
+    [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const {
+        return reinterpret_cast<std::uintptr_t>(memory.data()) + offset;
+    }
+    // Operations beyond RFC 5040, verbs::native_ bits; of a connected end.
+    [[nodiscard]] bool native(unsigned operation) const {
+        return (provider().native_operations(id->qp) & operation) == operation;
+    }
+    [[nodiscard]] bool is_iwarp() const { return id->verbs->device->transport_type == IBV_TRANSPORT_IWARP; }
+
+    Sizes sizes;
     rdma_event_channel *events = nullptr;
     rdma_cm_id *id = nullptr;
     ibv_pd *pd = nullptr;
@@ -42,66 +90,60 @@ struct End {
     std::vector<std::byte> memory;
     ibv_mr *mr = nullptr;
 
-    [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const { return reinterpret_cast<std::uintptr_t>(memory.data()) + offset; }
+private:
+    void create_queue_pair();
+
+    const End *lender_;
+    std::vector<ibv_mr *> more_regions_;
 };
 
-// Two ends. Every function asserts (cmocka) that what it does succeeds.
+// An id that listens on the subject's address.
+class Listener {
+public:
+    explicit Listener(int backlog = 64);
+    ~Listener() { destroy(); }
+    Listener(const Listener &) = delete;
+    Listener &operator=(const Listener &) = delete;
+
+    // The next request.
+    CmEvent take_request();
+    void destroy();
+
+    rdma_event_channel *events = nullptr;
+    rdma_cm_id *id = nullptr;
+    std::uint16_t port = 0;
+};
+
+// Two ends in this process.
 class Ends {
 public:
-    static constexpr std::size_t memory_bytes = 1 << 20;
-
-    // Listens, and resolves the client's id up to connect.
-    explicit Ends(const Sizes &sizes = {});
-    ~Ends();
-    Ends(const Ends &) = delete;
-    Ends &operator=(const Ends &) = delete;
+    explicit Ends(const Sizes &sizes = {}) : client{sizes}, server{sizes} {}
 
     void connect(const std::string &client_data = {}, const std::string &server_data = {});
     // The parts of connect().
-    void request(const std::string &client_data);
+    void request(const std::string &client_data = {});
     void take_request();
-    void accept(const std::string &server_data);
+    void accept(const std::string &server_data = {});
+    void expect_established();
+    // Both see the end of the connection.
+    void expect_disconnected();
 
+    Listener listener;
     End client;
     End server;
     std::string client_data_seen;
     std::string server_data_seen;
-
-private:
-    void create_objects(End &end);
-    void register_memory(End &end);
-    void destroy(End &end);
-
-    Sizes sizes_;
-    rdma_event_channel *listen_events_ = nullptr;
-    rdma_cm_id *listener_ = nullptr;
 };
 
-// The event, which must be of this type; its private data. Waits for it.
-std::string expect_event(rdma_event_channel *events, rdma_cm_event_type type, rdma_cm_id **id = nullptr, int *status = nullptr);
+// Two ends that are connected, until the end of the test.
+Ends &connected(const Sizes &sizes = {});
 
-// One send request.
-struct Request {
-    ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
-    std::uint64_t wr_id = 1;
-    std::vector<ibv_sge> sges;
-    unsigned flags = IBV_SEND_SIGNALED;
-    std::uint64_t remote_address = 0;
-    std::uint32_t rkey = 0;
-    std::uint32_t immediate = 0;
-};
-[[nodiscard]] int post(const End &end, const std::vector<Request> &requests);
-[[nodiscard]] int post_receive(const End &end, std::uint64_t wr_id, const std::vector<ibv_sge> &sges);
-[[nodiscard]] ibv_sge sge(const End &end, std::size_t offset, std::size_t length);
-
-// The next completion, polled for; asserts that it comes within 20 s.
-[[nodiscard]] ibv_wc next_completion(ibv_cq *cq);
-void expect_completion(ibv_cq *cq, std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS);
-
-// Request builders: `from` writes to, reads from, flushes the other end's memory.
-Request write_request(const End &from, const End &to, std::size_t offset, std::size_t length, std::uint64_t wr_id = 1);
-Request read_request(const End &from, const End &to, std::size_t offset, std::size_t length, std::uint64_t wr_id = 1);
-Request flush_request(const End &to, std::size_t offset, std::size_t length, std::uint32_t level, std::uint64_t wr_id = 1);
-Request send_request(const End &from, std::size_t offset, std::size_t length, std::uint64_t wr_id = 1);
+// The parameters that the ends connect and accept with. They point to the private data.
+rdma_conn_param connection_parameters(const std::string &private_data, std::uint8_t depth);
+rdma_conn_param connection_parameters(std::string &&private_data, std::uint8_t depth) = delete;
+inline const std::string no_data;
+// The subject's address with this port.
+sockaddr_storage subject_address(std::uint16_t port);
+std::uint16_t port_of(const rdma_cm_id &id);
 
 }  // namespace conformance

@@ -1,54 +1,80 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance PROVIDER ADDRESS: the verbs suite over one device. Exit code 77 when there is no such device.
+// conformance PROVIDER ADDRESS [timeouts]: the verbs suite over one device. Exit code 77 when there is no such
+// device. With a first argument "peer" it is the other process of a test.
 #include <cstdio>
 #include <cstring>
 #include <vector>
 
+#include "peer_process.hpp"
 #include "suite.hpp"
 
 namespace {
 
+using conformance::provider;
+using conformance::subject;
+
 constexpr int skipped = 77;
 
-bool has_device(const verbs::Provider &provider, const char *address) {
-    rdma_event_channel *const events = provider.create_event_channel();
+bool has_device() {
+    rdma_event_channel *const events = provider().create_event_channel();
     if (events == nullptr) {
         return false;
     }
     rdma_cm_id *id = nullptr;
     bool found = false;
-    if (provider.create_id(events, &id, nullptr, RDMA_PS_TCP) == 0) {
-        rdma_addrinfo hints{};
-        hints.ai_flags = RAI_PASSIVE;
-        hints.ai_port_space = RDMA_PS_TCP;
-        rdma_addrinfo *here = nullptr;
-        if (provider.getaddrinfo(address, "0", &hints, &here) == 0) {
-            found = provider.bind_addr(id, here->ai_src_addr) == 0 && id->verbs != nullptr;
-            provider.freeaddrinfo(here);
-        }
-        (void)provider.destroy_id(id);
+    if (provider().create_id(events, &id, nullptr, RDMA_PS_TCP) == 0) {
+        auto here = conformance::subject_address(0);
+        found = provider().bind_addr(id, reinterpret_cast<sockaddr *>(&here)) == 0 && id->verbs != nullptr;
+        (void)provider().destroy_id(id);
     }
-    provider.destroy_event_channel(events);
+    provider().destroy_event_channel(events);
     return found;
+}
+
+std::vector<CMUnitTest> suite() {
+    using namespace conformance;
+    std::vector<CMUnitTest> all;
+    for (const auto group :
+         {operation_tests(), scatter_tests(), order_tests(), queue_tests(), refusal_tests(), local_error_tests(),
+          remote_error_tests(), unexpected_tests(), channel_tests(), connection_tests(), id_tests(),
+          listener_tests(), sleeping_tests(), process_tests(), fork_tests(), memory_tests(), stress_tests()}) {
+        all.insert(all.end(), group.begin(), group.end());
+    }
+    return all;
 }
 
 }  // namespace
 
 int main(int argc, char **argv) {
-    if (argc != 3) {
-        std::fprintf(stderr, "usage: %s soft|kernel ADDRESS\n", argv[0]);
+    const bool is_peer = argc == 4 && std::strcmp(argv[1], "peer") == 0;
+    const bool only_timeouts = argc == 4 && std::strcmp(argv[3], "timeouts") == 0;
+    if (argc != 3 && !is_peer && !only_timeouts) {
+        std::fprintf(stderr, "usage: %s soft|kernel ADDRESS [timeouts]\n", argv[0]);
         return 2;
     }
-    conformance::subject.is_soft = std::strcmp(argv[1], "soft") == 0;
-    conformance::subject.provider = conformance::subject.is_soft ? &verbs::soft : &verbs::rdma_core;
-    conformance::subject.address = argv[2];
-    if (!has_device(*conformance::subject.provider, argv[2])) {
-        std::fprintf(stderr, "SKIPPED: no %s device serves %s\n", argv[1], argv[2]);
+    const char *const *const device = is_peer ? argv + 2 : argv + 1;
+    subject.is_soft = std::strcmp(device[0], "soft") == 0;
+    subject.provider = subject.is_soft ? &verbs::soft : &verbs::rdma_core;
+    subject.provider_name = device[0];
+    subject.address = device[1];
+    subject.program = argv[0];
+    if (is_peer) {
+        return conformance::run_as_peer();
+    }
+    if (!has_device()) {
+        std::fprintf(stderr, "SKIPPED: no %s device serves %s\n", device[0], device[1]);
         return skipped;
     }
-    std::vector<CMUnitTest> tests;
-    for (const auto group : {conformance::operation_tests(), conformance::connection_tests()}) {
-        tests.insert(tests.end(), group.begin(), group.end());
+    std::vector<CMUnitTest> tests = suite();
+    if (only_timeouts) {
+        tests.assign(conformance::timeout_tests().begin(), conformance::timeout_tests().end());
+    }
+    for (CMUnitTest &test : tests) {
+        test.setup_func = conformance::begin_test;
+        test.teardown_func = conformance::end_test;
+    }
+    if (const char *const only = std::getenv("CONFORMANCE_ONLY")) {
+        cmocka_set_test_filter(only);
     }
     return _cmocka_run_group_tests("conformance", tests.data(), tests.size(), nullptr, nullptr);
 }

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "ends.hpp"
+#include "requests.hpp"
 
 // Last: cmocka.h defines macros with everyday names, and wants the other three.
 #include <setjmp.h>
@@ -19,6 +20,23 @@ namespace conformance {
 
 // The tests of each file, for main().
 std::span<const CMUnitTest> operation_tests();
+std::span<const CMUnitTest> scatter_tests();
+std::span<const CMUnitTest> order_tests();
+std::span<const CMUnitTest> queue_tests();
+std::span<const CMUnitTest> refusal_tests();
+std::span<const CMUnitTest> local_error_tests();
+std::span<const CMUnitTest> remote_error_tests();
+std::span<const CMUnitTest> unexpected_tests();
+std::span<const CMUnitTest> channel_tests();
 std::span<const CMUnitTest> connection_tests();
+std::span<const CMUnitTest> id_tests();
+std::span<const CMUnitTest> listener_tests();
+std::span<const CMUnitTest> sleeping_tests();
+std::span<const CMUnitTest> process_tests();
+std::span<const CMUnitTest> fork_tests();
+std::span<const CMUnitTest> memory_tests();
+std::span<const CMUnitTest> stress_tests();
+// Those that wait for a time-out of the device: a run of their own.
+std::span<const CMUnitTest> timeout_tests();
 
 }  // namespace conformance

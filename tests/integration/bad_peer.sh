@@ -16,11 +16,11 @@ unharmed() {
 # Bytes that are no MPA request: none, a few, many, and a good beginning with nonsense behind it.
 for size in 0 1 19 20 21 1000 100000; do
     exec {tcp}<>"/dev/tcp/127.0.0.1/$port"
-    head -c $size /dev/urandom >&"$tcp" 2>/dev/null || true
+    head -c $size /dev/urandom 1>&"$tcp" 2>/dev/null || true
     exec {tcp}<&-
 done
 exec {tcp}<>"/dev/tcp/127.0.0.1/$port"
-{ printf 'MPA ID Req Frame\0\2\377\377' && head -c 70000 /dev/urandom; } >&"$tcp" 2>/dev/null || true
+{ printf 'MPA ID Req Frame\0\2\377\377' && head -c 70000 /dev/urandom; } 1>&"$tcp" 2>/dev/null || true
 exec {tcp}<&-
 unharmed
 

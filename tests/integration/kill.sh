@@ -13,15 +13,15 @@ head -c 32M /dev/urandom >a
 head -c 30000001 /dev/urandom >b
 start_server pool 32M
 push a
-before=$(date +%s%N)
 push b
-push_us=$((($(date +%s%N) - before) / 1000))
 old=b new=a
+# How long after the start of a push the kill comes at most; it follows what happens, so that about as many kills come
+# before the commit as after it, and most near it.
+window_us=100000
 kept=0 committed=0
 
 for i in $(seq "$kills"); do
-    # From before the connection to after the commit.
-    delay_us=$((RANDOM * push_us / 32768 * 12 / 10))
+    delay_us=$((RANDOM * window_us / 32768))
     "$rpma" push $new "$address" >push.out 2>push.err &
     client=$!
     sleep "$(printf '%d.%06d' $((delay_us / 1000000)) $((delay_us % 1000000)))"
@@ -47,13 +47,15 @@ for i in $(seq "$kills"); do
     fi
     if [ "$found" = $new ]; then
         committed=$((committed + 1))
+        window_us=$((window_us * 8 / 10 + 1000))
         new=$old
         old=$found
     else
         kept=$((kept + 1))
+        [ $window_us -gt 20000000 ] || window_us=$((window_us * 12 / 10))
     fi
 done
-echo "$kills kills within $((push_us * 12 / 10000)) ms: old content $kept times, new content $committed times"
+echo "$kills kills (at last within $((window_us / 1000)) ms): old content $kept times, new content $committed times"
 push $new
 pulled $new
 stop_server

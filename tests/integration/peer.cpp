@@ -2,7 +2,6 @@
 // A peer of the rpma command that behaves badly: `test_peer MODE [ADDRESS PORT]`. Ends with 0 when the other
 // side reacted as it should.
 #include <arpa/inet.h>
-#include <librpma.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "cli/peer.hpp"
 #include "cli/protocol.hpp"
 
 namespace {
@@ -35,40 +35,48 @@ void wait_readable(int fd, const char *what) {
     }
 }
 
-// A client of librpma; the process's end is its end.
+// A client of librpma. Members go in the reverse order: the connection before what it uses.
 struct Client {
-    rpma_peer *peer = nullptr;
-    rpma_conn *connection = nullptr;
     std::array<std::byte, 4096> memory{};
-    rpma_mr_local *local = nullptr;
+    cli::Peer peer;
+    cli::LocalRegion local;
+    cli::RemoteRegion remote;
+    cli::Connection connection;
 
     // Connects with this private data; returns the first event.
     rpma_conn_event connect(const char *address, const char *port, std::span<std::byte> data) {
         ibv_context *context = nullptr;
         check(rpma_utils_get_ibv_context(address, RPMA_UTIL_IBV_CONTEXT_REMOTE, &context), "context");
-        check(rpma_peer_new(context, &peer), "peer");
-        check(rpma_mr_reg(peer, memory.data(), memory.size(), RPMA_MR_USAGE_WRITE_SRC, &local), "region");
+        rpma_peer *new_peer = nullptr;
+        check(rpma_peer_new(context, &new_peer), "peer");
+        peer.reset(new_peer);
+        rpma_mr_local *region = nullptr;
+        check(rpma_mr_reg(new_peer, memory.data(), memory.size(), RPMA_MR_USAGE_WRITE_SRC, &region),
+              "region");
+        local.reset(region);
         rpma_conn_req *request = nullptr;
-        check(rpma_conn_req_new(peer, address, port, nullptr, &request), "request");
+        check(rpma_conn_req_new(new_peer, address, port, nullptr, &request), "request");
         const rpma_conn_private_data private_data{data.data(), static_cast<std::uint8_t>(data.size())};
-        check(rpma_conn_req_connect(&request, data.empty() ? nullptr : &private_data, &connection),
-              "connect");
+        rpma_conn *connected = nullptr;
+        check(rpma_conn_req_connect(&request, data.empty() ? nullptr : &private_data, &connected), "connect");
+        connection.reset(connected);
+        return next_event("no answer to the request");
+    }
+
+    rpma_conn_event next_event(const char *otherwise) const {
         int fd = -1;
-        check(rpma_conn_get_event_fd(connection, &fd), "event fd");
-        wait_readable(fd, "no connection event");
+        check(rpma_conn_get_event_fd(connection.get(), &fd), "event fd");
+        wait_readable(fd, otherwise);
         rpma_conn_event event = RPMA_CONN_UNDEFINED;
-        check(rpma_conn_next_event(connection, &event), "event");
+        check(rpma_conn_next_event(connection.get(), &event), "event");
         return event;
     }
 
-    cli::Offer offer() const {
+    // What the server said, or why that is none of ours.
+    cli::Outcome<cli::Offer> offer() const {
         rpma_conn_private_data data{};
-        check(rpma_conn_get_private_data(connection, &data), "private data");
-        const auto offer = cli::decode_offer({static_cast<const std::byte *>(data.ptr), data.len});
-        if (!offer) {
-            die(offer.error().text.c_str());
-        }
-        return *offer;
+        check(rpma_conn_get_private_data(connection.get(), &data), "private data");
+        return cli::decode_offer({static_cast<const std::byte *>(data.ptr), data.len});
     }
 
     cli::Offer connect_well(const char *address, const char *port, cli::Mode mode) {
@@ -76,24 +84,25 @@ struct Client {
         if (connect(address, port, hello) != RPMA_CONN_ESTABLISHED) {
             die("not connected");
         }
-        return offer();
+        const auto said = offer();
+        if (!said) {
+            die(said.error().text.c_str());
+        }
+        return *said;
     }
 
-    // A write there must fail, at the latest when a read behind it does.
-    void expect_refused(const std::array<std::byte, 21> &descriptor, std::size_t offset) {
-        rpma_mr_remote *remote = nullptr;
-        check(rpma_mr_remote_from_descriptor(descriptor.data(), descriptor.size(), &remote), "descriptor");
-        check(rpma_write(connection, remote, offset, local, 0, memory.size(), RPMA_F_COMPLETION_ALWAYS,
-                         nullptr),
+    void take_region(const std::array<std::byte, 21> &descriptor) {
+        rpma_mr_remote *region = nullptr;
+        check(rpma_mr_remote_from_descriptor(descriptor.data(), descriptor.size(), &region), "descriptor");
+        remote.reset(region);
+    }
+
+    // The target refuses a write there, which ends the connection.
+    void expect_refused(std::size_t offset) const {
+        check(rpma_write(connection.get(), remote.get(), offset, local.get(), 0, memory.size(),
+                         RPMA_F_COMPLETION_ALWAYS, nullptr),
               "write");
-        rpma_cq *completions = nullptr;
-        int event_fd = -1;
-        check(rpma_conn_get_cq(connection, &completions), "cq");
-        check(rpma_conn_get_event_fd(connection, &event_fd), "event fd");
-        // The target's refusal ends the connection.
-        wait_readable(event_fd, "the server took a write that it should refuse");
-        rpma_conn_event event = RPMA_CONN_UNDEFINED;
-        check(rpma_conn_next_event(connection, &event), "event");
+        const rpma_conn_event event = next_event("the server took a write that it should refuse");
         if (event != RPMA_CONN_CLOSED && event != RPMA_CONN_LOST) {
             die("not disconnected");
         }
@@ -111,9 +120,7 @@ int other_version(const char *address, const char *port) {
     if (client.connect(address, port, hello) != RPMA_CONN_ESTABLISHED) {
         die("rejected without a reason");
     }
-    rpma_conn_private_data data{};
-    check(rpma_conn_get_private_data(client.connection, &data), "private data");
-    const auto offer = cli::decode_offer({static_cast<const std::byte *>(data.ptr), data.len});
+    const auto offer = client.offer();
     return !offer && offer.error().text.contains("version") ? 0 : 1;
 }
 
@@ -121,24 +128,24 @@ int bad_key(const char *address, const char *port) {
     Client client;
     auto descriptor = client.connect_well(address, port, cli::Mode::Push).memory_region;
     descriptor[17] ^= std::byte{0x55};  // in the rkey
-    client.expect_refused(descriptor, 0);
+    client.take_region(descriptor);
+    client.expect_refused(0);
     return 0;
 }
 
 int out_of_bounds(const char *address, const char *port) {
     Client client;
-    const auto descriptor = client.connect_well(address, port, cli::Mode::Push).memory_region;
-    rpma_mr_remote *remote = nullptr;
+    client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
     std::size_t size = 0;
-    check(rpma_mr_remote_from_descriptor(descriptor.data(), descriptor.size(), &remote), "descriptor");
-    check(rpma_mr_remote_get_size(remote, &size), "size");
-    client.expect_refused(descriptor, size - 1);
+    check(rpma_mr_remote_get_size(client.remote.get(), &size), "size");
+    client.expect_refused(size - 1);
     return 0;
 }
 
 int write_as_puller(const char *address, const char *port) {
     Client client;
-    client.expect_refused(client.connect_well(address, port, cli::Mode::Pull).memory_region, 0);
+    client.take_region(client.connect_well(address, port, cli::Mode::Pull).memory_region);
+    client.expect_refused(0);
     return 0;
 }
 

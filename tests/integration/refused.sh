@@ -17,7 +17,7 @@ for bad in 127.0.0.1 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:x ::1:7204
     refused "$bad" "$rpma" pull "$bad" got
     refused "$bad" "$rpma" serve --pool other --size 1M --listen "$bad"
 done
-for bad in 0 -1 1.5M 1X ''; do
+for bad in 0 -1 1.5M 1X; do
     refused 'expected a size in bytes' "$rpma" serve --pool other --size="$bad"
 done
 
@@ -63,8 +63,8 @@ RPMA_DEVICE=hardware refused 'RPMA_DEVICE' "$rpma" serve --pool other --size 1M
 RPMA_DEVICE=hardware refused 'RPMA_DEVICE' "$rpma" push content "$address"
 
 # A source that changes while it is read, all the time.
-head -c 3M content >moving
-(while echo >>moving && truncate -s 3M moving; do :; done) 2>/dev/null &
+head -c 2M content >moving
+(while echo >>moving && truncate -s 2M moving; do :; done) 2>/dev/null &
 changer=$!
 helpers+=($changer)
 refused 'moving: ' "$rpma" push moving "$address"

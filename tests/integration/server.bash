@@ -38,7 +38,7 @@ bounded() { timeout --kill-after=5 120 "$@"; }
 start_server() {
     local try out line
     for try in $(seq 50); do
-        port=$((20000 + RANDOM % 12000))
+        port=$(shuf -i 20000-31999 -n 1)
         address=${listen_on:-127.0.0.1}:$port
         rm -f server.fifo
         mkfifo server.fifo

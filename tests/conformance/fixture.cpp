@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// conformance/fixture: see the header.
+#include "fixture.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "suite.hpp"
+
+namespace conformance {
+
+Subject subject;
+
+namespace {
+
+// Far above what any test takes, also with a sanitizer on a busy machine.
+constexpr unsigned watchdog_s = 200;
+
+std::vector<std::shared_ptr<void>> &kept() {
+    static std::vector<std::shared_ptr<void>> objects;
+    return objects;
+}
+
+void on_alarm(int) {
+    static constexpr char text[] = "the last test that was begun hangs\n";
+    (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+    abort();
+}
+
+}  // namespace
+
+void keep_until_end_of_test(std::shared_ptr<void> object) { kept().push_back(std::move(object)); }
+
+int begin_test(void **) {
+    signal(SIGALRM, on_alarm);
+    alarm(watchdog_s);
+    return 0;
+}
+
+int end_test(void **) {
+    while (!kept().empty()) {
+        // Out of the list first: its destructor may assert.
+        const std::shared_ptr<void> last = std::move(kept().back());
+        kept().pop_back();
+    }
+    alarm(0);
+    return 0;
+}
+
+Thread::Thread(std::function<std::string()> run) : thread_{[this, body = std::move(run)] { wrong_ = body(); }} {}
+
+void Thread::expect_well() {
+    thread_.join();
+    if (!wrong_.empty()) {
+        std::fprintf(stderr, "in a thread: %s\n", wrong_.c_str());
+    }
+    assert_int_equal(wrong_.size(), 0);
+}
+
+}  // namespace conformance

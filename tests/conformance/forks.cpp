@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// conformance: a child inherits the objects of its parent. Whatever it does with them short of using them, nothing
+// is sent and the parent notices nothing.
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "raw_socket.hpp"
+#include "suite.hpp"
+
+namespace conformance {
+
+namespace {
+
+// Runs in a child until its end, which must be good.
+template <typename Body>
+void in_child(Body body) {
+    std::fflush(nullptr);  // what is buffered would be written twice
+    const pid_t pid = fork();
+    assert_int_not_equal(pid, -1);
+    if (pid == 0) {
+        alarm(100);  // the watchdog is not inherited
+        body();
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+// Both directions, and the end.
+void expect_undisturbed(Ends &ends) {
+    assert_false(has_event(ends.client.events->fd));
+    assert_false(has_event(ends.server.events->fd));
+    for (unsigned round = 0; round < 20; ++round) {
+        fill(ends.client, 0, 4096, round);
+        assert_int_equal(post(ends.client, {unsignaled(write_request(ends.client, ends.server, 0, 4096))}), 0);
+        settle(ends.client, ends.server);
+        assert_true(holds(ends.server, 0, 4096, round));
+        settle(ends.server, ends.client);
+    }
+    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    ends.expect_disconnected();
+}
+
+void a_child_exits(void **) {
+    Ends &ends = connected();
+    settle(ends.client, ends.server);
+    in_child([] { std::exit(0); });  // with the library's own work at the end of a process
+    in_child([] {});
+    expect_undisturbed(ends);
+}
+
+void a_child_destroys_what_it_inherited(void **) {
+    Ends &ends = connected();
+    settle(ends.client, ends.server);
+    in_child([&ends] {
+        ends.client.destroy();
+        ends.server.destroy();
+        ends.listener.destroy();
+    });
+    expect_undisturbed(ends);
+    // The listener too.
+    ends.client.destroy();
+    ends.server.destroy();
+    ends.connect();
+}
+
+void a_child_ends_while_requests_are_on_their_way(void **) {
+    Ends &ends = connected({.memory_bytes = 8 << 20});
+    fill(ends.client, 0, 8 << 20, 1);
+    assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8 << 20, 1),
+                                        settling_request(ends.client, ends.server, 2)}),
+                     0);
+    in_child([] {});
+    expect_completion(ends.client.cq, 1);
+    expect_completion(ends.client.cq, 2);
+    assert_true(holds(ends.server, 0, 8 << 20, 1));
+}
+
+// An event that waits for the parent is still there, and wakes it, after the child has destroyed its copy.
+void events_stay_with_the_parent(void **) {
+    Ends &ends = connected();
+    assert_int_equal(ibv_req_notify_cq(ends.client.cq, 0), 0);
+    assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8, 1)}), 0);
+    pollfd ready{.fd = ends.client.channel->fd, .events = POLLIN, .revents = 0};
+    assert_int_equal(poll(&ready, 1, patience_ms), 1);
+    in_child([&ends] { ends.client.destroy(); });
+    assert_true(has_event(ends.client.channel->fd));
+    ibv_cq *cq = nullptr;
+    void *context = nullptr;
+    assert_int_equal(provider().get_cq_event(ends.client.channel, &cq, &context), 0);
+    provider().ack_cq_events(cq, 1);
+    expect_completion(ends.client.cq, 1);
+
+    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    ready.fd = ends.client.events->fd;
+    assert_int_equal(poll(&ready, 1, patience_ms), 1);
+    in_child([&ends] { ends.client.destroy(); });
+    assert_true(has_event(ends.client.events->fd));
+    ends.expect_disconnected();
+}
+
+// A connection that is being set up belongs to the parent as well, on both sides.
+void set_up_stays_with_the_parent(void **) {
+    Ends &ends = make<Ends>();
+    RawSocket &stranger = make<RawSocket>();
+    if (subject.is_soft) {
+        stranger.connect(ends.listener.port);
+        stranger.send("MPA ID");
+    }
+    ends.request();
+    in_child([&ends] {
+        ends.client.destroy();
+        ends.listener.destroy();
+    });
+    ends.take_request();
+    in_child([&ends] { ends.server.destroy(); });  // which would reject it, were it the child's
+    ends.accept();
+    ends.expect_established();
+    expect_undisturbed(ends);
+    if (subject.is_soft) {
+        stranger.send(std::string(100, 'x'));
+        stranger.expect_end();  // still served
+    }
+}
+
+void a_child_uses_the_device_anew(void **) {
+#ifdef __SANITIZE_THREAD__
+    skip();  // ThreadSanitizer allows no threads in the child of a process with threads
+#endif
+    Ends &ends = connected();
+    in_child([&ends] {
+        if (!subject.is_soft) {
+            return;
+        }
+        {
+            Ends own;
+            own.connect();
+            // The inherited go while the child's own are in use.
+            ends.client.destroy();
+            ends.server.destroy();
+            ends.listener.destroy();
+            settle(own.client, own.server);
+            assert_int_equal(provider().disconnect(own.client.id), 0);
+            own.expect_disconnected();
+        }
+        std::exit(0);
+    });
+    expect_undisturbed(ends);
+}
+
+constexpr CMUnitTest tests[] = {
+    cmocka_unit_test(a_child_exits),
+    cmocka_unit_test(a_child_destroys_what_it_inherited),
+    cmocka_unit_test(a_child_ends_while_requests_are_on_their_way),
+    cmocka_unit_test(events_stay_with_the_parent),
+    cmocka_unit_test(set_up_stays_with_the_parent),
+    cmocka_unit_test(a_child_uses_the_device_anew),
+};
+
+}  // namespace
+
+std::span<const CMUnitTest> fork_tests() { return tests; }
+
+}  // namespace conformance

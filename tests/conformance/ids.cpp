@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// conformance: ids: states, events that nobody fetched, other channels, calls that wait, several threads.
+#include <poll.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "suite.hpp"
+
+namespace conformance {
+
+namespace {
+
+// An event channel and ids on it, for tests without an End.
+struct Channel {
+    Channel() : events{provider().create_event_channel()} { assert_non_null(events); }
+    ~Channel() {
+        for (rdma_cm_id *const id : ids) {
+            (void)provider().destroy_id(id);
+        }
+        provider().destroy_event_channel(events);
+    }
+    Channel(const Channel &) = delete;
+    Channel &operator=(const Channel &) = delete;
+
+    rdma_cm_id *add() {
+        rdma_cm_id *id = nullptr;
+        assert_int_equal(provider().create_id(events, &id, this, RDMA_PS_TCP), 0);
+        assert_ptr_equal(id->context, this);
+        assert_ptr_equal(id->channel, events);
+        ids.push_back(id);
+        return id;
+    }
+    void destroy_newest() {
+        assert_int_equal(provider().destroy_id(ids.back()), 0);
+        ids.pop_back();
+    }
+
+    rdma_event_channel *events;
+    std::vector<rdma_cm_id *> ids;
+};
+
+void resolve_address(rdma_cm_id *id, std::uint16_t port) {
+    auto there = subject_address(port);
+    assert_int_equal(provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms), 0);
+}
+
+void wait_readable(int fd) {
+    pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+    assert_int_equal(poll(&ready, 1, patience_ms), 1);
+}
+
+void calls_out_of_their_order(void **) {
+    Listener &listener = make<Listener>();
+    rdma_cm_id *const id = make<Channel>().add();
+    auto parameters = connection_parameters(no_data, 1);
+    assert_int_equal(provider().resolve_route(id, 100), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(provider().connect(id, &parameters), -1);
+    assert_int_equal(provider().accept(id, &parameters), -1);
+    assert_int_equal(provider().reject(id, nullptr, 0), -1);
+    assert_int_equal(provider().disconnect(id), -1);
+    resolve_address(id, listener.port);
+    expect_event(id->channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    assert_int_equal(provider().connect(id, &parameters), -1);
+    auto here = subject_address(0);
+    assert_int_equal(provider().bind_addr(id, reinterpret_cast<sockaddr *>(&here)), -1);
+    assert_int_equal(provider().bind_addr(listener.id, reinterpret_cast<sockaddr *>(&here)), -1);
+}
+
+void a_port_space_that_the_device_does_not_have(void **) {
+    if (!subject.is_soft) {
+        skip();
+    }
+    rdma_cm_id *id = nullptr;
+    assert_int_equal(provider().create_id(make<Channel>().events, &id, nullptr, RDMA_PS_IPOIB), -1);
+    assert_int_equal(errno, EPROTONOSUPPORT);
+    assert_null(id);
+}
+
+void events_that_nobody_fetched_go_with_their_id(void **) {
+    Listener &listener = make<Listener>();
+    Channel &channel = make<Channel>();
+    resolve_address(channel.add(), listener.port);
+    wait_readable(channel.events->fd);
+    channel.destroy_newest();
+    assert_false(has_event(channel.events->fd));
+    // The other ids' events stay.
+    rdma_cm_id *const stays = channel.add();
+    resolve_address(stays, listener.port);
+    resolve_address(channel.add(), listener.port);
+    channel.destroy_newest();
+    assert_ptr_equal(expect_event(channel.events, RDMA_CM_EVENT_ADDR_RESOLVED).id, stays);
+    assert_false(has_event(channel.events->fd));
+}
+
+void a_connection_goes_with_its_events_unfetched(void **) {
+    Ends &ends = make<Ends>();
+    ends.request();
+    ends.take_request();
+    ends.accept();
+    wait_readable(ends.client.events->fd);
+    wait_readable(ends.server.events->fd);
+    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    ends.client.destroy();
+    ends.server.destroy();
+}
+
+void destroying_an_id_waits_for_its_acknowledgements(void **) {
+    Listener &listener = make<Listener>();
+    Channel &channel = make<Channel>();
+    rdma_cm_id *const id = channel.add();
+    resolve_address(id, listener.port);
+    rdma_cm_event *event = nullptr;
+    assert_int_equal(provider().get_cm_event(channel.events, &event), 0);
+    channel.ids.clear();
+    auto &acknowledged = make<std::atomic<bool>>(false);
+    auto &destroyer = make<Thread>([&acknowledged, id]() -> std::string {
+        (void)provider().destroy_id(id);
+        return acknowledged.load() ? "" : "destroyed while an event is not acknowledged";
+    });
+    std::this_thread::yield();
+    acknowledged.store(true);
+    assert_int_equal(provider().ack_cm_event(event), 0);
+    destroyer.expect_well();
+}
+
+void events_move_with_their_id(void **) {
+    Listener &listener = make<Listener>();
+    Channel &from = make<Channel>();
+    Channel &to = make<Channel>();
+    rdma_cm_id *const stays = from.add();
+    rdma_cm_id *const moves = from.add();
+    resolve_address(moves, listener.port);
+    wait_readable(from.events->fd);
+    assert_int_equal(provider().migrate_id(moves, to.events), 0);
+    from.ids.pop_back();
+    to.ids.push_back(moves);
+    assert_ptr_equal(moves->channel, to.events);
+    assert_false(has_event(from.events->fd));
+    wait_readable(to.events->fd);
+    assert_int_equal(provider().resolve_route(moves, patience_ms), 0);
+    assert_ptr_equal(expect_event(to.events, RDMA_CM_EVENT_ADDR_RESOLVED).id, moves);
+    assert_ptr_equal(expect_event(to.events, RDMA_CM_EVENT_ROUTE_RESOLVED).id, moves);
+    resolve_address(stays, listener.port);
+    assert_ptr_equal(expect_event(from.events, RDMA_CM_EVENT_ADDR_RESOLVED).id, stays);
+    assert_false(has_event(to.events->fd));
+}
+
+void a_client_migrates_while_it_connects(void **) {
+    Ends &ends = make<Ends>();
+    ends.request();
+    Channel &to = make<Channel>();
+    assert_int_equal(provider().migrate_id(ends.client.id, to.events), 0);
+    // Nobody looks at the first channel any more; it may even go.
+    provider().destroy_event_channel(std::exchange(ends.client.events, nullptr));
+    ends.take_request();
+    ends.accept();
+    assert_ptr_equal(expect_event(to.events, RDMA_CM_EVENT_ESTABLISHED).id, ends.client.id);
+    expect_event(ends.server.events, RDMA_CM_EVENT_ESTABLISHED);
+    settle(ends.client, ends.server);
+    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    expect_event(to.events, RDMA_CM_EVENT_DISCONNECTED);
+    ends.client.destroy();
+}
+
+void a_connection_migrates(void **) {
+    Ends &ends = connected();
+    Channel &to = make<Channel>();
+    assert_int_equal(provider().migrate_id(ends.client.id, to.events), 0);
+    provider().destroy_event_channel(std::exchange(ends.client.events, nullptr));
+    settle(ends.client, ends.server);
+    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    expect_event(to.events, RDMA_CM_EVENT_DISCONNECTED);
+    ends.client.destroy();
+}
+
+// An id without a channel waits in its calls; the events are in id->event.
+void calls_of_a_synchronous_id_wait(void **) {
+    Ends &ends = make<Ends>();
+    End &client = ends.client;
+    assert_int_equal(provider().create_id(nullptr, &client.id, nullptr, RDMA_PS_TCP), 0);
+    resolve_address(client.id, ends.listener.port);
+    assert_int_equal(client.id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+    assert_int_equal(provider().resolve_route(client.id, patience_ms), 0);
+    assert_int_equal(client.id->event->event, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    client.create_objects();
+    auto &connecting = make<Thread>([&client]() -> std::string {
+        const std::string hello = "hello";
+        auto parameters = connection_parameters(hello, 4);
+        if (provider().connect(client.id, &parameters) != 0) {
+            return "connect fails";
+        }
+        return client.id->event->event == RDMA_CM_EVENT_ESTABLISHED ? "" : "connected without its event";
+    });
+    ends.take_request();
+    assert_true(ends.client_data_seen.starts_with("hello"));
+    ends.accept("welcome");
+    connecting.expect_well();
+    expect_event(ends.server.events, RDMA_CM_EVENT_ESTABLISHED);
+    assert_memory_equal(client.id->event->param.conn.private_data, "welcome", 7);
+    settle(client, ends.server);
+    assert_int_equal(provider().disconnect(client.id), 0);
+    expect_event(ends.server.events, RDMA_CM_EVENT_DISCONNECTED);
+    assert_int_equal(client.id->event->event, RDMA_CM_EVENT_DISCONNECTED);
+}
+
+void a_synchronous_id_hears_of_its_rejection(void **) {
+    Ends &ends = make<Ends>();
+    End &client = ends.client;
+    assert_int_equal(provider().create_id(nullptr, &client.id, nullptr, RDMA_PS_TCP), 0);
+    resolve_address(client.id, ends.listener.port);
+    assert_int_equal(provider().resolve_route(client.id, patience_ms), 0);
+    client.create_objects();
+    auto &connecting = make<Thread>([&client]() -> std::string {
+        auto parameters = connection_parameters(no_data, 4);
+        if (provider().connect(client.id, &parameters) != -1 || errno != ECONNREFUSED) {
+            return "connect does not say ECONNREFUSED";
+        }
+        return client.id->event->event == RDMA_CM_EVENT_REJECTED ? "" : "no event says why";
+    });
+    const CmEvent request = ends.listener.take_request();
+    assert_int_equal(provider().reject(request.id, nullptr, 0), 0);
+    assert_int_equal(provider().destroy_id(request.id), 0);
+    connecting.expect_well();
+}
+
+// How librpma connects: synchronous up to the route, then on a channel.
+void a_synchronous_id_migrates(void **) {
+    Ends &ends = make<Ends>();
+    End &client = ends.client;
+    assert_int_equal(provider().create_id(nullptr, &client.id, nullptr, RDMA_PS_TCP), 0);
+    resolve_address(client.id, ends.listener.port);
+    assert_int_equal(provider().resolve_route(client.id, patience_ms), 0);
+    client.create_objects();
+    client.events = provider().create_event_channel();
+    assert_int_equal(provider().migrate_id(client.id, client.events), 0);
+    assert_null(client.id->event);
+    client.request();
+    ends.take_request();
+    ends.accept();
+    ends.expect_established();
+    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    ends.expect_disconnected();
+}
+
+// Each event is given to one of them.
+void two_threads_fetch_from_one_channel(void **) {
+    static constexpr unsigned ids = 50;
+    Listener &listener = make<Listener>();
+    Channel &channel = make<Channel>();
+    auto &seen = make<std::atomic<unsigned>>(0U);
+    std::vector<Thread *> threads;
+    for (unsigned thread = 0; thread < 2; ++thread) {
+        threads.push_back(&make<Thread>([&channel, &seen]() -> std::string {
+            // Half of them all: who asks for more would wait for ever.
+            for (unsigned i = 0; i < ids; ++i) {
+                rdma_cm_event *event = nullptr;
+                if (provider().get_cm_event(channel.events, &event) != 0) {
+                    return "no event";
+                }
+                rdma_cm_id *const id = event->id;
+                const bool address = event->event == RDMA_CM_EVENT_ADDR_RESOLVED;
+                (void)provider().ack_cm_event(event);
+                seen.fetch_add(1);
+                if (address && provider().resolve_route(id, patience_ms) != 0) {
+                    return "the route is not resolved";
+                }
+            }
+            return {};
+        }));
+    }
+    for (unsigned i = 0; i < ids; ++i) {
+        resolve_address(channel.add(), listener.port);
+    }
+    for (Thread *const thread : threads) {
+        thread->expect_well();
+    }
+    assert_int_equal(seen.load(), 2 * ids);
+    assert_false(has_event(channel.events->fd));
+}
+
+constexpr CMUnitTest tests[] = {
+    cmocka_unit_test(calls_out_of_their_order),
+    cmocka_unit_test(a_port_space_that_the_device_does_not_have),
+    cmocka_unit_test(events_that_nobody_fetched_go_with_their_id),
+    cmocka_unit_test(a_connection_goes_with_its_events_unfetched),
+    cmocka_unit_test(destroying_an_id_waits_for_its_acknowledgements),
+    cmocka_unit_test(events_move_with_their_id),
+    cmocka_unit_test(a_client_migrates_while_it_connects),
+    cmocka_unit_test(a_connection_migrates),
+    cmocka_unit_test(calls_of_a_synchronous_id_wait),
+    cmocka_unit_test(a_synchronous_id_hears_of_its_rejection),
+    cmocka_unit_test(a_synchronous_id_migrates),
+    cmocka_unit_test(two_threads_fetch_from_one_channel),
+};
+
+}  // namespace
+
+std::span<const CMUnitTest> id_tests() { return tests; }
+
+}  // namespace conformance

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// conformance: slots of the send and receive queue, completion queues that are shared, separate or too small.
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+
+#include "suite.hpp"
+
+namespace conformance {
+
+namespace {
+
+// The event of a completion that stays in its queue.
+void wait_for_completion_event(const End &end) {
+    ibv_cq *cq = nullptr;
+    void *context = nullptr;
+    assert_int_equal(provider().get_cq_event(end.channel, &cq, &context), 0);
+    provider().ack_cq_events(cq, 1);
+}
+
+// Hardware gives a slot back when a signalled completion behind it is polled; kernel devices in software differ.
+void slots_of_unsignaled_requests_come_back_with_a_polled_completion(void **) {
+    if (!subject.is_soft) {
+        skip();
+    }
+    static constexpr std::uint32_t slots = 8;
+    Ends &ends = connected({.send_wr = slots});
+    const auto quiet = unsignaled(write_request(ends.client, ends.server, 0, 8));
+    const std::vector<Request> all_quiet(slots - 1, quiet);
+    for (unsigned round = 0; round < 3; ++round) {
+        assert_int_equal(ibv_req_notify_cq(ends.client.cq, 0), 0);
+        assert_int_equal(post(ends.client, all_quiet), 0);
+        assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8, round)}), 0);
+        assert_int_equal(post(ends.client, {quiet}), ENOMEM);
+        wait_for_completion_event(ends.client);
+        assert_int_equal(post(ends.client, {quiet}), ENOMEM);  // completed, but not polled
+        expect_completion(ends.client.cq, round);
+    }
+    assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8, 99)}), 0);
+    expect_completion(ends.client.cq, 99);
+}
+
+void a_queue_full_of_unsignaled_requests_stays_full(void **) {
+    if (!subject.is_soft) {
+        skip();
+    }
+    static constexpr std::uint32_t slots = 4;
+    Ends &ends = connected({.send_wr = slots});
+    fill(ends.client, 0, 8, 1);
+    std::size_t refused = 0;
+    const std::vector<Request> too_many(slots + 1, unsignaled(write_request(ends.client, ends.server, 0, 8)));
+    assert_int_equal(post_receive(ends.client, 1, {sge(ends.client, 64, 8)}), 0);
+    assert_int_equal(post(ends.client, too_many, &refused), ENOMEM);
+    assert_int_equal(refused, slots);
+    // They arrive, and the server answers: still nothing was polled for them.
+    auto *const arriving = reinterpret_cast<std::uint64_t *>(ends.server.memory.data());
+    while (std::atomic_ref{*arriving}.load(std::memory_order_acquire) == 0) {
+        std::this_thread::yield();
+    }
+    assert_int_equal(post(ends.server, {send_request(ends.server, 0, 8, 1)}), 0);
+    expect_completion(ends.client.cq, 1);
+    assert_int_equal(post(ends.client, {too_many[0]}), ENOMEM);
+}
+
+void slots_of_signaled_requests_come_back_one_by_one(void **) {
+    Ends &ends = connected({.send_wr = 4, .signal_all = true});
+    if (!subject.is_soft) {
+        skip();
+    }
+    for (std::uint64_t i = 0; i < 4; ++i) {
+        assert_int_equal(post(ends.client, {unsignaled(write_request(ends.client, ends.server, 0, 8, i))}), 0);
+    }
+    for (std::uint64_t i = 0; i < 20; ++i) {
+        assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8, i)}), ENOMEM);
+        expect_completion(ends.client.cq, i);
+        assert_int_equal(post(ends.client, {unsignaled(write_request(ends.client, ends.server, 0, 8, i + 4))}), 0);
+    }
+}
+
+void a_full_receive_queue_refuses(void **) {
+    Ends &ends = connected({.receive_wr = 4});
+    const auto here = sge(ends.server, 0, 8);
+    std::uint64_t posted = 0;
+    int result = 0;
+    while (result == 0 && posted < 1024) {  // a device may give more than was asked for
+        result = post_receive(ends.server, posted, {here});
+        posted += result == 0 ? 1 : 0;
+    }
+    assert_int_equal(result, ENOMEM);
+    assert_in_range(posted, 4, 1023);
+    assert_int_equal(ibv_req_notify_cq(ends.server.cq, 0), 0);
+    assert_int_equal(post(ends.client, {send_request(ends.client, 0, 8, 1)}), 0);
+    wait_for_completion_event(ends.server);
+    if (subject.is_soft) {
+        assert_int_equal(post_receive(ends.server, posted, {here}), ENOMEM);
+    }
+    expect_completion(ends.server.cq, 0);
+    assert_int_equal(post_receive(ends.server, posted, {here}), 0);
+}
+
+void separate_queues_for_sends_and_receives(void **) {
+    Ends &ends = connected({.separate_cqs = true});
+    for (std::uint64_t i = 0; i < 16; ++i) {
+        assert_int_equal(post_receive(ends.server, i, {sge(ends.server, 64 * i, 64)}), 0);
+        assert_int_equal(post_receive(ends.client, i, {sge(ends.client, 64 * i, 64)}), 0);
+    }
+    for (std::uint64_t i = 0; i < 16; ++i) {
+        assert_int_equal(post(ends.client, {send_request(ends.client, 4096, 64, 100 + i)}), 0);
+        assert_int_equal(post(ends.server, {send_request(ends.server, 4096, 64, 100 + i)}), 0);
+    }
+    // The receive queue alone is polled: it moves the connection's bytes too.
+    for (std::uint64_t i = 0; i < 16; ++i) {
+        expect_completion(ends.server.receive_cq, i);
+        expect_completion(ends.client.receive_cq, i);
+    }
+    for (std::uint64_t i = 0; i < 16; ++i) {
+        expect_completion(ends.server.cq, 100 + i);
+        expect_completion(ends.client.cq, 100 + i);
+    }
+    expect_no_completion(ends.server.cq);
+    expect_no_completion(ends.server.receive_cq);
+}
+
+void connections_share_a_queue(std::size_t count) {
+    static constexpr std::size_t rounds = 20;
+    const Sizes sizes{.cqe = 512, .memory_bytes = 65536};
+    Listener &listener = make<Listener>();
+    std::vector<End *> clients;
+    std::vector<End *> servers;
+    for (std::size_t i = 0; i < count; ++i) {
+        clients.push_back(&make<End>(sizes, i == 0 ? nullptr : clients[0]));
+        clients[i]->resolve(listener.port);
+        clients[i]->request();
+        servers.push_back(&make<End>(sizes, i == 0 ? nullptr : servers[0]));
+        servers[i]->take(listener.take_request().id);
+        servers[i]->accept();
+        expect_event(clients[i]->events, RDMA_CM_EVENT_ESTABLISHED);
+        expect_event(servers[i]->events, RDMA_CM_EVENT_ESTABLISHED);
+    }
+    for (std::size_t round = 0; round < rounds; ++round) {
+        for (std::size_t i = 0; i < count; ++i) {
+            fill(*clients[i], 0, 3000, static_cast<unsigned>(round + i));
+            assert_int_equal(post_receive(*servers[i], i, {sge(*servers[i], 8192, 64)}), 0);
+            assert_int_equal(post(*clients[i], {unsignaled(write_request(*clients[i], *servers[i], 0, 3000, i)),
+                                                settling_request(*clients[i], *servers[i], i),
+                                                send_request(*clients[i], 0, 64, i)}),
+                             0);
+        }
+        std::vector<unsigned> seen(count, 0);
+        for (std::size_t left = 3 * count; left != 0; --left) {
+            const bool receive = left % 3 == 0;
+            const ibv_wc completion = next_completion(receive ? servers[0]->cq : clients[0]->cq);
+            assert_int_equal(completion.status, IBV_WC_SUCCESS);
+            const End &whose = receive ? *servers[completion.wr_id] : *clients[completion.wr_id];
+            assert_int_equal(completion.qp_num, whose.id->qp->qp_num);
+            ++seen[completion.wr_id];
+        }
+        assert_true(std::ranges::all_of(seen, [](unsigned times) { return times == 3; }));
+        for (std::size_t i = 0; i < count; ++i) {
+            assert_true(holds(*servers[i], 0, 3000, static_cast<unsigned>(round + i)));
+        }
+    }
+    // One ends; the others go on.
+    assert_int_equal(provider().disconnect(clients[count - 1]->id), 0);
+    expect_event(servers[count - 1]->events, RDMA_CM_EVENT_DISCONNECTED);
+    if (count > 1) {
+        settle(*clients[0], *servers[0]);
+    }
+}
+
+void one_connection_with_a_queue(void **) { connections_share_a_queue(1); }
+void three_connections_share_a_queue(void **) { connections_share_a_queue(3); }
+void twenty_connections_share_a_queue(void **) { connections_share_a_queue(20); }
+
+// The completion that has no room is lost, and its connection with it; nothing else is.
+void an_overrun_of_the_receive_side_ends_the_connection(void **) {
+    if (!subject.is_soft) {
+        skip();  // what becomes of the queue is the device's own business
+    }
+    Ends &ends = make<Ends>();
+    ends.server.sizes.cqe = 2;
+    ends.connect();
+    for (std::uint64_t i = 0; i < 4; ++i) {
+        assert_int_equal(post_receive(ends.server, i, {sge(ends.server, 0, 8)}), 0);
+    }
+    for (std::uint64_t i = 0; i < 4; ++i) {
+        assert_int_equal(post(ends.client, {send_request(ends.client, 0, 8, i)}), 0);
+    }
+    ends.expect_disconnected();
+    expect_completion(ends.server.cq, 0);
+    expect_completion(ends.server.cq, 1);
+    expect_no_completion(ends.server.cq);
+}
+
+void an_overrun_of_the_send_side_ends_the_connection(void **) {
+    if (!subject.is_soft) {
+        skip();
+    }
+    Ends &ends = make<Ends>();
+    ends.client.sizes.cqe = 2;
+    ends.connect();
+    const std::vector<Request> writes(4, write_request(ends.client, ends.server, 0, 8, 5));
+    assert_int_equal(post(ends.client, writes), 0);
+    ends.expect_disconnected();
+    expect_completion(ends.client.cq, 5);
+    expect_completion(ends.client.cq, 5);
+    expect_no_completion(ends.client.cq);
+}
+
+constexpr CMUnitTest tests[] = {
+    cmocka_unit_test(slots_of_unsignaled_requests_come_back_with_a_polled_completion),
+    cmocka_unit_test(a_queue_full_of_unsignaled_requests_stays_full),
+    cmocka_unit_test(slots_of_signaled_requests_come_back_one_by_one),
+    cmocka_unit_test(a_full_receive_queue_refuses),
+    cmocka_unit_test(separate_queues_for_sends_and_receives),
+    cmocka_unit_test(one_connection_with_a_queue),
+    cmocka_unit_test(three_connections_share_a_queue),
+    cmocka_unit_test(twenty_connections_share_a_queue),
+    cmocka_unit_test(an_overrun_of_the_receive_side_ends_the_connection),
+    cmocka_unit_test(an_overrun_of_the_send_side_ends_the_connection),
+};
+
+}  // namespace
+
+std::span<const CMUnitTest> queue_tests() { return tests; }
+
+}  // namespace conformance

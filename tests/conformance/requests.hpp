@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// conformance/requests: work requests in a few words, and their completions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ends.hpp"
+
+namespace conformance {
+
+// One send request.
+struct Request {
+    ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
+    std::uint64_t wr_id = 1;
+    std::vector<ibv_sge> sges{};
+    unsigned flags = IBV_SEND_SIGNALED;
+    std::uint64_t remote_address = 0;
+    std::uint32_t rkey = 0;
+    std::uint32_t immediate = 0;
+};
+
+inline constexpr auto flush_opcode = static_cast<ibv_wr_opcode>(SOFTRDMA_WR_FLUSH);
+inline constexpr auto flush_completed = static_cast<ibv_wc_opcode>(SOFTRDMA_WC_FLUSH);
+
+// Posts them as one chain. Gives what verbs gives; `refused` is the index of the one that bad_wr pointed to.
+int post(const End &end, const std::vector<Request> &requests, std::size_t *refused = nullptr);
+int post_receive(const End &end, std::uint64_t wr_id, const std::vector<ibv_sge> &sges);
+
+ibv_sge sge(const End &end, std::size_t offset, std::size_t length);
+// `from` writes to, reads from, flushes the memory of `to`, at the same offset in both.
+Request write_request(const End &from, const End &to, std::size_t offset, std::size_t length,
+                      std::uint64_t wr_id = 1);
+Request read_request(const End &from, const End &to, std::size_t offset, std::size_t length,
+                     std::uint64_t wr_id = 1);
+Request flush_request(const End &to, std::size_t offset, std::size_t length,
+                      std::uint32_t level = SOFTRDMA_FLUSH_GLOBAL, std::uint64_t wr_id = 1);
+Request send_request(const End &from, std::size_t offset, std::size_t length, std::uint64_t wr_id = 1);
+// Needs native_atomic_write.
+Request atomic_write_request(const End &from, const End &to, std::size_t offset, std::uint64_t wr_id = 1);
+// What makes earlier writes visible: a flush, or a read where the device has no flush.
+Request settling_request(const End &from, const End &to, std::uint64_t wr_id);
+Request unsignaled(Request request);
+Request fenced(Request request);
+Request inlined(Request request);
+Request solicited(Request request);
+
+// The next completion, polled for; asserts that it comes.
+ibv_wc next_completion(ibv_cq *cq);
+// The same for any thread: false when none came.
+bool poll_for(ibv_cq *cq, ibv_wc &completion);
+void expect_completion(ibv_cq *cq, std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS);
+void expect_no_completion(ibv_cq *cq);
+// All earlier writes of `from` to `to` are placed. No other completion may be on its way.
+void settle(const End &from, const End &to);
+
+// A recognisable pattern.
+void fill(End &end, std::size_t offset, std::size_t length, unsigned seed);
+bool holds(const End &end, std::size_t offset, std::size_t length, unsigned seed);
+bool same(const End &a, const End &b, std::size_t offset, std::size_t length);
+
+}  // namespace conformance

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// conformance: what several threads may do at once, for ThreadSanitizer to look at. Short; a seedless storm.
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+
+#include "suite.hpp"
+
+namespace conformance {
+
+namespace {
+
+// Ids come and go while another thread fetches and acknowledges the events of their channel.
+void ids_go_while_their_events_are_fetched(void **) {
+    static constexpr unsigned rounds = 1000;
+    Listener &listener = make<Listener>();
+    End &last = make<End>();  // its events tell the fetching thread to stop
+    last.resolve(listener.port);
+    auto &stop = make<std::atomic<bool>>(false);
+    auto &fetcher = make<Thread>([&last, &stop]() -> std::string {
+        while (!stop.load()) {
+            rdma_cm_event *event = nullptr;
+            if (provider().get_cm_event(last.events, &event) != 0) {
+                return "no event";
+            }
+            if (event->event == RDMA_CM_EVENT_REJECTED) {
+                stop.store(true);
+            }
+            (void)provider().ack_cm_event(event);
+        }
+        return {};
+    });
+    for (unsigned round = 0; round < rounds; ++round) {
+        rdma_cm_id *id = nullptr;
+        assert_int_equal(provider().create_id(last.events, &id, nullptr, RDMA_PS_TCP), 0);
+        auto there = subject_address(listener.port);
+        assert_int_equal(provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms), 0);
+        if (round % 3 == 0) {
+            std::this_thread::yield();
+        }
+        assert_int_equal(provider().destroy_id(id), 0);
+    }
+    last.request();
+    const CmEvent request = listener.take_request();
+    assert_int_equal(provider().reject(request.id, nullptr, 0), 0);
+    assert_int_equal(provider().destroy_id(request.id), 0);
+    fetcher.expect_well();
+}
+
+// Completion queues come and go while another thread waits on their channel.
+void queues_go_while_their_events_are_fetched(void **) {
+    static constexpr unsigned rounds = 300;
+    Ends &ends = connected({.send_wr = 1});
+    const End &client = ends.client;
+    auto &stop = make<std::atomic<bool>>(false);
+    auto &fetcher = make<Thread>([&client, &stop]() -> std::string {
+        while (!stop.load()) {
+            ibv_cq *cq = nullptr;
+            void *context = nullptr;
+            if (provider().get_cq_event(client.channel, &cq, &context) != 0) {
+                return "no event";
+            }
+            provider().ack_cq_events(cq, 1);
+        }
+        return {};
+    });
+    for (unsigned round = 0; round < rounds; ++round) {
+        ibv_cq *const cq = provider().create_cq(client.id->verbs, 8, nullptr, client.channel, 0);
+        assert_non_null(cq);
+        assert_int_equal(ibv_req_notify_cq(cq, 0), 0);
+        assert_int_equal(ibv_req_notify_cq(client.cq, 0), 0);
+        assert_int_equal(post(client, {write_request(client, ends.server, 0, 8, 1)}), 0);
+        expect_completion(client.cq, 1);
+        assert_int_equal(provider().destroy_cq(cq), 0);
+    }
+    stop.store(true);
+    assert_int_equal(ibv_req_notify_cq(client.cq, 0), 0);
+    assert_int_equal(post(client, {write_request(client, ends.server, 0, 8, 1)}), 0);
+    fetcher.expect_well();
+}
+
+std::string fetch(rdma_event_channel *events, rdma_cm_event_type type) {
+    rdma_cm_event *event = nullptr;
+    if (provider().get_cm_event(events, &event) != 0) {
+        return "no event";
+    }
+    const bool right = event->event == type;
+    const std::string name = provider().event_str(event->event);
+    (void)provider().ack_cm_event(event);
+    return right ? "" : "unexpected " + name;
+}
+
+// A whole life of a connection, without assertions: they are the main thread's.
+std::string live(End &client, End &server, Listener &listener, std::mutex &in_turn) {
+    client.resolve(listener.port);
+    {
+        // One request at a time, so that each thread gets its own.
+        const std::scoped_lock lock{in_turn};
+        client.request();
+        server.take(listener.take_request().id);
+    }
+    server.accept();
+    for (const End *end : {&client, &server}) {
+        if (auto wrong = fetch(end->events, RDMA_CM_EVENT_ESTABLISHED); !wrong.empty()) {
+            return wrong;
+        }
+    }
+    for (unsigned i = 0; i < 20; ++i) {
+        ibv_wc completion{};
+        if (post(client, {unsignaled(write_request(client, server, 0, 3000)), settling_request(client, server, i)}) != 0 ||
+            !poll_for(client.cq, completion) || completion.status != IBV_WC_SUCCESS) {
+            return "an operation fails";
+        }
+    }
+    (void)provider().disconnect(client.id);
+    if (auto wrong = fetch(server.events, RDMA_CM_EVENT_DISCONNECTED); !wrong.empty()) {
+        return wrong;
+    }
+    return {};
+}
+
+void connections_live_in_several_threads(void **) {
+    Listener &listener = make<Listener>();
+    auto &in_turn = make<std::mutex>();
+    std::vector<Thread *> threads;
+    for (unsigned thread = 0; thread < 3; ++thread) {
+        threads.push_back(&make<Thread>([&listener, &in_turn]() -> std::string {
+            for (unsigned round = 0; round < 10; ++round) {
+                End client{{.memory_bytes = 65536}};
+                End server{{.memory_bytes = 65536}};
+                if (auto wrong = live(client, server, listener, in_turn); !wrong.empty()) {
+                    return wrong;
+                }
+            }
+            return {};
+        }));
+    }
+    for (Thread *const thread : threads) {
+        thread->expect_well();
+    }
+}
+
+// Posts and polls of two threads, a disconnect of a third: what was posted comes back, done or flushed.
+void a_disconnect_amid_posts_and_polls(void **) {
+    for (unsigned round = 0; round < 10; ++round) {
+        Ends &ends = connected({.send_wr = 64, .cqe = 512});
+        auto &posted = make<std::atomic<unsigned>>(0U);
+        auto &polled = make<std::atomic<unsigned>>(0U);
+        auto &ended = make<std::atomic<bool>>(false);
+        auto &poster = make<Thread>([&]() -> std::string {
+            while (!ended.load()) {
+                const int result = post(ends.client, {write_request(ends.client, ends.server, 0, 2000, 1),
+                                                      read_request(ends.client, ends.server, 4096, 2000, 2)});
+                if (result == 0) {
+                    posted.fetch_add(2);
+                } else if (result != ENOMEM) {
+                    return "a post gives " + std::to_string(result);
+                } else {
+                    return {};  // how many of the two went is not said here: enough
+                }
+            }
+            return {};
+        });
+        auto &poller = make<Thread>([&]() -> std::string {
+            ibv_wc completion{};
+            while (!ended.load()) {
+                if (ibv_poll_cq(ends.client.cq, 1, &completion) == 1) {
+                    polled.fetch_add(1);
+                }
+            }
+            return {};
+        });
+        while (polled.load() < 20) {
+            std::this_thread::yield();
+        }
+        (void)provider().disconnect(round % 2 == 0 ? ends.client.id : ends.server.id);
+        expect_event(ends.client.events, RDMA_CM_EVENT_DISCONNECTED);
+        ended.store(true);
+        poster.expect_well();
+        poller.expect_well();
+        ibv_wc completion{};
+        while (polled.load() < posted.load()) {
+            assert_true(poll_for(ends.client.cq, completion));
+            polled.fetch_add(1);
+        }
+    }
+}
+
+constexpr CMUnitTest tests[] = {
+    cmocka_unit_test(ids_go_while_their_events_are_fetched),
+    cmocka_unit_test(queues_go_while_their_events_are_fetched),
+    cmocka_unit_test(connections_live_in_several_threads),
+    cmocka_unit_test(a_disconnect_amid_posts_and_polls),
+};
+
+}  // namespace
+
+std::span<const CMUnitTest> stress_tests() { return tests; }
+
+}  // namespace conformance

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The device that the target `connection` attacks: a listener on 127.0.0.1 in this process, its memory, and
+// one connection at a time. It lives as long as the process. Whatever fails here, but the peer's doing, is a
+// broken invariant.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "softrdma.h"
+
+namespace fuzz {
+
+// Regions of memory, with room between them that is not registered. Peers may change the first one and the
+// last one.
+enum class Area { Open, LocalOnly, ReadOnly, Foreign, Spare };
+constexpr std::size_t areas = 5;
+
+// What the program does with a request, and how many receives it posts at once.
+struct Acceptance {
+    bool reject = false;
+    unsigned receives = 0;
+};
+
+class FuzzDevice {
+public:
+    static constexpr std::size_t open_bytes = 64 * 1024;
+    static constexpr std::size_t small_bytes = 4096;
+    static constexpr std::size_t margin_bytes = 4096;
+    static constexpr std::uint8_t depth = 4;  // reads and flushes at once
+
+    static FuzzDevice &instance();
+
+    [[nodiscard]] std::uint16_t port() const { return port_; }
+    [[nodiscard]] std::uint32_t key(Area area) const;
+    // The key that the spare area had before its last registration.
+    [[nodiscard]] std::uint32_t stale_key() const { return stale_key_; }
+    [[nodiscard]] std::uint64_t address(Area area) const;
+    [[nodiscard]] static std::size_t size(Area area) { return area == Area::Open ? open_bytes : small_bytes; }
+
+    // From here on the request of the peer at this port is treated like this; any other comes too late.
+    void expect(std::uint16_t peer_port, const Acceptance &acceptance) {
+        peer_port_ = peer_port;
+        acceptance_ = acceptance;
+    }
+    // What a polling program does: takes events and completions, answers a request.
+    void turn();
+    // Whether a request came since expect(), and was answered.
+    [[nodiscard]] bool answered() const { return answered_; }
+
+    // What the program may do with its connection at any time; nothing when there is none.
+    void post_receive(std::size_t bytes);
+    void post(unsigned kind, std::size_t bytes);
+    void disconnect();
+    void register_spare_again();
+
+    // The connection is over: its objects go. Then every byte that no peer may change must be as it was.
+    void close();
+    void check_memory() const;
+
+private:
+    FuzzDevice();
+    void answer(rdma_cm_id *id);
+    [[nodiscard]] ibv_mr *register_area(Area area);
+    [[nodiscard]] std::byte *bytes(Area area) const;
+
+    std::uint16_t port_ = 0;
+    rdma_event_channel *events_ = nullptr;
+    rdma_cm_id *listener_ = nullptr;
+    ibv_pd *pd_ = nullptr;
+    ibv_pd *other_pd_ = nullptr;
+    ibv_cq *cq_ = nullptr;
+    std::span<std::byte> memory_;
+    std::array<ibv_mr *, areas> regions_{};
+    std::uint32_t stale_key_ = 0;
+    std::uint16_t peer_port_ = 0;
+    Acceptance acceptance_;
+    bool answered_ = false;
+    rdma_cm_id *id_ = nullptr;
+    std::size_t reads_ = 0;  // posted; each has a place of its own
+};
+
+}  // namespace fuzz

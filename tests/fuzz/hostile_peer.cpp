@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// See the header.
+#include "hostile_peer.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "choices.hpp"
+
+namespace fuzz {
+
+namespace {
+
+constexpr std::size_t remembered_bytes = 1024;
+constexpr int turns_after_a_piece = 3;
+
+// A bound, not a measure: what has not ended by then hangs.
+class Deadline {
+public:
+    [[nodiscard]] bool passed() const { return std::chrono::steady_clock::now() > at_; }
+
+private:
+    std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+};
+
+}  // namespace
+
+HostilePeer::HostilePeer(FuzzDevice &device, const Acceptance &acceptance)
+    : device_{device}, socket_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(device.port());
+    require(
+        socket_ >= 0 && connect(socket_, reinterpret_cast<const sockaddr *>(&address), sizeof(address)) == 0,
+        "the listener takes TCP connections");
+    socklen_t length = sizeof(address);
+    require(getsockname(socket_, reinterpret_cast<sockaddr *>(&address), &length) == 0,
+            "a socket has a name");
+    device.expect(ntohs(address.sin_port), acceptance);
+    const int on = 1;
+    (void)setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+HostilePeer::~HostilePeer() {
+    reset();
+}
+
+void HostilePeer::receive() {
+    std::array<std::byte, 16 * 1024> bytes;
+    ssize_t count = 0;
+    while (!ended_ && (count = recv(socket_, bytes.data(), bytes.size(), MSG_DONTWAIT)) > 0) {
+        const std::size_t kept =
+            std::min(static_cast<std::size_t>(count), remembered_bytes - received_.size());
+        received_.insert(received_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(kept));
+    }
+    ended_ = ended_ || count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+void HostilePeer::turn() {
+    device_.turn();
+    receive();
+}
+
+void HostilePeer::send(std::span<const std::byte> bytes) {
+    const Deadline deadline;
+    while (!bytes.empty() && !ended_) {
+        const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (count > 0) {
+            bytes = bytes.subspan(static_cast<std::size_t>(count));
+        } else if (errno != EAGAIN && errno != EINTR) {
+            ended_ = true;
+        } else {
+            device_.post_receive(FuzzDevice::open_bytes);  // it may wait for one
+        }
+        turn();
+        require(!deadline.passed(), "the device takes what is sent, or ends the connection");
+    }
+    for (int i = 0; i < turns_after_a_piece && !ended_; ++i) {
+        turn();
+    }
+}
+
+void HostilePeer::await_answer() {
+    const Deadline deadline;
+    while (!ended_ && !device_.answered()) {
+        turn();
+        require(!deadline.passed(), "a start-up is answered, or ends");
+    }
+}
+
+void HostilePeer::finish() {
+    (void)shutdown(socket_, SHUT_WR);
+    const Deadline deadline;
+    while (!ended_) {
+        device_.post_receive(FuzzDevice::open_bytes);  // a stream that stalls waits for one
+        turn();
+        require(!deadline.passed(), "the device closes a connection that its peer has closed");
+    }
+}
+
+void HostilePeer::reset() {
+    if (socket_ >= 0) {
+        const linger at_once{.l_onoff = 1, .l_linger = 0};
+        (void)setsockopt(socket_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+        ::close(socket_);
+        socket_ = -1;
+    }
+}
+
+}  // namespace fuzz

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// interop: the list of what two ends must be able to do with each other. Each case has a connection of its
+// own.
+#pragma once
+
+#include <span>
+
+#include "end.hpp"
+
+namespace interop {
+
+struct Case {
+    const char *name;
+    // From rdma_connect on; the server's end of it before it accepts or rejects.
+    void (*client)(End &end, const Case &which);
+    void (*server)(End &end, const Case &which, const Hello &client);
+    // Of the operations, where the case has a list.
+    std::span<const std::size_t> sizes = {};
+    std::size_t private_bytes = sizeof(Hello);
+    std::uint8_t server_depth = default_depth;  // reads that the server grants
+};
+
+std::span<const Case> cases();
+
+}  // namespace interop

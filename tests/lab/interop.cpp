@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// test_interop server PROVIDER ADDRESS PORT [FILE]   and   test_interop client PROVIDER ADDRESS PORT
+// Two processes, each over the kernel's devices or the soft one, go through a list of cases together; each
+// says of each case how it went at its end. The server prints the port it listens on first (PORT 0: a free
+// one), ends when the client has been through the list, and with FILE takes writes that are to be durable
+// into it.
+#include <netinet/in.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "cases.hpp"
+#include "verbs/address.hpp"
+
+namespace {
+
+using interop::Case;
+using interop::End;
+
+constexpr std::uint32_t no_more_cases = ~std::uint32_t{0};
+
+const verbs::Provider *provider_named(const char *name) {
+    if (std::strcmp(name, "soft") == 0) {
+        return &verbs::soft;
+    }
+    return std::strcmp(name, "kernel") == 0 ? &verbs::rdma_core : nullptr;
+}
+
+// Runs one end of one case and prints how it went; true when well.
+template <typename Run>
+bool report(const char *role, const char *name, Run run) {
+    std::string failure;
+    try {
+        run();
+    } catch (const std::exception &reason) {
+        failure = reason.what();
+    }
+    std::printf("%s %s %s%s\n", role, name, failure.empty() ? "ok" : "FAIL ", failure.c_str());
+    std::fflush(stdout);
+    return failure.empty();
+}
+
+bool client(const verbs::Provider &provider, const char *address, const char *port) {
+    bool good = true;
+    std::uint32_t number = 0;
+    for (const Case &which : interop::cases()) {
+        good = report("client", which.name,
+                      [&] {
+                          End end{provider, address, port};
+                          end.request(number, which.private_bytes);
+                          which.client(end, which);
+                      }) &&
+               good;
+        ++number;
+    }
+    End last{provider, address, port};
+    last.request(no_more_cases);
+    last.expect(RDMA_CM_EVENT_REJECTED);
+    return good;
+}
+
+bool server(const verbs::Provider &provider, const char *address, const char *port, const char *file) {
+    const verbs::EventChannel events{provider, provider.create_event_channel()};
+    interop::require(bool{events}, "no event channel");
+    rdma_cm_id *raw = nullptr;
+    interop::require(provider.create_id(events.get(), &raw, nullptr, RDMA_PS_TCP) == 0, "rdma_create_id");
+    const verbs::Id listener{provider, raw};
+    const auto here = verbs::look_up(provider, address, port, verbs::Side::Local);
+    interop::require(here.has_value(), "no such address");
+    interop::require(provider.bind_addr(raw, (*here)->ai_src_addr) == 0 && provider.listen(raw, 8) == 0,
+                     std::string{"cannot listen: "} + verbs::error_text(errno));
+    std::printf("listening %u\n", ntohs(raw->route.addr.src_sin.sin_port));
+    std::fflush(stdout);
+
+    bool good = true;
+    while (true) {
+        const interop::CmEvent asked = interop::next_event(provider, events.get(), 4 * interop::patience);
+        if (asked.type != RDMA_CM_EVENT_CONNECT_REQUEST) {
+            continue;
+        }
+        const interop::Hello hello = interop::decoded(asked.private_data);
+        if (hello.number == no_more_cases) {
+            End{provider, asked.id, nullptr}.reject("");
+            return good;
+        }
+        interop::require(hello.number < interop::cases().size(), "no such case");
+        const Case &which = interop::cases()[hello.number];
+        good = report("server", which.name,
+                      [&] {
+                          End end{provider, asked.id, file};
+                          interop::require(asked.private_data.size() == which.private_bytes,
+                                           "private data of another length");
+                          which.server(end, which, hello);
+                      }) &&
+               good;
+    }
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    const bool serves = argc >= 2 && std::strcmp(argv[1], "server") == 0;
+    const bool asks = argc >= 2 && std::strcmp(argv[1], "client") == 0;
+    const verbs::Provider *const provider = argc >= 3 ? provider_named(argv[2]) : nullptr;
+    if (provider == nullptr || !(asks ? argc == 5 : serves && (argc == 5 || argc == 6))) {
+        std::fprintf(
+            stderr,
+            "usage: %s server kernel|soft ADDRESS PORT [FILE]\n       %s client kernel|soft ADDRESS PORT\n",
+            argv[0], argv[0]);
+        return 2;
+    }
+    try {
+        const bool good = serves ? server(*provider, argv[3], argv[4], argc == 6 ? argv[5] : nullptr)
+                                 : client(*provider, argv[3], argv[4]);
+        return good ? 0 : 1;
+    } catch (const std::exception &reason) {
+        std::fprintf(stderr, "%s: %s\n", argv[1], reason.what());
+        return 1;
+    }
+}

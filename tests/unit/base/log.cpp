@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// base/log: what reaches the sink, with which level and place, and what costs nothing.
+#include "base/log.hpp"
+
+#include <unistd.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "check.hpp"
+
+namespace {
+
+struct Line {
+    int level;
+    std::string file;
+    int number;
+    std::string function;
+    std::string text;
+};
+
+Line last;
+int lines = 0;
+
+// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's log function.
+void collect(int level, const char *file, int line, const char *function, const char *format, ...) {
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)std::vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    last = {level, file, line, function, text};
+    ++lines;
+}
+
+int evaluated = 0;
+int evaluate() {
+    return ++evaluated;
+}
+
+int with_a_sink(void **) {
+    base::set_log_sink(collect);
+    base::log_threshold.store(static_cast<int>(base::LogLevel::Warning));
+    last = {};
+    lines = 0;
+    evaluated = 0;
+    return 0;
+}
+
+int with_the_default(void **) {
+    base::set_log_sink(nullptr);
+    return 0;
+}
+
+void a_line_has_its_place(void **) {
+    BASE_LOG(Error, "%d bytes of %s", 8, "memory");
+    const int line = __LINE__ - 1;
+    assert_int_equal(lines, 1);
+    assert_int_equal(last.level, 1);
+    assert_string_equal(last.text.c_str(), "8 bytes of memory\n");
+    assert_string_equal(last.file.c_str(), __FILE__);
+    assert_int_equal(last.number, line);
+    assert_string_equal(last.function.c_str(), "a_line_has_its_place");
+    BASE_LOG(Warning, "no arguments");
+    assert_string_equal(last.text.c_str(), "no arguments\n");
+}
+
+void the_threshold_is_inclusive(void **) {
+    BASE_LOG(Notice, "not wanted");
+    assert_int_equal(lines, 0);
+    base::log_threshold.store(static_cast<int>(base::LogLevel::Debug));
+    BASE_LOG(Debug, "wanted");
+    assert_int_equal(lines, 1);
+    base::log_threshold.store(static_cast<int>(base::LogLevel::Disabled));
+    BASE_LOG(Fatal, "nothing is wanted");
+    assert_int_equal(lines, 1);
+}
+
+void what_is_not_wanted_is_not_evaluated(void **) {
+    BASE_LOG(Info, "%d", evaluate());
+    assert_int_equal(evaluated, 0);
+    BASE_LOG(Warning, "%d", evaluate());
+    assert_int_equal(evaluated, 1);
+}
+
+// The macro is one statement.
+void stands_in_a_branch(void **) {
+    for (int i = 0; i < 2; ++i) {
+        if (i == 0) {  // NOLINT(readability-braces-around-statements): it is what is tested
+            BASE_LOG(Error, "first");
+        } else {
+            BASE_LOG(Error, "second");
+        }
+    }
+    assert_int_equal(lines, 2);
+    assert_string_equal(last.text.c_str(), "second\n");
+}
+
+void no_sink_means_standard_error(void **) {
+    base::set_log_sink(nullptr);
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    const int standard_error = dup(STDERR_FILENO);
+    assert_true(standard_error >= 0);
+    assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
+    BASE_LOG(Warning, "a warning of %d words", 4);
+    BASE_LOG(Info, "not this");
+    assert_true(dup2(standard_error, STDERR_FILENO) >= 0);
+    close(standard_error);
+    close(ends[1]);
+    char text[256];
+    const ssize_t size = read(ends[0], text, sizeof(text));
+    close(ends[0]);
+    assert_true(size > 0);
+    const std::string_view written{text, static_cast<std::size_t>(size)};
+    assert_true(written.find("a warning of 4 words\n") != std::string_view::npos);
+    assert_true(written.find("not this") == std::string_view::npos);
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_line_has_its_place, with_a_sink, with_the_default),
+        cmocka_unit_test_setup_teardown(the_threshold_is_inclusive, with_a_sink, with_the_default),
+        cmocka_unit_test_setup_teardown(what_is_not_wanted_is_not_evaluated, with_a_sink, with_the_default),
+        cmocka_unit_test_setup_teardown(stands_in_a_branch, with_a_sink, with_the_default),
+        cmocka_unit_test_setup_teardown(no_sink_means_standard_error, with_a_sink, with_the_default)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

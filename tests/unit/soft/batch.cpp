@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/batch: what is added is what goes out: FPDU after FPDU, however little TCP takes at a time.
+#include "soft/batch.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "persist/guard.hpp"
+
+// Last, as it wants.
+#include "fpdu.hpp"
+
+namespace {
+
+using soft::Batch;
+using test::assert_same_bytes;
+using test::Bytes;
+using test::fpdu;
+using test::pattern;
+namespace wire = soft::wire;
+
+// A stream and its other end; the batch that is tested.
+struct Stream {
+    Batch batch;
+    int sender = -1;
+    int receiver = -1;
+    Bytes expected;
+    Bytes arrived;
+};
+
+int open_stream(void **state) {
+    auto *const stream = new Stream;
+    *state = stream;
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        return -1;
+    }
+    stream->sender = ends[0];
+    stream->receiver = ends[1];
+    return 0;
+}
+
+int close_stream(void **state) {
+    auto *const stream = static_cast<Stream *>(*state);
+    close(stream->sender);
+    close(stream->receiver);
+    delete stream;
+    return 0;
+}
+
+void receive_some(Stream &stream) {
+    std::array<std::byte, 4096> bytes;
+    const ssize_t count = recv(stream.receiver, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (count > 0) {
+        stream.arrived.insert(stream.arrived.end(), bytes.begin(), bytes.begin() + count);
+    }
+}
+
+// Sends all of the batch; the number of times that the socket was full.
+unsigned send_all(Stream &stream) {
+    unsigned full = 0;
+    while (true) {
+        const auto sent = stream.batch.send(stream.sender);
+        if (sent) {
+            break;
+        }
+        assert_int_equal(sent.error().number, EAGAIN);
+        assert_false(stream.batch.empty());
+        ++full;
+        receive_some(stream);
+    }
+    assert_true(stream.batch.empty());
+    stream.batch.clear();
+    while (stream.arrived.size() < stream.expected.size()) {
+        const std::size_t before = stream.arrived.size();
+        receive_some(stream);
+        assert_true(stream.arrived.size() > before);
+    }
+    assert_same_bytes(stream.arrived, stream.expected);
+    return full;
+}
+
+void expect(Stream &stream, const Bytes &bytes) {
+    stream.expected.insert(stream.expected.end(), bytes.begin(), bytes.end());
+}
+
+iovec piece_of(const Bytes &bytes) {
+    return {.iov_base = const_cast<std::byte *>(bytes.data()), .iov_len = bytes.size()};
+}
+
+void an_empty_batch_sends_nothing(void **state) {
+    auto &stream = *static_cast<Stream *>(*state);
+    assert_true(stream.batch.empty());
+    assert_true(stream.batch.has_room());
+    assert_true(stream.batch.send(stream.sender).has_value());
+    receive_some(stream);
+    assert_int_equal(stream.arrived.size(), 0);
+}
+
+// Header, pad and trailer of every length of payload, copied and in place.
+void one_fpdu_of_each_length(void **state) {
+    auto &stream = *static_cast<Stream *>(*state);
+    for (const bool crc : {false, true}) {
+        if (crc) {
+            stream.batch.use_crc();
+        }
+        for (std::size_t size = 0; size <= Batch::max_copied_bytes; ++size) {
+            const Bytes payload = pattern(size, static_cast<unsigned>(size));
+            const wire::Segment segment{.opcode = size % 2 == 0 ? wire::Opcode::Write : wire::Opcode::Send,
+                                        .stag = 9,
+                                        .offset = size,
+                                        .payload_bytes = static_cast<std::uint16_t>(size)};
+            stream.expected = fpdu(segment, payload, crc);
+            stream.arrived.clear();
+            stream.batch.add_copied(segment, payload);
+            assert_false(stream.batch.empty());
+            send_all(stream);
+            stream.arrived.clear();
+            const iovec piece = piece_of(payload);
+            assert_true(stream.batch.add(segment, {&piece, 1}).has_value());
+            send_all(stream);
+        }
+    }
+}
+
+// What is posted together leaves together, in order.
+void many_fpdus_in_one_batch(void **state) {
+    auto &stream = *static_cast<Stream *>(*state);
+    const Bytes payload = pattern(700, 3);
+    for (int round = 0; round < 3; ++round) {
+        unsigned segments = 0;
+        unsigned in_place = 0;
+        for (; stream.batch.has_room(); ++segments) {
+            const bool copied = segments % 3 == 0;
+            in_place += copied ? 0 : 1;
+            const std::span<const std::byte> bytes =
+                std::span{payload}.first(copied ? segments + 1 : payload.size());
+            const wire::Segment segment{.opcode = copied ? wire::Opcode::Send : wire::Opcode::Write,
+                                        .last = segments % 2 == 0,
+                                        .msn = segments,
+                                        .payload_bytes = static_cast<std::uint16_t>(bytes.size())};
+            expect(stream, fpdu(segment, bytes, false));
+            if (copied) {
+                stream.batch.add_copied(segment, bytes);
+            } else {
+                const iovec piece{.iov_base = const_cast<std::byte *>(bytes.data()), .iov_len = bytes.size()};
+                assert_true(stream.batch.add(segment, {&piece, 1}).has_value());
+            }
+        }
+        assert_true(in_place > 8 && in_place <= Batch::max_segments);
+        send_all(stream);
+    }
+}
+
+void gathers_pieces(void **state) {
+    auto &stream = *static_cast<Stream *>(*state);
+    const Bytes payload = pattern(1000, 4);
+    std::array<iovec, Batch::max_payload_pieces> pieces;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const std::size_t size = i + 1 == pieces.size() ? payload.size() - at : i * 50;  // one is empty
+        pieces[i] = {.iov_base = const_cast<std::byte *>(payload.data()) + at, .iov_len = size};
+        at += size;
+    }
+    const wire::Segment segment{.stag = 1, .payload_bytes = static_cast<std::uint16_t>(payload.size())};
+    while (stream.batch.has_room()) {
+        assert_true(stream.batch.add(segment, pieces).has_value());
+        expect(stream, fpdu(segment, payload, false));
+    }
+    send_all(stream);
+}
+
+void sent_in_parts(void **state, bool crc) {
+    auto &stream = *static_cast<Stream *>(*state);
+    const int smallest = 1;  // the kernel makes it what it allows
+    assert_int_equal(setsockopt(stream.sender, SOL_SOCKET, SO_SNDBUF, &smallest, sizeof(smallest)), 0);
+    if (crc) {
+        stream.batch.use_crc();
+    }
+    unsigned full = 0;
+    for (unsigned round = 0; round < 4; ++round) {
+        for (unsigned segments = 0; stream.batch.has_room(); ++segments) {
+            const Bytes inline_payload = pattern(segments % 64, segments);
+            static const Bytes payload = pattern(20'001, 5);
+            const wire::Segment small{.opcode = wire::Opcode::Send,
+                                      .payload_bytes = static_cast<std::uint16_t>(inline_payload.size())};
+            const wire::Segment large{.stag = segments,
+                                      .payload_bytes = static_cast<std::uint16_t>(payload.size())};
+            if (segments % 2 == 0) {
+                expect(stream, fpdu(large, payload, crc));
+                const iovec piece = piece_of(payload);
+                assert_true(stream.batch.add(large, {&piece, 1}).has_value());
+            } else {
+                expect(stream, fpdu(small, inline_payload, crc));
+                stream.batch.add_copied(small, inline_payload);
+            }
+        }
+        full += send_all(stream);
+    }
+    assert_true(full > 4);  // or the test shows nothing
+}
+
+void a_full_socket(void **state) {
+    sent_in_parts(state, false);
+}
+void a_full_socket_with_crc(void **state) {
+    sent_in_parts(state, true);
+}
+
+// With CRC32C on, what was summed up is what is sent, whatever the program does to its memory meanwhile.
+void the_sum_fits_what_is_sent(void **state) {
+    auto &stream = *static_cast<Stream *>(*state);
+    stream.batch.use_crc();
+    Bytes payload = pattern(100, 6);
+    const wire::Segment segment{.payload_bytes = static_cast<std::uint16_t>(payload.size())};
+    expect(stream, fpdu(segment, payload, true));
+    const iovec piece = piece_of(payload);
+    assert_true(stream.batch.add(segment, {&piece, 1}).has_value());
+    payload.assign(payload.size(), std::byte{0});
+    send_all(stream);
+}
+
+void the_longest_segment_with_crc(void **state) {
+    auto &stream = *static_cast<Stream *>(*state);
+    stream.batch.use_crc();
+    const std::size_t most = wire::max_segment_bytes - wire::tagged_bytes + wire::fpdu_length_bytes;
+    const Bytes payload = pattern(most, 7);
+    const wire::Segment segment{.payload_bytes = static_cast<std::uint16_t>(most)};
+    expect(stream, fpdu(segment, payload, true));
+    const iovec piece = piece_of(payload);
+    assert_true(stream.batch.add(segment, {&piece, 1}).has_value());
+    send_all(stream);
+}
+
+void memory_that_vanished(void **state) {
+    auto &stream = *static_cast<Stream *>(*state);
+    constexpr std::size_t page = 4096;
+    persist::install_guard();
+    void *const gone = mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(gone, MAP_FAILED);
+    stream.batch.use_crc();
+    const iovec piece{.iov_base = gone, .iov_len = page};
+    const auto added = stream.batch.add({.payload_bytes = page}, {&piece, 1});
+    munmap(gone, page);
+    assert_false(added.has_value());
+    assert_int_equal(added.error().number, EFAULT);
+}
+
+void a_peer_that_is_gone(void **state) {
+    auto &stream = *static_cast<Stream *>(*state);
+    assert_int_equal(shutdown(stream.receiver, SHUT_RDWR), 0);
+    stream.batch.add_copied({}, {});
+    const auto sent = stream.batch.send(stream.sender);
+    assert_false(sent.has_value());
+    assert_int_equal(sent.error().number, EPIPE);  // and no signal
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_empty_batch_sends_nothing, open_stream, close_stream),
+        cmocka_unit_test_setup_teardown(one_fpdu_of_each_length, open_stream, close_stream),
+        cmocka_unit_test_setup_teardown(many_fpdus_in_one_batch, open_stream, close_stream),
+        cmocka_unit_test_setup_teardown(gathers_pieces, open_stream, close_stream),
+        cmocka_unit_test_setup_teardown(a_full_socket, open_stream, close_stream),
+        cmocka_unit_test_setup_teardown(a_full_socket_with_crc, open_stream, close_stream),
+        cmocka_unit_test_setup_teardown(the_sum_fits_what_is_sent, open_stream, close_stream),
+        cmocka_unit_test_setup_teardown(the_longest_segment_with_crc, open_stream, close_stream),
+        cmocka_unit_test_setup_teardown(memory_that_vanished, open_stream, close_stream),
+        cmocka_unit_test_setup_teardown(a_peer_that_is_gone, open_stream, close_stream)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cq and soft/receive_queue, without a connection: order, overrun, slots, notifications.
+#include <fcntl.h>
+#include <poll.h>
+
+#include <array>
+#include <thread>
+
+#include "soft/cq.hpp"
+#include "soft/qp.hpp"
+#include "softrdma.h"
+
+// Last, as it wants.
+#include "../base/check.hpp"
+
+namespace {
+
+using soft::CompletionQueue;
+
+constexpr int entries = 4;
+constexpr std::uint32_t receives = 3;
+
+// A queue pair that is not connected, with its completion queue and channel.
+struct Objects {
+    ibv_device **devices = nullptr;
+    ibv_pd *pd = nullptr;
+    ibv_comp_channel *channel = nullptr;
+    ibv_cq *cq = nullptr;
+    ibv_qp *qp = nullptr;
+
+    [[nodiscard]] CompletionQueue &queue() const { return *static_cast<CompletionQueue *>(cq); }
+    [[nodiscard]] soft::QueuePair &queue_pair() const { return *static_cast<soft::QueuePair *>(qp); }
+};
+
+int errors_logged = 0;
+void count_errors(int level, const char *, int, const char *, const char *, ...) {
+    errors_logged += level <= 1 ? 1 : 0;
+}
+
+int open_objects(void **state) {
+    auto *const objects = new Objects;
+    *state = objects;
+    errors_logged = 0;
+    softrdma_set_log(count_errors, 2);
+    objects->devices = softrdma_ibv_get_device_list(nullptr);
+    ibv_context *const context = softrdma_ibv_open_device(objects->devices[0]);
+    if (context == nullptr) {
+        return -1;
+    }
+    objects->pd = softrdma_ibv_alloc_pd(context);
+    objects->channel = softrdma_ibv_create_comp_channel(context);
+    objects->cq = softrdma_ibv_create_cq(context, entries, objects, objects->channel, 0);
+    ibv_qp_init_attr attributes{};
+    attributes.send_cq = attributes.recv_cq = objects->cq;
+    attributes.cap.max_recv_wr = receives;
+    attributes.qp_type = IBV_QPT_RC;
+    objects->qp = softrdma_ibv_create_qp(objects->pd, &attributes);
+    return objects->qp != nullptr && fcntl(objects->channel->fd, F_SETFL, O_NONBLOCK) == 0 ? 0 : -1;
+}
+
+int close_objects(void **state) {
+    auto *const objects = static_cast<Objects *>(*state);
+    if (objects->qp != nullptr) {
+        softrdma_ibv_destroy_qp(objects->qp);
+    }
+    softrdma_ibv_destroy_cq(objects->cq);
+    softrdma_ibv_destroy_comp_channel(objects->channel);
+    softrdma_ibv_dealloc_pd(objects->pd);
+    softrdma_ibv_free_device_list(objects->devices);
+    softrdma_set_log(nullptr, 2);
+    delete objects;
+    return 0;
+}
+
+bool complete(Objects &objects, std::uint64_t wr_id, bool solicited = false) {
+    ibv_wc completion{};
+    completion.wr_id = wr_id;
+    return objects.queue().push(completion, objects.queue_pair(), CompletionQueue::Queue::Send, 0, solicited);
+}
+
+bool readable(const Objects &objects) {
+    pollfd event{.fd = objects.channel->fd, .events = POLLIN, .revents = 0};
+    return poll(&event, 1, 0) == 1;
+}
+
+// Takes one event and acknowledges it; false when there is none.
+bool take_event(Objects &objects) {
+    ibv_cq *cq = nullptr;
+    void *context = nullptr;
+    if (softrdma_ibv_get_cq_event(objects.channel, &cq, &context) != 0) {
+        assert_int_equal(errno, EAGAIN);
+        return false;
+    }
+    assert_ptr_equal(cq, objects.cq);
+    assert_ptr_equal(context, &objects);
+    softrdma_ibv_ack_cq_events(cq, 1);
+    return true;
+}
+
+void comes_out_in_order(void **state) {
+    auto &objects = *static_cast<Objects *>(*state);
+    std::array<ibv_wc, entries + 1> seen;
+    std::uint64_t expected = 0;
+    std::uint64_t next = 0;
+    for (int round = 0; round < 10; ++round) {
+        for (int i = 0; i < 3; ++i) {
+            assert_true(complete(objects, next++));
+        }
+        assert_int_equal(ibv_poll_cq(objects.cq, 2, seen.data()), 2);
+        assert_int_equal(seen[0].wr_id, expected++);
+        assert_int_equal(seen[1].wr_id, expected++);
+        assert_int_equal(ibv_poll_cq(objects.cq, entries, seen.data()), 1);
+        assert_int_equal(seen[0].wr_id, expected++);
+        assert_int_equal(ibv_poll_cq(objects.cq, entries, seen.data()), 0);
+    }
+}
+
+void an_overrun_is_told(void **state) {
+    auto &objects = *static_cast<Objects *>(*state);
+    for (std::uint64_t i = 0; i < entries; ++i) {
+        assert_true(complete(objects, i));
+    }
+    assert_int_equal(errors_logged, 0);
+    assert_false(complete(objects, 100));
+    assert_int_equal(errors_logged, 1);
+    // What was there is there, and the queue can be used again.
+    std::array<ibv_wc, entries + 1> seen;
+    assert_int_equal(ibv_poll_cq(objects.cq, entries + 1, seen.data()), entries);
+    for (std::size_t i = 0; i < entries; ++i) {
+        assert_int_equal(seen[i].wr_id, i);
+    }
+    assert_true(complete(objects, 5));
+    assert_int_equal(ibv_poll_cq(objects.cq, 1, seen.data()), 1);
+    assert_int_equal(seen[0].wr_id, 5);
+}
+
+int post_receive(const Objects &objects) {
+    ibv_recv_wr request{};
+    ibv_recv_wr *bad = nullptr;
+    return ibv_post_recv(objects.qp, &request, &bad);
+}
+
+// As on hardware: a slot of the receive queue is free when its completion has been polled.
+void a_slot_is_free_when_polled(void **state) {
+    auto &objects = *static_cast<Objects *>(*state);
+    for (std::uint32_t i = 0; i < receives; ++i) {
+        assert_int_equal(post_receive(objects), 0);
+    }
+    assert_int_equal(post_receive(objects), ENOMEM);
+    assert_true(objects.queue().push({}, objects.queue_pair(), CompletionQueue::Queue::Receive, 1, false));
+    ibv_wc seen;
+    assert_int_equal(post_receive(objects), ENOMEM);
+    assert_int_equal(ibv_poll_cq(objects.cq, 1, &seen), 1);
+}
+
+// Completions of a queue pair that was destroyed are still to be polled, and touch nothing of it.
+void completions_outlive_their_queue_pair(void **state) {
+    auto &objects = *static_cast<Objects *>(*state);
+    assert_int_equal(post_receive(objects), 0);
+    assert_true(objects.queue().push({}, objects.queue_pair(), CompletionQueue::Queue::Receive, 1, false));
+    assert_int_equal(softrdma_ibv_destroy_cq(objects.cq), EBUSY);
+    softrdma_ibv_destroy_qp(objects.qp);
+    objects.qp = nullptr;
+    ibv_wc seen;
+    assert_int_equal(ibv_poll_cq(objects.cq, 1, &seen), 1);
+    assert_int_equal(ibv_poll_cq(objects.cq, 1, &seen), 0);
+}
+
+void a_notification_is_asked_for_each_time(void **state) {
+    auto &objects = *static_cast<Objects *>(*state);
+    assert_true(complete(objects, 1));
+    assert_false(take_event(objects));
+    assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
+    assert_false(take_event(objects));  // what is there already tells nothing
+    assert_true(complete(objects, 2));
+    assert_true(complete(objects, 3));
+    assert_true(readable(objects));
+    assert_true(take_event(objects));
+    assert_false(readable(objects));
+    assert_false(take_event(objects));
+}
+
+void solicited_only(void **state) {
+    auto &objects = *static_cast<Objects *>(*state);
+    assert_int_equal(ibv_req_notify_cq(objects.cq, 1), 0);
+    assert_true(complete(objects, 1));
+    assert_false(take_event(objects));
+    assert_true(complete(objects, 2, true));
+    assert_true(take_event(objects));
+    // The wish for any is not taken back by one for solicited ones.
+    assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
+    assert_int_equal(ibv_req_notify_cq(objects.cq, 1), 0);
+    assert_true(complete(objects, 3));
+    assert_true(take_event(objects));
+}
+
+void events_are_counted(void **state) {
+    auto &objects = *static_cast<Objects *>(*state);
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
+        assert_true(complete(objects, i));
+    }
+    for (int i = 0; i < 3; ++i) {
+        assert_true(readable(objects));
+        assert_true(take_event(objects));
+    }
+    assert_false(take_event(objects));
+}
+
+void two_queues_of_one_channel(void **state) {
+    auto &objects = *static_cast<Objects *>(*state);
+    ibv_cq *const second = softrdma_ibv_create_cq(objects.cq->context, entries, nullptr, objects.channel, 0);
+    assert_non_null(second);
+    assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
+    assert_int_equal(ibv_req_notify_cq(second, 0), 0);
+    assert_true(static_cast<CompletionQueue *>(second)->push({}, objects.queue_pair(),
+                                                             CompletionQueue::Queue::Send, 0, false));
+    assert_true(complete(objects, 1));
+    ibv_cq *cq = nullptr;
+    void *context = nullptr;
+    assert_int_equal(softrdma_ibv_get_cq_event(objects.channel, &cq, &context), 0);
+    assert_ptr_equal(cq, second);
+    softrdma_ibv_ack_cq_events(second, 1);
+    assert_true(take_event(objects));
+    // A queue that goes takes its events along.
+    assert_int_equal(ibv_req_notify_cq(second, 0), 0);
+    assert_true(static_cast<CompletionQueue *>(second)->push({}, objects.queue_pair(),
+                                                             CompletionQueue::Queue::Send, 0, false));
+    assert_true(readable(objects));
+    assert_int_equal(softrdma_ibv_destroy_cq(second), 0);
+    assert_false(readable(objects));
+    assert_false(take_event(objects));
+}
+
+// A thread that sleeps in get_cq_event is woken by a completion that another one pushes.
+void a_sleeper_is_woken(void **state) {
+    auto &objects = *static_cast<Objects *>(*state);
+    assert_int_equal(fcntl(objects.channel->fd, F_SETFL, 0), 0);
+    for (int round = 0; round < 50; ++round) {
+        assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
+        int got = -1;
+        std::thread sleeper{[&] {
+            ibv_cq *cq = nullptr;
+            void *context = nullptr;
+            got = softrdma_ibv_get_cq_event(objects.channel, &cq, &context);
+        }};
+        const bool pushed = complete(objects, 1);
+        sleeper.join();
+        assert_true(pushed);
+        assert_int_equal(got, 0);
+        softrdma_ibv_ack_cq_events(objects.cq, 1);
+        ibv_wc seen;
+        assert_int_equal(ibv_poll_cq(objects.cq, 1, &seen), 1);
+    }
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(comes_out_in_order, open_objects, close_objects),
+        cmocka_unit_test_setup_teardown(an_overrun_is_told, open_objects, close_objects),
+        cmocka_unit_test_setup_teardown(a_slot_is_free_when_polled, open_objects, close_objects),
+        cmocka_unit_test_setup_teardown(completions_outlive_their_queue_pair, open_objects, close_objects),
+        cmocka_unit_test_setup_teardown(a_notification_is_asked_for_each_time, open_objects, close_objects),
+        cmocka_unit_test_setup_teardown(solicited_only, open_objects, close_objects),
+        cmocka_unit_test_setup_teardown(events_are_counted, open_objects, close_objects),
+        cmocka_unit_test_setup_teardown(two_queues_of_one_channel, open_objects, close_objects),
+        cmocka_unit_test_setup_teardown(a_sleeper_is_woken, open_objects, close_objects)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

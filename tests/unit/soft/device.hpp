@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The soft device in this process, for tests that speak to it as a TCP peer. Every function asserts (cmocka)
+// that it succeeds; nothing waits longer than 20 s.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "softrdma.h"
+
+// Last, as it wants.
+#include "peer.hpp"
+
+namespace test {
+
+// What became known of an event.
+struct Event {
+    rdma_cm_event_type type;
+    int status;
+    rdma_cm_id *id;
+    std::uint8_t responder_resources;
+    std::uint8_t initiator_depth;
+    std::string private_data;
+};
+
+class Device {
+public:
+    static constexpr std::size_t memory_bytes = 256 * 1024;
+    static constexpr std::size_t margin_bytes = 4096;  // before and behind, not registered
+    static constexpr std::uint8_t depth = 4;           // reads and flushes at once
+    static constexpr std::byte untouched{0xee};
+
+    // Listens on 127.0.0.1, at a port of its own.
+    Device();
+    ~Device();
+    Device(const Device &) = delete;
+    Device &operator=(const Device &) = delete;
+
+    [[nodiscard]] std::uint16_t port() const;
+
+    // The next event of this type, and of this id unless null; others are kept for later.
+    Event wait_for(rdma_cm_event_type type, const rdma_cm_id *id = nullptr);
+    // Lets the device do what there is to do, as a polling program does.
+    void work();
+    void work_until(const std::function<bool()> &done);
+    // Works, and says whether there is an event.
+    [[nodiscard]] bool has_event();
+
+    // As responder: the id of the next request, with a queue pair.
+    [[nodiscard]] rdma_cm_id *take_request();
+    void accept(rdma_cm_id *id, std::string_view private_data = {});
+    // As initiator: an id that asks 127.0.0.1:port to connect.
+    [[nodiscard]] rdma_cm_id *connect(std::uint16_t port, std::string_view private_data = {});
+    void create_queue_pair(rdma_cm_id *id);
+    void close(rdma_cm_id *id);
+
+    // All of it as responder: the peer asks, is accepted, and has said that it is ready.
+    [[nodiscard]] rdma_cm_id *establish(Peer &peer, const soft::wire::MpaFrame &request);
+
+    [[nodiscard]] ibv_sge sge(std::size_t offset, std::size_t length) const;
+    void post_receive(rdma_cm_id *id, std::uint64_t wr_id, std::size_t offset, std::size_t length);
+    void post(rdma_cm_id *id, ibv_wr_opcode opcode, std::uint64_t wr_id, std::size_t offset,
+              std::size_t length, std::uint64_t remote_address = 0, std::uint32_t rkey = 0);
+    [[nodiscard]] ibv_wc next_completion();
+    // Takes and ignores what is there.
+    void forget_completions();
+    void expect_completion(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS);
+
+    // The address that peers use for memory[offset], registered for everything.
+    [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const;
+    [[nodiscard]] std::byte *at(std::size_t offset) { return memory_.data() + margin_bytes + offset; }
+    // Fills the memory, and both margins with `untouched`.
+    void fill(unsigned seed);
+    [[nodiscard]] bool margins_are_untouched() const;
+
+    ibv_mr *mr = nullptr;          // everything
+    ibv_mr *local_mr = nullptr;    // the same bytes, local writing only
+    ibv_mr *foreign_mr = nullptr;  // the same bytes, everything, another protection domain
+    ibv_cq *cq = nullptr;
+
+private:
+    void poll_events();
+
+    rdma_event_channel *events_ = nullptr;
+    rdma_cm_id *listener_ = nullptr;
+    ibv_pd *pd_ = nullptr;
+    ibv_pd *other_pd_ = nullptr;
+    Bytes memory_;
+    std::vector<Event> seen_;
+    std::deque<ibv_wc> completions_;
+    std::vector<rdma_cm_id *> open_;
+};
+
+// The device and two peers: what a test of this folder works with, as its cmocka state.
+struct Ends {
+    Device device;
+    Peer peer;
+    Peer other;
+};
+int open_ends(void **state);
+int close_ends(void **state);
+
+// Log lines of the device since the last call: how many at each level; nothing is printed.
+struct LogCount {
+    int errors = 0;
+    int warnings = 0;
+};
+void watch_log();
+[[nodiscard]] LogCount logged();
+
+}  // namespace test
+
+// A test between open_ends() and close_ends().
+#define test_of_ends(name) cmocka_unit_test_setup_teardown(name, test::open_ends, test::close_ends)

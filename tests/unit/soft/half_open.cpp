@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Peers that say nothing more in the middle of the start-up: given up after limits::handshake_timeout, while
+// others are served. The one slow test of this folder.
+// Last, as it wants.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::Bytes;
+using test::Ends;
+
+void half_open_peers_are_given_up(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    // One that never answers, and two that ask for half a connection.
+    test::Peer mute;
+    rdma_cm_id *const id = device.connect(mute.listen());
+    mute.accept();
+    (void)mute.receive_frame(MpaRole::Request);
+    peer.connect(device.port());
+    other.connect(device.port());
+    const Bytes request = test::encoded({});
+    other.send(std::span{request}.first(request.size() - 1));
+    test::Peer third;
+    (void)device.establish(third, {});
+    assert_true(mute.silent() && peer.silent() && other.silent());
+    (void)test::logged();
+
+    assert_int_equal(device.wait_for(RDMA_CM_EVENT_UNREACHABLE, id).status, -ETIMEDOUT);
+    assert_int_equal(mute.receive_rest().size(), 0);
+    assert_int_equal(peer.receive_rest().size(), 0);
+    assert_int_equal(other.receive_rest().size(), 0);
+    assert_int_equal(test::logged().warnings, 3);
+    assert_false(device.has_event());
+    assert_true(third.silent());
+    test::Peer fourth;
+    (void)device.establish(fourth, {});
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {test_of_ends(half_open_peers_are_given_up)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The device as initiator, seen by a responder that is nothing but a TCP socket: what it asks for, and what
+// it makes of each reply.
+#include "soft/wire/rdmap.hpp"
+
+// Last, as it wants.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::assert_same_bytes;
+using test::Bytes;
+using test::bytes;
+using test::encoded;
+using test::Ends;
+using test::fpdu;
+using test::joined;
+
+// The device's request is on its way to the peer, which has accepted its TCP connection.
+rdma_cm_id *request(Ends &ends, std::string_view private_data = {}) {
+    rdma_cm_id *const id = ends.device.connect(ends.peer.listen(), private_data);
+    ends.peer.accept();
+    return id;
+}
+
+// As above, and the peer has answered.
+rdma_cm_id *answered(Ends &ends, const Bytes &reply) {
+    rdma_cm_id *const id = request(ends);
+    (void)ends.peer.receive_frame(MpaRole::Request);
+    ends.peer.send(reply);
+    return id;
+}
+
+Bytes reply(MpaFrame frame) {
+    frame.role = MpaRole::Reply;
+    return encoded(frame);
+}
+
+// Revision 2 with S and the soft offer; P2P with WRITE as RTR; IRD and ORD of the program; no markers, no
+// CRC32C; nothing behind it.
+void the_request_byte_by_byte(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    (void)request(ends, "hello");
+    assert_same_bytes(ends.peer.receive_frame(MpaRole::Request).raw,
+                      joined(bytes(std::string_view{"MPA ID Req Frame"}),
+                             bytes({0x14, 2, 0, 9, 0x80, 4, 0x80, 4}), bytes(std::string_view{"hello"})));
+    assert_false(ends.device.has_event());
+    assert_true(ends.peer.silent());
+}
+
+void the_first_fpdu_is_an_empty_write(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = answered(
+        ends, reply({.soft_operations = true, .peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4}));
+    const auto established = ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
+    assert_int_equal(established.responder_resources, 4);
+    assert_int_equal(established.initiator_depth, 4);
+    const test::Fpdu first = ends.peer.receive_fpdu();
+    assert_true(first.segment.opcode == Opcode::Write);
+    assert_true(first.segment.last);
+    assert_int_equal(first.payload.size(), 0);
+    assert_same_bytes(first.checksum, bytes({0, 0, 0, 0}));
+    assert_int_equal(softrdma_peer_operations(id->qp),
+                     SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE);
+}
+
+// siw does not take the offer: it echoes the flag word, and wants no RTR.
+void a_reply_like_siws(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    Bytes echo = reply({.ird = 4, .ord = 1});
+    echo[16] = std::byte{0x14};
+    rdma_cm_id *const id = answered(ends, echo);
+    const auto established = ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
+    assert_int_equal(established.initiator_depth, 4);
+    assert_int_equal(softrdma_peer_operations(id->qp), 0);
+    assert_false(ends.device.has_event());
+    assert_true(ends.peer.silent());
+    ends.device.post(id, IBV_WR_SEND, 1, 0, 8);
+    assert_true(ends.peer.receive_fpdu().segment.opcode == Opcode::Send);
+    ends.device.expect_completion(1);
+}
+
+// The peer serves two reads at a time: the third waits for an answer.
+void reads_within_what_the_peer_serves(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = answered(ends, reply({.ird = 2, .ord = 4}));
+    assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id).initiator_depth, 2);
+    for (std::uint64_t i = 1; i <= 3; ++i) {
+        ends.device.post(id, IBV_WR_RDMA_READ, i, 64 * i, 8, 0x1000 * i, 0x100);
+    }
+    for (std::uint32_t msn = 1; msn <= 2; ++msn) {
+        const test::Fpdu asked = ends.peer.receive_fpdu();
+        assert_true(asked.segment.opcode == Opcode::ReadRequest);
+        assert_int_equal(asked.segment.msn, msn);
+    }
+    assert_false(ends.device.has_event());
+    assert_true(ends.peer.silent());
+    const Bytes payload = bytes({1, 2, 3, 4, 5, 6, 7, 8});
+    ends.peer.send(fpdu(
+        {.opcode = Opcode::ReadResponse, .stag = ends.device.mr->lkey, .offset = ends.device.address(64)},
+        payload));
+    ends.device.expect_completion(1);
+    assert_same_bytes({ends.device.at(64), 8}, payload);
+    const auto third = decode_read_request(ends.peer.receive_fpdu().payload);
+    assert_int_equal(third.value().source_offset, 0x3000);
+    assert_int_equal(third.value().sink_offset, ends.device.address(192));
+}
+
+void crc_when_the_peer_asks(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id =
+        answered(ends, reply({.crc = true, .peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4}));
+    (void)ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
+    assert_true(ends.peer.receive_fpdu().checksum_is_right);
+    ends.device.post(id, IBV_WR_SEND, 1, 0, 99);
+    assert_true(ends.peer.receive_fpdu().checksum_is_right);
+    ends.device.expect_completion(1);
+    // And it is checked.
+    ends.device.post_receive(id, 2, 0, 64);
+    ends.peer.send(fpdu({.opcode = Opcode::Send, .msn = 1}, bytes({1, 2, 3}), true));
+    ends.device.expect_completion(2);
+    ends.peer.send(fpdu({.opcode = Opcode::Send, .msn = 2}, bytes({1, 2, 3}), false));
+    assert_true(ends.peer.receive_fpdu().segment.opcode == Opcode::Terminate);
+    (void)ends.device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+}
+
+// siw as responder does not wait for our first FPDU.
+void what_follows_the_reply_is_not_lost(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = request(ends);
+    (void)ends.peer.receive_frame(MpaRole::Request);
+    ends.device.post_receive(id, 1, 0, 64);
+    ends.peer.send(
+        joined(reply({.ird = 4, .ord = 4}), fpdu({.opcode = Opcode::Send, .msn = 1}, bytes({7, 8}))));
+    (void)ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
+    ends.device.expect_completion(1);
+    assert_same_bytes({ends.device.at(0), 2}, bytes({7, 8}));
+}
+
+void a_reply_in_single_bytes(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Bytes data = bytes(std::string_view{"server says hello"});
+    rdma_cm_id *const id = request(ends);
+    (void)ends.peer.receive_frame(MpaRole::Request);
+    for (const std::byte &byte : reply({.ird = 1, .ord = 1, .private_data = data})) {
+        assert_false(ends.device.has_event());
+        ends.peer.send({&byte, 1});
+    }
+    assert_true(ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id).private_data == "server says hello");
+}
+
+void a_rejection(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Bytes data = bytes(std::string_view{"full"});
+    rdma_cm_id *const id = answered(ends, reply({.reject = true, .private_data = data}));
+    const auto event = ends.device.wait_for(RDMA_CM_EVENT_REJECTED, id);
+    assert_int_equal(event.status, -ECONNREFUSED);
+    assert_true(event.private_data == "full");
+    assert_int_equal(ends.peer.receive_rest().size(), 0);
+}
+
+void an_old_peer(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Bytes data = bytes(std::string_view{"v1"});
+    rdma_cm_id *const id = answered(ends, reply({.revision = 1, .enhanced = false, .private_data = data}));
+    assert_true(ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id).private_data == "v1");
+    assert_int_equal(softrdma_peer_operations(id->qp), 0);
+    assert_true(ends.peer.silent());
+}
+
+void replies_that_are_refused(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    Bytes too_long = reply({});
+    too_long[18] = std::byte{2};
+    too_long[19] = std::byte{1};
+    const Bytes replies[] = {reply({.markers = true}),      reply({.revision = 3}),
+                             reply({.ord = mpa_max_depth}), encoded({}),
+                             Bytes(24, std::byte{0xff}),    too_long};
+    for (const Bytes &bad : replies) {
+        rdma_cm_id *const id = answered(ends, bad);
+        assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_CONNECT_ERROR, id).status, -EPROTO);
+        assert_int_equal(ends.peer.receive_rest().size(), 0);
+        assert_int_equal(test::logged().warnings, 1);
+        ends.device.close(id);
+        ends.peer.close();
+    }
+}
+
+void a_peer_that_goes_without_an_answer(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Bytes whole = reply({.ird = 1, .ord = 1});
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+        rdma_cm_id *const id = answered(ends, Bytes(whole.begin(), whole.begin() + static_cast<long>(size)));
+        ends.peer.finish();
+        assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_REJECTED, id).status, -ECONNRESET);
+        ends.device.close(id);
+        ends.peer.close();
+    }
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {test_of_ends(the_request_byte_by_byte),
+                                test_of_ends(the_first_fpdu_is_an_empty_write),
+                                test_of_ends(a_reply_like_siws),
+                                test_of_ends(reads_within_what_the_peer_serves),
+                                test_of_ends(crc_when_the_peer_asks),
+                                test_of_ends(what_follows_the_reply_is_not_lost),
+                                test_of_ends(a_reply_in_single_bytes),
+                                test_of_ends(a_rejection),
+                                test_of_ends(an_old_peer),
+                                test_of_ends(replies_that_are_refused),
+                                test_of_ends(a_peer_that_goes_without_an_answer)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The device as responder, seen by an initiator that is nothing but a TCP socket: what it answers, and what
+// it does not say too early.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::assert_same_bytes;
+using test::Bytes;
+using test::bytes;
+using test::Device;
+using test::encoded;
+using test::Ends;
+using test::fpdu;
+using test::Frame;
+using test::joined;
+
+// RFC 5044 section 7.1.2: the responder says nothing behind its reply before the initiator's first FPDU.
+void waits_for_the_first_fpdu(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    peer.connect(device.port());
+    peer.send_frame({.ird = 4, .ord = 4});
+    rdma_cm_id *const id = device.take_request();
+    device.accept(id);
+    (void)peer.receive_frame(MpaRole::Reply);
+    device.post(id, IBV_WR_SEND, 1, 0, 100);
+    device.post(id, IBV_WR_RDMA_WRITE, 2, 0, 8, 0x1000, 0x100);
+    assert_false(device.has_event());
+    assert_true(peer.silent());
+    // A part of an FPDU is none.
+    const Bytes first = fpdu({.opcode = Opcode::Write, .stag = 1}, {});
+    peer.send(std::span{first}.first(tagged_bytes - 1));
+    assert_false(device.has_event());
+    assert_true(peer.silent());
+    peer.send(std::span{first}.subspan(tagged_bytes - 1));
+    const auto established = device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
+    assert_int_equal(established.status, 0);
+    device.expect_completion(1);
+    device.expect_completion(2);
+    const test::Fpdu message = peer.receive_fpdu();
+    assert_true(message.segment.opcode == Opcode::Send);
+    assert_int_equal(message.segment.msn, 1);
+    assert_same_bytes(message.payload, {device.at(0), 100});
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::Write);
+}
+
+Frame reply_to(Ends &ends, const MpaFrame &request, std::string_view private_data = {}) {
+    ends.peer.connect(ends.device.port());
+    ends.peer.send_frame(request);
+    rdma_cm_id *const id = ends.device.take_request();
+    ends.device.accept(id, private_data);
+    Frame reply = ends.peer.receive_frame(MpaRole::Reply);
+    assert_true(ends.peer.silent());
+    ends.device.close(id);
+    return reply;
+}
+
+Bytes reply_bytes(std::initializer_list<unsigned> rest) {
+    return joined(bytes(std::string_view{"MPA ID Rep Frame"}), bytes(rest));
+}
+
+// Depth 4 is what the program grants both ways.
+void replies_byte_by_byte(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    // siw's request.
+    assert_same_bytes(reply_to(ends, {.ird = 1, .ord = 1}).raw, reply_bytes({0x10, 2, 0, 4, 0, 4, 0, 1}));
+    // Ours.
+    assert_same_bytes(
+        reply_to(ends,
+                 {.soft_operations = true, .peer_to_peer = true, .rtr_write = true, .ird = 64, .ord = 64})
+            .raw,
+        reply_bytes({0x12, 2, 0, 4, 0x80, 4, 0x80, 4}));
+    // CRC is echoed; the other RTR is taken when it is the only one.
+    assert_same_bytes(reply_to(ends, {.crc = true, .peer_to_peer = true, .rtr_read = true, .ird = 2}).raw,
+                      reply_bytes({0x50, 2, 0, 4, 0x80, 4, 0x40, 2}));
+    // Both are offered: one is taken.
+    assert_same_bytes(reply_to(ends, {.peer_to_peer = true, .rtr_write = true, .rtr_read = true}).raw,
+                      reply_bytes({0x10, 2, 0, 4, 0x80, 4, 0x80, 0}));
+    // Without S there are no words; revision 1 stays revision 1.
+    assert_same_bytes(reply_to(ends, {.enhanced = false}).raw, reply_bytes({0, 2, 0, 0}));
+    assert_same_bytes(reply_to(ends, {.revision = 1, .enhanced = false}).raw, reply_bytes({0, 1, 0, 0}));
+    assert_same_bytes(reply_to(ends, {.revision = 1, .crc = true, .enhanced = false}, "ab").raw,
+                      reply_bytes({0x40, 1, 0, 2, 'a', 'b'}));
+}
+
+void reserved_bits_change_nothing(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    for (const unsigned flags : {0x1002U, 0x1202U, 0x1102U, 0x1802U}) {
+        Bytes request = encoded({.ird = 1, .ord = 1});
+        request[16] = static_cast<std::byte>(flags >> 8);
+        ends.peer.connect(ends.device.port());
+        ends.peer.send(request);
+        rdma_cm_id *const id = ends.device.take_request();
+        ends.device.accept(id);
+        assert_same_bytes(ends.peer.receive_frame(MpaRole::Reply).raw,
+                          reply_bytes({0x10, 2, 0, 4, 0, 4, 0, 1}));
+        assert_int_equal(softrdma_peer_operations(id->qp), 0);
+        ends.device.close(id);
+    }
+}
+
+void crossed_depths(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    peer.connect(device.port());
+    peer.send_frame({.ird = 3, .ord = 7});
+    const auto request = device.wait_for(RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_int_equal(request.responder_resources, 7);
+    assert_int_equal(request.initiator_depth, 3);
+    device.create_queue_pair(request.id);
+    device.accept(request.id);
+    const Frame reply = peer.receive_frame(MpaRole::Reply);
+    assert_int_equal(reply.mpa.ird, 4);
+    assert_int_equal(reply.mpa.ord, 3);
+    peer.send(test::ready_to_receive());
+    const auto established = device.wait_for(RDMA_CM_EVENT_ESTABLISHED, request.id);
+    assert_int_equal(established.responder_resources, 4);
+    assert_int_equal(established.initiator_depth, 3);
+}
+
+void private_data_both_ways(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    for (const std::size_t size : {0UL, 1UL, 195UL, 196UL}) {
+        const Bytes data = test::pattern(size, 3);
+        const std::string text{reinterpret_cast<const char *>(data.data()), size};
+        peer.connect(device.port());
+        peer.send_frame({.private_data = data});
+        const auto request = device.wait_for(RDMA_CM_EVENT_CONNECT_REQUEST);
+        assert_true(request.private_data == text);
+        device.create_queue_pair(request.id);
+        device.accept(request.id, text);
+        assert_same_bytes(peer.receive_frame(MpaRole::Reply).private_data, data);
+        device.close(request.id);
+    }
+    // One byte more than an accept takes.
+    peer.connect(device.port());
+    peer.send_frame({});
+    rdma_cm_id *const id = device.take_request();
+    const std::string text(197, 'x');
+    rdma_conn_param parameters{};
+    parameters.private_data = text.data();
+    parameters.private_data_len = static_cast<std::uint8_t>(text.size());
+    assert_int_equal(softrdma_rdma_accept(id, &parameters), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_true(peer.silent());
+}
+
+void a_program_rejects(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    peer.connect(device.port());
+    peer.send_frame({});
+    rdma_cm_id *const id = device.wait_for(RDMA_CM_EVENT_CONNECT_REQUEST).id;
+    assert_int_equal(softrdma_rdma_reject(id, "no", 2), 0);
+    const Frame reply = peer.receive_frame(MpaRole::Reply);
+    assert_true(reply.mpa.reject);
+    assert_int_equal(reply.mpa.revision, 2);
+    assert_same_bytes(reply.private_data, bytes(std::string_view{"no"}));
+    assert_int_equal(peer.receive_rest().size(), 0);
+}
+
+void expect_refusal(Ends &ends, const MpaFrame &request) {
+    ends.peer.connect(ends.device.port());
+    ends.peer.send_frame(request);
+    const Frame reply = ends.peer.receive_frame(MpaRole::Reply);
+    assert_true(reply.mpa.reject);
+    assert_false(reply.mpa.markers);
+    assert_int_equal(reply.mpa.revision, std::min<unsigned>(request.revision, 2));
+    assert_int_equal(reply.mpa.enhanced, request.enhanced);
+    assert_int_equal(ends.peer.receive_rest().size(), 0);
+    assert_int_equal(test::logged().warnings, 1);
+    assert_false(ends.device.has_event());
+}
+
+void what_we_do_not_speak_is_rejected(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    expect_refusal(ends, {.markers = true});
+    expect_refusal(ends, {.markers = true, .enhanced = false});
+    expect_refusal(ends, {.revision = 3});
+    expect_refusal(ends, {.revision = 255, .enhanced = false});
+}
+
+// RFC 5044: the reply speaks the requester's revision, also when it is a refusal.
+void revision_1_with_markers_is_rejected_in_revision_1(void **state) {
+    expect_refusal(*static_cast<Ends *>(*state), {.revision = 1, .markers = true, .enhanced = false});
+}
+
+// A start-up that is none ends with nothing said, and the next one is served.
+void a_bad_request_ends_its_connection(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    Bytes too_long = encoded({});
+    too_long[18] = std::byte{2};
+    too_long[19] = std::byte{1};
+    Bytes no_words = encoded({.enhanced = false});
+    no_words[16] = std::byte{0x10};
+    const Bytes starts[] = {bytes(std::string_view{"GET / HTTP/1.1\r\n\r\n...."}),
+                            encoded({.role = MpaRole::Reply}), too_long, no_words,
+                            Bytes(100, std::byte{0xff})};
+    for (const Bytes &start : starts) {
+        peer.connect(device.port());
+        peer.send(start);
+        assert_int_equal(peer.receive_rest().size(), 0);
+        assert_int_equal(test::logged().warnings, 1);
+    }
+    // A peer that goes in the middle of it.
+    const Bytes request = encoded({});
+    for (std::size_t size = 0; size < request.size(); ++size) {
+        peer.connect(device.port());
+        peer.send(std::span{request}.first(size));
+        peer.finish();
+        assert_int_equal(peer.receive_rest().size(), 0);
+        assert_int_equal(test::logged().warnings, 1);
+    }
+    assert_false(device.has_event());
+    (void)device.establish(peer, {});
+}
+
+// A peer that goes between the reply and its first FPDU was never connected.
+void a_peer_that_goes_before_it_is_ready(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    peer.connect(device.port());
+    peer.send_frame({});
+    rdma_cm_id *const id = device.take_request();
+    device.accept(id);
+    (void)peer.receive_frame(MpaRole::Reply);
+    peer.close();
+    assert_int_equal(device.wait_for(RDMA_CM_EVENT_CONNECT_ERROR, id).status, -ECONNRESET);
+    assert_false(device.has_event());
+}
+
+// TCP may cut anywhere; and an initiator that does not wait for the reply loses nothing.
+void a_request_in_single_bytes(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const Bytes data = bytes(std::string_view{"data"});
+    const Bytes all = joined(encoded({.private_data = data}), test::ready_to_receive());
+    peer.connect(device.port());
+    for (const std::byte &byte : all) {
+        peer.send({&byte, 1});
+        (void)device.has_event();
+    }
+    const auto request = device.wait_for(RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_true(request.private_data == "data");
+    device.create_queue_pair(request.id);
+    device.accept(request.id);
+    (void)peer.receive_frame(MpaRole::Reply);
+    (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, request.id);
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {test_of_ends(waits_for_the_first_fpdu),
+                                test_of_ends(replies_byte_by_byte),
+                                test_of_ends(reserved_bits_change_nothing),
+                                test_of_ends(crossed_depths),
+                                test_of_ends(private_data_both_ways),
+                                test_of_ends(a_program_rejects),
+                                test_of_ends(what_we_do_not_speak_is_rejected),
+                                test_of_ends(revision_1_with_markers_is_rejected_in_revision_1),
+                                test_of_ends(a_bad_request_ends_its_connection),
+                                test_of_ends(a_peer_that_goes_before_it_is_ready),
+                                test_of_ends(a_request_in_single_bytes)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

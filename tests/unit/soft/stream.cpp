@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A connected device on the wire: wherever TCP cuts the stream, in which order it answers, how long its
+// FPDUs are, and what becomes of messages that nobody waits for yet.
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "soft/limits.hpp"
+#include "soft/wire/rdmap.hpp"
+
+// Last, as it wants.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::assert_same_bytes;
+using test::Bytes;
+using test::Device;
+using test::Ends;
+using test::Fpdu;
+using test::fpdu;
+using test::joined;
+using test::pattern;
+
+constexpr MpaFrame plain{.ird = 4, .ord = 4};
+constexpr MpaFrame from_a_soft_device{.soft_operations = true, .ird = 4, .ord = 4};
+
+MpaFrame with_crc(MpaFrame frame, bool crc) {
+    frame.crc = crc;
+    return frame;
+}
+
+Bytes read_request(const Device &device, std::size_t from, std::uint32_t size, std::uint32_t msn,
+                   std::uint32_t sink_stag = 0x5151, std::uint64_t sink_offset = 0x6161616161,
+                   bool crc = false) {
+    return fpdu({.opcode = Opcode::ReadRequest, .msn = msn},
+                encode(ReadRequest{.sink_stag = sink_stag,
+                                   .sink_offset = sink_offset,
+                                   .size = size,
+                                   .source_stag = device.mr->rkey,
+                                   .source_offset = device.address(from)}),
+                crc);
+}
+
+// Receives the whole answer to a read: contiguous, the last segment marked, and nothing in between.
+void expect_read_response(Ends &ends, std::size_t from, std::size_t size, std::uint32_t sink_stag,
+                          std::uint64_t sink_offset) {
+    Bytes all;
+    Fpdu part;
+    do {
+        part = ends.peer.receive_fpdu();
+        assert_true(part.segment.opcode == Opcode::ReadResponse);
+        assert_int_equal(part.segment.stag, sink_stag);
+        assert_int_equal(part.segment.offset, sink_offset + all.size());
+        all = joined(std::move(all), part.payload);
+        assert_int_equal(part.segment.last, all.size() == size);
+    } while (!part.segment.last);
+    assert_same_bytes(all, {ends.device.at(from), size});
+}
+
+// A stream with something of everything, cut in two at every byte.
+void a_stream_cut_anywhere(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    for (const bool crc : {false, true}) {
+        rdma_cm_id *const id = device.establish(peer, with_crc(from_a_soft_device, crc));
+        const Bytes written = pattern(37, 5);
+        const Bytes sent = pattern(22, 6);
+        std::uint32_t msn = 0;
+        std::uint32_t request = 0;
+        std::size_t cuts = 1;
+        for (std::size_t cut = 0; cut < cuts; ++cut) {
+            device.fill(static_cast<unsigned>(cut));
+            ++msn;
+            const Segment write{
+                .opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(1000)};
+            const Bytes stream = joined(
+                fpdu(write, written, crc),
+                fpdu({.opcode = Opcode::Send, .last = false, .msn = msn}, std::span{sent}.first(13), crc),
+                fpdu({.opcode = Opcode::Send, .offset = 13, .msn = msn}, std::span{sent}.subspan(13), crc),
+                read_request(device, 1000, 37, ++request, 1, 2, crc),
+                fpdu({.opcode = Opcode::Write, .stag = 0}, {}, crc));
+            cuts = stream.size();
+            device.post_receive(id, msn, 2000, 64);
+            peer.send(std::span{stream}.first(cut));
+            device.work();
+            peer.send(std::span{stream}.subspan(cut));
+            device.expect_completion(msn);
+            assert_same_bytes(peer.receive_fpdu().payload, written);
+            assert_same_bytes({device.at(2000), sent.size()}, sent);
+        }
+        device.close(id);
+        device.forget_completions();
+    }
+    assert_int_equal(test::logged().warnings, 0);
+}
+
+// Answers come in the order of the questions, each as a whole, whatever their lengths.
+void read_responses_in_order(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    auto &[device, peer, other] = ends;
+    device.fill(3);
+    (void)device.establish(peer, from_a_soft_device);
+    peer.send(joined(read_request(device, 100, 200'000, 1, 11, 0x1000),
+                     read_request(device, 5, 0, 2, 12, 0x2000),
+                     fpdu({.opcode = Opcode::FlushRequest, .msn = 3},
+                          encode(FlushRequest{.stag = device.mr->rkey,
+                                              .offset = device.address(),
+                                              .length = 8,
+                                              .level = FlushLevel::Visibility})),
+                     read_request(device, 7, 1, 4, 13, 0x3000)));
+    expect_read_response(ends, 100, 200'000, 11, 0x1000);
+    expect_read_response(ends, 5, 0, 12, 0x2000);
+    const Fpdu flushed = peer.receive_fpdu();
+    assert_true(flushed.segment.opcode == Opcode::FlushResponse);
+    assert_int_equal(flushed.segment.msn, 1);
+    assert_int_equal(flushed.payload.size(), 0);
+    expect_read_response(ends, 7, 1, 13, 0x3000);
+}
+
+// A read behind a write on the same stream sees what was written.
+void a_read_sees_the_write_before_it(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    auto &[device, peer, other] = ends;
+    (void)device.establish(peer, plain);
+    for (std::uint32_t msn = 1; msn <= 50; ++msn) {
+        const std::size_t size = msn * 977;
+        const Segment write{.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(64)};
+        const Bytes payload = pattern(size, msn);
+        peer.send(joined(fpdu(write, payload),
+                         read_request(device, 64, static_cast<std::uint32_t>(size), msn, 1, 0)));
+        Bytes seen;
+        while (seen.size() < size) {
+            seen = joined(std::move(seen), peer.receive_fpdu().payload);
+        }
+        assert_same_bytes(seen, payload);
+    }
+}
+
+// An empty write and an empty read touch nothing: no key is checked.
+void nothing_needs_no_key(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    for (const bool crc : {false, true}) {
+        rdma_cm_id *const id = device.establish(peer, with_crc(plain, crc));
+        peer.send(fpdu({.opcode = Opcode::Write, .stag = 0xdeadbeef, .offset = UINT64_MAX}, {}, crc));
+        const ReadRequest nothing{
+            .sink_stag = 3, .sink_offset = 4, .size = 0, .source_stag = 0, .source_offset = 0};
+        peer.send(fpdu({.opcode = Opcode::ReadRequest, .msn = 1}, encode(nothing), crc));
+        const Fpdu answer = peer.receive_fpdu();
+        assert_true(answer.segment.opcode == Opcode::ReadResponse);
+        assert_true(answer.segment.last);
+        assert_int_equal(answer.segment.stag, 3);
+        assert_int_equal(answer.segment.offset, 4);
+        assert_int_equal(answer.payload.size(), 0);
+        assert_int_equal(answer.checksum_is_right, crc);
+        device.close(id);
+    }
+}
+
+std::size_t longest_segment_of_tcp(const test::Peer &peer, int announced) {
+    tcp_info info{};
+    socklen_t length = sizeof(info);
+    assert_int_equal(getsockopt(peer.socket(), IPPROTO_TCP, TCP_INFO, &info, &length), 0);
+    constexpr int time_stamp_bytes = 12;
+    return static_cast<std::size_t>(announced -
+                                    ((info.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0 ? time_stamp_bytes : 0));
+}
+
+// RFC 5044 section 4.5: an FPDU is not longer than a TCP segment; and not much shorter either.
+void fpdus_fit_the_segments_of_tcp(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    for (const int announced : {536, 1460, 8960}) {
+        peer.connect(device.port(), announced);
+        peer.send_frame(plain);
+        rdma_cm_id *const id = device.take_request();
+        device.accept(id);
+        (void)peer.receive_frame(MpaRole::Reply);
+        peer.send(test::ready_to_receive());
+        const std::size_t most = longest_segment_of_tcp(peer, announced);
+        device.post(id, IBV_WR_RDMA_WRITE, 1, 0, 100'000, 0x7000, 0x99);
+        device.post(id, IBV_WR_SEND, 2, 100'000, 100'000);
+        peer.send(read_request(device, 0, 100'000, 1));
+        std::size_t longest = 0;
+        for (int messages = 0; messages < 3;) {
+            const Fpdu part = peer.receive_fpdu();
+            longest = std::max(longest, fpdu_bytes(part.segment));
+            messages += part.segment.last ? 1 : 0;
+            // The next one begins at a multiple of four, as CRC and siw's receiver like it.
+            assert_true(part.segment.last || part.segment.payload_bytes % 4 == 0);
+        }
+        assert_true(longest <= most);
+        assert_true(longest >= most * 3 / 4);
+        device.expect_completion(1);
+        device.expect_completion(2);
+        device.close(id);
+    }
+}
+
+// Between two soft devices they are as long as the length field allows.
+void fpdus_of_a_soft_peer_are_long(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
+    device.post(id, IBV_WR_RDMA_WRITE, 1, 0, 100'000, 0x7000, 0x99);
+    const Fpdu first = peer.receive_fpdu();
+    assert_false(first.segment.last);
+    assert_true(first.payload.size() > 60'000);
+    const Fpdu second = peer.receive_fpdu();
+    assert_true(second.segment.last);
+    assert_int_equal(first.segment.offset, 0x7000);
+    assert_int_equal(second.segment.offset, 0x7000 + first.payload.size());
+    assert_same_bytes(joined(first.payload, second.payload), {device.at(0), 100'000});
+}
+
+// Sends come before their receives: kept, while what is behind them goes on being served.
+void sends_before_their_receives(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, plain);
+    for (std::uint32_t msn = 1; msn <= 20; ++msn) {
+        peer.send(fpdu({.opcode = Opcode::Send, .msn = msn}, pattern(msn, msn)));
+    }
+    peer.send(read_request(device, 0, 8, 1));
+    assert_same_bytes(peer.receive_fpdu().payload, {device.at(0), 8});
+    // The last one is not whole yet when its receive comes.
+    const Bytes large = pattern(9000, 21);
+    peer.send(fpdu({.opcode = Opcode::Send, .last = false, .msn = 21}, std::span{large}.first(5000)));
+    device.work();
+    for (std::uint32_t msn = 1; msn <= 21; ++msn) {
+        device.post_receive(id, msn, 10'000 * msn, 10'000);
+    }
+    for (std::uint32_t msn = 1; msn <= 20; ++msn) {
+        const ibv_wc completion = device.next_completion();
+        assert_int_equal(completion.wr_id, msn);
+        assert_int_equal(completion.byte_len, msn);
+        assert_same_bytes({device.at(10'000 * msn), msn}, pattern(msn, msn));
+    }
+    peer.send(fpdu({.opcode = Opcode::Send, .offset = 5000, .msn = 21}, std::span{large}.subspan(5000)));
+    const ibv_wc completion = device.next_completion();
+    assert_int_equal(completion.wr_id, 21);
+    assert_int_equal(completion.byte_len, large.size());
+    assert_same_bytes({device.at(210'000), large.size()}, large);
+}
+
+// Past the bound the stream stalls, and nothing is lost. `size` of each, and how many there are.
+void stalled_stream(Ends &ends, std::size_t size, std::uint32_t count) {
+    auto &[device, peer, other] = ends;
+    rdma_cm_id *const id = device.establish(peer, plain);
+    for (std::uint32_t msn = 1; msn <= count; ++msn) {
+        peer.send(fpdu({.opcode = Opcode::Send, .msn = msn}, pattern(size, msn)));
+    }
+    peer.send(read_request(device, 0, 8, 1));
+    device.work();
+    assert_true(peer.silent());
+    for (std::uint32_t msn = 1; msn <= count; ++msn) {
+        device.post_receive(id, msn, 1000, size);
+        const ibv_wc completion = device.next_completion();
+        assert_int_equal(completion.status, IBV_WC_SUCCESS);
+        assert_int_equal(completion.wr_id, msn);
+        assert_int_equal(completion.byte_len, size);
+        assert_same_bytes({device.at(1000), size}, pattern(size, msn));
+    }
+    assert_same_bytes(peer.receive_fpdu().payload, {device.at(0), 8});
+    device.close(id);
+}
+
+void too_many_bytes_stall(void **state) {
+    stalled_stream(*static_cast<Ends *>(*state), 10'000, 20);
+}
+void too_many_messages_stall(void **state) {
+    stalled_stream(*static_cast<Ends *>(*state), 1, soft::limits::max_unexpected_messages + 20);
+}
+void one_message_that_is_too_long_stalls(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, plain);
+    const Bytes all = pattern(200'000, 8);
+    for (std::size_t at = 0; at < all.size(); at += 50'000) {
+        peer.send(fpdu({.opcode = Opcode::Send, .last = at + 50'000 == all.size(), .offset = at, .msn = 1},
+                       std::span{all}.subspan(at, 50'000)));
+    }
+    device.work();
+    device.post_receive(id, 1, 0, all.size());
+    device.expect_completion(1);
+    assert_same_bytes({device.at(0), all.size()}, all);
+}
+
+// A tagged message may come between two segments of an untagged one.
+void a_write_inside_a_send(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, plain);
+    const Bytes message = pattern(3000, 1);
+    const Bytes written = pattern(30'000, 2);
+    for (const bool posted : {true, false}) {
+        const std::uint32_t msn = posted ? 1 : 2;
+        if (posted) {
+            device.post_receive(id, msn, 0, message.size());
+        }
+        peer.send(fpdu({.opcode = Opcode::Send, .last = false, .msn = msn}, std::span{message}.first(1000)));
+        device.work();
+        peer.send(fpdu({.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(50'000)},
+                       written));
+        device.work();
+        peer.send(
+            fpdu({.opcode = Opcode::Send, .offset = 1000, .msn = msn}, std::span{message}.subspan(1000)));
+        if (!posted) {
+            device.work();
+            device.post_receive(id, msn, 0, message.size());
+        }
+        device.expect_completion(msn);
+        assert_same_bytes({device.at(0), message.size()}, message);
+        assert_same_bytes({device.at(50'000), written.size()}, written);
+        device.fill(7);
+    }
+}
+
+// Solicited or not, both are receives; a peer that ends in order is no warning.
+void an_orderly_end(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, plain);
+    device.post_receive(id, 1, 0, 8);
+    device.post_receive(id, 2, 8, 8);
+    peer.send(fpdu({.opcode = Opcode::SendSolicited, .msn = 1}, pattern(4, 1)));
+    peer.finish();
+    device.expect_completion(1);
+    device.expect_completion(2, IBV_WC_WR_FLUSH_ERR);
+    (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+    assert_int_equal(peer.receive_rest().size(), 0);
+    assert_int_equal(test::logged().warnings, 0);
+}
+
+// A disconnect lets the peer read what was completed: no reset, even if the peer goes on talking.
+void a_disconnect_drains(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, plain);
+    device.post(id, IBV_WR_SEND, 1, 0, 100'000);
+    device.expect_completion(1);
+    peer.send(
+        fpdu({.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address()}, Bytes(5000)));
+    assert_int_equal(softrdma_rdma_disconnect(id), 0);
+    peer.send(
+        fpdu({.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address()}, Bytes(5000)));
+    std::size_t received = 0;
+    for (bool last = false; !last;) {
+        const Fpdu part = peer.receive_fpdu();
+        received += part.payload.size();
+        last = part.segment.last;
+    }
+    assert_int_equal(received, 100'000);
+    assert_int_equal(peer.receive_rest().size(), 0);
+    peer.finish();
+    (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {test_of_ends(a_stream_cut_anywhere),
+                                test_of_ends(read_responses_in_order),
+                                test_of_ends(a_read_sees_the_write_before_it),
+                                test_of_ends(nothing_needs_no_key),
+                                test_of_ends(fpdus_fit_the_segments_of_tcp),
+                                test_of_ends(fpdus_of_a_soft_peer_are_long),
+                                test_of_ends(sends_before_their_receives),
+                                test_of_ends(too_many_bytes_stall),
+                                test_of_ends(too_many_messages_stall),
+                                test_of_ends(one_message_that_is_too_long_stalls),
+                                test_of_ends(a_write_inside_a_send),
+                                test_of_ends(an_orderly_end),
+                                test_of_ends(a_disconnect_drains)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

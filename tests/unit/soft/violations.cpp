@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Each rule that a peer can break ends its connection with the TERMINATE that names it (RFC 5040 section
+// 4.8), a line of log, and nothing written anywhere; the next connection works.
+#include "soft/wire/rdmap.hpp"
+
+// Last, as it wants.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::assert_same_bytes;
+using test::Bytes;
+using test::bytes;
+using test::Device;
+using test::Ends;
+using test::fpdu;
+using test::joined;
+
+constexpr std::uint64_t top = UINT64_MAX - 3;
+
+// A connected peer breaks a rule with these bytes.
+void expect_terminate(Ends &ends, const Bytes &wrong, const TerminateCode &code,
+                      const MpaFrame &request = {}) {
+    auto &[device, peer, other] = ends;
+    device.fill(9);
+    rdma_cm_id *const id = device.establish(peer, request);
+    (void)test::logged();
+    peer.send(wrong);
+    const test::Fpdu terminate = peer.receive_fpdu();
+    assert_true(terminate.segment.opcode == Opcode::Terminate);
+    assert_true(terminate.segment.last);
+    assert_int_equal(terminate.segment.msn, 1);
+    assert_int_equal(terminate.segment.offset, 0);
+    assert_same_bytes(terminate.payload, encode(code));
+    assert_int_equal(peer.receive_rest().size(), 0);
+    (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+    assert_true(test::logged().warnings >= 1);
+    assert_same_bytes({device.at(0), Device::memory_bytes}, test::pattern(Device::memory_bytes, 9));
+    assert_true(device.margins_are_untouched());
+    device.close(id);
+}
+
+MpaFrame from_a_soft_device(bool crc = false) {
+    return {.crc = crc, .soft_operations = true, .ird = 4, .ord = 4};
+}
+
+Bytes write(std::uint32_t stag, std::uint64_t offset, std::size_t size = 8) {
+    return fpdu({.opcode = Opcode::Write, .stag = stag, .offset = offset}, Bytes(size, std::byte{0x77}));
+}
+
+Bytes read(std::uint32_t stag, std::uint64_t offset, std::uint32_t size = 8, std::uint32_t msn = 1) {
+    return fpdu(
+        {.opcode = Opcode::ReadRequest, .msn = msn},
+        encode(ReadRequest{
+            .sink_stag = 1, .sink_offset = 2, .size = size, .source_stag = stag, .source_offset = offset}));
+}
+
+Bytes flush(std::uint32_t stag, std::uint64_t offset, std::uint32_t length = 8,
+            FlushLevel level = FlushLevel::Visibility) {
+    return fpdu({.opcode = Opcode::FlushRequest, .msn = 1},
+                encode(FlushRequest{.stag = stag, .offset = offset, .length = length, .level = level}));
+}
+
+void writes(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Device &device = ends.device;
+    const std::uint32_t key = device.mr->rkey;
+    const std::uint64_t end = device.address(Device::memory_bytes);
+    expect_terminate(ends, write(key ^ 1, device.address()), terminate::tagged_invalid_stag);
+    expect_terminate(ends, write(1, device.address()), terminate::tagged_invalid_stag);
+    expect_terminate(ends, write(key, device.address() - 1), terminate::tagged_bounds);
+    expect_terminate(ends, write(key, end - 7), terminate::tagged_bounds);
+    expect_terminate(ends, write(key, end), terminate::tagged_bounds);
+    expect_terminate(ends, write(key, 0), terminate::tagged_bounds);
+    expect_terminate(ends, write(key, top), terminate::tagged_wrap);
+    expect_terminate(ends, write(device.local_mr->rkey, device.address()), terminate::access);
+    expect_terminate(ends, write(device.foreign_mr->rkey, device.address()),
+                     terminate::tagged_not_associated);
+    // Longer than any buffer of ours: refused before its first byte is placed.
+    expect_terminate(ends, write(key, end - 40'000, 40'001), terminate::tagged_bounds);
+    expect_terminate(ends, write(key, device.address() - 40'000, 40'001), terminate::tagged_bounds);
+}
+
+void reads(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Device &device = ends.device;
+    const std::uint32_t key = device.mr->rkey;
+    const std::uint64_t end = device.address(Device::memory_bytes);
+    expect_terminate(ends, read(key ^ 1, device.address()), terminate::invalid_stag);
+    expect_terminate(ends, read(key, device.address() - 1), terminate::bounds);
+    expect_terminate(ends, read(key, end - 7), terminate::bounds);
+    expect_terminate(ends, read(key, device.address(), UINT32_MAX), terminate::bounds);
+    expect_terminate(ends, read(key, top), terminate::wrap);
+    expect_terminate(ends, read(device.local_mr->rkey, device.address()), terminate::access);
+    expect_terminate(ends, read(device.foreign_mr->rkey, device.address()), terminate::not_associated);
+    expect_terminate(ends, read(key, device.address(), 8, 2), terminate::untagged_msn);
+    expect_terminate(ends, read(key, device.address(), 8, 0), terminate::untagged_msn);
+    for (const std::size_t size : {0UL, 27UL, 29UL, 1024UL}) {
+        expect_terminate(ends, fpdu({.opcode = Opcode::ReadRequest, .msn = 1}, Bytes(size)),
+                         terminate::untagged_too_long);
+    }
+    expect_terminate(ends, fpdu({.opcode = Opcode::ReadRequest, .last = false, .msn = 1}, Bytes(28)),
+                     terminate::untagged_offset);
+    expect_terminate(ends, fpdu({.opcode = Opcode::ReadRequest, .offset = 4, .msn = 1}, Bytes(28)),
+                     terminate::untagged_offset);
+}
+
+// One request more than was agreed on, all before the first is answered.
+void more_reads_than_agreed(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    Bytes requests;
+    for (std::uint32_t msn = 1; msn <= Device::depth + 1U; ++msn) {
+        requests = joined(std::move(requests), read(0, 0, 0, msn));
+    }
+    expect_terminate(ends, requests, terminate::untagged_no_buffer);
+}
+
+void sends(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Bytes body(8);
+    const auto send = [&](const Segment &segment) { return fpdu(segment, body); };
+    expect_terminate(ends, send({.opcode = Opcode::Send, .msn = 2}), terminate::untagged_msn);
+    expect_terminate(ends, send({.opcode = Opcode::Send, .msn = 0}), terminate::untagged_msn);
+    expect_terminate(ends, send({.opcode = Opcode::Send, .offset = 8, .msn = 1}), terminate::untagged_offset);
+    const Bytes first = send({.opcode = Opcode::Send, .last = false, .msn = 1});
+    for (const std::uint32_t offset : {0U, 7U, 9U, 16U, UINT32_MAX}) {
+        expect_terminate(ends, joined(first, send({.opcode = Opcode::Send, .offset = offset, .msn = 1})),
+                         terminate::untagged_offset);
+    }
+    expect_terminate(ends, joined(first, send({.opcode = Opcode::Send, .msn = 2})), terminate::untagged_msn);
+}
+
+void a_send_longer_than_its_receive(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    auto &[device, peer, other] = ends;
+    for (const std::size_t size : {9UL, 100UL, 60'000UL}) {
+        rdma_cm_id *const id = device.establish(peer, {});
+        device.fill(1);
+        device.post_receive(id, 5, 16, 8);
+        device.post_receive(id, 6, 64, 8);
+        peer.send(fpdu({.opcode = Opcode::Send, .msn = 1}, Bytes(size, std::byte{0x55})));
+        assert_same_bytes(peer.receive_fpdu().payload, encode(terminate::untagged_too_long));
+        assert_int_equal(peer.receive_rest().size(), 0);
+        device.expect_completion(5, IBV_WC_LOC_LEN_ERR);
+        device.expect_completion(6, IBV_WC_WR_FLUSH_ERR);
+        const Bytes before = test::pattern(Device::memory_bytes, 1);
+        assert_same_bytes({device.at(0), 16}, std::span{before}.first(16));
+        assert_same_bytes({device.at(24), 100}, std::span{before}.subspan(24, 100));
+        device.close(id);
+    }
+}
+
+void headers(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const auto tagged = [](unsigned control) {
+        return bytes({0, 14, control >> 8, control & 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+    };
+    const auto untagged = [](unsigned control, unsigned queue, unsigned length = 18) {
+        return bytes({0,
+                      length,
+                      control >> 8,
+                      control & 0xff,
+                      0,
+                      0,
+                      0,
+                      0,
+                      0,
+                      0,
+                      0,
+                      queue,
+                      0,
+                      0,
+                      0,
+                      1,
+                      0,
+                      0,
+                      0,
+                      0,
+                      0,
+                      0,
+                      0,
+                      0});
+    };
+    expect_terminate(ends, tagged(0xc240), terminate::tagged_version);
+    expect_terminate(ends, untagged(0x4043, 0), terminate::untagged_version);
+    expect_terminate(ends, tagged(0xc100), terminate::rdmap_version);
+    expect_terminate(ends, tagged(0xc143), terminate::unexpected_opcode);
+    expect_terminate(ends, untagged(0x4140, 0), terminate::unexpected_opcode);
+    expect_terminate(ends, untagged(0x414f, 0), terminate::unexpected_opcode);
+    expect_terminate(ends, untagged(0x4143, 1), terminate::untagged_queue);
+    expect_terminate(ends, untagged(0x4141, 0), terminate::untagged_queue);
+    expect_terminate(ends, untagged(0x4143, 0, 17), terminate::mpa_frame);
+    expect_terminate(ends, tagged(0xc140 | 14), terminate::unexpected_opcode);  // atomic write, not agreed on
+    expect_terminate(ends, bytes({0xff, 0xff, 0xff, 0xff}), terminate::tagged_version);
+    expect_terminate(ends, bytes({0, 0, 0, 0}), terminate::untagged_version);
+}
+
+void opcodes_that_were_not_agreed_on(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    for (const Opcode opcode : {Opcode::SendInvalidate, Opcode::SendSolicitedInvalidate, Opcode::Immediate,
+                                Opcode::ImmediateSolicited, Opcode::AtomicRequest, Opcode::AtomicResponse}) {
+        expect_terminate(ends, fpdu({.opcode = opcode, .msn = 1}, Bytes(8)), terminate::unexpected_opcode);
+        expect_terminate(ends, fpdu({.opcode = opcode, .msn = 1}, Bytes(8)), terminate::unexpected_opcode,
+                         from_a_soft_device());
+    }
+    const Device &device = ends.device;
+    expect_terminate(ends, flush(device.mr->rkey, device.address()), terminate::unexpected_opcode);
+    expect_terminate(ends, fpdu({.opcode = Opcode::FlushResponse, .msn = 1}, {}),
+                     terminate::unexpected_opcode);
+}
+
+void flushes(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Device &device = ends.device;
+    const std::uint32_t key = device.mr->rkey;
+    const MpaFrame soft = from_a_soft_device();
+    expect_terminate(ends, flush(key ^ 1, device.address()), terminate::invalid_stag, soft);
+    expect_terminate(ends, flush(key, device.address() - 1), terminate::bounds, soft);
+    expect_terminate(ends, flush(key, top), terminate::wrap, soft);
+    expect_terminate(ends, flush(device.local_mr->rkey, device.address()), terminate::access, soft);
+    expect_terminate(ends, flush(device.foreign_mr->rkey, device.address()), terminate::not_associated, soft);
+    expect_terminate(ends, flush(key, device.address(), 8, FlushLevel::Persistent), terminate::access, soft);
+    expect_terminate(ends, flush(key, device.address(), 8, FlushLevel{3}), terminate::operation_unspecified,
+                     soft);
+}
+
+void atomic_writes(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Device &device = ends.device;
+    const std::uint32_t key = device.mr->rkey;
+    const MpaFrame soft = from_a_soft_device();
+    const auto atomic = [](std::uint32_t stag, std::uint64_t offset, std::size_t size) {
+        return fpdu({.opcode = Opcode::AtomicWrite, .stag = stag, .offset = offset}, Bytes(size));
+    };
+    for (const std::size_t size : {0UL, 7UL, 9UL, 16UL}) {
+        expect_terminate(ends, atomic(key, device.address(), size), terminate::operation_unspecified, soft);
+    }
+    expect_terminate(ends, atomic(key, device.address(4), 8), terminate::operation_unspecified, soft);
+    expect_terminate(ends, atomic(key ^ 1, device.address(), 8), terminate::tagged_invalid_stag, soft);
+    expect_terminate(ends, atomic(key, device.address(Device::memory_bytes), 8), terminate::tagged_bounds,
+                     soft);
+    expect_terminate(ends, atomic(device.local_mr->rkey, device.address(), 8), terminate::access, soft);
+}
+
+void answers_that_nobody_asked_for(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Device &device = ends.device;
+    const Segment response{
+        .opcode = Opcode::ReadResponse, .stag = device.mr->lkey, .offset = device.address()};
+    expect_terminate(ends, fpdu(response, Bytes(8)), terminate::tagged_bounds);
+    expect_terminate(ends, fpdu(response, {}), terminate::tagged_bounds);
+    expect_terminate(ends, fpdu({.opcode = Opcode::FlushResponse, .msn = 1}, {}), terminate::untagged_msn,
+                     from_a_soft_device());
+}
+
+void a_wrong_checksum(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    auto &device = ends.device;
+    Bytes wrong =
+        fpdu({.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address()}, Bytes(8), true);
+    wrong.back() ^= std::byte{1};
+    expect_terminate(ends, wrong, terminate::mpa_crc, from_a_soft_device(true));
+    expect_terminate(ends, write(device.mr->rkey, device.address()), terminate::mpa_crc,
+                     from_a_soft_device(true));
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {test_of_ends(writes),
+                                test_of_ends(reads),
+                                test_of_ends(more_reads_than_agreed),
+                                test_of_ends(sends),
+                                test_of_ends(a_send_longer_than_its_receive),
+                                test_of_ends(headers),
+                                test_of_ends(opcodes_that_were_not_agreed_on),
+                                test_of_ends(flushes),
+                                test_of_ends(atomic_writes),
+                                test_of_ends(answers_that_nobody_asked_for),
+                                test_of_ends(a_wrong_checksum)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/wire/rdmap: the bodies of read and flush requests and of TERMINATE, byte by byte.
+#include "soft/wire/rdmap.hpp"
+
+#include "bytes.hpp"
+#include "soft/wire/ddp.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::assert_refused;
+using test::assert_same_bytes;
+using test::Bytes;
+using test::bytes;
+using test::joined;
+
+constexpr ReadRequest read_request{.sink_stag = 0x01020304,
+                                   .sink_offset = 0x1112131415161718,
+                                   .size = 0x21222324,
+                                   .source_stag = 0x31323334,
+                                   .source_offset = 0x4142434445464748};
+constexpr FlushRequest flush_request{
+    .stag = 0x01020304, .offset = 0x1112131415161718, .length = 0x21222324, .level = FlushLevel::Persistent};
+
+void a_read_request(void **) {
+    const Bytes expected =
+        bytes({0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22,
+               0x23, 0x24, 0x31, 0x32, 0x33, 0x34, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48});
+    assert_same_bytes(encode(read_request), expected);
+    assert_true(decode_read_request(expected).value() == read_request);
+    for (std::size_t size = 0; size < expected.size(); ++size) {
+        assert_refused(decode_read_request(std::span{expected}.first(size)), terminate::untagged_too_long);
+    }
+    assert_refused(decode_read_request(joined(expected, bytes({0}))), terminate::untagged_too_long);
+}
+
+void a_flush_request(void **) {
+    const Bytes expected = bytes({0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16,
+                                  0x17, 0x18, 0x21, 0x22, 0x23, 0x24, 0,    0,    0,    2});
+    assert_same_bytes(encode(flush_request), expected);
+    assert_true(decode_flush_request(expected).value() == flush_request);
+    for (std::size_t size = 0; size < expected.size(); ++size) {
+        assert_refused(decode_flush_request(std::span{expected}.first(size)), terminate::untagged_too_long);
+    }
+    assert_refused(decode_flush_request(joined(expected, bytes({0}))), terminate::untagged_too_long);
+}
+
+void there_are_two_levels(void **) {
+    FlushRequest request = flush_request;
+    for (const FlushLevel level : {FlushLevel::Visibility, FlushLevel::Persistent}) {
+        request.level = level;
+        assert_true(decode_flush_request(encode(request)).value() == request);
+    }
+    for (const std::uint32_t level : {0U, 3U, 0x01000000U, 0xffffffffU}) {
+        request.level = FlushLevel{level};
+        assert_refused(decode_flush_request(encode(request)), terminate::operation_unspecified);
+    }
+}
+
+// RFC 5040 section 4.8: layer 4 bits, error type 4 bits, error code 8 bits, M D R 3 bits, 13 reserved; none
+// of the optional headers follows.
+void terminate_as_the_rfc_draws_it(void **) {
+    assert_same_bytes(encode(TerminateCode{0x1, 0x2, 0x34}), bytes({0x12, 0x34, 0, 0}));
+    assert_same_bytes(encode(terminate::invalid_stag), bytes({0x01, 0x00, 0, 0}));
+    assert_same_bytes(encode(terminate::access), bytes({0x01, 0x02, 0, 0}));
+    assert_same_bytes(encode(terminate::unexpected_opcode), bytes({0x02, 0x06, 0, 0}));
+    assert_same_bytes(encode(terminate::operation_unspecified), bytes({0x02, 0xff, 0, 0}));
+    assert_same_bytes(encode(terminate::tagged_bounds), bytes({0x11, 0x01, 0, 0}));
+    assert_same_bytes(encode(terminate::untagged_msn), bytes({0x12, 0x03, 0, 0}));
+    assert_same_bytes(encode(terminate::untagged_too_long), bytes({0x12, 0x05, 0, 0}));
+    assert_same_bytes(encode(terminate::mpa_crc), bytes({0x20, 0x02, 0, 0}));
+}
+
+void terminate_survives(void **) {
+    for (unsigned bits = 0; bits < 0x10000; ++bits) {
+        const TerminateCode code{static_cast<std::uint8_t>(bits >> 12),
+                                 static_cast<std::uint8_t>(bits >> 8 & 0xf), static_cast<std::uint8_t>(bits)};
+        assert_true(decode_terminate(encode(code)).value() == code);
+    }
+}
+
+// The headers that a peer quotes, and the bits that say so, are not looked at; a short body is refused.
+void terminate_with_what_it_quotes(void **) {
+    Bytes body = bytes({0x11, 0x01, 0xe0, 0x00});
+    assert_true(decode_terminate(body).value() == terminate::tagged_bounds);
+    body.resize(4 + 2 + 18 + 28, std::byte{0xee});
+    assert_true(decode_terminate(body).value() == terminate::tagged_bounds);
+    for (std::size_t size = 0; size < terminate_bytes; ++size) {
+        assert_refused(decode_terminate(std::span{body}.first(size)), terminate::untagged_too_long);
+    }
+}
+
+// As a whole: 24 bytes of header and body on queue 2, MSN 1, MO 0.
+void a_whole_terminate(void **) {
+    const auto body = encode(terminate::untagged_offset);
+    std::array<std::byte, untagged_bytes> header;
+    const Segment segment{.opcode = Opcode::Terminate, .msn = 1, .payload_bytes = body.size()};
+    assert_int_equal(encode_header(segment, header), untagged_bytes);
+    assert_same_bytes(
+        joined(Bytes(header.begin(), header.end()), body),
+        bytes({0, 22, 0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0x12, 4, 0, 0}));
+    assert_int_equal(fpdu_bytes(segment), 28);
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(a_read_request),       cmocka_unit_test(a_flush_request),
+        cmocka_unit_test(there_are_two_levels), cmocka_unit_test(terminate_as_the_rfc_draws_it),
+        cmocka_unit_test(terminate_survives),   cmocka_unit_test(terminate_with_what_it_quotes),
+        cmocka_unit_test(a_whole_terminate)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
