@@ -29,7 +29,7 @@ SOFTRDMA_LIKE(ibv_get_device_list);
 SOFTRDMA_LIKE(ibv_free_device_list);
 SOFTRDMA_LIKE(ibv_get_device_name);
 SOFTRDMA_LIKE(ibv_get_device_guid);
-/* One context a device and process: the second open returns the first one's, counted. */
+/* One context a device and process: opening again gives the same; closing keeps it. */
 SOFTRDMA_LIKE(ibv_open_device);
 SOFTRDMA_LIKE(ibv_close_device);
 SOFTRDMA_LIKE(ibv_query_device);

@@ -192,10 +192,15 @@ void install_guard() {
 }
 
 bool guarded_copy(void *to, const void *from, std::size_t size) {
-    if (size == 8 && aligned(to) && aligned(from)) {
+    if (size == 8 && aligned(to)) {
         return attempt([to, from] {
-            // Acquire: pairs with the program's own store of these bytes.
-            const auto value = __atomic_load_n(static_cast<const std::uint64_t *>(from), __ATOMIC_ACQUIRE);
+            std::uint64_t value = 0;
+            if (aligned(from)) {
+                // Acquire: pairs with the program's own store of these bytes.
+                value = __atomic_load_n(static_cast<const std::uint64_t *>(from), __ATOMIC_ACQUIRE);
+            } else {
+                std::memcpy(&value, from, sizeof(value));
+            }
             store(static_cast<std::uint64_t *>(to), value);
         });
     }

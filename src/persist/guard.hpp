@@ -17,7 +17,7 @@ namespace persist {
 void install_guard();
 
 // Copies `size` bytes between areas that do not overlap; false when either side faulted, then any part of
-// `to` may have been written. Eight aligned bytes are one atomic store, after one atomic load. Any thread in
+// `to` may have been written. Eight bytes to an aligned place are one atomic store. Any thread in
 // which SIGSEGV and SIGBUS are not blocked (the kernel ends a process that faults with them blocked). Blocks
 // only as memory does.
 [[nodiscard]] bool guarded_copy(void *to, const void *from, std::size_t size);

@@ -32,6 +32,20 @@ struct Worker::Pool {
         return job;
     }
 
+    // True when the job was still in the queue, and is no longer.
+    bool take_back(const Job &job) {
+        Job *before = nullptr;
+        for (Job *here = first; here != nullptr; before = here, here = here->next) {
+            if (here == &job) {
+                (before == nullptr ? first : before->next) = here->next;
+                last = last == here ? before : last;
+                --queued;
+                return true;
+            }
+        }
+        return false;
+    }
+
     void run_next(std::unique_lock<std::mutex> &lock) {
         const Job job = *take();
         lock.unlock();
@@ -80,7 +94,7 @@ Worker &Worker::instance() {
 
 Worker::Worker() : pool_{new Pool} {}
 
-void Worker::submit(Job &job) {
+bool Worker::submit(Job &job) {
     // Relaxed: only a fork changes it, when there is one thread.
     Pool &pool = *pool_.load(std::memory_order_relaxed);
     std::unique_lock lock{pool.mutex};
@@ -92,20 +106,18 @@ void Worker::submit(Job &job) {
     if (pool.queued <= pool.idle || pool.threads == most_threads) {
         lock.unlock();
         pool.wake.notify_one();
-        return;
+        return true;
     }
     ++pool.threads;
     lock.unlock();
     const int error = pool.start_thread();
     if (error == 0) {
-        return;
+        return true;
     }
     lock.lock();
     --pool.threads;
     BASE_LOG(Warning, "no thread for work on storage (error %d), %u are running", error, pool.threads);
-    while (pool.threads == 0 && pool.first != nullptr) {
-        pool.run_next(lock);
-    }
+    return !pool.take_back(job);
 }
 
 void Worker::drop_after_fork() {

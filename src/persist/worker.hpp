@@ -25,9 +25,10 @@ public:
     // The only one; never destroyed.
     [[nodiscard]] static Worker &instance();
 
-    // Runs the job on a thread, in the order of submission when all are busy. Any thread; allocates nothing,
-    // waits for nothing, except when the system gives no thread at all: then the job runs here and now.
-    void submit(Job &job);
+    // Runs the job on a thread, in the order of submission when all are busy. Any thread; allocates nothing
+    // and waits for nothing. False when the system gave no thread: the job was not taken, and is the caller's
+    // to run.
+    [[nodiscard]] bool submit(Job &job);
 
     // To call in a child after fork, before anything else of this class: the child starts with no threads and
     // no jobs (those of the parent stay the parent's). It touches no lock, which a vanished thread might

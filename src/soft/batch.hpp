@@ -36,6 +36,9 @@ public:
 
     // Sends what TCP takes; EAGAIN when that is not all. Other errors end the connection.
     [[nodiscard]] base::Result<void> send(int socket);
+    // The piece that holds the last segment's payload, when there was any; whether TCP has a piece whole.
+    [[nodiscard]] std::size_t payload_piece() const { return pieces_ - 2; }
+    [[nodiscard]] bool has_sent(std::size_t piece) const { return piece < next_; }
     // All of it was sent: begin anew.
     void clear();
 

@@ -89,9 +89,11 @@ public:
     [[nodiscard]] base::Result<void> reject(std::span<const std::byte> private_data);
     [[nodiscard]] base::Result<void> disconnect();
     [[nodiscard]] base::Result<void> migrate(EventChannel *to);
-    // An event of this id was fetched, acknowledged.
-    void delivered(rdma_cm_event_type type);
+    // An event of this id was fetched, with its channel's lock held; it was acknowledged.
+    void delivered(const Event &fetched);
     void acknowledged();
+    // A request for a connection, this id, waits in that channel.
+    void arrived_on(EventChannel &events);
 
     // ---- what becomes of a connection ----
     void connection_established() override;
@@ -126,6 +128,7 @@ private:
     void begin_handshake(base::Fd socket, Handshake::Role role, const wire::MpaFrame *request);
     void end_handshakes();
     void request_arrived(Handshake &handshake, const wire::MpaFrame &request);
+    [[nodiscard]] std::unique_ptr<Event> request_event(CmId &child, const wire::MpaFrame &request);
     void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
 
     std::mutex mutex_;
@@ -133,10 +136,11 @@ private:
     EventChannel *channel_;                      // guarded by mutex_
     std::unique_ptr<EventChannel> own_channel_;  // of a synchronous id
     std::unique_ptr<Event> last_event_;          // of a synchronous id
-    unsigned unacknowledged_ = 0;                // guarded by mutex_
+    std::atomic<unsigned> unacknowledged_{0};    // raised with the channel's lock, lowered with mutex_
     std::atomic<State> state_{State::Idle};
-    int unfetched_requests_ = 0;     // of a listener; guarded by mutex_
-    bool established_told_ = false;  // guarded by mutex_
+    std::atomic<int> unfetched_requests_{0};  // of a listener
+    bool accept_paused_ = false;              // of a listener, for want of file descriptors
+    bool established_told_ = false;           // guarded by mutex_
 
     base::Fd socket_;  // bound, listening, or requested
     tcp::BindOptions bind_options_;
@@ -147,7 +151,6 @@ private:
     // Guarded by the lock of handshake_group_, the group of the channel at connect or listen.
     std::shared_ptr<Group> handshake_group_;
     std::vector<std::unique_ptr<Handshake>> handshakes_;
-    const unsigned fork_generation_;
 };
 
 // Whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.

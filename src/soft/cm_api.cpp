@@ -87,7 +87,6 @@ int softrdma_rdma_get_cm_event(rdma_event_channel *channel, rdma_cm_event **even
     if (made([&] { return static_cast<EventChannel *>(channel)->next(); }, &next) != 0) {
         return -1;
     }
-    next->counted->delivered(next->event);
     *event = next;
     return 0;
 }

@@ -49,6 +49,7 @@ Event *EventChannel::take() {
         }
         event = std::move(events_.front());
         events_.pop_front();
+        event->counted->delivered(*event);  // before anybody can find that none is out
         if (events_.empty()) {
             eventfd_t ignored = 0;
             (void)eventfd_read(fd, &ignored);  // does not block: it was written when the first came

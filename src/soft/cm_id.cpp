@@ -27,8 +27,7 @@ base::Result<CmId *> CmId::create(EventChannel *channel, void *context) {
     return id;
 }
 
-CmId::CmId(EventChannel *event_channel, void *id_context)
-    : rdma_cm_id{}, channel_{event_channel}, fork_generation_{Engine::fork_generation()} {
+CmId::CmId(EventChannel *event_channel, void *id_context) : rdma_cm_id{}, channel_{event_channel} {
     channel = event_channel;
     context = id_context;
     ps = RDMA_PS_TCP;
@@ -36,7 +35,7 @@ CmId::CmId(EventChannel *event_channel, void *id_context)
 }
 
 CmId::~CmId() {
-    if (fork_generation_ != Engine::fork_generation()) {
+    if (channel_->group()->inherited()) {
         return;  // the parent's: nothing is sent, nothing is taken from its channel
     }
     end_handshakes();
@@ -149,7 +148,7 @@ base::Result<void> CmId::create_queue_pair(ibv_pd *domain, ibv_qp_init_attr &att
 }
 
 void CmId::destroy_queue_pair() {
-    if (fork_generation_ == Engine::fork_generation() && state_.load() == State::Connecting) {
+    if (state_.load() == State::Connecting && !channel_->group()->inherited()) {
         end_handshakes();
     }
     delete queue_pair();
@@ -182,6 +181,9 @@ base::Result<void> CmId::migrate(EventChannel *to) {
     const std::unique_ptr<EventChannel> old = std::exchange(own_channel_, std::move(own));
     const std::scoped_lock lock{mutex_};
     for (auto &waiting : channel_->withdraw(*this)) {
+        if (waiting->id != this) {
+            static_cast<CmId *>(waiting->id)->arrived_on(*to);
+        }
         to->push(std::move(waiting));
     }
     channel_ = to;
@@ -203,10 +205,11 @@ void CmId::push(std::unique_ptr<Event> made) {
     channel_->push(std::move(made));
 }
 
-void CmId::delivered(rdma_cm_event_type type) {
-    const std::scoped_lock lock{mutex_};
+// Sequentially consistent, though the channel's lock already orders it with ~CmId, which takes that lock
+// first.
+void CmId::delivered(const Event &fetched) {
     ++unacknowledged_;
-    if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+    if (fetched.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
         --unfetched_requests_;
     }
 }
@@ -215,6 +218,12 @@ void CmId::acknowledged() {
     const std::scoped_lock lock{mutex_};
     --unacknowledged_;
     acknowledged_.notify_all();
+}
+
+void CmId::arrived_on(EventChannel &events) {
+    const std::scoped_lock lock{mutex_};
+    channel_ = &events;
+    channel = &events;
 }
 
 // What a synchronous id waits for stays readable in id->event until its next call.
@@ -230,7 +239,6 @@ base::Result<void> CmId::wait_if_synchronous() {
     if (!got) {
         return std::unexpected{got.error()};
     }
-    delivered((*got)->event);
     last_event_.reset(*got);
     event = last_event_.get();
     if (event->status != 0) {

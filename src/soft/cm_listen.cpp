@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "base/log.hpp"
 #include "soft/cm.hpp"
@@ -39,6 +40,9 @@ base::Result<void> CmId::listen(int backlog) {
 }
 
 void CmId::progress() {
+    if (accept_paused_) {
+        return;
+    }
     for (int round = 0; round < accepts_in_a_turn; ++round) {
         auto socket = tcp::accept(socket_.get());
         if (!socket) {
@@ -47,6 +51,7 @@ void CmId::progress() {
                 // The connection stays in the backlog: look again when there may be file descriptors or
                 // memory.
                 BASE_LOG(Warning, "cannot accept a connection, will try again: %s", std::strerror(error));
+                accept_paused_ = true;
                 handshake_group_->change(*this, socket_.get(), {.readable = true}, {});
                 handshake_group_->set_deadline(*this, base::Clock::now() + accept_again_after);
             }
@@ -57,11 +62,16 @@ void CmId::progress() {
                      limits::max_listen_backlog);
             continue;
         }
-        begin_handshake(std::move(*socket), Handshake::Role::Responder, nullptr);
+        try {
+            begin_handshake(std::move(*socket), Handshake::Role::Responder, nullptr);
+        } catch (const std::bad_alloc &) {
+            BASE_LOG(Error, "connection dropped: out of memory");
+        }
     }
 }
 
 void CmId::expire() {
+    accept_paused_ = false;
     handshake_group_->change(*this, socket_.get(), {}, {.readable = true});
 }
 
@@ -76,18 +86,12 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
         (void)send(handshake.socket(), bytes.data(), size, MSG_NOSIGNAL);
         return;
     }
-    EventChannel *events = nullptr;
-    {
-        const std::scoped_lock lock{mutex_};
-        if (unfetched_requests_ == limits::max_listen_backlog) {
-            BASE_LOG(Warning, "request dropped: the program has not fetched the %d before it",
-                     limits::max_listen_backlog);
-            return;
-        }
-        ++unfetched_requests_;
-        events = channel_;
+    if (unfetched_requests_ >= limits::max_listen_backlog) {
+        BASE_LOG(Warning, "request dropped: the program has not fetched the %d before it",
+                 limits::max_listen_backlog);
+        return;
     }
-    auto *const child = new CmId{events, context};
+    auto *const child = new CmId{nullptr, context};
     child->request_ = request;
     child->request_.private_data = {};
     child->socket_ = handshake.take_socket();
@@ -95,10 +99,19 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
     const auto peer = tcp::peer_address(child->socket_.get());
     std::memcpy(&child->route.addr.dst_storage, &peer, sizeof(peer));
     child->state_.store(State::Requested);
+    ++unfetched_requests_;
+    auto made = request_event(*child, request);
+    made->counted = this;
+    // With the lock, for the listener may just be migrated: the child goes where its event goes.
+    const std::scoped_lock lock{mutex_};
+    child->arrived_on(*channel_);
+    channel_->push(std::move(made));
+}
 
+std::unique_ptr<Event> CmId::request_event(CmId &child, const wire::MpaFrame &request) {
     auto made = std::make_unique<Event>();
     made->event = RDMA_CM_EVENT_CONNECT_REQUEST;
-    made->id = child;
+    made->id = &child;
     made->listen_id = this;
     // Crossed: what the peer may have open towards us is what we must be able to serve.
     const auto depth = [&](std::uint16_t asked) {
@@ -108,7 +121,7 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
     made->param.conn.responder_resources = depth(request.ord);
     made->param.conn.initiator_depth = depth(request.ird);
     made->set_private_data(request.private_data);
-    push(std::move(made));
+    return made;
 }
 
 base::Result<void> CmId::accept(const rdma_conn_param *parameters) {

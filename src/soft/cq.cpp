@@ -21,7 +21,7 @@ constexpr unsigned polls_of_a_spinner = 64;
 }  // namespace
 
 CompletionQueue::CompletionQueue(std::size_t entries, std::shared_ptr<Group> group)
-    : ibv_cq{}, ring_{entries}, group_{std::move(group)}, fork_generation_{Engine::fork_generation()} {
+    : ibv_cq{}, ring_{entries}, group_{std::move(group)} {
     pthread_mutex_init(&mutex, nullptr);
     pthread_cond_init(&cond, nullptr);
 }
@@ -44,10 +44,6 @@ base::Result<CompletionQueue *> CompletionQueue::create(ibv_context *context, in
 }
 
 CompletionQueue::~CompletionQueue() {
-    // Its channel's descriptor is shared with the parent after a fork.
-    if (channel != nullptr && fork_generation_ == Engine::fork_generation()) {
-        static_cast<CompletionChannel *>(channel)->detach(*this);
-    }
     pthread_cond_destroy(&cond);
     pthread_mutex_destroy(&mutex);
 }
@@ -74,7 +70,7 @@ int CompletionQueue::poll(int entries, ibv_wc *completions) {
         const bool spinning =
             !notify_wanted_.load(std::memory_order_relaxed) || empty_polls > polls_of_a_spinner;
         group_->poll(spinning);
-        for (const auto &other : linked_groups()) {
+        for (const auto &other : *other_groups()) {
             other->poll(spinning);
         }
         taken = take(entries, completions);
@@ -99,7 +95,7 @@ int CompletionQueue::request_notification(bool solicited_only) {
     const auto *const events = static_cast<CompletionChannel *>(channel);
     if (events == nullptr || !events->sleeps_here_.load(std::memory_order_relaxed)) {
         group_->hand_over();
-        for (const auto &other : linked_groups()) {
+        for (const auto &other : *other_groups()) {
             other->hand_over();
         }
     }
@@ -143,24 +139,44 @@ void CompletionQueue::forget(const QueuePair &queue_pair) {
     }
 }
 
-void CompletionQueue::link(const std::shared_ptr<Group> &group) {
+void CompletionQueue::serve_also(const std::shared_ptr<Group> &group) {
     const std::scoped_lock lock{mutex_};
-    links_.push_back(group);
-    linked_.store(true, std::memory_order_release);
+    const auto known = std::ranges::find(others_, group, &Other::group);
+    if (known != others_.end()) {
+        ++known->queue_pairs;
+        return;
+    }
+    others_.push_back({.group = group, .queue_pairs = 1});
+    publish_others();
 }
 
-void CompletionQueue::unlink(const std::shared_ptr<Group> &group) {
+void CompletionQueue::stop_serving(const std::shared_ptr<Group> &group) {
     const std::scoped_lock lock{mutex_};
-    links_.erase(std::ranges::find(links_, group));
-    linked_.store(!links_.empty(), std::memory_order_release);
+    const auto known = std::ranges::find(others_, group, &Other::group);
+    if (--known->queue_pairs == 0) {
+        others_.erase(known);
+        publish_others();
+    }
 }
 
-std::vector<std::shared_ptr<Group>> CompletionQueue::linked_groups() {
-    if (!linked_.load(std::memory_order_acquire)) {
-        return {};  // allocates nothing
+// A poller takes a reference to the whole list, and allocates nothing.
+void CompletionQueue::publish_others() {
+    auto groups = std::make_shared<Groups>();
+    for (const Other &other : others_) {
+        groups->push_back(other.group);
+    }
+    other_groups_ = std::move(groups);
+    has_others_.store(!others_.empty(), std::memory_order_release);
+}
+
+std::shared_ptr<const CompletionQueue::Groups> CompletionQueue::other_groups() {
+    static const auto none = std::make_shared<const Groups>();
+    // Acquire: pairs with publish_others(), though the lock would do; it saves the lock where there are none.
+    if (!has_others_.load(std::memory_order_acquire)) {
+        return none;
     }
     const std::scoped_lock lock{mutex_};
-    return links_;
+    return other_groups_;
 }
 
 void CompletionQueue::acknowledge(unsigned events) {
@@ -171,10 +187,12 @@ void CompletionQueue::acknowledge(unsigned events) {
     pthread_mutex_unlock(&mutex);
 }
 
-void CompletionQueue::wait_acknowledged() {
-    if (fork_generation_ != Engine::fork_generation()) {
+void CompletionQueue::leave_channel() {
+    // After a fork the channel's descriptor is the parent's too.
+    if (channel == nullptr || group_->inherited()) {
         return;
     }
+    static_cast<CompletionChannel *>(channel)->detach(*this);
     pthread_mutex_lock(&mutex);
     while (unacknowledged_events_ != 0) {
         pthread_cond_wait(&cond, &mutex);
@@ -195,6 +213,9 @@ base::Result<CompletionChannel *> CompletionChannel::create(ibv_context *context
 }
 
 bool CompletionChannel::busy() {
+    if (fork_generation_ != Engine::fork_generation()) {
+        return false;  // the parent's
+    }
     const std::scoped_lock lock{mutex_};
     return !attached_.empty();
 }
@@ -268,8 +289,8 @@ base::Result<CompletionQueue *> CompletionChannel::next_event() {
         const std::scoped_lock lock{mutex_};
         for (CompletionQueue *const queue : attached_) {
             groups.push_back(queue->group_);
-            const auto others = queue->linked_groups();
-            groups.insert(groups.end(), others.begin(), others.end());
+            const auto others = queue->other_groups();
+            groups.insert(groups.end(), others->begin(), others->end());
         }
     }
     const bool blocks = (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;

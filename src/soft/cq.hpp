@@ -39,8 +39,9 @@ private:
     void notify(CompletionQueue &queue);
     CompletionQueue *take();
 
-    std::mutex mutex_;  // innermost but for nothing
+    std::mutex mutex_;  // taken before an ibv_cq's own
     base::Fd event_fd_;
+    const unsigned fork_generation_ = Engine::fork_generation();
     std::vector<CompletionQueue *> attached_;
     base::Ring<CompletionQueue *> pending_{0};  // grows with attach(): one place a queue
     // The last event was waited for in next_event(), not on fd: the waiter keeps its groups while it is away.
@@ -60,7 +61,8 @@ public:
     int poll(int entries, ibv_wc *completions);
     int request_notification(bool solicited_only);
     void acknowledge(unsigned events);
-    void wait_acknowledged();
+    // Before it is destroyed: no new events, and returns when all are acknowledged.
+    void leave_channel();
 
     // A completion of `queue_pair` that frees `slots` of its queue when it is polled. False when the ring is
     // full: the completion is lost, and so must be its queue pair.
@@ -72,8 +74,8 @@ public:
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
     // This queue's poller serves that group too: a queue pair that completes here has its socket there.
-    void link(const std::shared_ptr<Group> &group);
-    void unlink(const std::shared_ptr<Group> &group);
+    void serve_also(const std::shared_ptr<Group> &group);
+    void stop_serving(const std::shared_ptr<Group> &group);
 
     std::atomic<int> users{0};  // queue pairs
 
@@ -90,17 +92,23 @@ private:
     enum class Notify { No, Solicited, Any };
 
     int take(int entries, ibv_wc *completions);
-    [[nodiscard]] std::vector<std::shared_ptr<Group>> linked_groups();
+    using Groups = std::vector<std::shared_ptr<Group>>;
+    struct Other {
+        std::shared_ptr<Group> group;
+        unsigned queue_pairs;
+    };
+    void publish_others();
+    [[nodiscard]] std::shared_ptr<const Groups> other_groups();
 
-    std::mutex mutex_;  // guards the ring, notify_, links_; taken with a group's or queue pair's lock held,
+    std::mutex mutex_;  // guards the ring, notify_, others_; taken with a group's or queue pair's lock held,
                         // before a channel's
     base::Ring<Entry> ring_;
     Notify notify_ = Notify::No;
     bool overrun_ = false;  // said so
-    std::vector<std::shared_ptr<Group>> links_;
-    std::atomic<bool> linked_{false};
+    std::vector<Other> others_;
+    std::shared_ptr<const Groups> other_groups_;
+    std::atomic<bool> has_others_{false};
     const std::shared_ptr<Group> group_;
-    const unsigned fork_generation_;
 
     // Of a poller's loop: whether it spins.
     std::atomic<bool> notify_wanted_{false};

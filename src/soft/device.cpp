@@ -103,10 +103,6 @@ void *extended_abi() {
 
 }  // namespace
 
-Context &Context::of(ibv_context *context) {
-    return static_cast<Context &>(*verbs_get_ctx(context));
-}
-
 bool is_soft(const ibv_context *context) {
     return context != nullptr && context->ops.poll_cq == poll_cq;
 }

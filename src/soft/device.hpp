@@ -20,9 +20,6 @@ struct Device;
 struct Context : verbs_context {
     Device *device = nullptr;
     base::Fd async_events;
-    unsigned opened = 0;  // by softrdma_ibv_open_device; guarded by the registry's lock
-
-    [[nodiscard]] static Context &of(ibv_context *context);
 };
 
 struct Device : ibv_device {

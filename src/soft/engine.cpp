@@ -19,6 +19,7 @@
 #include "persist/guard.hpp"
 #include "persist/worker.hpp"
 #include "soft/limits.hpp"
+#include "soft/memory.hpp"
 #include "soft/progress.hpp"
 #include "soft/tcp.hpp"
 
@@ -52,7 +53,7 @@ struct Engine::State {
     std::shared_ptr<Group> draining;  // of the sockets whose owners are gone
     std::size_t drains = 0;
     bool running = false;
-    bool asleep_without_tick = false;
+    int tick_ms = 0;  // how long the thread may sleep; -1: until something happens
 };
 
 // A socket that was shut down for writing: reads what still comes, so that no reset destroys what the peer
@@ -153,6 +154,7 @@ void Engine::after_fork_in_child() {
     forks.fetch_add(1, std::memory_order_relaxed);
     current.store(nullptr, std::memory_order_release);
     new (&creation) std::mutex;
+    Memory::instance().after_fork_in_child();
     persist::Worker::instance().drop_after_fork();
 }
 
@@ -192,12 +194,13 @@ void Engine::withdraw(Group &group) {
     }
 }
 
-void Engine::watch(const std::shared_ptr<Group> &group) {
+void Engine::watch(const std::shared_ptr<Group> &group, bool fast) {
     State &state = *state_;
     const std::scoped_lock lock{state.mutex};
     state.watched.emplace(group->engine_key_, group);
-    if (state.asleep_without_tick) {
-        state.asleep_without_tick = false;
+    const int needed_ms = fast ? fast_tick_ms : slow_tick_ms;
+    if (state.tick_ms < 0 || state.tick_ms > needed_ms) {
+        state.tick_ms = needed_ms;
         eventfd_write(state.wake.get(), 1);
     }
 }
@@ -215,6 +218,7 @@ int Engine::tick(base::Clock::time_point now) {
     std::vector<std::shared_ptr<Group>> groups;
     {
         const std::scoped_lock lock{state.mutex};
+        state.tick_ms = -1;  // who wants to be watched from here on wakes the thread again
         for (const auto &[key, group] : state.watched) {
             if (auto alive = group.lock()) {
                 groups.push_back(std::move(alive));
@@ -236,8 +240,8 @@ int Engine::tick(base::Clock::time_point now) {
         fast = fast || watch.fast;
     }
     const std::scoped_lock lock{state.mutex};
-    state.asleep_without_tick = state.watched.empty();
-    return state.watched.empty() ? -1 : fast ? fast_tick_ms : slow_tick_ms;
+    state.tick_ms = state.watched.empty() ? -1 : fast ? fast_tick_ms : slow_tick_ms;
+    return state.tick_ms;
 }
 
 void Engine::run(Engine &engine) {

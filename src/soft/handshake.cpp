@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "base/log.hpp"
 #include "soft/limits.hpp"
@@ -70,7 +71,11 @@ void Handshake::progress() {
         fail(EPROTO, frame.error().text);
         return;
     }
-    owner_.handshake_done(*this, *frame);
+    try {
+        owner_.handshake_done(*this, *frame);
+    } catch (const std::bad_alloc &) {
+        fail(ENOMEM, "out of memory");
+    }
 }
 
 // The socket is writable: connected, or not to be connected.

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include <cerrno>
+#include <new>
 
 #include "soft/limits.hpp"
 
@@ -96,6 +97,16 @@ void Memory::erase(const MemoryRegion &region) {
     }
     const std::scoped_lock lock{mutex_};
     free_.push_back(region.lkey >> slot_shift);
+}
+
+void Memory::after_fork_in_child() {
+    new (&mutex_) std::mutex;
+    for (const auto &chunk : chunks_) {
+        Pin::Slot *const slots = chunk.load(std::memory_order_relaxed);
+        for (std::uint32_t i = 0; slots != nullptr && i < chunk_slots; ++i) {
+            slots[i].users.store(0, std::memory_order_relaxed);
+        }
+    }
 }
 
 std::expected<Pin, Fault> Memory::pin(const Access &access) {

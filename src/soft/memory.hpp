@@ -83,6 +83,9 @@ public:
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
 
+    // The threads that held locks or pins are the parent's.
+    void after_fork_in_child();
+
 private:
     static constexpr std::uint32_t chunk_slots = 256;
     static constexpr std::uint32_t chunks = 256;

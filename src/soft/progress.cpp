@@ -45,8 +45,16 @@ std::shared_ptr<Group> Group::create() {
     return group;
 }
 
+Group::Group(base::Fd epoll) : epoll_{std::move(epoll)}, fork_generation_{Engine::fork_generation()} {}
+
 Group::~Group() {
-    Engine::instance().withdraw(*this);
+    if (!inherited()) {
+        Engine::instance().withdraw(*this);
+    }
+}
+
+bool Group::inherited() const {
+    return fork_generation_ != Engine::fork_generation();
 }
 
 void Group::add(Source &source, int fd, Interest interest) {
@@ -56,14 +64,14 @@ void Group::add(Source &source, int fd, Interest interest) {
 
 void Group::remove(Source &source, int fd) {
     clear_deadline(source);
-    if (std::erase(sources_, std::pair{&source, fd}) != 0) {
+    if (std::erase(sources_, std::pair{&source, fd}) != 0 && !inherited()) {
         (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);  // not there when it waited for nothing
     }
 }
 
 // A source that waits for nothing is taken out: epoll would go on reporting a hang-up.
 void Group::change(Source &source, int fd, Interest from, Interest to) {
-    if (from == to) {
+    if (from == to || inherited()) {
         return;
     }
     const bool was_in = from != Interest{};
@@ -80,7 +88,7 @@ void Group::set_deadline(Source &source, base::Clock::time_point deadline) {
         timed_.push_back(&source);
     }
     source.deadline_ = deadline;
-    watch();
+    watch(false);
 }
 
 void Group::clear_deadline(Source &source) {
@@ -206,8 +214,9 @@ Group::Watch Group::tick(base::Clock::time_point now) {
         clear_deadline(*source);
         source->expire();
     }
+    fast_ = claimed_;
     watched_ = claimed_ || !timed_.empty();
-    return {.needed = watched_, .fast = claimed_};
+    return {.needed = watched_, .fast = fast_};
 }
 
 void Group::claim() {
@@ -215,14 +224,15 @@ void Group::claim() {
     if (!claimed_) {
         claimed_ = true;
         disarm();
-        watch();
+        watch(true);
     }
 }
 
-void Group::watch() {
-    if (!watched_) {
+void Group::watch(bool fast) {
+    if (!watched_ || (fast && !fast_)) {
         watched_ = true;
-        Engine::instance().watch(shared_from_this());
+        fast_ = fast_ || fast;
+        Engine::instance().watch(shared_from_this(), fast);
     }
 }
 

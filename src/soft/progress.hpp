@@ -61,6 +61,9 @@ public:
     Group(const Group &) = delete;
     Group &operator=(const Group &) = delete;
 
+    // Made before a fork, by the parent, whose sockets and epoll set these are: nothing here touches them.
+    [[nodiscard]] bool inherited() const;
+
     // Held to add, remove or time a source, or to touch what a source's progress() touches.
     [[nodiscard]] std::mutex &mutex() { return mutex_; }
     void add(Source &source, int fd, Interest interest);
@@ -83,7 +86,7 @@ public:
 
 private:
     friend class Engine;
-    explicit Group(base::Fd epoll) : epoll_{std::move(epoll)} {}
+    explicit Group(base::Fd epoll);
 
     void serve();
     void begin_wait();
@@ -97,18 +100,20 @@ private:
     };
     Watch tick(base::Clock::time_point now);
     void claim();
-    void watch();
+    void watch(bool fast);
     void arm();
     void disarm();
 
+    const base::Fd epoll_;
+    const unsigned fork_generation_;
     std::mutex mutex_;  // guards everything below, and the progress() of all sources
-    base::Fd epoll_;
     std::uint64_t engine_key_ = 0;
     std::vector<std::pair<Source *, int>> sources_;
     std::vector<Source *> timed_;
     bool armed_ = false;    // the engine is woken by this group
     bool claimed_ = false;  // a poller serves it
     bool watched_ = false;  // the engine's tick looks at it
+    bool fast_ = false;     // and soon: a poller may have stopped
     unsigned waiters_ = 0;  // threads asleep in wait()
     std::uint64_t polls_ = 0;
     std::uint64_t polls_at_tick_ = 0;
@@ -139,7 +144,7 @@ private:
     Engine();
     bool enrol(Group &group);
     void withdraw(Group &group);
-    void watch(const std::shared_ptr<Group> &group);
+    void watch(const std::shared_ptr<Group> &group, bool fast);
     void arm(Group &group, bool armed);
     void drained();
     static void run(Engine &engine);

@@ -89,7 +89,6 @@ QueuePair::QueuePair(ProtectionDomain &domain, const ibv_qp_init_attr &attribute
       receive_queue_cq_{static_cast<CompletionQueue &>(*attributes.recv_cq)},
       cap_{attributes.cap},
       signal_all_{attributes.sq_sig_all != 0},
-      fork_generation_{Engine::fork_generation()},
       receives_{cap_.max_recv_wr, cap_.max_recv_sge},
       requests_{cap_.max_send_wr},
       sges_(std::size_t{cap_.max_send_wr} * cap_.max_send_sge),
@@ -111,13 +110,13 @@ QueuePair::QueuePair(ProtectionDomain &domain, const ibv_qp_init_attr &attribute
     send_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
     receive_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
     if (receive_queue_cq_.group() != group_) {
-        receive_queue_cq_.link(group_);
+        receive_queue_cq_.serve_also(group_);
     }
 }
 
 QueuePair::~QueuePair() {
     base::Fd socket;
-    if (fork_generation_ == Engine::fork_generation()) {
+    if (!group_->inherited()) {
         while (true) {
             const unsigned returned = persists_returned.load(std::memory_order_acquire);
             {
@@ -140,17 +139,18 @@ QueuePair::~QueuePair() {
         send_queue_cq_.forget(*this);
         receive_queue_cq_.forget(*this);
         if (receive_queue_cq_.group() != group_) {
-            receive_queue_cq_.unlink(group_);
+            receive_queue_cq_.stop_serving(group_);
         }
     }
-    static_cast<ProtectionDomain *>(pd)->users.fetch_sub(1, std::memory_order_relaxed);
-    send_queue_cq_.users.fetch_sub(1, std::memory_order_relaxed);
-    receive_queue_cq_.users.fetch_sub(1, std::memory_order_relaxed);
+    static_cast<ProtectionDomain *>(pd)->users.fetch_sub(1, std::memory_order_release);
+    send_queue_cq_.users.fetch_sub(1, std::memory_order_release);
+    receive_queue_cq_.users.fetch_sub(1, std::memory_order_release);
     pthread_cond_destroy(&cond);
     pthread_mutex_destroy(&mutex);
 }
 
 void QueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
+    const std::scoped_lock lock{send_mutex_};
     attributes = {};
     attributes.qp_state = state;
     attributes.cur_qp_state = state;
@@ -178,17 +178,20 @@ void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
 }
 
 void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, ConnectionOwner *owner) {
-    const std::scoped_lock lock{group_->mutex(), send_mutex_};
+    // The group's lock goes last: who waits for it may then destroy this queue pair.
+    const auto group = group_;
+    const std::scoped_lock receiving{group->mutex()};
+    const std::scoped_lock sending{send_mutex_};
     parameters_ = parameters;
-    capacity_ = parameters.crc ? crc_buffer_bytes : buffer_bytes;
-    buffer_ = std::make_unique_for_overwrite<std::byte[]>(capacity_);
+    buffer_bytes_ = parameters.crc ? crc_buffer_bytes : buffer_bytes;
+    buffer_ = std::make_unique_for_overwrite<std::byte[]>(buffer_bytes_);
     responses_ = base::Ring<Response>{std::max<std::size_t>(parameters.ird, 1)};
     pins_.reserve(Batch::max_segments);
     batch_reads_.reserve(Batch::max_segments);
     if (parameters.crc) {
         batch_.use_crc();
     }
-    max_payload_ = payload_bytes(parameters.soft_peer, socket.get());
+    max_payload_bytes_ = payload_bytes(parameters.soft_peer, socket.get());
     peer_operations_.store(
         parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE : 0U,
         std::memory_order_release);
@@ -306,7 +309,7 @@ void QueuePair::link_lost(int error) {
 }
 
 void QueuePair::peer_closed() {
-    const bool inside = in_segment_ || begin_ != end_ || message_ != Message::None;
+    const bool inside = in_segment_ || buffer_begin_ != buffer_end_ || message_ != Message::None;
     end({.text = inside ? "the peer closed it inside a message" : "closed by the peer",
          .level = static_cast<int>(inside ? base::LogLevel::Warning : base::LogLevel::Info),
          .oldest = IBV_WC_WR_FLUSH_ERR,

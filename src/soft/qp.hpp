@@ -141,13 +141,14 @@ private:
     [[nodiscard]] int check(const ibv_send_wr &request) const;
     [[nodiscard]] int enqueue(const ibv_send_wr &request);
     void transmit();
-    void transmit_queued();
     void build_batch();
     [[nodiscard]] bool add_next_request_segment();
     [[nodiscard]] bool add_next_response_segment();
+    [[nodiscard]] bool add_read_response_segment(const wire::ReadRequest &read);
+    [[nodiscard]] bool pin_again();
     [[nodiscard]] bool may_begin(const SendRequest &request) const;
     [[nodiscard]] bool add_data_segment(SendRequest &request);
-    void add_question(SendRequest &request);
+    void add_answered_request(SendRequest &request);
     [[nodiscard]] ibv_wc_status gather(const SendRequest &request, std::size_t offset, std::size_t size);
     void batch_was_sent();
     void retire();
@@ -158,12 +159,13 @@ private:
     void want_readable(bool wanted);
     void set_interest(Interest interest);
     [[nodiscard]] std::span<const ibv_sge> sges_of(const SendRequest &request) const;
-    [[nodiscard]] static bool asks(int opcode);
+    [[nodiscard]] static bool is_answered(int opcode);
 
     // qp_receive.cpp, with the group's lock held
     // Where payload goes: pieces of memory, pinned.
     struct Target {
-        std::array<iovec, Batch::max_payload_pieces + 1> pieces;  // one more, for what follows the payload
+        std::array<iovec, Batch::max_payload_pieces + 1>
+            pieces;  // one more, for what follows the payload
         std::array<Pin, Batch::max_payload_pieces> pins;
         std::size_t count = 0;
         std::size_t bytes = 0;
@@ -194,7 +196,7 @@ private:
     [[nodiscard]] SendRequest *oldest_awaiting();
     void answer();
     [[nodiscard]] std::span<const std::byte> buffered() const {
-        return {buffer_.get() + begin_, end_ - begin_};
+        return {buffer_.get() + buffer_begin_, buffer_end_ - buffer_begin_};
     }
 
     // qp_respond.cpp, with the group's lock held
@@ -204,7 +206,8 @@ private:
     void flush_answered();
     void respond(const Response &response);
     void respond_when_durable(const Response &response);
-    void note_dirty(std::uint32_t key, std::uint64_t address, std::uint64_t size);
+    void note_dirty(const Dirty &range);
+    [[nodiscard]] std::expected<Pin, Fault> pin_dirty(const Dirty &range) const;
     [[nodiscard]] bool persist_blocks() const;
     [[nodiscard]] int persist_dirty();
     static void run_persist(void *queue_pair);
@@ -229,7 +232,6 @@ private:
     CompletionQueue &receive_queue_cq_;
     const ibv_qp_cap cap_;
     const bool signal_all_;
-    const unsigned fork_generation_;
 
     std::atomic<Phase> phase_{Phase::Idle};
     std::atomic<unsigned> peer_operations_{0};
@@ -242,11 +244,12 @@ private:
     bool ending_locally_ = false;
 
     std::unique_ptr<std::byte[]> buffer_;
-    std::size_t capacity_ = 0;
-    std::size_t begin_ = 0;
-    std::size_t end_ = 0;
+    std::size_t buffer_bytes_ = 0;
+    std::size_t buffer_begin_ = 0;
+    std::size_t buffer_end_ = 0;
 
-    wire::Segment segment_;  // the one whose payload is arriving
+    bool target_is_durable_ = false;  // the arriving write's region can be flushed persistently
+    wire::Segment segment_;           // the one whose payload is arriving
     bool in_segment_ = false;
     std::size_t payload_left_ = 0;
     std::uint64_t place_at_ =
@@ -276,7 +279,7 @@ private:
     bool persisting_ = false;  // a worker uses dirty_ and this object
     Response parked_response_;
     persist::Job persist_job_{};
-    bool responses_added_ = false;
+    bool answer_due_ = false;
 
     // ---- guarded by send_mutex_ ----
     mutable std::mutex send_mutex_;
@@ -284,8 +287,8 @@ private:
     std::vector<ibv_sge> sges_;
     std::vector<std::byte> inline_;
     std::size_t next_slot_ = 0;
-    std::size_t unbuilt_ = 0;      // index in requests_ of the first that is not wholly in a batch
-    std::size_t uncommitted_ = 0;  // index of the first that is not wholly in TCP
+    std::size_t first_unbuilt_ = 0;      // index in requests_ of the first that is not wholly in a batch
+    std::size_t first_uncommitted_ = 0;  // index of the first that is not wholly in TCP
     std::size_t request_offset_ = 0;
     unsigned awaiting_ = 0;
     unsigned unsignaled_ = 0;  // completed since the last completion entry: freed with the next
@@ -298,9 +301,13 @@ private:
     bool link_broken_ = false;
     Batch batch_;
     std::vector<Pin> pins_;  // of regions that the batch reads for the peer, while sendmsg runs
-    std::vector<Access> batch_reads_;
+    struct PeerRead {
+        Access access;
+        std::size_t piece;  // of the batch
+    };
+    std::vector<PeerRead> batch_reads_;
     Interest interest_;
-    std::size_t max_payload_ = 0;
+    std::size_t max_payload_bytes_ = 0;
     std::uint32_t send_msn_ = 1;
     std::uint32_t request_msn_ = 1;
     std::uint32_t response_msn_ = 1;

@@ -13,8 +13,8 @@ namespace soft {
 
 void QueuePair::begin_write() {
     place_at_ = segment_.offset;
-    if (payload_left_ == 0) {
-        return;  // touches nothing: no key is checked
+    if (payload_left_ == 0 || payload_left_ <= buffered().size()) {
+        return;  // touches nothing, and no key is checked; or is placed, and checked, at once
     }
     Target target;
     (void)aim(target, payload_left_);
@@ -26,6 +26,7 @@ void QueuePair::atomic_write(std::span<const std::byte> payload) {
         return;
     }
     place_at_ = segment_.offset;
+    payload_left_ = payload.size();
     Target target;
     if (!aim(target, payload.size())) {
         return;
@@ -38,15 +39,15 @@ void QueuePair::atomic_write(std::span<const std::byte> payload) {
     } else if (!persist::guarded_store(to, value)) {
         violate({"the memory of a region has vanished", wire::terminate::local_catastrophic});
     } else {
-        note_dirty(segment_.stag, segment_.offset, sizeof(value));
+        placed(sizeof(value));
     }
 }
 
 // The request whose answer comes next.
 QueuePair::SendRequest *QueuePair::oldest_awaiting() {
-    for (std::size_t i = 0; i < unbuilt_; ++i) {
+    for (std::size_t i = 0; i < first_unbuilt_; ++i) {
         SendRequest &request = requests_.at(i);
-        if (request.state != SendRequest::State::Done && asks(request.opcode)) {
+        if (request.state != SendRequest::State::Done && is_answered(request.opcode)) {
             return &request;
         }
     }
@@ -87,6 +88,7 @@ void QueuePair::finish_read_response() {
 
 // Up to most_bytes of memory for the next payload.
 bool QueuePair::aim(Target &target, std::size_t most_bytes) {
+    target_is_durable_ = false;
     if (segment_.opcode == wire::Opcode::ReadResponse) {
         if (aim_at(target, sges_of(*reading_), place_at_, most_bytes) != IBV_WC_SUCCESS) {
             violate({"the memory of a read was deregistered", wire::terminate::local_catastrophic});
@@ -111,6 +113,7 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
         violate({"a write that is not allowed", tagged_code(pin.error())});
         return false;
     }
+    target_is_durable_ = pin->region().durable != nullptr;
     target.pieces[0] = {.iov_base = pin->region().at(place_at_), .iov_len = most_bytes};
     target.pins[0] = std::move(*pin);
     target.count = 1;
@@ -151,13 +154,13 @@ ibv_wc_status QueuePair::aim_at(Target &target, std::span<const ibv_sge> sges, s
 
 // Payload that is in the buffer already.
 bool QueuePair::place_buffered() {
-    while (payload_left_ != 0 && begin_ != end_) {
+    while (payload_left_ != 0 && buffer_begin_ != buffer_end_) {
         const auto bytes = buffered().first(std::min(payload_left_, buffered().size()));
         if (message_ == Message::Kept && wire::is_send(segment_.opcode)) {
             if (!keep_unexpected(bytes)) {
                 return false;
             }
-            begin_ += bytes.size();
+            buffer_begin_ += bytes.size();
             placed(bytes.size());
             continue;
         }
@@ -166,12 +169,12 @@ bool QueuePair::place_buffered() {
             return false;
         }
         for (std::size_t i = 0; i < target.count; ++i) {
-            if (!persist::guarded_copy(target.pieces[i].iov_base, buffer_.get() + begin_,
+            if (!persist::guarded_copy(target.pieces[i].iov_base, buffer_.get() + buffer_begin_,
                                        target.pieces[i].iov_len)) {
                 violate({"the memory of a region has vanished", wire::terminate::local_catastrophic});
                 return false;
             }
-            begin_ += target.pieces[i].iov_len;
+            buffer_begin_ += target.pieces[i].iov_len;
         }
         placed(target.bytes);
     }
@@ -179,8 +182,8 @@ bool QueuePair::place_buffered() {
 }
 
 void QueuePair::placed(std::size_t bytes) {
-    if (segment_.opcode == wire::Opcode::Write) {
-        note_dirty(segment_.stag, place_at_, bytes);
+    if (target_is_durable_) {
+        note_dirty({.key = segment_.stag, .begin = place_at_, .end = place_at_ + bytes});
     }
     payload_left_ -= bytes;
     place_at_ += bytes;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstring>
+#include <new>
 
 #include "base/log.hpp"
 #include "persist/guard.hpp"
@@ -83,8 +84,8 @@ void QueuePair::receive() {
 
 // Sends the responses that parsing added.
 void QueuePair::answer() {
-    if (responses_added_ && connected()) {
-        responses_added_ = false;
+    if (answer_due_ && connected()) {
+        answer_due_ = false;
         const std::scoped_lock lock{send_mutex_};
         transmit();
     }
@@ -92,14 +93,15 @@ void QueuePair::answer() {
 
 // Takes what TCP has. Like recv; EAGAIN also when the connection has ended meanwhile.
 ssize_t QueuePair::fill() {
-    if (begin_ == end_) {
-        begin_ = end_ = 0;
-    } else if (begin_ != 0) {
-        std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
-        end_ -= begin_;
-        begin_ = 0;
+    if (buffer_begin_ == buffer_end_) {
+        buffer_begin_ = buffer_end_ = 0;
+    } else if (buffer_begin_ != 0) {
+        std::memmove(buffer_.get(), buffer_.get() + buffer_begin_, buffer_end_ - buffer_begin_);
+        buffer_end_ -= buffer_begin_;
+        buffer_begin_ = 0;
     }
-    if (in_segment_ && payload_left_ != 0 && end_ == 0 && !parameters_.crc && message_ != Message::Kept) {
+    if (in_segment_ && payload_left_ != 0 && buffer_end_ == 0 && !parameters_.crc &&
+        message_ != Message::Kept) {
         Target target;
         if (!aim(target, payload_left_)) {
             errno = EAGAIN;
@@ -107,9 +109,10 @@ ssize_t QueuePair::fill() {
         }
         return fill_target(target);
     }
-    const ssize_t count = recv(socket_.get(), buffer_.get() + end_, capacity_ - end_, MSG_DONTWAIT);
+    const ssize_t count =
+        recv(socket_.get(), buffer_.get() + buffer_end_, buffer_bytes_ - buffer_end_, MSG_DONTWAIT);
     if (count > 0) {
-        end_ += static_cast<std::size_t>(count);
+        buffer_end_ += static_cast<std::size_t>(count);
     }
     return count;
 }
@@ -127,14 +130,18 @@ ssize_t QueuePair::fill_target(Target &target) {
     const ssize_t count = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
     if (count > 0) {
         const std::size_t payload = std::min(static_cast<std::size_t>(count), target.bytes);
-        end_ = static_cast<std::size_t>(count) - payload;
+        buffer_end_ = static_cast<std::size_t>(count) - payload;
         placed(payload);
     }
     return count;
 }
 
 void QueuePair::parse() {
-    while (connected() && !parked_ && !stalled_ && parse_one()) {
+    try {
+        while (connected() && !parked_ && !stalled_ && parse_one()) {
+        }
+    } catch (const std::bad_alloc &) {
+        link_lost(ENOMEM);
     }
 }
 
@@ -150,7 +157,7 @@ bool QueuePair::parse_one() {
     if (payload_left_ != 0 || buffered().size() < trailer) {
         return false;
     }
-    begin_ += trailer;
+    buffer_begin_ += trailer;
     in_segment_ = false;
     end_segment();
     return true;
@@ -194,7 +201,7 @@ bool QueuePair::begin_segment() {
         control_message();
         return connected();
     }
-    begin_ += wire::header_bytes(segment_.opcode);
+    buffer_begin_ += wire::header_bytes(segment_.opcode);
     in_segment_ = true;
     payload_left_ = segment_.payload_bytes;
     if (segment_.opcode == wire::Opcode::Write) {
@@ -218,30 +225,29 @@ bool QueuePair::crc_is_right(std::size_t fpdu_bytes) {
 // A message that fits one segment and is all in the buffer.
 void QueuePair::control_message() {
     const auto body = buffered().subspan(wire::header_bytes(segment_.opcode), segment_.payload_bytes);
-    begin_ += wire::fpdu_bytes(segment_);
+    buffer_begin_ += wire::fpdu_bytes(segment_);
     const bool first_and_last = segment_.last && (wire::is_tagged(segment_.opcode) || segment_.offset == 0);
     if (!first_and_last && segment_.opcode != wire::Opcode::Terminate) {
         violate({"a request or answer in several segments", wire::terminate::untagged_offset});
         return;
     }
-    const bool known = parameters_.soft_peer || segment_.opcode <= wire::Opcode::Terminate;
     switch (segment_.opcode) {
         case wire::Opcode::ReadRequest:
             return read_requested(body);
         case wire::Opcode::Terminate:
             return terminated(body);
         case wire::Opcode::FlushRequest:
-            if (known) {
+            if (parameters_.soft_peer) {
                 return flush_requested(body);
             }
             break;
         case wire::Opcode::FlushResponse:
-            if (known) {
+            if (parameters_.soft_peer) {
                 return flush_answered();
             }
             break;
         case wire::Opcode::AtomicWrite:
-            if (known) {
+            if (parameters_.soft_peer) {
                 return atomic_write(body);
             }
             break;

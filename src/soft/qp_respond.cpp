@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstring>
+#include <utility>
 
 #include "base/log.hpp"
 #include "soft/qp.hpp"
@@ -16,9 +17,6 @@ namespace {
 
 // Ranges kept apart; more are joined, and what lies between them is persisted too.
 constexpr std::size_t max_dirty_ranges = 16;
-
-// This thread is inside submit(), with the group's lock held.
-thread_local bool submitting = false;
 
 }  // namespace
 
@@ -98,7 +96,7 @@ void QueuePair::flush_requested(std::span<const std::byte> body) {
             return;
         }
         if (persistent) {
-            note_dirty(flush->stag, flush->offset, flush->length);
+            note_dirty({.key = flush->stag, .begin = flush->offset, .end = flush->offset + flush->length});
         }
     }
     const Response response{.opcode = wire::Opcode::FlushResponse};
@@ -131,59 +129,60 @@ void QueuePair::flush_answered() {
 void QueuePair::respond(const Response &response) {
     const std::scoped_lock lock{send_mutex_};
     responses_.push() = response;
-    responses_added_ = true;
+    answer_due_ = true;
 }
 
 void QueuePair::respond_when_durable(const Response &response) {
-    if (!persist_blocks()) {
-        if (persist_dirty() == 0) {
-            respond(response);
-        } else {
-            violate({"memory cannot be made durable", wire::terminate::local_catastrophic});
-        }
-        return;
-    }
-    parked_ = true;
     parked_response_ = response;
-    persisting_ = true;
-    want_readable(false);
-    persist_job_ = {.run = run_persist, .argument = this};
-    submitting = true;
-    persist::Worker::instance().submit(persist_job_);
-    submitting = false;
+    if (persist_blocks()) {
+        parked_ = true;
+        persisting_ = true;
+        want_readable(false);
+        persist_job_ = {.run = run_persist, .argument = this};
+        if (persist::Worker::instance().submit(persist_job_)) {
+            return;
+        }
+        // The system gives no thread: here and now, while others wait.
+    }
+    persisted(persist_dirty());
 }
 
-void QueuePair::note_dirty(std::uint32_t key, std::uint64_t address, std::uint64_t size) {
-    const std::uint64_t end = address + size;
-    const auto same = [key](const Dirty &range) { return range.key == key; };
-    for (Dirty &range : dirty_) {
-        if (same(range) && address <= range.end && end >= range.begin) {
-            range.begin = std::min(range.begin, address);
-            range.end = std::max(range.end, end);
+std::expected<Pin, Fault> QueuePair::pin_dirty(const Dirty &range) const {
+    return Memory::instance().pin({.pd = pd,
+                                   .key = range.key,
+                                   .address = range.begin,
+                                   .length = range.end - range.begin,
+                                   .rights = SOFTRDMA_ACCESS_FLUSH_PERSISTENT});
+}
+
+void QueuePair::note_dirty(const Dirty &range) {
+    const auto same_region = [&](const Dirty &known) { return known.key == range.key; };
+    const auto join = [&](Dirty &known) {
+        known.begin = std::min(known.begin, range.begin);
+        known.end = std::max(known.end, range.end);
+    };
+    const auto touching = std::ranges::find_if(dirty_, [&](const Dirty &known) {
+        return same_region(known) && range.begin <= known.end && range.end >= known.begin;
+    });
+    if (touching != dirty_.end()) {
+        join(*touching);
+        return;
+    }
+    if (dirty_.size() >= max_dirty_ranges) {
+        // Of regions that are gone there is nothing left to persist.
+        std::erase_if(dirty_, [this](const Dirty &known) { return !pin_dirty(known); });
+        const auto near = std::ranges::find_if(dirty_, same_region);
+        if (near != dirty_.end()) {
+            join(*near);
             return;
         }
     }
-    const auto pin = Memory::instance().pin({.pd = pd,
-                                             .key = key,
-                                             .address = address,
-                                             .length = size,
-                                             .rights = SOFTRDMA_ACCESS_FLUSH_PERSISTENT});
-    if (!pin) {
-        return;  // a region that nobody flushes
-    }
-    if (std::ranges::count_if(dirty_, same) >= static_cast<std::ptrdiff_t>(max_dirty_ranges)) {
-        Dirty &range = *std::ranges::find_if(dirty_, same);
-        range.begin = std::min(range.begin, address);
-        range.end = std::max(range.end, end);
-        return;
-    }
-    dirty_.push_back({.key = key, .begin = address, .end = end});
+    dirty_.push_back(range);
 }
 
 bool QueuePair::persist_blocks() const {
     return std::ranges::any_of(dirty_, [this](const Dirty &range) {
-        const auto pin = Memory::instance().pin(
-            {.pd = pd, .key = range.key, .address = range.begin, .length = 0, .rights = 0});
+        const auto pin = pin_dirty(range);
         return pin && pin->region().durable->blocks();
     });
 }
@@ -192,11 +191,7 @@ bool QueuePair::persist_blocks() const {
 int QueuePair::persist_dirty() {
     int error = 0;
     for (const Dirty &range : dirty_) {
-        const auto pin = Memory::instance().pin({.pd = pd,
-                                                 .key = range.key,
-                                                 .address = range.begin,
-                                                 .length = range.end - range.begin,
-                                                 .rights = SOFTRDMA_ACCESS_FLUSH_PERSISTENT});
+        const auto pin = pin_dirty(range);
         if (!pin) {
             continue;
         }
@@ -217,19 +212,20 @@ void QueuePair::run_persist(void *queue_pair) {
     auto &self = *static_cast<QueuePair *>(queue_pair);
     const auto group = self.group_;  // outlives the queue pair here
     const int error = self.persist_dirty();
-    if (submitting) {
-        self.persisted(error);  // the system gave no thread: still in respond_when_durable()
-    } else {
+    {
         const std::scoped_lock lock{group->mutex()};
         self.persisted(error);
+        self.parse();
+        self.answer();
     }
+    // Release: pairs with the destructor's acquire; it looks again under the lock.
     persists_returned.fetch_add(1, std::memory_order_release);
     persists_returned.notify_all();
 }
 
 void QueuePair::persisted(int error) {
+    const bool was_parked = std::exchange(parked_, false);
     persisting_ = false;
-    parked_ = false;
     if (!connected()) {
         return;
     }
@@ -238,9 +234,9 @@ void QueuePair::persisted(int error) {
         return;
     }
     respond(parked_response_);
-    want_readable(true);
-    parse();
-    answer();
+    if (was_parked) {
+        want_readable(true);
+    }
 }
 
 }  // namespace soft

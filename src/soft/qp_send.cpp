@@ -38,7 +38,7 @@ std::uint64_t total_bytes(const ibv_send_wr &request) {
 
 }  // namespace
 
-bool QueuePair::asks(int opcode) {
+bool QueuePair::is_answered(int opcode) {
     return opcode == IBV_WR_RDMA_READ || opcode == SOFTRDMA_WR_FLUSH;
 }
 
@@ -76,7 +76,8 @@ int QueuePair::check(const ibv_send_wr &request) const {
     }
     const std::uint64_t bytes = total_bytes(request);
     const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
-    if (bytes > limits::max_message_bytes || (is_inline && (asks(opcode) || bytes > cap_.max_inline_data))) {
+    if (bytes > limits::max_message_bytes ||
+        (is_inline && (is_answered(opcode) || bytes > cap_.max_inline_data))) {
         return EINVAL;
     }
     const unsigned operations = peer_operations_.load(std::memory_order_relaxed);
@@ -147,11 +148,11 @@ int QueuePair::enqueue(const ibv_send_wr &request) {
 
 // Completions come in the order of posting.
 void QueuePair::retire() {
-    while (uncommitted_ != 0 && requests_.front().state == SendRequest::State::Done) {
+    while (first_uncommitted_ != 0 && requests_.front().state == SendRequest::State::Done) {
         const SendRequest request = requests_.front();
         requests_.pop();
-        --uncommitted_;
-        --unbuilt_;
+        --first_uncommitted_;
+        --first_unbuilt_;
         complete(request);
     }
 }
@@ -187,7 +188,7 @@ void QueuePair::flush_requests(ibv_wc_status oldest) {
         oldest = IBV_WC_WR_FLUSH_ERR;
         request.state = SendRequest::State::Done;
     }
-    uncommitted_ = unbuilt_ = requests_.size();
+    first_uncommitted_ = first_unbuilt_ = requests_.size();
     request_offset_ = 0;
     awaiting_ = 0;
     retire();

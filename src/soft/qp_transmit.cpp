@@ -24,16 +24,9 @@ void QueuePair::transmit() {
                 want_writable(false);
                 return;
             }
-        } else if (pins_.size() != batch_reads_.size()) {
-            // What the peer reads may have been deregistered since TCP was full.
-            for (const Access &access : batch_reads_) {
-                auto pin = Memory::instance().pin(access);
-                if (!pin) {
-                    break_link(EACCES);
-                    return;
-                }
-                pins_.push_back(std::move(*pin));
-            }
+        } else if (!pin_again()) {
+            break_link(EACCES);
+            return;
         }
         const auto sent = batch_.send(socket_.get());
         pins_.clear();
@@ -47,6 +40,21 @@ void QueuePair::transmit() {
         }
         batch_was_sent();
     }
+}
+
+// What the peer still has to read may have been deregistered since TCP was full.
+bool QueuePair::pin_again() {
+    for (const PeerRead &read : batch_reads_) {
+        if (batch_.has_sent(read.piece)) {
+            continue;
+        }
+        auto pin = Memory::instance().pin(read.access);
+        if (!pin) {
+            return false;
+        }
+        pins_.push_back(std::move(*pin));
+    }
+    return true;
 }
 
 // Whole messages in turn, requests and responses; a message's segments stay together.
@@ -70,32 +78,34 @@ void QueuePair::build_batch() {
 }
 
 bool QueuePair::may_begin(const SendRequest &request) const {
-    return !(request.fence && awaiting_ != 0) && !(asks(request.opcode) && awaiting_ >= parameters_.ord);
+    return !(request.fence && awaiting_ != 0) &&
+           !(is_answered(request.opcode) && awaiting_ >= parameters_.ord);
 }
 
 bool QueuePair::add_next_request_segment() {
-    if (unbuilt_ == requests_.size()) {
+    if (first_unbuilt_ == requests_.size()) {
         return false;
     }
-    SendRequest &request = requests_.at(unbuilt_);
+    SendRequest &request = requests_.at(first_unbuilt_);
     if (request_offset_ == 0 && !may_begin(request)) {
         return false;
     }
-    const std::size_t size = asks(request.opcode)
-                                 ? request.length
-                                 : std::min<std::size_t>(max_payload_, request.length - request_offset_);
+    const std::size_t size =
+        is_answered(request.opcode)
+            ? request.length
+            : std::min<std::size_t>(max_payload_bytes_, request.length - request_offset_);
     if (request.status == IBV_WC_SUCCESS && !request.copied) {
         request.status = gather(request, request_offset_, size);
     }
     if (request.status != IBV_WC_SUCCESS) {
         // It fails when everything before it is done, as the order of completions wants.
-        if (request_offset_ != 0 || (awaiting_ == 0 && uncommitted_ == unbuilt_)) {
+        if (request_offset_ != 0 || (awaiting_ == 0 && first_uncommitted_ == first_unbuilt_)) {
             break_link(0);
         }
         return false;
     }
-    if (asks(request.opcode)) {
-        add_question(request);
+    if (is_answered(request.opcode)) {
+        add_answered_request(request);
     } else if (!add_data_segment(request)) {
         request.status = IBV_WC_LOC_PROT_ERR;
         break_link(0);
@@ -103,7 +113,7 @@ bool QueuePair::add_next_request_segment() {
     }
     if (request_offset_ == 0) {
         request.state = SendRequest::State::Built;
-        ++unbuilt_;
+        ++first_unbuilt_;
         response_turn_ = true;
     }
     return true;
@@ -135,7 +145,7 @@ ibv_wc_status QueuePair::gather(const SendRequest &request, std::size_t offset, 
 }
 
 bool QueuePair::add_data_segment(SendRequest &request) {
-    const std::size_t size = std::min<std::size_t>(max_payload_, request.length - request_offset_);
+    const std::size_t size = std::min<std::size_t>(max_payload_bytes_, request.length - request_offset_);
     wire::Segment segment{.last = request_offset_ + size == request.length,
                           .payload_bytes = static_cast<std::uint16_t>(size)};
     if (request.opcode == IBV_WR_SEND) {
@@ -162,7 +172,7 @@ bool QueuePair::add_data_segment(SendRequest &request) {
 }
 
 // A read or flush request: one segment on the request queue.
-void QueuePair::add_question(SendRequest &request) {
+void QueuePair::add_answered_request(SendRequest &request) {
     wire::Segment segment{.msn = request_msn_++};
     if (request.opcode == IBV_WR_RDMA_READ) {
         const auto sink = sges_of(request);
@@ -195,35 +205,8 @@ bool QueuePair::add_next_response_segment() {
         batch_.add_copied(
             {.opcode = wire::Opcode::FlushResponse, .queue = wire::Queue::Response, .msn = response_msn_++},
             {});
-    } else {
-        const wire::ReadRequest &read = response.read;
-        const std::size_t size = std::min<std::size_t>(max_payload_, read.size - response_offset_);
-        const wire::Segment segment{.opcode = wire::Opcode::ReadResponse,
-                                    .last = response_offset_ + size == read.size,
-                                    .stag = read.sink_stag,
-                                    .offset = read.sink_offset + response_offset_,
-                                    .payload_bytes = static_cast<std::uint16_t>(size)};
-        iovec piece{};
-        if (size != 0) {
-            const Access access{.pd = pd,
-                                .key = read.source_stag,
-                                .address = read.source_offset + response_offset_,
-                                .length = size,
-                                .rights = IBV_ACCESS_REMOTE_READ};
-            auto pin = Memory::instance().pin(access);
-            if (!pin) {
-                break_link(EACCES);  // deregistered since it was asked for
-                return false;
-            }
-            piece = {.iov_base = pin->region().at(access.address), .iov_len = size};
-            pins_.push_back(std::move(*pin));
-            batch_reads_.push_back(access);
-        }
-        if (!batch_.add(segment, {&piece, 1})) {
-            break_link(EFAULT);
-            return false;
-        }
-        response_offset_ = segment.last ? 0 : response_offset_ + size;
+    } else if (!add_read_response_segment(response.read)) {
+        return false;
     }
     if (response_offset_ == 0) {
         responses_.pop();
@@ -232,11 +215,44 @@ bool QueuePair::add_next_response_segment() {
     return true;
 }
 
+bool QueuePair::add_read_response_segment(const wire::ReadRequest &read) {
+    const std::size_t size = std::min<std::size_t>(max_payload_bytes_, read.size - response_offset_);
+    const wire::Segment segment{.opcode = wire::Opcode::ReadResponse,
+                                .last = response_offset_ + size == read.size,
+                                .stag = read.sink_stag,
+                                .offset = read.sink_offset + response_offset_,
+                                .payload_bytes = static_cast<std::uint16_t>(size)};
+    if (size == 0) {
+        batch_.add_copied(segment, {});
+        return true;
+    }
+    const Access access{.pd = pd,
+                        .key = read.source_stag,
+                        .address = read.source_offset + response_offset_,
+                        .length = size,
+                        .rights = IBV_ACCESS_REMOTE_READ};
+    auto pin = Memory::instance().pin(access);
+    if (!pin) {
+        break_link(EACCES);  // deregistered since it was asked for
+        return false;
+    }
+    const iovec piece{.iov_base = pin->region().at(access.address), .iov_len = size};
+    if (!batch_.add(segment, {&piece, 1})) {
+        break_link(EFAULT);
+        return false;
+    }
+    pins_.push_back(std::move(*pin));
+    batch_reads_.push_back({.access = access, .piece = batch_.payload_piece()});
+    response_offset_ = segment.last ? 0 : response_offset_ + size;
+    return true;
+}
+
 void QueuePair::batch_was_sent() {
-    for (; uncommitted_ < unbuilt_; ++uncommitted_) {
-        SendRequest &request = requests_.at(uncommitted_);
+    for (; first_uncommitted_ < first_unbuilt_; ++first_uncommitted_) {
+        SendRequest &request = requests_.at(first_uncommitted_);
         if (request.state == SendRequest::State::Built) {
-            request.state = asks(request.opcode) ? SendRequest::State::Awaiting : SendRequest::State::Done;
+            request.state =
+                is_answered(request.opcode) ? SendRequest::State::Awaiting : SendRequest::State::Done;
         }
     }
     batch_.clear();

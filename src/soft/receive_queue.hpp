@@ -26,8 +26,6 @@ public:
     ReceiveQueue(std::size_t max_wr, std::size_t max_sge)
         : slots_{max_wr}, sges_(max_wr * max_sge), max_sge_{max_sge} {}
 
-    [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
-
     // ENOMEM when max_wr receives are posted and not yet completed and polled. `starved`: take() had found
     // nothing before.
     [[nodiscard]] base::Result<void> post(const ibv_recv_wr &request, bool &starved) {

@@ -2,6 +2,8 @@
 // soft/verbs_api: softrdma_ibv_X, the C face of devices, memory, completion and queue pairs. Here failures
 // become errno values.
 #include <arpa/inet.h>
+#include <endian.h>
+#include <net/if.h>
 #include <netinet/in.h>
 
 #include <algorithm>
@@ -122,11 +124,9 @@ const char *softrdma_ibv_get_device_name(ibv_device *device) {
     return device->name;
 }
 
-// The interface's index, so that devices of one machine differ.
+// The interface's index: devices of one machine differ.
 __be64 softrdma_ibv_get_device_guid(ibv_device *device) {
-    __be64 guid = 0;
-    std::memcpy(&guid, static_cast<Device *>(device)->interface.c_str(),
-                std::min(sizeof(guid), static_cast<Device *>(device)->interface.size()));
+    const __be64 guid = htobe64(if_nametoindex(static_cast<Device *>(device)->interface.c_str()));
     return guid;
 }
 
@@ -192,7 +192,7 @@ ibv_pd *softrdma_ibv_alloc_pd(ibv_context *context) {
 
 int softrdma_ibv_dealloc_pd(ibv_pd *pd) {
     auto *const domain = static_cast<ProtectionDomain *>(pd);
-    if (domain->users.load(std::memory_order_relaxed) != 0) {
+    if (domain->users.load(std::memory_order_acquire) != 0) {
         return EBUSY;
     }
     delete domain;
@@ -213,7 +213,7 @@ ibv_mr *softrdma_ibv_reg_mr_iova2(ibv_pd *pd, void *addr, size_t length, uint64_
 int softrdma_ibv_dereg_mr(ibv_mr *mr) {
     auto *const region = static_cast<MemoryRegion *>(mr);
     soft::Memory::instance().erase(*region);
-    static_cast<ProtectionDomain *>(region->pd)->users.fetch_sub(1, std::memory_order_relaxed);
+    static_cast<ProtectionDomain *>(region->pd)->users.fetch_sub(1, std::memory_order_release);
     delete region;
     return 0;
 }
@@ -267,16 +267,21 @@ ibv_cq *softrdma_ibv_create_cq(ibv_context *context, int cqe, void *cq_context, 
 
 int softrdma_ibv_destroy_cq(ibv_cq *cq) {
     auto *const queue = static_cast<CompletionQueue *>(cq);
-    if (queue->users.load(std::memory_order_relaxed) != 0) {
+    if (queue->users.load(std::memory_order_acquire) != 0) {
         return EBUSY;
     }
-    queue->wait_acknowledged();
+    queue->leave_channel();
     delete queue;
     return 0;
 }
 
 int softrdma_ibv_get_cq_event(ibv_comp_channel *channel, ibv_cq **cq, void **cq_context) {
-    const auto event = static_cast<CompletionChannel *>(channel)->next_event();
+    base::Result<CompletionQueue *> event = base::failure(ENOMEM);
+    try {
+        event = static_cast<CompletionChannel *>(channel)->next_event();
+    } catch (const std::bad_alloc &) {
+        // ENOMEM it is.
+    }
     if (!event) {
         errno = event.error().number;
         return -1;

@@ -3,6 +3,7 @@
 //   0  raw: the rest from the first byte of the connection on
 //   1  a valid start-up, then the rest as the stream
 //   2  a valid start-up, then FPDUs that are nearly right (frame_builder.hpp), among what the program does
+//   3  the device has asked for the connection: a reply that is valid, or whatever it is, then as 2
 // The second byte chooses the start-up, the third what the program does with it, then the pieces follow.
 // After each input: the device has closed the connection, no byte that was not opened to the peer has
 // changed, and the listener takes the next one.
@@ -21,6 +22,10 @@ using fuzz::Choices;
 using fuzz::FuzzDevice;
 using fuzz::HostilePeer;
 using fuzz::require;
+
+// Bits of the third byte.
+constexpr unsigned resets = 16;
+constexpr unsigned raw_reply = 32;
 
 constexpr int most_steps = 64;
 constexpr std::size_t most_pending_bytes = 256 * 1024;
@@ -121,34 +126,61 @@ void check_listener(FuzzDevice &device) {
     device.close();
 }
 
+// The peer has nothing more to say, or goes without a word.
+void end(HostilePeer &peer, std::uint8_t program) {
+    if ((program & resets) == 0) {
+        peer.finish();
+    } else {
+        peer.reset();
+    }
+    FuzzDevice::instance().close();
+}
+
+// The device is asked.
+void ask(FuzzDevice &device, unsigned mode, Choices &choices) {
+    const MpaFrame request = startup(choices.byte());
+    const std::uint8_t program = choices.byte();
+    HostilePeer peer{device, {.reject = (program & 15) == 15, .receives = (program & 15) % 8U}};
+    if (mode == 0) {
+        send_raw(peer, choices);
+    } else {
+        peer.send(encoded(request));
+        peer.await_answer();
+        require(device.answered(), "a valid start-up is answered");
+        if (mode == 1) {
+            send_raw(peer, choices);
+        } else {
+            send_frames(peer, device, choices, request.crc);
+        }
+    }
+    end(peer, program);
+}
+
+// The device asks.
+void answer(FuzzDevice &device, Choices &choices) {
+    MpaFrame reply = startup(choices.byte());
+    const std::uint8_t program = choices.byte();
+    HostilePeer peer{device, (program & 15) % 8U};
+    if ((program & raw_reply) != 0) {
+        peer.send(choices.bytes(choices.byte()));
+    } else {
+        reply.role = MpaRole::Reply;
+        peer.send(encoded(reply));
+    }
+    send_frames(peer, device, choices, reply.crc);
+    end(peer, program);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
     FuzzDevice &device = FuzzDevice::instance();
     Choices choices{std::as_bytes(std::span{data, size})};
-    const unsigned mode = choices.byte() % 3;
-    const MpaFrame request = startup(choices.byte());
-    const std::uint8_t program = choices.byte();
-    {
-        HostilePeer peer{device, {.reject = (program & 15) == 15, .receives = (program & 15) % 8U}};
-        if (mode == 0) {
-            send_raw(peer, choices);
-        } else {
-            peer.send(encoded(request));
-            peer.await_answer();
-            require(device.answered(), "a valid start-up is answered");
-            if (mode == 1) {
-                send_raw(peer, choices);
-            } else {
-                send_frames(peer, device, choices, request.crc);
-            }
-        }
-        if ((program & 16) == 0) {
-            peer.finish();
-        } else {
-            peer.reset();
-        }
-        device.close();
+    const unsigned mode = choices.byte() % 4;
+    if (mode == 3) {
+        answer(device, choices);
+    } else {
+        ask(device, mode, choices);
     }
     device.check_memory();
     check_listener(device);

@@ -6,12 +6,15 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 
+#include "base/fd.hpp"
 #include "choices.hpp"
 
 namespace fuzz {
@@ -23,7 +26,8 @@ constexpr std::uint32_t queue_depth = 16;
 constexpr std::uint64_t made_up_address = 0x100000;
 constexpr std::uint32_t made_up_key = 0x4711;
 
-constexpr Area all_areas[] = {Area::Open, Area::LocalOnly, Area::ReadOnly, Area::Foreign, Area::Spare};
+constexpr Area all_areas[] = {Area::Open,    Area::LocalOnly, Area::ReadOnly,
+                              Area::Foreign, Area::Spare,     Area::Durable};
 
 // Formats every line, so that a wrong argument is seen, and prints none.
 // NOLINTNEXTLINE(cert-dcl50-cpp): the signature is the device's.
@@ -36,6 +40,16 @@ void swallow(int, const char *, int, const char *, const char *format, ...) {
     require(size > 0, "a line of log can be formatted");
 }
 
+// In place of what is mapped there. The file has no name any more.
+void map_file(std::byte *at, std::size_t size) {
+    char name[] = "fuzz-durable-XXXXXX";
+    const base::Fd file{mkstemp(name)};
+    require(file && unlink(name) == 0 && ftruncate(file.get(), static_cast<off_t>(size)) == 0,
+            "there is a file");
+    require(mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.get(), 0) == at,
+            "a file can be mapped");
+}
+
 unsigned access_of(Area area) {
     constexpr unsigned everything = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                     IBV_ACCESS_REMOTE_READ | SOFTRDMA_ACCESS_FLUSH_GLOBAL;
@@ -44,9 +58,26 @@ unsigned access_of(Area area) {
             return IBV_ACCESS_LOCAL_WRITE;
         case Area::ReadOnly:
             return IBV_ACCESS_REMOTE_READ;
+        case Area::Durable:
+            return everything | SOFTRDMA_ACCESS_FLUSH_PERSISTENT;
         default:
             return everything;
     }
+}
+
+sockaddr_in loopback(std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+}
+
+rdma_conn_param wanted() {
+    rdma_conn_param parameters{};
+    parameters.responder_resources = FuzzDevice::depth;
+    parameters.initiator_depth = FuzzDevice::depth;
+    return parameters;
 }
 
 }  // namespace
@@ -61,9 +92,7 @@ FuzzDevice::FuzzDevice() {
     softrdma_set_log(swallow, every_level);
     events_ = softrdma_rdma_create_event_channel();
     require(events_ != nullptr && fcntl(events_->fd, F_SETFL, O_NONBLOCK) == 0, "there is an event channel");
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in address = loopback(0);
     require(softrdma_rdma_create_id(events_, &listener_, nullptr, RDMA_PS_TCP) == 0 &&
                 softrdma_rdma_bind_addr(listener_, reinterpret_cast<sockaddr *>(&address)) == 0 &&
                 softrdma_rdma_listen(listener_, 16) == 0,
@@ -81,6 +110,7 @@ FuzzDevice::FuzzDevice() {
     void *const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     require(mapped != MAP_FAILED, "there is memory");
     memory_ = {static_cast<std::byte *>(mapped), bytes};
+    map_file(bytes(Area::Durable), size(Area::Durable));
     std::ranges::fill(memory_, untouched);
     for (const Area area : all_areas) {
         regions_[static_cast<std::size_t>(area)] = register_area(area);
@@ -101,8 +131,13 @@ std::byte *FuzzDevice::bytes(Area area) const {
 }
 
 ibv_mr *FuzzDevice::register_area(Area area) {
-    ibv_mr *const region = softrdma_ibv_reg_mr(area == Area::Foreign ? other_pd_ : pd_, bytes(area),
-                                               size(area), static_cast<int>(access_of(area)));
+    ibv_pd *const pd = area == Area::Foreign ? other_pd_ : pd_;
+    const auto access = static_cast<int>(access_of(area));
+    ibv_mr *region = softrdma_ibv_reg_mr(pd, bytes(area), size(area), access);
+    if (region == nullptr && area == Area::Durable && errno == EOPNOTSUPP) {
+        // The current folder is in memory.
+        region = softrdma_ibv_reg_mr(pd, bytes(area), size(area), access & ~SOFTRDMA_ACCESS_FLUSH_PERSISTENT);
+    }
     require(region != nullptr, "memory can be registered");
     return region;
 }
@@ -155,19 +190,35 @@ void FuzzDevice::answer(rdma_cm_id *id) {
         (void)softrdma_rdma_reject(id, "no", 2);  // the peer may be gone
         return;
     }
+    create_queue_pair(id, acceptance_.receives);
+    rdma_conn_param parameters = wanted();
+    (void)softrdma_rdma_accept(id, &parameters);  // the peer may be gone
+}
+
+void FuzzDevice::create_queue_pair(rdma_cm_id *id, unsigned receives) {
     ibv_qp_init_attr attributes{};
     attributes.send_cq = attributes.recv_cq = cq_;
     attributes.cap.max_send_wr = attributes.cap.max_recv_wr = queue_depth;
     attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
     attributes.qp_type = IBV_QPT_RC;
     require(softrdma_rdma_create_qp(id, pd_, &attributes) == 0, "there is a queue pair");
-    for (unsigned i = 0; i < acceptance_.receives; ++i) {
+    for (unsigned i = 0; i < receives; ++i) {
         post_receive(std::size_t{64} << i);
     }
-    rdma_conn_param parameters{};
-    parameters.responder_resources = depth;
-    parameters.initiator_depth = depth;
-    (void)softrdma_rdma_accept(id, &parameters);  // the peer may be gone
+}
+
+void FuzzDevice::connect(std::uint16_t port, unsigned receives) {
+    rdma_cm_id *id = nullptr;
+    sockaddr_in address = loopback(port);
+    require(softrdma_rdma_create_id(events_, &id, nullptr, RDMA_PS_TCP) == 0 &&
+                softrdma_rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&address), 1000) == 0 &&
+                softrdma_rdma_resolve_route(id, 1000) == 0,
+            "an address of this machine can be resolved");
+    id_ = id;
+    reads_ = 0;
+    create_queue_pair(id, receives);
+    rdma_conn_param parameters = wanted();
+    require(softrdma_rdma_connect(id, &parameters) == 0, "a connection can be begun");
 }
 
 // A queue that is full, or a connection that ended, says so: that is no failure.
@@ -234,7 +285,7 @@ void FuzzDevice::check_memory() const {
         return std::ranges::all_of(part, [](std::byte byte) { return byte == untouched; });
     };
     const std::byte *from = memory_.data();
-    for (const Area area : {Area::Open, Area::Spare}) {
+    for (const Area area : {Area::Open, Area::Spare, Area::Durable}) {
         require(same({from, bytes(area)}), "nothing but what was opened to the peer has changed");
         from = bytes(area) + size(area);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The device that the target `connection` attacks: a listener on 127.0.0.1 in this process, its memory, and
-// one connection at a time. It lives as long as the process. Whatever fails here, but the peer's doing, is a
-// broken invariant.
+// one connection at a time, which it accepts or makes itself. It lives as long as the process. Whatever fails
+// here, but the peer's doing, is a broken invariant.
 #pragma once
 
 #include <sys/types.h>
@@ -16,9 +16,10 @@
 namespace fuzz {
 
 // Regions of memory, with room between them that is not registered. Peers may change the first one and the
-// last one.
-enum class Area { Open, LocalOnly, ReadOnly, Foreign, Spare };
-constexpr std::size_t areas = 5;
+// last two. Durable is a file on storage, where the current folder is on any: what is flushed there parks its
+// connection.
+enum class Area { Open, LocalOnly, ReadOnly, Foreign, Spare, Durable };
+constexpr std::size_t areas = 6;
 
 // What the program does with a request, and how many receives it posts at once.
 struct Acceptance {
@@ -47,6 +48,8 @@ public:
         peer_port_ = peer_port;
         acceptance_ = acceptance;
     }
+    // As initiator instead: asks 127.0.0.1:port to connect.
+    void connect(std::uint16_t port, unsigned receives);
     // What a polling program does: takes events and completions, answers a request.
     void turn();
     // Whether a request came since expect(), and was answered.
@@ -65,6 +68,7 @@ public:
 private:
     FuzzDevice();
     void answer(rdma_cm_id *id);
+    void create_queue_pair(rdma_cm_id *id, unsigned receives);
     [[nodiscard]] ibv_mr *register_area(Area area);
     [[nodiscard]] std::byte *bytes(Area area) const;
 

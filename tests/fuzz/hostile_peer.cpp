@@ -29,21 +29,52 @@ private:
     std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now() + std::chrono::seconds{20};
 };
 
+sockaddr_in loopback(std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+}
+
+// Where the device connects to.
+struct Listener {
+    int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    std::uint16_t port = 0;
+
+    Listener() {
+        sockaddr_in address = loopback(0);
+        socklen_t length = sizeof(address);
+        require(bind(socket, reinterpret_cast<sockaddr *>(&address), length) == 0 && listen(socket, 4) == 0 &&
+                    getsockname(socket, reinterpret_cast<sockaddr *>(&address), &length) == 0,
+                "a peer can listen");
+        port = ntohs(address.sin_port);
+    }
+};
+
 }  // namespace
 
 HostilePeer::HostilePeer(FuzzDevice &device, const Acceptance &acceptance)
     : device_{device}, socket_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(device.port());
-    require(
-        socket_ >= 0 && connect(socket_, reinterpret_cast<const sockaddr *>(&address), sizeof(address)) == 0,
-        "the listener takes TCP connections");
+    sockaddr_in address = loopback(device.port());
     socklen_t length = sizeof(address);
+    require(socket_ >= 0 && ::connect(socket_, reinterpret_cast<sockaddr *>(&address), length) == 0,
+            "the listener takes TCP connections");
     require(getsockname(socket_, reinterpret_cast<sockaddr *>(&address), &length) == 0,
             "a socket has a name");
     device.expect(ntohs(address.sin_port), acceptance);
+    set_options();
+}
+
+HostilePeer::HostilePeer(FuzzDevice &device, unsigned receives) : device_{device} {
+    static const Listener &listener = *new Listener;  // of all inputs
+    device.connect(listener.port, receives);
+    socket_ = accept4(listener.socket, nullptr, nullptr, SOCK_CLOEXEC);
+    require(socket_ >= 0, "the device comes to where it was sent");
+    set_options();
+}
+
+void HostilePeer::set_options() const {
     const int on = 1;
     (void)setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }

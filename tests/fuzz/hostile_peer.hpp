@@ -16,6 +16,8 @@ class HostilePeer {
 public:
     // Connected; the device will accept or reject what it asks for.
     HostilePeer(FuzzDevice &device, const Acceptance &acceptance);
+    // Connected by the device, which asks; it posts so many receives before.
+    HostilePeer(FuzzDevice &device, unsigned receives);
     ~HostilePeer();
     HostilePeer(const HostilePeer &) = delete;
     HostilePeer &operator=(const HostilePeer &) = delete;
@@ -33,6 +35,7 @@ public:
     [[nodiscard]] std::span<const std::byte> received() const { return received_; }
 
 private:
+    void set_options() const;
     // Takes what there is; sees the end.
     void receive();
 
