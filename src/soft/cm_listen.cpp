@@ -81,8 +81,12 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
                  tcp::text_of(tcp::peer_address(handshake.socket())).c_str(),
                  request.markers ? "MPA markers" : "an MPA revision above 2");
         std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
-        const std::size_t size = wire::encode_mpa_frame(
-            {.role = wire::MpaRole::Reply, .reject = true, .enhanced = request.enhanced}, bytes);
+        const std::size_t size =
+            wire::encode_mpa_frame({.role = wire::MpaRole::Reply,
+                                    .revision = std::min<std::uint8_t>(request.revision, 2),
+                                    .reject = true,
+                                    .enhanced = request.enhanced},
+                                   bytes);
         (void)send(handshake.socket(), bytes.data(), size, MSG_NOSIGNAL);
         return;
     }

@@ -176,16 +176,20 @@ void QueuePair::complete(const SendRequest &request) {
     }
 }
 
+// The oldest open request gets the status; everything behind it is flushed, also a write that TCP has: the
+// target did nothing that came after what failed.
 void QueuePair::flush_requests(ibv_wc_status oldest) {
+    bool failed = false;
     for (std::size_t i = 0; i < requests_.size(); ++i) {
         SendRequest &request = requests_.at(i);
-        if (request.state == SendRequest::State::Done) {
-            continue;
+        if (failed) {
+            request.status = IBV_WC_WR_FLUSH_ERR;
+        } else if (request.state != SendRequest::State::Done) {
+            failed = true;
+            if (request.status == IBV_WC_SUCCESS) {
+                request.status = oldest;
+            }
         }
-        if (request.status == IBV_WC_SUCCESS) {
-            request.status = oldest;
-        }
-        oldest = IBV_WC_WR_FLUSH_ERR;
         request.state = SendRequest::State::Done;
     }
     first_uncommitted_ = first_unbuilt_ = requests_.size();

@@ -102,7 +102,7 @@ void two_queues_on_one_channel(void **) {
     assert_int_equal(post(ends.client, {send_request(ends.client, 0, 8, 2)}), 0);
     expect_cq_event(server, server.receive_cq);
     assert_false(has_event(server.channel->fd));
-    assert_int_equal(post(server, {write_request(server, ends.client, 0, 8, 3)}), 0);
+    assert_int_equal(post(server, {write_request(server, ends.client, 64, 8, 3)}), 0);
     expect_cq_event(server, server.cq);
     expect_completion(server.receive_cq, 1);
     expect_completion(server.cq, 3);
@@ -110,7 +110,7 @@ void two_queues_on_one_channel(void **) {
     arm(server.cq);
     arm(server.receive_cq);
     assert_int_equal(post_receive(server, 1, {sge(server, 0, 8)}), 0);
-    assert_int_equal(post(server, {write_request(server, ends.client, 0, 8, 3)}), 0);
+    assert_int_equal(post(server, {write_request(server, ends.client, 64, 8, 3)}), 0);
     assert_int_equal(post(ends.client, {send_request(ends.client, 0, 8, 2)}), 0);
     ibv_cq *const one = take_event(server);
     ibv_cq *const other = take_event(server);

@@ -48,7 +48,8 @@ void a_queue_full_of_unsignaled_requests_stays_full(void **) {
     Ends &ends = connected({.send_wr = slots});
     fill(ends.client, 0, 8, 1);
     std::size_t refused = 0;
-    const std::vector<Request> too_many(slots + 1, unsignaled(write_request(ends.client, ends.server, 0, 8)));
+    // Whose eight bytes are stored at once, so that they can be watched.
+    const std::vector<Request> too_many(slots + 1, unsignaled(atomic_write_request(ends.client, ends.server, 0)));
     assert_int_equal(post_receive(ends.client, 1, {sge(ends.client, 64, 8)}), 0);
     assert_int_equal(post(ends.client, too_many, &refused), ENOMEM);
     assert_int_equal(refused, slots);

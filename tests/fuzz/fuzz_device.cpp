@@ -103,13 +103,13 @@ FuzzDevice::FuzzDevice() {
     cq_ = softrdma_ibv_create_cq(listener_->verbs, 4 * queue_depth, nullptr, nullptr, 0);
     require(pd_ != nullptr && other_pd_ != nullptr && cq_ != nullptr, "there are objects");
 
-    std::size_t bytes = margin_bytes;
+    std::size_t total = margin_bytes;
     for (const Area area : all_areas) {
-        bytes += size(area) + margin_bytes;
+        total += size(area) + margin_bytes;
     }
-    void *const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *const mapped = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     require(mapped != MAP_FAILED, "there is memory");
-    memory_ = {static_cast<std::byte *>(mapped), bytes};
+    memory_ = {static_cast<std::byte *>(mapped), total};
     map_file(bytes(Area::Durable), size(Area::Durable));
     std::ranges::fill(memory_, untouched);
     for (const Area area : all_areas) {

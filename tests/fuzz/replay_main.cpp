@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Feeds a fuzz target its corpus, for compilers without libFuzzer: `fuzz_NAME FOLDER-OR-FILE...`. Every input
 // is given as it is, then each of its prefixes, then seeded mutations, so that an ordinary build explores a
-// little as well. RPMA_SEED (decimal) repeats a run.
+// little as well. RPMA_SEED (decimal) repeats a run; RPMA_MUTATIONS is the number of mutations of each input,
+// for targets that take their time.
 
 #include <algorithm>
 #include <cstddef>
@@ -24,7 +25,7 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::size_t max_prefixes = 1024;
-constexpr int mutations_per_input = 500;
+constexpr std::uint32_t default_mutations = 500;
 constexpr std::uint32_t default_seed = 7204;
 
 void run(std::span<const std::uint8_t> input) {
@@ -58,12 +59,18 @@ Bytes mutated(const Bytes &input, std::mt19937 &random) {
     return bytes;
 }
 
-void run_around(const Bytes &input, std::mt19937 &random) {
+// A decimal number, or what stands in for it.
+std::uint32_t environment(const char *name, std::uint32_t otherwise) {
+    const char *const given = std::getenv(name);
+    return given == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10));
+}
+
+void run_around(const Bytes &input, std::mt19937 &random, std::uint32_t mutations) {
     run(input);
     for (std::size_t size = 0; size < input.size() && size < max_prefixes; ++size) {
         run(std::span(input).first(size));
     }
-    for (int mutation = 0; mutation < mutations_per_input; ++mutation) {
+    for (std::uint32_t mutation = 0; mutation < mutations; ++mutation) {
         run(mutated(input, random));
     }
 }
@@ -87,9 +94,8 @@ std::vector<std::filesystem::path> files_of(std::span<char *const> names) {
 }  // namespace
 
 int main(int count, char **arguments) {
-    const char *const given = std::getenv("RPMA_SEED");
-    const auto seed =
-        given == nullptr ? default_seed : static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10));
+    const auto seed = environment("RPMA_SEED", default_seed);
+    const auto mutations = environment("RPMA_MUTATIONS", default_mutations);
     std::mt19937 random(seed);
 
     const auto files = files_of(std::span(arguments, static_cast<std::size_t>(count)).subspan(1));
@@ -100,9 +106,8 @@ int main(int count, char **arguments) {
             std::fprintf(stderr, "%s: cannot be read\n", file.c_str());
             return EXIT_FAILURE;
         }
-        run_around(input, random);
+        run_around(input, random, mutations);
     }
-    std::printf("%zu inputs replayed, %d mutations of each, RPMA_SEED=%u\n", files.size(),
-                mutations_per_input, seed);
+    std::printf("%zu inputs replayed, %u mutations of each, RPMA_SEED=%u\n", files.size(), mutations, seed);
     return files.empty() ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -201,9 +201,14 @@ void nobody_listens(End &end, const Case &which) {
     const auto port = std::to_string(ntohs(reinterpret_cast<sockaddr_in *>(&here)->sin_port));
 
     End lonely{end.provider(), end.address.c_str(), port.c_str()};
-    lonely.request(0);
-    const int status = lonely.expect(RDMA_CM_EVENT_REJECTED).status;
-    require(status == -ECONNREFUSED, "rejected with status " + std::to_string(status));
+    // siw connects while rdma_connect runs, and fails there.
+    const int refused_at_once = lonely.connect(0);
+    if (refused_at_once != 0) {
+        require(end.is_kernel() && refused_at_once == ECONNREFUSED, "rdma_connect fails");
+    } else {
+        const int status = lonely.expect(RDMA_CM_EVENT_REJECTED).status;
+        require(status == -ECONNREFUSED, "rejected with status " + std::to_string(status));
+    }
     only_connect(end, which);
 }
 
@@ -378,8 +383,8 @@ void read_after_write(End &end, const Case &) {
 void gathered_writes(End &end, const Case &) {
     end.join();
     fill(end.data(0, 200'000), 4);
-    std::array<ibv_sge, 4> parts{end.part(0, 1), end.part(1, 70'000), end.part(70'001, 0),
-                                 end.part(70'001, 129'999)};
+    // None is empty: siw of Linux 6.12 ends with a null pointer over an empty one.
+    std::array<ibv_sge, 3> parts{end.part(0, 1), end.part(1, 70'000), end.part(70'001, 129'999)};
     ibv_send_wr request{};
     request.sg_list = parts.data();
     request.num_sge = static_cast<int>(parts.size());
@@ -409,8 +414,11 @@ void waits_solicited(End &end, const Case &which, const Hello &client) {
     end.post_receive(0, 16);
     end.post_receive(16, 16);
     end.tell({});
-    (void)end.received_solicited();
-    (void)end.received_solicited();
+    for (int i = 0; i < 2; ++i) {
+        // A siw that receives never wakes who waits for solicited messages only (siw_rqe_complete,
+        // Linux 6.12).
+        (void)(end.is_kernel() ? end.received() : end.received_solicited());
+    }
     check(end.data(16, 16), 1);
     end.tell({});
     require(end.hear().kind == Kind::Bye, "a note that is not understood");
@@ -480,7 +488,9 @@ void is_wronged(End &end, const Case &which, const Hello &client) {
     end.post_receive(half, 8);
     end.expect(RDMA_CM_EVENT_ESTABLISHED);
     end.expect(RDMA_CM_EVENT_DISCONNECTED);
-    require(end.received_status() == IBV_WC_WR_FLUSH_ERR, "the open receive was not flushed");
+    // A siw that answers a read with TERMINATE keeps its receives until the queue pair goes (Linux 6.12).
+    require(end.is_kernel() || end.received_status() == IBV_WC_WR_FLUSH_ERR,
+            "the open receive was not flushed");
     check(end.data(0, half), 6);
 }
 

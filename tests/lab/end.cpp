@@ -199,7 +199,7 @@ Hello End::hello() const {
     return hello;
 }
 
-void End::request(std::uint32_t number, std::size_t private_bytes) {
+int End::connect(std::uint32_t number, std::size_t private_bytes) {
     number_ = number;
     prepare_to_hear();
     const auto bytes = encoded(hello(), private_bytes);
@@ -207,7 +207,7 @@ void End::request(std::uint32_t number, std::size_t private_bytes) {
     parameters.private_data = bytes.data();
     parameters.private_data_len = static_cast<std::uint8_t>(bytes.size());
     parameters.responder_resources = parameters.initiator_depth = default_depth;
-    require_done(provider_.connect(id_.get(), &parameters), "rdma_connect");
+    return provider_.connect(id_.get(), &parameters) == 0 ? 0 : errno;
 }
 
 void End::join() {

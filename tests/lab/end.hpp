@@ -92,8 +92,9 @@ public:
     End(const verbs::Provider &provider, rdma_cm_id *requested, const char *file);
 
     // ---- connection ----
-    void request(std::uint32_t number, std::size_t private_bytes = sizeof(Hello));
-    // The client's: waits until connected and learns where the server's memory is.
+    // The client's. 0 or an errno value.
+    [[nodiscard]] int connect(std::uint32_t number, std::size_t private_bytes = sizeof(Hello));
+    // The client's: waits until connected, and learns where the server's memory is.
     void join();
     // The server's.
     void accept(const Hello &client, std::size_t private_bytes, std::uint8_t depth);

@@ -47,17 +47,18 @@ bool client(const verbs::Provider &provider, const char *address, const char *po
     bool good = true;
     std::uint32_t number = 0;
     for (const Case &which : interop::cases()) {
-        good = report("client", which.name,
-                      [&] {
-                          End end{provider, address, port};
-                          end.request(number, which.private_bytes);
-                          which.client(end, which);
-                      }) &&
-               good;
+        good =
+            report("client", which.name,
+                   [&] {
+                       End end{provider, address, port};
+                       interop::require(end.connect(number, which.private_bytes) == 0, "rdma_connect fails");
+                       which.client(end, which);
+                   }) &&
+            good;
         ++number;
     }
     End last{provider, address, port};
-    last.request(no_more_cases);
+    interop::require(last.connect(no_more_cases) == 0, "rdma_connect fails");
     last.expect(RDMA_CM_EVENT_REJECTED);
     return good;
 }
@@ -70,8 +71,9 @@ bool server(const verbs::Provider &provider, const char *address, const char *po
     const verbs::Id listener{provider, raw};
     const auto here = verbs::look_up(provider, address, port, verbs::Side::Local);
     interop::require(here.has_value(), "no such address");
-    interop::require(provider.bind_addr(raw, (*here)->ai_src_addr) == 0 && provider.listen(raw, 8) == 0,
-                     std::string{"cannot listen: "} + verbs::error_text(errno));
+    if (provider.bind_addr(raw, (*here)->ai_src_addr) != 0 || provider.listen(raw, 8) != 0) {
+        throw interop::Failed{std::string{"cannot listen: "} + verbs::error_text(errno)};
+    }
     std::printf("listening %u\n", ntohs(raw->route.addr.src_sin.sin_port));
     std::fflush(stdout);
 

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <cstdlib>
 
 #include <array>
 #include <filesystem>
@@ -67,7 +68,7 @@ void runs_blocked_jobs_side_by_side(void **) {
     static std::array<Job, most> blocked;
     for (Job &job : blocked) {
         job = gate.job();
-        worker().submit(job);
+        assert_true(worker().submit(job));
     }
     for (unsigned number = 0; number < most; ++number) {
         gate.arrived.acquire();
@@ -75,7 +76,7 @@ void runs_blocked_jobs_side_by_side(void **) {
     // One more has no thread until one is free; then it runs.
     static std::counting_semaphore<> done{0};
     static Job late{post, &done};
-    worker().submit(late);
+    assert_true(worker().submit(late));
     const bool early = done.try_acquire();
     gate.open.release();
     done.acquire();
@@ -91,7 +92,7 @@ void runs_in_order_when_busy(void **) {
     static std::array<Job, most> blocked;
     for (Job &job : blocked) {
         job = gate.job();
-        worker().submit(job);
+        assert_true(worker().submit(job));
     }
     for (unsigned number = 0; number < most; ++number) {
         gate.arrived.acquire();
@@ -106,7 +107,7 @@ void runs_in_order_when_busy(void **) {
                             done.release();
                         },
                         &numbers[number]};
-        worker().submit(jobs[number]);
+        assert_true(worker().submit(jobs[number]));
     }
     gate.open.release();
     for (size_t number = 0; number < jobs.size(); ++number) {
@@ -129,7 +130,9 @@ struct Chain {
         if (--chain->left == 0) {
             chain->done.release();
         } else {
-            worker().submit(chain->job);
+            if (!worker().submit(chain->job)) {
+                std::abort();
+            }
         }
     }
 };
@@ -137,7 +140,7 @@ struct Chain {
 void takes_jobs_from_everywhere(void **) {
     static std::array<Chain, 8> chains;
     for (Chain &chain : chains) {
-        worker().submit(chain.job);
+        assert_true(worker().submit(chain.job));
     }
     for (Chain &chain : chains) {
         chain.done.acquire();
@@ -155,11 +158,11 @@ void threads_end_when_idle(void **) {
     if (child == 0) {
         worker().drop_after_fork();
         without = thread_count();
-        worker().submit(job);
+        assert_true(worker().submit(job));
         done.acquire();
         const bool started = thread_count() > without;
         const bool ended = threads_fall_to(without);
-        worker().submit(job);  // and again after that
+        assert_true(worker().submit(job));  // and again after that
         done.acquire();
         _exit(started && ended ? 0 : 1);
     }
@@ -174,7 +177,7 @@ void a_forked_child_starts_afresh(void **) {
     static std::array<Job, most + 1> blocked;
     for (Job &job : blocked) {
         job = gate.job();
-        worker().submit(job);
+        assert_true(worker().submit(job));
     }
     for (unsigned number = 0; number < most; ++number) {
         gate.arrived.acquire();
@@ -188,7 +191,7 @@ void a_forked_child_starts_afresh(void **) {
         static std::array<Job, most> jobs;
         for (Job &job : jobs) {
             job = {post, &done};
-            worker().submit(job);
+            assert_true(worker().submit(job));
         }
         for (unsigned number = 0; number < most; ++number) {
             done.acquire();
@@ -212,7 +215,7 @@ void blocks_signals_but_faults(void **) {
                        done.release();
                    },
                    nullptr};
-    worker().submit(job);
+    assert_true(worker().submit(job));
     done.acquire();
     for (const int signal : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1, SIGALRM, SIGPIPE}) {
         assert_int_equal(sigismember(&mask, signal), 1);
@@ -239,7 +242,7 @@ void survives_faults(void **) {
            },
            memory};
     persist::install_guard();
-    worker().submit(job);
+    assert_true(worker().submit(job));
     done.acquire();
     assert_false(copied);
     munmap(memory, page);
