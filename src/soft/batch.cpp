@@ -108,6 +108,17 @@ base::Result<void> Batch::send(int socket) {
     return {};
 }
 
+base::Result<void> Batch::copy_rest(std::vector<std::byte> &to) const {
+    for (const iovec &piece : std::span{iov_}.subspan(next_, pieces_ - next_)) {
+        const std::size_t done = to.size();
+        to.resize(done + piece.iov_len);
+        if (!persist::guarded_copy(to.data() + done, piece.iov_base, piece.iov_len)) {
+            return base::failure(EFAULT);
+        }
+    }
+    return {};
+}
+
 void Batch::clear() {
     used_ = pieces_ = next_ = queued_ = 0;
 }

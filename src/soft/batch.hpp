@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/result.hpp"
 #include "soft/wire/ddp.hpp"
@@ -36,6 +37,8 @@ public:
 
     // Sends what TCP takes; EAGAIN when that is not all. Other errors end the connection.
     [[nodiscard]] base::Result<void> send(int socket);
+    // What is not sent yet is appended; EFAULT when its memory has vanished.
+    [[nodiscard]] base::Result<void> copy_rest(std::vector<std::byte> &to) const;
     // The piece that holds the last segment's payload, when there was any; whether TCP has a piece whole.
     [[nodiscard]] std::size_t payload_piece() const { return pieces_ - 2; }
     [[nodiscard]] bool has_sent(std::size_t piece) const { return piece < next_; }

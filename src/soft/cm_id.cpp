@@ -160,7 +160,10 @@ base::Result<void> CmId::disconnect() {
         return base::failure(EINVAL);
     }
     queue_pair()->disconnect();
-    return {};
+    if (event != nullptr && event->event == RDMA_CM_EVENT_DISCONNECTED) {
+        return {};  // of a synchronous id: there is no second one
+    }
+    return wait_if_synchronous();
 }
 
 base::Result<void> CmId::migrate(EventChannel *to) {

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/log.hpp"
@@ -242,7 +243,7 @@ void QueuePair::end(const End &how) {
     }
     flush_receives();
     if (how.drain) {
-        (void)shutdown(socket_.get(), SHUT_WR);
+        send_last_words();
         group_->set_deadline(*this, base::Clock::now() + limits::drain_timeout);
     }
     if (!ending_locally_ && owner_ != nullptr) {
@@ -251,6 +252,26 @@ void QueuePair::end(const End &how) {
     if (!how.drain) {
         finish_draining();
     }
+}
+
+// What TCP takes of them now; the end of the stream follows the last.
+void QueuePair::send_last_words() {
+    const std::scoped_lock lock{send_mutex_};
+    while (!last_words_.empty()) {
+        const ssize_t sent =
+            send(socket_.get(), last_words_.data(), last_words_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EAGAIN) {
+            set_interest({.readable = true, .writable = true});
+            return;
+        }
+        if (sent < 0 && errno != EINTR) {
+            break;
+        }
+        last_words_.erase(last_words_.begin(), last_words_.begin() + std::max<ssize_t>(sent, 0));
+    }
+    last_words_.clear();
+    set_interest({.readable = true});
+    (void)shutdown(socket_.get(), SHUT_WR);
 }
 
 void QueuePair::finish_draining() {
@@ -282,17 +303,20 @@ void QueuePair::expire() {
 
 void QueuePair::violate(const wire::Violation &violation) {
     {
-        // Only between two FPDUs, and only if TCP takes it: the peer will see the end of the stream in any
-        // case.
+        // Behind what TCP has not taken yet of the FPDUs before it, which is copied: those whose memory it is
+        // are told that all is over.
         const std::scoped_lock lock{send_mutex_};
-        if (batch_.empty()) {
+        if (pin_again() && batch_.copy_rest(last_words_)) {
             const auto body = wire::encode(violation.code);
+            batch_.clear();
             batch_.add_copied({.opcode = wire::Opcode::Terminate,
                                .queue = wire::Queue::Terminate,
                                .msn = 1,
                                .payload_bytes = body.size()},
                               body);
-            (void)batch_.send(socket_.get());
+            (void)batch_.copy_rest(last_words_);
+        } else {
+            last_words_.clear();
         }
     }
     end({.text = violation.text,

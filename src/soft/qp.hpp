@@ -131,6 +131,7 @@ private:
     // qp.cpp
     void end(const End &how);
     void finish_draining();
+    void send_last_words();
     void violate(const wire::Violation &violation);
     void link_lost(int error);
     void peer_closed();
@@ -164,8 +165,7 @@ private:
     // qp_receive.cpp, with the group's lock held
     // Where payload goes: pieces of memory, pinned.
     struct Target {
-        std::array<iovec, Batch::max_payload_pieces + 1>
-            pieces;  // one more, for what follows the payload
+        std::array<iovec, Batch::max_payload_pieces + 1> pieces;  // one more, for what follows the payload
         std::array<Pin, Batch::max_payload_pieces> pins;
         std::size_t count = 0;
         std::size_t bytes = 0;
@@ -300,7 +300,8 @@ private:
     int link_error_ = 0;
     bool link_broken_ = false;
     Batch batch_;
-    std::vector<Pin> pins_;  // of regions that the batch reads for the peer, while sendmsg runs
+    std::vector<std::byte> last_words_;  // up to and with a TERMINATE; used with the group's lock too
+    std::vector<Pin> pins_;              // of regions that the batch reads for the peer, while sendmsg runs
     struct PeerRead {
         Access access;
         std::size_t piece;  // of the batch

@@ -45,6 +45,9 @@ ibv_wc_status status_of(const wire::TerminateCode &code) {
 
 void QueuePair::progress() {
     if (!connected()) {
+        if (!last_words_.empty()) {
+            send_last_words();
+        }
         if (socket_ && tcp::discard_input(socket_.get()) == tcp::Input::Ended) {
             finish_draining();
         }

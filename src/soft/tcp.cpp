@@ -87,12 +87,23 @@ base::Result<base::Fd> bound(const sockaddr &address, BindOptions options) {
         set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, *options.v6_only ? 1 : 0);
     }
     if (::bind(socket.get(), &address, length_of(address)) != 0) {
-        return base::last_failure();
+        // Taken, or only not forgotten: the closed connections of a listener before us (see listen()) do not
+        // count. Who listens, or is bound and has not said SO_REUSEADDR, still does.
+        if (errno != EADDRINUSE || options.reuse_address) {
+            return base::last_failure();
+        }
+        set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+        if (::bind(socket.get(), &address, length_of(address)) != 0) {
+            return base::last_failure();
+        }
+        set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 0);
     }
     return socket;
 }
 
 base::Result<void> listen(int socket, int backlog) {
+    // Inherited by the connections: a server that ends them first starts again on its port at once.
+    set(socket, SOL_SOCKET, SO_REUSEADDR, 1);
     if (::listen(socket, backlog) != 0) {
         return base::last_failure();
     }

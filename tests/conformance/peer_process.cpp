@@ -103,8 +103,10 @@ std::string Peer::obey(std::istringstream &words, const std::string &command) {
     }
     if (command == "holds") {
         // ThreadSanitizer does not see that the other process's question comes behind the device's work; it sees
-        // that this call waits for the device's thread.
+        // that these calls wait for the device's thread.
+        ibv_wc completion{};
         (void)ibv_req_notify_cq(end.cq, 0);
+        (void)ibv_poll_cq(end.cq, 1, &completion);
         return holds(end, first, bytes, seed) ? "yes" : "no";
     }
     if (command == "poll") {

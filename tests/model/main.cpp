@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// model ADDRESS: random operations on the soft device against an oracle in memory. RPMA_MODEL_STEPS steps (as many as
+// take seconds), from RPMA_MODEL_SEED (a random one); both are printed, and repeat a run as far as threads allow.
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "stream.hpp"
+
+namespace {
+
+constexpr std::uint64_t default_steps = 20'000;
+
+std::uint64_t from_environment(const char *name, std::uint64_t otherwise) {
+    const char *const value = std::getenv(name);
+    return value != nullptr ? std::strtoull(value, nullptr, 0) : otherwise;
+}
+
+// The ends it is told to break are many; each is logged.
+void no_log(int, const char *, int, const char *, const char *, ...) {}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    if (argc != 2) {
+        std::fprintf(stderr, "usage: %s ADDRESS\n", argv[0]);
+        return 2;
+    }
+    conformance::subject.provider = &verbs::soft;
+    conformance::subject.provider_name = "soft";
+    conformance::subject.address = argv[1];
+    conformance::subject.is_soft = true;
+    verbs::set_soft_log(no_log, static_cast<int>(base::LogLevel::Disabled));
+    const std::uint64_t steps = from_environment("RPMA_MODEL_STEPS", default_steps);
+    const std::uint64_t seed = from_environment("RPMA_MODEL_SEED", std::random_device{}());
+    std::printf("RPMA_MODEL_SEED=%llu RPMA_MODEL_STEPS=%llu\n", static_cast<unsigned long long>(seed),
+                static_cast<unsigned long long>(steps));
+    std::fflush(stdout);
+    model::Stream stream{seed};
+    for (std::uint64_t step = 0; step < steps; ++step) {
+        std::string wrong = stream.step();
+        if (wrong.empty() && step + 1 == steps) {
+            wrong = stream.settle();
+        }
+        if (!wrong.empty()) {
+            std::fprintf(stderr, "step %llu: %s\n", static_cast<unsigned long long>(step), wrong.c_str());
+            return 1;
+        }
+    }
+    return 0;
+}
