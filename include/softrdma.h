@@ -2,11 +2,13 @@
 /*
  * softrdma.h -- an RDMA device in user space: iWARP (RFC 5040, 5041, 5044, 6581) over TCP.
  *
- * softrdma_X has the signature and the meaning of libibverbs' or librdmacm's X: its man page is the reference.
- * What differs is said at the function. Objects of this device are used with softrdma_ functions only; posting and
- * polling (ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_req_notify_cq) work as they are, through the context.
+ * softrdma_X has the signature and the meaning of libibverbs' or librdmacm's X: its man page is the
+ * reference. What differs is said at the function. Objects of this device are used with softrdma_ functions
+ * only; posting and polling (ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_req_notify_cq) work as they are,
+ * through the context.
  *
- * Every function may be called from any thread. One object is destroyed by one thread, after the last use of it.
+ * Every function may be called from any thread. One object is destroyed by one thread, after the last use of
+ * it.
  */
 #ifndef SOFTRDMA_H
 #define SOFTRDMA_H 1
@@ -34,8 +36,10 @@ SOFTRDMA_LIKE(ibv_open_device);
 SOFTRDMA_LIKE(ibv_close_device);
 SOFTRDMA_LIKE(ibv_query_device);
 SOFTRDMA_LIKE(ibv_query_gid);
-extern int softrdma_ibv_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *port_attr);
-extern int softrdma_ibv_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+extern int softrdma_ibv_query_port(struct ibv_context *context, uint8_t port_num,
+                                   struct ibv_port_attr *port_attr);
+extern int softrdma_ibv_query_device_ex(struct ibv_context *context,
+                                        const struct ibv_query_device_ex_input *input,
                                         struct ibv_device_attr_ex *attr);
 
 /* True when the context belongs to this device. No other function takes a context that does not. */
@@ -47,7 +51,8 @@ SOFTRDMA_LIKE(ibv_dealloc_pd);
 
 /* Access flags that Debian 12's verbs.h lacks; values of later rdma-core. */
 #define SOFTRDMA_ACCESS_FLUSH_GLOBAL (1 << 8)
-/* The memory must be able to be durable (a file on storage, or DAX); otherwise registering fails with EOPNOTSUPP. */
+/* The memory must be able to be durable (a file on storage, or DAX); otherwise registering fails with
+ * EOPNOTSUPP. */
 #define SOFTRDMA_ACCESS_FLUSH_PERSISTENT (1 << 9)
 
 extern struct ibv_mr *softrdma_ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
@@ -67,19 +72,21 @@ SOFTRDMA_LIKE(ibv_ack_cq_events);
 
 /* ---- queue pairs ---- */
 SOFTRDMA_LIKE(ibv_create_qp);
-extern struct ibv_qp *softrdma_ibv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+extern struct ibv_qp *softrdma_ibv_create_qp_ex(struct ibv_context *context,
+                                                struct ibv_qp_init_attr_ex *attr);
 SOFTRDMA_LIKE(ibv_destroy_qp);
 SOFTRDMA_LIKE(ibv_query_qp);
 SOFTRDMA_LIKE(ibv_modify_qp);
 
 /*
- * Operations beyond RFC 5040, posted with ibv_post_send; only towards a peer that agreed (softrdma_peer_operations),
- * otherwise the post fails with EOPNOTSUPP. Values of later rdma-core's enum ibv_wr_opcode and ibv_wc_opcode.
+ * Operations beyond RFC 5040, posted with ibv_post_send; only towards a peer that agreed
+ * (softrdma_peer_operations), otherwise the post fails with EOPNOTSUPP. Values of later rdma-core's enum
+ * ibv_wr_opcode and ibv_wc_opcode.
  *
- * FLUSH: wr.rdma names the place; sg_list[0].length is the number of bytes (sg_list[0].addr and lkey are not used);
- * imm_data is SOFTRDMA_FLUSH_GLOBAL (the earlier writes of this connection are placed) or SOFTRDMA_FLUSH_PERSISTENT
- * (they are durable), in host order. Complete when the target has answered.
- * ATOMIC WRITE (IBV_WR_ATOMIC_WRITE): 8 bytes to an address that is a multiple of 8, stored at once.
+ * FLUSH: wr.rdma names the place; sg_list[0].length is the number of bytes (sg_list[0].addr and lkey are not
+ * used); imm_data is SOFTRDMA_FLUSH_GLOBAL (the earlier writes of this connection are placed) or
+ * SOFTRDMA_FLUSH_PERSISTENT (they are durable), in host order. Complete when the target has answered. ATOMIC
+ * WRITE (IBV_WR_ATOMIC_WRITE): 8 bytes to an address that is a multiple of 8, stored at once.
  */
 #define SOFTRDMA_WR_FLUSH 14
 #define SOFTRDMA_WC_FLUSH 8
@@ -90,7 +97,8 @@ SOFTRDMA_LIKE(ibv_modify_qp);
 #define SOFTRDMA_OPERATION_ATOMIC_WRITE (1 << 1)
 #define SOFTRDMA_OPERATION_IMMEDIATE (1 << 2)
 #define SOFTRDMA_OPERATION_ATOMIC (1 << 3)
-/* What the connected peer of this queue pair agreed to, as a set of SOFTRDMA_OPERATION_; 0 before it is connected. */
+/* What the connected peer of this queue pair agreed to, as a set of SOFTRDMA_OPERATION_; 0 before it is
+ * connected. */
 extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
 
 /* ---- connection manager ---- */
@@ -121,11 +129,12 @@ SOFTRDMA_LIKE(rdma_event_str);
 
 /*
  * Where the device's log lines go: level is 0 (fatal) to 5 (debug), format is printf's and ends in a newline.
- * NULL is the default: warnings and worse to standard error. Called from any thread; it must not call this library.
+ * NULL is the default: warnings and worse to standard error. Called from any thread; it must not call this
+ * library.
  */
 /* NOLINTNEXTLINE(modernize-use-using): C */
-typedef void (*softrdma_log_function)(int level, const char *file_name, int line_no, const char *function_name,
-                                      const char *message_format, ...);
+typedef void (*softrdma_log_function)(int level, const char *file_name, int line_no,
+                                      const char *function_name, const char *message_format, ...);
 extern void softrdma_set_log(softrdma_log_function log_function, int threshold);
 
 #undef SOFTRDMA_LIKE

@@ -26,7 +26,9 @@ void expect_cq_event(const End &end, ibv_cq *cq) {
     provider().ack_cq_events(cq, 1);
 }
 
-void arm(ibv_cq *cq, bool solicited_only = false) { assert_int_equal(ibv_req_notify_cq(cq, solicited_only ? 1 : 0), 0); }
+void arm(ibv_cq *cq, bool solicited_only = false) {
+    assert_int_equal(ibv_req_notify_cq(cq, solicited_only ? 1 : 0), 0);
+}
 
 void write_once(const Ends &ends) {
     assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8, 1)}), 0);
@@ -189,7 +191,9 @@ void a_waiting_thread_is_woken_for_every_message(void **) {
 }
 
 std::atomic<unsigned> signals_seen{0};
-void on_signal(int) { signals_seen.fetch_add(1); }
+void on_signal(int) {
+    signals_seen.fetch_add(1);
+}
 
 void a_signal_interrupts_the_wait(void **) {
     Ends &ends = connected();
@@ -276,6 +280,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> channel_tests() { return tests; }
+std::span<const CMUnitTest> channel_tests() {
+    return tests;
+}
 
 }  // namespace conformance

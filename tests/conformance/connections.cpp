@@ -27,7 +27,8 @@ std::string private_bytes(std::size_t size) {
 void private_data_of_every_size_goes_both_ways(void **) {
     for (const std::size_t size : {0U, 1U, 3U, 55U, 56U, 57U, 195U, 196U}) {
         const std::string from_server = private_bytes(size);
-        const std::string from_client = private_bytes(subject.is_soft ? size : std::min<std::size_t>(size, 56));
+        const std::string from_client =
+            private_bytes(subject.is_soft ? size : std::min<std::size_t>(size, 56));
         Ends &ends = make<Ends>();
         ends.connect(from_client, from_server);
         // InfiniBand and RoCE pad it with zeros.
@@ -113,7 +114,8 @@ void either_end_disconnects(void **) {
         rdma_cm_id *const second = by_client ? ends.server.id : ends.client.id;
         assert_int_equal(provider().disconnect(first), 0);
         ends.expect_disconnected();
-        (void)provider().disconnect(second);  // as programs do; 0, or EINVAL from devices that are done with it
+        (void)provider().disconnect(
+            second);  // as programs do; 0, or EINVAL from devices that are done with it
         assert_false(has_event(ends.client.events->fd));
         assert_false(has_event(ends.server.events->fd));
     }
@@ -247,6 +249,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> connection_tests() { return tests; }
+std::span<const CMUnitTest> connection_tests() {
+    return tests;
+}
 
 }  // namespace conformance

@@ -44,7 +44,9 @@ bool has_event(int fd) {
     return poll(&ready, 1, 0) == 1;
 }
 
-void make_non_blocking(int fd) { assert_int_equal(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), 0); }
+void make_non_blocking(int fd) {
+    assert_int_equal(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), 0);
+}
 
 rdma_conn_param connection_parameters(const std::string &private_data, std::uint8_t depth) {
     rdma_conn_param parameters{};
@@ -73,7 +75,9 @@ sockaddr_storage subject_address(std::uint16_t port) {
 }
 
 // At the same place for IPv6.
-std::uint16_t port_of(const rdma_cm_id &id) { return ntohs(id.route.addr.src_sin.sin_port); }
+std::uint16_t port_of(const rdma_cm_id &id) {
+    return ntohs(id.route.addr.src_sin.sin_port);
+}
 
 End::End(const Sizes &wanted, const End *lender) : sizes{wanted}, lender_{lender} {}
 
@@ -82,7 +86,8 @@ void End::resolve(std::uint16_t port) {
     assert_non_null(events);
     assert_int_equal(provider().create_id(events, &id, this, RDMA_PS_TCP), 0);
     auto there = subject_address(port);
-    assert_int_equal(provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms), 0);
+    assert_int_equal(provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms),
+                     0);
     expect_event(events, RDMA_CM_EVENT_ADDR_RESOLVED);
     assert_int_equal(provider().resolve_route(id, patience_ms), 0);
     expect_event(events, RDMA_CM_EVENT_ROUTE_RESOLVED);
@@ -126,7 +131,8 @@ void End::create_objects() {
     }
     create_queue_pair();
     memory.assign(sizes.memory_bytes, std::byte{0});
-    mr = provider().reg_mr(pd, memory.data(), memory.size(), full_access | provider().flush_visibility_access);
+    mr =
+        provider().reg_mr(pd, memory.data(), memory.size(), full_access | provider().flush_visibility_access);
     assert_non_null(mr);
 }
 
@@ -202,7 +208,9 @@ Listener::Listener(int backlog) {
     port = port_of(*id);
 }
 
-CmEvent Listener::take_request() { return expect_event(events, RDMA_CM_EVENT_CONNECT_REQUEST); }
+CmEvent Listener::take_request() {
+    return expect_event(events, RDMA_CM_EVENT_CONNECT_REQUEST);
+}
 
 void Listener::destroy() {
     if (id != nullptr) {
@@ -224,7 +232,9 @@ void Ends::take_request() {
     server.take(request.id);
 }
 
-void Ends::accept(const std::string &server_data) { server.accept(server_data); }
+void Ends::accept(const std::string &server_data) {
+    server.accept(server_data);
+}
 
 void Ends::expect_established() {
     server_data_seen = expect_event(client.events, RDMA_CM_EVENT_ESTABLISHED).data;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/ends: the two ends of a connection, over any device a provider has. Every function asserts (cmocka)
-// that what it does succeeds, unless it says what it returns.
+// conformance/ends: the two ends of a connection, over any device a provider has. Every function asserts
+// (cmocka) that what it does succeeds, unless it says what it returns.
 #pragma once
 
 #include <chrono>

@@ -32,7 +32,9 @@ void on_alarm(int) {
 
 }  // namespace
 
-void keep_until_end_of_test(std::shared_ptr<void> object) { kept().push_back(std::move(object)); }
+void keep_until_end_of_test(std::shared_ptr<void> object) {
+    kept().push_back(std::move(object));
+}
 
 int begin_test(void **) {
     signal(SIGALRM, on_alarm);
@@ -50,7 +52,8 @@ int end_test(void **) {
     return 0;
 }
 
-Thread::Thread(std::function<std::string()> run) : thread_{[this, body = std::move(run)] { wrong_ = body(); }} {}
+Thread::Thread(std::function<std::string()> run)
+    : thread_{[this, body = std::move(run)] { wrong_ = body(); }} {}
 
 void Thread::expect_well() {
     thread_.join();

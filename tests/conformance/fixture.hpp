@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/fixture: what the suite runs on, and what a test owns. A failed assertion of cmocka longjmps past
-// destructors, so a test makes its objects with make(); its teardown destroys them.
+// conformance/fixture: what the suite runs on, and what a test owns. A failed assertion of cmocka longjmps
+// past destructors, so a test makes its objects with make(); its teardown destroys them.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,9 @@ struct Subject {
 };
 extern Subject subject;
 
-inline const verbs::Provider &provider() { return *subject.provider; }
+inline const verbs::Provider &provider() {
+    return *subject.provider;
+}
 
 void keep_until_end_of_test(std::shared_ptr<void> object);
 

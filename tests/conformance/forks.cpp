@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: a child inherits the objects of its parent. Whatever it does with them short of using them, nothing
-// is sent and the parent notices nothing.
+// conformance: a child inherits the objects of its parent. Whatever it does with them short of using them,
+// nothing is sent and the parent notices nothing.
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,7 +38,8 @@ void expect_undisturbed(Ends &ends) {
     assert_false(has_event(ends.server.events->fd));
     for (unsigned round = 0; round < 20; ++round) {
         fill(ends.client, 0, 4096, round);
-        assert_int_equal(post(ends.client, {unsignaled(write_request(ends.client, ends.server, 0, 4096))}), 0);
+        assert_int_equal(post(ends.client, {unsignaled(write_request(ends.client, ends.server, 0, 4096))}),
+                         0);
         settle(ends.client, ends.server);
         assert_true(holds(ends.server, 0, 4096, round));
         settle(ends.server, ends.client);
@@ -165,6 +166,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> fork_tests() { return tests; }
+std::span<const CMUnitTest> fork_tests() {
+    return tests;
+}
 
 }  // namespace conformance

@@ -42,7 +42,8 @@ struct Channel {
 
 void resolve_address(rdma_cm_id *id, std::uint16_t port) {
     auto there = subject_address(port);
-    assert_int_equal(provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms), 0);
+    assert_int_equal(provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms),
+                     0);
 }
 
 void wait_readable(int fd) {
@@ -297,6 +298,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> id_tests() { return tests; }
+std::span<const CMUnitTest> id_tests() {
+    return tests;
+}
 
 }  // namespace conformance

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: listeners: addresses, many clients, strangers, an end with clients half way. And what takes the
-// device's time-outs to see.
+// conformance: listeners: addresses, many clients, strangers, an end with clients half way. And what takes
+// the device's time-outs to see.
 #include <arpa/inet.h>
 
 #include <array>
@@ -126,7 +126,8 @@ void a_request_that_was_fetched_outlives_its_listener(void **) {
 }
 
 // Nothing, half a start-up frame, and what is none at all.
-constexpr std::string_view starts[] = {"", "MPA ID", "MPA ID Req Frame\x10", "GET / HTTP/1.1\r\nHost: nobody\r\n\r\n"};
+constexpr std::string_view starts[] = {"", "MPA ID", "MPA ID Req Frame\x10",
+                                       "GET / HTTP/1.1\r\nHost: nobody\r\n\r\n"};
 
 void a_listener_goes_with_clients_half_way(void **) {
     if (!subject.is_soft) {
@@ -216,7 +217,11 @@ constexpr CMUnitTest slow_tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> listener_tests() { return tests; }
-std::span<const CMUnitTest> timeout_tests() { return slow_tests; }
+std::span<const CMUnitTest> listener_tests() {
+    return tests;
+}
+std::span<const CMUnitTest> timeout_tests() {
+    return slow_tests;
+}
 
 }  // namespace conformance

@@ -59,7 +59,8 @@ void a_write_beyond_its_region(void **) {
 
 void a_read_into_memory_that_may_not_be_written(void **) {
     Ends &ends = connected();
-    ibv_mr *const source_only = ends.client.register_memory(ends.client.memory.data(), 64, IBV_ACCESS_REMOTE_READ);
+    ibv_mr *const source_only =
+        ends.client.register_memory(ends.client.memory.data(), 64, IBV_ACCESS_REMOTE_READ);
     assert_non_null(source_only);
     Request bad = read_request(ends.client, ends.server, 0, 64, 1);
     bad.sges[0].lkey = source_only->lkey;
@@ -91,7 +92,8 @@ void a_receive_with_a_bad_key(void **) {
     assert_int_equal(post_receive(ends.server, 1, {sge(ends.server, 64, 64)}), 0);
     assert_int_equal(post_receive(ends.server, 2, {bad}), 0);
     assert_int_equal(post_receive(ends.server, 3, {sge(ends.server, 128, 64)}), 0);
-    assert_int_equal(post(ends.client, {send_request(ends.client, 0, 64, 1), send_request(ends.client, 0, 64, 2)}), 0);
+    assert_int_equal(
+        post(ends.client, {send_request(ends.client, 0, 64, 1), send_request(ends.client, 0, 64, 2)}), 0);
     expect_completion(ends.server.cq, 1);
     expect_completion(ends.server.cq, 2, IBV_WC_LOC_PROT_ERR);
     expect_completion(ends.server.cq, 3, IBV_WC_WR_FLUSH_ERR);
@@ -149,9 +151,10 @@ void posts_behind_the_end_are_flushed(void **) {
     ends.expect_disconnected();
     for (const End *end : {&ends.client, &ends.server}) {
         for (unsigned round = 0; round < 3; ++round) {
-            assert_int_equal(post(*end, {write_request(*end, *end, 0, 8, 1), unsignaled(send_request(*end, 0, 8, 2)),
-                                         read_request(*end, *end, 0, 8, 3)}),
-                             0);
+            assert_int_equal(
+                post(*end, {write_request(*end, *end, 0, 8, 1), unsignaled(send_request(*end, 0, 8, 2)),
+                            read_request(*end, *end, 0, 8, 3)}),
+                0);
             for (std::uint64_t wr_id = 1; wr_id <= 3; ++wr_id) {
                 expect_completion(end->cq, wr_id, IBV_WC_WR_FLUSH_ERR);
             }
@@ -179,6 +182,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> local_error_tests() { return tests; }
+std::span<const CMUnitTest> local_error_tests() {
+    return tests;
+}
 
 }  // namespace conformance

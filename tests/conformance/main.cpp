@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance PROVIDER ADDRESS [timeouts]: the verbs suite over one device. Exit code 77 when there is no such
-// device. With a first argument "peer" it is the other process of a test.
+// conformance PROVIDER ADDRESS [timeouts]: the verbs suite over one device. Exit code 77 when there is no
+// such device. With a first argument "peer" it is the other process of a test.
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -35,9 +35,10 @@ std::vector<CMUnitTest> suite() {
     using namespace conformance;
     std::vector<CMUnitTest> all;
     for (const auto group :
-         {operation_tests(), scatter_tests(), order_tests(), queue_tests(), refusal_tests(), local_error_tests(),
-          remote_error_tests(), unexpected_tests(), channel_tests(), connection_tests(), id_tests(),
-          listener_tests(), sleeping_tests(), process_tests(), fork_tests(), memory_tests(), stress_tests()}) {
+         {operation_tests(), scatter_tests(), order_tests(), queue_tests(), refusal_tests(),
+          local_error_tests(), remote_error_tests(), unexpected_tests(), channel_tests(), connection_tests(),
+          id_tests(), listener_tests(), sleeping_tests(), process_tests(), fork_tests(), memory_tests(),
+          stress_tests()}) {
         all.insert(all.end(), group.begin(), group.end());
     }
     return all;

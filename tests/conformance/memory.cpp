@@ -88,9 +88,11 @@ void a_persistent_flush_reaches_the_file(void **) {
     for (const std::size_t size : {8UL, 4096UL, 100'000UL, 1UL << 20}) {
         fill(ends.client, 0, size, ++seed);
         const std::size_t offset = 4096 * seed + 8 * seed;
-        assert_int_equal(post(ends.client, {at(write_request(ends.client, ends.server, 0, size, 1), *region, offset),
-                                            at(flush_request(ends.server, 0, size, SOFTRDMA_FLUSH_PERSISTENT, 2), *region, offset)}),
-                         0);
+        assert_int_equal(
+            post(ends.client,
+                 {at(write_request(ends.client, ends.server, 0, size, 1), *region, offset),
+                  at(flush_request(ends.server, 0, size, SOFTRDMA_FLUSH_PERSISTENT, 2), *region, offset)}),
+            0);
         expect_completion(ends.client.cq, 1);
         expect_completion(ends.client.cq, 2);
         assert_int_equal(pread(pool.file(), content.data(), size, static_cast<off_t>(offset)), size);
@@ -98,11 +100,12 @@ void a_persistent_flush_reaches_the_file(void **) {
     }
     // Several at once, with an atomic write between them, as a commit does.
     fill(ends.client, 0, 8, 77);
-    assert_int_equal(post(ends.client, {at(flush_request(ends.server, 0, 4096, SOFTRDMA_FLUSH_PERSISTENT, 1), *region),
-                                        at(fenced(atomic_write_request(ends.client, ends.server, 0, 2)), *region),
-                                        at(flush_request(ends.server, 0, 8, SOFTRDMA_FLUSH_PERSISTENT, 3), *region),
-                                        at(flush_request(ends.server, 0, 0, SOFTRDMA_FLUSH_PERSISTENT, 4), *region)}),
-                     0);
+    assert_int_equal(
+        post(ends.client, {at(flush_request(ends.server, 0, 4096, SOFTRDMA_FLUSH_PERSISTENT, 1), *region),
+                           at(fenced(atomic_write_request(ends.client, ends.server, 0, 2)), *region),
+                           at(flush_request(ends.server, 0, 8, SOFTRDMA_FLUSH_PERSISTENT, 3), *region),
+                           at(flush_request(ends.server, 0, 0, SOFTRDMA_FLUSH_PERSISTENT, 4), *region)}),
+        0);
     for (std::uint64_t wr_id = 1; wr_id <= 4; ++wr_id) {
         expect_completion(ends.client.cq, wr_id);
     }
@@ -185,23 +188,29 @@ void expect_costs_the_connection(Request (*make_request)(const Ends &), bool nee
 }
 
 void a_small_write_to_vanished_memory(void **) {
-    expect_costs_the_connection([](const Ends &ends) { return write_request(ends.client, ends.server, 0, 64); });
+    expect_costs_the_connection(
+        [](const Ends &ends) { return write_request(ends.client, ends.server, 0, 64); });
 }
 void an_eight_byte_write_to_vanished_memory(void **) {
-    expect_costs_the_connection([](const Ends &ends) { return write_request(ends.client, ends.server, 0, 8); });
+    expect_costs_the_connection(
+        [](const Ends &ends) { return write_request(ends.client, ends.server, 0, 8); });
 }
 void a_large_write_to_vanished_memory(void **) {
-    expect_costs_the_connection([](const Ends &ends) { return write_request(ends.client, ends.server, 0, 1 << 20); });
+    expect_costs_the_connection(
+        [](const Ends &ends) { return write_request(ends.client, ends.server, 0, 1 << 20); });
 }
 void a_read_of_vanished_memory(void **) {
-    expect_costs_the_connection([](const Ends &ends) { return read_request(ends.client, ends.server, 0, 100'000); });
+    expect_costs_the_connection(
+        [](const Ends &ends) { return read_request(ends.client, ends.server, 0, 100'000); });
 }
 void an_atomic_write_to_vanished_memory(void **) {
-    expect_costs_the_connection([](const Ends &ends) { return atomic_write_request(ends.client, ends.server, 0); });
+    expect_costs_the_connection(
+        [](const Ends &ends) { return atomic_write_request(ends.client, ends.server, 0); });
 }
 void a_persistent_flush_of_vanished_memory(void **) {
     expect_costs_the_connection(
-        [](const Ends &ends) { return flush_request(ends.server, 0, 8192, SOFTRDMA_FLUSH_PERSISTENT); }, true);
+        [](const Ends &ends) { return flush_request(ends.server, 0, 8192, SOFTRDMA_FLUSH_PERSISTENT); },
+        true);
 }
 
 // The initiator's own memory, and a receive's.
@@ -254,6 +263,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> memory_tests() { return tests; }
+std::span<const CMUnitTest> memory_tests() {
+    return tests;
+}
 
 }  // namespace conformance

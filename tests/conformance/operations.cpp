@@ -12,8 +12,9 @@ namespace conformance {
 namespace {
 
 // Around every border there is: cache lines, pages, the receive buffer, FPDUs with and without CRC32C.
-constexpr std::array<std::size_t, 20> sizes{0,    1,    3,     8,     63,    64,    65,    511,   512,    4096,
-                                            8175, 8192, 16384, 65407, 65408, 65471, 65472, 65473, 131072, 1 << 20};
+constexpr std::array<std::size_t, 20> sizes{0,     1,     3,     8,     63,     64,     65,
+                                            511,   512,   4096,  8175,  8192,   16384,  65407,
+                                            65408, 65471, 65472, 65473, 131072, 1 << 20};
 
 void a_write_and_a_flush_of_eight_bytes(void **) {
     Ends &ends = connected();
@@ -148,7 +149,8 @@ void atomic_writes_are_never_seen_torn(void **) {
     for (std::uint64_t round = 1; round <= rounds; ++round) {
         const std::uint64_t value = round * unit;
         std::memcpy(ends.client.memory.data(), &value, sizeof(value));
-        assert_int_equal(post(ends.client, {inlined(atomic_write_request(ends.client, ends.server, 0, round))}), 0);
+        assert_int_equal(
+            post(ends.client, {inlined(atomic_write_request(ends.client, ends.server, 0, round))}), 0);
         expect_completion(ends.client.cq, round);
     }
     watcher.expect_well();
@@ -162,7 +164,8 @@ void a_flush_says_what_it_was(void **) {
     auto nothing = flush_request(ends.server, 0, 0, SOFTRDMA_FLUSH_GLOBAL, 2);
     nothing.rkey = 0;
     assert_int_equal(
-        post(ends.client, {flush_request(ends.server, 0, ends.server.memory.size(), SOFTRDMA_FLUSH_GLOBAL, 1), nothing}),
+        post(ends.client,
+             {flush_request(ends.server, 0, ends.server.memory.size(), SOFTRDMA_FLUSH_GLOBAL, 1), nothing}),
         0);
     for (std::uint64_t wr_id = 1; wr_id <= 2; ++wr_id) {
         const ibv_wc flushed = next_completion(ends.client.cq);
@@ -180,7 +183,8 @@ void inline_data_is_free_at_once(void **) {
         for (std::size_t k = 0; k < buffer.size(); ++k) {
             buffer[k] = static_cast<std::byte>(i + 1);
         }
-        const ibv_sge source{.addr = reinterpret_cast<std::uintptr_t>(buffer.data()), .length = 64, .lkey = 0};
+        const ibv_sge source{
+            .addr = reinterpret_cast<std::uintptr_t>(buffer.data()), .length = 64, .lkey = 0};
         auto write = inlined(write_request(ends.client, ends.server, 64 * i, 64, 2 * i));
         auto send = inlined(send_request(ends.client, 0, 64, 2 * i + 1));
         write.sges = {source};
@@ -214,6 +218,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> operation_tests() { return tests; }
+std::span<const CMUnitTest> operation_tests() {
+    return tests;
+}
 
 }  // namespace conformance

@@ -101,7 +101,8 @@ std::string talk(const End &here, const End &there, std::size_t offset) {
         for (unsigned left = 4; left != 0; --left) {
             ibv_wc completion{};
             if (!poll_for(here.cq, completion) || completion.status != IBV_WC_SUCCESS) {
-                return std::string{"round "} + std::to_string(round) + ": " + ibv_wc_status_str(completion.status);
+                return std::string{"round "} + std::to_string(round) + ": " +
+                       ibv_wc_status_str(completion.status);
             }
         }
         if (!std::equal(here.memory.begin() + static_cast<std::ptrdiff_t>(offset),
@@ -180,8 +181,10 @@ void several_threads_post_and_poll_one_queue_pair(void **) {
             for (std::size_t i = 0; i < posts;) {
                 const std::size_t wr_id = thread * posts + i;
                 const std::size_t offset = (wr_id % 512) * bytes;
-                const int result = post(ends.client, {i % 4 == 3 ? read_request(ends.client, ends.server, offset, bytes, wr_id)
-                                                                 : write_request(ends.client, ends.server, offset, bytes, wr_id)});
+                const int result =
+                    post(ends.client,
+                         {i % 4 == 3 ? read_request(ends.client, ends.server, offset, bytes, wr_id)
+                                     : write_request(ends.client, ends.server, offset, bytes, wr_id)});
                 i += result == 0 ? 1 : 0;
                 if (result != 0 && result != ENOMEM) {
                     return "a post gives " + std::to_string(result);
@@ -219,6 +222,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> order_tests() { return tests; }
+std::span<const CMUnitTest> order_tests() {
+    return tests;
+}
 
 }  // namespace conformance

@@ -34,7 +34,9 @@ struct Peer {
     std::string obey(std::istringstream &words, const std::string &command);
 };
 
-std::string ok_if(bool right) { return right ? "ok" : "failed"; }
+std::string ok_if(bool right) {
+    return right ? "ok" : "failed";
+}
 
 std::string connect(Peer &peer, std::uint16_t port) {
     peer.end.resolve(port);
@@ -54,7 +56,8 @@ std::string accept(Peer &peer) {
 std::string write_all(Peer &peer, std::size_t count, std::size_t bytes, unsigned seed) {
     for (std::size_t i = 0; i < count; ++i) {
         fill(peer.end, i * bytes, bytes, seed + static_cast<unsigned>(i));
-        if (post(peer.end, {aimed(write_request(peer.end, peer.end, i * bytes, bytes, i), peer.region, i * bytes)}) != 0) {
+        if (post(peer.end, {aimed(write_request(peer.end, peer.end, i * bytes, bytes, i), peer.region,
+                                  i * bytes)}) != 0) {
             return "refused";
         }
     }
@@ -102,8 +105,8 @@ std::string Peer::obey(std::istringstream &words, const std::string &command) {
         return write_all(*this, first, bytes, seed);
     }
     if (command == "holds") {
-        // ThreadSanitizer does not see that the other process's question comes behind the device's work; it sees
-        // that these calls wait for the device's thread.
+        // ThreadSanitizer does not see that the other process's question comes behind the device's work; it
+        // sees that these calls wait for the device's thread.
         ibv_wc completion{};
         (void)ibv_req_notify_cq(end.cq, 0);
         (void)ibv_poll_cq(end.cq, 1, &completion);
@@ -228,7 +231,9 @@ std::string PeerProcess::answer() {
     return line.data();
 }
 
-void PeerProcess::expect_ok(const std::string &command) { assert_string_equal(ask(command).c_str(), "ok"); }
+void PeerProcess::expect_ok(const std::string &command) {
+    assert_string_equal(ask(command).c_str(), "ok");
+}
 
 void PeerProcess::stop() {
     assert_int_equal(::kill(pid_, SIGSTOP), 0);
@@ -237,7 +242,9 @@ void PeerProcess::stop() {
     assert_true(WIFSTOPPED(status));
 }
 
-void PeerProcess::go_on() { assert_int_equal(::kill(pid_, SIGCONT), 0); }
+void PeerProcess::go_on() {
+    assert_int_equal(::kill(pid_, SIGCONT), 0);
+}
 
 void PeerProcess::kill() {
     if (pid_ > 0) {

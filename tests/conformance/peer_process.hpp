@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // conformance/peer_process: one end of a connection in another process: this program with "peer" as its first
-// argument. It obeys one command a line on its standard input, answers each with a line, and in between sleeps in
-// read(), outside of the library.
+// argument. It obeys one command a line on its standard input, answers each with a line, and in between
+// sleeps in read(), outside of the library.
 //
 //   listen                     listens; answers with the port
 //   accept                     takes the next request with memory for everything; answers when established

@@ -141,6 +141,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> process_tests() { return tests; }
+std::span<const CMUnitTest> process_tests() {
+    return tests;
+}
 
 }  // namespace conformance

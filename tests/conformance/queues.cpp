@@ -18,7 +18,8 @@ void wait_for_completion_event(const End &end) {
     provider().ack_cq_events(cq, 1);
 }
 
-// Hardware gives a slot back when a signalled completion behind it is polled; kernel devices in software differ.
+// Hardware gives a slot back when a signalled completion behind it is polled; kernel devices in software
+// differ.
 void slots_of_unsignaled_requests_come_back_with_a_polled_completion(void **) {
     if (!subject.is_soft) {
         skip();
@@ -49,7 +50,8 @@ void a_queue_full_of_unsignaled_requests_stays_full(void **) {
     fill(ends.client, 0, 8, 1);
     std::size_t refused = 0;
     // Whose eight bytes are stored at once, so that they can be watched.
-    const std::vector<Request> too_many(slots + 1, unsignaled(atomic_write_request(ends.client, ends.server, 0)));
+    const std::vector<Request> too_many(slots + 1,
+                                        unsignaled(atomic_write_request(ends.client, ends.server, 0)));
     assert_int_equal(post_receive(ends.client, 1, {sge(ends.client, 64, 8)}), 0);
     assert_int_equal(post(ends.client, too_many, &refused), ENOMEM);
     assert_int_equal(refused, slots);
@@ -69,12 +71,14 @@ void slots_of_signaled_requests_come_back_one_by_one(void **) {
         skip();
     }
     for (std::uint64_t i = 0; i < 4; ++i) {
-        assert_int_equal(post(ends.client, {unsignaled(write_request(ends.client, ends.server, 0, 8, i))}), 0);
+        assert_int_equal(post(ends.client, {unsignaled(write_request(ends.client, ends.server, 0, 8, i))}),
+                         0);
     }
     for (std::uint64_t i = 0; i < 20; ++i) {
         assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8, i)}), ENOMEM);
         expect_completion(ends.client.cq, i);
-        assert_int_equal(post(ends.client, {unsignaled(write_request(ends.client, ends.server, 0, 8, i + 4))}), 0);
+        assert_int_equal(
+            post(ends.client, {unsignaled(write_request(ends.client, ends.server, 0, 8, i + 4))}), 0);
     }
 }
 
@@ -142,10 +146,11 @@ void connections_share_a_queue(std::size_t count) {
         for (std::size_t i = 0; i < count; ++i) {
             fill(*clients[i], 0, 3000, static_cast<unsigned>(round + i));
             assert_int_equal(post_receive(*servers[i], i, {sge(*servers[i], 8192, 64)}), 0);
-            assert_int_equal(post(*clients[i], {unsignaled(write_request(*clients[i], *servers[i], 0, 3000, i)),
-                                                settling_request(*clients[i], *servers[i], i),
-                                                send_request(*clients[i], 0, 64, i)}),
-                             0);
+            assert_int_equal(
+                post(*clients[i],
+                     {unsignaled(write_request(*clients[i], *servers[i], 0, 3000, i)),
+                      settling_request(*clients[i], *servers[i], i), send_request(*clients[i], 0, 64, i)}),
+                0);
         }
         std::vector<unsigned> seen(count, 0);
         for (std::size_t left = 3 * count; left != 0; --left) {
@@ -169,9 +174,15 @@ void connections_share_a_queue(std::size_t count) {
     }
 }
 
-void one_connection_with_a_queue(void **) { connections_share_a_queue(1); }
-void three_connections_share_a_queue(void **) { connections_share_a_queue(3); }
-void twenty_connections_share_a_queue(void **) { connections_share_a_queue(20); }
+void one_connection_with_a_queue(void **) {
+    connections_share_a_queue(1);
+}
+void three_connections_share_a_queue(void **) {
+    connections_share_a_queue(3);
+}
+void twenty_connections_share_a_queue(void **) {
+    connections_share_a_queue(20);
+}
 
 // The completion that has no room is lost, and its connection with it; nothing else is.
 void an_overrun_of_the_receive_side_ends_the_connection(void **) {
@@ -223,6 +234,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> queue_tests() { return tests; }
+std::span<const CMUnitTest> queue_tests() {
+    return tests;
+}
 
 }  // namespace conformance

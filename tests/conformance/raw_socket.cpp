@@ -30,11 +30,14 @@ void RawSocket::bind() {
     assert_int_equal(::bind(fd_.get(), reinterpret_cast<const sockaddr *>(&address), length_of(address)), 0);
 }
 
-void RawSocket::listen() { assert_int_equal(::listen(fd_.get(), 4), 0); }
+void RawSocket::listen() {
+    assert_int_equal(::listen(fd_.get(), 4), 0);
+}
 
 void RawSocket::connect(std::uint16_t port) {
     const auto address = subject_address(port);
-    assert_int_equal(::connect(fd_.get(), reinterpret_cast<const sockaddr *>(&address), length_of(address)), 0);
+    assert_int_equal(::connect(fd_.get(), reinterpret_cast<const sockaddr *>(&address), length_of(address)),
+                     0);
 }
 
 void RawSocket::accept() {

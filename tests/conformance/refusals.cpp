@@ -63,8 +63,8 @@ void operations_that_the_device_does_not_have(void **) {
         skip();
     }
     Ends &ends = connected();
-    for (const auto opcode : {IBV_WR_LOCAL_INV, IBV_WR_BIND_MW, IBV_WR_SEND_WITH_INV, IBV_WR_TSO, IBV_WR_DRIVER1,
-                              static_cast<ibv_wr_opcode>(12)}) {
+    for (const auto opcode : {IBV_WR_LOCAL_INV, IBV_WR_BIND_MW, IBV_WR_SEND_WITH_INV, IBV_WR_TSO,
+                              IBV_WR_DRIVER1, static_cast<ibv_wr_opcode>(12)}) {
         Request request = write_request(ends.client, ends.server, 0, 8);
         request.opcode = opcode;
         assert_int_equal(post(ends.client, {request}), EOPNOTSUPP);
@@ -108,12 +108,14 @@ void objects_that_are_too_large(void **) {
     errno = 0;
     assert_null(provider().create_cq(ends.client.id->verbs, 0, nullptr, nullptr, 0));
     assert_int_equal(errno, EINVAL);
-    assert_null(provider().create_cq(ends.client.id->verbs, std::numeric_limits<int>::max(), nullptr, nullptr, 0));
+    assert_null(
+        provider().create_cq(ends.client.id->verbs, std::numeric_limits<int>::max(), nullptr, nullptr, 0));
 
     ibv_device_attr_ex attributes{};
     assert_int_equal(provider().query_device_ex(ends.client.id->verbs, nullptr, &attributes), 0);
     const auto &most = attributes.orig_attr;
-    assert_true(most.max_qp > 0 && most.max_qp_wr > 0 && most.max_sge > 0 && most.max_cqe > 0 && most.max_mr > 0);
+    assert_true(most.max_qp > 0 && most.max_qp_wr > 0 && most.max_sge > 0 && most.max_cqe > 0 &&
+                most.max_mr > 0);
     for (int which = 0; which < 5; ++which) {
         End &end = make<End>();
         end.resolve(ends.listener.port);
@@ -168,6 +170,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> refusal_tests() { return tests; }
+std::span<const CMUnitTest> refusal_tests() {
+    return tests;
+}
 
 }  // namespace conformance

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: errors that the target finds. On InfiniBand and RoCE the request itself fails. On iWARP a write is
-// done once TCP has it: the error is the status of the oldest request still open, everything behind it is flushed.
+// conformance: errors that the target finds. On InfiniBand and RoCE the request itself fails. On iWARP a
+// write is done once TCP has it: the error is the status of the oldest request still open, everything behind
+// it is flushed.
 #include <algorithm>
 #include <limits>
 
@@ -43,10 +44,18 @@ void expect_refused(Ends &ends, Request bad, bool asks, ibv_wc_status status = I
 // Some damage to a good request.
 using Damage = void (*)(const Ends &, Request &);
 
-void bad_key(const Ends &, Request &request) { request.rkey ^= 0x0000'0fff; }
-void no_key(const Ends &, Request &request) { request.rkey = 0; }
-void foreign_key(const Ends &ends, Request &request) { request.rkey = ends.client.mr->rkey; }  // another domain's
-void below(const Ends &ends, Request &request) { request.remote_address = ends.server.address() - 1; }
+void bad_key(const Ends &, Request &request) {
+    request.rkey ^= 0x0000'0fff;
+}
+void no_key(const Ends &, Request &request) {
+    request.rkey = 0;
+}
+void foreign_key(const Ends &ends, Request &request) {
+    request.rkey = ends.client.mr->rkey;
+}  // another domain's
+void below(const Ends &ends, Request &request) {
+    request.remote_address = ends.server.address() - 1;
+}
 void beyond(const Ends &ends, Request &request) {
     request.remote_address = ends.server.address(ends.server.memory.size() - request.sges[0].length + 1);
 }
@@ -190,7 +199,9 @@ void a_write_that_is_not_allowed_with_nothing_behind_it(void **) {
 void a_send_too_long_is_an_invalid_request(void **) {
     Ends &ends = connected();
     assert_int_equal(post_receive(ends.server, 1, {sge(ends.server, 0, 64)}), 0);
-    assert_int_equal(post(ends.client, {send_request(ends.client, 0, 65, 1), read_request(ends.client, ends.server, 0, 8, 2)}), 0);
+    assert_int_equal(post(ends.client, {send_request(ends.client, 0, 65, 1),
+                                        read_request(ends.client, ends.server, 0, 8, 2)}),
+                     0);
     const bool later = ends.client.is_iwarp();
     expect_completion(ends.client.cq, 1, later ? IBV_WC_SUCCESS : IBV_WC_REM_INV_REQ_ERR);
     expect_completion(ends.client.cq, 2, later ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_WR_FLUSH_ERR);
@@ -201,7 +212,9 @@ void a_receive_that_cannot_be_filled_is_the_targets_own_error(void **) {
     auto bad = sge(ends.server, 0, 64);
     bad.lkey = 0xdead'0000;
     assert_int_equal(post_receive(ends.server, 1, {bad}), 0);
-    assert_int_equal(post(ends.client, {send_request(ends.client, 0, 8, 1), read_request(ends.client, ends.server, 0, 8, 2)}), 0);
+    assert_int_equal(post(ends.client, {send_request(ends.client, 0, 8, 1),
+                                        read_request(ends.client, ends.server, 0, 8, 2)}),
+                     0);
     const bool later = ends.client.is_iwarp();
     expect_completion(ends.client.cq, 1, later ? IBV_WC_SUCCESS : IBV_WC_REM_OP_ERR);
     expect_completion(ends.client.cq, 2, later ? IBV_WC_REM_OP_ERR : IBV_WC_WR_FLUSH_ERR);
@@ -222,6 +235,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> remote_error_tests() { return tests; }
+std::span<const CMUnitTest> remote_error_tests() {
+    return tests;
+}
 
 }  // namespace conformance

@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::uint64_t settling_wr_id = 0x5e77'1e00;
 
-std::byte pattern(std::size_t i, unsigned seed) { return static_cast<std::byte>(i * 7 + (i >> 8) * 3 + seed); }
+std::byte pattern(std::size_t i, unsigned seed) {
+    return static_cast<std::byte>(i * 7 + (i >> 8) * 3 + seed);
+}
 
 Request with_flag(Request request, unsigned flag) {
     request.flags |= flag;
@@ -108,9 +110,15 @@ Request unsignaled(Request request) {
     request.flags &= ~unsigned{IBV_SEND_SIGNALED};
     return request;
 }
-Request fenced(Request request) { return with_flag(std::move(request), IBV_SEND_FENCE); }
-Request inlined(Request request) { return with_flag(std::move(request), IBV_SEND_INLINE); }
-Request solicited(Request request) { return with_flag(std::move(request), IBV_SEND_SOLICITED); }
+Request fenced(Request request) {
+    return with_flag(std::move(request), IBV_SEND_FENCE);
+}
+Request inlined(Request request) {
+    return with_flag(std::move(request), IBV_SEND_INLINE);
+}
+Request solicited(Request request) {
+    return with_flag(std::move(request), IBV_SEND_SOLICITED);
+}
 
 bool poll_for(ibv_cq *cq, ibv_wc &completion) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
@@ -161,7 +169,8 @@ bool holds(const End &end, std::size_t offset, std::size_t length, unsigned seed
     for (std::size_t i = 0; i < length; ++i) {
         if (end.memory[offset + i] != pattern(i, seed)) {
             std::fprintf(stderr, "byte %zu of %zu is %02x, not %02x\n", i, length,
-                         static_cast<unsigned>(end.memory[offset + i]), static_cast<unsigned>(pattern(i, seed)));
+                         static_cast<unsigned>(end.memory[offset + i]),
+                         static_cast<unsigned>(pattern(i, seed)));
             return false;
         }
     }

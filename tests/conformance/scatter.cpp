@@ -12,7 +12,8 @@ namespace {
 constexpr Sizes four_elements{.sge = 4};
 
 // Elements of these lengths, one after another with a gap of 64 bytes, from `offset` on.
-std::vector<ibv_sge> scattered(const End &end, std::size_t offset, std::initializer_list<std::size_t> lengths) {
+std::vector<ibv_sge> scattered(const End &end, std::size_t offset,
+                               std::initializer_list<std::size_t> lengths) {
     std::vector<ibv_sge> all;
     for (const std::size_t length : lengths) {
         all.push_back(sge(end, offset, length));
@@ -33,7 +34,8 @@ void a_write_gathers(void **) {
     Ends &ends = connected(four_elements);
     fill(ends.client, 0, 300'000, 1);
     Request write = write_request(ends.client, ends.server, 4096, 0, 1);
-    for (const auto &lengths : {std::initializer_list<std::size_t>{1, 2, 3, 4}, {100'000, 1, 0, 70'000}, {0, 0, 0, 5}}) {
+    for (const auto &lengths :
+         {std::initializer_list<std::size_t>{1, 2, 3, 4}, {100'000, 1, 0, 70'000}, {0, 0, 0, 5}}) {
         write.sges = scattered(ends.client, 1, lengths);
         assert_int_equal(post(ends.client, {write}), 0);
         expect_completion(ends.client.cq, 1);
@@ -77,7 +79,8 @@ void inline_data_gathers(void **) {
     Ends &ends = connected(four_elements);
     fill(ends.client, 0, 500, 4);
     Request write = inlined(write_request(ends.client, ends.server, 4096, 0, 1));
-    for (const auto &lengths : {std::initializer_list<std::size_t>{1, 2, 3, 4}, {16, 16, 16, 16}, {0, 0, 0, 0}, {64}}) {
+    for (const auto &lengths :
+         {std::initializer_list<std::size_t>{1, 2, 3, 4}, {16, 16, 16, 16}, {0, 0, 0, 0}, {64}}) {
         write.sges = scattered(ends.client, 1, lengths);
         for (ibv_sge &one : write.sges) {
             one.lkey = 0;
@@ -157,6 +160,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> scatter_tests() { return tests; }
+std::span<const CMUnitTest> scatter_tests() {
+    return tests;
+}
 
 }  // namespace conformance

@@ -17,7 +17,8 @@ void operate(RemoteEnds &ends, unsigned seed) {
         back.sges = {sge(client, 512 * 1024, size)};
         std::vector<Request> requests{aimed(write_request(client, client, 0, size, 1), ends.region, 4096)};
         if (client.native(verbs::native_flush)) {
-            requests.push_back(aimed(flush_request(client, 0, size, SOFTRDMA_FLUSH_GLOBAL, 2), ends.region, 4096));
+            requests.push_back(
+                aimed(flush_request(client, 0, size, SOFTRDMA_FLUSH_GLOBAL, 2), ends.region, 4096));
         }
         requests.push_back(back);
         assert_int_equal(post(client, requests), 0);
@@ -30,7 +31,8 @@ void operate(RemoteEnds &ends, unsigned seed) {
         fill(client, 0, 8, seed + 50);
         Request back = aimed(fenced(read_request(client, client, 0, 8, 2)), ends.region, 0);
         back.sges = {sge(client, 64, 8)};
-        assert_int_equal(post(client, {aimed(atomic_write_request(client, client, 0, 1), ends.region, 0), back}), 0);
+        assert_int_equal(
+            post(client, {aimed(atomic_write_request(client, client, 0, 1), ends.region, 0), back}), 0);
         expect_completion(client.cq, 1);
         expect_completion(client.cq, 2);
         assert_memory_equal(client.memory.data(), client.memory.data() + 64, 8);
@@ -44,7 +46,9 @@ RemoteEnds &connected_to_peer() {
     return ends;
 }
 
-void a_target_that_never_looked(void **) { operate(connected_to_peer(), 1); }
+void a_target_that_never_looked(void **) {
+    operate(connected_to_peer(), 1);
+}
 
 // Who polled in a loop had taken the connection from the background thread, and stops without a word.
 void a_target_that_polled_before(void **) {
@@ -61,7 +65,9 @@ void a_target_that_stops_polling_meanwhile(void **) {
     for (unsigned round = 0; round < 5; ++round) {
         ends.peer.tell("poll 20000");
         for (unsigned i = 0; i < 200; ++i) {
-            assert_int_equal(post(ends.client, {aimed(read_request(ends.client, ends.client, 0, 64, i), ends.region, 0)}), 0);
+            assert_int_equal(
+                post(ends.client, {aimed(read_request(ends.client, ends.client, 0, 64, i), ends.region, 0)}),
+                0);
             expect_completion(ends.client.cq, i);
         }
         assert_string_equal(ends.peer.answer().c_str(), "ok");
@@ -89,6 +95,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> sleeping_tests() { return tests; }
+std::span<const CMUnitTest> sleeping_tests() {
+    return tests;
+}
 
 }  // namespace conformance

@@ -34,7 +34,8 @@ void ids_go_while_their_events_are_fetched(void **) {
         rdma_cm_id *id = nullptr;
         assert_int_equal(provider().create_id(last.events, &id, nullptr, RDMA_PS_TCP), 0);
         auto there = subject_address(listener.port);
-        assert_int_equal(provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms), 0);
+        assert_int_equal(
+            provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms), 0);
         if (round % 3 == 0) {
             std::this_thread::yield();
         }
@@ -107,7 +108,8 @@ std::string live(End &client, End &server, Listener &listener, std::mutex &in_tu
     }
     for (unsigned i = 0; i < 20; ++i) {
         ibv_wc completion{};
-        if (post(client, {unsignaled(write_request(client, server, 0, 3000)), settling_request(client, server, i)}) != 0 ||
+        if (post(client, {unsignaled(write_request(client, server, 0, 3000)),
+                          settling_request(client, server, i)}) != 0 ||
             !poll_for(client.cq, completion) || completion.status != IBV_WC_SUCCESS) {
             return "an operation fails";
         }
@@ -195,6 +197,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> stress_tests() { return tests; }
+std::span<const CMUnitTest> stress_tests() {
+    return tests;
+}
 
 }  // namespace conformance

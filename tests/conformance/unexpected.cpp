@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: sends that find no receive. InfiniBand's senders try again; the soft device keeps them while the
-// connection goes on, and stalls past a bound (src/soft/limits.hpp). Other iWARP devices end the connection.
+// conformance: sends that find no receive. InfiniBand's senders try again; the soft device keeps them while
+// the connection goes on, and stalls past a bound (src/soft/limits.hpp). Other iWARP devices end the
+// connection.
 #include <algorithm>
 
 #include "suite.hpp"
@@ -45,7 +46,8 @@ void reads_writes_and_flushes_go_on_meanwhile(void **) {
     }
     Ends &ends = connected();
     fill(ends.client, 0, 8192, 1);
-    assert_int_equal(post(ends.client, {send_request(ends.client, 0, 5000, 1), send_request(ends.client, 0, 50, 2)}), 0);
+    assert_int_equal(
+        post(ends.client, {send_request(ends.client, 0, 5000, 1), send_request(ends.client, 0, 50, 2)}), 0);
     expect_completion(ends.client.cq, 1);
     expect_completion(ends.client.cq, 2);
     Request back = read_request(ends.client, ends.server, 0, 8192, 4);
@@ -112,9 +114,11 @@ void past_the_bytes_that_are_kept_the_stream_waits(void **) {
     }
     Ends &ends = connected();
     fill(ends.client, 0, too_long, 1);
-    assert_int_equal(post(ends.client, {send_request(ends.client, 0, too_long, 1), send_request(ends.client, 1, 40'000, 2),
-                                        send_request(ends.client, 2, 40'000, 3), read_request(ends.client, ends.server, 900'000, 8, 4)}),
-                     0);
+    assert_int_equal(
+        post(ends.client, {send_request(ends.client, 0, too_long, 1), send_request(ends.client, 1, 40'000, 2),
+                           send_request(ends.client, 2, 40'000, 3),
+                           read_request(ends.client, ends.server, 900'000, 8, 4)}),
+        0);
     const std::size_t lengths[] = {too_long, 40'000, 40'000};
     for (const std::size_t length : lengths) {
         assert_int_equal(post_receive(ends.server, length, {sge(ends.server, 0, length)}), 0);
@@ -150,7 +154,8 @@ void the_receiver_disconnects_while_stalled(void **) {
     ends.expect_disconnected();
 }
 
-// The end of the stream does not wait for receives: what finds one in time is delivered, in order; the rest is gone.
+// The end of the stream does not wait for receives: what finds one in time is delivered, in order; the rest
+// is gone.
 void the_sender_disconnects_while_the_receiver_is_stalled(void **) {
     if (!subject.is_soft) {
         skip();
@@ -194,6 +199,8 @@ constexpr CMUnitTest tests[] = {
 
 }  // namespace
 
-std::span<const CMUnitTest> unexpected_tests() { return tests; }
+std::span<const CMUnitTest> unexpected_tests() {
+    return tests;
+}
 
 }  // namespace conformance

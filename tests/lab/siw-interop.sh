@@ -33,7 +33,7 @@ column() {
     # Only the soft device takes a file of the page cache.
     [ "$1" = soft ] && [ -n "$mounted" ] && file=$work/store/durable
     columns+=("$name")
-    SOFTRDMA_CRC=$3 timeout 600 "$here/interop-pair.sh" "$build/tests/test_interop" "${1/siw/kernel}" "${2/siw/kernel}" \
+    SOFTRDMA_CRC=$3 timeout 300 "$here/interop-pair.sh" "$build/tests/test_interop" "${1/siw/kernel}" "${2/siw/kernel}" \
         "$address" ${file:+"$file"} >"$work/$(printf %02d ${#columns[@]})" 2>"$work/log-${#columns[@]}"
 }
 for crc in 0 1; do

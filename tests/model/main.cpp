@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model ADDRESS: random operations on the soft device against an oracle in memory. RPMA_MODEL_STEPS steps (as many as
-// take seconds), from RPMA_MODEL_SEED (a random one); both are printed, and repeat a run as far as threads allow.
+// model ADDRESS: random operations on the soft device against an oracle in memory. RPMA_MODEL_STEPS steps (as
+// many as take seconds), from RPMA_MODEL_SEED (a random one); both are printed, and repeat a run as far as
+// threads allow.
 #include <cstdio>
 #include <cstdlib>
 #include <random>

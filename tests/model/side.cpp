@@ -9,7 +9,9 @@ namespace model {
 
 namespace {
 
-bool answers(ibv_wr_opcode opcode) { return opcode == IBV_WR_RDMA_READ || opcode == conformance::flush_opcode; }
+bool answers(ibv_wr_opcode opcode) {
+    return opcode == IBV_WR_RDMA_READ || opcode == conformance::flush_opcode;
+}
 
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
     if (opcode == conformance::flush_opcode) {
@@ -28,11 +30,12 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
 }
 
 // "" or where the memory differs from what it must be.
-std::string difference(const std::byte *memory, const std::vector<std::byte> &expected, const std::vector<char> &unknown) {
+std::string difference(const std::byte *memory, const std::vector<std::byte> &expected,
+                       const std::vector<char> &unknown) {
     for (std::size_t i = 0; i < expected.size(); ++i) {
         if (memory[i] != expected[i] && unknown[i] == 0) {
-            return "byte " + std::to_string(i) + " is " + std::to_string(static_cast<unsigned>(memory[i])) + ", not " +
-                   std::to_string(static_cast<unsigned>(expected[i]));
+            return "byte " + std::to_string(i) + " is " + std::to_string(static_cast<unsigned>(memory[i])) +
+                   ", not " + std::to_string(static_cast<unsigned>(expected[i]));
         }
     }
     return {};
@@ -70,7 +73,8 @@ void Side::posted(const Operation &operation, const std::vector<std::byte> &cont
     if (operation.opcode == IBV_WR_SEND) {
         other.messages_.push_back(content);
     } else if (operation.opcode == IBV_WR_RDMA_READ) {
-        put(sink_, operation.local.offset, other.target_.data() + operation.remote.offset, operation.remote.length);
+        put(sink_, operation.local.offset, other.target_.data() + operation.remote.offset,
+            operation.remote.length);
     } else if (operation.opcode != conformance::flush_opcode) {
         put(other.target_, operation.remote.offset, content.data(), content.size());
         unsettled_.push_back(operation.remote);
@@ -94,7 +98,8 @@ bool Side::signal_is_due(std::size_t about_to_post) const {
 }
 
 bool Side::settled() const {
-    return messages_.empty() && std::ranges::none_of(open_, [](const Operation &one) { return one.signaled; });
+    return messages_.empty() &&
+           std::ranges::none_of(open_, [](const Operation &one) { return one.signaled; });
 }
 
 std::string Side::poll(int most) {
@@ -144,7 +149,8 @@ std::string Side::received(const ibv_wc &completion) {
     const std::vector<std::byte> message = std::move(messages_.front());
     messages_.pop_front();
     if (completion.byte_len != message.size()) {
-        return wrong("a message of " + std::to_string(completion.byte_len) + " bytes, not " + std::to_string(message.size()));
+        return wrong("a message of " + std::to_string(completion.byte_len) + " bytes, not " +
+                     std::to_string(message.size()));
     }
     std::size_t done = 0;
     for (const ibv_sge &sge : receive.sges) {
@@ -181,7 +187,8 @@ std::string Side::sent(const ibv_wc &completion) {
     open_.pop_front();
     if (completion.status != IBV_WC_SUCCESS) {
         if (!may_fail(completion.status)) {
-            return wrong("request " + std::to_string(done.wr_id) + " ends with " + ibv_wc_status_str(completion.status));
+            return wrong("request " + std::to_string(done.wr_id) + " ends with " +
+                         ibv_wc_status_str(completion.status));
         }
         send_failed_ = true;
         if (done.opcode == IBV_WR_RDMA_READ) {
@@ -230,7 +237,8 @@ void Side::forget_unsettled(Side &other) {
 }
 
 std::string Side::compare() const {
-    if (auto text = difference(end_.memory.data() + Layout::target, target_, target_unknown_); !text.empty()) {
+    if (auto text = difference(end_.memory.data() + Layout::target, target_, target_unknown_);
+        !text.empty()) {
         return wrong("in the target, " + text);
     }
     if (auto text = difference(end_.memory.data() + Layout::sink, sink_, sink_unknown_); !text.empty()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // model/side: one end of a connection and what it must look like: the oracle. It knows every request that was
-// accepted and not yet told done, every message on its way, and each byte of memory that a peer may have changed.
+// accepted and not yet told done, every message on its way, and each byte of memory that a peer may have
+// changed.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,8 @@
 
 namespace model {
 
-// An end's memory: what it sends from, which changes only while nothing is open; where its reads land; where the
-// other side writes and reads; its receive buffers.
+// An end's memory: what it sends from, which changes only while nothing is open; where its reads land; where
+// the other side writes and reads; its receive buffers.
 struct Layout {
     static constexpr std::size_t source_bytes = 256 * 1024;
     static constexpr std::size_t sink_bytes = 256 * 1024;

@@ -114,7 +114,8 @@ void Stream::aim(Side &side, Side &other, Planned &planned, const std::vector<Pl
     }
     if (is_read) {
         planned.operation.local = range_within(Layout::sink_bytes, length);
-        planned.request.sges = {conformance::sge(side.end(), Layout::sink + planned.operation.local.offset, length)};
+        planned.request.sges = {
+            conformance::sge(side.end(), Layout::sink + planned.operation.local.offset, length)};
     } else {
         gather(side, planned, length);
         const bool read_before = std::ranges::any_of(before, [&remote](const Planned &one) {
@@ -177,7 +178,8 @@ Stream::Planned Stream::plan(Side &side, Side &other, const std::vector<Planned>
     planned.operation.signaled = one_in(2) || side.signal_is_due(before.size());
     planned.request.flags &= ~unsigned{IBV_SEND_SIGNALED};
     planned.request.flags |= (planned.operation.signaled ? unsigned{IBV_SEND_SIGNALED} : 0U) |
-                             (one_in(8) ? unsigned{IBV_SEND_FENCE} : 0U) | (one_in(8) ? unsigned{IBV_SEND_SOLICITED} : 0U);
+                             (one_in(8) ? unsigned{IBV_SEND_FENCE} : 0U) |
+                             (one_in(8) ? unsigned{IBV_SEND_SOLICITED} : 0U);
     return planned;
 }
 
@@ -212,14 +214,16 @@ std::string Stream::post_receives(Side &side, std::size_t count) {
         std::vector<ibv_sge> sges;
         std::size_t done = 0;
         for (std::size_t parts = 1 + below(end.sizes.sge); parts != 0; --parts) {
-            const std::size_t bytes = parts == 1 ? Layout::slot_bytes - done : below(Layout::slot_bytes - done + 1);
+            const std::size_t bytes =
+                parts == 1 ? Layout::slot_bytes - done : below(Layout::slot_bytes - done + 1);
             sges.push_back(conformance::sge(end, slot + done, bytes));
             done += bytes;
         }
         const int expected = side.receives_free() == 0 ? ENOMEM : 0;
         const int result = conformance::post_receive(end, number | receive_mark, sges);
         if (result != expected) {
-            return "a receive is answered with " + std::to_string(result) + ", not " + std::to_string(expected);
+            return "a receive is answered with " + std::to_string(result) + ", not " +
+                   std::to_string(expected);
         }
         if (result == 0) {
             side.posted_receive(number | receive_mark, std::move(sges));
@@ -248,7 +252,8 @@ std::string Stream::settle() {
             // A question behind everything: its answer settles the writes.
             if (!asked[i] && side.slots_free() != 0) {
                 const std::uint64_t wr_id = next_wr_id_++;
-                conformance::Request question = conformance::settling_request(side.end(), sides[1 - i]->end(), wr_id);
+                conformance::Request question =
+                    conformance::settling_request(side.end(), sides[1 - i]->end(), wr_id);
                 if (conformance::post(side.end(), {question}) != 0) {
                     return "a post is refused though there is a slot";
                 }
@@ -305,7 +310,8 @@ std::string Stream::blunder(Side &side, Side &other) {
     }
     const std::uint64_t bad_wr_id = next_wr_id_++;
     const std::uint64_t wr_id = next_wr_id_++;
-    conformance::Request bad = conformance::unsignaled(conformance::write_request(side.end(), other.end(), 0, 1 + below(9000), bad_wr_id));
+    conformance::Request bad = conformance::unsignaled(
+        conformance::write_request(side.end(), other.end(), 0, 1 + below(9000), bad_wr_id));
     bad.rkey ^= 0xfff;
     const conformance::Request question = conformance::settling_request(side.end(), other.end(), wr_id);
     side.end(Ending::RefusedThere);

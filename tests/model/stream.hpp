@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/stream: random operations on two connected ends, from a seed, each step checked by the oracle of model/side.
+// model/stream: random operations on two connected ends, from a seed, each step checked by the oracle of
+// model/side.
 #pragma once
 
 #include <array>
