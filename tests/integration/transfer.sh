@@ -4,8 +4,8 @@
 . "$(dirname "$0")/server.bash"
 
 head -c 64M /dev/urandom >64M
-: >0
-printf x >1
+: >./0
+printf x >./1
 for size in 4095 4096 4097 1048576 1048577; do
     head -c $size 64M >$size
 done
