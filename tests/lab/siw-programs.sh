@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Run as root inside the kernel lab's guest: the examples and the rpma command with the soft device at one end and the
+# kernel's soft-iWARP at the other.
+#   siw-programs.sh BUILD-FOLDER [ADDRESS]      ADDRESS (default $SIW_IP) is the one that siw serves
+# One line a run: what, client->server, ok or FAIL. Ends with 0 when all are ok. What is durable runs only with the soft
+# device as server: siw registers no page of a page cache or of a DAX file.
+set -u
+build=$1 address=${2:-${SIW_IP:?no address that siw serves}}
+here=$(dirname "$(realpath "$0")")
+# shellcheck source=store.bash
+. "$here/store.bash"
+# shellcheck source=../examples/ports.sh
+. "$here/../examples/ports.sh"
+failed=0
+
+report() {  # report WHAT CLIENT SERVER CODE
+    local verdict=ok
+    if [ "$4" != 0 ]; then
+        verdict=FAIL
+        failed=1
+    fi
+    printf '%-26s %-16s %s\n' "$1" "$2->$3" "$verdict"
+    [ "$4" = 0 ] || tail -n 15 "$work/server.log" "$work/client.log"
+}
+
+# Starts a server and returns when it says that it listens.
+start() {  # start PROVIDER COMMAND...
+    local line
+    rm -f "$work/said"
+    mkfifo "$work/said"
+    RPMA_DEVICE=$1 timeout 120 "${@:2}" >"$work/said" 2>"$work/server.log" &
+    server=$!
+    background=("$server")
+    exec 3<"$work/said"
+    while read -r line <&3; do
+        echo "$line" >>"$work/server.log"
+        case $line in *listening*)
+            cat <&3 >>"$work/server.log" &
+            exec 3<&-
+            return 0
+            ;;
+        esac
+    done
+    return 1
+}
+
+example() {  # example NAME CLIENT SERVER [PATH]
+    local code=0 port
+    port=$(free_port)
+    : >"$work/client.log"
+    start "$3" "$build/examples/$1/server" "$address" "$port" ${4:+"$4"} || code=1
+    [ $code != 0 ] || RPMA_DEVICE=$2 timeout 60 "$build/examples/$1/client" "$address" "$port" >"$work/client.log" 2>&1 ||
+        code=1
+    [ $code = 0 ] || kill "$server" 2>/dev/null
+    wait "$server" || code=1
+    report "$1" "$2" "$3" $code
+}
+
+# Push, pull and compare, twice: the second content replaces the first.
+rpma_command() {  # rpma_command CLIENT SERVER POOL [OPTION...]
+    local code=0 port
+    port=$(free_port)
+    : >"$work/client.log"
+    start "$2" "$build/bin/rpma" serve --pool "$3" --size 64M --listen "$address:$port" "${@:4}" || code=1
+    for content in first second; do
+        [ $code = 0 ] || break
+        head -c 50000001 /dev/urandom >"$work/$content"
+        {
+            RPMA_DEVICE=$1 timeout 60 "$build/bin/rpma" push "$work/$content" "$address:$port" &&
+                RPMA_DEVICE=$1 timeout 60 "$build/bin/rpma" pull "$address:$port" "$work/pulled" &&
+                cmp "$work/$content" "$work/pulled"
+        } >>"$work/client.log" 2>&1 || code=1
+    done
+    kill "$server" 2>/dev/null
+    wait "$server" || code=1
+    report "rpma push, pull ${4:-}" "$1" "$2" $code
+    rm -f "$3"
+}
+
+for pair in "soft kernel" "kernel soft"; do
+    read -r client server_device <<<"$pair"
+    for name in 01-connection 02-read-to-volatile 08-messages-ping-pong; do
+        example $name "$client" "$server_device"
+    done
+done
+for name in 04-write-to-persistent 05-flush-to-persistent; do
+    example $name kernel soft "$store/$name"
+done
+rpma_command kernel soft "$store/pool"
+rpma_command soft kernel /dev/shm/pool --volatile
+exit $failed
