@@ -11,8 +11,6 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
-#include <system_error>
-#include <thread>
 #include <unordered_map>
 
 #include "base/log.hpp"
@@ -88,6 +86,7 @@ private:
 };
 
 void Engine::drain(base::Fd socket) {
+    std::shared_ptr<Group> made;  // destroyed, if another thread was faster, without the lock
     std::shared_ptr<Group> group;
     {
         const std::scoped_lock lock{state_->mutex};
@@ -95,15 +94,16 @@ void Engine::drain(base::Fd socket) {
         group = state_->draining;
     }
     if (!group) {
-        group = Group::create();
+        made = Group::create();
+        const std::scoped_lock lock{state_->mutex};
+        if (!state_->draining) {
+            state_->draining = made;
+        }
+        group = state_->draining;
     }
     if (!group) {
         drained();
         return;
-    }
-    {
-        const std::scoped_lock lock{state_->mutex};
-        state_->draining = group;
     }
     new Drain{*this, std::move(group), std::move(socket)};  // deletes itself
 }
@@ -172,11 +172,17 @@ bool Engine::enrol(Group &group) {
         const sigset_t others = persist::signals_of_others();  // they are the program's, not this thread's
         sigset_t before;
         pthread_sigmask(SIG_SETMASK, &others, &before);
-        try {
-            std::thread{run, std::ref(*this)}.detach();
+        pthread_t thread{};
+        const auto body = [](void *engine) -> void * {
+            run(*static_cast<Engine *>(engine));
+            return nullptr;
+        };
+        const int error = pthread_create(&thread, nullptr, body, this);
+        if (error == 0) {
+            pthread_detach(thread);
             state.running = true;
-        } catch (const std::system_error &error) {
-            BASE_LOG(Error, "cannot start the soft device's thread: %s", error.what());
+        } else {
+            BASE_LOG(Error, "cannot start the soft device's thread: %s", std::strerror(error));
         }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
