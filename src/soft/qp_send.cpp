@@ -131,7 +131,7 @@ int QueuePair::enqueue(const ibv_send_wr &request) {
         .remote_address = request.wr.rdma.remote_addr,
         .slot = slot,
     };
-    if (requests_.back().copied) {
+    if (requests_.back().copied && requests_.back().length != 0) {
         std::byte *to = inline_.data() + slot * cap_.max_inline_data;
         for (int i = 0; i < request.num_sge; ++i) {
             // NOLINTNEXTLINE(performance-no-int-to-ptr): verbs passes addresses as integers.
@@ -139,7 +139,7 @@ int QueuePair::enqueue(const ibv_send_wr &request) {
                         request.sg_list[i].length);
             to += request.sg_list[i].length;
         }
-    } else {
+    } else if (!requests_.back().copied) {
         std::copy_n(request.sg_list, requests_.back().sges,
                     sges_.begin() + static_cast<std::ptrdiff_t>(slot * cap_.max_send_sge));
     }
