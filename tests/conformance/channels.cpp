@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: completion channels: when there is an event and when there is none, and who waits for whom.
+// conformance: completion channels: when there is an event and when there is none.
 #include <poll.h>
-#include <signal.h>
 
-#include <atomic>
 #include <cerrno>
 
 #include "suite.hpp"
@@ -11,24 +9,6 @@
 namespace conformance {
 
 namespace {
-
-// The next event of the channel, not acknowledged.
-ibv_cq *take_event(const End &end) {
-    ibv_cq *cq = nullptr;
-    void *context = nullptr;
-    assert_int_equal(provider().get_cq_event(end.channel, &cq, &context), 0);
-    assert_ptr_equal(context, &end);
-    return cq;
-}
-
-void expect_cq_event(const End &end, ibv_cq *cq) {
-    assert_ptr_equal(take_event(end), cq);
-    provider().ack_cq_events(cq, 1);
-}
-
-void arm(ibv_cq *cq, bool solicited_only = false) {
-    assert_int_equal(ibv_req_notify_cq(cq, solicited_only ? 1 : 0), 0);
-}
 
 void write_once(const Ends &ends) {
     assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8, 1)}), 0);
@@ -114,8 +94,8 @@ void two_queues_on_one_channel(void **) {
     assert_int_equal(post_receive(server, 1, {sge(server, 0, 8)}), 0);
     assert_int_equal(post(server, {write_request(server, ends.client, 64, 8, 3)}), 0);
     assert_int_equal(post(ends.client, {send_request(ends.client, 0, 8, 2)}), 0);
-    ibv_cq *const one = take_event(server);
-    ibv_cq *const other = take_event(server);
+    ibv_cq *const one = take_cq_event(server);
+    ibv_cq *const other = take_cq_event(server);
     assert_ptr_not_equal(one, other);
     provider().ack_cq_events(one, 1);
     provider().ack_cq_events(other, 1);
@@ -141,141 +121,12 @@ void a_channel_that_does_not_block(void **) {
     expect_completion(client.cq, 5);
 }
 
-// A server that only ever waits for events: polls what there is, asks again, looks once more, sleeps.
-void a_waiting_thread_is_woken_for_every_message(void **) {
-    static constexpr std::uint64_t messages = 500;
-    Ends &ends = connected({.receive_wr = 64});
-    for (std::uint64_t i = 0; i < 64; ++i) {
-        assert_int_equal(post_receive(ends.server, i, {sge(ends.server, 0, 8)}), 0);
-    }
-    auto &server = make<Thread>([&ends]() -> std::string {
-        std::uint64_t seen = 0;
-        while (seen < messages) {
-            if (ibv_req_notify_cq(ends.server.cq, 0) != 0) {
-                return "cannot arm";
-            }
-            ibv_wc completion{};
-            while (ibv_poll_cq(ends.server.cq, 1, &completion) == 1) {
-                if (completion.status != IBV_WC_SUCCESS) {
-                    return ibv_wc_status_str(completion.status);
-                }
-                if (completion.opcode != IBV_WC_RECV) {
-                    continue;
-                }
-                ++seen;
-                if (post_receive(ends.server, 1, {sge(ends.server, 0, 8)}) != 0 ||
-                    post(ends.server, {send_request(ends.server, 0, 8)}) != 0) {
-                    return "a post is refused";
-                }
-            }
-            if (seen == messages) {
-                break;
-            }
-            ibv_cq *cq = nullptr;
-            void *context = nullptr;
-            if (provider().get_cq_event(ends.server.channel, &cq, &context) != 0) {
-                return "no event";
-            }
-            provider().ack_cq_events(cq, 1);
-        }
-        return {};
-    });
-    for (std::uint64_t i = 1; i <= messages; ++i) {
-        assert_int_equal(post_receive(ends.client, 2, {sge(ends.client, 0, 8)}), 0);
-        assert_int_equal(post(ends.client, {send_request(ends.client, 0, 8, 1)}), 0);
-        for (unsigned left = 2; left != 0; --left) {
-            assert_int_equal(next_completion(ends.client.cq).status, IBV_WC_SUCCESS);
-        }
-    }
-    server.expect_well();
-}
-
-std::atomic<unsigned> signals_seen{0};
-void on_signal(int) {
-    signals_seen.fetch_add(1);
-}
-
-void a_signal_interrupts_the_wait(void **) {
-    Ends &ends = connected();
-    struct sigaction action = {};
-    action.sa_handler = on_signal;  // without SA_RESTART
-    assert_int_equal(sigaction(SIGUSR1, &action, nullptr), 0);
-    for (const bool completions : {true, false}) {
-        auto &interrupted = make<std::atomic<bool>>(false);
-        auto &waiter = make<Thread>([&ends, &interrupted, completions]() -> std::string {
-            ibv_cq *cq = nullptr;
-            void *context = nullptr;
-            rdma_cm_event *event = nullptr;
-            const int result = completions ? provider().get_cq_event(ends.client.channel, &cq, &context)
-                                           : provider().get_cm_event(ends.client.events, &event);
-            const int error = errno;
-            interrupted.store(true);
-            return result == -1 && error == EINTR ? "" : "no EINTR: " + std::to_string(error);
-        });
-        // Again and again: the first may come before it waits.
-        while (!interrupted.load()) {
-            pthread_kill(waiter.handle(), SIGUSR1);
-            std::this_thread::sleep_for(std::chrono::milliseconds{1});
-        }
-        waiter.expect_well();
-    }
-    // Nothing was lost by it.
-    arm(ends.client.cq);
-    write_once(ends);
-    expect_cq_event(ends.client, ends.client.cq);
-    assert_int_equal(provider().disconnect(ends.server.id), 0);
-    expect_event(ends.client.events, RDMA_CM_EVENT_DISCONNECTED);
-}
-
-void destroying_a_queue_waits_for_its_acknowledgements(void **) {
-    Ends &ends = connected();
-    End &client = ends.client;
-    for (unsigned i = 0; i < 3; ++i) {
-        arm(client.cq);
-        write_once(ends);
-        assert_ptr_equal(take_event(client), client.cq);
-        expect_completion(client.cq, 1);
-    }
-    client.destroy_queue_pair();
-    auto &acknowledged = make<std::atomic<bool>>(false);
-    ibv_cq *const cq = std::exchange(client.cq, nullptr);
-    client.receive_cq = nullptr;
-    auto &destroyer = make<Thread>([&acknowledged, cq]() -> std::string {
-        if (provider().destroy_cq(cq) != 0) {
-            return "not destroyed";
-        }
-        return acknowledged.load() ? "" : "destroyed while an event is not acknowledged";
-    });
-    provider().ack_cq_events(cq, 2);  // two at once; one is left
-    std::this_thread::yield();
-    acknowledged.store(true);
-    provider().ack_cq_events(cq, 1);
-    destroyer.expect_well();
-}
-
-void an_event_of_a_destroyed_queue_is_gone(void **) {
-    Ends &ends = connected({.separate_cqs = true});
-    End &client = ends.client;
-    arm(client.cq);
-    write_once(ends);
-    pollfd ready{.fd = client.channel->fd, .events = POLLIN, .revents = 0};
-    assert_int_equal(poll(&ready, 1, patience_ms), 1);
-    client.destroy_queue_pair();
-    assert_int_equal(provider().destroy_cq(client.cq), 0);
-    client.cq = nullptr;
-    assert_false(has_event(client.channel->fd));
-}
-
 constexpr CMUnitTest tests[] = {
     cmocka_unit_test(an_event_for_each_time_it_is_asked_for),
     cmocka_unit_test(what_is_there_already_gives_no_event),
     cmocka_unit_test(only_solicited_ones),
     cmocka_unit_test(two_queues_on_one_channel),
     cmocka_unit_test(a_channel_that_does_not_block),
-    cmocka_unit_test(a_waiting_thread_is_woken_for_every_message),
-    cmocka_unit_test(a_signal_interrupts_the_wait),
-    cmocka_unit_test(destroying_a_queue_waits_for_its_acknowledgements),
-    cmocka_unit_test(an_event_of_a_destroyed_queue_is_gone),
 };
 
 }  // namespace

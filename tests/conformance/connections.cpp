@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // conformance: connections: private data, refusals, and every way to end one.
 #include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <csignal>
 
 #include "raw_socket.hpp"
 #include "suite.hpp"

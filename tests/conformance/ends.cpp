@@ -74,6 +74,12 @@ sockaddr_storage subject_address(std::uint16_t port) {
     return address;
 }
 
+void resolve_address(rdma_cm_id *id, std::uint16_t port) {
+    auto there = subject_address(port);
+    assert_int_equal(provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms),
+                     0);
+}
+
 // At the same place for IPv6.
 std::uint16_t port_of(const rdma_cm_id &id) {
     return ntohs(id.route.addr.src_sin.sin_port);
@@ -85,9 +91,7 @@ void End::resolve(std::uint16_t port) {
     events = provider().create_event_channel();
     assert_non_null(events);
     assert_int_equal(provider().create_id(events, &id, this, RDMA_PS_TCP), 0);
-    auto there = subject_address(port);
-    assert_int_equal(provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms),
-                     0);
+    resolve_address(id, port);
     expect_event(events, RDMA_CM_EVENT_ADDR_RESOLVED);
     assert_int_equal(provider().resolve_route(id, patience_ms), 0);
     expect_event(events, RDMA_CM_EVENT_ROUTE_RESOLVED);

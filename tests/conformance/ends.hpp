@@ -142,6 +142,8 @@ Ends &connected(const Sizes &sizes = {});
 rdma_conn_param connection_parameters(const std::string &private_data, std::uint8_t depth);
 rdma_conn_param connection_parameters(std::string &&private_data, std::uint8_t depth) = delete;
 inline const std::string no_data;
+// Begins to resolve a port of the subject's address.
+void resolve_address(rdma_cm_id *id, std::uint16_t port);
 // The subject's address with this port.
 sockaddr_storage subject_address(std::uint16_t port);
 std::uint16_t port_of(const rdma_cm_id &id);

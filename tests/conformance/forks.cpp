@@ -15,8 +15,8 @@ namespace conformance {
 
 namespace {
 
-// With the library's own work at the end of a process. LeakSanitizer would take what the parent's threads hold for
-// leaks of the child, which does not have these threads.
+// With the library's own work at the end of a process. LeakSanitizer would take what the parent's threads
+// hold for leaks of the child, which does not have these threads.
 [[noreturn]] void leave() {
 #ifdef __SANITIZE_ADDRESS__
     _exit(0);

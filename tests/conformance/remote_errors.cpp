@@ -137,7 +137,8 @@ void rights_that_are_missing(void **) {
         bad.rkey = server_region(ends, local | IBV_ACCESS_REMOTE_WRITE);
         expect_refused(ends, bad, true);
     }
-    for (const std::uint32_t level : {SOFTRDMA_FLUSH_GLOBAL, SOFTRDMA_FLUSH_PERSISTENT}) {
+    for (const std::uint32_t level :
+         {std::uint32_t{SOFTRDMA_FLUSH_GLOBAL}, std::uint32_t{SOFTRDMA_FLUSH_PERSISTENT}}) {
         Ends &ends = connected();
         if (ends.client.native(verbs::native_flush)) {
             Request bad = flush_request(ends.server, 0, 64, level);

@@ -154,6 +154,23 @@ void expect_no_completion(ibv_cq *cq) {
     assert_int_equal(ibv_poll_cq(cq, 1, &completion), 0);
 }
 
+ibv_cq *take_cq_event(const End &end) {
+    ibv_cq *cq = nullptr;
+    void *context = nullptr;
+    assert_int_equal(provider().get_cq_event(end.channel, &cq, &context), 0);
+    assert_ptr_equal(context, &end);
+    return cq;
+}
+
+void expect_cq_event(const End &end, ibv_cq *cq) {
+    assert_ptr_equal(take_cq_event(end), cq);
+    provider().ack_cq_events(cq, 1);
+}
+
+void arm(ibv_cq *cq, bool solicited_only) {
+    assert_int_equal(ibv_req_notify_cq(cq, solicited_only ? 1 : 0), 0);
+}
+
 void settle(const End &from, const End &to) {
     assert_int_equal(post(from, {settling_request(from, to, settling_wr_id)}), 0);
     expect_completion(from.cq, settling_wr_id);

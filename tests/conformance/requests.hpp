@@ -52,6 +52,12 @@ ibv_wc next_completion(ibv_cq *cq);
 bool poll_for(ibv_cq *cq, ibv_wc &completion);
 void expect_completion(ibv_cq *cq, std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS);
 void expect_no_completion(ibv_cq *cq);
+// Asks for an event of the next completion.
+void arm(ibv_cq *cq, bool solicited_only = false);
+// Waits for the next event of the end's channel, which is not acknowledged.
+ibv_cq *take_cq_event(const End &end);
+// The same, acknowledged; it must be of this queue.
+void expect_cq_event(const End &end, ibv_cq *cq);
 // All earlier writes of `from` to `to` are placed. No other completion may be on its way.
 void settle(const End &from, const End &to);
 

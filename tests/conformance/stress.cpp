@@ -33,9 +33,7 @@ void ids_go_while_their_events_are_fetched(void **) {
     for (unsigned round = 0; round < rounds; ++round) {
         rdma_cm_id *id = nullptr;
         assert_int_equal(provider().create_id(last.events, &id, nullptr, RDMA_PS_TCP), 0);
-        auto there = subject_address(listener.port);
-        assert_int_equal(
-            provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms), 0);
+        resolve_address(id, listener.port);
         if (round % 3 == 0) {
             std::this_thread::yield();
         }

@@ -155,6 +155,31 @@ void server_disconnects(End &end, const Case &which, const Hello &client) {
     end.expect(RDMA_CM_EVENT_DISCONNECTED);
 }
 
+// A client that never says a word.
+void leaves_silently(End &end, const Case &) {
+    end.join();
+    end.disconnect();
+    end.expect(RDMA_CM_EVENT_DISCONNECTED);
+}
+
+void is_left_silently(End &end, const Case &which, const Hello &client) {
+    end.accept(client, which.private_bytes, which.server_depth);
+    end.expect(RDMA_CM_EVENT_ESTABLISHED);
+    end.expect(RDMA_CM_EVENT_DISCONNECTED);
+}
+
+void is_silent(End &end, const Case &) {
+    end.join();
+    end.expect(RDMA_CM_EVENT_DISCONNECTED);
+}
+
+void leaves_the_silent(End &end, const Case &which, const Hello &client) {
+    end.accept(client, which.private_bytes, which.server_depth);
+    end.expect(RDMA_CM_EVENT_ESTABLISHED);
+    end.disconnect();
+    end.expect(RDMA_CM_EVENT_DISCONNECTED);
+}
+
 // What was complete before the disconnect arrives.
 void writes_and_leaves(End &end, const Case &) {
     end.join();
@@ -380,6 +405,21 @@ void read_after_write(End &end, const Case &) {
     leave(end);
 }
 
+void completes_in_order(End &end, const Case &) {
+    end.join();
+    for (int i = 0; i < 50; ++i) {
+        end.post_read(0, half, 65'536);
+        end.post_write(0, half, 8);
+        const ibv_wc_opcode first = end.sent().opcode;
+        const ibv_wc_opcode second = end.sent().opcode;
+        // A siw that initiates does not wait for the read (siw_qp_sq_proc_tx, Linux 6.12).
+        require((first == IBV_WC_RDMA_READ && second == IBV_WC_RDMA_WRITE) ||
+                    (end.is_kernel() && first == IBV_WC_RDMA_WRITE && second == IBV_WC_RDMA_READ),
+                "a write completed before the read ahead of it");
+    }
+    leave(end);
+}
+
 void gathered_writes(End &end, const Case &) {
     end.join();
     fill(end.data(0, 200'000), 4);
@@ -502,6 +542,8 @@ constexpr Case all_cases[] = {
     {"nobody-listens", nobody_listens, serve},
     {"client-disconnects", client_disconnects, is_left},
     {"server-disconnects", stays_until_left, server_disconnects},
+    {"silent-client-leaves", leaves_silently, is_left_silently},
+    {"silent-client-is-left", is_silent, leaves_the_silent},
     {"write-and-leave", writes_and_leaves, is_written_and_left},
     {"server-speaks-first", hears_first, speaks_first},
     {"write", writes, serve, small_sizes},
@@ -520,6 +562,7 @@ constexpr Case all_cases[] = {
     {"few-reads-granted", many_small_reads, serve, {}, sizeof(Hello), 2},
     {"many-small-sends", many_small_sends, serve},
     {"read-after-write", read_after_write, serve},
+    {"completes-in-order", completes_in_order, serve},
     {"gathered-write", gathered_writes, serve},
     {"solicited", sends_solicited, waits_solicited},
     {"flush", flushes, serve},

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// test_interop server PROVIDER ADDRESS PORT [FILE]   and   test_interop client PROVIDER ADDRESS PORT
-// Two processes, each over the kernel's devices or the soft one, go through a list of cases together; each
-// says of each case how it went at its end. The server prints the port it listens on first (PORT 0: a free
-// one), ends when the client has been through the list, and with FILE takes writes that are to be durable
-// into it.
+// test_interop server PROVIDER ADDRESS PORT [FILE]
+// test_interop client PROVIDER ADDRESS PORT [CASE...]
+//
+// Two processes, each over the kernel's devices or the soft one, go through a list of cases together, or
+// those that are named; each says of each case how it went at its end. The server prints the port it listens
+// on first (PORT 0: a free one), ends when the client has been through the list, and with FILE takes writes
+// that are to be durable into it.
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "cases.hpp"
 #include "verbs/address.hpp"
@@ -43,19 +48,23 @@ bool report(const char *role, const char *name, Run run) {
     return failure.empty();
 }
 
-bool client(const verbs::Provider &provider, const char *address, const char *port) {
+bool client(const verbs::Provider &provider, const char *address, const char *port,
+            std::span<char *> wanted) {
     bool good = true;
     std::uint32_t number = 0;
     for (const Case &which : interop::cases()) {
-        good =
-            report("client", which.name,
-                   [&] {
-                       End end{provider, address, port};
-                       interop::require(end.connect(number, which.private_bytes) == 0, "rdma_connect fails");
-                       which.client(end, which);
-                   }) &&
-            good;
-        ++number;
+        const std::uint32_t own_number = number++;
+        if (!wanted.empty() && std::ranges::find(wanted, std::string_view{which.name}) == wanted.end()) {
+            continue;
+        }
+        good = report("client", which.name,
+                      [&] {
+                          End end{provider, address, port};
+                          interop::require(end.connect(own_number, which.private_bytes) == 0,
+                                           "rdma_connect fails");
+                          which.client(end, which);
+                      }) &&
+               good;
     }
     End last{provider, address, port};
     interop::require(last.connect(no_more_cases) == 0, "rdma_connect fails");
@@ -107,16 +116,17 @@ int main(int argc, char **argv) {
     const bool serves = argc >= 2 && std::strcmp(argv[1], "server") == 0;
     const bool asks = argc >= 2 && std::strcmp(argv[1], "client") == 0;
     const verbs::Provider *const provider = argc >= 3 ? provider_named(argv[2]) : nullptr;
-    if (provider == nullptr || !(asks ? argc == 5 : serves && (argc == 5 || argc == 6))) {
-        std::fprintf(
-            stderr,
-            "usage: %s server kernel|soft ADDRESS PORT [FILE]\n       %s client kernel|soft ADDRESS PORT\n",
-            argv[0], argv[0]);
+    if (provider == nullptr || !(asks ? argc >= 5 : serves && (argc == 5 || argc == 6))) {
+        std::fprintf(stderr,
+                     "usage: %s server kernel|soft ADDRESS PORT [FILE]\n       %s client kernel|soft ADDRESS "
+                     "PORT [CASE...]\n",
+                     argv[0], argv[0]);
         return 2;
     }
     try {
         const bool good = serves ? server(*provider, argv[3], argv[4], argc == 6 ? argv[5] : nullptr)
-                                 : client(*provider, argv[3], argv[4]);
+                                 : client(*provider, argv[3], argv[4],
+                                          std::span{argv, static_cast<std::size_t>(argc)}.subspan(5));
         return good ? 0 : 1;
     } catch (const std::exception &reason) {
         std::fprintf(stderr, "%s: %s\n", argv[1], reason.what());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Peers that say nothing more in the middle of the start-up: given up after limits::handshake_timeout, while
 // others are served. The one slow test of this folder.
+
 // Last, as it wants.
 #include "device.hpp"
 
