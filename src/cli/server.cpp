@@ -207,7 +207,7 @@ void Server::take_event(int fd) {
 // next.
 void Server::drop(int fd) {
     const auto found = clients_.find(fd);
-    Client &client = found->second;
+    const Client &client = found->second;
     waiting_ -= client.established ? 0 : 1;
     if (client.established) {
         (void)rpma_conn_disconnect(client.connection.get());

@@ -71,7 +71,7 @@ librpma::Result<std::unique_ptr<rpma_conn_req>> rpma_conn_req::answer(
     auto req = librpma::make<rpma_conn_req>(peer, std::move(id), true);
     if (req == nullptr) {
         // Nothing was constructed, so the id is still here.
-        peer.provider().reject(id.get(), nullptr, 0);
+        peer.provider().reject(id.get(), nullptr, 0);  // NOLINT(bugprone-use-after-move)
         return librpma::Failure{RPMA_E_NOMEM};
     }
     req->connection_.private_data = std::move(private_data);

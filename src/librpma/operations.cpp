@@ -34,12 +34,15 @@ bool is_message(const rpma_mr_local *local, std::size_t offset, std::size_t len)
 }
 
 // The element for a work request; where there is no region the pointer to it is null.
-struct Part {
+class Part {
+public:
     Part(const rpma_mr_local *local, std::size_t offset, std::size_t len)
-        : element{local != nullptr ? local->part(offset, len) : ibv_sge{}},
-          pointer{local != nullptr ? &element : nullptr} {}
-    ibv_sge element;
-    ibv_sge *pointer;
+        : is_none_{local == nullptr}, element_{is_none_ ? ibv_sge{} : local->part(offset, len)} {}
+    [[nodiscard]] ibv_sge *pointer() { return is_none_ ? nullptr : &element_; }
+
+private:
+    bool is_none_;
+    ibv_sge element_;
 };
 
 verbs::Remote place(const rpma_mr_remote *remote, std::size_t offset) {
@@ -63,7 +66,7 @@ int rpma_read(struct rpma_conn *conn, struct rpma_mr_local *dst, size_t dst_offs
         return RPMA_E_INVAL;
     }
     Part local{dst, dst_offset, len};
-    return librpma::posted(verbs::post_read(conn->qp(), local.pointer, librpma::place(src, src_offset),
+    return librpma::posted(verbs::post_read(conn->qp(), local.pointer(), librpma::place(src, src_offset),
                                             librpma::send_flags(flags), librpma::wr_id(op_context)));
 }
 
@@ -74,7 +77,7 @@ int rpma_write(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_of
         return RPMA_E_INVAL;
     }
     Part local{src, src_offset, len};
-    return librpma::posted(verbs::post_write(conn->qp(), local.pointer, librpma::place(dst, dst_offset),
+    return librpma::posted(verbs::post_write(conn->qp(), local.pointer(), librpma::place(dst, dst_offset),
                                              librpma::send_flags(flags), librpma::wr_id(op_context)));
 }
 
@@ -86,7 +89,7 @@ int rpma_write_with_imm(struct rpma_conn *conn, struct rpma_mr_remote *dst, size
     }
     Part local{src, src_offset, len};
     return librpma::posted(
-        verbs::post_write_with_imm(conn->qp(), local.pointer, librpma::place(dst, dst_offset),
+        verbs::post_write_with_imm(conn->qp(), local.pointer(), librpma::place(dst, dst_offset),
                                    librpma::send_flags(flags), imm, librpma::wr_id(op_context)));
 }
 
@@ -110,8 +113,8 @@ int rpma_send(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t of
         return RPMA_E_INVAL;
     }
     Part local{src, offset, len};
-    return librpma::posted(
-        verbs::post_send(conn->qp(), local.pointer, librpma::send_flags(flags), librpma::wr_id(op_context)));
+    return librpma::posted(verbs::post_send(conn->qp(), local.pointer(), librpma::send_flags(flags),
+                                            librpma::wr_id(op_context)));
 }
 
 int rpma_send_with_imm(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t offset, size_t len,
@@ -120,7 +123,7 @@ int rpma_send_with_imm(struct rpma_conn *conn, const struct rpma_mr_local *src, 
         return RPMA_E_INVAL;
     }
     Part local{src, offset, len};
-    return librpma::posted(verbs::post_send_with_imm(conn->qp(), local.pointer, librpma::send_flags(flags),
+    return librpma::posted(verbs::post_send_with_imm(conn->qp(), local.pointer(), librpma::send_flags(flags),
                                                      imm, librpma::wr_id(op_context)));
 }
 
@@ -130,7 +133,7 @@ int rpma_recv(struct rpma_conn *conn, struct rpma_mr_local *dst, size_t offset, 
         return RPMA_E_INVAL;
     }
     Part local{dst, offset, len};
-    return librpma::posted(verbs::post_receive(conn->qp(), local.pointer, librpma::wr_id(op_context)));
+    return librpma::posted(verbs::post_receive(conn->qp(), local.pointer(), librpma::wr_id(op_context)));
 }
 
 int rpma_srq_recv(struct rpma_srq *srq, struct rpma_mr_local *dst, size_t offset, size_t len,
@@ -139,5 +142,5 @@ int rpma_srq_recv(struct rpma_srq *srq, struct rpma_mr_local *dst, size_t offset
         return RPMA_E_INVAL;
     }
     Part local{dst, offset, len};
-    return librpma::posted(verbs::post_receive(srq->get(), local.pointer, librpma::wr_id(op_context)));
+    return librpma::posted(verbs::post_receive(srq->get(), local.pointer(), librpma::wr_id(op_context)));
 }

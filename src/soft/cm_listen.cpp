@@ -138,14 +138,15 @@ base::Result<void> CmId::accept(const rdma_conn_param *parameters) {
                  limits::max_private_bytes);
         return base::failure(EINVAL);
     }
-    parameters_ = {.crc = request_.crc || crc_wanted(),
+    const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
+    parameters_ = {.ready_to_receive = peer_to_peer && (request_.rtr_write || request_.rtr_read),
+                   .crc = request_.crc || crc_wanted(),
                    .soft_peer = request_.soft_operations,
                    .ird = granted_depth(wanted.responder_resources),
                    .ord = granted_depth(wanted.initiator_depth)};
     if (request_.enhanced) {
         parameters_.ord = std::min(parameters_.ord, request_.ird);
     }
-    const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
     const wire::MpaFrame reply{
         .role = wire::MpaRole::Reply,
         .revision = request_.revision,

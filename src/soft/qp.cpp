@@ -202,13 +202,24 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     phase_.store(Phase::Connected, std::memory_order_release);
     interest_ = {.readable = true};
     group_->add(*this, socket_.get(), interest_);
-    // The responder says nothing before the initiator's first FPDU (RFC 5044 section 7.1.2).
+    // The responder says nothing before the initiator's first FPDU (RFC 5044 section 7.1.2). It waits with
+    // ESTABLISHED too when that FPDU is sure to come at once; an initiator that promised none may be one that
+    // only listens, and both programs would wait for each other.
+    if (parameters.initiator || !parameters.ready_to_receive) {
+        establish();
+    }
     if (parameters.initiator) {
-        established_ = true;
+        peer_ready_ = true;
         may_transmit_ = true;
         ready_to_receive_due_ = parameters.ready_to_receive;
-        owner_->connection_established();
         transmit();
+    }
+}
+
+void QueuePair::establish() {
+    established_ = true;
+    if (owner_ != nullptr) {
+        owner_->connection_established();
     }
 }
 

@@ -46,7 +46,8 @@ protected:
 // What the two ends agreed on in the handshake.
 struct ConnectionParameters {
     bool initiator = false;
-    bool ready_to_receive = false;  // the initiator's first FPDU is an empty WRITE (RFC 6581 section 8)
+    bool ready_to_receive =
+        false;  // the initiator's first FPDU is an empty WRITE or READ (RFC 6581 section 8)
     bool crc = false;
     bool soft_peer = false;
     std::uint16_t ird = 0;
@@ -129,6 +130,7 @@ private:
     QueuePair(ProtectionDomain &pd, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
 
     // qp.cpp
+    void establish();
     void end(const End &how);
     void finish_draining();
     void send_last_words();
@@ -240,7 +242,8 @@ private:
     base::Fd socket_;
     ConnectionOwner *owner_ = nullptr;
     ConnectionParameters parameters_;
-    bool established_ = false;
+    bool established_ = false;  // the owner knows
+    bool peer_ready_ = false;   // we initiate, or the initiator's first FPDU is here
     bool ending_locally_ = false;
 
     std::unique_ptr<std::byte[]> buffer_;

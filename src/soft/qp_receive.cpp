@@ -191,10 +191,10 @@ bool QueuePair::begin_segment() {
     if (wire::is_send(segment_.opcode) && message_must_wait()) {
         return false;
     }
-    if (!established_) {
-        established_ = true;
-        if (owner_ != nullptr) {
-            owner_->connection_established();
+    if (!peer_ready_) {
+        peer_ready_ = true;
+        if (!established_) {
+            establish();
         }
         const std::scoped_lock lock{send_mutex_};
         may_transmit_ = true;

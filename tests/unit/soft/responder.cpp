@@ -20,7 +20,7 @@ using test::joined;
 void waits_for_the_first_fpdu(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     peer.connect(device.port());
-    peer.send_frame({.ird = 4, .ord = 4});
+    peer.send_frame({.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4});
     rdma_cm_id *const id = device.take_request();
     device.accept(id);
     (void)peer.receive_frame(MpaRole::Reply);
@@ -43,6 +43,24 @@ void waits_for_the_first_fpdu(void **state) {
     assert_int_equal(message.segment.msn, 1);
     assert_same_bytes(message.payload, {device.at(0), 100});
     assert_true(peer.receive_fpdu().segment.opcode == Opcode::Write);
+}
+
+// An initiator that promised no first FPDU, as siw, may be one that only listens: the program hears at once
+// that it is connected, and yet nothing is sent.
+void is_established_with_an_initiator_that_promises_nothing(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    peer.connect(device.port());
+    peer.send_frame({.ird = 4, .ord = 4});
+    rdma_cm_id *const id = device.take_request();
+    device.accept(id);
+    assert_int_equal(device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id).status, 0);
+    (void)peer.receive_frame(MpaRole::Reply);
+    device.post(id, IBV_WR_SEND, 1, 0, 100);
+    assert_true(peer.silent());
+    peer.send(fpdu({.opcode = Opcode::Write, .stag = 1}, {}));
+    device.expect_completion(1);
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::Send);
+    assert_false(device.has_event());
 }
 
 Frame reply_to(Ends &ends, const MpaFrame &request, std::string_view private_data = {}) {
@@ -218,7 +236,7 @@ void a_bad_request_ends_its_connection(void **state) {
 void a_peer_that_goes_before_it_is_ready(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     peer.connect(device.port());
-    peer.send_frame({});
+    peer.send_frame({.peer_to_peer = true, .rtr_write = true});
     rdma_cm_id *const id = device.take_request();
     device.accept(id);
     (void)peer.receive_frame(MpaRole::Reply);
@@ -249,6 +267,7 @@ void a_request_in_single_bytes(void **state) {
 
 int main() {
     const CMUnitTest tests[] = {test_of_ends(waits_for_the_first_fpdu),
+                                test_of_ends(is_established_with_an_initiator_that_promises_nothing),
                                 test_of_ends(replies_byte_by_byte),
                                 test_of_ends(reserved_bits_change_nothing),
                                 test_of_ends(crossed_depths),
