@@ -19,7 +19,7 @@ namespace soft {
 namespace {
 
 // Room for a few small messages; with CRC32C on, for any FPDU, because it is checked before it is placed.
-constexpr std::size_t buffer_bytes = 8 * 1024;
+constexpr std::size_t buffer_bytes = 8192;
 constexpr std::size_t crc_buffer_bytes =
     wire::fpdu_length_bytes + wire::max_segment_bytes + wire::fpdu_max_trailer_bytes;
 
@@ -196,6 +196,7 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     peer_operations_.store(
         parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE : 0U,
         std::memory_order_release);
+    peer_ = tcp::text_of(tcp::peer_address(socket.get()));
     socket_ = std::move(socket);
     owner_ = owner;
     state = IBV_QPS_RTS;
@@ -228,13 +229,9 @@ void QueuePair::set_owner(ConnectionOwner *owner) {
     owner_ = owner;
 }
 
-std::string QueuePair::name() const {
-    return tcp::text_of(tcp::peer_address(socket_.get()));
-}
-
 void QueuePair::log_end(const char *text, int level) const {
     if (level <= base::log_threshold.load(std::memory_order_relaxed)) {
-        base::log_sink()(level, __FILE__, __LINE__, __func__, "connection with %s ends: %s\n", name().c_str(),
+        base::log_sink()(level, __FILE__, __LINE__, __func__, "connection with %s ends: %s\n", peer_.c_str(),
                          text);
     }
 }

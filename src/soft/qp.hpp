@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/ring.hpp"
@@ -127,7 +128,7 @@ private:
         std::uint64_t end;
     };
 
-    QueuePair(ProtectionDomain &pd, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
+    QueuePair(ProtectionDomain &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
 
     // qp.cpp
     void establish();
@@ -138,7 +139,6 @@ private:
     void link_lost(int error);
     void peer_closed();
     void log_end(const char *text, int level) const;
-    [[nodiscard]] std::string name() const;
 
     // qp_send.cpp, with send_mutex_ held
     [[nodiscard]] int check(const ibv_send_wr &request) const;
@@ -240,6 +240,7 @@ private:
 
     // ---- guarded by the group's lock ----
     base::Fd socket_;
+    std::string peer_;  // its address, for log lines
     ConnectionOwner *owner_ = nullptr;
     ConnectionParameters parameters_;
     bool established_ = false;  // the owner knows

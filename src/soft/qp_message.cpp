@@ -50,7 +50,7 @@ bool QueuePair::message_must_wait() {
 
 void QueuePair::stall() {
     BASE_LOG(Info, "connection with %s waits for a receive: %zu messages of %zu bytes are kept",
-             name().c_str(), unexpected_.size(), unexpected_bytes_.size());
+             peer_.c_str(), unexpected_.size(), unexpected_bytes_.size());
     stalled_ = true;
     want_readable(false);
 }

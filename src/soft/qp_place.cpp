@@ -31,7 +31,7 @@ void QueuePair::atomic_write(std::span<const std::byte> payload) {
     if (!aim(target, payload.size())) {
         return;
     }
-    std::uint64_t value;
+    std::uint64_t value = 0;
     std::memcpy(&value, payload.data(), sizeof(value));
     auto *const to = static_cast<std::uint64_t *>(target.pieces[0].iov_base);
     if (reinterpret_cast<std::uintptr_t>(to) % sizeof(value) != 0) {
@@ -108,7 +108,7 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
                                        .length = most_bytes,
                                        .rights = IBV_ACCESS_REMOTE_WRITE});
     if (!pin) {
-        BASE_LOG(Warning, "%s writes %zu bytes to 0x%" PRIx64 " with key 0x%" PRIx32 ": %s", name().c_str(),
+        BASE_LOG(Warning, "%s writes %zu bytes to 0x%" PRIx64 " with key 0x%" PRIx32 ": %s", peer_.c_str(),
                  most_bytes, place_at_, segment_.stag, text_of(pin.error()));
         violate({"a write that is not allowed", tagged_code(pin.error())});
         return false;

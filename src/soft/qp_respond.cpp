@@ -59,7 +59,7 @@ void QueuePair::read_requested(std::span<const std::byte> body) {
                                              .rights = IBV_ACCESS_REMOTE_READ});
     if (!pin) {
         BASE_LOG(Warning, "%s reads %" PRIu32 " bytes at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s",
-                 name().c_str(), read->size, read->source_offset, read->source_stag, text_of(pin.error()));
+                 peer_.c_str(), read->size, read->source_offset, read->source_stag, text_of(pin.error()));
         violate({"a read that is not allowed", rdmap_code(pin.error())});
         return;
     }
@@ -91,7 +91,7 @@ void QueuePair::flush_requested(std::span<const std::byte> body) {
                                                          : unsigned{SOFTRDMA_ACCESS_FLUSH_GLOBAL}});
         if (!pin) {
             BASE_LOG(Warning, "%s flushes %" PRIu32 " bytes at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s",
-                     name().c_str(), flush->length, flush->offset, flush->stag, text_of(pin.error()));
+                     peer_.c_str(), flush->length, flush->offset, flush->stag, text_of(pin.error()));
             violate({"a flush that is not allowed", rdmap_code(pin.error())});
             return;
         }

@@ -276,18 +276,13 @@ int softrdma_ibv_destroy_cq(ibv_cq *cq) {
 }
 
 int softrdma_ibv_get_cq_event(ibv_comp_channel *channel, ibv_cq **cq, void **cq_context) {
-    base::Result<CompletionQueue *> event = base::failure(ENOMEM);
-    try {
-        event = static_cast<CompletionChannel *>(channel)->next_event();
-    } catch (const std::bad_alloc &) {
-        // ENOMEM it is.
-    }
-    if (!event) {
-        errno = event.error().number;
+    CompletionQueue *const queue =
+        made([&] { return value_of(static_cast<CompletionChannel *>(channel)->next_event()); });
+    if (queue == nullptr) {
         return -1;
     }
-    *cq = *event;
-    *cq_context = (*event)->cq_context;
+    *cq = queue;
+    *cq_context = queue->cq_context;
     return 0;
 }
 

@@ -42,7 +42,7 @@ std::expected<ibv_context *, const char *> resolve(const Provider &provider, con
         return std::unexpected{error_text(errno)};
     }
     const Id id{provider, raw};
-    const rdma_addrinfo &found = *info->get();
+    const rdma_addrinfo &found = **info;
     const int result = side == Side::Local ? provider.bind_addr(raw, found.ai_src_addr)
                                            : provider.resolve_addr(raw, found.ai_src_addr, found.ai_dst_addr,
                                                                    resolve_timeout_ms);
