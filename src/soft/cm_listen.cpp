@@ -18,6 +18,24 @@ namespace {
 constexpr int accepts_in_a_turn = 64;  // then others have theirs
 constexpr base::Milliseconds accept_again_after{100};
 
+// Answers, and lets the peer read the answer. A fresh socket takes so few bytes at once.
+base::Result<void> refuse(base::Fd socket, const wire::MpaFrame &request,
+                          std::span<const std::byte> private_data) {
+    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
+    const std::size_t size = wire::encode_mpa_frame({.role = wire::MpaRole::Reply,
+                                                     .revision = std::min<std::uint8_t>(request.revision, 2),
+                                                     .crc = request.crc,
+                                                     .reject = true,
+                                                     .enhanced = request.enhanced,
+                                                     .private_data = private_data},
+                                                    bytes);
+    const bool sent = send(socket.get(), bytes.data(), size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+    const int error = errno;
+    (void)shutdown(socket.get(), SHUT_WR);
+    Engine::instance().drain(std::move(socket));
+    return sent ? base::Result<void>{} : base::failure(error);
+}
+
 }  // namespace
 
 base::Result<void> CmId::listen(int backlog) {
@@ -80,14 +98,7 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
         BASE_LOG(Warning, "%s asks for %s: refused",
                  tcp::text_of(tcp::peer_address(handshake.socket())).c_str(),
                  request.markers ? "MPA markers" : "an MPA revision above 2");
-        std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
-        const std::size_t size =
-            wire::encode_mpa_frame({.role = wire::MpaRole::Reply,
-                                    .revision = std::min<std::uint8_t>(request.revision, 2),
-                                    .reject = true,
-                                    .enhanced = request.enhanced},
-                                   bytes);
-        (void)send(handshake.socket(), bytes.data(), size, MSG_NOSIGNAL);
+        (void)refuse(handshake.take_socket(), request, {});
         return;
     }
     if (unfetched_requests_ >= limits::max_listen_backlog) {
@@ -178,20 +189,8 @@ base::Result<void> CmId::reject(std::span<const std::byte> private_data) {
     if (private_data.size() > limits::max_private_bytes) {
         return base::failure(EINVAL);
     }
-    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
-    const std::size_t size = wire::encode_mpa_frame({.role = wire::MpaRole::Reply,
-                                                     .revision = request_.revision,
-                                                     .crc = request_.crc,
-                                                     .reject = true,
-                                                     .enhanced = request_.enhanced,
-                                                     .private_data = private_data},
-                                                    bytes);
-    const bool sent = send(socket_.get(), bytes.data(), size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
-    const int error = errno;
     state_.store(State::Closed);
-    (void)shutdown(socket_.get(), SHUT_WR);
-    Engine::instance().drain(std::move(socket_));
-    return sent ? base::Result<void>{} : base::failure(error);
+    return refuse(std::move(socket_), request_, private_data);
 }
 
 }  // namespace soft

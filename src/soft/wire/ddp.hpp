@@ -78,7 +78,8 @@ struct Segment {
 }
 
 // The header at the start of `bytes`: nothing while it is not all there. Checks what the header alone shows:
-// versions, reserved bits, opcode against tagged bit, queue number, length.
+// versions, opcode against tagged bit, queue number, length. Reserved bits are ignored (RFC 5041
+// section 4.1).
 [[nodiscard]] Decoded<std::optional<Segment>> decode_header(std::span<const std::byte> bytes);
 
 // The number of bytes written: header_bytes(segment.opcode).

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the rpma command takes from peers and files: the client's hello, the server's offer, a pool's
+// superblock and its page of control. The first byte chooses; what was accepted keeps to its bounds.
+#include <array>
+#include <cstring>
+
+#include "choices.hpp"
+#include "cli/pool_format.hpp"
+#include "cli/protocol.hpp"
+
+namespace {
+
+using fuzz::require;
+
+void check_hello(std::span<const std::byte> input) {
+    const auto hello = cli::decode_hello(input);
+    if (hello && hello->version == cli::protocol_version) {
+        require(hello->mode == cli::Mode::Push || hello->mode == cli::Mode::Pull, "a mode that is known");
+        const auto again = cli::encode_hello(*hello);
+        require(std::memcmp(again.data(), input.data(), 7) == 0, "accepted bytes encode to themselves");
+    }
+}
+
+void check_offer(std::span<const std::byte> input) {
+    const auto offer = cli::decode_offer(input);
+    if (offer) {
+        const auto again = cli::encode_offer(*offer);
+        require(std::memcmp(again.data(), input.data(), again.size()) == 0,
+                "accepted bytes encode to themselves");
+        require(offer->capacity <= cli::largest_capacity, "a capacity within bounds");
+    }
+}
+
+void check_superblock(std::span<const std::byte> input) {
+    const auto layout = cli::decode_superblock(input);
+    if (layout) {
+        require(layout->capacity != 0 && layout->capacity <= cli::largest_capacity,
+                "a capacity within bounds");
+        require(layout->file_size() > 2 * layout->capacity, "a file that holds two contents");
+    }
+}
+
+// The input is the commit word, then the header of either slot.
+void check_control(std::span<const std::byte> input) {
+    constexpr cli::Layout layout{.capacity = 100'000};
+    static std::array<std::byte, cli::Layout::control_size> control;
+    control.fill(std::byte{});
+    fuzz::Choices choices{input};
+    for (const std::uint64_t at :
+         {cli::Layout::commit_word, cli::Layout::header(0), cli::Layout::header(1)}) {
+        const std::size_t size =
+            at == cli::Layout::commit_word ? sizeof(cli::CommitWord) : sizeof(cli::SlotHeader);
+        std::ranges::copy(choices.bytes(size), control.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    const auto content = cli::committed_content(control, layout);
+    if (content && *content) {
+        const cli::Content &committed = **content;
+        require(committed.length <= layout.capacity && committed.slot < 2, "a content within bounds");
+        const auto header = committed.header();
+        require(std::memcmp(header.data(), control.data() + cli::Layout::header(committed.slot),
+                            header.size()) == 0,
+                "an accepted header encodes to itself");
+        const auto next = cli::next_content(control);
+        require(next && next->slot != committed.slot && next->sequence == committed.sequence + 1,
+                "the next content goes into the other slot");
+    }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
+    const auto input = std::as_bytes(std::span{data, size});
+    if (input.empty()) {
+        return 0;
+    }
+    constexpr std::array checks{check_hello, check_offer, check_superblock, check_control};
+    checks[data[0] % checks.size()](input.subspan(1));
+    return 0;
+}
