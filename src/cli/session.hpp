@@ -3,6 +3,7 @@
 // region.
 #pragma once
 
+#include <bitset>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +20,8 @@
 
 namespace cli {
 
-// One thread. Operations complete in order; posting one waits for a free place in the send queue. Every wait
-// ends when nothing happens for the timeout, and at SIGINT and SIGTERM (see end_waits_on_signals).
+// One thread. Operations are waited for in order; posting one waits for a free place in the send queue. Every
+// wait ends when nothing happens for the timeout, and at SIGINT and SIGTERM (see end_waits_on_signals).
 class Session {
 public:
     using Clock = std::chrono::steady_clock;
@@ -76,6 +77,7 @@ private:
     [[nodiscard]] Outcome<> reserve();
     [[nodiscard]] Outcome<Operation> posted(int result, const char *what);
     [[nodiscard]] Outcome<> reap();
+    void complete(Operation operation);
     [[nodiscard]] Outcome<> wait_readable(int fd, Clock::time_point deadline) const;
 
     std::string name_;  // the server's address
@@ -90,7 +92,10 @@ private:
     Durability durability_ = Durability::None;
 
     Operation posted_ = 0;
-    Operation completed_ = 0;
+    Operation completed_ = 0;  // with all before it
+    // A chunk's write each, and the flushes between them.
+    static constexpr std::uint32_t queue_size = 2 * depth;
+    std::bitset<queue_size> done_;  // completed before their turn, modulo queue_size
     struct Flush {
         Operation operation;
         Clock::time_point since;
