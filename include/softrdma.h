@@ -126,6 +126,13 @@ SOFTRDMA_LIKE(rdma_get_dst_port);
 SOFTRDMA_LIKE(rdma_getaddrinfo);
 SOFTRDMA_LIKE(rdma_freeaddrinfo);
 SOFTRDMA_LIKE(rdma_event_str);
+/*
+ * As responder on a TCP connection that the caller accepted: fd is a connected stream socket of which nothing
+ * was read. On success it belongs to the new id, on which RDMA_CM_EVENT_CONNECT_REQUEST arrives (listen_id is
+ * NULL) when the peer's request is whole, or RDMA_CM_EVENT_CONNECT_ERROR. Then as any request. 0, or -1 and
+ * errno: EINVAL, fd is no connected TCP socket.
+ */
+extern int softrdma_adopt(struct rdma_event_channel *channel, int fd, void *context, struct rdma_cm_id **id);
 
 /*
  * Where the device's log lines go: level is 0 (fatal) to 5 (debug), format is printf's and ends in a newline.

@@ -9,8 +9,12 @@
 void rpma_conn::begin(librpma::Connection connection) {
     connection_ = std::move(connection);
     qp_ = connection_.id->qp;
-    // Who accepts knows the peer's operations already; who asked has none before the answer.
-    learn_native_operations();
+    connection_.id->context = this;
+}
+
+librpma::Connection rpma_conn::give_back() {
+    connection_.id->context = nullptr;
+    return std::move(connection_);
 }
 
 void rpma_conn::learn_native_operations() {
@@ -33,15 +37,11 @@ int rpma_conn::establish(const rdma_cm_event &event) {
     return 0;
 }
 
-librpma::Result<rpma_conn_event> rpma_conn::next_event() {
-    auto event = librpma::next_event(provider_, connection_.event_channel.get());
-    if (!event) {
-        return librpma::Failure{event.error()};
-    }
-    const rdma_cm_event_type type = (*event)->event;
-    const int status = (*event)->status;
-    const int established = type == RDMA_CM_EVENT_ESTABLISHED ? establish(**event) : 0;
-    if (const int number = event->reset(); number != 0) {
+librpma::Result<rpma_conn_event> rpma_conn::take_event(verbs::Event event) {
+    const rdma_cm_event_type type = event->event;
+    const int status = event->status;
+    const int established = type == RDMA_CM_EVENT_ESTABLISHED ? establish(*event) : 0;
+    if (const int number = event.reset(); number != 0) {
         BASE_LOG(Error, "rdma_ack_cm_event failed: %s", librpma::error_text(number));
         return librpma::Failure{RPMA_E_PROVIDER};
     }
@@ -68,7 +68,12 @@ librpma::Result<rpma_conn_event> rpma_conn::next_event() {
     }
 }
 
-int rpma_conn::wait(rpma_cq **ready, bool *is_rcq) {
+librpma::Result<rpma_conn_event> rpma_conn::next_event() {
+    auto event = librpma::next_event(provider_, connection_.event_channel.get());
+    return event ? take_event(std::move(*event)) : librpma::Failure{event.error()};
+}
+
+int rpma_conn::wait(int flags, rpma_cq **ready, bool *is_rcq) {
     if (shared_channel() == nullptr) {
         return RPMA_E_NOT_SHARED_CHNL;
     }
@@ -83,7 +88,7 @@ int rpma_conn::wait(rpma_cq **ready, bool *is_rcq) {
         return RPMA_E_UNKNOWN;
     }
     rpma_cq *const owner = receives ? rcq() : cq();
-    if (const int result = owner->acknowledge_and_arm(); result != 0) {
+    if (const int result = owner->take_event(flags); result != 0) {
         *ready = nullptr;
         return result;
     }
@@ -114,13 +119,19 @@ int rpma_conn_get_event_fd(const struct rpma_conn *conn, int *fd) {
     if (conn == nullptr || fd == nullptr) {
         return RPMA_E_INVAL;
     }
-    *fd = conn->event_fd();
+    if (conn->event_channel() == nullptr) {
+        return RPMA_E_NOSUPP;
+    }
+    *fd = conn->event_channel()->fd;
     return 0;
 }
 
 int rpma_conn_next_event(struct rpma_conn *conn, enum rpma_conn_event *event) {
     if (conn == nullptr || event == nullptr) {
         return RPMA_E_INVAL;
+    }
+    if (conn->event_channel() == nullptr) {
+        return RPMA_E_NOSUPP;
     }
     const auto next = conn->next_event();
     if (!next) {
@@ -181,11 +192,11 @@ int rpma_conn_get_compl_fd(const struct rpma_conn *conn, int *fd) {
     return 0;
 }
 
-int rpma_conn_wait(struct rpma_conn *conn, [[maybe_unused]] int flags, struct rpma_cq **cq, bool *is_rcq) {
+int rpma_conn_wait(struct rpma_conn *conn, int flags, struct rpma_cq **cq, bool *is_rcq) {
     if (conn == nullptr || cq == nullptr) {
         return RPMA_E_INVAL;
     }
-    return conn->wait(cq, is_rcq);
+    return conn->wait(flags, cq, is_rcq);
 }
 
 int rpma_conn_disconnect(struct rpma_conn *conn) {
@@ -197,4 +208,20 @@ int rpma_conn_disconnect(struct rpma_conn *conn) {
 
 int rpma_conn_delete(struct rpma_conn **conn_ptr) {
     return librpma::destroy(conn_ptr);
+}
+
+int rpma_conn_get_local_addr(const struct rpma_conn *conn, struct sockaddr_storage *addr) {
+    if (conn == nullptr || addr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *addr = conn->id().route.addr.src_storage;
+    return 0;
+}
+
+int rpma_conn_get_peer_addr(const struct rpma_conn *conn, struct sockaddr_storage *addr) {
+    if (conn == nullptr || addr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *addr = conn->id().route.addr.dst_storage;
+    return 0;
 }

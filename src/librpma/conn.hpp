@@ -9,15 +9,27 @@
 
 struct rpma_conn final {
 public:
-    rpma_conn(const verbs::Provider &provider, librpma::FlushBuffer flush_buffer)
-        : provider_{provider}, flush_buffer_{std::move(flush_buffer)} {}
-    // The request was sent, or its answer.
+    rpma_conn(const verbs::Provider &provider, librpma::FlushBuffer flush_buffer,
+              const librpma::ConnectionParameters &parameters)
+        : provider_{provider},
+          flush_buffer_{std::move(flush_buffer)},
+          inline_size_{parameters.inline_size},
+          checks_bounds_{parameters.bounds_check} {}
+    // From now on the id's events are this object's. The request, or the answer to it, is sent after that.
     void begin(librpma::Connection connection);
+    // It could not be sent.
+    [[nodiscard]] librpma::Connection give_back();
+    void learn_native_operations();
 
     [[nodiscard]] ibv_qp *qp() const { return qp_; }
-    [[nodiscard]] int event_fd() const { return connection_.event_channel->fd; }
-    [[nodiscard]] rpma_cq *cq() const { return connection_.cq.get(); }
-    [[nodiscard]] rpma_cq *rcq() const { return connection_.rcq.get(); }
+    [[nodiscard]] const rdma_cm_id &id() const { return *connection_.id; }
+    // nullptr when events go to an rpma_events.
+    [[nodiscard]] rdma_event_channel *event_channel() const { return connection_.event_channel.get(); }
+    [[nodiscard]] rpma_cq *cq() const { return connection_.cq; }
+    [[nodiscard]] rpma_cq *rcq() const { return connection_.rcq; }
+    // Sources of at most so many bytes are taken during the post.
+    [[nodiscard]] std::uint32_t inline_size() const { return inline_size_; }
+    [[nodiscard]] bool checks_bounds() const { return checks_bounds_; }
     [[nodiscard]] rpma_conn_private_data private_data() const { return connection_.private_data.view(); }
     // nullptr when each completion queue has its own.
     [[nodiscard]] ibv_comp_channel *shared_channel() const { return connection_.shared_channel.get(); }
@@ -35,19 +47,22 @@ public:
     }
 
     [[nodiscard]] librpma::Result<rpma_conn_event> next_event();
+    // What an event of the id means; it is acknowledged.
+    [[nodiscard]] librpma::Result<rpma_conn_event> take_event(verbs::Event event);
     // Writes *ready on success, and NULL when the queue cannot be armed again; *is_rcq only on success.
-    [[nodiscard]] int wait(rpma_cq **ready, bool *is_rcq);
+    [[nodiscard]] int wait(int flags, rpma_cq **ready, bool *is_rcq);
     [[nodiscard]] int disconnect();
     [[nodiscard]] int close();
 
 private:
     [[nodiscard]] int establish(const rdma_cm_event &event);
-    void learn_native_operations();
 
     const verbs::Provider &provider_;
     librpma::Connection connection_;
     librpma::FlushBuffer flush_buffer_;
     ibv_qp *qp_ = nullptr;
+    std::uint32_t inline_size_;
+    bool checks_bounds_;
     std::atomic<unsigned> native_operations_{0};
     std::atomic<bool> direct_write_to_pmem_{false};
 };

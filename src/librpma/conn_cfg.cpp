@@ -2,7 +2,19 @@
 // librpma/conn_cfg: what a connection is to be like.
 #include "librpma/conn_cfg.hpp"
 
+#include <netinet/in.h>
+
+#include <cstring>
+
 #include "librpma/accessor.hpp"
+
+namespace {
+
+// What rdma_conn_param has room for.
+constexpr std::uint8_t most_retries = 7;
+constexpr std::uint8_t longest_ack_timeout = 31;
+
+}  // namespace
 
 librpma::ConnectionParameters librpma::parameters_of(const rpma_conn_cfg *cfg) {
     if (cfg == nullptr) {
@@ -15,7 +27,16 @@ librpma::ConnectionParameters librpma::parameters_of(const rpma_conn_cfg *cfg) {
             .sq_size = cfg->sq_size.load(order),
             .rq_size = cfg->rq_size.load(order),
             .shared_channel = cfg->shared_channel.load(order),
-            .srq = cfg->srq.load(order)};
+            .srq = cfg->srq.load(order),
+            .cq = cfg->cq.load(order),
+            .rcq = cfg->rcq.load(order),
+            .events = cfg->events.load(order),
+            .retry_count = cfg->retry_count.load(order),
+            .rnr_retry_count = cfg->rnr_retry_count.load(order),
+            .ack_timeout = cfg->ack_timeout.load(order),
+            .inline_size = cfg->inline_size.load(order),
+            .bounds_check = cfg->bounds_check.load(order),
+            .source = cfg->source};
 }
 
 int rpma_conn_cfg_new(struct rpma_conn_cfg **cfg_ptr) {
@@ -86,4 +107,100 @@ int rpma_conn_cfg_set_srq(struct rpma_conn_cfg *cfg, struct rpma_srq *srq) {
 
 int rpma_conn_cfg_get_srq(const struct rpma_conn_cfg *cfg, struct rpma_srq **srq_ptr) {
     return librpma::get(cfg, &rpma_conn_cfg::srq, srq_ptr);
+}
+
+int rpma_conn_cfg_set_cq(struct rpma_conn_cfg *cfg, struct rpma_cq *cq) {
+    return librpma::set(cfg, &rpma_conn_cfg::cq, cq);
+}
+
+int rpma_conn_cfg_get_cq(const struct rpma_conn_cfg *cfg, struct rpma_cq **cq_ptr) {
+    return librpma::get(cfg, &rpma_conn_cfg::cq, cq_ptr);
+}
+
+int rpma_conn_cfg_set_rcq(struct rpma_conn_cfg *cfg, struct rpma_cq *rcq) {
+    return librpma::set(cfg, &rpma_conn_cfg::rcq, rcq);
+}
+
+int rpma_conn_cfg_get_rcq(const struct rpma_conn_cfg *cfg, struct rpma_cq **rcq_ptr) {
+    return librpma::get(cfg, &rpma_conn_cfg::rcq, rcq_ptr);
+}
+
+int rpma_conn_cfg_set_events(struct rpma_conn_cfg *cfg, struct rpma_events *events) {
+    return librpma::set(cfg, &rpma_conn_cfg::events, events);
+}
+
+int rpma_conn_cfg_get_events(const struct rpma_conn_cfg *cfg, struct rpma_events **events_ptr) {
+    return librpma::get(cfg, &rpma_conn_cfg::events, events_ptr);
+}
+
+int rpma_conn_cfg_set_retry_count(struct rpma_conn_cfg *cfg, uint8_t retry_count) {
+    if (retry_count > most_retries) {
+        return RPMA_E_INVAL;
+    }
+    return librpma::set(cfg, &rpma_conn_cfg::retry_count, retry_count);
+}
+
+int rpma_conn_cfg_get_retry_count(const struct rpma_conn_cfg *cfg, uint8_t *retry_count) {
+    return librpma::get(cfg, &rpma_conn_cfg::retry_count, retry_count);
+}
+
+int rpma_conn_cfg_set_rnr_retry_count(struct rpma_conn_cfg *cfg, uint8_t rnr_retry_count) {
+    if (rnr_retry_count > most_retries) {
+        return RPMA_E_INVAL;
+    }
+    return librpma::set(cfg, &rpma_conn_cfg::rnr_retry_count, rnr_retry_count);
+}
+
+int rpma_conn_cfg_get_rnr_retry_count(const struct rpma_conn_cfg *cfg, uint8_t *rnr_retry_count) {
+    return librpma::get(cfg, &rpma_conn_cfg::rnr_retry_count, rnr_retry_count);
+}
+
+int rpma_conn_cfg_set_ack_timeout(struct rpma_conn_cfg *cfg, uint8_t ack_timeout) {
+    if (ack_timeout > longest_ack_timeout) {
+        return RPMA_E_INVAL;
+    }
+    return librpma::set(cfg, &rpma_conn_cfg::ack_timeout, ack_timeout);
+}
+
+int rpma_conn_cfg_get_ack_timeout(const struct rpma_conn_cfg *cfg, uint8_t *ack_timeout) {
+    return librpma::get(cfg, &rpma_conn_cfg::ack_timeout, ack_timeout);
+}
+
+int rpma_conn_cfg_set_inline_size(struct rpma_conn_cfg *cfg, uint32_t inline_size) {
+    return librpma::set(cfg, &rpma_conn_cfg::inline_size, inline_size);
+}
+
+int rpma_conn_cfg_get_inline_size(const struct rpma_conn_cfg *cfg, uint32_t *inline_size) {
+    return librpma::get(cfg, &rpma_conn_cfg::inline_size, inline_size);
+}
+
+int rpma_conn_cfg_set_bounds_check(struct rpma_conn_cfg *cfg, bool bounds_check) {
+    return librpma::set(cfg, &rpma_conn_cfg::bounds_check, bounds_check);
+}
+
+int rpma_conn_cfg_get_bounds_check(const struct rpma_conn_cfg *cfg, bool *bounds_check) {
+    return librpma::get(cfg, &rpma_conn_cfg::bounds_check, bounds_check);
+}
+
+int rpma_conn_cfg_set_source_addr(struct rpma_conn_cfg *cfg, const struct sockaddr *addr) {
+    if (cfg == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    if (addr == nullptr) {
+        cfg->source = {};
+        return 0;
+    }
+    if (addr->sa_family != AF_INET && addr->sa_family != AF_INET6) {
+        return RPMA_E_INVAL;
+    }
+    std::memcpy(&cfg->source, addr, addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    return 0;
+}
+
+int rpma_conn_cfg_get_source_addr(const struct rpma_conn_cfg *cfg, struct sockaddr_storage *addr) {
+    if (cfg == nullptr || addr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *addr = cfg->source;
+    return 0;
 }

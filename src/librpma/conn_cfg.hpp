@@ -2,6 +2,8 @@
 // librpma/conn_cfg: what a connection is to be like.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <atomic>
 
 #include "librpma/api.hpp"
@@ -17,6 +19,17 @@ struct ConnectionParameters {
     std::uint32_t rq_size = 10;
     bool shared_channel = false;
     rpma_srq *srq = nullptr;
+    // Completion queues that are not the connection's own.
+    rpma_cq *cq = nullptr;
+    rpma_cq *rcq = nullptr;
+    rpma_events *events = nullptr;
+    // As often as the field can say; for receiver-not-ready that is without end.
+    std::uint8_t retry_count = 7;
+    std::uint8_t rnr_retry_count = 7;
+    std::uint8_t ack_timeout = 0;
+    std::uint32_t inline_size = 0;
+    bool bounds_check = false;
+    sockaddr_storage source{};  // AF_UNSPEC: the device's choice
 };
 
 }  // namespace librpma
@@ -30,6 +43,15 @@ struct rpma_conn_cfg final {
     std::atomic<std::uint32_t> rq_size{librpma::ConnectionParameters{}.rq_size};
     std::atomic<bool> shared_channel{librpma::ConnectionParameters{}.shared_channel};
     std::atomic<rpma_srq *> srq{librpma::ConnectionParameters{}.srq};
+    std::atomic<rpma_cq *> cq{librpma::ConnectionParameters{}.cq};
+    std::atomic<rpma_cq *> rcq{librpma::ConnectionParameters{}.rcq};
+    std::atomic<rpma_events *> events{librpma::ConnectionParameters{}.events};
+    std::atomic<std::uint8_t> retry_count{librpma::ConnectionParameters{}.retry_count};
+    std::atomic<std::uint8_t> rnr_retry_count{librpma::ConnectionParameters{}.rnr_retry_count};
+    std::atomic<std::uint8_t> ack_timeout{librpma::ConnectionParameters{}.ack_timeout};
+    std::atomic<std::uint32_t> inline_size{librpma::ConnectionParameters{}.inline_size};
+    std::atomic<bool> bounds_check{librpma::ConnectionParameters{}.bounds_check};
+    sockaddr_storage source{};  // the one value that is not set in parallel
 };
 
 namespace librpma {

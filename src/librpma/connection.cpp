@@ -2,8 +2,10 @@
 // librpma/connection: what a connection request is made of, and hands on to the connection it becomes.
 #include "librpma/connection.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
+#include "librpma/events.hpp"
 #include "librpma/srq.hpp"
 
 namespace librpma {
@@ -12,9 +14,9 @@ namespace {
 
 constexpr std::uint32_t scatter_gather_elements = 1;
 // What an atomic write needs where it is an inline write.
-constexpr std::uint32_t inline_size = 8;
+constexpr std::uint32_t least_inline_size = 8;
 
-rpma_cq *own_rcq(const rpma_srq *srq) {
+rpma_cq *rcq_of(const rpma_srq *srq) {
     return srq != nullptr ? srq->rcq() : nullptr;
 }
 
@@ -38,12 +40,32 @@ Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_chan
     return Failure{refuse("rdma_get_cm_event", errno)};
 }
 
+// One queue of a connection: the one it is configured with, or one of its own. nullptr on failure.
+Result<rpma_cq *> Connection::make_completion_queue(const rpma_peer &peer, std::uint32_t size,
+                                                    rpma_cq *configured, std::unique_ptr<rpma_cq> &own) {
+    if (configured != nullptr) {
+        return configured;
+    }
+    const auto channel = shared_channel ? rpma_cq::Channel::Shared : rpma_cq::Channel::Own;
+    auto made = rpma_cq::create(peer.provider(), id->verbs, size, channel, shared_channel.get());
+    if (!made) {
+        return Failure{made.error()};
+    }
+    own = std::move(*made);
+    return own.get();
+}
+
 int Connection::make_completion_queues(const rpma_peer &peer, const ConnectionParameters &parameters) {
     const verbs::Provider &provider = peer.provider();
-    if (parameters.shared_channel && own_rcq(parameters.srq) != nullptr) {
+    const bool configured = parameters.cq != nullptr || parameters.rcq != nullptr;
+    if (parameters.shared_channel && (configured || rcq_of(parameters.srq) != nullptr)) {
         BASE_LOG(Error,
-                 "a shared completion channel and a shared receive queue with a completion queue of its "
-                 "own exclude each other");
+                 "a shared completion channel excludes a completion queue of several connections, and a "
+                 "shared receive queue with a completion queue of its own");
+        return RPMA_E_INVAL;
+    }
+    if (parameters.rcq != nullptr && rcq_of(parameters.srq) != nullptr) {
+        BASE_LOG(Error, "receives can complete in one queue: the shared receive queue has another");
         return RPMA_E_INVAL;
     }
     if (parameters.shared_channel) {
@@ -52,17 +74,17 @@ int Connection::make_completion_queues(const rpma_peer &peer, const ConnectionPa
             return refuse("ibv_create_comp_channel", errno);
         }
     }
-    auto made = rpma_cq::create(provider, id->verbs, parameters.cq_size, shared_channel.get());
-    if (!made) {
-        return made.error();
+    const auto sends = make_completion_queue(peer, parameters.cq_size, parameters.cq, own_cq);
+    if (!sends) {
+        return sends.error();
     }
-    cq = std::move(*made);
-    if (parameters.rcq_size > 0 && own_rcq(parameters.srq) == nullptr) {
-        made = rpma_cq::create(provider, id->verbs, parameters.rcq_size, shared_channel.get());
-        if (!made) {
-            return made.error();
+    cq = *sends;
+    if ((parameters.rcq_size > 0 || parameters.rcq != nullptr) && rcq_of(parameters.srq) == nullptr) {
+        const auto receives = make_completion_queue(peer, parameters.rcq_size, parameters.rcq, own_rcq);
+        if (!receives) {
+            return receives.error();
         }
-        rcq = std::move(*made);
+        rcq = *receives;
     }
     return 0;
 }
@@ -71,9 +93,9 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &p
     if (const int result = make_completion_queues(peer, parameters); result != 0) {
         return result;
     }
-    const rpma_cq *receives = own_rcq(parameters.srq);
+    const rpma_cq *receives = rcq_of(parameters.srq);
     if (receives == nullptr) {
-        receives = rcq != nullptr ? rcq.get() : cq.get();
+        receives = rcq != nullptr ? rcq : cq;
     }
     ibv_qp_init_attr_ex attributes{};
     attributes.qp_context = id.get();
@@ -84,28 +106,35 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &p
     attributes.cap.max_recv_wr = parameters.rq_size;
     attributes.cap.max_send_sge = scatter_gather_elements;
     attributes.cap.max_recv_sge = scatter_gather_elements;
-    attributes.cap.max_inline_data = inline_size;
+    attributes.cap.max_inline_data = std::max(least_inline_size, parameters.inline_size);
     attributes.qp_type = IBV_QPT_RC;
     attributes.sq_sig_all = 0;
     attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
     attributes.pd = peer.pd();
     if (peer.provider().create_qp_ex(id.get(), &attributes) != 0) {
         const int number = errno;
-        BASE_LOG(Error, "rdma_create_qp(send queue %u, receive queue %u) on %s, for a peer on %s, failed: %s",
-                 parameters.sq_size, parameters.rq_size, id->verbs->device->name,
-                 peer.pd()->context->device->name, error_text(number));
+        BASE_LOG(Error,
+                 "rdma_create_qp(send queue %u, receive queue %u, inline %u bytes) on %s, for a peer on %s, "
+                 "failed: %s",
+                 parameters.sq_size, parameters.rq_size, attributes.cap.max_inline_data,
+                 id->verbs->device->name, peer.pd()->context->device->name, error_text(number));
         return RPMA_E_PROVIDER;
     }
     qp = {peer.provider(), id.get()};
     return 0;
 }
 
-int Connection::make_event_channel(const verbs::Provider &provider) {
-    event_channel = {provider, provider.create_event_channel()};
-    if (!event_channel) {
-        return refuse("rdma_create_event_channel", errno);
+int Connection::make_event_channel(const verbs::Provider &provider, const rpma_events *events) {
+    // Until there is a connection, what happens is nobody's (rpma_events::next).
+    id->context = nullptr;
+    if (events == nullptr) {
+        event_channel = {provider, provider.create_event_channel()};
+        if (!event_channel) {
+            return refuse("rdma_create_event_channel", errno);
+        }
     }
-    if (provider.migrate_id(id.get(), event_channel.get()) != 0) {
+    rdma_event_channel *const channel = events != nullptr ? events->channel() : event_channel.get();
+    if (provider.migrate_id(id.get(), channel) != 0) {
         return refuse("rdma_migrate_id", errno);
     }
     return 0;
@@ -114,11 +143,11 @@ int Connection::make_event_channel(const verbs::Provider &provider) {
 int Connection::close(const verbs::Provider &provider, bool reject) {
     FirstError error;
     error.add(qp.reset(), "rdma_destroy_qp");
-    if (rcq != nullptr) {
-        error.add_code(rcq->close());
+    if (own_rcq != nullptr) {
+        error.add_code(own_rcq->close());
     }
-    if (cq != nullptr) {
-        error.add_code(cq->close());
+    if (own_cq != nullptr) {
+        error.add_code(own_cq->close());
     }
     if (id && reject && provider.reject(id.get(), nullptr, 0) != 0) {
         error.add(errno, "rdma_reject");

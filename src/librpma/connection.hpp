@@ -18,21 +18,26 @@ struct Connection {
     verbs::EventChannel event_channel;
     verbs::CompletionChannel shared_channel;
     verbs::Id id;
-    std::unique_ptr<rpma_cq> cq;
-    // nullptr when receives complete elsewhere.
-    std::unique_ptr<rpma_cq> rcq;
+    std::unique_ptr<rpma_cq> own_cq;
+    std::unique_ptr<rpma_cq> own_rcq;
+    // Where operations complete, and receives if not there: its own, or those that it was configured with.
+    // rcq is nullptr when receives complete in cq or in the shared receive queue's.
+    rpma_cq *cq = nullptr;
+    rpma_cq *rcq = nullptr;
     verbs::QueuePair qp;
     PrivateData private_data;
 
     // Makes the completion queues and the queue pair on the id; on failure what was made stays, for close().
     [[nodiscard]] int make_queues(const rpma_peer &peer, const ConnectionParameters &parameters);
-    // Gives the id an event channel of its own.
-    [[nodiscard]] int make_event_channel(const verbs::Provider &provider);
+    // Gives the id's events to the queue, or to an event channel of its own.
+    [[nodiscard]] int make_event_channel(const verbs::Provider &provider, const rpma_events *events);
 
     // Ends all there is; rejecting is for an id whose request nobody has answered. The first error.
     [[nodiscard]] int close(const verbs::Provider &provider, bool reject);
 
 private:
+    [[nodiscard]] Result<rpma_cq *> make_completion_queue(const rpma_peer &peer, std::uint32_t size,
+                                                          rpma_cq *configured, std::unique_ptr<rpma_cq> &own);
     [[nodiscard]] int make_completion_queues(const rpma_peer &peer, const ConnectionParameters &parameters);
 };
 

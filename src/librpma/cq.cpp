@@ -6,27 +6,20 @@
 #include <cerrno>
 #include <climits>
 
+#include "librpma/peer.hpp"
+
 namespace {
 
-// Solicited or not: every completion makes an event.
-constexpr int any_completion = 0;
-
-int arm(ibv_cq *cq) {
-    const int result = ibv_req_notify_cq(cq, any_completion);
-    if (result != 0) {
-        BASE_LOG(Error, "ibv_req_notify_cq failed: %s", librpma::error_text(result));
-        return RPMA_E_PROVIDER;
-    }
-    return 0;
-}
+// Acknowledging takes a lock: it is done for so many events at once, and at the end.
+constexpr unsigned acknowledged_at_once = 64;
 
 }  // namespace
 
 librpma::Result<std::unique_ptr<rpma_cq>> rpma_cq::create(const verbs::Provider &provider,
                                                           ibv_context *context, std::uint32_t size,
-                                                          ibv_comp_channel *shared) {
+                                                          Channel channel, ibv_comp_channel *shared) {
     verbs::CompletionChannel own_channel;
-    if (shared == nullptr) {
+    if (channel == Channel::Own) {
         own_channel = {provider, provider.create_comp_channel(context)};
         if (!own_channel) {
             BASE_LOG(Error, "ibv_create_comp_channel failed: %s", librpma::error_text(errno));
@@ -35,24 +28,26 @@ librpma::Result<std::unique_ptr<rpma_cq>> rpma_cq::create(const verbs::Provider 
     }
     const int entries = static_cast<int>(std::min(size, std::uint32_t{INT_MAX}));
     verbs::CompletionQueue queue{
-        provider,
-        provider.create_cq(context, entries, nullptr, shared != nullptr ? shared : own_channel.get(), 0)};
+        provider, provider.create_cq(context, entries, nullptr, own_channel ? own_channel.get() : shared, 0)};
     if (!queue) {
         BASE_LOG(Error, "ibv_create_cq(%d completions) failed: %s", entries, librpma::error_text(errno));
         return librpma::Failure{RPMA_E_PROVIDER};
-    }
-    if (const int result = arm(queue.get()); result != 0) {
-        return librpma::Failure{result};
     }
     auto cq = librpma::make<rpma_cq>(provider, std::move(own_channel), std::move(queue));
     if (cq == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }
+    if (const int result = cq->is_polled() ? 0 : cq->arm(false); result != 0) {
+        return librpma::Failure{result};
+    }
     return cq;
 }
 
-int rpma_cq::wait() {
-    if (shares_channel()) {
+int rpma_cq::wait(int flags) {
+    if (is_polled()) {
+        return RPMA_E_NOSUPP;
+    }
+    if (!own_channel_) {
         return RPMA_E_SHARED_CHANNEL;
     }
     ibv_cq *cq = nullptr;
@@ -60,24 +55,56 @@ int rpma_cq::wait() {
     if (provider_.get_cq_event(own_channel_.get(), &cq, &context) != 0) {
         return RPMA_E_NO_COMPLETION;
     }
-    return acknowledge_and_arm();
+    return take_event(flags);
 }
 
-int rpma_cq::acknowledge_and_arm() {
-    provider_.ack_cq_events(cq_.get(), 1);
-    return arm(cq_.get());
+int rpma_cq::take_event(int flags) {
+    const unsigned before = unacknowledged_.fetch_add(1, std::memory_order_relaxed);
+    if ((before + 1) % acknowledged_at_once == 0) {
+        unacknowledged_.fetch_sub(acknowledged_at_once, std::memory_order_relaxed);
+        provider_.ack_cq_events(cq_.get(), acknowledged_at_once);
+    }
+    return (flags & RPMA_WAIT_NO_REARM) != 0 ? 0 : arm(false);
 }
 
+int rpma_cq::arm(bool solicited_only) {
+    const int result = ibv_req_notify_cq(cq_.get(), solicited_only ? 1 : 0);
+    if (result != 0) {
+        BASE_LOG(Error, "ibv_req_notify_cq failed: %s", librpma::error_text(result));
+        return RPMA_E_PROVIDER;
+    }
+    return 0;
+}
+
+// The device waits for what is not acknowledged.
 int rpma_cq::close() {
+    if (const unsigned left = unacknowledged_.exchange(0, std::memory_order_relaxed); left != 0 && cq_) {
+        provider_.ack_cq_events(cq_.get(), left);
+    }
     librpma::FirstError error;
     error.add(cq_.reset(), "ibv_destroy_cq");
     error.add(own_channel_.reset(), "ibv_destroy_comp_channel");
     return error.code();
 }
 
+int rpma_cq_new(struct rpma_peer *peer, uint32_t cq_size, int flags, struct rpma_cq **cq_ptr) {
+    if (peer == nullptr || (flags & ~RPMA_CQ_POLLED) != 0 || cq_ptr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    const auto channel = (flags & RPMA_CQ_POLLED) != 0 ? rpma_cq::Channel::None : rpma_cq::Channel::Own;
+    return librpma::give(rpma_cq::create(peer->provider(), peer->pd()->context, cq_size, channel), cq_ptr);
+}
+
+int rpma_cq_delete(struct rpma_cq **cq_ptr) {
+    return librpma::destroy(cq_ptr);
+}
+
 int rpma_cq_get_fd(const struct rpma_cq *cq, int *fd) {
     if (cq == nullptr || fd == nullptr) {
         return RPMA_E_INVAL;
+    }
+    if (cq->is_polled()) {
+        return RPMA_E_NOSUPP;
     }
     *fd = cq->fd();
     return 0;
@@ -87,7 +114,24 @@ int rpma_cq_wait(struct rpma_cq *cq) {
     if (cq == nullptr) {
         return RPMA_E_INVAL;
     }
-    return cq->wait();
+    return cq->wait(0);
+}
+
+int rpma_cq_wait_event(struct rpma_cq *cq, int flags) {
+    if (cq == nullptr || (flags & ~RPMA_WAIT_NO_REARM) != 0) {
+        return RPMA_E_INVAL;
+    }
+    return cq->wait(flags);
+}
+
+int rpma_cq_rearm(struct rpma_cq *cq, bool solicited_only) {
+    if (cq == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    if (cq->is_polled()) {
+        return RPMA_E_NOSUPP;
+    }
+    return cq->arm(solicited_only);
 }
 
 int rpma_cq_get_wc(struct rpma_cq *cq, int num_entries, struct ibv_wc *wc, int *num_entries_got) {

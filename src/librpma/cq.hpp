@@ -2,31 +2,42 @@
 // librpma/cq: a completion queue, with a channel of its own or a shared one.
 #pragma once
 
+#include <atomic>
+
 #include "librpma/api.hpp"
 #include "verbs/owned.hpp"
 
 struct rpma_cq final {
 public:
-    // Armed. size above INT_MAX counts as INT_MAX; shared is nullptr or a channel that outlives the queue.
+    // Whose channel a queue has.
+    enum class Channel { Own, Shared, None };
+    // Armed if it has a channel. size above INT_MAX counts as INT_MAX; shared outlives the queue.
     [[nodiscard]] static librpma::Result<std::unique_ptr<rpma_cq>> create(const verbs::Provider &provider,
                                                                           ibv_context *context,
-                                                                          std::uint32_t size,
-                                                                          ibv_comp_channel *shared);
+                                                                          std::uint32_t size, Channel channel,
+                                                                          ibv_comp_channel *shared = nullptr);
     rpma_cq(const verbs::Provider &provider, verbs::CompletionChannel own_channel, verbs::CompletionQueue cq)
         : provider_{provider}, own_channel_{std::move(own_channel)}, cq_{std::move(cq)} {}
+    ~rpma_cq() { (void)close(); }
+    rpma_cq(const rpma_cq &) = delete;
+    rpma_cq &operator=(const rpma_cq &) = delete;
 
     [[nodiscard]] ibv_cq *get() const { return cq_.get(); }
+    [[nodiscard]] bool is_polled() const { return cq_->channel == nullptr; }
     [[nodiscard]] int fd() const { return cq_->channel->fd; }
-    [[nodiscard]] bool shares_channel() const { return !own_channel_; }
 
-    // Waits for an event of the own channel, acknowledges it and arms the queue again.
-    [[nodiscard]] int wait();
-    // After an event of this queue came.
-    [[nodiscard]] int acknowledge_and_arm();
+    // Waits for an event of the own channel and takes it.
+    [[nodiscard]] int wait(int flags);
+    // An event of this queue came: it is counted, and the queue armed again unless the RPMA_WAIT_ flags say
+    // no.
+    [[nodiscard]] int take_event(int flags);
+    [[nodiscard]] int arm(bool solicited_only);
     [[nodiscard]] int close();
 
 private:
     const verbs::Provider &provider_;
     verbs::CompletionChannel own_channel_;
     verbs::CompletionQueue cq_;
+    // Events that came and were not acknowledged. Relaxed: only a count.
+    std::atomic<unsigned> unacknowledged_{0};
 };

@@ -6,12 +6,17 @@
 
 namespace {
 
-constexpr int backlog = 0;  // the device's own
+// One of rdma_cm's switches; off is what a new id has.
+bool switch_on(const verbs::Provider &provider, rdma_cm_id *id, int option, bool wanted) {
+    int on = 1;
+    return !wanted || provider.set_option(id, RDMA_OPTION_ID, option, &on, sizeof(on)) == 0;
+}
 
 }  // namespace
 
 librpma::Result<std::unique_ptr<rpma_ep>> rpma_ep::listen(const rpma_peer &peer, const char *address,
-                                                          const char *port) {
+                                                          const char *port,
+                                                          const librpma::EndpointParameters &parameters) {
     const verbs::Provider &provider = peer.provider();
     const auto refuse = [&](const char *step, const char *reason) {
         BASE_LOG(Error, "cannot listen at %s:%s on %s: %s: %s", address, port,
@@ -31,10 +36,14 @@ librpma::Result<std::unique_ptr<rpma_ep>> rpma_ep::listen(const rpma_peer &peer,
         return refuse("rdma_create_id", librpma::error_text(errno));
     }
     verbs::Id id{provider, raw};
+    if (!switch_on(provider, raw, RDMA_OPTION_ID_REUSEADDR, parameters.reuseaddr) ||
+        !switch_on(provider, raw, RDMA_OPTION_ID_AFONLY, parameters.v6only)) {
+        return refuse("rdma_set_option", librpma::error_text(errno));
+    }
     if (provider.bind_addr(raw, (*info)->ai_src_addr) != 0) {
         return refuse("rdma_bind_addr", librpma::error_text(errno));
     }
-    if (provider.listen(raw, backlog) != 0) {
+    if (provider.listen(raw, parameters.backlog) != 0) {
         return refuse("rdma_listen", librpma::error_text(errno));
     }
     auto ep = librpma::make<rpma_ep>(peer, std::move(channel), std::move(id));
@@ -85,7 +94,15 @@ int rpma_ep_listen(struct rpma_peer *peer, const char *addr, const char *port, s
     if (peer == nullptr || addr == nullptr || port == nullptr || ep_ptr == nullptr) {
         return RPMA_E_INVAL;
     }
-    return librpma::give(rpma_ep::listen(*peer, addr, port), ep_ptr);
+    return librpma::give(rpma_ep::listen(*peer, addr, port, {}), ep_ptr);
+}
+
+int rpma_ep_listen_cfg(struct rpma_peer *peer, const char *addr, const char *port,
+                       const struct rpma_ep_cfg *cfg, struct rpma_ep **ep_ptr) {
+    if (peer == nullptr || addr == nullptr || port == nullptr || ep_ptr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    return librpma::give(rpma_ep::listen(*peer, addr, port, librpma::parameters_of(cfg)), ep_ptr);
 }
 
 int rpma_ep_shutdown(struct rpma_ep **ep_ptr) {
@@ -97,6 +114,14 @@ int rpma_ep_get_fd(const struct rpma_ep *ep, int *fd) {
         return RPMA_E_INVAL;
     }
     *fd = ep->fd();
+    return 0;
+}
+
+int rpma_ep_get_local_addr(const struct rpma_ep *ep, struct sockaddr_storage *addr) {
+    if (ep == nullptr || addr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *addr = ep->id().route.addr.src_storage;
     return 0;
 }
 

@@ -17,7 +17,7 @@ librpma::Result<std::unique_ptr<rpma_srq>> rpma_srq::create(const rpma_peer &pee
     }
     std::unique_ptr<rpma_cq> rcq;
     if (const auto rcq_size = cfg.rcq_size.load(std::memory_order_relaxed); rcq_size > 0) {
-        auto made = rpma_cq::create(provider, peer.pd()->context, rcq_size, nullptr);
+        auto made = rpma_cq::create(provider, peer.pd()->context, rcq_size, rpma_cq::Channel::Own);
         if (!made) {
             return librpma::Failure{made.error()};
         }

@@ -71,6 +71,8 @@ public:
     // With a null channel the id is synchronous: it has a channel of its own, and calls wait for their
     // events.
     [[nodiscard]] static base::Result<CmId *> create(EventChannel *channel, void *context);
+    // A request that will come on a TCP connection, which the id then owns.
+    [[nodiscard]] static base::Result<CmId *> adopt(EventChannel &channel, int fd, void *context);
     // Waits until every event of the id is acknowledged.
     ~CmId() override;
     CmId(const CmId &) = delete;
@@ -114,6 +116,7 @@ private:
         Connecting,
         Connected,
         Listening,
+        Adopting,  // a TCP connection whose request is on its way
         Requested,
         Closed
     };
@@ -128,6 +131,9 @@ private:
     void begin_handshake(base::Fd socket, Handshake::Role role, const wire::MpaFrame *request);
     void end_handshakes();
     void request_arrived(Handshake &handshake, const wire::MpaFrame &request);
+    void adoption_failed(int error);
+    // This id is the request that came on the handshake's socket.
+    void become(Handshake &handshake, const wire::MpaFrame &request);
     [[nodiscard]] std::unique_ptr<Event> request_event(CmId &child, const wire::MpaFrame &request);
     void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
 

@@ -110,6 +110,13 @@ int softrdma_rdma_create_id(rdma_event_channel *channel, rdma_cm_id **id, void *
     return made([&] { return CmId::create(static_cast<EventChannel *>(channel), context); }, id);
 }
 
+int softrdma_adopt(rdma_event_channel *channel, int fd, void *context, rdma_cm_id **id) {
+    if (channel == nullptr || id == nullptr) {
+        return failed(EINVAL);
+    }
+    return made([&] { return CmId::adopt(*static_cast<EventChannel *>(channel), fd, context); }, id);
+}
+
 int softrdma_rdma_destroy_id(rdma_cm_id *id) {
     delete &id_of(id);
     return 0;

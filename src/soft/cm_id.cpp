@@ -60,8 +60,12 @@ CmId::~CmId() {
 }
 
 base::Result<void> CmId::set_option(int level, int name, const void *value, std::size_t size) {
-    if (level != RDMA_OPTION_ID || (name != RDMA_OPTION_ID_REUSEADDR && name != RDMA_OPTION_ID_AFONLY)) {
+    if (level != RDMA_OPTION_ID || (name != RDMA_OPTION_ID_REUSEADDR && name != RDMA_OPTION_ID_AFONLY &&
+                                    name != RDMA_OPTION_ID_ACK_TIMEOUT)) {
         return base::failure(ENOSYS);
+    }
+    if (name == RDMA_OPTION_ID_ACK_TIMEOUT) {
+        return {};  // TCP acknowledges
     }
     if (size != sizeof(int) || state_.load() != State::Idle) {
         return base::failure(EINVAL);
@@ -315,6 +319,8 @@ void CmId::handshake_failed(Handshake &handshake, int error) {
         } else {
             push(RDMA_CM_EVENT_CONNECT_ERROR, -error);
         }
+    } else {
+        adoption_failed(error);
     }
     std::erase_if(handshakes_, [&](const auto &one) { return one.get() == &handshake; });
 }

@@ -2,6 +2,7 @@
 // soft/cm: the responder's side. A listener's sockets are read until their MPA request is whole; then each is
 // an id of its own.
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -57,6 +58,20 @@ base::Result<void> CmId::listen(int backlog) {
     return {};
 }
 
+base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, void *context) {
+    auto socket = tcp::adopted(fd);
+    if (!socket) {
+        return std::unexpected{socket.error()};
+    }
+    std::unique_ptr<CmId> id{new CmId{&channel, context}};
+    id->state_.store(State::Adopting);
+    id->handshake_group_ = channel.group();
+    const std::scoped_lock lock{id->handshake_group_->mutex()};
+    id->begin_handshake(std::move(*socket), Handshake::Role::Responder, nullptr);
+    close(fd);
+    return id.release();
+}
+
 void CmId::progress() {
     if (accept_paused_) {
         return;
@@ -99,6 +114,7 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
                  tcp::text_of(tcp::peer_address(handshake.socket())).c_str(),
                  request.markers ? "MPA markers" : "an MPA revision above 2");
         (void)refuse(handshake.take_socket(), request, {});
+        adoption_failed(EPROTO);
         return;
     }
     if (unfetched_requests_ >= limits::max_listen_backlog) {
@@ -106,14 +122,14 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
                  limits::max_listen_backlog);
         return;
     }
+    if (state_.load() == State::Adopting) {
+        become(handshake, request);
+        ++unfetched_requests_;
+        push(request_event(*this, request));
+        return;
+    }
     auto *const child = new CmId{nullptr, context};
-    child->request_ = request;
-    child->request_.private_data = {};
-    child->socket_ = handshake.take_socket();
-    child->set_source(tcp::local_address(child->socket_.get()));
-    const auto peer = tcp::peer_address(child->socket_.get());
-    std::memcpy(&child->route.addr.dst_storage, &peer, sizeof(peer));
-    child->state_.store(State::Requested);
+    child->become(handshake, request);
     ++unfetched_requests_;
     auto made = request_event(*child, request);
     made->counted = this;
@@ -123,11 +139,28 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
     channel_->push(std::move(made));
 }
 
+void CmId::adoption_failed(int error) {
+    if (state_.load() == State::Adopting) {
+        state_.store(State::Closed);
+        push(RDMA_CM_EVENT_CONNECT_ERROR, -error);
+    }
+}
+
+void CmId::become(Handshake &handshake, const wire::MpaFrame &request) {
+    request_ = request;
+    request_.private_data = {};
+    socket_ = handshake.take_socket();
+    set_source(tcp::local_address(socket_.get()));
+    const auto peer = tcp::peer_address(socket_.get());
+    std::memcpy(&route.addr.dst_storage, &peer, sizeof(peer));
+    state_.store(State::Requested);
+}
+
 std::unique_ptr<Event> CmId::request_event(CmId &child, const wire::MpaFrame &request) {
     auto made = std::make_unique<Event>();
     made->event = RDMA_CM_EVENT_CONNECT_REQUEST;
     made->id = &child;
-    made->listen_id = this;
+    made->listen_id = &child == this ? nullptr : this;
     // Crossed: what the peer may have open towards us is what we must be able to serve.
     const auto depth = [&](std::uint16_t asked) {
         return static_cast<std::uint8_t>(

@@ -3,6 +3,7 @@
 #include "soft/tcp.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -113,6 +114,22 @@ base::Result<void> listen(int socket, int backlog) {
 base::Result<base::Fd> accept(int socket) {
     base::Fd connection{accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
     if (!connection) {
+        return base::last_failure();
+    }
+    set_connection_options(connection.get());
+    return connection;
+}
+
+base::Result<base::Fd> adopted(int fd) {
+    int type = 0;
+    socklen_t length = sizeof(type);
+    const Address peer = peer_address(fd);
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || type != SOCK_STREAM ||
+        (peer.ss_family != AF_INET && peer.ss_family != AF_INET6)) {
+        return base::failure(EINVAL);
+    }
+    base::Fd connection{fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+    if (!connection || fcntl(connection.get(), F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
         return base::last_failure();
     }
     set_connection_options(connection.get());

@@ -32,6 +32,9 @@ struct BindOptions {
 [[nodiscard]] base::Result<void> listen(int socket, int backlog);
 // The next connection; EAGAIN when there is none.
 [[nodiscard]] base::Result<base::Fd> accept(int socket);
+// Another descriptor of a connected stream socket that somebody else made, ready to be served; EINVAL for
+// anything else.
+[[nodiscard]] base::Result<base::Fd> adopted(int fd);
 // Starts to connect; `socket` is bound or fresh. Done when it becomes writable: connect_result().
 [[nodiscard]] base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to);
 [[nodiscard]] int connect_result(int socket);

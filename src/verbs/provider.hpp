@@ -43,6 +43,7 @@ struct Provider {
     decltype(&rdma_migrate_id) migrate_id;
     decltype(&rdma_bind_addr) bind_addr;
     decltype(&rdma_listen) listen;
+    decltype(&rdma_set_option) set_option;
     decltype(&rdma_resolve_addr) resolve_addr;
     decltype(&rdma_resolve_route) resolve_route;
     decltype(&rdma_create_qp_ex) create_qp_ex;
@@ -53,6 +54,10 @@ struct Provider {
     decltype(&rdma_disconnect) disconnect;
 
     // What verbs has no call for.
+
+    // A request for a connection from an accepted TCP socket, which it then owns; nullptr where the device
+    // does not speak over TCP (softrdma_adopt).
+    int (*adopt)(rdma_event_channel *channel, int fd, void *context, rdma_cm_id **id);
 
     // Which operations beyond RFC 5040 both ends of a queue pair have, as a set of native_ bits; 0 before it
     // is connected.

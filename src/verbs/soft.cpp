@@ -48,6 +48,7 @@ const Provider soft = {
     .migrate_id = softrdma_rdma_migrate_id,
     .bind_addr = softrdma_rdma_bind_addr,
     .listen = softrdma_rdma_listen,
+    .set_option = softrdma_rdma_set_option,
     .resolve_addr = softrdma_rdma_resolve_addr,
     .resolve_route = softrdma_rdma_resolve_route,
     .create_qp_ex = softrdma_rdma_create_qp_ex,
@@ -56,6 +57,7 @@ const Provider soft = {
     .accept = softrdma_rdma_accept,
     .reject = softrdma_rdma_reject,
     .disconnect = softrdma_rdma_disconnect,
+    .adopt = softrdma_adopt,
     .native_operations = softrdma_peer_operations,
     // Read access as well: a peer without a native flush flushes by reading.
     .flush_visibility_access = SOFTRDMA_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_REMOTE_READ,

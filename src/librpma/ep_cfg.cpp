@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/ep_cfg: what an endpoint is to be like.
+#include "librpma/ep_cfg.hpp"
+
+#include "librpma/accessor.hpp"
+
+librpma::EndpointParameters librpma::parameters_of(const rpma_ep_cfg *cfg) {
+    if (cfg == nullptr) {
+        return {};
+    }
+    constexpr auto order = std::memory_order_relaxed;
+    return {.backlog = cfg->backlog.load(order),
+            .v6only = cfg->v6only.load(order),
+            .reuseaddr = cfg->reuseaddr.load(order)};
+}
+
+int rpma_ep_cfg_new(struct rpma_ep_cfg **cfg_ptr) {
+    return librpma::new_configuration(cfg_ptr);
+}
+
+int rpma_ep_cfg_delete(struct rpma_ep_cfg **cfg_ptr) {
+    return librpma::destroy(cfg_ptr);
+}
+
+int rpma_ep_cfg_set_backlog(struct rpma_ep_cfg *cfg, int backlog) {
+    if (backlog < 0) {
+        return RPMA_E_INVAL;
+    }
+    return librpma::set(cfg, &rpma_ep_cfg::backlog, backlog);
+}
+
+int rpma_ep_cfg_get_backlog(const struct rpma_ep_cfg *cfg, int *backlog) {
+    return librpma::get(cfg, &rpma_ep_cfg::backlog, backlog);
+}
+
+int rpma_ep_cfg_set_v6only(struct rpma_ep_cfg *cfg, bool v6only) {
+    return librpma::set(cfg, &rpma_ep_cfg::v6only, v6only);
+}
+
+int rpma_ep_cfg_get_v6only(const struct rpma_ep_cfg *cfg, bool *v6only) {
+    return librpma::get(cfg, &rpma_ep_cfg::v6only, v6only);
+}
+
+int rpma_ep_cfg_set_reuseaddr(struct rpma_ep_cfg *cfg, bool reuseaddr) {
+    return librpma::set(cfg, &rpma_ep_cfg::reuseaddr, reuseaddr);
+}
+
+int rpma_ep_cfg_get_reuseaddr(const struct rpma_ep_cfg *cfg, bool *reuseaddr) {
+    return librpma::get(cfg, &rpma_ep_cfg::reuseaddr, reuseaddr);
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/events: the events of many connections, in one channel.
+#include "librpma/events.hpp"
+
+#include <cerrno>
+
+librpma::Result<std::unique_ptr<rpma_events>> rpma_events::create(const rpma_peer &peer) {
+    verbs::EventChannel channel{peer.provider(), peer.provider().create_event_channel()};
+    if (!channel) {
+        BASE_LOG(Error, "rdma_create_event_channel failed: %s", librpma::error_text(errno));
+        return librpma::Failure{RPMA_E_PROVIDER};
+    }
+    auto events = librpma::make<rpma_events>(peer.provider(), std::move(channel));
+    if (events == nullptr) {
+        return librpma::Failure{RPMA_E_NOMEM};
+    }
+    return events;
+}
+
+librpma::Result<rpma_conn_event> rpma_events::next(rpma_conn **conn) {
+    while (true) {
+        auto event = librpma::next_event(provider_, channel_.get());
+        if (!event) {
+            return librpma::Failure{event.error()};
+        }
+        auto *const owner = static_cast<rpma_conn *>((*event)->id->context);
+        if (owner == nullptr) {
+            continue;  // of a request that is no connection yet, and perhaps never will be
+        }
+        const auto what = owner->take_event(std::move(*event));
+        if (what) {
+            *conn = owner;
+        }
+        return what;
+    }
+}
+
+int rpma_events::close() {
+    librpma::FirstError error;
+    error.add(channel_.reset(), "rdma_destroy_event_channel");
+    return error.code();
+}
+
+int rpma_events_new(struct rpma_peer *peer, struct rpma_events **events_ptr) {
+    if (peer == nullptr || events_ptr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    return librpma::give(rpma_events::create(*peer), events_ptr);
+}
+
+int rpma_events_delete(struct rpma_events **events_ptr) {
+    return librpma::destroy(events_ptr);
+}
+
+int rpma_events_get_fd(const struct rpma_events *events, int *fd) {
+    if (events == nullptr || fd == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *fd = events->channel()->fd;
+    return 0;
+}
+
+int rpma_events_next(struct rpma_events *events, struct rpma_conn **conn, enum rpma_conn_event *event) {
+    if (events == nullptr || conn == nullptr || event == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    const auto next = events->next(conn);
+    if (!next) {
+        return next.error();
+    }
+    *event = *next;
+    return 0;
+}

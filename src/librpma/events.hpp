@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/events: the events of many connections, in one channel.
+#pragma once
+
+#include "librpma/conn.hpp"
+
+struct rpma_events final {
+public:
+    [[nodiscard]] static librpma::Result<std::unique_ptr<rpma_events>> create(const rpma_peer &peer);
+    rpma_events(const verbs::Provider &provider, verbs::EventChannel channel)
+        : provider_{provider}, channel_{std::move(channel)} {}
+
+    [[nodiscard]] rdma_event_channel *channel() const { return channel_.get(); }
+    // Writes *conn on success only.
+    [[nodiscard]] librpma::Result<rpma_conn_event> next(rpma_conn **conn);
+    [[nodiscard]] int close();
+
+private:
+    const verbs::Provider &provider_;
+    verbs::EventChannel channel_;
+};
