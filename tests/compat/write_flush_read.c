@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * write_flush_read: a program for Debian's librpma0, with its header and linked to it. A server and a client
+ * in two processes on 127.0.0.1; the client writes, flushes, reads back and compares.
+ *
+ *     write_flush_read [LIBRARY]     LIBRARY: the file that librpma must have been loaded from
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <librpma.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ADDRESS "127.0.0.1"
+#define SIZE 4096
+#define TEXT "written by a program that knows Debian's librpma only"
+
+static void check(int result, const char *call) {
+    if (result != 0) {
+        fprintf(stderr, "%s: %s\n", call, rpma_err_2str(result));
+        exit(EXIT_FAILURE);
+    }
+}
+#define CHECK(call) check((call), #call)
+
+static void require(bool holds, const char *what) {
+    if (!holds) {
+        fprintf(stderr, "not so: %s\n", what);
+        exit(EXIT_FAILURE);
+    }
+}
+#define REQUIRE(holds) require((holds), #holds)
+
+static struct rpma_peer *new_peer(void) {
+    struct ibv_context *context = NULL;
+    struct rpma_peer *peer = NULL;
+    CHECK(rpma_utils_get_ibv_context(ADDRESS, RPMA_UTIL_IBV_CONTEXT_LOCAL, &context));
+    CHECK(rpma_peer_new(context, &peer));
+    return peer;
+}
+
+static void *new_page(void) {
+    void *const page = aligned_alloc(SIZE, SIZE);
+    REQUIRE(page != NULL);
+    memset(page, 0, SIZE);
+    return page;
+}
+
+static void await(struct rpma_conn *conn, enum rpma_conn_event expected) {
+    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    CHECK(rpma_conn_next_event(conn, &event));
+    fprintf(stderr, "%s\n", rpma_utils_conn_event_2str(event));
+    REQUIRE(event == expected);
+}
+
+static void complete(struct rpma_conn *conn) {
+    struct rpma_cq *cq = NULL;
+    struct ibv_wc wc;
+    int result = RPMA_E_NO_COMPLETION;
+    CHECK(rpma_conn_get_cq(conn, &cq));
+    while (result == RPMA_E_NO_COMPLETION) {
+        CHECK(rpma_cq_wait(cq));
+        result = rpma_cq_get_wc(cq, 1, &wc, NULL);
+    }
+    CHECK(result);
+    REQUIRE(wc.status == IBV_WC_SUCCESS);
+}
+
+/* Listens at a port that is free, says which, serves one client until it goes. */
+static void serve(int port_fd) {
+    struct rpma_peer *peer = new_peer();
+    struct rpma_ep *ep = NULL;
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *conn = NULL;
+    struct rpma_mr_local *mr = NULL;
+    char *const memory = new_page();
+    char port[6];
+    unsigned char descriptor[64];
+    size_t size = 0;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t address_size = sizeof(address);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    REQUIRE(bind(fd, (struct sockaddr *)&address, address_size) == 0);
+    REQUIRE(getsockname(fd, (struct sockaddr *)&address, &address_size) == 0);
+    close(fd);
+    snprintf(port, sizeof(port), "%u", (unsigned)ntohs(address.sin_port));
+
+    CHECK(rpma_mr_reg(peer, memory, SIZE,
+                      RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY,
+                      &mr));
+    CHECK(rpma_mr_get_descriptor_size(mr, &size));
+    REQUIRE(size <= sizeof(descriptor));
+    CHECK(rpma_mr_get_descriptor(mr, descriptor));
+    const struct rpma_conn_private_data data = {descriptor, (uint8_t)size};
+    CHECK(rpma_ep_listen(peer, ADDRESS, port, &ep));
+    REQUIRE(write(port_fd, port, sizeof(port)) == sizeof(port));
+    CHECK(rpma_ep_next_conn_req(ep, NULL, &request));
+    CHECK(rpma_conn_req_connect(&request, &data, &conn));
+    await(conn, RPMA_CONN_ESTABLISHED);
+    await(conn, RPMA_CONN_CLOSED);
+    REQUIRE(strcmp(memory, TEXT) == 0);
+    CHECK(rpma_conn_disconnect(conn));
+    CHECK(rpma_conn_delete(&conn));
+    CHECK(rpma_ep_shutdown(&ep));
+    CHECK(rpma_mr_dereg(&mr));
+    CHECK(rpma_peer_delete(&peer));
+    free(memory);
+}
+
+static void write_flush_read(const char *port) {
+    struct rpma_peer *peer = new_peer();
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *conn = NULL;
+    struct rpma_mr_local *mr = NULL;
+    struct rpma_mr_remote *remote = NULL;
+    struct rpma_conn_private_data data = {NULL, 0};
+    char *const memory = new_page();
+    size_t size = 0;
+    CHECK(rpma_mr_reg(peer, memory, SIZE, RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST, &mr));
+    CHECK(rpma_conn_req_new(peer, ADDRESS, port, NULL, &request));
+    CHECK(rpma_conn_req_connect(&request, NULL, &conn));
+    await(conn, RPMA_CONN_ESTABLISHED);
+    CHECK(rpma_conn_get_private_data(conn, &data));
+    CHECK(rpma_mr_remote_from_descriptor(data.ptr, data.len, &remote));
+    CHECK(rpma_mr_remote_get_size(remote, &size));
+    REQUIRE(size == SIZE);
+
+    memcpy(memory, TEXT, sizeof(TEXT));
+    CHECK(rpma_write(conn, remote, 0, mr, 0, sizeof(TEXT), RPMA_F_COMPLETION_ON_ERROR, NULL));
+    CHECK(rpma_flush(conn, remote, 0, sizeof(TEXT), RPMA_FLUSH_TYPE_VISIBILITY, RPMA_F_COMPLETION_ALWAYS,
+                     NULL));
+    complete(conn);
+    CHECK(rpma_read(conn, mr, SIZE / 2, remote, 0, sizeof(TEXT), RPMA_F_COMPLETION_ALWAYS, NULL));
+    complete(conn);
+    REQUIRE(strcmp(memory + SIZE / 2, TEXT) == 0);
+
+    CHECK(rpma_conn_disconnect(conn));
+    await(conn, RPMA_CONN_CLOSED);
+    CHECK(rpma_conn_delete(&conn));
+    CHECK(rpma_mr_remote_delete(&remote));
+    CHECK(rpma_mr_dereg(&mr));
+    CHECK(rpma_peer_delete(&peer));
+    free(memory);
+}
+
+int main(int argc, char *argv[]) {
+    int port_pipe[2];
+    char port[6] = "";
+    int status = -1;
+    Dl_info library = {0};
+    REQUIRE(dladdr((void *)rpma_peer_new, &library) != 0);
+    fprintf(stderr, "librpma is %s\n", library.dli_fname);
+    if (argc > 1) {
+        char *const loaded = realpath(library.dli_fname, NULL);
+        char *const expected = realpath(argv[1], NULL);
+        REQUIRE(loaded != NULL && expected != NULL && strcmp(loaded, expected) == 0);
+        free(loaded);
+        free(expected);
+    }
+    REQUIRE(pipe(port_pipe) == 0);
+    const pid_t server = fork();
+    REQUIRE(server >= 0);
+    if (server == 0) {
+        close(port_pipe[0]);
+        serve(port_pipe[1]);
+        return EXIT_SUCCESS;
+    }
+    close(port_pipe[1]);
+    REQUIRE(read(port_pipe[0], port, sizeof(port)) == sizeof(port));
+    write_flush_read(port);
+    REQUIRE(waitpid(server, &status, 0) == server);
+    REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS);
+    return EXIT_SUCCESS;
+}
