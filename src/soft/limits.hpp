@@ -34,6 +34,8 @@ inline constexpr std::size_t max_unexpected_messages = 256;
 inline constexpr std::chrono::seconds handshake_timeout{10};
 // A peer that acknowledges nothing, or takes nothing, for so long is given up (TCP_USER_TIMEOUT).
 inline constexpr std::chrono::seconds silence_timeout{60};
+// How long a connection that ended is still read, and how long a slow peer may take to read why it ended.
 inline constexpr std::chrono::seconds drain_timeout{2};
+inline constexpr std::chrono::seconds last_words_timeout{10};
 
 }  // namespace soft::limits

@@ -252,7 +252,8 @@ void QueuePair::end(const End &how) {
     flush_receives();
     if (how.drain) {
         send_last_words();
-        group_->set_deadline(*this, base::Clock::now() + limits::drain_timeout);
+        const auto most = last_words_.empty() ? limits::drain_timeout : limits::last_words_timeout;
+        group_->set_deadline(*this, base::Clock::now() + most);
     }
     if (!ending_locally_ && owner_ != nullptr) {
         owner_->connection_ended();

@@ -47,6 +47,9 @@ void QueuePair::progress() {
     if (!connected()) {
         if (!last_words_.empty()) {
             send_last_words();
+            if (last_words_.empty()) {
+                group_->set_deadline(*this, base::Clock::now() + limits::drain_timeout);
+            }
         }
         if (socket_ && tcp::discard_input(socket_.get()) == tcp::Input::Ended) {
             finish_draining();

@@ -32,7 +32,7 @@ rdma_cm_event *next_event(rdma_event_channel *events, rdma_cm_event_type type) {
     return event;
 }
 
-// One connected end. Never taken apart: its process ends, or its disconnect has been seen.
+// One connected end.
 struct End {
     rdma_event_channel *events = device.create_event_channel();
     rdma_cm_id *id = nullptr;
@@ -107,6 +107,8 @@ void serve(Target target, const std::function<void(std::uint16_t)> &listening) {
         pollfd events{.fd = end.events->fd, .events = POLLIN, .revents = 0};
         (void)poll(&events, 1, -1);  // outside the library: only its thread can serve
     }
+    (void)device.destroy_id(listener);
+    end.destroy();
 }
 
 void connect(End &end, std::uint16_t port) {
