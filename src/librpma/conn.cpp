@@ -18,7 +18,8 @@ librpma::Connection rpma_conn::give_back() {
 }
 
 void rpma_conn::learn_native_operations() {
-    native_operations_.store(provider_.native_operations(qp_), std::memory_order_relaxed);
+    native_operations_.store(offered_operations_ & provider_.native_operations(qp_),
+                             std::memory_order_relaxed);
 }
 
 int rpma_conn::establish(const rdma_cm_event &event) {

@@ -9,9 +9,10 @@
 
 struct rpma_conn final {
 public:
-    rpma_conn(const verbs::Provider &provider, librpma::FlushBuffer flush_buffer,
+    rpma_conn(const rpma_peer &peer, librpma::FlushBuffer flush_buffer,
               const librpma::ConnectionParameters &parameters)
-        : provider_{provider},
+        : provider_{peer.provider()},
+          offered_operations_{peer.native_operations()},
           flush_buffer_{std::move(flush_buffer)},
           inline_size_{parameters.inline_size},
           checks_bounds_{parameters.bounds_check} {}
@@ -21,6 +22,7 @@ public:
     [[nodiscard]] librpma::Connection give_back();
     void learn_native_operations();
 
+    [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] ibv_qp *qp() const { return qp_; }
     [[nodiscard]] const rdma_cm_id &id() const { return *connection_.id; }
     // nullptr when events go to an rpma_events.
@@ -58,6 +60,8 @@ private:
     [[nodiscard]] int establish(const rdma_cm_event &event);
 
     const verbs::Provider &provider_;
+    // What this end has of them.
+    unsigned offered_operations_;
     librpma::Connection connection_;
     librpma::FlushBuffer flush_buffer_;
     ibv_qp *qp_ = nullptr;

@@ -11,6 +11,10 @@
 
 namespace {
 
+// What rdma_cm carries with RDMA_PS_TCP; the soft device's requests carry as much as its answers.
+constexpr unsigned most_private_data_of_request = 56;
+constexpr unsigned most_private_data_of_answer = 196;
+
 rdma_conn_param connection_parameters(const librpma::ConnectionParameters &configured,
                                       const rpma_conn_private_data *data) {
     rdma_conn_param parameters{};
@@ -223,7 +227,7 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::prepare_connection() 
     if (!flush_buffer) {
         return librpma::Failure{flush_buffer.error()};
     }
-    auto conn = librpma::make<rpma_conn>(peer_.provider(), std::move(*flush_buffer), parameters_);
+    auto conn = librpma::make<rpma_conn>(peer_, std::move(*flush_buffer), parameters_);
     if (conn == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }
@@ -242,8 +246,10 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::connect(const rpma_co
     if ((passive_ ? provider.accept(id, &parameters) : provider.connect(id, &parameters)) != 0) {
         const int number = errno;
         connection_ = (*conn)->give_back();
-        BASE_LOG(Error, "%s (%u bytes of private data) failed: %s", passive_ ? "rdma_accept" : "rdma_connect",
-                 unsigned{parameters.private_data_len}, librpma::error_text(number));
+        BASE_LOG(Error, "%s (%u bytes of private data, of which rdma_cm takes %u) failed: %s",
+                 passive_ ? "rdma_accept" : "rdma_connect", unsigned{parameters.private_data_len},
+                 passive_ ? most_private_data_of_answer : most_private_data_of_request,
+                 librpma::error_text(number));
         return librpma::Failure{RPMA_E_PROVIDER};
     }
     // Who accepts knows the peer's operations already; who asked has none before the answer.

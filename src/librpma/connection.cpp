@@ -111,13 +111,26 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &p
     attributes.sq_sig_all = 0;
     attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
     attributes.pd = peer.pd();
-    if (peer.provider().create_qp_ex(id.get(), &attributes) != 0) {
+    attributes.send_ops_flags = peer.provider().send_operations(peer.native_operations());
+    if (attributes.send_ops_flags != 0) {
+        attributes.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    }
+    int result = peer.provider().create_qp_ex(id.get(), &attributes);
+    if (result != 0 && attributes.send_ops_flags != 0 && errno == EOPNOTSUPP) {
+        // The device has the operations, its driver in this process does not: as if neither had.
+        BASE_LOG(Info, "%s has native operations, its driver in user space has not", id->verbs->device->name);
+        attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
+        attributes.send_ops_flags = 0;
+        result = peer.provider().create_qp_ex(id.get(), &attributes);
+    }
+    if (result != 0) {
         const int number = errno;
         BASE_LOG(Error,
                  "rdma_create_qp(send queue %u, receive queue %u, inline %u bytes) on %s, for a peer on %s, "
                  "failed: %s",
                  parameters.sq_size, parameters.rq_size, attributes.cap.max_inline_data,
                  id->verbs->device->name, peer.pd()->context->device->name, error_text(number));
+        log_queue_limits(peer.provider(), id->verbs);
         return RPMA_E_PROVIDER;
     }
     qp = {peer.provider(), id.get()};

@@ -31,6 +31,7 @@ librpma::Result<std::unique_ptr<rpma_cq>> rpma_cq::create(const verbs::Provider 
         provider, provider.create_cq(context, entries, nullptr, own_channel ? own_channel.get() : shared, 0)};
     if (!queue) {
         BASE_LOG(Error, "ibv_create_cq(%d completions) failed: %s", entries, librpma::error_text(errno));
+        librpma::log_queue_limits(provider, context);
         return librpma::Failure{RPMA_E_PROVIDER};
     }
     auto cq = librpma::make<rpma_cq>(provider, std::move(own_channel), std::move(queue));

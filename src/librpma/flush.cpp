@@ -106,8 +106,8 @@ int rpma_flush(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_of
     if (conn->has_native(verbs::native_flush) && len <= std::numeric_limits<std::uint32_t>::max()) {
         const auto flush =
             type == RPMA_FLUSH_TYPE_PERSISTENT ? verbs::Flush::Persistent : verbs::Flush::Visibility;
-        return librpma::posted(verbs::post_flush(conn->qp(), dst->at(dst_offset),
-                                                 static_cast<std::uint32_t>(len), flush, send_flags, wr_id));
+        return librpma::posted(conn->provider().post_flush(
+            conn->qp(), dst->at(dst_offset), static_cast<std::uint32_t>(len), flush, send_flags, wr_id));
     }
     return librpma::posted(librpma::post_read_after_write(*conn, *dst, dst_offset, len, send_flags, wr_id));
 }

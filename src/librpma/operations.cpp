@@ -100,11 +100,12 @@ int rpma_atomic_write(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t
         return RPMA_E_INVAL;
     }
     // Native operations are done in order. A flush that is a read is not done before a fence says so.
-    const auto post = conn->has_native(verbs::native_atomic_write | verbs::native_flush)
-                          ? verbs::post_atomic_write
-                          : verbs::post_inline_fenced_write;
+    const unsigned send_flags =
+        librpma::send_flags(flags) | (conn->has_native(verbs::native_flush) ? 0 : IBV_SEND_FENCE);
+    const auto post = conn->has_native(verbs::native_atomic_write) ? conn->provider().post_atomic_write
+                                                                   : verbs::post_inline_fenced_write;
     return librpma::posted(
-        post(conn->qp(), src, dst->at(dst_offset), librpma::send_flags(flags), librpma::wr_id(op_context)));
+        post(conn->qp(), src, dst->at(dst_offset), send_flags, librpma::wr_id(op_context)));
 }
 
 int rpma_send(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t offset, size_t len, int flags,

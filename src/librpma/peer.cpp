@@ -10,7 +10,7 @@
 
 namespace librpma {
 
-Result<bool> is_odp_capable(const verbs::Provider &provider, ibv_context *context) {
+Result<ibv_device_attr_ex> query_device(const verbs::Provider &provider, ibv_context *context) {
     ibv_device_attr_ex attributes{};
     const int result = provider.query_device_ex(context, nullptr, &attributes);
     if (result != 0) {
@@ -18,22 +18,50 @@ Result<bool> is_odp_capable(const verbs::Provider &provider, ibv_context *contex
         BASE_LOG(Error, "ibv_query_device_ex(%s) failed: %s", context->device->name, error_text(number));
         return Failure{RPMA_E_PROVIDER};
     }
+    return attributes;
+}
+
+DeviceAbilities abilities_of(const verbs::Provider &provider, const ibv_device_attr_ex &attributes) {
     constexpr std::uint32_t needed = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;
     const ibv_odp_caps &odp = attributes.odp_caps;
-    return (odp.general_caps & IBV_ODP_SUPPORT) != 0 &&
-           (odp.per_transport_caps.rc_odp_caps & needed) == needed;
+    return {.on_demand_paging = (odp.general_caps & IBV_ODP_SUPPORT) != 0 &&
+                                (odp.per_transport_caps.rc_odp_caps & needed) == needed,
+            .native_operations = provider.device_operations(attributes)};
+}
+
+void log_queue_limits(const verbs::Provider &provider, ibv_context *context) {
+    const auto attributes = query_device(provider, context);
+    if (!attributes) {
+        return;
+    }
+    const ibv_device_attr &most = attributes->orig_attr;
+    BASE_LOG(Error,
+             "%s: a completion queue has 1 to %d completions (rpma_conn_cfg_set_cq_size, _set_rcq_size, "
+             "rpma_srq_cfg_set_rcq_size), a send or receive queue at most %d requests "
+             "(rpma_conn_cfg_set_sq_size, _set_rq_size), a shared receive queue at most %d receives "
+             "(rpma_srq_cfg_set_rq_size)",
+             context->device->name, most.max_cqe, most.max_qp_wr, most.max_srq_wr);
 }
 
 namespace {
 
-void log_refused_registration(const verbs::Provider &provider, const void *address, std::size_t size,
-                              int access, int number) {
-    BASE_LOG(Error, "ibv_reg_mr(address %p, %zu bytes, access 0x%x) on a %s device failed: %s", address, size,
-             static_cast<unsigned>(access), provider.name, error_text(number));
+// Why, where the device's answer does not say it to those who have not met it before.
+void explain_refused_registration(const verbs::Provider &provider, std::size_t size, bool on_demand_paging,
+                                  int number) {
     rlimit limit{};
     if (number == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-        BASE_LOG(Error, "%zu bytes are to be pinned and RLIMIT_MEMLOCK is %llu: raise it (ulimit -l)", size,
-                 static_cast<unsigned long long>(limit.rlim_cur));
+        BASE_LOG(
+            Error,
+            "%zu bytes are to be pinned, and this process may pin %llu in all (RLIMIT_MEMLOCK): raise it "
+            "with ulimit -l, LimitMEMLOCK= of its systemd unit, or memlock in /etc/security/limits.conf",
+            size, static_cast<unsigned long long>(limit.rlim_cur));
+    }
+    // The soft device pins nothing, and has said why.
+    if (number == EOPNOTSUPP && !on_demand_paging && &provider != &verbs::soft) {
+        BASE_LOG(
+            Error,
+            "this device has no on-demand paging, and memory of a file system with DAX cannot be pinned: "
+            "use a device with on-demand paging (rpma_utils_ibv_context_is_odp_capable), or device DAX");
     }
 }
 
@@ -43,9 +71,9 @@ void log_refused_registration(const verbs::Provider &provider, const void *addre
 
 librpma::Result<std::unique_ptr<rpma_peer>> rpma_peer::create(ibv_context *context) {
     const verbs::Provider &provider = verbs::provider_of(context);
-    const auto odp_capable = librpma::is_odp_capable(provider, context);
-    if (!odp_capable) {
-        return librpma::Failure{odp_capable.error()};
+    const auto attributes = librpma::query_device(provider, context);
+    if (!attributes) {
+        return librpma::Failure{attributes.error()};
     }
     errno = 0;
     verbs::ProtectionDomain pd{provider, provider.alloc_pd(context)};
@@ -61,12 +89,16 @@ librpma::Result<std::unique_ptr<rpma_peer>> rpma_peer::create(ibv_context *conte
                 return librpma::Failure{RPMA_E_PROVIDER};
         }
     }
-    auto peer = librpma::make<rpma_peer>(provider, std::move(pd), *odp_capable);
+    const librpma::DeviceAbilities abilities = librpma::abilities_of(provider, *attributes);
+    auto peer = librpma::make<rpma_peer>(provider, std::move(pd), abilities);
     if (peer == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }
-    BASE_LOG(Info, "peer on the %s device %s: flush and atomic write are native %s", provider.name,
-             context->device->name, &provider == &verbs::soft ? "where the other end has them" : "nowhere");
+    const auto whether = [&](unsigned operation) {
+        return (abilities.native_operations & operation) != 0 ? "has" : "has no";
+    };
+    BASE_LOG(Info, "the %s device %s %s native flush and %s native atomic write", provider.name,
+             context->device->name, whether(verbs::native_flush), whether(verbs::native_atomic_write));
     return peer;
 }
 
@@ -88,11 +120,13 @@ int rpma_peer::access_for(int usage) const {
     if ((usage & RPMA_MR_USAGE_RECV) != 0) {
         access |= IBV_ACCESS_LOCAL_WRITE;
     }
+    // Read access as well: a peer without native flush flushes by reading.
+    const bool native_flush = (native_operations() & verbs::native_flush) != 0;
     if ((usage & RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY) != 0) {
-        access |= provider_.flush_visibility_access;
+        access |= IBV_ACCESS_REMOTE_READ | (native_flush ? SOFTRDMA_ACCESS_FLUSH_GLOBAL : 0);
     }
     if ((usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
-        access |= provider_.flush_persistent_access;
+        access |= IBV_ACCESS_REMOTE_READ | (native_flush ? SOFTRDMA_ACCESS_FLUSH_PERSISTENT : 0);
     }
     // SEND and WRITE_SRC need none: a device may always read, so a read-only mapping will do.
     return access;
@@ -100,15 +134,20 @@ int rpma_peer::access_for(int usage) const {
 
 librpma::Result<verbs::MemoryRegion> rpma_peer::register_memory(void *address, std::size_t size,
                                                                 int usage) const {
-    const int access = access_for(usage);
+    int access = access_for(usage);
     errno = 0;
     verbs::MemoryRegion region{provider_, provider_.reg_mr(pd(), address, size, access)};
-    if (!region && errno == EOPNOTSUPP && odp_capable_) {
+    if (!region && errno == EOPNOTSUPP && abilities_.on_demand_paging) {
         // Memory of a file system with DAX cannot be pinned.
-        region = {provider_, provider_.reg_mr(pd(), address, size, access | IBV_ACCESS_ON_DEMAND)};
+        access |= IBV_ACCESS_ON_DEMAND;
+        region = {provider_, provider_.reg_mr(pd(), address, size, access)};
     }
     if (!region) {
-        librpma::log_refused_registration(provider_, address, size, access, errno);
+        const int number = errno;
+        BASE_LOG(Error, "ibv_reg_mr(address %p, %zu bytes, access 0x%x) on the %s device %s failed: %s",
+                 address, size, static_cast<unsigned>(access), provider_.name, pd()->context->device->name,
+                 librpma::error_text(number));
+        librpma::explain_refused_registration(provider_, size, abilities_.on_demand_paging, number);
         return librpma::Failure{RPMA_E_PROVIDER};
     }
     return region;

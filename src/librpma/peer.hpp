@@ -5,14 +5,35 @@
 #include "librpma/api.hpp"
 #include "verbs/owned.hpp"
 
+namespace librpma {
+
+// What a device says of itself; RPMA_E_PROVIDER, logged.
+[[nodiscard]] Result<ibv_device_attr_ex> query_device(const verbs::Provider &provider, ibv_context *context);
+
+// What of it decides how a peer works.
+struct DeviceAbilities {
+    // Writes and reads of memory that is not pinned, over a reliable connection.
+    bool on_demand_paging = false;
+    unsigned native_operations = 0;
+};
+[[nodiscard]] DeviceAbilities abilities_of(const verbs::Provider &provider,
+                                           const ibv_device_attr_ex &attributes);
+
+// After a queue could not be made: logs how large the device's queues can be, and what sets their sizes.
+void log_queue_limits(const verbs::Provider &provider, ibv_context *context);
+
+}  // namespace librpma
+
 struct rpma_peer final {
 public:
     [[nodiscard]] static librpma::Result<std::unique_ptr<rpma_peer>> create(ibv_context *context);
-    rpma_peer(const verbs::Provider &provider, verbs::ProtectionDomain pd, bool odp_capable)
-        : provider_{provider}, pd_{std::move(pd)}, odp_capable_{odp_capable} {}
+    rpma_peer(const verbs::Provider &provider, verbs::ProtectionDomain pd, librpma::DeviceAbilities abilities)
+        : provider_{provider}, pd_{std::move(pd)}, abilities_{abilities} {}
 
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] ibv_pd *pd() const { return pd_.get(); }
+    // The native_ operations of this end.
+    [[nodiscard]] unsigned native_operations() const { return abilities_.native_operations; }
 
     // A region with the access that the usage needs, pinned, or on demand where pinning is not possible.
     [[nodiscard]] librpma::Result<verbs::MemoryRegion> register_memory(void *address, std::size_t size,
@@ -24,12 +45,5 @@ private:
 
     const verbs::Provider &provider_;
     verbs::ProtectionDomain pd_;
-    bool odp_capable_;
+    librpma::DeviceAbilities abilities_;
 };
-
-namespace librpma {
-
-// Whether the device takes writes and reads of memory that is not pinned, over a reliable connection.
-[[nodiscard]] Result<bool> is_odp_capable(const verbs::Provider &provider, ibv_context *context);
-
-}  // namespace librpma

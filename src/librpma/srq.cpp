@@ -13,6 +13,7 @@ librpma::Result<std::unique_ptr<rpma_srq>> rpma_srq::create(const rpma_peer &pee
     if (!queue) {
         BASE_LOG(Error, "ibv_create_srq(%u receives) on a %s device failed: %s", attributes.attr.max_wr,
                  provider.name, librpma::error_text(errno));
+        librpma::log_queue_limits(provider, peer.pd()->context);
         return librpma::Failure{RPMA_E_PROVIDER};
     }
     std::unique_ptr<rpma_cq> rcq;

@@ -26,11 +26,12 @@ int rpma_utils_ibv_context_is_odp_capable(struct ibv_context *ibv_ctx, int *is_o
         return RPMA_E_INVAL;
     }
     *is_odp_capable = 0;
-    const auto capable = librpma::is_odp_capable(verbs::provider_of(ibv_ctx), ibv_ctx);
-    if (!capable) {
-        return capable.error();
+    const verbs::Provider &provider = verbs::provider_of(ibv_ctx);
+    const auto attributes = librpma::query_device(provider, ibv_ctx);
+    if (!attributes) {
+        return attributes.error();
     }
-    *is_odp_capable = *capable ? 1 : 0;
+    *is_odp_capable = librpma::abilities_of(provider, *attributes).on_demand_paging ? 1 : 0;
     return 0;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // verbs/provider: every control call of libibverbs and librdmacm that the project uses, as one table a kind
-// of device. Posting and polling need none: they are inlines through the context (verbs/post.hpp).
+// of device. Posting and polling need none: they are inlines through the context (verbs/post.hpp); only
+// native operations are posted in two ways.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -8,6 +9,8 @@
 #include <softrdma.h>
 
 #include "base/log.hpp"
+#include "verbs/native.hpp"
+#include "verbs/post.hpp"
 
 namespace verbs {
 
@@ -59,17 +62,17 @@ struct Provider {
     // does not speak over TCP (softrdma_adopt).
     int (*adopt)(rdma_event_channel *channel, int fd, void *context, rdma_cm_id **id);
 
-    // Which operations beyond RFC 5040 both ends of a queue pair have, as a set of native_ bits; 0 before it
-    // is connected.
+    // Which native_ operations a device has.
+    unsigned (*device_operations)(const ibv_device_attr_ex &attributes);
+    // What a queue pair is to be created with (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) to have these native_
+    // operations; 0 when it needs nothing.
+    std::uint64_t (*send_operations)(unsigned native_operations);
+    // Which native_ operations can be posted to a queue pair: those it was created with and, as far as that
+    // can be known, its peer has. 0 before it is connected.
     unsigned (*native_operations)(const ibv_qp *qp);
-    // The access flags that make memory a target of each kind of flush, native and read-after-write both.
-    int flush_visibility_access;
-    int flush_persistent_access;
+    decltype(&verbs::post_flush) post_flush;
+    decltype(&verbs::post_atomic_write) post_atomic_write;
 };
-
-inline constexpr unsigned native_flush = SOFTRDMA_OPERATION_FLUSH;
-inline constexpr unsigned native_atomic_write = SOFTRDMA_OPERATION_ATOMIC_WRITE;
-inline constexpr unsigned native_immediate = SOFTRDMA_OPERATION_IMMEDIATE;
 
 extern const Provider rdma_core;
 extern const Provider soft;

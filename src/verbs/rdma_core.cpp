@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // verbs/rdma_core: the kernel's RDMA devices, through libibverbs and librdmacm.
+#include "verbs/extended.hpp"
 #include "verbs/provider.hpp"
 
 namespace verbs {
@@ -12,9 +13,27 @@ ibv_mr *register_memory(ibv_pd *pd, void *address, size_t length, int access) {
     return (ibv_reg_mr)(pd, address, length, access);
 }
 
-// Debian 12's headers have no flush, so none is posted to a kernel device.
-unsigned no_native_operations(const ibv_qp *) {
-    return 0;
+unsigned device_operations(const ibv_device_attr_ex &attributes) {
+    return extended::device_operations(attributes, extended::library_has_flush());
+}
+
+// NULL for a queue pair that was created without operations of its own.
+ibv_qp_ex *extended_of(const ibv_qp *qp) {
+    return ibv_qp_to_qp_ex(const_cast<ibv_qp *>(qp));
+}
+
+unsigned native_operations(const ibv_qp *qp) {
+    return extended::queue_pair_operations(extended_of(qp), extended::library_has_flush());
+}
+
+int post_native_flush(ibv_qp *qp, Remote remote, std::uint32_t length, Flush flush, unsigned send_flags,
+                      std::uint64_t wr_id) {
+    return extended::post_flush(extended_of(qp), remote, length, flush, send_flags, wr_id);
+}
+
+int post_native_atomic_write(ibv_qp *qp, const char *source, Remote remote, unsigned send_flags,
+                             std::uint64_t wr_id) {
+    return extended::post_atomic_write(extended_of(qp), source, remote, send_flags, wr_id);
 }
 
 }  // namespace
@@ -57,9 +76,11 @@ const Provider rdma_core = {
     .reject = rdma_reject,
     .disconnect = rdma_disconnect,
     .adopt = nullptr,
-    .native_operations = no_native_operations,
-    .flush_visibility_access = IBV_ACCESS_REMOTE_READ,
-    .flush_persistent_access = IBV_ACCESS_REMOTE_READ,
+    .device_operations = device_operations,
+    .send_operations = extended::send_operations,
+    .native_operations = native_operations,
+    .post_flush = post_native_flush,
+    .post_atomic_write = post_native_atomic_write,
 };
 
 }  // namespace verbs

@@ -3,8 +3,12 @@
 #include "verbs/select.hpp"
 
 #include <dirent.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -52,6 +56,53 @@ std::expected<ibv_context *, const char *> resolve(const Provider &provider, con
     return raw->verbs;
 }
 
+// Writes the numeric address of an interface that is up. False for what has none, and for link-local ones,
+// which mean nothing without their interface.
+bool numeric_address(const ifaddrs &entry, char (&text)[NI_MAXHOST]) {
+    if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) {
+        return false;
+    }
+    const int family = entry.ifa_addr->sa_family;
+    return (family == AF_INET || family == AF_INET6) &&
+           getnameinfo(entry.ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6), text,
+                       sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0 &&
+           !std::string_view{text}.starts_with("fe80:");
+}
+
+// This machine's addresses with a device of the provider, as "ADDRESS (DEVICE), ...": as many as fit into a
+// line of log. Found by binding to each, which is what decides.
+struct ServedAddresses {
+    char text[512];
+
+    explicit ServedAddresses(const Provider &provider) {
+        std::snprintf(text, sizeof(text), "none");
+        ifaddrs *list = nullptr;
+        if (getifaddrs(&list) != 0) {
+            return;
+        }
+        std::size_t used = 0;
+        for (const ifaddrs *entry = list; entry != nullptr && used < sizeof(text); entry = entry->ifa_next) {
+            char address[NI_MAXHOST];
+            if (!numeric_address(*entry, address)) {
+                continue;
+            }
+            const auto context = resolve(provider, address, Side::Local);
+            if (context && *context != nullptr) {
+                used += static_cast<std::size_t>(std::snprintf(text + used, sizeof(text) - used, "%s%s (%s)",
+                                                               used == 0 ? "" : ", ", address,
+                                                               (*context)->device->name));
+            }
+        }
+        freeifaddrs(list);
+    }
+};
+
+void log_unserved(const Provider &provider, const char *address, Side side, const char *reason) {
+    BASE_LOG(Error, "no RDMA device serves %s, %s: %s. Addresses of this machine with a %s device: %s",
+             address, side == Side::Local ? "as an address of this machine" : "as an address to reach",
+             reason, provider.name, ServedAddresses{provider}.text);
+}
+
 void log_chosen(const Provider &provider, const char *address, const ibv_context *context) {
     BASE_LOG(Notice, "%s is served by the %s device %s", address, provider.name,
              context != nullptr ? context->device->name : "(any)");
@@ -67,20 +118,22 @@ base::Result<ibv_context *> find_kernel_context(const char *address, Side side) 
     }
     const auto context = resolve(rdma_core, address, side);
     if (!context) {
-        BASE_LOG(Error, "%s=kernel, but no RDMA device of the kernel serves %s: %s", variable, address,
-                 context.error());
+        log_unserved(rdma_core, address, side, context.error());
+        BASE_LOG(Error, "%s=kernel leaves no other choice; auto and soft take the device in user space",
+                 variable);
         return base::failure(ENODEV);
     }
     log_chosen(rdma_core, address, *context);
     return *context;
 }
 
-base::Result<ibv_context *> find_soft_context(const char *address, Side side) {
+base::Result<ibv_context *> find_soft_context(const char *address, Side side, Choice choice) {
     const auto context = resolve(soft, address, side);
     if (!context) {
-        BASE_LOG(Error, "no RDMA device serves %s, %s: %s", address,
-                 side == Side::Local ? "as an address of this machine" : "as an address to reach",
-                 context.error());
+        log_unserved(soft, address, side, context.error());
+        if (choice == Choice::Soft && kernel_has_devices()) {
+            BASE_LOG(Error, "%s=soft leaves the kernel's devices out; auto and kernel ask them", variable);
+        }
         return base::failure(ENODEV);
     }
     log_chosen(soft, address, *context);
@@ -124,7 +177,7 @@ base::Result<ibv_context *> find_context(const char *address, Side side) {
             return *context;
         }
     }
-    return find_soft_context(address, side);
+    return find_soft_context(address, side, *choice);
 }
 
 const Provider &provider_of(const ibv_context *context) {

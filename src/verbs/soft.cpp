@@ -18,6 +18,15 @@ int no_such_srq(ibv_srq *) {
     return EINVAL;
 }
 
+unsigned all_operations(const ibv_device_attr_ex &) {
+    return native_flush | native_atomic_write | native_immediate;
+}
+
+// Its queue pairs have all operations that their peers have.
+std::uint64_t no_send_operations(unsigned) {
+    return 0;
+}
+
 }  // namespace
 
 const Provider soft = {
@@ -58,10 +67,11 @@ const Provider soft = {
     .reject = softrdma_rdma_reject,
     .disconnect = softrdma_rdma_disconnect,
     .adopt = softrdma_adopt,
+    .device_operations = all_operations,
+    .send_operations = no_send_operations,
     .native_operations = softrdma_peer_operations,
-    // Read access as well: a peer without a native flush flushes by reading.
-    .flush_visibility_access = SOFTRDMA_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_REMOTE_READ,
-    .flush_persistent_access = SOFTRDMA_ACCESS_FLUSH_PERSISTENT | IBV_ACCESS_REMOTE_READ,
+    .post_flush = post_flush,
+    .post_atomic_write = post_atomic_write,
 };
 
 void set_soft_log(base::LogSink sink, int threshold) {

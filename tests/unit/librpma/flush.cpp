@@ -70,8 +70,8 @@ int make_connection(void **) {
     choose_port(port);
     const auto context = verbs::find_context("127.0.0.1", verbs::Side::Local);
     assert_true(context.has_value());
-    ends.peer =
-        std::make_unique<rpma_peer>(plain, verbs::ProtectionDomain{plain, plain.alloc_pd(*context)}, false);
+    ends.peer = std::make_unique<rpma_peer>(plain, verbs::ProtectionDomain{plain, plain.alloc_pd(*context)},
+                                            librpma::DeviceAbilities{});
     assert_ok(rpma_ep_listen(ends.peer.get(), "127.0.0.1", port, &ends.ep));
     assert_ok(rpma_conn_req_new(ends.peer.get(), "127.0.0.1", port, nullptr, &ends.request));
     assert_ok(rpma_conn_req_connect(&ends.request, nullptr, &ends.client));

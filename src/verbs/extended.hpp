@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// verbs/extended: flush and atomic write of the kernel's devices, which are posted through ibv_qp_ex. Flush
+// came with rdma-core 45, as the member of ibv_qp_ex behind wr_atomic_write: with older headers it is reached
+// by its place, and only when the library that is loaded is new enough to have the place.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "verbs/post.hpp"
+
+namespace verbs::extended {
+
+// Whether the file of a libibverbs is one of rdma-core 45 or later: libibverbs.so.1.MINOR.PACKAGE. The
+// package's number is in the name only: no symbol version came with 45.
+[[nodiscard]] bool has_flush(std::string_view library_file);
+// The same of the libibverbs that this process has loaded.
+[[nodiscard]] bool library_has_flush();
+
+// The native_ operations that a device says it has, as far as the library can post them.
+[[nodiscard]] unsigned device_operations(const ibv_device_attr_ex &attributes, bool library_has_flush);
+// What to ask ibv_create_qp_ex for, so that a queue pair has these operations.
+[[nodiscard]] std::uint64_t send_operations(unsigned native_operations);
+// The native_ operations that a queue pair was given.
+[[nodiscard]] unsigned queue_pair_operations(ibv_qp_ex *qp, bool library_has_flush);
+
+int post_flush(ibv_qp_ex *qp, Remote remote, std::uint32_t length, Flush flush, unsigned send_flags,
+               std::uint64_t wr_id);
+int post_atomic_write(ibv_qp_ex *qp, const char *source, Remote remote, unsigned send_flags,
+                      std::uint64_t wr_id);
+
+}  // namespace verbs::extended
