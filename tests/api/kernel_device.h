@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * kernel_device: what librpma asks of a device of the kernel. libibverbs' and librdmacm's functions are
+ * replaced, for the whole process, by ones that do nothing but remember what they were asked for, and fail
+ * when told to.
+ */
+#ifndef KERNEL_DEVICE_H
+#define KERNEL_DEVICE_H 1
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+
+#include "log_capture.h"
+#include "test.h"
+
+#define MOST 8
+
+struct kernel_device {
+    struct verbs_context verbs;
+    struct ibv_device device;
+
+    /* What the test decides. */
+    struct ibv_device_attr_ex attributes;
+    /* See let_fail. 0: errno is not touched. */
+    const char *failing;
+    int number;
+    /* How often it fails before it succeeds; 0: always. */
+    int failures;
+    /* What rdma_get_cm_event and ibv_get_cq_event give; NULL: they fail with EAGAIN. */
+    struct rdma_cm_event *cm_event;
+    struct ibv_cq *cq_event;
+    /* What ibv_poll_cq returns, and what ibv_qp_to_qp_ex gives. */
+    int polled;
+    struct ibv_qp_ex *qp_ex;
+
+    /* What it was asked for: the functions' names in order, each followed by a blank, and their arguments. */
+    char calls[4096];
+    int registrations;
+    int access[MOST];
+    struct ibv_sge advised;
+    int cq_sizes[MOST];
+    int cqs;
+    struct ibv_srq_init_attr srq_attributes;
+    int queue_pairs;
+    struct ibv_qp_init_attr_ex qp_attributes[MOST];
+    struct rdma_conn_param parameters;
+    int resolve_timeouts_ms[2];
+    int acknowledged_events;
+    struct ibv_send_wr sent;
+    struct ibv_sge sent_element;
+    struct ibv_recv_wr received;
+    struct ibv_sge received_element;
+};
+extern struct kernel_device kernel;
+
+/* A cmocka set-up: forgets everything; a device without any abilities. The log is captured from INFO on. */
+int make_kernel_device(void **state);
+
+/* From now on this function fails with this errno, until told otherwise; NULL: none. */
+void let_fail(const char *function, int number);
+
+/* Forgets the calls so far. */
+void forget_calls(void);
+
+struct rpma_peer *kernel_peer(void);
+
+#endif
