@@ -120,13 +120,11 @@ int rpma_peer::access_for(int usage) const {
     if ((usage & RPMA_MR_USAGE_RECV) != 0) {
         access |= IBV_ACCESS_LOCAL_WRITE;
     }
-    // Read access as well: a peer without native flush flushes by reading.
-    const bool native_flush = (native_operations() & verbs::native_flush) != 0;
     if ((usage & RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY) != 0) {
-        access |= IBV_ACCESS_REMOTE_READ | (native_flush ? SOFTRDMA_ACCESS_FLUSH_GLOBAL : 0);
+        access |= verbs::flush_access(native_operations(), verbs::Flush::Visibility);
     }
     if ((usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
-        access |= IBV_ACCESS_REMOTE_READ | (native_flush ? SOFTRDMA_ACCESS_FLUSH_PERSISTENT : 0);
+        access |= verbs::flush_access(native_operations(), verbs::Flush::Persistent);
     }
     // SEND and WRITE_SRC need none: a device may always read, so a read-only mapping will do.
     return access;

@@ -77,6 +77,18 @@ struct Provider {
 extern const Provider rdma_core;
 extern const Provider soft;
 
+// The access flags that make memory a target of this kind of flush: for peers that flush natively, if the
+// device can, and for those that flush by reading.
+[[nodiscard]] inline int flush_access(unsigned native_operations, Flush flush) {
+    const int native =
+        flush == Flush::Persistent ? SOFTRDMA_ACCESS_FLUSH_PERSISTENT : SOFTRDMA_ACCESS_FLUSH_GLOBAL;
+    return IBV_ACCESS_REMOTE_READ | ((native_operations & native_flush) != 0 ? native : 0);
+}
+// The same of a queue pair that was created without operations of its own.
+[[nodiscard]] inline int flush_access(const Provider &provider, Flush flush) {
+    return flush_access(&provider == &soft ? native_flush : 0, flush);
+}
+
 // Where the soft device's log lines go, and up to which level.
 void set_soft_log(base::LogSink sink, int threshold);
 

@@ -56,7 +56,8 @@ struct End {
         attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
         attributes.pd = pd;
         mr = device.reg_mr(pd, memory.data(), memory.size(),
-                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | device.flush_visibility_access);
+                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                               verbs::flush_access(device, verbs::Flush::Visibility));
         if (mr == nullptr || device.create_qp_ex(id, &attributes) != 0) {
             die("queue pair");
         }

@@ -135,8 +135,8 @@ void End::create_objects() {
     }
     create_queue_pair();
     memory.assign(sizes.memory_bytes, std::byte{0});
-    mr =
-        provider().reg_mr(pd, memory.data(), memory.size(), full_access | provider().flush_visibility_access);
+    mr = provider().reg_mr(pd, memory.data(), memory.size(),
+                           full_access | verbs::flush_access(provider(), verbs::Flush::Visibility));
     assert_non_null(mr);
 }
 

@@ -63,7 +63,9 @@ private:
     void *address_ = MAP_FAILED;
 };
 
-const auto flush_access = [] { return full_access | provider().flush_persistent_access; };
+const auto flush_access = [] {
+    return full_access | verbs::flush_access(provider(), verbs::Flush::Persistent);
+};
 
 // Aimed at a region of the server's.
 Request at(Request request, const ibv_mr &region, std::size_t offset = 0) {
@@ -124,8 +126,9 @@ void memory_that_cannot_be_durable_is_refused(void **) {
         errno = 0;
         assert_null(ends.server.register_memory(memory.address(), map_bytes, flush_access()));
         assert_int_equal(errno, EOPNOTSUPP);
-        assert_non_null(ends.server.register_memory(memory.address(), map_bytes,
-                                                    full_access | provider().flush_visibility_access));
+        assert_non_null(ends.server.register_memory(
+            memory.address(), map_bytes,
+            full_access | verbs::flush_access(provider(), verbs::Flush::Visibility)));
     }
 }
 
@@ -136,8 +139,9 @@ struct Vanishing {
         ends.connect();
         region = ends.server.register_memory(memory.address(), map_bytes, flush_access());
         if (region == nullptr) {  // a file system that is not durable: without persistent flush
-            region = ends.server.register_memory(memory.address(), map_bytes,
-                                                 full_access | provider().flush_visibility_access);
+            region = ends.server.register_memory(
+                memory.address(), map_bytes,
+                full_access | verbs::flush_access(provider(), verbs::Flush::Visibility));
             assert_non_null(region);
             return false;
         }

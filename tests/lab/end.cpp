@@ -177,14 +177,17 @@ void End::create_objects(const char *file) {
     require_done(provider_.create_qp_ex(id_.get(), &attributes), "rdma_create_qp_ex");
     qp_ = {provider_, id_.get()};
     memory_.resize(memory_bytes);
-    region_ = {provider_, require_made(provider_.reg_mr(pd_.get(), memory_.data(), memory_bytes,
-                                                        everything | provider_.flush_visibility_access),
-                                       "ibv_reg_mr")};
+    region_ = {
+        provider_,
+        require_made(provider_.reg_mr(pd_.get(), memory_.data(), memory_bytes,
+                                      everything | verbs::flush_access(provider_, verbs::Flush::Visibility)),
+                     "ibv_reg_mr")};
     if (file != nullptr) {
         file_ = std::make_unique<MappedFile>(file);
         file_region_ = {provider_,
                         require_made(provider_.reg_mr(pd_.get(), file_->bytes(), durable_bytes,
-                                                      everything | provider_.flush_persistent_access),
+                                                      everything | verbs::flush_access(
+                                                                       provider_, verbs::Flush::Persistent)),
                                      "ibv_reg_mr of the file")};
     }
 }
