@@ -22,6 +22,9 @@ static struct rdma_event_channel event_channels[MOST];
 static int event_channels_made;
 static struct rdma_cm_id ids[MOST];
 static int ids_made;
+/* What came of the last rdma_resolve_ call, until it is fetched. */
+static struct rdma_cm_event resolved;
+static bool is_resolved;
 
 /* Remembers the call; true when it is to fail. */
 static bool fails(const char *function) {
@@ -119,6 +122,7 @@ int make_kernel_device(void **state) {
     (void)state;
     memset(&kernel, 0, sizeof(kernel));
     channels_made = event_channels_made = ids_made = 0;
+    is_resolved = false;
     memset(ids, 0, sizeof(ids));
     snprintf(kernel.device.name, sizeof(kernel.device.name), "remembering0");
     kernel.device.transport_type = IBV_TRANSPORT_IB;
@@ -139,6 +143,16 @@ int make_kernel_device(void **state) {
     qp = (struct ibv_qp){.context = context, .pd = &pd, .qp_num = 4711};
     capture_log(RPMA_LOG_LEVEL_INFO);
     return 0;
+}
+
+int called(const char *function) {
+    int count = 0;
+    char word[64];
+    const int size = snprintf(word, sizeof(word), "%s ", function);
+    for (const char *at = kernel.calls; (at = strstr(at, word)) != NULL; at += size) {
+        ++count;
+    }
+    return count;
 }
 
 struct rpma_peer *kernel_peer(void) {
@@ -285,6 +299,11 @@ EVERYWHERE int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma
     if (failed("rdma_get_cm_event") != 0) {
         return -1;
     }
+    if (is_resolved) {
+        is_resolved = false;
+        *event = &resolved;
+        return 0;
+    }
     if (kernel.cm_event == NULL) {
         errno = EAGAIN;
         return -1;
@@ -334,19 +353,25 @@ EVERYWHERE int rdma_listen(struct rdma_cm_id *id, int backlog) {
     return failed("rdma_listen");
 }
 
+static int resolve(const char *function, enum rdma_cm_event_type type) {
+    is_resolved = !fails(function);
+    resolved = (struct rdma_cm_event){.event = type};
+    return is_resolved ? 0 : -1;
+}
+
 EVERYWHERE int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *source, struct sockaddr *destination,
                                  int timeout_ms) {
     (void)id;
     (void)source;
     (void)destination;
     kernel.resolve_timeouts_ms[0] = timeout_ms;
-    return failed("rdma_resolve_addr");
+    return resolve("rdma_resolve_addr", RDMA_CM_EVENT_ADDR_RESOLVED);
 }
 
 EVERYWHERE int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms) {
     (void)id;
     kernel.resolve_timeouts_ms[1] = timeout_ms;
-    return failed("rdma_resolve_route");
+    return resolve("rdma_resolve_route", RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
 
 EVERYWHERE int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attributes) {

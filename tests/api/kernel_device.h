@@ -14,7 +14,7 @@
 #include "log_capture.h"
 #include "test.h"
 
-#define MOST 8
+#define MOST 64
 
 struct kernel_device {
     struct verbs_context verbs;
@@ -62,6 +62,9 @@ void let_fail(const char *function, int number);
 
 /* Forgets the calls so far. */
 void forget_calls(void);
+
+/* How often a function was called. */
+int called(const char *function);
 
 struct rpma_peer *kernel_peer(void);
 

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kernel_ends: fixtures on a device of the kernel, and the objects that tests make. */
+#ifndef KERNEL_ENDS_H
+#define KERNEL_ENDS_H 1
+
+#include "kernel_device.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* What a test has made; end_kernel deletes what is there, also after a failed assertion. */
+extern struct rpma_peer *peer;
+extern struct rpma_ep *ep;
+extern struct rpma_conn_cfg *cfg;
+extern struct rpma_srq *srq;
+extern struct rpma_conn_req *request;
+extern struct rpma_conn *conn;
+
+/* The event that rdma_get_cm_event gives next; from gives(), or from request_arrives(): a request of a peer.
+ */
+extern struct rdma_cm_event event;
+void gives(enum rdma_cm_event_type type);
+void request_arrives(void);
+
+/* cmocka set-ups on a device without abilities: a peer and a configuration; an endpoint too. */
+int make_kernel_peer(void **state);
+int make_kernel_endpoint(void **state);
+int end_kernel(void **state);
+
+/* The peer again, after the device has got other abilities. */
+void renew_peer(void);
+
+/* A request of this side, which must succeed; configuration may be NULL. */
+struct rpma_conn_req *kernel_request(const struct rpma_conn_cfg *configuration);
+
+/* A connection that this side asked for, established. */
+struct rpma_conn *kernel_connection(const struct rpma_conn_cfg *configuration);
+
+/* Asserts that of each kind of object as many were ended as were made since forget_calls(). */
+void assert_nothing_is_left(void);
+
+#endif
