@@ -78,6 +78,18 @@ SOFTRDMA_LIKE(ibv_destroy_qp);
 SOFTRDMA_LIKE(ibv_query_qp);
 SOFTRDMA_LIKE(ibv_modify_qp);
 
+/* ---- shared receive queues: ibv_post_srq_recv works as it is ---- */
+SOFTRDMA_LIKE(ibv_create_srq);
+SOFTRDMA_LIKE(ibv_destroy_srq);
+SOFTRDMA_LIKE(ibv_query_srq);
+/* The limit; resizing fails with EOPNOTSUPP. */
+SOFTRDMA_LIKE(ibv_modify_srq);
+
+/* ---- asynchronous events: of shared receive queues, and of the queue pairs that use them. There are
+ * IBV_EVENT_SRQ_LIMIT_REACHED and IBV_EVENT_QP_LAST_WQE_REACHED. ---- */
+SOFTRDMA_LIKE(ibv_get_async_event);
+SOFTRDMA_LIKE(ibv_ack_async_event);
+
 /*
  * Operations beyond RFC 5040, posted with ibv_post_send; only towards a peer that agreed
  * (softrdma_peer_operations), otherwise the post fails with EOPNOTSUPP. Values of later rdma-core's enum
@@ -95,6 +107,7 @@ SOFTRDMA_LIKE(ibv_modify_qp);
 
 #define SOFTRDMA_OPERATION_FLUSH (1 << 0)
 #define SOFTRDMA_OPERATION_ATOMIC_WRITE (1 << 1)
+/* IBV_WR_SEND_WITH_IMM and IBV_WR_RDMA_WRITE_WITH_IMM. */
 #define SOFTRDMA_OPERATION_IMMEDIATE (1 << 2)
 #define SOFTRDMA_OPERATION_ATOMIC (1 << 3)
 /* What the connected peer of this queue pair agreed to, as a set of SOFTRDMA_OPERATION_; 0 before it is

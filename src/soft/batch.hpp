@@ -14,6 +14,7 @@
 
 #include "base/result.hpp"
 #include "soft/wire/ddp.hpp"
+#include "soft/wire/rdmap.hpp"
 
 namespace soft {
 
@@ -22,7 +23,7 @@ public:
     // Before the first segment.
     void use_crc();
 
-    // True when another segment of any size can be added.
+    // True when another segment of any size, and immediate data behind it, can be added.
     [[nodiscard]] bool has_room() const {
         return pieces_ + max_segment_pieces <= max_pieces && used_ + max_segment_own_bytes <= own_bytes &&
                queued_ < enough_bytes && (!copy_ || queued_ == 0);
@@ -52,9 +53,11 @@ public:
     static constexpr std::size_t max_segments = 32;
 
 private:
+    // The trailer of a segment and the immediate data behind it are one piece.
     static constexpr std::size_t max_segment_pieces = max_payload_pieces + 2;
-    static constexpr std::size_t max_segment_own_bytes =
-        wire::untagged_bytes + max_copied_bytes + wire::fpdu_max_trailer_bytes;
+    static constexpr std::size_t max_segment_own_bytes = 2 * wire::untagged_bytes + max_copied_bytes +
+                                                         wire::immediate_bytes +
+                                                         2 * wire::fpdu_max_trailer_bytes;
     static constexpr std::size_t max_pieces = 2 * max_segments;
     static constexpr std::size_t own_bytes = 2048;
     static constexpr std::size_t enough_bytes = 1 << 20;

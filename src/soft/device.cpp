@@ -16,6 +16,7 @@
 #include "soft/cq.hpp"
 #include "soft/limits.hpp"
 #include "soft/qp.hpp"
+#include "soft/shared_receive.hpp"
 
 namespace soft {
 
@@ -94,6 +95,9 @@ int post_send(ibv_qp *queue_pair, ibv_send_wr *request, ibv_send_wr **bad) {
 int post_receive(ibv_qp *queue_pair, ibv_recv_wr *request, ibv_recv_wr **bad) {
     return static_cast<QueuePair *>(queue_pair)->post_receive(request, bad);
 }
+int post_shared_receive(ibv_srq *queue, ibv_recv_wr *request, ibv_recv_wr **bad) {
+    return static_cast<SharedReceiveQueue *>(queue)->post(request, bad);
+}
 
 // verbs.h's marks of a context that has the extended members (its own macro casts between pointer and
 // integer).
@@ -105,6 +109,10 @@ void *extended_abi() {
 
 bool is_soft(const ibv_context *context) {
     return context != nullptr && context->ops.poll_cq == poll_cq;
+}
+
+AsyncEvents &async_events_of(const ibv_context &context) {
+    return *static_cast<Device *>(context.device)->context->async_events;
 }
 
 std::vector<Device *> devices() {
@@ -147,22 +155,24 @@ ibv_context *context_of(Device &device) {
     const std::scoped_lock lock{registry_lock};
     if (!device.context) {
         auto made = std::make_unique<Context>();
-        made->async_events.reset(eventfd(0, EFD_CLOEXEC));
-        if (!made->async_events) {
+        base::Fd event_fd{eventfd(0, EFD_CLOEXEC)};
+        if (!event_fd) {
             return nullptr;
         }
+        made->async_events = std::make_unique<AsyncEvents>(std::move(event_fd));
         made->sz = sizeof(verbs_context);
         made->device = &device;
         ibv_context &context = made->context;
         context.device = &device;
         context.abi_compat = extended_abi();
         context.cmd_fd = -1;
-        context.async_fd = made->async_events.get();
+        context.async_fd = made->async_events->fd();
         context.num_comp_vectors = 1;
         context.ops.poll_cq = poll_cq;
         context.ops.req_notify_cq = request_notification;
         context.ops.post_send = post_send;
         context.ops.post_recv = post_receive;
+        context.ops.post_srq_recv = post_shared_receive;
         pthread_mutex_init(&context.mutex, nullptr);
         device.context = std::move(made);
     }
@@ -180,6 +190,9 @@ void query(ibv_device_attr &attributes) {
     attributes.max_sge_rd = limits::max_sge_rd;
     attributes.max_cq = limits::max_cq;
     attributes.max_cqe = limits::max_cqe;
+    attributes.max_srq = limits::max_srq;
+    attributes.max_srq_wr = limits::max_srq_wr;
+    attributes.max_srq_sge = limits::max_sge;
     attributes.max_mr = limits::max_mr;
     attributes.max_pd = limits::max_pd;
     attributes.max_qp_rd_atom = limits::max_rd_atomic;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "soft/async_events.hpp"
 #include "soft/tcp.hpp"
 
 namespace soft {
@@ -19,7 +19,7 @@ struct Device;
 // A genuine verbs_context: posting and polling of verbs.h go through its ops.
 struct Context : verbs_context {
     Device *device = nullptr;
-    base::Fd async_events;
+    std::unique_ptr<AsyncEvents> async_events;
 };
 
 struct Device : ibv_device {
@@ -28,6 +28,7 @@ struct Device : ibv_device {
 };
 
 [[nodiscard]] bool is_soft(const ibv_context *context);
+[[nodiscard]] AsyncEvents &async_events_of(const ibv_context &context);
 
 // The devices there are now. A device once seen stays, so that pointers to it stay good.
 [[nodiscard]] std::vector<Device *> devices();

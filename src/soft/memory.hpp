@@ -20,7 +20,7 @@
 namespace soft {
 
 struct ProtectionDomain : ibv_pd {
-    std::atomic<int> users{0};  // regions and queue pairs
+    std::atomic<int> users{0};  // regions, queue pairs, shared receive queues
 };
 
 struct MemoryRegion : ibv_mr {

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "base/log.hpp"
+#include "soft/device.hpp"
 #include "soft/limits.hpp"
 #include "soft/tcp.hpp"
 #include "softrdma.h"
@@ -45,11 +45,13 @@ bool exceeds(const ibv_qp_cap &cap) {
 
 // A queue of no entries or no scatter list cannot be used: verbs lets the device give more than was asked
 // for.
-ibv_qp_cap given(ibv_qp_cap cap) {
+ibv_qp_cap given(ibv_qp_cap cap, bool shares_receives) {
     cap.max_send_wr = std::max(cap.max_send_wr, 1U);
-    cap.max_recv_wr = std::max(cap.max_recv_wr, 1U);
     cap.max_send_sge = std::max(cap.max_send_sge, 1U);
-    cap.max_recv_sge = std::max(cap.max_recv_sge, 1U);
+    if (!shares_receives) {
+        cap.max_recv_wr = std::max(cap.max_recv_wr, 1U);
+        cap.max_recv_sge = std::max(cap.max_recv_sge, 1U);
+    }
     return cap;
 }
 
@@ -58,17 +60,18 @@ ibv_qp_cap given(ibv_qp_cap cap) {
 std::atomic<unsigned> QueuePair::persists_returned{0};
 
 base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attributes) {
-    if (attributes.qp_type != IBV_QPT_RC || attributes.srq != nullptr) {
-        BASE_LOG(
-            Error,
-            "this device has queue pairs of type RC without a shared receive queue; type %d was asked for",
-            attributes.qp_type);
+    if (attributes.qp_type != IBV_QPT_RC) {
+        BASE_LOG(Error, "this device has queue pairs of type RC; type %d was asked for", attributes.qp_type);
         return base::failure(EOPNOTSUPP);
     }
     if (attributes.send_cq == nullptr || attributes.recv_cq == nullptr) {
         return base::failure(EINVAL);
     }
-    if (exceeds(attributes.cap)) {
+    ibv_qp_cap cap = attributes.cap;
+    if (attributes.srq != nullptr) {
+        cap.max_recv_wr = cap.max_recv_sge = 0;  // not its own
+    }
+    if (exceeds(cap)) {
         BASE_LOG(
             Error,
             "queue pair of %u+%u requests, %u+%u scatter entries, %u inline bytes: the most is %d, %d and %d",
@@ -77,7 +80,7 @@ base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attrib
             limits::max_inline_data);
         return base::failure(EINVAL);
     }
-    attributes.cap = given(attributes.cap);
+    attributes.cap = given(cap, attributes.srq != nullptr);
     auto &queue = static_cast<CompletionQueue &>(*attributes.send_cq);
     return new QueuePair{static_cast<ProtectionDomain &>(pd), attributes, queue.group()};
 }
@@ -90,6 +93,7 @@ QueuePair::QueuePair(ProtectionDomain &domain, const ibv_qp_init_attr &attribute
       receive_queue_cq_{static_cast<CompletionQueue &>(*attributes.recv_cq)},
       cap_{attributes.cap},
       signal_all_{attributes.sq_sig_all != 0},
+      shared_receives_{static_cast<SharedReceiveQueue *>(attributes.srq)},
       receives_{cap_.max_recv_wr, cap_.max_recv_sge},
       requests_{cap_.max_send_wr},
       sges_(std::size_t{cap_.max_send_wr} * cap_.max_send_sge),
@@ -100,13 +104,17 @@ QueuePair::QueuePair(ProtectionDomain &domain, const ibv_qp_init_attr &attribute
     pd = &domain;
     send_cq = attributes.send_cq;
     recv_cq = attributes.recv_cq;
+    srq = attributes.srq;
     qp_type = attributes.qp_type;
     state = IBV_QPS_INIT;
     qp_num = next_qp_num.fetch_add(1, std::memory_order_relaxed) & qp_num_mask;
     handle = qp_num;
     pthread_mutex_init(&mutex, nullptr);
     pthread_cond_init(&cond, nullptr);
-    receive_.sges.reserve(cap_.max_recv_sge);
+    receive_.sges.reserve(shared_receives_ != nullptr ? shared_receives_->max_sge() : cap_.max_recv_sge);
+    if (shared_receives_ != nullptr) {
+        shared_receives_->attach();
+    }
     domain.users.fetch_add(1, std::memory_order_relaxed);
     send_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
     receive_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
@@ -127,6 +135,9 @@ QueuePair::~QueuePair() {
                     socket = std::move(socket_);
                 }
                 phase_.store(Phase::Ended, std::memory_order_release);
+                if (shared_receives_ != nullptr) {
+                    shared_receives_->forget(*this);
+                }
                 if (!persisting_) {
                     break;
                 }
@@ -137,6 +148,9 @@ QueuePair::~QueuePair() {
             (void)shutdown(socket.get(), SHUT_WR);
             Engine::instance().drain(std::move(socket));
         }
+        if (shared_receives_ != nullptr) {
+            async_events_of(*context).forget(static_cast<ibv_qp *>(this));
+        }
         send_queue_cq_.forget(*this);
         receive_queue_cq_.forget(*this);
         if (receive_queue_cq_.group() != group_) {
@@ -146,6 +160,9 @@ QueuePair::~QueuePair() {
     static_cast<ProtectionDomain *>(pd)->users.fetch_sub(1, std::memory_order_release);
     send_queue_cq_.users.fetch_sub(1, std::memory_order_release);
     receive_queue_cq_.users.fetch_sub(1, std::memory_order_release);
+    if (shared_receives_ != nullptr) {
+        shared_receives_->detach();
+    }
     pthread_cond_destroy(&cond);
     pthread_mutex_destroy(&mutex);
 }
@@ -164,6 +181,7 @@ void QueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
     init.qp_context = qp_context;
     init.send_cq = send_cq;
     init.recv_cq = recv_cq;
+    init.srq = srq;
     init.cap = cap_;
     init.qp_type = qp_type;
     init.sq_sig_all = signal_all_ ? 1 : 0;
@@ -193,9 +211,10 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
         batch_.use_crc();
     }
     max_payload_bytes_ = payload_bytes(parameters.soft_peer, socket.get());
-    peer_operations_.store(
-        parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE : 0U,
-        std::memory_order_release);
+    peer_operations_.store(parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE |
+                                                      SOFTRDMA_OPERATION_IMMEDIATE
+                                                : 0U,
+                           std::memory_order_release);
     peer_ = tcp::text_of(tcp::peer_address(socket.get()));
     socket_ = std::move(socket);
     owner_ = owner;
@@ -227,126 +246,6 @@ void QueuePair::establish() {
 void QueuePair::set_owner(ConnectionOwner *owner) {
     const std::scoped_lock lock{group_->mutex()};
     owner_ = owner;
-}
-
-void QueuePair::log_end(const char *text, int level) const {
-    if (level <= base::log_threshold.load(std::memory_order_relaxed)) {
-        base::log_sink()(level, __FILE__, __LINE__, __func__, "connection with %s ends: %s\n", peer_.c_str(),
-                         text);
-    }
-}
-
-void QueuePair::end(const End &how) {
-    log_end(how.text, how.level);
-    phase_.store(Phase::Draining, std::memory_order_release);
-    {
-        const std::scoped_lock lock{send_mutex_};
-        state = IBV_QPS_ERR;
-        may_transmit_ = false;
-        batch_.clear();
-        pins_.clear();
-        batch_reads_.clear();
-        flush_requests(how.oldest);
-        set_interest({.readable = how.drain});
-    }
-    flush_receives();
-    if (how.drain) {
-        send_last_words();
-        const auto most = last_words_.empty() ? limits::drain_timeout : limits::last_words_timeout;
-        group_->set_deadline(*this, base::Clock::now() + most);
-    }
-    if (!ending_locally_ && owner_ != nullptr) {
-        owner_->connection_ended();
-    }
-    if (!how.drain) {
-        finish_draining();
-    }
-}
-
-// What TCP takes of them now; the end of the stream follows the last.
-void QueuePair::send_last_words() {
-    const std::scoped_lock lock{send_mutex_};
-    while (!last_words_.empty()) {
-        const ssize_t sent =
-            send(socket_.get(), last_words_.data(), last_words_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno == EAGAIN) {
-            set_interest({.readable = true, .writable = true});
-            return;
-        }
-        if (sent < 0 && errno != EINTR) {
-            break;
-        }
-        last_words_.erase(last_words_.begin(), last_words_.begin() + std::max<ssize_t>(sent, 0));
-    }
-    last_words_.clear();
-    set_interest({.readable = true});
-    (void)shutdown(socket_.get(), SHUT_WR);
-}
-
-void QueuePair::finish_draining() {
-    {
-        const std::scoped_lock lock{send_mutex_};
-        group_->remove(*this, socket_.get());
-        socket_.reset();
-    }
-    phase_.store(Phase::Ended, std::memory_order_release);
-    if (ending_locally_ && owner_ != nullptr) {
-        owner_->connection_ended();
-    }
-}
-
-void QueuePair::disconnect() {
-    const std::scoped_lock lock{group_->mutex()};
-    if (phase_.load(std::memory_order_relaxed) == Phase::Connected) {
-        ending_locally_ = true;
-        end({.text = "disconnected here",
-             .level = static_cast<int>(base::LogLevel::Info),
-             .oldest = IBV_WC_WR_FLUSH_ERR,
-             .drain = true});
-    }
-}
-
-void QueuePair::expire() {
-    finish_draining();
-}
-
-void QueuePair::violate(const wire::Violation &violation) {
-    {
-        // Behind what TCP has not taken yet of the FPDUs before it, which is copied: those whose memory it is
-        // are told that all is over.
-        const std::scoped_lock lock{send_mutex_};
-        if (pin_again() && batch_.copy_rest(last_words_)) {
-            const auto body = wire::encode(violation.code);
-            batch_.clear();
-            batch_.add_copied({.opcode = wire::Opcode::Terminate,
-                               .queue = wire::Queue::Terminate,
-                               .msn = 1,
-                               .payload_bytes = body.size()},
-                              body);
-            (void)batch_.copy_rest(last_words_);
-        } else {
-            last_words_.clear();
-        }
-    }
-    end({.text = violation.text,
-         .level = static_cast<int>(base::LogLevel::Warning),
-         .oldest = IBV_WC_WR_FLUSH_ERR,
-         .drain = true});
-}
-
-void QueuePair::link_lost(int error) {
-    end({.text = error != 0 ? std::strerror(error) : "a request failed here",
-         .level = static_cast<int>(base::LogLevel::Warning),
-         .oldest = error != 0 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR,
-         .drain = false});
-}
-
-void QueuePair::peer_closed() {
-    const bool inside = in_segment_ || buffer_begin_ != buffer_end_ || message_ != Message::None;
-    end({.text = inside ? "the peer closed it inside a message" : "closed by the peer",
-         .level = static_cast<int>(inside ? base::LogLevel::Warning : base::LogLevel::Info),
-         .oldest = IBV_WC_WR_FLUSH_ERR,
-         .drain = false});
 }
 
 }  // namespace soft

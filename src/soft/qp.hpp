@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/qp: a reliable-connected queue pair on one TCP connection.
-//   qp.cpp          its life: create, start, disconnect, end
+//   qp.cpp           its life up to a connection
+//   qp_end.cpp       how a connection ends
 //   qp_send.cpp      the send queue: from ibv_post_send to a work completion
 //   qp_transmit.cpp  from the send queue and the owed responses into TCP
 //   qp_receive.cpp   from TCP to whole segments
@@ -25,35 +26,16 @@
 #include "base/ring.hpp"
 #include "persist/worker.hpp"
 #include "soft/batch.hpp"
+#include "soft/connection.hpp"
 #include "soft/cq.hpp"
 #include "soft/memory.hpp"
 #include "soft/progress.hpp"
 #include "soft/receive_queue.hpp"
+#include "soft/shared_receive.hpp"
 #include "soft/wire/ddp.hpp"
 #include "soft/wire/rdmap.hpp"
 
 namespace soft {
-
-// Who is told what becomes of a connection: the connection manager's id. Called with the group's lock held.
-class ConnectionOwner {
-public:
-    virtual void connection_established() = 0;
-    virtual void connection_ended() = 0;
-
-protected:
-    ~ConnectionOwner() = default;
-};
-
-// What the two ends agreed on in the handshake.
-struct ConnectionParameters {
-    bool initiator = false;
-    bool ready_to_receive =
-        false;  // the initiator's first FPDU is an empty WRITE or READ (RFC 6581 section 8)
-    bool crc = false;
-    bool soft_peer = false;
-    std::uint16_t ird = 0;
-    std::uint16_t ord = 0;
-};
 
 class QueuePair final : public ibv_qp, public Source {
 public:
@@ -64,6 +46,9 @@ public:
     int post_send(ibv_send_wr *request, ibv_send_wr **bad);
     int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad);
     void query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const;
+    // Its shared receive queue has receives again, and the caller has its group locked.
+    void receives_posted();
+    [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
     // Completions of `slots` entries of one of the queues were polled.
     void release(CompletionQueue::Queue queue, unsigned slots);
 
@@ -108,8 +93,8 @@ private:
         ibv_wc_status status = IBV_WC_SUCCESS;
         std::uint32_t length = 0;
         std::uint32_t rkey = 0;
-        std::uint32_t received = 0;  // of a read's response
-        wire::FlushLevel level = wire::FlushLevel::Visibility;
+        std::uint32_t received = 0;   // of a read's response
+        std::uint32_t immediate = 0;  // imm_data: of a flush its level, else as it goes onto the wire
         std::uint64_t wr_id = 0;
         std::uint64_t remote_address = 0;
         std::size_t slot = 0;  // its place in sges_ and inline_
@@ -142,6 +127,7 @@ private:
 
     // qp_send.cpp, with send_mutex_ held
     [[nodiscard]] int check(const ibv_send_wr &request) const;
+    [[nodiscard]] bool agreed(unsigned operation, const char *name) const;
     [[nodiscard]] int enqueue(const ibv_send_wr &request);
     void transmit();
     void build_batch();
@@ -151,6 +137,7 @@ private:
     [[nodiscard]] bool pin_again();
     [[nodiscard]] bool may_begin(const SendRequest &request) const;
     [[nodiscard]] bool add_data_segment(SendRequest &request);
+    void add_immediate(const SendRequest &request);
     void add_answered_request(SendRequest &request);
     [[nodiscard]] ibv_wc_status gather(const SendRequest &request, std::size_t offset, std::size_t size);
     void batch_was_sent();
@@ -163,6 +150,8 @@ private:
     void set_interest(Interest interest);
     [[nodiscard]] std::span<const ibv_sge> sges_of(const SendRequest &request) const;
     [[nodiscard]] static bool is_answered(int opcode);
+    [[nodiscard]] static bool is_message(int opcode);
+    [[nodiscard]] static bool has_immediate(int opcode);
 
     // qp_receive.cpp, with the group's lock held
     // Where payload goes: pieces of memory, pinned.
@@ -189,8 +178,11 @@ private:
     void terminated(std::span<const std::byte> body);
     // False when the connection ended over it.
     [[nodiscard]] bool aim(Target &target, std::size_t most_bytes);
-    [[nodiscard]] ibv_wc_status aim_at(Target &target, std::span<const ibv_sge> sges, std::size_t offset,
-                                       std::size_t most_bytes) const;
+    [[nodiscard]] ibv_wc_status aim_at_receive(Target &target, std::size_t offset,
+                                               std::size_t most_bytes) const;
+    [[nodiscard]] static ibv_wc_status aim_at(const ibv_pd *domain, Target &target,
+                                              std::span<const ibv_sge> sges, std::size_t offset,
+                                              std::size_t most_bytes);
     void placed(std::size_t bytes);
     [[nodiscard]] bool connected() const {
         return phase_.load(std::memory_order_relaxed) == Phase::Connected;
@@ -217,12 +209,23 @@ private:
 
     // qp_message.cpp, with the group's lock held
     [[nodiscard]] bool message_must_wait();
+    [[nodiscard]] bool take_receive();
     void begin_send();
     void finish_send();
     void deliver_unexpected();
     [[nodiscard]] bool keep_unexpected(std::span<const std::byte> bytes);
+    // What the completion of a receive says of the message that took it.
+    struct Arrival {
+        ibv_wc_opcode opcode = IBV_WC_RECV;
+        std::uint32_t bytes = 0;
+        bool solicited = false;
+        bool has_immediate = false;
+        std::uint32_t immediate = 0;
+    };
+    void immediate_arrived(std::span<const std::byte> body);
+    void message_arrived(const Arrival &arrival);
     void receive_failed(ibv_wc_status status);
-    void complete_receive(ibv_wc_status status, std::uint32_t length, bool solicited);
+    void complete_receive(ibv_wc_status status, const Arrival &arrival);
     void flush_receives();
     void stall();
 
@@ -264,15 +267,18 @@ private:
     std::uint32_t next_response_msn_ = 1;
     SendRequest *reading_ = nullptr;  // the read whose response is arriving
 
+    SharedReceiveQueue *const shared_receives_;  // instead of receives_, or null
     ReceiveQueue receives_;
     Receive receive_;  // the one that the arriving send fills
     enum class Message { None, Delivered, Kept };
     Message message_ = Message::None;
     std::uint32_t message_bytes_ = 0;  // of the arriving send, so far
+    std::uint64_t write_bytes_ = 0;    // of the arriving write, so far, or of the last
+    bool in_write_ = false;
     struct Unexpected {
-        std::uint32_t bytes;
-        bool complete;
-        bool solicited;
+        std::uint32_t bytes = 0;
+        bool complete = false;
+        Arrival arrival{};
     };
     std::vector<std::byte> unexpected_bytes_;
     std::vector<Unexpected> unexpected_;

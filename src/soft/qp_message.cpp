@@ -3,7 +3,9 @@
 // bound, while the connection goes on being parsed; past the bound the stream stalls until a receive is
 // posted.
 #include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <utility>
 
 #include "base/log.hpp"
 #include "persist/guard.hpp"
@@ -13,6 +15,10 @@
 namespace soft {
 
 int QueuePair::post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) {
+    if (shared_receives_ != nullptr) {
+        *bad = request;
+        return EINVAL;
+    }
     int error = 0;
     bool starved = false;
     for (; request != nullptr; request = request->next) {
@@ -40,6 +46,16 @@ int QueuePair::post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) {
     return error;
 }
 
+void QueuePair::receives_posted() {
+    if (connected()) {
+        deliver_unexpected();
+    }
+}
+
+bool QueuePair::take_receive() {
+    return shared_receives_ != nullptr ? shared_receives_->take(receive_, *this) : receives_.take(receive_);
+}
+
 // Before a message is begun: one more than is kept.
 bool QueuePair::message_must_wait() {
     if (message_ == Message::None && unexpected_.size() >= limits::max_unexpected_messages) {
@@ -65,17 +81,18 @@ void QueuePair::begin_send() {
             {"a segment of a send that does not follow the one before", wire::terminate::untagged_offset});
         return;
     }
-    if (std::uint64_t{message_bytes_} + segment_.payload_bytes > limits::max_message_bytes) {
+    const std::size_t more = wire::is_send(segment_.opcode) ? segment_.payload_bytes : 0;
+    if (message_bytes_ + more > limits::max_message_bytes) {
         violate({"a send longer than the largest message", wire::terminate::untagged_too_long});
         return;
     }
     place_at_ = message_bytes_;
     if (message_ == Message::None) {
-        if (unexpected_.empty() && receives_.take(receive_)) {
+        if (unexpected_.empty() && take_receive()) {
             message_ = Message::Delivered;
         } else {
             message_ = Message::Kept;
-            unexpected_.push_back({.bytes = 0, .complete = false, .solicited = false});
+            unexpected_.emplace_back();
         }
     }
 }
@@ -92,24 +109,52 @@ bool QueuePair::keep_unexpected(std::span<const std::byte> bytes) {
 
 void QueuePair::finish_send() {
     message_bytes_ += segment_.payload_bytes;
-    if (!segment_.last) {
+    if (segment_.last) {
+        message_arrived({.opcode = IBV_WC_RECV,
+                         .bytes = message_bytes_,
+                         .solicited = segment_.opcode == wire::Opcode::SendSolicited});
+    }
+}
+
+// Ends the send that is arriving; when there is none, it belongs to the write before it.
+void QueuePair::immediate_arrived(std::span<const std::byte> body) {
+    const auto immediate = wire::decode_immediate(body);
+    if (!immediate) {
+        violate(immediate.error());
         return;
     }
-    const bool solicited = segment_.opcode == wire::Opcode::SendSolicited;
-    const Message message = std::exchange(message_, Message::None);
-    const std::uint32_t length = std::exchange(message_bytes_, 0);
+    const bool of_a_write = message_ == Message::None;
+    if (of_a_write && (in_write_ || write_bytes_ > limits::max_message_bytes)) {
+        violate({"immediate data inside a write, or behind one longer than the largest message",
+                 wire::terminate::operation_unspecified});
+        return;
+    }
+    begin_send();
+    if (!connected()) {
+        return;
+    }
+    message_arrived(
+        {.opcode = of_a_write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
+         .bytes = of_a_write ? static_cast<std::uint32_t>(std::exchange(write_bytes_, 0)) : message_bytes_,
+         .solicited = segment_.opcode == wire::Opcode::ImmediateSolicited,
+         .has_immediate = true,
+         .immediate = std::bit_cast<std::uint32_t>(*immediate)});
+}
+
+void QueuePair::message_arrived(const Arrival &arrival) {
+    message_bytes_ = 0;
     ++next_send_msn_;
-    if (message == Message::Delivered) {
-        complete_receive(IBV_WC_SUCCESS, length, solicited);
+    if (std::exchange(message_, Message::None) == Message::Delivered) {
+        complete_receive(IBV_WC_SUCCESS, arrival);
     } else {
         unexpected_.back().complete = true;
-        unexpected_.back().solicited = solicited;
+        unexpected_.back().arrival = arrival;
     }
 }
 
 // Receives were posted: the kept messages take them.
 void QueuePair::deliver_unexpected() {
-    while (!unexpected_.empty() && receives_.take(receive_)) {
+    while (!unexpected_.empty() && take_receive()) {
         const Unexpected message = unexpected_.front();
         std::size_t done = 0;
         if (!message.complete) {
@@ -117,7 +162,7 @@ void QueuePair::deliver_unexpected() {
         }
         while (done < message.bytes) {
             Target target;
-            const ibv_wc_status status = aim_at(target, receive_.sges, done, message.bytes - done);
+            const ibv_wc_status status = aim_at_receive(target, done, message.bytes - done);
             if (status != IBV_WC_SUCCESS) {
                 receive_failed(status);
                 return;
@@ -134,7 +179,7 @@ void QueuePair::deliver_unexpected() {
         unexpected_bytes_.erase(unexpected_bytes_.begin(), unexpected_bytes_.begin() + message.bytes);
         unexpected_.erase(unexpected_.begin());
         if (message.complete) {
-            complete_receive(IBV_WC_SUCCESS, message.bytes, message.solicited);
+            complete_receive(IBV_WC_SUCCESS, message.arrival);
         }
     }
     if (stalled_) {
@@ -148,7 +193,7 @@ void QueuePair::deliver_unexpected() {
 // The receive in hand cannot be filled, and with it the connection ends.
 void QueuePair::receive_failed(ibv_wc_status status) {
     message_ = Message::None;
-    complete_receive(status, 0, false);
+    complete_receive(status, {});
     if (connected()) {
         violate(status == IBV_WC_LOC_LEN_ERR ? wire::Violation{"a send longer than the receive posted for it",
                                                                wire::terminate::untagged_too_long}
@@ -157,27 +202,31 @@ void QueuePair::receive_failed(ibv_wc_status status) {
     }
 }
 
-void QueuePair::complete_receive(ibv_wc_status status, std::uint32_t length, bool solicited) {
+void QueuePair::complete_receive(ibv_wc_status status, const Arrival &arrival) {
     ibv_wc completion{};
     completion.wr_id = receive_.wr_id;
     completion.status = status;
-    completion.opcode = IBV_WC_RECV;
-    completion.byte_len = length;
+    completion.opcode = arrival.opcode;
+    completion.byte_len = arrival.bytes;
+    completion.imm_data = arrival.immediate;
+    completion.wc_flags = arrival.has_immediate ? unsigned{IBV_WC_WITH_IMM} : 0U;
     completion.qp_num = qp_num;
-    const bool pushed = receive_queue_cq_.push(completion, *this, CompletionQueue::Queue::Receive, 1,
-                                               solicited || status != IBV_WC_SUCCESS);
+    const bool pushed = receive_queue_cq_.push(completion, *this, CompletionQueue::Queue::Receive,
+                                               shared_receives_ != nullptr ? 0 : 1,
+                                               arrival.solicited || status != IBV_WC_SUCCESS);
     if (!pushed && connected()) {
         violate({"a completion queue overrun", wire::terminate::local_catastrophic});
     }
 }
 
+// Of a shared queue only the receive that is half filled: the others are not this connection's.
 void QueuePair::flush_receives() {
     if (message_ == Message::Delivered) {
-        complete_receive(IBV_WC_WR_FLUSH_ERR, 0, false);
+        complete_receive(IBV_WC_WR_FLUSH_ERR, {});
     }
     message_ = Message::None;
-    while (receives_.take(receive_)) {
-        complete_receive(IBV_WC_WR_FLUSH_ERR, 0, false);
+    while (shared_receives_ == nullptr && receives_.take(receive_)) {
+        complete_receive(IBV_WC_WR_FLUSH_ERR, {});
     }
 }
 

@@ -13,6 +13,8 @@ namespace soft {
 
 void QueuePair::begin_write() {
     place_at_ = segment_.offset;
+    write_bytes_ = (in_write_ ? write_bytes_ : 0) + segment_.payload_bytes;
+    in_write_ = !segment_.last;
     if (payload_left_ == 0 || payload_left_ <= buffered().size()) {
         return;  // touches nothing, and no key is checked; or is placed, and checked, at once
     }
@@ -90,13 +92,13 @@ void QueuePair::finish_read_response() {
 bool QueuePair::aim(Target &target, std::size_t most_bytes) {
     target_is_durable_ = false;
     if (segment_.opcode == wire::Opcode::ReadResponse) {
-        if (aim_at(target, sges_of(*reading_), place_at_, most_bytes) != IBV_WC_SUCCESS) {
+        if (aim_at(pd, target, sges_of(*reading_), place_at_, most_bytes) != IBV_WC_SUCCESS) {
             violate({"the memory of a read was deregistered", wire::terminate::local_catastrophic});
         }
         return connected();
     }
     if (wire::is_send(segment_.opcode)) {
-        const ibv_wc_status status = aim_at(target, receive_.sges, place_at_, most_bytes);
+        const ibv_wc_status status = aim_at_receive(target, place_at_, most_bytes);
         if (status != IBV_WC_SUCCESS) {
             receive_failed(status);
         }
@@ -121,8 +123,13 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
     return true;
 }
 
-ibv_wc_status QueuePair::aim_at(Target &target, std::span<const ibv_sge> sges, std::size_t offset,
-                                std::size_t most_bytes) const {
+// A shared receive queue's receives are in memory of its own protection domain.
+ibv_wc_status QueuePair::aim_at_receive(Target &target, std::size_t offset, std::size_t most_bytes) const {
+    return aim_at(srq != nullptr ? srq->pd : pd, target, receive_.sges, offset, most_bytes);
+}
+
+ibv_wc_status QueuePair::aim_at(const ibv_pd *domain, Target &target, std::span<const ibv_sge> sges,
+                                std::size_t offset, std::size_t most_bytes) {
     for (const ibv_sge &sge : sges) {
         if (target.bytes == most_bytes) {
             break;
@@ -132,7 +139,7 @@ ibv_wc_status QueuePair::aim_at(Target &target, std::span<const ibv_sge> sges, s
             continue;
         }
         const std::size_t bytes = std::min<std::size_t>(sge.length - offset, most_bytes - target.bytes);
-        auto pin = Memory::instance().pin({.pd = pd,
+        auto pin = Memory::instance().pin({.pd = domain,
                                            .key = sge.lkey,
                                            .address = sge.addr,
                                            .length = sge.length,

@@ -191,7 +191,7 @@ bool QueuePair::begin_segment() {
         violate({"CRC32C of an FPDU is wrong", wire::terminate::mpa_crc});
         return false;
     }
-    if (wire::is_send(segment_.opcode) && message_must_wait()) {
+    if ((wire::is_send(segment_.opcode) || wire::is_immediate(segment_.opcode)) && message_must_wait()) {
         return false;
     }
     if (!peer_ready_) {
@@ -232,7 +232,8 @@ bool QueuePair::crc_is_right(std::size_t fpdu_bytes) {
 void QueuePair::control_message() {
     const auto body = buffered().subspan(wire::header_bytes(segment_.opcode), segment_.payload_bytes);
     buffer_begin_ += wire::fpdu_bytes(segment_);
-    const bool first_and_last = segment_.last && (wire::is_tagged(segment_.opcode) || segment_.offset == 0);
+    const bool may_follow = wire::is_tagged(segment_.opcode) || wire::is_immediate(segment_.opcode);
+    const bool first_and_last = segment_.last && (may_follow || segment_.offset == 0);
     if (!first_and_last && segment_.opcode != wire::Opcode::Terminate) {
         violate({"a request or answer in several segments", wire::terminate::untagged_offset});
         return;
@@ -255,6 +256,12 @@ void QueuePair::control_message() {
         case wire::Opcode::AtomicWrite:
             if (parameters_.soft_peer) {
                 return atomic_write(body);
+            }
+            break;
+        case wire::Opcode::Immediate:
+        case wire::Opcode::ImmediateSolicited:
+            if (parameters_.soft_peer) {
+                return immediate_arrived(body);
             }
             break;
         default:

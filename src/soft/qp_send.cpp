@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/log.hpp"
 #include "soft/limits.hpp"
 #include "soft/qp.hpp"
 #include "softrdma.h"
@@ -18,6 +19,7 @@ ibv_wc_opcode completion_opcode(int opcode) {
         case IBV_WR_RDMA_READ:
             return IBV_WC_RDMA_READ;
         case IBV_WR_SEND:
+        case IBV_WR_SEND_WITH_IMM:
             return IBV_WC_SEND;
         case IBV_WR_ATOMIC_WRITE:
             return IBV_WC_ATOMIC_WRITE;
@@ -40,6 +42,14 @@ std::uint64_t total_bytes(const ibv_send_wr &request) {
 
 bool QueuePair::is_answered(int opcode) {
     return opcode == IBV_WR_RDMA_READ || opcode == SOFTRDMA_WR_FLUSH;
+}
+
+bool QueuePair::is_message(int opcode) {
+    return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+}
+
+bool QueuePair::has_immediate(int opcode) {
+    return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
 std::span<const ibv_sge> QueuePair::sges_of(const SendRequest &request) const {
@@ -67,6 +77,15 @@ int QueuePair::post_send(ibv_send_wr *request, ibv_send_wr **bad) {
     return error;
 }
 
+bool QueuePair::agreed(unsigned operation, const char *name) const {
+    if ((peer_operations_.load(std::memory_order_relaxed) & operation) != 0) {
+        return true;
+    }
+    BASE_LOG(Error, "%s cannot be posted: %s does not have it, only another soft device has", name,
+             peer_.c_str());
+    return false;
+}
+
 // What can be said of a request when it is posted. Keys and memory are looked at when its turn comes.
 int QueuePair::check(const ibv_send_wr &request) const {
     const int opcode = static_cast<int>(request.opcode);
@@ -80,15 +99,17 @@ int QueuePair::check(const ibv_send_wr &request) const {
         (is_inline && (is_answered(opcode) || bytes > cap_.max_inline_data))) {
         return EINVAL;
     }
-    const unsigned operations = peer_operations_.load(std::memory_order_relaxed);
     switch (opcode) {
         case IBV_WR_RDMA_WRITE:
         case IBV_WR_SEND:
             return 0;
         case IBV_WR_RDMA_READ:
             return request.num_sge > limits::max_sge_rd || parameters_.ord == 0 ? EINVAL : 0;
+        case IBV_WR_RDMA_WRITE_WITH_IMM:
+        case IBV_WR_SEND_WITH_IMM:
+            return agreed(SOFTRDMA_OPERATION_IMMEDIATE, "immediate data") ? 0 : EOPNOTSUPP;
         case IBV_WR_ATOMIC_WRITE:
-            if ((operations & SOFTRDMA_OPERATION_ATOMIC_WRITE) == 0) {
+            if (!agreed(SOFTRDMA_OPERATION_ATOMIC_WRITE, "ATOMIC WRITE")) {
                 return EOPNOTSUPP;
             }
             return bytes != wire::atomic_write_bytes ||
@@ -96,7 +117,7 @@ int QueuePair::check(const ibv_send_wr &request) const {
                        ? EINVAL
                        : 0;
         case SOFTRDMA_WR_FLUSH:
-            if ((operations & SOFTRDMA_OPERATION_FLUSH) == 0) {
+            if (!agreed(SOFTRDMA_OPERATION_FLUSH, "FLUSH")) {
                 return EOPNOTSUPP;
             }
             if (request.imm_data != SOFTRDMA_FLUSH_GLOBAL && request.imm_data != SOFTRDMA_FLUSH_PERSISTENT) {
@@ -126,7 +147,7 @@ int QueuePair::enqueue(const ibv_send_wr &request) {
         .opcode = opcode,
         .length = static_cast<std::uint32_t>(total_bytes(request)),
         .rkey = request.wr.rdma.rkey,
-        .level = wire::FlushLevel{request.imm_data},
+        .immediate = request.imm_data,
         .wr_id = request.wr_id,
         .remote_address = request.wr.rdma.remote_addr,
         .slot = slot,

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 
 #include "soft/qp.hpp"
@@ -148,7 +149,9 @@ bool QueuePair::add_data_segment(SendRequest &request) {
     const std::size_t size = std::min<std::size_t>(max_payload_bytes_, request.length - request_offset_);
     wire::Segment segment{.last = request_offset_ + size == request.length,
                           .payload_bytes = static_cast<std::uint16_t>(size)};
-    if (request.opcode == IBV_WR_SEND) {
+    const bool at_end = segment.last;
+    if (is_message(request.opcode)) {
+        segment.last = at_end && !has_immediate(request.opcode);
         segment.opcode = request.solicited ? wire::Opcode::SendSolicited : wire::Opcode::Send;
         segment.msn = send_msn_;
         segment.offset = request_offset_;
@@ -164,11 +167,24 @@ bool QueuePair::add_data_segment(SendRequest &request) {
     } else if (!batch_.add(segment, std::span{gathered_}.first(gathered_pieces_))) {
         return false;
     }
-    request_offset_ = segment.last ? 0 : request_offset_ + size;
-    if (segment.last && request.opcode == IBV_WR_SEND) {
+    request_offset_ = at_end ? 0 : request_offset_ + size;
+    if (at_end && has_immediate(request.opcode)) {
+        add_immediate(request);
+    } else if (segment.last && is_message(request.opcode)) {
         ++send_msn_;
     }
     return true;
+}
+
+// Behind a write, or as the end of a send (wire/rdmap.hpp).
+void QueuePair::add_immediate(const SendRequest &request) {
+    const auto body = wire::encode(std::bit_cast<wire::ImmediateValue>(request.immediate));
+    batch_.add_copied(
+        {.opcode = request.solicited ? wire::Opcode::ImmediateSolicited : wire::Opcode::Immediate,
+         .offset = is_message(request.opcode) ? request.length : 0,
+         .msn = send_msn_++,
+         .payload_bytes = body.size()},
+        body);
 }
 
 // A read or flush request: one segment on the request queue.
@@ -188,7 +204,7 @@ void QueuePair::add_answered_request(SendRequest &request) {
         const auto body = wire::encode(wire::FlushRequest{.stag = request.rkey,
                                                           .offset = request.remote_address,
                                                           .length = request.length,
-                                                          .level = request.level});
+                                                          .level = wire::FlushLevel{request.immediate}});
         segment.opcode = wire::Opcode::FlushRequest;
         segment.payload_bytes = body.size();
         batch_.add_copied(segment, body);

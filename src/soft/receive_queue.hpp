@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/receive_queue: the buffers that were posted for incoming sends.
+// soft/receive_queue: the buffers that were posted for incoming sends: those of one queue pair.
 #pragma once
 
 #include <infiniband/verbs.h>
 
 #include <algorithm>
-#include <memory>
 #include <mutex>
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -21,19 +20,18 @@ struct Receive {
     std::vector<ibv_sge> sges;  // reserved once for the queue's max_sge
 };
 
-class ReceiveQueue {
+// Posted receives in their order. Not thread-safe: its owner locks.
+class PostedReceives {
 public:
-    ReceiveQueue(std::size_t max_wr, std::size_t max_sge)
+    PostedReceives(std::size_t max_wr, std::size_t max_sge)
         : slots_{max_wr}, sges_(max_wr * max_sge), max_sge_{max_sge} {}
 
-    // ENOMEM when max_wr receives are posted and not yet completed and polled. `starved`: take() had found
-    // nothing before.
-    [[nodiscard]] base::Result<void> post(const ibv_recv_wr &request, bool &starved) {
-        const std::scoped_lock lock{mutex_};
-        if (used_ == slots_.capacity()) {
-            return base::failure(ENOMEM);
-        }
-        ++used_;
+    [[nodiscard]] std::size_t size() const { return slots_.size(); }
+    [[nodiscard]] std::size_t max_wr() const { return slots_.capacity(); }
+    [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
+
+    // The caller has seen that there is room, and not too many scatter entries.
+    void push(const ibv_recv_wr &request) {
         Slot &slot = slots_.push();
         slot.wr_id = request.wr_id;
         slot.first_sge = next_ * max_sge_;
@@ -41,15 +39,11 @@ public:
         next_ = next_ + 1 == slots_.capacity() ? 0 : next_ + 1;
         std::copy_n(request.sg_list, slot.sge_count,
                     sges_.begin() + static_cast<std::ptrdiff_t>(slot.first_sge));
-        starved = std::exchange(starved_, false);
-        return {};
     }
 
-    // The oldest one. When there is none, the next post() will tell its caller.
-    [[nodiscard]] bool take(Receive &receive) {
-        const std::scoped_lock lock{mutex_};
+    // The oldest one; false when there is none.
+    [[nodiscard]] bool pop(Receive &receive) {
         if (slots_.empty()) {
-            starved_ = true;
             return false;
         }
         const Slot &slot = slots_.front();
@@ -60,12 +54,6 @@ public:
         return true;
     }
 
-    // `count` completions of this queue were polled.
-    void release(unsigned count) {
-        const std::scoped_lock lock{mutex_};
-        used_ -= count;
-    }
-
 private:
     struct Slot {
         std::uint64_t wr_id = 0;
@@ -73,11 +61,45 @@ private:
         std::size_t sge_count = 0;
     };
 
-    std::mutex mutex_;  // taken with a group's or completion queue's lock held
     base::Ring<Slot> slots_;
     std::vector<ibv_sge> sges_;
     std::size_t max_sge_;
     std::size_t next_ = 0;
+};
+
+class ReceiveQueue {
+public:
+    ReceiveQueue(std::size_t max_wr, std::size_t max_sge) : posted_{max_wr, max_sge} {}
+
+    // ENOMEM when max_wr receives are posted and not yet completed and polled. `starved`: take() had found
+    // nothing before.
+    [[nodiscard]] base::Result<void> post(const ibv_recv_wr &request, bool &starved) {
+        const std::scoped_lock lock{mutex_};
+        if (used_ == posted_.max_wr()) {
+            return base::failure(ENOMEM);
+        }
+        ++used_;
+        posted_.push(request);
+        starved = std::exchange(starved_, false);
+        return {};
+    }
+
+    // The oldest one. When there is none, the next post() will tell its caller.
+    [[nodiscard]] bool take(Receive &receive) {
+        const std::scoped_lock lock{mutex_};
+        starved_ = !posted_.pop(receive);
+        return !starved_;
+    }
+
+    // `count` completions of this queue were polled.
+    void release(unsigned count) {
+        const std::scoped_lock lock{mutex_};
+        used_ -= count;
+    }
+
+private:
+    std::mutex mutex_;  // taken with a group's or completion queue's lock held
+    PostedReceives posted_;
     std::size_t used_ = 0;
     bool starved_ = false;
 };

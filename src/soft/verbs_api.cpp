@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/verbs_api: softrdma_ibv_X, the C face of devices, memory, completion and queue pairs. Here failures
-// become errno values.
+// soft/verbs_api: softrdma_ibv_X, the C face of devices and memory. Here failures become errno values.
 #include <arpa/inet.h>
 #include <endian.h>
 #include <net/if.h>
@@ -9,52 +8,22 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
-#include <type_traits>
 
 #include "base/log.hpp"
 #include "persist/guard.hpp"
-#include "soft/cq.hpp"
 #include "soft/device.hpp"
 #include "soft/limits.hpp"
+#include "soft/made.hpp"
 #include "soft/memory.hpp"
-#include "soft/qp.hpp"
 #include "softrdma.h"
 
 namespace {
 
-using soft::CompletionChannel;
-using soft::CompletionQueue;
 using soft::Device;
+using soft::failed;
+using soft::made;
 using soft::MemoryRegion;
 using soft::ProtectionDomain;
-using soft::QueuePair;
-
-template <typename T>
-T *failed(int error) {
-    errno = error;
-    return nullptr;
-}
-
-// Runs what may allocate: out of memory becomes ENOMEM.
-template <typename Make>
-std::invoke_result_t<Make> made(Make make) {
-    try {
-        return make();
-    } catch (const std::bad_alloc &) {
-        errno = ENOMEM;
-        return nullptr;
-    }
-}
-
-template <typename T>
-T *value_of(const base::Result<T *> &result) {
-    if (!result) {
-        errno = result.error().number;
-        return nullptr;
-    }
-    return *result;
-}
 
 constexpr unsigned known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                                   IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_HUGETLB |
@@ -235,98 +204,6 @@ int softrdma_ibv_advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t, ib
         }
     }
     return 0;
-}
-
-// ---- completion ----
-
-ibv_comp_channel *softrdma_ibv_create_comp_channel(ibv_context *context) {
-    return made([&]() -> ibv_comp_channel * { return value_of(CompletionChannel::create(context)); });
-}
-
-int softrdma_ibv_destroy_comp_channel(ibv_comp_channel *channel) {
-    auto *const events = static_cast<CompletionChannel *>(channel);
-    if (events->busy()) {
-        return EBUSY;
-    }
-    delete events;
-    return 0;
-}
-
-ibv_cq *softrdma_ibv_create_cq(ibv_context *context, int cqe, void *cq_context, ibv_comp_channel *channel,
-                               int comp_vector) {
-    if (cqe < 1 || cqe > soft::limits::max_cqe || comp_vector < 0 ||
-        comp_vector >= context->num_comp_vectors) {
-        BASE_LOG(Error,
-                 "completion queue of %d entries on vector %d: 1 to %d entries and vector 0 are possible",
-                 cqe, comp_vector, soft::limits::max_cqe);
-        return failed<ibv_cq>(EINVAL);
-    }
-    return made(
-        [&]() -> ibv_cq * { return value_of(CompletionQueue::create(context, cqe, cq_context, channel)); });
-}
-
-int softrdma_ibv_destroy_cq(ibv_cq *cq) {
-    auto *const queue = static_cast<CompletionQueue *>(cq);
-    if (queue->users.load(std::memory_order_acquire) != 0) {
-        return EBUSY;
-    }
-    queue->leave_channel();
-    delete queue;
-    return 0;
-}
-
-int softrdma_ibv_get_cq_event(ibv_comp_channel *channel, ibv_cq **cq, void **cq_context) {
-    CompletionQueue *const queue =
-        made([&] { return value_of(static_cast<CompletionChannel *>(channel)->next_event()); });
-    if (queue == nullptr) {
-        return -1;
-    }
-    *cq = queue;
-    *cq_context = queue->cq_context;
-    return 0;
-}
-
-void softrdma_ibv_ack_cq_events(ibv_cq *cq, unsigned nevents) {
-    static_cast<CompletionQueue *>(cq)->acknowledge(nevents);
-}
-
-// ---- queue pairs ----
-
-ibv_qp *softrdma_ibv_create_qp(ibv_pd *pd, ibv_qp_init_attr *attributes) {
-    return made([&]() -> ibv_qp * { return value_of(QueuePair::create(*pd, *attributes)); });
-}
-
-ibv_qp *softrdma_ibv_create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attributes) {
-    if ((attributes->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attributes->pd == nullptr ||
-        attributes->pd->context != context ||
-        (attributes->comp_mask & ~static_cast<std::uint32_t>(IBV_QP_INIT_ATTR_PD)) != 0) {
-        return failed<ibv_qp>(EOPNOTSUPP);
-    }
-    // The members up to sq_sig_all are those of ibv_qp_init_attr.
-    return softrdma_ibv_create_qp(attributes->pd, reinterpret_cast<ibv_qp_init_attr *>(attributes));
-}
-
-int softrdma_ibv_destroy_qp(ibv_qp *qp) {
-    delete static_cast<QueuePair *>(qp);
-    return 0;
-}
-
-int softrdma_ibv_query_qp(ibv_qp *qp, ibv_qp_attr *attributes, int, ibv_qp_init_attr *init) {
-    static_cast<QueuePair *>(qp)->query(*attributes, *init);
-    return 0;
-}
-
-// A queue pair's states are the connection manager's to change; a program may give it up.
-int softrdma_ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attributes, int mask) {
-    if (mask != IBV_QP_STATE || attributes->qp_state != IBV_QPS_ERR) {
-        return EOPNOTSUPP;
-    }
-    static_cast<QueuePair *>(qp)->disconnect();
-    return 0;
-}
-
-unsigned softrdma_peer_operations(const ibv_qp *qp) {
-    return static_cast<const QueuePair *>(qp)->peer_operations();
 }
 
 // The log of base, with this library's own copy of it.

@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // verbs/soft: the soft device, through libsoftrdma.
-#include <cerrno>
-
 #include "verbs/provider.hpp"
 
 namespace verbs {
 
 namespace {
-
-// The soft device has no shared receive queues, and says so as a kernel device without them does.
-ibv_srq *refuse_srq(ibv_pd *, ibv_srq_init_attr *) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-}
-
-int no_such_srq(ibv_srq *) {
-    return EINVAL;
-}
 
 unsigned all_operations(const ibv_device_attr_ex &) {
     return native_flush | native_atomic_write | native_immediate;
@@ -43,8 +31,8 @@ const Provider soft = {
     .destroy_cq = softrdma_ibv_destroy_cq,
     .get_cq_event = softrdma_ibv_get_cq_event,
     .ack_cq_events = softrdma_ibv_ack_cq_events,
-    .create_srq = refuse_srq,
-    .destroy_srq = no_such_srq,
+    .create_srq = softrdma_ibv_create_srq,
+    .destroy_srq = softrdma_ibv_destroy_srq,
     .getaddrinfo = softrdma_rdma_getaddrinfo,
     .freeaddrinfo = softrdma_rdma_freeaddrinfo,
     .create_event_channel = softrdma_rdma_create_event_channel,

@@ -122,6 +122,7 @@ void End::create_objects() {
         pd = lender_->pd;
         cq = lender_->cq;
         receive_cq = lender_->receive_cq;
+        srq = lender_->srq;
         channel = lender_->channel;
     } else {
         pd = provider().alloc_pd(id->verbs);
@@ -133,6 +134,9 @@ void End::create_objects() {
         receive_cq = sizes.separate_cqs ? provider().create_cq(id->verbs, sizes.cqe, this, channel, 0) : cq;
         assert_non_null(receive_cq);
     }
+    if (sizes.shared_receive_wr != 0 && srq == nullptr) {
+        create_shared_receive_queue();
+    }
     create_queue_pair();
     memory.assign(sizes.memory_bytes, std::byte{0});
     mr = provider().reg_mr(pd, memory.data(), memory.size(),
@@ -140,10 +144,25 @@ void End::create_objects() {
     assert_non_null(mr);
 }
 
+void End::create_shared_receive_queue() {
+    ibv_srq_init_attr attributes{};
+    attributes.attr = {.max_wr = sizes.shared_receive_wr, .max_sge = sizes.sge, .srq_limit = 0};
+    srq = provider().create_srq(pd, &attributes);
+    assert_non_null(srq);
+    owns_srq_ = true;
+}
+
+bool End::can_share_receives() const {
+    ibv_device_attr_ex attributes{};
+    assert_int_equal(provider().query_device_ex(id->verbs, nullptr, &attributes), 0);
+    return attributes.orig_attr.max_srq > 0;
+}
+
 void End::create_queue_pair() {
     ibv_qp_init_attr_ex attributes{};
     attributes.send_cq = cq;
     attributes.recv_cq = receive_cq;
+    attributes.srq = srq;
     attributes.cap.max_send_wr = sizes.send_wr;
     attributes.cap.max_recv_wr = sizes.receive_wr;
     attributes.cap.max_send_sge = sizes.sge;
@@ -172,6 +191,9 @@ void End::destroy_queue_pair() {
 
 void End::destroy() {
     destroy_queue_pair();
+    if (ibv_srq *const queue = std::exchange(srq, nullptr); queue != nullptr && owns_srq_) {
+        (void)provider().destroy_srq(queue);
+    }
     for (ibv_mr *const region : std::exchange(more_regions_, {})) {
         (void)provider().dereg_mr(region);
     }

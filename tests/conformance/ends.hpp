@@ -22,6 +22,7 @@ inline constexpr int full_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WR
 struct Sizes {
     std::uint32_t send_wr = 16;
     std::uint32_t receive_wr = 16;
+    std::uint32_t shared_receive_wr = 0;  // more: a shared receive queue, and none of its own
     int cqe = 64;
     std::uint32_t max_inline = 64;
     std::uint32_t sge = 1;
@@ -67,6 +68,8 @@ public:
     // Destroys the parts in the right order; those that are gone already are left out.
     void destroy_queue_pair();
     void destroy();
+    // Whether the device of this end, which has an id, has shared receive queues.
+    [[nodiscard]] bool can_share_receives() const;
 
     // Another region of this end's protection domain; deregistered with the end. May fail: nullptr and errno.
     [[nodiscard]] ibv_mr *register_memory(void *address, std::size_t length, int access);
@@ -86,14 +89,17 @@ public:
     ibv_pd *pd = nullptr;
     ibv_comp_channel *channel = nullptr;
     ibv_cq *cq = nullptr;
+    ibv_srq *srq = nullptr;  // with Sizes::shared_receive_wr, or what was set before the objects are made
     ibv_cq *receive_cq = nullptr;  // the same as cq unless Sizes::separate_cqs
     std::vector<std::byte> memory;
     ibv_mr *mr = nullptr;
 
 private:
+    void create_shared_receive_queue();
     void create_queue_pair();
 
     const End *lender_;
+    bool owns_srq_ = false;
     std::vector<ibv_mr *> more_regions_;
 };
 

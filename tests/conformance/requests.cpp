@@ -56,6 +56,15 @@ int post_receive(const End &end, std::uint64_t wr_id, const std::vector<ibv_sge>
     return ibv_post_recv(end.id->qp, &request, &bad);
 }
 
+int post_shared_receive(const End &end, std::uint64_t wr_id, const std::vector<ibv_sge> &sges) {
+    ibv_recv_wr request{};
+    request.wr_id = wr_id;
+    request.sg_list = const_cast<ibv_sge *>(sges.data());
+    request.num_sge = static_cast<int>(sges.size());
+    ibv_recv_wr *bad = nullptr;
+    return ibv_post_srq_recv(end.srq, &request, &bad);
+}
+
 ibv_sge sge(const End &end, std::size_t offset, std::size_t length) {
     return {.addr = end.address(offset), .length = static_cast<std::uint32_t>(length), .lkey = end.mr->lkey};
 }
@@ -106,6 +115,11 @@ Request settling_request(const End &from, const End &to, std::uint64_t wr_id) {
     return request;
 }
 
+Request with_immediate(Request request, std::uint32_t immediate) {
+    request.opcode = request.opcode == IBV_WR_SEND ? IBV_WR_SEND_WITH_IMM : IBV_WR_RDMA_WRITE_WITH_IMM;
+    request.immediate = immediate;
+    return request;
+}
 Request unsignaled(Request request) {
     request.flags &= ~unsigned{IBV_SEND_SIGNALED};
     return request;

@@ -27,6 +27,8 @@ inline constexpr auto flush_completed = static_cast<ibv_wc_opcode>(SOFTRDMA_WC_F
 // Posts them as one chain. Gives what verbs gives; `refused` is the index of the one that bad_wr pointed to.
 int post(const End &end, const std::vector<Request> &requests, std::size_t *refused = nullptr);
 int post_receive(const End &end, std::uint64_t wr_id, const std::vector<ibv_sge> &sges);
+// To the end's shared receive queue.
+int post_shared_receive(const End &end, std::uint64_t wr_id, const std::vector<ibv_sge> &sges);
 
 ibv_sge sge(const End &end, std::size_t offset, std::size_t length);
 // `from` writes to, reads from, flushes the memory of `to`, at the same offset in both.
@@ -41,6 +43,8 @@ Request send_request(const End &from, std::size_t offset, std::size_t length, st
 Request atomic_write_request(const End &from, const End &to, std::size_t offset, std::uint64_t wr_id = 1);
 // What makes earlier writes visible: a flush, or a read where the device has no flush.
 Request settling_request(const End &from, const End &to, std::uint64_t wr_id);
+// A write or send becomes one with immediate data, in network order.
+Request with_immediate(Request request, std::uint32_t immediate);
 Request unsignaled(Request request);
 Request fenced(Request request);
 Request inlined(Request request);

@@ -22,6 +22,8 @@ namespace conformance {
 std::span<const CMUnitTest> operation_tests();
 std::span<const CMUnitTest> scatter_tests();
 std::span<const CMUnitTest> order_tests();
+std::span<const CMUnitTest> immediate_tests();
+std::span<const CMUnitTest> shared_receive_tests();
 std::span<const CMUnitTest> queue_tests();
 std::span<const CMUnitTest> refusal_tests();
 std::span<const CMUnitTest> local_error_tests();

@@ -64,6 +64,9 @@ struct Segment {
 [[nodiscard]] constexpr bool is_send(Opcode opcode) {
     return opcode == Opcode::Send || opcode == Opcode::SendSolicited;
 }
+[[nodiscard]] constexpr bool is_immediate(Opcode opcode) {
+    return opcode == Opcode::Immediate || opcode == Opcode::ImmediateSolicited;
+}
 [[nodiscard]] constexpr std::size_t header_bytes(Opcode opcode) {
     return is_tagged(opcode) ? tagged_bytes : untagged_bytes;
 }

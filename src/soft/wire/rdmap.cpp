@@ -2,6 +2,8 @@
 // soft/wire/rdmap: see the header.
 #include "soft/wire/rdmap.hpp"
 
+#include <algorithm>
+
 #include "base/cursor.hpp"
 
 namespace soft::wire {
@@ -57,6 +59,21 @@ Decoded<FlushRequest> decode_flush_request(std::span<const std::byte> body) {
             {"FLUSH level that is neither visibility nor persistent", terminate::operation_unspecified}};
     }
     return request;
+}
+
+std::array<std::byte, immediate_bytes> encode(const ImmediateValue &immediate) {
+    std::array<std::byte, immediate_bytes> body{};
+    std::ranges::copy(immediate, body.begin());
+    return body;
+}
+
+Decoded<ImmediateValue> decode_immediate(std::span<const std::byte> body) {
+    if (body.size() != immediate_bytes) {
+        return Refusal{{"IMMEDIATE DATA that is not 8 bytes", terminate::untagged_too_long}};
+    }
+    ImmediateValue immediate;
+    std::ranges::copy(body.first<sizeof(ImmediateValue)>(), immediate.begin());
+    return immediate;
 }
 
 std::array<std::byte, terminate_bytes> encode(const TerminateCode &code) {

@@ -61,8 +61,9 @@ void the_first_fpdu_is_an_empty_write(void **state) {
     assert_true(first.segment.last);
     assert_int_equal(first.payload.size(), 0);
     assert_same_bytes(first.checksum, bytes({0, 0, 0, 0}));
-    assert_int_equal(softrdma_peer_operations(id->qp),
-                     SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE);
+    assert_int_equal(softrdma_peer_operations(id->qp), SOFTRDMA_OPERATION_FLUSH |
+                                                           SOFTRDMA_OPERATION_ATOMIC_WRITE |
+                                                           SOFTRDMA_OPERATION_IMMEDIATE);
 }
 
 // siw does not take the offer: it echoes the flag word, and wants no RTR.
@@ -76,6 +77,17 @@ void a_reply_like_siws(void **state) {
     assert_int_equal(softrdma_peer_operations(id->qp), 0);
     assert_false(ends.device.has_event());
     assert_true(ends.peer.silent());
+    // What it does not have is refused at once, and said.
+    for (const int opcode : {int{IBV_WR_SEND_WITH_IMM}, int{IBV_WR_RDMA_WRITE_WITH_IMM},
+                             int{IBV_WR_ATOMIC_WRITE}, SOFTRDMA_WR_FLUSH}) {
+        (void)test::logged();
+        ibv_send_wr wanted{};
+        wanted.opcode = static_cast<ibv_wr_opcode>(opcode);
+        ibv_send_wr *refused = nullptr;
+        assert_int_equal(ibv_post_send(id->qp, &wanted, &refused), EOPNOTSUPP);
+        assert_ptr_equal(refused, &wanted);
+        assert_int_equal(test::logged().errors, 1);
+    }
     ends.device.post(id, IBV_WR_SEND, 1, 0, 8);
     assert_true(ends.peer.receive_fpdu().segment.opcode == Opcode::Send);
     ends.device.expect_completion(1);

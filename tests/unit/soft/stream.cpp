@@ -16,6 +16,7 @@ namespace {
 using namespace soft::wire;
 using test::assert_same_bytes;
 using test::Bytes;
+using test::bytes;
 using test::Device;
 using test::Ends;
 using test::Fpdu;
@@ -211,6 +212,89 @@ void fpdus_of_a_soft_peer_are_long(void **state) {
     assert_same_bytes(joined(first.payload, second.payload), {device.at(0), 100'000});
 }
 
+// RFC 7306's Immediate Data: a message of its own behind a write, the last segment of a send.
+void immediate_data_byte_by_byte(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
+    const auto expect_immediate = [&](Opcode opcode, std::uint32_t msn, std::uint32_t offset) {
+        const Fpdu last = peer.receive_fpdu();
+        assert_true(last.segment.opcode == opcode);
+        assert_true(last.segment.last);
+        assert_int_equal(last.segment.msn, msn);
+        assert_int_equal(last.segment.offset, offset);
+        assert_same_bytes(last.payload, bytes({0xa1, 0xa2, 0xa3, 0xa4, 0, 0, 0, 0}));
+    };
+    ibv_sge place = device.sge(0, 100);
+    ibv_send_wr request{};
+    request.sg_list = &place;
+    request.num_sge = 1;
+    request.imm_data = htonl(0xa1a2a3a4);
+    request.wr.rdma.remote_addr = 0x7000;
+    request.wr.rdma.rkey = 0x99;
+    ibv_send_wr *refused = nullptr;
+    std::uint32_t msn = 0;
+    for (const bool solicited : {false, true}) {
+        const Opcode opcode = solicited ? Opcode::ImmediateSolicited : Opcode::Immediate;
+        request.send_flags = solicited ? unsigned{IBV_SEND_SOLICITED} : 0U;
+        for (const std::uint32_t length : {100U, 0U}) {
+            place.length = length;
+            request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+            assert_int_equal(ibv_post_send(id->qp, &request, &refused), 0);
+            const Fpdu write = peer.receive_fpdu();
+            assert_true(write.segment.opcode == Opcode::Write);
+            assert_true(write.segment.last);
+            assert_int_equal(write.payload.size(), length);
+            expect_immediate(opcode, ++msn, 0);
+            request.opcode = IBV_WR_SEND_WITH_IMM;
+            assert_int_equal(ibv_post_send(id->qp, &request, &refused), 0);
+            const Fpdu send = peer.receive_fpdu();
+            assert_true(send.segment.opcode == (solicited ? Opcode::SendSolicited : Opcode::Send));
+            assert_false(send.segment.last);
+            assert_int_equal(send.segment.msn, ++msn);
+            assert_int_equal(send.payload.size(), length);
+            expect_immediate(opcode, msn, length);
+        }
+    }
+    device.post(id, IBV_WR_SEND, 1, 0, 8);
+    const Fpdu without = peer.receive_fpdu();
+    assert_true(without.segment.last);
+    assert_int_equal(without.segment.msn, msn + 1);
+}
+
+// Immediate data without a write, and behind several: what is told is the length of the last one.
+void immediate_data_of_a_peer(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
+    const auto immediate = [](std::uint32_t msn) {
+        return fpdu({.opcode = Opcode::Immediate, .msn = msn}, bytes({1, 2, 3, 4, 9, 9, 9, 9}));
+    };
+    const auto write = [&](bool last, std::size_t size) {
+        return fpdu(
+            {.opcode = Opcode::Write, .last = last, .stag = device.mr->rkey, .offset = device.address()},
+            Bytes(size));
+    };
+    const struct {
+        Bytes before;
+        std::uint32_t length;
+    } cases[] = {
+        {{}, 0},
+        {write(true, 5), 5},
+        {{}, 0},  // that write was the one before
+        {joined(write(true, 7), write(true, 0)), 0},
+        {joined(write(false, 7), write(true, 4)), 11},
+    };
+    std::uint32_t msn = 0;
+    for (const auto &one : cases) {
+        device.post_receive(id, ++msn, 0, 8);
+        peer.send(joined(one.before, immediate(msn)));
+        const ibv_wc completion = device.next_completion();
+        assert_int_equal(completion.status, IBV_WC_SUCCESS);
+        assert_int_equal(completion.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+        assert_int_equal(completion.byte_len, one.length);
+        assert_int_equal(completion.imm_data, htonl(0x01020304));
+    }
+}
+
 // Sends come before their receives: kept, while what is behind them goes on being served.
 void sends_before_their_receives(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
@@ -358,6 +442,8 @@ int main() {
                                 test_of_ends(nothing_needs_no_key),
                                 test_of_ends(fpdus_fit_the_segments_of_tcp),
                                 test_of_ends(fpdus_of_a_soft_peer_are_long),
+                                test_of_ends(immediate_data_byte_by_byte),
+                                test_of_ends(immediate_data_of_a_peer),
                                 test_of_ends(sends_before_their_receives),
                                 test_of_ends(too_many_bytes_stall),
                                 test_of_ends(too_many_messages_stall),

@@ -198,11 +198,14 @@ void headers(void **state) {
 
 void opcodes_that_were_not_agreed_on(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
-    for (const Opcode opcode : {Opcode::SendInvalidate, Opcode::SendSolicitedInvalidate, Opcode::Immediate,
-                                Opcode::ImmediateSolicited, Opcode::AtomicRequest, Opcode::AtomicResponse}) {
+    for (const Opcode opcode : {Opcode::SendInvalidate, Opcode::SendSolicitedInvalidate,
+                                Opcode::AtomicRequest, Opcode::AtomicResponse}) {
         expect_terminate(ends, fpdu({.opcode = opcode, .msn = 1}, Bytes(8)), terminate::unexpected_opcode);
         expect_terminate(ends, fpdu({.opcode = opcode, .msn = 1}, Bytes(8)), terminate::unexpected_opcode,
                          from_a_soft_device());
+    }
+    for (const Opcode opcode : {Opcode::Immediate, Opcode::ImmediateSolicited}) {
+        expect_terminate(ends, fpdu({.opcode = opcode, .msn = 1}, Bytes(8)), terminate::unexpected_opcode);
     }
     const Device &device = ends.device;
     expect_terminate(ends, flush(device.mr->rkey, device.address()), terminate::unexpected_opcode);
@@ -223,6 +226,34 @@ void flushes(void **state) {
     expect_terminate(ends, flush(key, device.address(), 8, FlushLevel::Persistent), terminate::access, soft);
     expect_terminate(ends, flush(key, device.address(), 8, FlushLevel{3}), terminate::operation_unspecified,
                      soft);
+}
+
+void immediates(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Device &device = ends.device;
+    const MpaFrame soft = from_a_soft_device();
+    const auto immediate = [](Segment segment, std::size_t size = immediate_bytes) {
+        segment.opcode = Opcode::Immediate;
+        return fpdu(segment, Bytes(size));
+    };
+    for (const std::size_t size : {0UL, 4UL, 7UL, 9UL, 1024UL}) {
+        expect_terminate(ends, immediate({.msn = 1}, size), terminate::untagged_too_long, soft);
+    }
+    expect_terminate(ends, immediate({.last = false, .msn = 1}), terminate::untagged_offset, soft);
+    expect_terminate(ends, immediate({.offset = 8, .msn = 1}), terminate::untagged_offset, soft);
+    expect_terminate(ends, immediate({.msn = 0}), terminate::untagged_msn, soft);
+    expect_terminate(ends, immediate({.msn = 2}), terminate::untagged_msn, soft);
+    // As the end of a send it stands where the send's bytes end, under the send's number.
+    const Bytes first = fpdu({.opcode = Opcode::Send, .last = false, .msn = 1}, Bytes(8));
+    for (const std::uint32_t offset : {0U, 7U, 9U, 16U, UINT32_MAX}) {
+        expect_terminate(ends, joined(first, immediate({.offset = offset, .msn = 1})),
+                         terminate::untagged_offset, soft);
+    }
+    expect_terminate(ends, joined(first, immediate({.offset = 8, .msn = 2})), terminate::untagged_msn, soft);
+    // Not before the write is whole.
+    const Bytes open = fpdu(
+        {.opcode = Opcode::Write, .last = false, .stag = device.mr->rkey, .offset = device.address()}, {});
+    expect_terminate(ends, joined(open, immediate({.msn = 1})), terminate::operation_unspecified, soft);
 }
 
 void atomic_writes(void **state) {
@@ -276,6 +307,7 @@ int main() {
                                 test_of_ends(headers),
                                 test_of_ends(opcodes_that_were_not_agreed_on),
                                 test_of_ends(flushes),
+                                test_of_ends(immediates),
                                 test_of_ends(atomic_writes),
                                 test_of_ends(answers_that_nobody_asked_for),
                                 test_of_ends(a_wrong_checksum)};

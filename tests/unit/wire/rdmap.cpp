@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/rdmap: the bodies of read and flush requests and of TERMINATE, byte by byte.
+// soft/wire/rdmap: the bodies of read and flush requests, immediate data and TERMINATE, byte by byte.
 #include "soft/wire/rdmap.hpp"
 
 #include "bytes.hpp"
@@ -43,6 +43,19 @@ void a_flush_request(void **) {
         assert_refused(decode_flush_request(std::span{expected}.first(size)), terminate::untagged_too_long);
     }
     assert_refused(decode_flush_request(joined(expected, bytes({0}))), terminate::untagged_too_long);
+}
+
+void immediate_data(void **) {
+    const Bytes expected = bytes({0x01, 0x02, 0x03, 0x04, 0, 0, 0, 0});
+    const ImmediateValue value{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
+    assert_same_bytes(encode(value), expected);
+    assert_true(decode_immediate(expected).value() == value);
+    // The second half is reserved.
+    assert_true(decode_immediate(bytes({0x01, 0x02, 0x03, 0x04, 9, 9, 9, 9})).value() == value);
+    for (std::size_t size = 0; size < expected.size(); ++size) {
+        assert_refused(decode_immediate(std::span{expected}.first(size)), terminate::untagged_too_long);
+    }
+    assert_refused(decode_immediate(joined(expected, bytes({0}))), terminate::untagged_too_long);
 }
 
 void there_are_two_levels(void **) {
@@ -105,10 +118,13 @@ void a_whole_terminate(void **) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {
-        cmocka_unit_test(a_read_request),       cmocka_unit_test(a_flush_request),
-        cmocka_unit_test(there_are_two_levels), cmocka_unit_test(terminate_as_the_rfc_draws_it),
-        cmocka_unit_test(terminate_survives),   cmocka_unit_test(terminate_with_what_it_quotes),
-        cmocka_unit_test(a_whole_terminate)};
+    const CMUnitTest tests[] = {cmocka_unit_test(a_read_request),
+                                cmocka_unit_test(a_flush_request),
+                                cmocka_unit_test(immediate_data),
+                                cmocka_unit_test(there_are_two_levels),
+                                cmocka_unit_test(terminate_as_the_rfc_draws_it),
+                                cmocka_unit_test(terminate_survives),
+                                cmocka_unit_test(terminate_with_what_it_quotes),
+                                cmocka_unit_test(a_whole_terminate)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/async_events: see the header.
+#include "soft/async_events.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "base/log.hpp"
+
+namespace soft {
+
+namespace {
+
+bool is_of_queue_pair(ibv_event_type type) {
+    return type == IBV_EVENT_QP_LAST_WQE_REACHED;
+}
+
+ibv_async_event event_of(ibv_event_type type, void *element) {
+    ibv_async_event event{};
+    event.event_type = type;
+    if (is_of_queue_pair(type)) {
+        event.element.qp = static_cast<ibv_qp *>(element);
+    } else {
+        event.element.srq = static_cast<ibv_srq *>(element);
+    }
+    return event;
+}
+
+const void *element_of(const ibv_async_event &event) {
+    if (is_of_queue_pair(event.event_type)) {
+        return event.element.qp;
+    }
+    return event.element.srq;
+}
+
+}  // namespace
+
+void AsyncEvents::push(ibv_event_type type, void *element) {
+    const std::scoped_lock lock{mutex_};
+    try {
+        pending_.push_back({.type = type, .element = element});
+    } catch (const std::bad_alloc &) {
+        BASE_LOG(Error, "asynchronous event %d is lost: out of memory", static_cast<int>(type));
+        return;
+    }
+    if (pending_.size() == 1) {
+        (void)eventfd_write(fd(), 1);
+    }
+}
+
+base::Result<ibv_async_event> AsyncEvents::next() {
+    while (true) {
+        {
+            const std::scoped_lock lock{mutex_};
+            if (!pending_.empty()) {
+                const Pending event = pending_.front();
+                unacknowledged_.push_back(event.element);
+                pending_.pop_front();
+                if (pending_.empty()) {
+                    eventfd_t ignored = 0;
+                    (void)eventfd_read(fd(), &ignored);  // does not block: written when the first came
+                }
+                return event_of(event.type, event.element);
+            }
+        }
+        if ((fcntl(fd(), F_GETFL) & O_NONBLOCK) != 0) {
+            return base::failure(EAGAIN);
+        }
+        pollfd ready{.fd = fd(), .events = POLLIN, .revents = 0};
+        if (poll(&ready, 1, -1) < 0) {
+            return base::last_failure();
+        }
+    }
+}
+
+void AsyncEvents::acknowledge(const ibv_async_event &event) {
+    {
+        const std::scoped_lock lock{mutex_};
+        const auto known = std::ranges::find(unacknowledged_, element_of(event));
+        if (known != unacknowledged_.end()) {
+            unacknowledged_.erase(known);
+        }
+    }
+    acknowledged_.notify_all();
+}
+
+void AsyncEvents::forget(const void *element) {
+    std::unique_lock lock{mutex_};
+    const bool was_readable = !pending_.empty();
+    std::erase_if(pending_, [element](const Pending &event) { return event.element == element; });
+    if (was_readable && pending_.empty()) {
+        eventfd_t ignored = 0;
+        (void)eventfd_read(fd(), &ignored);
+    }
+    acknowledged_.wait(lock,
+                       [&] { return std::ranges::find(unacknowledged_, element) == unacknowledged_.end(); });
+}
+
+}  // namespace soft

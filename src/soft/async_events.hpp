@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/async_events: a context's asynchronous events: what happened to a queue pair or shared receive queue
+// that no completion tells.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+
+namespace soft {
+
+class AsyncEvents {
+public:
+    explicit AsyncEvents(base::Fd event_fd) : event_fd_{std::move(event_fd)} {}
+
+    // Readable while there is an event.
+    [[nodiscard]] int fd() const { return event_fd_.get(); }
+    // element: the ibv_qp or ibv_srq.
+    void push(ibv_event_type type, void *element);
+    // The next event: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR.
+    [[nodiscard]] base::Result<ibv_async_event> next();
+    void acknowledge(const ibv_async_event &event);
+    // The element is going: its events are dropped; returns when those that were fetched are acknowledged.
+    void forget(const void *element);
+
+private:
+    struct Pending {
+        ibv_event_type type;
+        void *element;
+    };
+
+    const base::Fd event_fd_;
+    std::mutex mutex_;  // guards the rest; a leaf
+    std::condition_variable acknowledged_;
+    std::deque<Pending> pending_;
+    std::vector<const void *> unacknowledged_;
+};
+
+}  // namespace soft

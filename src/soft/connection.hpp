@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/connection: what the connection manager and a queue pair tell each other.
+#pragma once
+
+#include <cstdint>
+
+namespace soft {
+
+// Who is told what becomes of a connection: the connection manager's id. Called with the group's lock held.
+class ConnectionOwner {
+public:
+    virtual void connection_established() = 0;
+    virtual void connection_ended() = 0;
+
+protected:
+    ~ConnectionOwner() = default;
+};
+
+// What the two ends agreed on in the handshake.
+struct ConnectionParameters {
+    bool initiator = false;
+    bool ready_to_receive =
+        false;  // the initiator's first FPDU is an empty WRITE or READ (RFC 6581 section 8)
+    bool crc = false;
+    bool soft_peer = false;
+    std::uint16_t ird = 0;
+    std::uint16_t ord = 0;
+};
+
+}  // namespace soft

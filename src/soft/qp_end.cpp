@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/qp: how a connection ends, and who is told.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "soft/device.hpp"
+#include "soft/limits.hpp"
+#include "soft/qp.hpp"
+
+namespace soft {
+
+void QueuePair::log_end(const char *text, int level) const {
+    if (level <= base::log_threshold.load(std::memory_order_relaxed)) {
+        base::log_sink()(level, __FILE__, __LINE__, __func__, "connection with %s ends: %s\n", peer_.c_str(),
+                         text);
+    }
+}
+
+void QueuePair::end(const End &how) {
+    log_end(how.text, how.level);
+    phase_.store(Phase::Draining, std::memory_order_release);
+    {
+        const std::scoped_lock lock{send_mutex_};
+        state = IBV_QPS_ERR;
+        may_transmit_ = false;
+        batch_.clear();
+        pins_.clear();
+        batch_reads_.clear();
+        flush_requests(how.oldest);
+        set_interest({.readable = how.drain});
+    }
+    flush_receives();
+    if (shared_receives_ != nullptr) {
+        async_events_of(*context).push(IBV_EVENT_QP_LAST_WQE_REACHED, static_cast<ibv_qp *>(this));
+    }
+    if (how.drain) {
+        send_last_words();
+        const auto most = last_words_.empty() ? limits::drain_timeout : limits::last_words_timeout;
+        group_->set_deadline(*this, base::Clock::now() + most);
+    }
+    if (!ending_locally_ && owner_ != nullptr) {
+        owner_->connection_ended();
+    }
+    if (!how.drain) {
+        finish_draining();
+    }
+}
+
+// What TCP takes of them now; the end of the stream follows the last.
+void QueuePair::send_last_words() {
+    const std::scoped_lock lock{send_mutex_};
+    while (!last_words_.empty()) {
+        const ssize_t sent =
+            send(socket_.get(), last_words_.data(), last_words_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EAGAIN) {
+            set_interest({.readable = true, .writable = true});
+            return;
+        }
+        if (sent < 0 && errno != EINTR) {
+            break;
+        }
+        last_words_.erase(last_words_.begin(), last_words_.begin() + std::max<ssize_t>(sent, 0));
+    }
+    last_words_.clear();
+    set_interest({.readable = true});
+    (void)shutdown(socket_.get(), SHUT_WR);
+}
+
+void QueuePair::finish_draining() {
+    {
+        const std::scoped_lock lock{send_mutex_};
+        group_->remove(*this, socket_.get());
+        socket_.reset();
+    }
+    phase_.store(Phase::Ended, std::memory_order_release);
+    if (ending_locally_ && owner_ != nullptr) {
+        owner_->connection_ended();
+    }
+}
+
+void QueuePair::disconnect() {
+    const std::scoped_lock lock{group_->mutex()};
+    if (phase_.load(std::memory_order_relaxed) == Phase::Connected) {
+        ending_locally_ = true;
+        end({.text = "disconnected here",
+             .level = static_cast<int>(base::LogLevel::Info),
+             .oldest = IBV_WC_WR_FLUSH_ERR,
+             .drain = true});
+    }
+}
+
+void QueuePair::expire() {
+    finish_draining();
+}
+
+void QueuePair::violate(const wire::Violation &violation) {
+    {
+        // Behind what TCP has not taken yet of the FPDUs before it, which is copied: those whose memory it is
+        // are told that all is over.
+        const std::scoped_lock lock{send_mutex_};
+        if (pin_again() && batch_.copy_rest(last_words_)) {
+            const auto body = wire::encode(violation.code);
+            batch_.clear();
+            batch_.add_copied({.opcode = wire::Opcode::Terminate,
+                               .queue = wire::Queue::Terminate,
+                               .msn = 1,
+                               .payload_bytes = body.size()},
+                              body);
+            (void)batch_.copy_rest(last_words_);
+        } else {
+            last_words_.clear();
+        }
+    }
+    end({.text = violation.text,
+         .level = static_cast<int>(base::LogLevel::Warning),
+         .oldest = IBV_WC_WR_FLUSH_ERR,
+         .drain = true});
+}
+
+void QueuePair::link_lost(int error) {
+    end({.text = error != 0 ? std::strerror(error) : "a request failed here",
+         .level = static_cast<int>(base::LogLevel::Warning),
+         .oldest = error != 0 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR,
+         .drain = false});
+}
+
+void QueuePair::peer_closed() {
+    const bool inside = in_segment_ || buffer_begin_ != buffer_end_ || message_ != Message::None;
+    end({.text = inside ? "the peer closed it inside a message" : "closed by the peer",
+         .level = static_cast<int>(inside ? base::LogLevel::Warning : base::LogLevel::Info),
+         .oldest = IBV_WC_WR_FLUSH_ERR,
+         .drain = false});
+}
+
+}  // namespace soft

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/shared_receive: see the header.
+#include "soft/shared_receive.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.hpp"
+#include "soft/device.hpp"
+#include "soft/limits.hpp"
+#include "soft/memory.hpp"
+#include "soft/qp.hpp"
+
+namespace soft {
+
+base::Result<SharedReceiveQueue *> SharedReceiveQueue::create(ibv_pd &domain, ibv_srq_init_attr &attributes) {
+    ibv_srq_attr &sizes = attributes.attr;
+    if (sizes.max_wr > limits::max_srq_wr || sizes.max_sge > limits::max_sge) {
+        BASE_LOG(Error, "shared receive queue of %u receives of %u scatter entries: the most is %d and %d",
+                 sizes.max_wr, sizes.max_sge, limits::max_srq_wr, limits::max_sge);
+        return base::failure(EINVAL);
+    }
+    // Verbs lets the device give more than was asked for; of nothing there is no use.
+    sizes.max_wr = std::max(sizes.max_wr, 1U);
+    sizes.max_sge = std::max(sizes.max_sge, 1U);
+    return new SharedReceiveQueue{domain, attributes};
+}
+
+SharedReceiveQueue::SharedReceiveQueue(ibv_pd &domain, const ibv_srq_init_attr &attributes)
+    : ibv_srq{}, max_sge_{attributes.attr.max_sge}, posted_{attributes.attr.max_wr, max_sge_} {
+    context = domain.context;
+    srq_context = attributes.srq_context;
+    pd = &domain;
+    pthread_mutex_init(&mutex, nullptr);
+    pthread_cond_init(&cond, nullptr);
+    static_cast<ProtectionDomain &>(domain).users.fetch_add(1, std::memory_order_relaxed);
+}
+
+SharedReceiveQueue::~SharedReceiveQueue() {
+    async_events_of(*context).forget(static_cast<ibv_srq *>(this));
+    static_cast<ProtectionDomain *>(pd)->users.fetch_sub(1, std::memory_order_release);
+    pthread_cond_destroy(&cond);
+    pthread_mutex_destroy(&mutex);
+}
+
+int SharedReceiveQueue::post(ibv_recv_wr *request, ibv_recv_wr **bad) {
+    int error = 0;
+    {
+        const std::scoped_lock lock{mutex_};
+        for (; request != nullptr; request = request->next) {
+            if (request->num_sge < 0 || static_cast<std::size_t>(request->num_sge) > max_sge_) {
+                error = EINVAL;
+            } else if (posted_.size() == posted_.max_wr()) {
+                error = ENOMEM;
+            }
+            if (error != 0) {
+                *bad = request;
+                break;
+            }
+            posted_.push(*request);
+        }
+    }
+    serve_waiters();
+    return error;
+}
+
+// In their order, while there are receives. A queue pair leaves the list with its group locked, and so is
+// there as long as the lock is held on one that was still in the list.
+void SharedReceiveQueue::serve_waiters() {
+    while (true) {
+        Waiter waiter;
+        {
+            const std::scoped_lock lock{mutex_};
+            if (waiters_.empty() || posted_.size() == 0) {
+                return;
+            }
+            waiter = waiters_.front();
+        }
+        const std::scoped_lock serving{waiter.group->mutex()};
+        if (withdraw(waiter)) {
+            waiter.queue_pair->receives_posted();
+        }
+    }
+}
+
+bool SharedReceiveQueue::withdraw(const Waiter &waiter) {
+    const std::scoped_lock lock{mutex_};
+    return std::erase(waiters_, waiter) != 0;
+}
+
+int SharedReceiveQueue::modify(const ibv_srq_attr &attributes, int mask) {
+    if ((mask & ~IBV_SRQ_LIMIT) != 0) {
+        BASE_LOG(Error, "a shared receive queue keeps its size: only its limit can be modified, not 0x%x",
+                 static_cast<unsigned>(mask));
+        return EOPNOTSUPP;
+    }
+    const std::scoped_lock lock{mutex_};
+    if (attributes.srq_limit > posted_.max_wr()) {
+        return EINVAL;
+    }
+    if ((mask & IBV_SRQ_LIMIT) != 0) {
+        limit_ = attributes.srq_limit;
+    }
+    return 0;
+}
+
+void SharedReceiveQueue::query(ibv_srq_attr &attributes) {
+    const std::scoped_lock lock{mutex_};
+    attributes = {.max_wr = static_cast<std::uint32_t>(posted_.max_wr()),
+                  .max_sge = static_cast<std::uint32_t>(max_sge_),
+                  .srq_limit = limit_};
+}
+
+void SharedReceiveQueue::attach() {
+    const std::scoped_lock lock{mutex_};
+    // Before it counts, so that take() always has room.
+    waiters_.reserve(static_cast<std::size_t>(users.load(std::memory_order_relaxed)) + 1);
+    users.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool SharedReceiveQueue::take(Receive &receive, QueuePair &queue_pair) {
+    const std::scoped_lock lock{mutex_};
+    if (!posted_.pop(receive)) {
+        waiters_.push_back({.queue_pair = &queue_pair, .group = queue_pair.group()});
+        return false;
+    }
+    if (posted_.size() < limit_) {
+        limit_ = 0;
+        async_events_of(*context).push(IBV_EVENT_SRQ_LIMIT_REACHED, static_cast<ibv_srq *>(this));
+    }
+    return true;
+}
+
+void SharedReceiveQueue::forget(QueuePair &queue_pair) {
+    (void)withdraw({.queue_pair = &queue_pair, .group = queue_pair.group()});
+}
+
+}  // namespace soft

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/shared_receive: a shared receive queue: posted receives that the sends of many connections take. A
+// receive's place is free again when it is taken.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/result.hpp"
+#include "soft/progress.hpp"
+#include "soft/receive_queue.hpp"
+
+namespace soft {
+
+class QueuePair;
+
+class SharedReceiveQueue final : public ibv_srq {
+public:
+    // The attributes' sizes become those that are given.
+    [[nodiscard]] static base::Result<SharedReceiveQueue *> create(ibv_pd &domain,
+                                                                   ibv_srq_init_attr &attributes);
+    // No queue pair uses it. Blocks until its events are acknowledged.
+    ~SharedReceiveQueue();
+    SharedReceiveQueue(const SharedReceiveQueue &) = delete;
+    SharedReceiveQueue &operator=(const SharedReceiveQueue &) = delete;
+
+    // ---- verbs: 0 or an errno value ----
+    int post(ibv_recv_wr *request, ibv_recv_wr **bad);
+    int modify(const ibv_srq_attr &attributes, int mask);
+    void query(ibv_srq_attr &attributes);
+
+    // ---- queue pairs ----
+    [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
+    void attach();
+    void detach() { users.fetch_sub(1, std::memory_order_release); }
+    // The oldest receive, for a queue pair whose group the caller has locked. When there is none the queue
+    // pair hears of the next one (QueuePair::receives_posted); until then it does not ask again.
+    [[nodiscard]] bool take(Receive &receive, QueuePair &queue_pair);
+    // It is going, with its group locked: it hears of nothing more.
+    void forget(QueuePair &queue_pair);
+
+    std::atomic<int> users{0};  // queue pairs
+
+private:
+    struct Waiter {
+        QueuePair *queue_pair;
+        std::shared_ptr<Group> group;
+
+        friend bool operator==(const Waiter &, const Waiter &) = default;
+    };
+
+    SharedReceiveQueue(ibv_pd &domain, const ibv_srq_init_attr &attributes);
+    void serve_waiters();
+    [[nodiscard]] bool withdraw(const Waiter &waiter);
+
+    const std::size_t max_sge_;
+    std::mutex mutex_;  // guards what follows; taken with a group's lock held, never the other way round
+    PostedReceives posted_;
+    std::vector<Waiter> waiters_;  // found nothing; the longest waiting first
+    std::uint32_t limit_ = 0;      // fewer posted than this: an event, once
+};
+
+}  // namespace soft
