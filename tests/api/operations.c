@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* operations: read, write, atomic write, send, receive. */
+#include <arpa/inet.h>
 #include <string.h>
 
 #include "ends.h"
@@ -182,6 +183,42 @@ static void empty_message(void **state) {
     assert_int_equal(wc.byte_len, 0);
 }
 
+static void expect_immediate(struct ends *ends, enum ibv_wc_opcode opcode, uint32_t length, uint32_t imm) {
+    const struct ibv_wc wc = await_completion(ends->server);
+    assert_int_equal(wc.status, IBV_WC_SUCCESS);
+    assert_int_equal(wc.opcode, opcode);
+    assert_int_equal(wc.byte_len, length);
+    assert_true((wc.wc_flags & IBV_WC_WITH_IMM) != 0);
+    assert_int_equal(ntohl(wc.imm_data), imm);
+    assert_true(wc.wr_id == (uintptr_t)ends->far);
+}
+
+static void immediate_data_arrives(void **state) {
+    struct ends *ends = *state;
+    struct rpma_mr_local *const near =
+        reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_WRITE_SRC);
+    struct rpma_mr_local *const far =
+        reg(ends, ends->far, BUFFER_SIZE, RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_WRITE_DST);
+    struct rpma_mr_remote *const target = remote_of(ends, far);
+    strcpy(ends->near, "written");
+    strcpy(ends->near + 64, "sent");
+    for (int i = 0; i < 3; ++i) {
+        assert_ok(rpma_recv(ends->server, far, 128, 64, ends->far));
+    }
+    assert_ok(rpma_write_with_imm(ends->client, target, 1000, near, 0, 8, ALWAYS, 0x12345678, ends->near));
+    expect_immediate(ends, IBV_WC_RECV_RDMA_WITH_IMM, 8, 0x12345678);
+    assert_string_equal(ends->far + 1000, "written");
+    assert_int_equal(ends->far[128], 0);
+    await_success(ends, IBV_WC_RDMA_WRITE, ends->near);
+    assert_ok(rpma_send_with_imm(ends->client, near, 64, 5, ALWAYS, 0xffffffff, ends->near));
+    expect_immediate(ends, IBV_WC_RECV, 5, 0xffffffff);
+    assert_string_equal(ends->far + 128, "sent");
+    await_success(ends, IBV_WC_SEND, ends->near);
+    /* Of nothing. */
+    assert_ok(rpma_write_with_imm(ends->client, NULL, 0, NULL, 0, 0, RPMA_F_COMPLETION_ON_ERROR, 7, NULL));
+    expect_immediate(ends, IBV_WC_RECV_RDMA_WITH_IMM, 0, 7);
+}
+
 #define WITH_CONNECTION(test) cmocka_unit_test_setup_teardown(test, make_connection, end_all)
 
 int main(void) {
@@ -197,6 +234,7 @@ int main(void) {
         WITH_CONNECTION(atomic_write_stores_eight_bytes),
         WITH_CONNECTION(messages_go_both_ways),
         WITH_CONNECTION(empty_message),
+        WITH_CONNECTION(immediate_data_arrives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,8 @@
 // See the header.
 #include "frame_builder.hpp"
 
+#include <algorithm>
+
 #include "soft/wire/rdmap.hpp"
 
 namespace fuzz {
@@ -26,6 +28,7 @@ enum Twist : unsigned {
     WrongLength = 16,
     CutShort = 32,
     ReservedBits = 64,
+    AsImmediate = 128,  // of a send: its end, or a message of its own
 };
 
 }  // namespace
@@ -146,6 +149,10 @@ Segment FrameBuilder::segment(unsigned kind) {
 
 void FrameBuilder::twist(Segment &segment) {
     const unsigned twists = choices_.byte();
+    if ((twists & AsImmediate) != 0 && is_send(segment.opcode)) {
+        segment.opcode = segment.opcode == Opcode::Send ? Opcode::Immediate : Opcode::ImmediateSolicited;
+        payload_.resize(std::min(payload_.size(), immediate_bytes));
+    }
     if ((twists & MsnOff) != 0) {
         segment.msn += choices_.flag() ? 1 : UINT32_MAX;
     }
@@ -182,7 +189,7 @@ std::span<const std::byte> FrameBuilder::build(unsigned kind) {
     Segment made = segment(kind % kinds);
     body(made.opcode);
     twist(made);
-    if (made.opcode == Opcode::Send || made.opcode == Opcode::SendSolicited) {
+    if (is_send(made.opcode) || is_immediate(made.opcode)) {
         message_bytes_ = made.last ? 0 : message_bytes_ + made.payload_bytes;
         send_msn_ += made.last ? 1 : 0;
     }

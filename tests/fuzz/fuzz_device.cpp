@@ -241,8 +241,10 @@ void FuzzDevice::post(unsigned kind, std::size_t bytes_wanted) {
     if (id_ == nullptr || id_->qp == nullptr) {
         return;
     }
-    static constexpr int kinds[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, SOFTRDMA_WR_FLUSH};
-    const int opcode = kinds[kind % std::size(kinds)];
+    static constexpr int kinds[] = {IBV_WR_SEND,       IBV_WR_RDMA_WRITE,    IBV_WR_RDMA_READ,
+                                    SOFTRDMA_WR_FLUSH, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM,
+                                    IBV_WR_RDMA_READ,  SOFTRDMA_WR_FLUSH};
+    const int opcode = kinds[(kind & 3) + (kind & 8) / 2];
     const std::size_t at = opcode == IBV_WR_RDMA_READ ? reads_++ % depth * 1024 : 0;
     ibv_sge place{.addr = address(Area::Open) + at,
                   .length = static_cast<std::uint32_t>(std::min(bytes_wanted, open_bytes - at)),

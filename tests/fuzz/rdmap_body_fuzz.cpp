@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The bodies of read requests, flush requests and TERMINATE. The first byte chooses; what was accepted
-// encodes to the same bytes.
+// The bodies of read requests, flush requests, TERMINATE and immediate data. The first byte chooses; what was
+// accepted encodes to the same bytes.
 #include <algorithm>
 
 #include "choices.hpp"
@@ -33,6 +33,17 @@ void check_terminate(std::span<const std::byte> input) {
     }
 }
 
+void check_immediate(std::span<const std::byte> input) {
+    const auto immediate = decode_immediate(input);
+    require(immediate.has_value() == (input.size() == immediate_bytes),
+            "immediate data is refused for its length only");
+    if (immediate) {
+        const auto again = encode(*immediate);
+        require(std::ranges::equal(std::span{again}.first(immediate->size()), input.first(immediate->size())),
+                "accepted immediate data encodes to itself");
+    }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
@@ -41,15 +52,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         return 0;
     }
     const auto body = input.subspan(1);
-    switch (data[0] % 3) {
+    switch (data[0] % 4) {
         case 0:
             check(body, decode_read_request(body), read_request_bytes);
             break;
         case 1:
             check(body, decode_flush_request(body), flush_request_bytes);
             break;
-        default:
+        case 2:
             check_terminate(body);
+            break;
+        default:
+            check_immediate(body);
             break;
     }
     return 0;

@@ -180,6 +180,7 @@ Event Device::wait_for(rdma_cm_event_type type, const rdma_cm_id *id) {
 void Device::create_queue_pair(rdma_cm_id *id) {
     ibv_qp_init_attr attributes{};
     attributes.send_cq = attributes.recv_cq = cq;
+    attributes.srq = srq;
     attributes.cap.max_send_wr = attributes.cap.max_recv_wr = 64;
     attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
     attributes.qp_type = IBV_QPT_RC;

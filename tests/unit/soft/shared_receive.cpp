@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Shared receive queues, as a peer on TCP can try them: sends that are cut where the test likes.
+#include "soft/wire/rdmap.hpp"
+
+// Last, as it wants.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::assert_same_bytes;
+using test::Bytes;
+using test::Device;
+using test::Ends;
+using test::fpdu;
+using test::pattern;
+using test::Peer;
+
+constexpr MpaFrame plain{.ird = 4, .ord = 4};
+
+// Of this region's protection domain.
+ibv_srq *create(const ibv_mr &region) {
+    ibv_srq_init_attr attributes{};
+    attributes.attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0};
+    ibv_srq *const srq = softrdma_ibv_create_srq(region.pd, &attributes);
+    assert_non_null(srq);
+    return srq;
+}
+
+void post(const Device &device, std::uint64_t wr_id, std::size_t offset, std::size_t length,
+          const ibv_mr &region) {
+    ibv_sge place{
+        .addr = device.address(offset), .length = static_cast<std::uint32_t>(length), .lkey = region.lkey};
+    ibv_recv_wr request{};
+    request.wr_id = wr_id;
+    request.sg_list = &place;
+    request.num_sge = 1;
+    ibv_recv_wr *bad = nullptr;
+    assert_int_equal(ibv_post_srq_recv(device.srq, &request, &bad), 0);
+}
+
+void send(Peer &peer, std::uint32_t msn, std::size_t size, unsigned seed) {
+    peer.send(fpdu({.opcode = Opcode::Send, .msn = msn}, pattern(size, seed)));
+}
+
+// A connection that ends takes with it only the receive that it has begun to fill.
+void only_the_receive_in_hand_is_flushed(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    device.srq = create(*device.mr);
+    rdma_cm_id *const first = device.establish(peer, plain);
+    rdma_cm_id *const second = device.establish(other, plain);
+    for (std::uint64_t i = 1; i <= 3; ++i) {
+        post(device, i, i * 10'000, 10'000, *device.mr);
+    }
+    peer.send(fpdu({.opcode = Opcode::Send, .last = false, .msn = 1}, pattern(5000, 1)));
+    send(other, 1, 100, 2);
+    const ibv_wc whole = device.next_completion();
+    assert_int_equal(whole.status, IBV_WC_SUCCESS);
+    assert_int_equal(whole.qp_num, second->qp->qp_num);
+    const std::uint64_t in_hand = whole.wr_id == 1 ? 2 : 1;
+    device.work();
+    peer.close();
+    const ibv_wc flushed = device.next_completion();
+    assert_int_equal(flushed.status, IBV_WC_WR_FLUSH_ERR);
+    assert_int_equal(flushed.wr_id, in_hand);
+    assert_int_equal(flushed.qp_num, first->qp->qp_num);
+    send(other, 2, 200, 3);
+    device.expect_completion(3);
+    assert_same_bytes({device.at(30'000), 200}, pattern(200, 3));
+    device.close(first);
+    device.close(second);
+    assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
+}
+
+// The keys of its receives are those of its own protection domain.
+void receives_are_in_the_domain_of_the_queue(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    device.srq = create(*device.foreign_mr);
+    rdma_cm_id *const right = device.establish(peer, plain);
+    rdma_cm_id *const wrong = device.establish(other, plain);
+    post(device, 1, 0, 100, *device.foreign_mr);
+    send(peer, 1, 100, 1);
+    device.expect_completion(1);
+    assert_same_bytes({device.at(0), 100}, pattern(100, 1));
+    post(device, 2, 0, 100, *device.mr);
+    send(other, 1, 100, 2);
+    device.expect_completion(2, IBV_WC_LOC_PROT_ERR);
+    device.close(right);
+    device.close(wrong);
+    assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
+}
+
+// A send that was kept in part goes on into the receive that comes.
+void a_receive_that_comes_inside_a_send(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    device.srq = create(*device.mr);
+    rdma_cm_id *const id = device.establish(peer, plain);
+    const Bytes all = pattern(9000, 5);
+    peer.send(fpdu({.opcode = Opcode::Send, .last = false, .msn = 1}, std::span{all}.first(5000)));
+    device.work();
+    post(device, 1, 0, 10'000, *device.mr);
+    peer.send(fpdu({.opcode = Opcode::Send, .offset = 5000, .msn = 1}, std::span{all}.subspan(5000)));
+    const ibv_wc completion = device.next_completion();
+    assert_int_equal(completion.wr_id, 1);
+    assert_int_equal(completion.byte_len, all.size());
+    assert_same_bytes({device.at(0), all.size()}, all);
+    device.close(id);
+    assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {test_of_ends(only_the_receive_in_hand_is_flushed),
+                                test_of_ends(receives_are_in_the_domain_of_the_queue),
+                                test_of_ends(a_receive_that_comes_inside_a_send)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
