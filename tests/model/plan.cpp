@@ -94,8 +94,10 @@ Stream::Planned Stream::plan_flush(Side &other) {
 Stream::Planned Stream::plan(Side &side, Side &other, const std::vector<Planned> &before) {
     const conformance::End &end = side.end();
     const auto sends_before = static_cast<std::size_t>(std::ranges::count_if(
-        before, [](const Planned &one) { return one.operation.opcode == IBV_WR_SEND; }));
+        before, [](const Planned &one) { return takes_receive(one.operation.opcode); }));
     const std::size_t waiting = other.messages_waiting() + sends_before;
+    const bool may_take_receive = waiting < other.receives_posted() + most_unexpected;
+    const bool may_have_immediate = may_take_receive && end.native(verbs::native_immediate) && one_in(2);
     Planned planned;
     planned.request.flags = 0;
     switch (below(7)) {
@@ -114,18 +116,24 @@ Stream::Planned Stream::plan(Side &side, Side &other, const std::vector<Planned>
             }
             break;
         case 4:
-            if (waiting < other.receives_posted() + most_unexpected) {
-                planned.operation.opcode = IBV_WR_SEND;
+            if (may_take_receive) {
+                planned.operation.opcode = may_have_immediate ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
             }
             break;
         default:
+            if (may_have_immediate) {
+                planned.operation.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+            }
             break;
     }
-    if (planned.operation.opcode == IBV_WR_SEND) {
+    if (is_send(planned.operation.opcode)) {
         const bool expected = waiting < other.receives_posted();
         gather(side, planned, expected ? size() : std::min(size(), most_unexpected_bytes));
     } else if (planned.operation.opcode != conformance::flush_opcode) {
         aim(side, other, planned, before);
+    }
+    if (has_immediate(planned.operation.opcode)) {
+        planned.request.immediate = planned.operation.immediate = static_cast<std::uint32_t>(random_());
     }
     planned.request.opcode = planned.operation.opcode;
     planned.request.wr_id = planned.operation.wr_id = next_wr_id_++;

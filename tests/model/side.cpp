@@ -21,12 +21,18 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
         case IBV_WR_RDMA_READ:
             return IBV_WC_RDMA_READ;
         case IBV_WR_SEND:
+        case IBV_WR_SEND_WITH_IMM:
             return IBV_WC_SEND;
         case IBV_WR_ATOMIC_WRITE:
             return IBV_WC_ATOMIC_WRITE;
         default:
             return IBV_WC_RDMA_WRITE;
     }
+}
+
+bool is_write(ibv_wr_opcode opcode) {
+    return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
+           opcode == IBV_WR_ATOMIC_WRITE;
 }
 
 // "" or where the memory differs from what it must be.
@@ -51,6 +57,14 @@ void put(std::vector<std::byte> &to, std::size_t offset, const std::byte *from, 
 
 }  // namespace
 
+bool is_send(ibv_wr_opcode opcode) {
+    return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+}
+
+bool has_immediate(ibv_wr_opcode opcode) {
+    return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
 void Side::begin(std::uint64_t pattern) {
     change_source(pattern);
     const auto *const memory = end_.memory.data();
@@ -70,12 +84,13 @@ void Side::change_source(std::uint64_t pattern) {
 void Side::posted(const Operation &operation, const std::vector<std::byte> &content, Side &other) {
     other_ = &other;
     open_.push_back(operation);
-    if (operation.opcode == IBV_WR_SEND) {
-        other.messages_.push_back(content);
-    } else if (operation.opcode == IBV_WR_RDMA_READ) {
+    if (takes_receive(operation.opcode)) {
+        other.messages_.push_back({.operation = operation, .content = content});
+    }
+    if (operation.opcode == IBV_WR_RDMA_READ) {
         put(sink_, operation.local.offset, other.target_.data() + operation.remote.offset,
             operation.remote.length);
-    } else if (operation.opcode != conformance::flush_opcode) {
+    } else if (is_write(operation.opcode)) {
         put(other.target_, operation.remote.offset, content.data(), content.size());
         unsettled_.push_back(operation.remote);
     }
@@ -140,27 +155,44 @@ std::string Side::received(const ibv_wc &completion) {
                    ? ""
                    : wrong(std::string{"a receive ends with "} + ibv_wc_status_str(completion.status));
     }
-    if (receive_failed_ || completion.opcode != IBV_WC_RECV) {
-        return wrong("a receive that cannot be");
+    if (receive_failed_) {
+        return wrong("a receive behind one that failed");
     }
     if (messages_.empty()) {
         return wrong("a message that nobody sent");
     }
-    const std::vector<std::byte> message = std::move(messages_.front());
+    const Message message = std::move(messages_.front());
     messages_.pop_front();
-    if (completion.byte_len != message.size()) {
-        return wrong("a message of " + std::to_string(completion.byte_len) + " bytes, not " +
-                     std::to_string(message.size()));
+    if (auto text = differs(completion, message); !text.empty()) {
+        return text;
+    }
+    if (!is_send(message.operation.opcode)) {
+        return {};
     }
     std::size_t done = 0;
     for (const ibv_sge &sge : receive.sges) {
-        const std::size_t bytes = std::min<std::size_t>(sge.length, message.size() - done);
+        const std::size_t bytes = std::min<std::size_t>(sge.length, message.content.size() - done);
         // NOLINTNEXTLINE(performance-no-int-to-ptr): verbs passes addresses as integers.
-        if (bytes != 0 &&
-            std::memcmp(reinterpret_cast<const void *>(sge.addr), message.data() + done, bytes) != 0) {
+        if (bytes != 0 && std::memcmp(reinterpret_cast<const void *>(sge.addr), message.content.data() + done,
+                                      bytes) != 0) {
             return wrong("a message with other bytes than were sent");
         }
         done += bytes;
+    }
+    return {};
+}
+
+std::string Side::differs(const ibv_wc &completion, const Message &message) const {
+    const Operation &operation = message.operation;
+    const auto expected = is_send(operation.opcode) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
+    if (completion.opcode != expected || completion.byte_len != message.content.size()) {
+        return wrong("a message of " + std::to_string(completion.byte_len) + " bytes, not " +
+                     std::to_string(message.content.size()) + ", or of another kind");
+    }
+    const bool with_immediate = (completion.wc_flags & IBV_WC_WITH_IMM) != 0;
+    if (with_immediate != has_immediate(operation.opcode) ||
+        (with_immediate && completion.imm_data != operation.immediate)) {
+        return wrong("immediate data that was not sent");
     }
     return {};
 }
@@ -194,7 +226,7 @@ std::string Side::sent(const ibv_wc &completion) {
         send_failed_ = true;
         if (done.opcode == IBV_WR_RDMA_READ) {
             mark(sink_unknown_, done.local);
-        } else if (done.opcode == IBV_WR_RDMA_WRITE || done.opcode == IBV_WR_ATOMIC_WRITE) {
+        } else if (is_write(done.opcode)) {
             mark(other_->target_unknown_, done.remote);
         }
         return {};
@@ -204,10 +236,8 @@ std::string Side::sent(const ibv_wc &completion) {
     }
     if (answers(done.opcode)) {
         // Only the writes behind it are still open.
-        const auto is_write = [](const Operation &one) {
-            return one.opcode == IBV_WR_RDMA_WRITE || one.opcode == IBV_WR_ATOMIC_WRITE;
-        };
-        const auto behind = static_cast<std::size_t>(std::ranges::count_if(open_, is_write));
+        const auto behind = static_cast<std::size_t>(
+            std::ranges::count_if(open_, [](const Operation &one) { return is_write(one.opcode); }));
         while (unsettled_.size() > behind) {
             unsettled_.pop_front();
         }

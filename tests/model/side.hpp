@@ -44,9 +44,17 @@ struct Operation {
     ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
     std::uint64_t wr_id = 0;
     bool signaled = false;
+    std::uint32_t immediate = 0;
     Range remote{};
     Range local{};
 };
+
+// What takes a receive of the other side.
+[[nodiscard]] bool is_send(ibv_wr_opcode opcode);
+[[nodiscard]] bool has_immediate(ibv_wr_opcode opcode);
+[[nodiscard]] inline bool takes_receive(ibv_wr_opcode opcode) {
+    return is_send(opcode) || has_immediate(opcode);
+}
 
 // How a connection was ended, and so what its completions may be.
 enum class Ending { None, Here, There, RefusedThere };
@@ -85,12 +93,18 @@ public:
     void give_back_slot() { --next_slot_; }
 
 private:
+    // That the other side sent.
+    struct Message {
+        Operation operation;
+        std::vector<std::byte> content;  // of a write: in the target
+    };
     struct Posted {
         std::uint64_t wr_id;
         std::vector<ibv_sge> sges;
     };
     [[nodiscard]] std::string completed(const ibv_wc &completion);
     [[nodiscard]] std::string received(const ibv_wc &completion);
+    [[nodiscard]] std::string differs(const ibv_wc &completion, const Message &message) const;
     [[nodiscard]] std::string sent(const ibv_wc &completion);
     [[nodiscard]] bool may_fail(ibv_wc_status status) const;
     [[nodiscard]] std::string wrong(const std::string &what) const { return name_ + ": " + what; }
@@ -103,8 +117,8 @@ private:
 
     std::deque<Operation> open_;
     std::deque<Posted> receives_;
-    std::deque<std::vector<std::byte>> messages_;  // that the other side sent and that were not received yet
-    std::deque<Range> unsettled_;                  // writes behind which no answer has come
+    std::deque<Message> messages_;  // not received yet
+    std::deque<Range> unsettled_;   // writes behind which no answer has come
     std::vector<std::byte> target_;
     std::vector<std::byte> sink_;
     std::vector<char> target_unknown_;
