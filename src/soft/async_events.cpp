@@ -41,6 +41,9 @@ const void *element_of(const ibv_async_event &event) {
 }  // namespace
 
 void AsyncEvents::push(ibv_event_type type, void *element) {
+    if (inherited()) {
+        return;
+    }
     const std::scoped_lock lock{mutex_};
     try {
         pending_.push_back({.type = type, .element = element});
@@ -90,6 +93,9 @@ void AsyncEvents::acknowledge(const ibv_async_event &event) {
 }
 
 void AsyncEvents::forget(const void *element) {
+    if (inherited()) {
+        return;
+    }
     std::unique_lock lock{mutex_};
     const bool was_readable = !pending_.empty();
     std::erase_if(pending_, [element](const Pending &event) { return event.element == element; });

@@ -12,6 +12,7 @@
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
+#include "soft/progress.hpp"
 
 namespace soft {
 
@@ -19,6 +20,8 @@ class AsyncEvents {
 public:
     explicit AsyncEvents(base::Fd event_fd) : event_fd_{std::move(event_fd)} {}
 
+    // Made before a fork, and so the parent's.
+    [[nodiscard]] bool inherited() const { return fork_generation_ != Engine::fork_generation(); }
     // Readable while there is an event.
     [[nodiscard]] int fd() const { return event_fd_.get(); }
     // element: the ibv_qp or ibv_srq.
@@ -36,6 +39,7 @@ private:
     };
 
     const base::Fd event_fd_;
+    const unsigned fork_generation_ = Engine::fork_generation();
     std::mutex mutex_;  // guards the rest; a leaf
     std::condition_variable acknowledged_;
     std::deque<Pending> pending_;

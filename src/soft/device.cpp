@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "soft/cq.hpp"
 #include "soft/limits.hpp"
@@ -105,6 +106,19 @@ void *extended_abi() {
     return reinterpret_cast<void *>(UINTPTR_MAX);  // NOLINT(performance-no-int-to-ptr)
 }
 
+// Events of this process; what was there is the parent's, whose lock may be held. False when the process has
+// no file descriptors left.
+bool renew_events(Context &context) {
+    base::Fd event_fd{eventfd(0, EFD_CLOEXEC)};
+    if (!event_fd) {
+        return false;
+    }
+    context.of_parents.push_back(
+        std::exchange(context.async_events, std::make_unique<AsyncEvents>(std::move(event_fd))));
+    context.context.async_fd = context.async_events->fd();
+    return true;
+}
+
 }  // namespace
 
 bool is_soft(const ibv_context *context) {
@@ -155,18 +169,15 @@ ibv_context *context_of(Device &device) {
     const std::scoped_lock lock{registry_lock};
     if (!device.context) {
         auto made = std::make_unique<Context>();
-        base::Fd event_fd{eventfd(0, EFD_CLOEXEC)};
-        if (!event_fd) {
+        if (!renew_events(*made)) {
             return nullptr;
         }
-        made->async_events = std::make_unique<AsyncEvents>(std::move(event_fd));
         made->sz = sizeof(verbs_context);
         made->device = &device;
         ibv_context &context = made->context;
         context.device = &device;
         context.abi_compat = extended_abi();
         context.cmd_fd = -1;
-        context.async_fd = made->async_events->fd();
         context.num_comp_vectors = 1;
         context.ops.poll_cq = poll_cq;
         context.ops.req_notify_cq = request_notification;
@@ -175,6 +186,8 @@ ibv_context *context_of(Device &device) {
         context.ops.post_srq_recv = post_shared_receive;
         pthread_mutex_init(&context.mutex, nullptr);
         device.context = std::move(made);
+    } else if (device.context->async_events->inherited() && !renew_events(*device.context)) {
+        return nullptr;
     }
     return &device.context->context;
 }

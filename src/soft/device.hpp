@@ -20,6 +20,7 @@ struct Device;
 struct Context : verbs_context {
     Device *device = nullptr;
     std::unique_ptr<AsyncEvents> async_events;
+    std::vector<std::unique_ptr<AsyncEvents>> of_parents;  // from before a fork, never touched again
 };
 
 struct Device : ibv_device {
