@@ -116,6 +116,34 @@ void events_stay_with_the_parent(void **) {
     ends.expect_disconnected();
 }
 
+// A shared receive queue, who waits at it, and an event of it that nobody has fetched yet.
+void shared_receives_stay_with_the_parent(void **) {
+    if (!subject.is_soft) {
+        skip();
+    }
+    Ends &ends = connected({.shared_receive_wr = 16});
+    ibv_srq_attr limit{.max_wr = 0, .max_sge = 0, .srq_limit = 1};
+    assert_int_equal(softrdma_ibv_modify_srq(ends.server.srq, &limit, IBV_SRQ_LIMIT), 0);
+    assert_int_equal(post_shared_receive(ends.server, 1, {sge(ends.server, 8192, 8)}), 0);
+    assert_int_equal(
+        post(ends.client, {send_request(ends.client, 0, 8, 1), send_request(ends.client, 0, 8, 2)}), 0);
+    expect_completion(ends.client.cq, 1);
+    expect_completion(ends.client.cq, 2);
+    settle(ends.client, ends.server);  // the second is kept by now
+    in_child([&ends] {
+        ends.client.destroy();
+        ends.server.destroy();
+    });
+    expect_completion(ends.server.cq, 1);
+    assert_int_equal(post_shared_receive(ends.server, 2, {sge(ends.server, 8192, 8)}), 0);
+    expect_completion(ends.server.cq, 2);
+    ibv_async_event event{};
+    assert_int_equal(softrdma_ibv_get_async_event(ends.server.id->verbs, &event), 0);
+    assert_int_equal(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+    softrdma_ibv_ack_async_event(&event);
+    expect_undisturbed(ends);
+}
+
 // A connection that is being set up belongs to the parent as well, on both sides.
 void set_up_stays_with_the_parent(void **) {
     Ends &ends = make<Ends>();
@@ -170,6 +198,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_child_destroys_what_it_inherited),
     cmocka_unit_test(a_child_ends_while_requests_are_on_their_way),
     cmocka_unit_test(events_stay_with_the_parent),
+    cmocka_unit_test(shared_receives_stay_with_the_parent),
     cmocka_unit_test(set_up_stays_with_the_parent),
     cmocka_unit_test(a_child_uses_the_device_anew),
 };
