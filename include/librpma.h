@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * librpma.h -- reading, writing and making durable the memory of another machine, by RDMA.
+ * librpma.h -- reading, writing and making durable the memory of another machine, by RDMA. The manual (man
+ * librpma) is made from these comments.
  *
  * Returns. Every function that returns int gives 0 or a negative RPMA_E_ code, never a positive value.
  * Arguments are checked first, before anything else happens. An output is written only on success, unless its
@@ -12,9 +13,9 @@
  * its connections. Completion queues that a "get" returns belong to the connection or shared receive queue
  * they were got from.
  *
- * Threads. Any function may be called from any thread. Calls that use one object at a time may run in
- * parallel where their comment says so, otherwise the caller orders them; one object is deleted by one
- * thread, after its last use.
+ * Threads. Any function may be called from any thread. Calls that use one object at the same time may run in
+ * parallel where a comment says so (Threads:, at the function or at the head of its section), otherwise the
+ * caller orders them; one object is deleted by one thread, after its last use.
  *
  * Blocking. Nothing blocks unless its comment says so.
  */
@@ -56,12 +57,14 @@ extern "C" {
 #define RPMA_E_NOT_SHARED_CHNL (-100009)
 
 /**
- * The English text of a return code; "Unknown error" for a value that is none. Static, never NULL. Any
- * thread.
+ * The English text of a return code: "Success" for 0, "Unknown error" for a value that is none.
+ * Returns: a static string, never NULL. Threads: safe in any number of threads.
  */
 const char *rpma_err_2str(int ret);
 
 /* ================================================================ devices ==== */
+
+/* Threads: safe in any number of threads. */
 
 struct rpma_peer_cfg;
 struct rpma_peer;
@@ -91,7 +94,7 @@ enum rpma_util_ibv_context_type {
  * The context is not the caller's: never ibv_close_device it. It is used with librpma only, unless it is a
  * kernel device's. A local wildcard address ("0.0.0.0") may give success and a NULL context.
  *
- * Blocks for the name look-up and, for a remote address, up to 1,000 ms a kind of device. Any thread.
+ * Blocks for the name look-up and, for a remote address, up to 1,000 ms a kind of device.
  * Errors: RPMA_E_INVAL: addr or ibv_ctx_ptr is NULL, unknown type. RPMA_E_PROVIDER: no device serves the
  * address, the name is unknown, or RPMA_DEVICE has another value. See rdma_bind_addr(3),
  * rdma_resolve_addr(3).
@@ -101,7 +104,7 @@ int rpma_utils_get_ibv_context(const char *addr, enum rpma_util_ibv_context_type
 
 /**
  * Whether a device can register memory that is not pinned (on-demand paging) and read and write it over a
- * reliable connection, which memory of a file system with DAX needs. *is_odp_capable is 1 or 0. Any thread.
+ * reliable connection, which memory of a file system with DAX needs. *is_odp_capable is 1 or 0.
  * Errors: RPMA_E_INVAL: NULL argument. RPMA_E_PROVIDER: the device cannot be queried (*is_odp_capable is then
  * 0). See ibv_query_device_ex(3).
  */
@@ -118,16 +121,18 @@ enum rpma_conn_event {
 };
 
 /**
- * The English text of a connection event; "Unsupported connection event" for a value that is none. Static,
- * never NULL. Any thread.
+ * The English text of a connection event; "Unsupported connection event" for a value that is none.
+ * Returns: a static string, never NULL.
  */
 const char *rpma_utils_conn_event_2str(enum rpma_conn_event conn_event);
 
 /* ================================================================ peer configuration ==== */
 
+/* Threads: setters and getters of one configuration may run in parallel. */
+
 /**
- * A description of what a peer can do, to be sent to the other side, with its defaults: writes do not reach
- * persistent memory directly. The caller deletes it. The accessors below may run in parallel.
+ * Makes a description of what a peer can do, to be sent to the other side, with its defaults: writes do not
+ * reach persistent memory directly. The caller deletes it.
  * Errors: RPMA_E_INVAL: pcfg_ptr is NULL. RPMA_E_NOMEM.
  */
 int rpma_peer_cfg_new(struct rpma_peer_cfg **pcfg_ptr);
@@ -137,11 +142,16 @@ int rpma_peer_cfg_delete(struct rpma_peer_cfg **pcfg_ptr);
 
 /**
  * Declares whether what is written to this peer is durable once flushed, so that the other side may use
- * RPMA_FLUSH_TYPE_PERSISTENT. Errors: RPMA_E_INVAL: pcfg is NULL.
+ * RPMA_FLUSH_TYPE_PERSISTENT. True is right on the soft device, which makes a flush durable itself, and on a
+ * kernel device for memory of a file system with DAX where the platform lets devices write to it directly.
+ * Errors: RPMA_E_INVAL: pcfg is NULL.
  */
 int rpma_peer_cfg_set_direct_write_to_pmem(struct rpma_peer_cfg *pcfg, bool supported);
 
-/** What rpma_peer_cfg_set_direct_write_to_pmem declared. Errors: RPMA_E_INVAL: NULL argument. */
+/**
+ * Whether direct write to persistent memory is declared: what rpma_peer_cfg_set_direct_write_to_pmem said, or
+ * the descriptor. Errors: RPMA_E_INVAL: NULL argument.
+ */
 int rpma_peer_cfg_get_direct_write_to_pmem(const struct rpma_peer_cfg *pcfg, bool *supported);
 
 /**
@@ -162,10 +172,12 @@ int rpma_peer_cfg_from_descriptor(const void *desc, size_t desc_size, struct rpm
 
 /* ================================================================ peer ==== */
 
+/* Threads: one peer may be used by any number of threads at once. */
+
 /**
- * A local end: the protection domain on one device that memory and connections are made on. The context comes
- * from rpma_utils_get_ibv_context, or is a kernel device's own. Delete it after everything made from it. A
- * peer may be used by many threads at once. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NOMEM.
+ * Makes a local end: the protection domain on one device that memory and connections are made on. The context
+ * comes from rpma_utils_get_ibv_context, or is a kernel device's own. The caller deletes the peer, after
+ * everything made from it. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NOMEM.
  * RPMA_E_UNKNOWN: the device failed and named no reason. RPMA_E_PROVIDER: the device cannot be queried, or
  * gives no protection domain. See ibv_alloc_pd(3).
  */
@@ -179,7 +191,9 @@ int rpma_peer_delete(struct rpma_peer **peer_ptr);
 
 /* ================================================================ memory ==== */
 
-/* What registered memory may be used for; a set of these is a "usage". */
+/* Threads: one region may be used by any number of threads at once. */
+
+/* What registered memory may be used for: a set of these is a "usage". */
 #define RPMA_MR_USAGE_READ_SRC (1 << 0)              /* rpma_read by the other side reads it */
 #define RPMA_MR_USAGE_READ_DST (1 << 1)              /* our rpma_read stores into it */
 #define RPMA_MR_USAGE_WRITE_SRC (1 << 2)             /* our rpma_write sends it */
@@ -190,8 +204,8 @@ int rpma_peer_delete(struct rpma_peer **peer_ptr);
 #define RPMA_MR_USAGE_RECV (1 << 7)                  /* our rpma_recv stores into it */
 
 /**
- * Registers size bytes at ptr for the usage. The memory stays the caller's and stays mapped until
- * rpma_mr_dereg.
+ * Registers memory, size bytes at ptr, for a usage. The memory stays the caller's and stays mapped until
+ * rpma_mr_dereg. Give the other side access with rpma_mr_get_descriptor.
  *
  * On the soft device RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT needs memory that can be durable: a shared mapping
  * of a file on storage, or DAX; the log says what stands against it otherwise. On a kernel device, memory of
@@ -211,8 +225,9 @@ int rpma_mr_reg(struct rpma_peer *peer, void *ptr, size_t size, int usage, struc
 int rpma_mr_dereg(struct rpma_mr_local **mr_ptr);
 
 /**
- * Writes the region's descriptor, which gives the one who receives it access to the memory, to desc, which
- * has room for rpma_mr_get_descriptor_size bytes. Errors: RPMA_E_INVAL: NULL argument.
+ * Writes the region's descriptor to desc: bytes that give the one who receives them access to the memory, to
+ * be handed to rpma_mr_remote_from_descriptor there. desc has room for rpma_mr_get_descriptor_size bytes.
+ * Errors: RPMA_E_INVAL: NULL argument.
  */
 int rpma_mr_get_descriptor(const struct rpma_mr_local *mr, void *desc);
 
@@ -235,8 +250,8 @@ int rpma_mr_advise(struct rpma_mr_local *mr, size_t offset, size_t len, int advi
 
 /**
  * Makes a remote region from a descriptor that was received. desc_size is in bytes, bytes after the
- * descriptor are ignored, the buffer is not kept. The caller deletes it. Many threads may use one remote
- * region. Errors: RPMA_E_INVAL: NULL argument, desc_size too small, or a region that allows nothing.
+ * descriptor are ignored, the buffer is not kept. The caller deletes it, with rpma_mr_remote_delete.
+ * Errors: RPMA_E_INVAL: NULL argument, desc_size too small, or a region that allows nothing.
  * RPMA_E_NOMEM.
  */
 int rpma_mr_remote_from_descriptor(const void *desc, size_t desc_size, struct rpma_mr_remote **mr_ptr);
@@ -255,15 +270,17 @@ int rpma_mr_remote_delete(struct rpma_mr_remote **mr_ptr);
 
 /* ================================================================ connection configuration ==== */
 
+/* Threads: setters and getters of one configuration may run in parallel. */
+
 /* The default of rpma_conn_cfg_set_timeout, in milliseconds. */
 #define RPMA_DEFAULT_TIMEOUT_MS 1000
 
 /**
- * What a connection is to be like, with its defaults: timeout 1,000 ms, completion queue 10, no receive
- * completion queue, send queue 10, receive queue 10, completion channel not shared, no shared receive queue.
- * Read when a request is made (rpma_conn_req_new, rpma_ep_next_conn_req); may be deleted or changed right
- * after. The caller deletes it. The accessors below may run in parallel. Errors: RPMA_E_INVAL: cfg_ptr is
- * NULL. RPMA_E_NOMEM (*cfg_ptr is then NULL).
+ * Makes a description of what a connection is to be like, with its defaults: timeout 1,000 ms, completion
+ * queue 10, no receive completion queue, send queue 10, receive queue 10, completion channel not shared, no
+ * shared receive queue. Read when a request is made (rpma_conn_req_new, rpma_ep_next_conn_req); may be
+ * deleted or changed right after. The caller deletes it. Errors: RPMA_E_INVAL: cfg_ptr is NULL. RPMA_E_NOMEM:
+ * out of memory (*cfg_ptr is then NULL).
  */
 int rpma_conn_cfg_new(struct rpma_conn_cfg **cfg_ptr);
 
@@ -271,7 +288,8 @@ int rpma_conn_cfg_new(struct rpma_conn_cfg **cfg_ptr);
 int rpma_conn_cfg_delete(struct rpma_conn_cfg **cfg_ptr);
 
 /**
- * How many milliseconds rpma_conn_req_new may take to resolve the address, and again to resolve the route.
+ * Sets how many milliseconds rpma_conn_req_new may take to resolve the address, and again to resolve the
+ * route. The default is RPMA_DEFAULT_TIMEOUT_MS; 0 is allowed.
  * Errors: RPMA_E_INVAL: cfg is NULL, timeout_ms is negative.
  */
 int rpma_conn_cfg_set_timeout(struct rpma_conn_cfg *cfg, int timeout_ms);
@@ -280,8 +298,9 @@ int rpma_conn_cfg_set_timeout(struct rpma_conn_cfg *cfg, int timeout_ms);
 int rpma_conn_cfg_get_timeout(const struct rpma_conn_cfg *cfg, int *timeout_ms);
 
 /**
- * How many completions the main completion queue holds. At least one for every operation whose completion is
- * not collected yet. Above INT_MAX it counts as INT_MAX. Errors: RPMA_E_INVAL: cfg is NULL.
+ * Sets how many completions the main completion queue holds; the default is 10. At least one for every
+ * operation whose completion is not collected yet. Above INT_MAX it counts as INT_MAX. Errors: RPMA_E_INVAL:
+ * cfg is NULL.
  */
 int rpma_conn_cfg_set_cq_size(struct rpma_conn_cfg *cfg, uint32_t cq_size);
 
@@ -289,8 +308,8 @@ int rpma_conn_cfg_set_cq_size(struct rpma_conn_cfg *cfg, uint32_t cq_size);
 int rpma_conn_cfg_get_cq_size(const struct rpma_conn_cfg *cfg, uint32_t *cq_size);
 
 /**
- * How many completions the receive completion queue holds; 0: there is none, receives complete on the main
- * queue. Errors: RPMA_E_INVAL: cfg is NULL.
+ * Sets how many completions the receive completion queue holds; 0, the default: there is none, receives
+ * complete on the main queue. Errors: RPMA_E_INVAL: cfg is NULL.
  */
 int rpma_conn_cfg_set_rcq_size(struct rpma_conn_cfg *cfg, uint32_t rcq_size);
 
@@ -298,7 +317,8 @@ int rpma_conn_cfg_set_rcq_size(struct rpma_conn_cfg *cfg, uint32_t rcq_size);
 int rpma_conn_cfg_get_rcq_size(const struct rpma_conn_cfg *cfg, uint32_t *rcq_size);
 
 /**
- * How many reads, writes, atomic writes, flushes and sends may be posted and not yet known to be complete. An
+ * Sets how many reads, writes, atomic writes, flushes and sends may be posted and not yet known to be
+ * complete; the default is 10. An
  * operation without a completion of its own keeps its place until a later one's completion is collected.
  * Errors: RPMA_E_INVAL: cfg is NULL.
  */
@@ -307,15 +327,18 @@ int rpma_conn_cfg_set_sq_size(struct rpma_conn_cfg *cfg, uint32_t sq_size);
 /** The send queue's size, in operations. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_conn_cfg_get_sq_size(const struct rpma_conn_cfg *cfg, uint32_t *sq_size);
 
-/** How many receives may be posted and not yet matched. Errors: RPMA_E_INVAL: cfg is NULL. */
+/**
+ * Sets how many receives may be posted and not yet matched; the default is 10. Errors: RPMA_E_INVAL: cfg is
+ * NULL.
+ */
 int rpma_conn_cfg_set_rq_size(struct rpma_conn_cfg *cfg, uint32_t rq_size);
 
 /** The receive queue's size, in receives. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_conn_cfg_get_rq_size(const struct rpma_conn_cfg *cfg, uint32_t *rq_size);
 
 /**
- * Whether both completion queues of the connection share one channel, to be waited on with rpma_conn_wait
- * instead of rpma_cq_wait. Errors: RPMA_E_INVAL: cfg is NULL.
+ * Sets whether both completion queues of the connection share one channel, to be waited on with
+ * rpma_conn_wait instead of rpma_cq_wait; the default is false. Errors: RPMA_E_INVAL: cfg is NULL.
  */
 int rpma_conn_cfg_set_compl_channel(struct rpma_conn_cfg *cfg, bool shared);
 
@@ -332,6 +355,8 @@ int rpma_conn_cfg_set_srq(struct rpma_conn_cfg *cfg, struct rpma_srq *srq);
 int rpma_conn_cfg_get_srq(const struct rpma_conn_cfg *cfg, struct rpma_srq **srq_ptr);
 
 /* ================================================================ endpoint ==== */
+
+/* Threads: one thread at a time an endpoint; different endpoints of one peer may be used in parallel. */
 
 /**
  * Listens for connections at an address of the peer's device; port is a number (0 to 65535) or a service
@@ -357,7 +382,7 @@ int rpma_ep_get_fd(const struct rpma_ep *ep, int *fd);
 /**
  * The next connection request, with its queues made as cfg says (NULL: the defaults). Accept it with
  * rpma_conn_req_connect or refuse it with rpma_conn_req_delete. Blocks until there is one, unless the
- * endpoint's descriptor is non-blocking. One thread at a time an endpoint.
+ * endpoint's descriptor is non-blocking.
  *
  * A request that cannot be served (an error below) is rejected, so that the one who asks learns of it.
  * Errors: RPMA_E_INVAL: ep or req_ptr is NULL; the event was not a request; cfg asks for a shared channel
@@ -370,6 +395,8 @@ int rpma_ep_next_conn_req(struct rpma_ep *ep, const struct rpma_conn_cfg *cfg,
 
 /* ================================================================ connection request ==== */
 
+/* Threads: one thread at a time a request; different requests of one peer may be used in parallel. */
+
 /* Bytes that go along with a connection request or its answer. */
 struct rpma_conn_private_data {
     void *ptr;   /* the data, NULL when there is none */
@@ -377,25 +404,25 @@ struct rpma_conn_private_data {
 };
 
 /**
- * A request for a connection to who listens at addr and port; port is a number (0 to 65535) or a service
- * name. cfg NULL means the defaults. Post receives that must be there from the start (rpma_conn_req_recv),
- * then rpma_conn_req_connect. Blocks for the name look-up, and up to cfg's timeout each to resolve address
- * and route. Errors: RPMA_E_INVAL: peer, addr, port or req_ptr is NULL, or cfg as in rpma_ep_next_conn_req.
- * RPMA_E_NOMEM. RPMA_E_PROVIDER: no way to the address, or the queues cannot be made. See
- * rdma_resolve_addr(3).
+ * Makes a request for a connection to who listens at addr and port; port is a number (0 to 65535) or a
+ * service name. cfg NULL means the defaults. Post receives that must be there from the start
+ * (rpma_conn_req_recv), then rpma_conn_req_connect. Blocks for the name look-up, and up to cfg's timeout each
+ * to resolve address and route. Errors: RPMA_E_INVAL: peer, addr, port or req_ptr is NULL, or cfg as in
+ * rpma_ep_next_conn_req. RPMA_E_NOMEM. RPMA_E_PROVIDER: no way to the address, or the queues cannot be made.
+ * See rdma_resolve_addr(3).
  */
 int rpma_conn_req_new(struct rpma_peer *peer, const char *addr, const char *port,
                       const struct rpma_conn_cfg *cfg, struct rpma_conn_req **req_ptr);
 
 /**
- * Gives a request up; one that came from an endpoint is rejected, and the one who asked sees
+ * Gives up a connection request; one that came from an endpoint is rejected, and the one who asked sees
  * RPMA_CONN_REJECTED. Errors: RPMA_E_INVAL: req_ptr is NULL. RPMA_E_PROVIDER: see rdma_reject(3),
  * rdma_destroy_id(3).
  */
 int rpma_conn_req_delete(struct rpma_conn_req **req_ptr);
 
 /**
- * Connects (or accepts): the request becomes a connection. pdata NULL sends no private data; its bytes are
+ * Connects, or accepts: the request becomes a connection. pdata NULL sends no private data; its bytes are
  * copied.
  *
  * The request is consumed in every case but a NULL request, *req_ptr becomes NULL; when this fails the one
@@ -415,12 +442,17 @@ int rpma_conn_req_recv(struct rpma_conn_req *req, struct rpma_mr_local *dst, siz
                        const void *op_context);
 
 /**
- * The private data of the one who asks. Borrowed: valid until the request is connected or deleted. {NULL, 0}
- * when there is none, and for requests of our own. Errors: RPMA_E_INVAL: NULL argument.
+ * The private data that came with a request. Borrowed: valid until the request is connected or deleted.
+ * {NULL, 0} when there is none, and for requests of our own. Errors: RPMA_E_INVAL: NULL argument.
  */
 int rpma_conn_req_get_private_data(const struct rpma_conn_req *req, struct rpma_conn_private_data *pdata);
 
 /* ================================================================ connection ==== */
+
+/*
+ * Threads: one connection may be used by any number of threads at once, but one thread at a time waits for
+ * its events, and one for its completions.
+ */
 
 /**
  * The descriptor that is readable when rpma_conn_next_event has something to give: for poll(2) and epoll(7),
@@ -431,7 +463,7 @@ int rpma_conn_get_event_fd(const struct rpma_conn *conn, int *fd);
 
 /**
  * The next event of the connection. Blocks until there is one, unless the event descriptor is non-blocking.
- * One thread at a time a connection; operations may go on meanwhile.
+ * Threads: one at a time a connection; operations may go on meanwhile.
  *
  * With RPMA_CONN_ESTABLISHED the peer's private data can be got, and it is settled how rpma_flush and
  * rpma_atomic_write work here.
@@ -478,10 +510,11 @@ int rpma_conn_get_compl_fd(const struct rpma_conn *conn, int *fd);
 /**
  * Waits on the shared completion channel for either completion queue, and arms that queue again. *cq is the
  * queue to collect from with rpma_cq_get_wc, until it has no more; *is_rcq (may be NULL) says whether it is
- * the receive queue. flags is reserved: pass 0. Blocks unless the channel's descriptor is non-blocking. One
- * thread at a time. Errors: RPMA_E_INVAL: conn or cq is NULL. RPMA_E_NOT_SHARED_CHNL: the channel is not
- * shared. RPMA_E_NO_COMPLETION: there is none now. RPMA_E_UNKNOWN: an event of a queue that is not the
- * connection's. RPMA_E_PROVIDER: the queue cannot be armed again (*cq is then NULL). See ibv_get_cq_event(3).
+ * the receive queue. flags is reserved: pass 0. Blocks unless the channel's descriptor is non-blocking.
+ * Threads: one at a time a connection. Errors: RPMA_E_INVAL: conn or cq is NULL. RPMA_E_NOT_SHARED_CHNL: the
+ * channel is not shared. RPMA_E_NO_COMPLETION: there is none now. RPMA_E_UNKNOWN: an event of a queue that is
+ * not the connection's. RPMA_E_PROVIDER: the queue cannot be armed again (*cq is then NULL). See
+ * ibv_get_cq_event(3).
  */
 int rpma_conn_wait(struct rpma_conn *conn, int flags, struct rpma_cq **cq, bool *is_rcq);
 
@@ -493,31 +526,33 @@ int rpma_conn_disconnect(struct rpma_conn *conn);
 
 /**
  * Deletes a connection in any state, and its completion queues and private data with it.
- * Errors: RPMA_E_INVAL: conn_ptr is NULL. RPMA_E_PROVIDER: some part could not be released; all others were.
+ * Threads: one thread, after the last use of the connection. Errors: RPMA_E_INVAL: conn_ptr is NULL.
+ * RPMA_E_PROVIDER: some part could not be released; all others were.
  */
 int rpma_conn_delete(struct rpma_conn **conn_ptr);
 
 /* ================================================================ operations ==== */
 
 /*
- * An operation is posted and goes on by itself; its completion (struct ibv_wc) is collected from the
- * connection's main completion queue, and carries op_context in wr_id. Offsets and lengths are in bytes; they
- * are not checked against the regions here: what is out of bounds completes with an error status. One
- * operation moves less than 4 GiB. Operations of one connection may be posted by several threads.
+ * An operation is posted and goes on by itself; its completion (struct ibv_wc) is collected with
+ * rpma_cq_get_wc from the connection's main completion queue, and carries op_context in wr_id. Offsets and
+ * lengths are in bytes; they are not checked against the regions here: what is out of bounds completes with
+ * an error status. One operation moves less than 4 GiB.
  *
- * Common errors: RPMA_E_INVAL as said at each; RPMA_E_PROVIDER: the operation cannot be posted (the queue is
- * full, the connection is not established), see ibv_post_send(3).
+ * Threads: operations of one connection may be posted by any number of threads at once.
+ * Errors: RPMA_E_PROVIDER: the operation cannot be posted: the queue is full, or the connection is not
+ * established; see ibv_post_send(3).
  */
 
-/* A completion only when the operation fails. */
+/* The "flags" of an operation: one of these. A completion only when the operation fails. */
 #define RPMA_F_COMPLETION_ON_ERROR (1 << 0)
 /* A completion in any case. */
 #define RPMA_F_COMPLETION_ALWAYS (1 << 1 | RPMA_F_COMPLETION_ON_ERROR)
 
 /**
  * Reads remote memory into a local region (RFC 5040, 5.2). With dst and src NULL and both offsets and len 0,
- * a read of nothing. Completes when the data is there. RPMA_E_INVAL: conn is NULL, flags is 0, only one of
- * dst and src, or none of them with an offset or length.
+ * a read of nothing. Completes when the data is there. Errors: RPMA_E_INVAL: conn is NULL, flags is 0, only
+ * one of dst and src, or none of them with an offset or length.
  */
 int rpma_read(struct rpma_conn *conn, struct rpma_mr_local *dst, size_t dst_offset,
               const struct rpma_mr_remote *src, size_t src_offset, size_t len, int flags,
@@ -526,16 +561,17 @@ int rpma_read(struct rpma_conn *conn, struct rpma_mr_local *dst, size_t dst_offs
 /**
  * Writes a local region into remote memory (RFC 5040, 5.1). With dst and src NULL and both offsets and len 0,
  * a write of nothing. A completion says that src may be used again; that the data is placed, or durable, is
- * what rpma_flush is for. RPMA_E_INVAL: as rpma_read.
+ * what rpma_flush is for. Errors: RPMA_E_INVAL: conn is NULL, flags is 0, only one of dst and src, or none of
+ * them with an offset or length.
  */
 int rpma_write(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset,
                const struct rpma_mr_local *src, size_t src_offset, size_t len, int flags,
                const void *op_context);
 
 /**
- * As rpma_write, and completes a receive of the other side, which gets imm (host order here, network order in
- * its ibv_wc.imm_data; RFC 7306, 6). RPMA_E_INVAL: as rpma_read. RPMA_E_PROVIDER also: the connection has no
- * immediates.
+ * Writes as rpma_write and completes a receive of the other side, which gets imm (host order here, network
+ * order in its ibv_wc.imm_data; RFC 7306, 6). Errors: RPMA_E_INVAL: conn is NULL, flags is 0, only one of dst
+ * and src, or none of them with an offset or length. RPMA_E_PROVIDER: the connection has no immediates.
  */
 int rpma_write_with_imm(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset,
                         const struct rpma_mr_local *src, size_t src_offset, size_t len, int flags,
@@ -548,8 +584,8 @@ int rpma_write_with_imm(struct rpma_conn *conn, struct rpma_mr_remote *dst, size
  * Writes 8 bytes to remote memory at once, after every flush posted before: no reader sees a part of them.
  * src is copied during the call. The remote region's beginning must be a multiple of 8. On a connection
  * without a native atomic write this is a fenced inline write, and its completion says so
- * (IBV_WC_RDMA_WRITE). RPMA_E_INVAL: conn, dst or src is NULL, flags is 0, dst_offset is not a multiple of
- * RPMA_ATOMIC_WRITE_ALIGNMENT.
+ * (IBV_WC_RDMA_WRITE). Errors: RPMA_E_INVAL: conn, dst or src is NULL, flags is 0, dst_offset is not a
+ * multiple of RPMA_ATOMIC_WRITE_ALIGNMENT.
  */
 int rpma_atomic_write(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset,
                       const char src[8], int flags, const void *op_context);
@@ -563,23 +599,25 @@ enum rpma_flush_type {
 /**
  * Flushes earlier writes of this connection to len bytes of remote memory. Complete when they are durable, or
  * visible. Where the connection has no native flush this is a read after write of up to 8 bytes inside the
- * range, and its completion says so (IBV_WC_RDMA_READ). RPMA_E_INVAL: conn or dst is NULL, flags is 0,
- * unknown type. RPMA_E_NOSUPP: the region was not registered for this type of flush; or it is to persistence,
- * and the peer did not declare direct write to persistent memory (rpma_conn_apply_remote_peer_cfg).
+ * range, and its completion says so (IBV_WC_RDMA_READ). Errors: RPMA_E_INVAL: conn or dst is NULL, flags is
+ * 0, unknown type. RPMA_E_NOSUPP: the region was not registered for this type of flush; or it is to
+ * persistence, and the peer did not declare direct write to persistent memory
+ * (rpma_conn_apply_remote_peer_cfg).
  */
 int rpma_flush(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset, size_t len,
                enum rpma_flush_type type, int flags, const void *op_context);
 
 /**
  * Sends a message that a receive of the other side takes (RFC 5040, 5.3). src may be NULL with offset and len
- * 0: an empty message. RPMA_E_INVAL: conn is NULL, flags is 0, src is NULL with an offset or length.
+ * 0: an empty message. Errors: RPMA_E_INVAL: conn is NULL, flags is 0, src is NULL with an offset or length.
  */
 int rpma_send(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t offset, size_t len, int flags,
               const void *op_context);
 
 /**
- * As rpma_send, with imm (host order here, network order in the other side's ibv_wc.imm_data).
- * RPMA_E_INVAL: as rpma_send. RPMA_E_PROVIDER also: the connection has no immediates.
+ * Sends a message as rpma_send, with imm (host order here, network order in the other side's
+ * ibv_wc.imm_data). Errors: RPMA_E_INVAL: conn is NULL, flags is 0, src is NULL with an offset or length.
+ * RPMA_E_PROVIDER: the connection has no immediates.
  */
 int rpma_send_with_imm(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t offset, size_t len,
                        int flags, uint32_t imm, const void *op_context);
@@ -587,12 +625,15 @@ int rpma_send_with_imm(struct rpma_conn *conn, const struct rpma_mr_local *src, 
 /**
  * Posts a receive: the next message goes into len bytes at offset of dst. dst may be NULL with offset and len
  * 0. It always has a completion, on the receive completion queue if there is one, whose byte_len is the
- * message's size. RPMA_E_INVAL: conn is NULL, dst is NULL with an offset or length. See ibv_post_recv(3).
+ * message's size. Errors: RPMA_E_INVAL: conn is NULL, dst is NULL with an offset or length. See
+ * ibv_post_recv(3).
  */
 int rpma_recv(struct rpma_conn *conn, struct rpma_mr_local *dst, size_t offset, size_t len,
               const void *op_context);
 
 /* ================================================================ completion queue ==== */
+
+/* Threads: any number of threads may collect from one queue at once. */
 
 /**
  * The descriptor that is readable when the queue has an event, for poll(2), epoll(7) and fcntl(2) with
@@ -602,17 +643,17 @@ int rpma_cq_get_fd(const struct rpma_cq *cq, int *fd);
 
 /**
  * Waits for an event of the queue and arms it again. Collect with rpma_cq_get_wc until there is no more; that
- * there is none at once after a wait is normal. Blocks unless the queue's descriptor is non-blocking. One
- * thread at a time. Errors: RPMA_E_INVAL: cq is NULL. RPMA_E_SHARED_CHANNEL: use rpma_conn_wait.
- * RPMA_E_NO_COMPLETION: there is no event now. RPMA_E_PROVIDER: the queue cannot be armed again. See
- * ibv_get_cq_event(3), ibv_req_notify_cq(3).
+ * there is none at once after a wait is normal. Blocks unless the queue's descriptor is non-blocking.
+ * Threads: one at a time a queue; others may collect meanwhile. Errors: RPMA_E_INVAL: cq is NULL.
+ * RPMA_E_SHARED_CHANNEL: use rpma_conn_wait. RPMA_E_NO_COMPLETION: there is no event now. RPMA_E_PROVIDER:
+ * the queue cannot be armed again. See ibv_get_cq_event(3), ibv_req_notify_cq(3).
  */
 int rpma_cq_wait(struct rpma_cq *cq);
 
 /**
  * Collects up to num_entries completions into wc; *num_entries_got (may be NULL when num_entries is 1) is how
- * many. An operation's failure is in wc.status (ibv_wc_status_str(3)), not in the return. Several threads may
- * collect. Errors: RPMA_E_INVAL: cq or wc is NULL, num_entries below 1, or above 1 with num_entries_got NULL.
+ * many. An operation's failure is in wc.status (ibv_wc_status_str(3)), not in the return.
+ * Errors: RPMA_E_INVAL: cq or wc is NULL, num_entries below 1, or above 1 with num_entries_got NULL.
  * RPMA_E_NO_COMPLETION: there is none now. RPMA_E_UNKNOWN: the device gave more than asked for.
  * RPMA_E_PROVIDER: see ibv_poll_cq(3).
  */
@@ -620,25 +661,34 @@ int rpma_cq_get_wc(struct rpma_cq *cq, int num_entries, struct ibv_wc *wc, int *
 
 /* ================================================================ shared receive queue ==== */
 
+/*
+ * Threads: any number of threads may post to one queue at once; setters and getters of one configuration may
+ * run in parallel.
+ */
+
 /**
- * What a shared receive queue is to be like, with its defaults: queue 20, receive completion queue 20. Read
- * by rpma_srq_new. The caller deletes it. The accessors below may run in parallel. Errors: RPMA_E_INVAL:
- * cfg_ptr is NULL. RPMA_E_NOMEM (*cfg_ptr is then NULL).
+ * Makes a description of what a shared receive queue is to be like, with its defaults: queue 20, receive
+ * completion queue 20. Read by rpma_srq_new. The caller deletes it. Errors: RPMA_E_INVAL: cfg_ptr is NULL.
+ * RPMA_E_NOMEM: out of memory (*cfg_ptr is then NULL).
  */
 int rpma_srq_cfg_new(struct rpma_srq_cfg **cfg_ptr);
 
-/** Deletes a configuration. Errors: RPMA_E_INVAL: cfg_ptr is NULL. */
+/** Deletes a shared receive queue's configuration. Errors: RPMA_E_INVAL: cfg_ptr is NULL. */
 int rpma_srq_cfg_delete(struct rpma_srq_cfg **cfg_ptr);
 
-/** How many receives may be posted and not yet matched. Errors: RPMA_E_INVAL: cfg is NULL. */
+/**
+ * Sets how many receives may be posted and not yet matched; the default is 20. Errors: RPMA_E_INVAL: cfg is
+ * NULL.
+ */
 int rpma_srq_cfg_set_rq_size(struct rpma_srq_cfg *cfg, uint32_t rq_size);
 
 /** The queue's size, in receives. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_srq_cfg_get_rq_size(const struct rpma_srq_cfg *cfg, uint32_t *rq_size);
 
 /**
- * How many completions the queue's own receive completion queue holds; 0: there is none, receives complete
- * where their connection has its receive completions. Errors: RPMA_E_INVAL: cfg is NULL.
+ * Sets how many completions the queue's own receive completion queue holds, the default is 20; 0: there is
+ * none, receives complete where their connection has its receive completions. Errors: RPMA_E_INVAL: cfg is
+ * NULL.
  */
 int rpma_srq_cfg_set_rcq_size(struct rpma_srq_cfg *cfg, uint32_t rcq_size);
 
@@ -646,10 +696,10 @@ int rpma_srq_cfg_set_rcq_size(struct rpma_srq_cfg *cfg, uint32_t rcq_size);
 int rpma_srq_cfg_get_rcq_size(const struct rpma_srq_cfg *cfg, uint32_t *rcq_size);
 
 /**
- * A receive queue that many connections take their receives from (rpma_conn_cfg_set_srq); a completion's
- * qp_num says whose message it was (rpma_conn_get_qp_num). cfg NULL means the defaults. Delete it after its
- * connections. Errors: RPMA_E_INVAL: peer or srq_ptr is NULL. RPMA_E_NOMEM. RPMA_E_PROVIDER: the device has
- * none, or not so large a one. See ibv_create_srq(3).
+ * Makes a receive queue that many connections take their receives from (rpma_conn_cfg_set_srq); a
+ * completion's qp_num says whose message it was (rpma_conn_get_qp_num). cfg NULL means the defaults. Delete
+ * it after its connections. Errors: RPMA_E_INVAL: peer or srq_ptr is NULL. RPMA_E_NOMEM. RPMA_E_PROVIDER: the
+ * device has none, or not so large a one. See ibv_create_srq(3).
  */
 int rpma_srq_new(struct rpma_peer *peer, struct rpma_srq_cfg *cfg, struct rpma_srq **srq_ptr);
 
@@ -660,7 +710,7 @@ int rpma_srq_new(struct rpma_peer *peer, struct rpma_srq_cfg *cfg, struct rpma_s
 int rpma_srq_delete(struct rpma_srq **srq_ptr);
 
 /**
- * Posts a receive to the shared queue, as rpma_recv does to a connection's. Several threads may post.
+ * Posts a receive to the shared queue, as rpma_recv does to a connection's.
  * Errors: RPMA_E_INVAL: srq is NULL, dst is NULL with an offset or length. RPMA_E_PROVIDER: see
  * ibv_post_srq_recv(3).
  */
@@ -672,6 +722,8 @@ int rpma_srq_recv(struct rpma_srq *srq, struct rpma_mr_local *dst, size_t offset
 int rpma_srq_get_rcq(const struct rpma_srq *srq, struct rpma_cq **rcq_ptr);
 
 /* ================================================================ log ==== */
+
+/* Threads: safe in any number of threads, at any time; holds for the whole process. */
 
 /* How serious a line is; a threshold lets through its own level and those before it. */
 enum rpma_log_level {
@@ -692,12 +744,12 @@ enum rpma_log_threshold {
 };
 
 /**
- * Sets a threshold, for the process. Any thread, any time.
+ * Sets which log lines are let through, to the log function or to standard error.
  * Errors: RPMA_E_INVAL: unknown threshold or level.
  */
 int rpma_log_set_threshold(enum rpma_log_threshold threshold, enum rpma_log_level level);
 
-/** A threshold's level. Any thread. Errors: RPMA_E_INVAL: unknown threshold, level is NULL. */
+/** A log threshold's level. Errors: RPMA_E_INVAL: unknown threshold, level is NULL. */
 int rpma_log_get_threshold(enum rpma_log_threshold threshold, enum rpma_log_level *level);
 
 /*
@@ -711,8 +763,10 @@ typedef void rpma_log_function(enum rpma_log_level level, const char *file_name,
  */
 #define RPMA_LOG_USE_DEFAULT_FUNCTION (NULL)
 
-/** Sets where log lines of the process go, RPMA_LOG_USE_DEFAULT_FUNCTION for the default. Always 0. Any
- * thread. */
+/**
+ * Sets where the log lines of the process go. RPMA_LOG_USE_DEFAULT_FUNCTION goes back to the default.
+ * Returns: 0, always.
+ */
 int rpma_log_set_function(rpma_log_function *log_function);
 
 /* ================================================================ additions ==== */

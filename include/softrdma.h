@@ -42,7 +42,10 @@ extern int softrdma_ibv_query_device_ex(struct ibv_context *context,
                                         const struct ibv_query_device_ex_input *input,
                                         struct ibv_device_attr_ex *attr);
 
-/* True when the context belongs to this device. No other function takes a context that does not. */
+/**
+ * Whether a context belongs to this device. No other function takes a context that does not.
+ * Returns: true when it does. Threads: safe in any number of threads.
+ */
 extern bool softrdma_owns(const struct ibv_context *context);
 
 /* ---- memory ---- */
@@ -110,8 +113,12 @@ SOFTRDMA_LIKE(ibv_ack_async_event);
 /* IBV_WR_SEND_WITH_IMM and IBV_WR_RDMA_WRITE_WITH_IMM. */
 #define SOFTRDMA_OPERATION_IMMEDIATE (1 << 2)
 #define SOFTRDMA_OPERATION_ATOMIC (1 << 3)
-/* What the connected peer of this queue pair agreed to, as a set of SOFTRDMA_OPERATION_; 0 before it is
- * connected. */
+
+/**
+ * Which operations beyond RFC 5040 the connected peer of a queue pair agreed to.
+ * Returns: a set of SOFTRDMA_OPERATION_FLUSH, SOFTRDMA_OPERATION_ATOMIC_WRITE, SOFTRDMA_OPERATION_IMMEDIATE
+ * and SOFTRDMA_OPERATION_ATOMIC; 0 before it is connected. Threads: safe in any number of threads.
+ */
 extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
 
 /* ---- connection manager ---- */
@@ -147,14 +154,18 @@ SOFTRDMA_LIKE(rdma_event_str);
  */
 extern int softrdma_adopt(struct rdma_event_channel *channel, int fd, void *context, struct rdma_cm_id **id);
 
-/*
- * Where the device's log lines go: level is 0 (fatal) to 5 (debug), format is printf's and ends in a newline.
- * NULL is the default: warnings and worse to standard error. Called from any thread; it must not call this
- * library.
- */
+/* ---- log ---- */
+
+/* Takes one line: level is 0 (fatal) to 5 (debug), message_format is printf's and ends in a newline. */
 /* NOLINTNEXTLINE(modernize-use-using): C */
 typedef void (*softrdma_log_function)(int level, const char *file_name, int line_no,
                                       const char *function_name, const char *message_format, ...);
+
+/**
+ * Sets where the device's log lines go, and up to which level (threshold). NULL is the default: warnings and
+ * worse to standard error. log_function is called from any thread; it must not call this library.
+ * Returns: nothing. Threads: safe in any number of threads.
+ */
 extern void softrdma_set_log(softrdma_log_function log_function, int threshold);
 
 #undef SOFTRDMA_LIKE

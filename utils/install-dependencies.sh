@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Installs Debian 12 packages this project needs and that are not installed yet:
 #     utils/install-dependencies.sh [GROUP...]
-# Groups: build (default), test, compat, format, lint, clang, valgrind. doc/DEPENDENCIES.md says what each package is for.
+# Groups: build (default), manual, package, test, compat, format, lint, clang, valgrind. doc/DEPENDENCIES.md says what each
+# package is for.
 # With everything there it only looks, which takes well under a second. On another system it installs nothing, says
 # which tools and libraries are missing, and goes on when none is.
 set -eu
@@ -10,6 +11,8 @@ set -eu
 declare -A packages_of=(
     [build]='g++ cmake ninja-build pkg-config libibverbs-dev librdmacm-dev libpmem2-dev libisal-dev libfmt-dev
              libcli11-dev nlohmann-json3-dev'
+    [manual]='pandoc python3 man-db'
+    [package]='dpkg-dev file'
     [test]='libcmocka-dev iproute2 procps'
     [compat]='librpma0 librpma-dev'
     [format]='clang-format-19'
@@ -26,6 +29,8 @@ check_tools() {
     local group tool library
     for group in "$@"; do
         case $group in
+            manual) tools+=(pandoc python3 man) ;;
+            package) tools+=(dpkg-deb dpkg-shlibdeps file) ;;
             test) libraries+=(cmocka) ;;
             format) tools+=(clang-format-19) ;;
             lint) tools+=(clang-format-19 clang-tidy-19 clang++-19 shellcheck) ;;

@@ -56,7 +56,7 @@ step() {  # step NAME COMMAND...: one thing that is not a ctest test
 }
 
 install_dependencies() {
-    local groups=(build test compat)
+    local groups=(build manual package test compat)
     is_wanted format && groups+=(format)
     is_wanted lint && groups+=(lint)
     is_wanted valgrind && groups+=(valgrind)

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The manual is whole and names nothing that does not exist: `manual.py SOURCE-FOLDER MANUAL-FOLDER RPMA-COMMAND`.
+
+Looks at what was made (build/man), with no code of what makes it. Exit code 77, a skip, when only man(1) is missing."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+source, manual, command = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
+pages = {path.name: path for path in manual.glob('man?/*')}
+texts = {name: (manual / 'markdown' / f'{name}.md').read_text(encoding='utf-8').replace('\\', '') for name in pages}
+bad = []
+
+
+def code_of(path):
+    """A header without its comments; a declaration that is a copy of another is under its own name."""
+    text = re.sub(r'/\*.*?\*/', ' ', path.read_text(encoding='utf-8'), flags=re.S)
+    return text + ' '.join(f'softrdma_{name}' for name in re.findall(r'^SOFTRDMA_LIKE\((\w+)\)', text, re.M))
+
+
+def known_names():
+    names = set()
+    for header in ('librpma.h', 'softrdma.h'):
+        names |= set(re.findall(r'\w+', code_of(source / 'include' / header)))
+    for path in (source / 'src').rglob('*.cpp'):
+        names |= set(re.findall(r'"((?:RPMA|SOFTRDMA)_[A-Z]+)"', path.read_text(encoding='utf-8')))  # environment
+    return names
+
+
+def check_names(where, text, known):
+    for name in sorted(set(re.findall(r'\b(?:RPMA|SOFTRDMA)_[A-Z0-9_]+|\b(?:rpma|softrdma)_[a-z0-9_]+', text))):
+        if name not in known and not (name.endswith('_') and any(other.startswith(name) for other in known)):
+            bad.append(f'{where} names {name}, which no header has')
+
+
+def check_page(name, text):
+    headings = re.findall(r'^# (.+)$', text, re.M)
+    if name.endswith('.3'):
+        wanted = ['NAME', 'SYNOPSIS', 'DESCRIPTION', 'RETURN VALUE', 'THREADS', 'SEE ALSO']
+        synopsis = re.search(r'```c\n(.*?)\n```', text, re.S).group(1)
+        declaration = ' '.join(synopsis.split('\n\n')[-1].split())
+        header = re.search(r'#include <([\w.]+)>', synopsis).group(1)
+        if declaration not in ' '.join(code_of(source / 'include' / header).split()):
+            bad.append(f'{name}: {header} does not declare: {declaration}')
+    else:
+        wanted = ['NAME', 'SYNOPSIS', 'DESCRIPTION', 'SEE ALSO'] + (['OPTIONS', 'EXIT STATUS'] if name.endswith('.1') else [])
+    bad.extend(f'{name} has no {heading}' for heading in wanted if heading not in headings)
+    if '{{' in text:
+        bad.append(f'{name} has a field that was not filled in')
+    for page in re.findall(r'\*\*((?:rpma|softrdma|librpma)[\w-]*)\*\*(\(\d\))', text):
+        if f'{page[0]}.{page[1][1]}' not in pages:
+            bad.append(f'{name} refers to {page[0]}{page[1]}, which is not there')
+
+
+def check_man(name, path):
+    run = subprocess.run(['man', '--warnings', '-E', 'UTF-8', '-l', '-Tutf8', '-Z', path], check=False,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding='utf-8')
+    if run.returncode or run.stderr:
+        bad.append(f'{name}: man says: {run.stderr.strip()}')
+
+
+known = known_names()
+for symbol in re.findall(r'^\s+(rpma_\w+);', (source / 'src/librpma/librpma.map').read_text(encoding='utf-8'), re.M):
+    if f'{symbol}.3' not in pages:
+        bad.append(f'{symbol} is exported and has no page')
+subcommands = re.findall(r'^  (\w+)  +\S', subprocess.run([command, '--help'], check=True, capture_output=True,
+                                                          encoding='utf-8').stdout.split('Subcommands:')[1], re.M)
+documented = {name[len('rpma-'):-2] for name in pages if name.startswith('rpma-')}
+for subcommand in documented.symmetric_difference(subcommands):
+    bad.append(f'rpma {subcommand}: {"the page has no command" if subcommand in documented else "the command has no page"}')
+for name, text in texts.items():
+    check_names(name, text, known)
+    check_page(name, text)
+for line in (source / 'doc/MIGRATION.md').read_text(encoding='utf-8').splitlines():
+    if line.startswith('| `'):  # old, now, what changes: only what is old may be unknown
+        check_names('doc/MIGRATION.md', line.split('|')[2], known)
+if shutil.which('man'):
+    for name, path in sorted(pages.items()):
+        check_man(name, path)
+
+print('\n'.join(bad) or f'{len(pages)} pages, {len(subcommands)} commands: all there')
+if not bad and not shutil.which('man'):
+    print('skipped: no man(1), so how the pages are set was not looked at')
+    sys.exit(77)
+sys.exit(bool(bad) or len(pages) < 80)
