@@ -318,9 +318,8 @@ int rpma_conn_cfg_get_rcq_size(const struct rpma_conn_cfg *cfg, uint32_t *rcq_si
 
 /**
  * Sets how many reads, writes, atomic writes, flushes and sends may be posted and not yet known to be
- * complete; the default is 10. An
- * operation without a completion of its own keeps its place until a later one's completion is collected.
- * Errors: RPMA_E_INVAL: cfg is NULL.
+ * complete; the default is 10. An operation without a completion of its own keeps its place until a later
+ * one's completion is collected. Errors: RPMA_E_INVAL: cfg is NULL.
  */
 int rpma_conn_cfg_set_sq_size(struct rpma_conn_cfg *cfg, uint32_t sq_size);
 
@@ -809,8 +808,11 @@ struct rpma_op {
  * Posts operations in order and hands them to the device together: one doorbell for up to 32 of them, and on
  * the soft device one system call for what fits. A write and the flush that makes it durable belong together.
  * *num_posted, if not NULL, is how many were posted, also when it fails: those go on, the one behind them was
- * refused, the others were not looked at. RPMA_E_INVAL: conn is NULL, ops is NULL or num_ops is 0, unknown
- * type, or what the operation's own function says. RPMA_E_NOSUPP: as rpma_flush.
+ * refused, the others were not looked at.
+ * Threads: any number of threads may post to one connection at once.
+ * Errors: RPMA_E_INVAL: conn is NULL, ops is NULL or num_ops is 0, unknown
+ * type, or what the operation's own function says. RPMA_E_NOSUPP: as rpma_flush. RPMA_E_PROVIDER:
+ * as at each operation; the queue is full, for instance.
  */
 int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted);
 
@@ -820,7 +822,7 @@ int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops,
 #define RPMA_CQ_POLLED (1 << 0)
 
 /**
- * A completion queue of its own, for any number of connections of this peer (rpma_conn_cfg_set_cq,
+ * Makes a completion queue of its own, for any number of connections of this peer (rpma_conn_cfg_set_cq,
  * rpma_conn_cfg_set_rcq); ibv_wc.qp_num tells whose a completion is (rpma_conn_get_qp_num). It outlives the
  * connections. cq_size: how many completions it holds; it must not overflow. flags: 0 or RPMA_CQ_POLLED.
  * Errors: RPMA_E_INVAL: NULL argument, unknown flag. RPMA_E_NOMEM. RPMA_E_PROVIDER: the device cannot have
@@ -829,8 +831,8 @@ int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops,
 int rpma_cq_new(struct rpma_peer *peer, uint32_t cq_size, int flags, struct rpma_cq **cq_ptr);
 
 /**
- * Ends a queue that rpma_cq_new made. RPMA_E_INVAL: cq_ptr is NULL. RPMA_E_PROVIDER: connections still use
- * it; it cannot be used again either way.
+ * Ends a queue that rpma_cq_new made. Errors: RPMA_E_INVAL: cq_ptr is NULL. RPMA_E_PROVIDER: connections
+ * still use it; it cannot be used again either way.
  */
 int rpma_cq_delete(struct rpma_cq **cq_ptr);
 
@@ -838,91 +840,112 @@ int rpma_cq_delete(struct rpma_cq **cq_ptr);
 #define RPMA_WAIT_NO_REARM (1 << 30)
 
 /**
- * As rpma_cq_wait, with flags 0 or RPMA_WAIT_NO_REARM. Blocks. Events are acknowledged to the device
- * together, when many have come. RPMA_E_INVAL also: unknown flag. RPMA_E_NOSUPP: the queue is only polled.
+ * Waits as rpma_cq_wait, with flags 0 or RPMA_WAIT_NO_REARM. Blocks unless the queue's descriptor is
+ * non-blocking. Events are acknowledged to the device together, when many have come. Threads: one at a time a
+ * queue; others may collect meanwhile. Errors: RPMA_E_INVAL: cq is NULL, unknown flag.
+ * RPMA_E_SHARED_CHANNEL: use rpma_conn_wait. RPMA_E_NO_COMPLETION: there is no event now. RPMA_E_PROVIDER:
+ * the queue cannot be armed again.
+ * RPMA_E_NOSUPP: the queue is only polled.
  */
 int rpma_cq_wait_event(struct rpma_cq *cq, int flags);
 
 /**
  * Asks for an event of the next completion; with solicited_only, of the next receive whose sender wants to
- * be heard, or that failed. What completed before makes no event: poll once more after it. Any thread.
- * RPMA_E_INVAL: cq is NULL. RPMA_E_NOSUPP: the queue is only polled. RPMA_E_PROVIDER: ibv_req_notify_cq(3).
+ * be heard, or that failed. What completed before makes no event: poll once more after it.
+ * Threads: safe in any number of threads. Errors: RPMA_E_INVAL: cq is NULL. RPMA_E_NOSUPP: the queue is only
+ * polled. RPMA_E_PROVIDER: ibv_req_notify_cq(3).
  */
 int rpma_cq_rearm(struct rpma_cq *cq, bool solicited_only);
 
 /* ---------------------------------------------------------------- what a connection is like ---- */
 
+/* Threads: setters and getters of one configuration may run in parallel. */
+
 /**
- * Where the operations of connections complete, instead of in a queue of their own, and where their receives
- * do; NULL for a queue of their own. Excludes a shared completion channel, and for receives a shared receive
- * queue with a completion queue. cq_size and rcq_size then do not count.
+ * Sets where the operations of connections complete, instead of in a queue of their own; NULL for a queue of
+ * their own. Excludes a shared completion channel. The size that rpma_conn_cfg_set_cq_size sets then does not
+ * count. Errors: RPMA_E_INVAL: cfg is NULL.
  */
 int rpma_conn_cfg_set_cq(struct rpma_conn_cfg *cfg, struct rpma_cq *cq);
 
-/** The queue, NULL when connections have one of their own. Any thread. */
+/**
+ * The completion queue of connections, NULL when they have one of their own. Errors: RPMA_E_INVAL: NULL
+ * argument.
+ */
 int rpma_conn_cfg_get_cq(const struct rpma_conn_cfg *cfg, struct rpma_cq **cq_ptr);
 
-/** See rpma_conn_cfg_set_cq. */
+/**
+ * Sets where the receives of connections complete, as rpma_conn_cfg_set_cq does for the other operations;
+ * NULL for what rpma_conn_cfg_set_rcq_size says. Excludes a shared completion channel, and a shared receive
+ * queue with a completion queue. Errors: RPMA_E_INVAL: cfg is NULL.
+ */
 int rpma_conn_cfg_set_rcq(struct rpma_conn_cfg *cfg, struct rpma_cq *rcq);
 
-/** The queue, NULL when there is none. Any thread. */
+/** The completion queue of receives, NULL when there is none. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_conn_cfg_get_rcq(const struct rpma_conn_cfg *cfg, struct rpma_cq **rcq_ptr);
 
 /**
- * How often a device sends again what was not acknowledged, 0 to 7, default 7. InfiniBand and RoCE; where TCP
- * does that (iWARP, the soft device) it has no effect. RPMA_E_INVAL: cfg is NULL, above 7.
+ * Sets how often a device sends again what was not acknowledged, 0 to 7, default 7. InfiniBand and RoCE;
+ * where TCP does that (iWARP, the soft device) it has no effect. Errors: RPMA_E_INVAL: cfg is NULL, above 7.
  */
 int rpma_conn_cfg_set_retry_count(struct rpma_conn_cfg *cfg, uint8_t retry_count);
 
-/** See rpma_conn_cfg_set_retry_count. Any thread. */
+/** How often a device sends again what was not acknowledged. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_conn_cfg_get_retry_count(const struct rpma_conn_cfg *cfg, uint8_t *retry_count);
 
 /**
- * How often a device sends again what found no receive, 0 to 6, or 7, the default, without end. As for
- * rpma_conn_cfg_set_retry_count.
+ * Sets how often a device sends again what found no receive, 0 to 6, or 7, the default, without end. It has
+ * an effect where rpma_conn_cfg_set_retry_count has. Errors: RPMA_E_INVAL: cfg is NULL, above 7.
  */
 int rpma_conn_cfg_set_rnr_retry_count(struct rpma_conn_cfg *cfg, uint8_t rnr_retry_count);
 
-/** See rpma_conn_cfg_set_rnr_retry_count. Any thread. */
+/** How often a device sends again what found no receive. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_conn_cfg_get_rnr_retry_count(const struct rpma_conn_cfg *cfg, uint8_t *rnr_retry_count);
 
 /**
- * How long a device waits for an acknowledgement, as an exponent: 4.096 us * 2 to the power of ack_timeout,
- * 1 to 31; 0, the default, leaves it to the device. InfiniBand and RoCE only, see rdma_set_option(3).
- * RPMA_E_INVAL: cfg is NULL, above 31.
+ * Sets how long a device waits for an acknowledgement, as an exponent: 4.096 us * 2 to the power of
+ * ack_timeout, 1 to 31; 0, the default, leaves it to the device. InfiniBand and RoCE only, see
+ * rdma_set_option(3). Errors: RPMA_E_INVAL: cfg is NULL, above 31.
  */
 int rpma_conn_cfg_set_ack_timeout(struct rpma_conn_cfg *cfg, uint8_t ack_timeout);
 
-/** See rpma_conn_cfg_set_ack_timeout. Any thread. */
+/** How long a device waits for an acknowledgement, as rpma_conn_cfg_set_ack_timeout has it. Errors:
+ * RPMA_E_INVAL: NULL argument. */
 int rpma_conn_cfg_get_ack_timeout(const struct rpma_conn_cfg *cfg, uint8_t *ack_timeout);
 
 /**
- * Up to how many bytes a write or send takes its source during the call (IBV_SEND_INLINE), so that it may be
- * changed at once; default 0, none. Too many for the device: no connection (RPMA_E_PROVIDER, with a log
- * line).
+ * Sets up to how many bytes a write or send takes its source during the call (IBV_SEND_INLINE), so that it
+ * may be changed at once; default 0, none. Too many for the device: no connection (RPMA_E_PROVIDER, with a
+ * log line). Errors: RPMA_E_INVAL: cfg is NULL.
  */
 int rpma_conn_cfg_set_inline_size(struct rpma_conn_cfg *cfg, uint32_t inline_size);
 
-/** See rpma_conn_cfg_set_inline_size. Any thread. */
+/** Up to how many bytes a write or send takes its source during the call. Errors: RPMA_E_INVAL: NULL
+ * argument. */
 int rpma_conn_cfg_get_inline_size(const struct rpma_conn_cfg *cfg, uint32_t *inline_size);
 
 /**
- * Whether operations check offset and length against both regions, and answer RPMA_E_INVAL before anything
- * is sent. Default false: the device finds out, and the connection is lost.
+ * Sets whether operations check offset and length against both regions, and answer RPMA_E_INVAL before
+ * anything is sent. Default false: the device finds out, and the connection is lost. Errors: RPMA_E_INVAL:
+ * cfg is NULL.
  */
 int rpma_conn_cfg_set_bounds_check(struct rpma_conn_cfg *cfg, bool bounds_check);
 
-/** See rpma_conn_cfg_set_bounds_check. Any thread. */
+/** Whether operations check offset and length. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_conn_cfg_get_bounds_check(const struct rpma_conn_cfg *cfg, bool *bounds_check);
 
 /**
- * The address, and the port if it is not 0, that requests are made from: IPv4 or IPv6, copied; NULL for the
- * device's choice, which is the default. Not in parallel with other use of cfg. RPMA_E_INVAL: cfg is NULL,
+ * Sets the address, and the port if it is not 0, that requests are made from: IPv4 or IPv6, copied; NULL for
+ * the device's choice, which is the default. Threads: not in parallel with other use of cfg. Errors:
+ * RPMA_E_INVAL: cfg is NULL,
  * another family.
  */
 int rpma_conn_cfg_set_source_addr(struct rpma_conn_cfg *cfg, const struct sockaddr *addr);
 
-/** The address; its family is AF_UNSPEC when there is none. RPMA_E_INVAL: NULL argument. */
+/**
+ * The address that requests are made from; its family is AF_UNSPEC when there is none. Errors: RPMA_E_INVAL:
+ * NULL argument.
+ */
 int rpma_conn_cfg_get_source_addr(const struct rpma_conn_cfg *cfg, struct sockaddr_storage *addr);
 
 /* ---------------------------------------------------------------- events of many connections ---- */
@@ -930,108 +953,142 @@ int rpma_conn_cfg_get_source_addr(const struct rpma_conn_cfg *cfg, struct sockad
 struct rpma_events;
 
 /**
- * One queue for the events of many connections of this peer (rpma_conn_cfg_set_events), with one file
- * descriptor. It outlives them. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NOMEM. RPMA_E_PROVIDER.
+ * Makes one queue for the events of many connections of this peer (rpma_conn_cfg_set_events), with one file
+ * descriptor. It outlives them. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NOMEM. RPMA_E_PROVIDER: see
+ * rdma_create_event_channel(3).
  */
 int rpma_events_new(struct rpma_peer *peer, struct rpma_events **events_ptr);
 
-/** Ends it. RPMA_E_INVAL: events_ptr is NULL. */
+/** Deletes a queue for events of many connections. Errors: RPMA_E_INVAL: events_ptr is NULL. */
 int rpma_events_delete(struct rpma_events **events_ptr);
 
-/** Readable when there is an event; make it non-blocking and rpma_events_next does not block. */
+/**
+ * The descriptor that is readable when there is an event; made non-blocking with fcntl(2), rpma_events_next
+ * does not wait. It stays the queue's: never close it. Errors: RPMA_E_INVAL: NULL argument.
+ */
 int rpma_events_get_fd(const struct rpma_events *events, int *fd);
 
 /**
- * The next event, and whose it is; what rpma_conn_next_event says of events holds. Blocks, unless the
- * descriptor is non-blocking: then RPMA_E_NO_EVENT. One thread at a time. It may give a connection to which
- * rpma_conn_req_connect has not returned yet in another thread.
+ * The next event of many connections, and whose it is; what rpma_conn_next_event says of events holds.
+ * Blocks, unless the descriptor is non-blocking. It may give a connection to which rpma_conn_req_connect has
+ * not returned yet in another thread. Threads: one at a time a queue. Errors: RPMA_E_INVAL: NULL argument.
+ * RPMA_E_NO_EVENT: non-blocking, and there is none now. RPMA_E_NOMEM. RPMA_E_UNKNOWN: an event that has no
+ * name in enum rpma_conn_event; it is consumed. RPMA_E_PROVIDER: see rdma_get_cm_event(3),
+ * rdma_ack_cm_event(3).
  */
 int rpma_events_next(struct rpma_events *events, struct rpma_conn **conn, enum rpma_conn_event *event);
 
 /**
- * Where the events of connections go, instead of to a descriptor of their own: rpma_conn_get_event_fd and
- * rpma_conn_next_event answer RPMA_E_NOSUPP on them. NULL for one of their own.
+ * Sets where the events of connections go, instead of to a descriptor of their own: rpma_conn_get_event_fd
+ * and rpma_conn_next_event answer RPMA_E_NOSUPP on them. NULL for one of their own. Errors: RPMA_E_INVAL: cfg
+ * is NULL.
  */
 int rpma_conn_cfg_set_events(struct rpma_conn_cfg *cfg, struct rpma_events *events);
 
-/** The events queue, NULL when there is none. Any thread. */
+/** The queue for events of many connections, NULL when there is none. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_conn_cfg_get_events(const struct rpma_conn_cfg *cfg, struct rpma_events **events_ptr);
 
 /* ---------------------------------------------------------------- requests that do not block ---- */
 
+/* Threads: one thread at a time a request. */
+
 /**
- * As rpma_conn_req_new, but returns at once (with a numeric address); rpma_conn_req_proceed takes it further
- * whenever its descriptor is readable.
+ * Makes a request as rpma_conn_req_new, but returns at once (with a numeric address, otherwise it blocks for
+ * the name look-up); rpma_conn_req_proceed takes it further whenever its descriptor is readable. Errors:
+ * RPMA_E_INVAL: NULL argument other than cfg. RPMA_E_NOMEM. RPMA_E_PROVIDER: no way to the address.
  */
 int rpma_conn_req_begin(struct rpma_peer *peer, const char *addr, const char *port,
                         const struct rpma_conn_cfg *cfg, struct rpma_conn_req **req_ptr);
 
 /**
- * The request of a peer that was accepted as a TCP connection: fd is a connected stream socket on which the
- * peer is about to speak iWARP's start-up (RFC 5044), not a byte of it read. On success it belongs to the
+ * Makes the request of a peer that was accepted as a TCP connection: fd is a connected stream socket on which
+ * the peer is about to speak iWARP's start-up (RFC 5044), not a byte of it read. On success it belongs to the
  * request. Then as rpma_conn_req_begin; when rpma_conn_req_proceed says so, the private data is there, and
- * rpma_conn_req_connect accepts. RPMA_E_INVAL: NULL argument, fd is no connected TCP socket. RPMA_E_NOSUPP:
- * the peer is not on the soft device.
+ * rpma_conn_req_connect accepts. Errors: RPMA_E_INVAL: NULL argument, fd is no connected TCP socket.
+ * RPMA_E_NOSUPP: the peer is not on the soft device.
  */
 int rpma_conn_req_adopt(struct rpma_peer *peer, int fd, const struct rpma_conn_cfg *cfg,
                         struct rpma_conn_req **req_ptr);
 
-/** Readable when the request may go further. RPMA_E_NOSUPP: rpma_conn_req_new made it, or it is an
- * endpoint's. */
+/**
+ * The descriptor that is readable when the request may go further. Errors: RPMA_E_INVAL: NULL argument.
+ * RPMA_E_NOSUPP: rpma_conn_req_new made it, or it is an endpoint's.
+ */
 int rpma_conn_req_get_fd(const struct rpma_conn_req *req, int *fd);
 
 /**
- * Takes a request as far as it goes without blocking. 0: it can be connected, and receives can be posted.
- * RPMA_E_AGAIN: it waits for its descriptor. RPMA_E_PROVIDER: it failed, delete it; the log says why.
+ * Takes a request as far as it goes without waiting. 0: it can be connected, and receives can be posted.
+ * Errors: RPMA_E_INVAL: req is NULL. RPMA_E_AGAIN: it waits for its descriptor. RPMA_E_PROVIDER: it failed,
+ * delete it; the log says why.
  */
 int rpma_conn_req_proceed(struct rpma_conn_req *req);
 
 /* ---------------------------------------------------------------- addresses and endpoints ---- */
 
-/** This end's address and port. Any thread. RPMA_E_INVAL: NULL argument. */
+/* Threads: getters, and setters of one configuration, may run in parallel. */
+
+/** This end's address and port. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_conn_get_local_addr(const struct rpma_conn *conn, struct sockaddr_storage *addr);
 
-/** The other end's address and port. Any thread. RPMA_E_INVAL: NULL argument. */
+/** The other end's address and port. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_conn_get_peer_addr(const struct rpma_conn *conn, struct sockaddr_storage *addr);
 
-/** As rpma_conn_get_local_addr, before connecting. */
+/** This end's address and port, before connecting. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_conn_req_get_local_addr(const struct rpma_conn_req *req, struct sockaddr_storage *addr);
 
-/** As rpma_conn_get_peer_addr, before connecting: who asks, for instance. */
+/** The other end's address and port, before connecting: who asks, for instance. Errors: RPMA_E_INVAL: NULL
+ * argument. */
 int rpma_conn_req_get_peer_addr(const struct rpma_conn_req *req, struct sockaddr_storage *addr);
 
-/** What an endpoint listens at: the port that port "0" chose. Any thread. RPMA_E_INVAL: NULL argument. */
+/** The address and port that an endpoint listens at: also the port that "0" chose. Errors: RPMA_E_INVAL: NULL
+ * argument. */
 int rpma_ep_get_local_addr(const struct rpma_ep *ep, struct sockaddr_storage *addr);
 
 struct rpma_ep_cfg;
 
-/** A configuration with the defaults of rpma_ep_listen. On RPMA_E_NOMEM *cfg_ptr is NULL. */
+/**
+ * Makes a description of an endpoint, with the defaults of rpma_ep_listen. The caller deletes it. Errors:
+ * RPMA_E_INVAL: cfg_ptr is NULL. RPMA_E_NOMEM: out of memory (*cfg_ptr is then NULL).
+ */
 int rpma_ep_cfg_new(struct rpma_ep_cfg **cfg_ptr);
 
-/** Ends it; endpoints keep what they took. RPMA_E_INVAL: cfg_ptr is NULL. */
+/** Deletes an endpoint's configuration; endpoints keep what they took. Errors: RPMA_E_INVAL: cfg_ptr is NULL.
+ */
 int rpma_ep_cfg_delete(struct rpma_ep_cfg **cfg_ptr);
 
-/** How many requests may wait to be fetched; 0, the default: as many as the device lets. RPMA_E_INVAL:
- * negative. */
+/**
+ * Sets how many requests may wait to be fetched; 0, the default: as many as the device lets. Errors:
+ * RPMA_E_INVAL: cfg is NULL, backlog is negative.
+ */
 int rpma_ep_cfg_set_backlog(struct rpma_ep_cfg *cfg, int backlog);
 
-/** See rpma_ep_cfg_set_backlog. Any thread. */
+/** How many requests may wait to be fetched. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_ep_cfg_get_backlog(const struct rpma_ep_cfg *cfg, int *backlog);
 
-/** Whether an endpoint at an IPv6 wildcard address leaves IPv4 to others (ipv6(7), IPV6_V6ONLY). Default
- * false. */
+/**
+ * Sets whether an endpoint at an IPv6 wildcard address leaves IPv4 to others (IPV6_V6ONLY); the default is
+ * false. Errors: RPMA_E_INVAL: cfg is NULL. See ipv6(7).
+ */
 int rpma_ep_cfg_set_v6only(struct rpma_ep_cfg *cfg, bool v6only);
 
-/** See rpma_ep_cfg_set_v6only. Any thread. */
+/** Whether an endpoint at an IPv6 wildcard address leaves IPv4 to others. Errors: RPMA_E_INVAL: NULL
+ * argument. */
 int rpma_ep_cfg_get_v6only(const struct rpma_ep_cfg *cfg, bool *v6only);
 
-/** Whether a port is taken that others share in the same way (socket(7), SO_REUSEADDR). Default false. */
+/**
+ * Sets whether a port is taken that others share in the same way (SO_REUSEADDR); the default is false.
+ * Errors: RPMA_E_INVAL: cfg is NULL. See socket(7).
+ */
 int rpma_ep_cfg_set_reuseaddr(struct rpma_ep_cfg *cfg, bool reuseaddr);
 
-/** See rpma_ep_cfg_set_reuseaddr. Any thread. */
+/** Whether a port is taken that others share in the same way. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_ep_cfg_get_reuseaddr(const struct rpma_ep_cfg *cfg, bool *reuseaddr);
 
-/** As rpma_ep_listen; cfg may be NULL: the defaults. */
+/**
+ * Listens as rpma_ep_listen, as cfg says; NULL: the defaults. Blocks for the name look-up. Threads: different
+ * endpoints of one peer may be used in parallel. Errors: RPMA_E_INVAL: NULL argument other than cfg.
+ * RPMA_E_NOMEM. RPMA_E_PROVIDER: unknown or foreign address, port in use or not permitted.
+ */
 int rpma_ep_listen_cfg(struct rpma_peer *peer, const char *addr, const char *port,
                        const struct rpma_ep_cfg *cfg, struct rpma_ep **ep_ptr);
 

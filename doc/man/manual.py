@@ -11,6 +11,7 @@ What it reads of a header:
                                      the comment above the group puts in quotes ("flags")
 and of TEXT, from the label to the next one or the end of the paragraph:
     Errors: NAME: when. NAME: when.  Threads: ...  Returns: ... (needed where that is not int)  See name(3), name(3).
+"Errors:" may be left out before the first NAME.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import subprocess
 import sys
 
 LABELS = re.compile(r'(?:(?<=\s)|^)(Errors|Threads|Returns): |(?<=[.)] )(See) (?=\w+\(\d\))|^(See) (?=\w+\(\d\))')
-ERROR = re.compile(r'(?:(?<=[.;] )|^)([A-Z]+_E_[A-Z_]+)(?:: |\.)')
+ERROR = re.compile(r'(?:(?<=[.;] )|^)([A-Z]+_E_[A-Z_]+)(?: also)?(?:: |\.)')
 NOT_ENGLISH = set('addr ptr len src dst cfg imm fd cq wc req ep srq mr conn pcfg desc pdata ret'.split())
 
 
@@ -43,6 +44,9 @@ class Comment:
             self.take(re.sub(r'\s+', ' ', paragraph).strip())
 
     def take(self, text):
+        first = ERROR.search(text)
+        if first and 'Errors: ' not in text:
+            text = f'{text[:first.start(1)]}Errors: {text[first.start(1):]}'
         pieces = [piece for piece in LABELS.split(text) if piece is not None]
         if pieces[0].strip():
             self.paragraphs.append(pieces[0].strip())
@@ -57,6 +61,8 @@ class Comment:
     def errors(self):
         """[(name, when)], in order."""
         pieces = ERROR.split(self.fields.get('Errors', ''))
+        if pieces[0].strip():
+            raise SystemExit(f'after "Errors:" comes "NAME: when", not "{pieces[0].strip()}"')
         return [(name, when.strip()) for name, when in zip(pieces[1::2], pieces[2::2])]
 
 
