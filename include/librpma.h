@@ -843,9 +843,8 @@ int rpma_cq_delete(struct rpma_cq **cq_ptr);
  * Waits as rpma_cq_wait, with flags 0 or RPMA_WAIT_NO_REARM. Blocks unless the queue's descriptor is
  * non-blocking. Events are acknowledged to the device together, when many have come. Threads: one at a time a
  * queue; others may collect meanwhile. Errors: RPMA_E_INVAL: cq is NULL, unknown flag.
- * RPMA_E_SHARED_CHANNEL: use rpma_conn_wait. RPMA_E_NO_COMPLETION: there is no event now. RPMA_E_PROVIDER:
- * the queue cannot be armed again.
- * RPMA_E_NOSUPP: the queue is only polled.
+ * RPMA_E_SHARED_CHANNEL: use rpma_conn_wait. RPMA_E_NO_COMPLETION: there is no event now. RPMA_E_NOSUPP: the
+ * queue is only polled. RPMA_E_PROVIDER: the queue cannot be armed again.
  */
 int rpma_cq_wait_event(struct rpma_cq *cq, int flags);
 
