@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Checks the text of the sources: `utils/lint.sh [--format] [--tidy] [--shell]` (default: all three).
-#   --format  clang-format-19 over every C and C++ file
+#   --format  clang-format-19 over every C and C++ file; the licence line in every file that can have one
 #   --tidy    clang-tidy-19 over src/ as build/ compiles it (configures build/ when it is not there). A file that passed
 #             is not looked at again until it, a header it includes, its command or .clang-tidy changes: build/tidy/
 #   --shell   shellcheck over every script
@@ -20,6 +20,16 @@ check_format() {
     bad=$(clang-format-19 --dry-run -Werror "${files[@]}" 2>&1 | sed -n 's/:[0-9]*:[0-9]*: error: .*//p' | sort -u)
     [ -z "$bad" ] && return 0
     printf 'not formatted as .clang-format says; mend it with: clang-format-19 -i\n%s\n' "$bad"
+    return 1
+}
+
+# JSON has no comments; inputs of fuzzers are bytes. Without git (a tarball) there is no list of files.
+check_licence() {
+    local bad
+    bad=$(git ls-files 2>/dev/null | grep -vE '^(LICENSE|.*\.json|tests/fuzz/corpus/.*)$' |
+        xargs --no-run-if-empty grep -LE 'SPDX-License-Identifier: BSD-3-Clause( (-->|\*/))?$')
+    [ -z "$bad" ] && return 0
+    printf 'no line "SPDX-License-Identifier: BSD-3-Clause":\n%s\n' "$bad"
     return 1
 }
 
@@ -83,7 +93,10 @@ esac
 bad=0
 for option in "$@"; do
     case $option in
-        --format) check_format || bad=1 ;;
+        --format)
+            check_format || bad=1
+            check_licence || bad=1
+            ;;
         --tidy) check_tidy || bad=1 ;;
         --shell) check_shell || bad=1 ;;
         *) sed -n '3,8s/^# \{0,1\}//p' "$self"; exit 2 ;;

@@ -234,7 +234,7 @@ class Manual:
             'options': lambda *words: Help(command, words).options(),
             'notes': lambda *words: Help(command, words).notes(),
         }
-        text = re.sub(r'^<!--.*?-->\n+', '', text, flags=re.S)
+        text = re.sub(r'^(<!--.*?-->\n+)+', '', text, flags=re.S)
         text = re.sub(r'\{\{(\w+)((?: [\w.]+)*)\}\}', lambda match: fields[match[1]](*match[2].split()), text)
         return text
 

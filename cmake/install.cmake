@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What `cmake --install` puts where. A component is a Debian package (cmake/package.cmake).
+if(CMAKE_LIBRARY_ARCHITECTURE AND NOT DEFINED CMAKE_INSTALL_LIBDIR)
+    # Debian's folder for libraries, below /usr and /usr/local alike; ld.so, pkg-config and CMake look there.
+    set(CMAKE_INSTALL_LIBDIR lib/${CMAKE_LIBRARY_ARCHITECTURE} CACHE PATH "Where libraries go")
+endif()
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(RPMA_INSTALL_DOC ${CMAKE_INSTALL_DATAROOTDIR}/doc/librpma-dev)
+
+install(TARGETS rpma EXPORT rpma
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT librpma0 NAMELINK_COMPONENT librpma-dev
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS softrdma EXPORT rpma
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libsoftrdma0 NAMELINK_COMPONENT librpma-dev
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS rpma_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT rpma)
+install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT librpma-dev)
+
+# find_package(rpma): rpma::rpma and rpma::softrdma.
+set(folder ${CMAKE_INSTALL_LIBDIR}/cmake/rpma)
+install(EXPORT rpma NAMESPACE rpma:: FILE rpmaTargets.cmake DESTINATION ${folder} COMPONENT librpma-dev)
+configure_package_config_file(cmake/rpmaConfig.cmake.in ${CMAKE_BINARY_DIR}/rpmaConfig.cmake
+                              INSTALL_DESTINATION ${folder} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/rpmaConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/rpmaConfig.cmake ${CMAKE_BINARY_DIR}/rpmaConfigVersion.cmake
+        DESTINATION ${folder} COMPONENT librpma-dev)
+
+# pkg-config. The prefix is where the file is, so that a tree may be moved.
+file(RELATIVE_PATH RPMA_PC_TO_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+string(REGEX REPLACE "/$" "" RPMA_PC_TO_PREFIX ${RPMA_PC_TO_PREFIX})
+foreach(library librpma softrdma)
+    configure_file(cmake/${library}.pc.in ${CMAKE_BINARY_DIR}/${library}.pc @ONLY)
+    install(FILES ${CMAKE_BINARY_DIR}/${library}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT librpma-dev)
+endforeach()
+
+# What people read.
+if(RPMA_MANUAL)
+    install(DIRECTORY ${RPMA_MANUAL}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT rpma)
+    install(DIRECTORY ${RPMA_MANUAL}/man3 ${RPMA_MANUAL}/man7 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT librpma-dev)
+    install(DIRECTORY ${RPMA_MANUAL}/html DESTINATION ${RPMA_INSTALL_DOC} COMPONENT librpma-dev)
+endif()
+install(FILES README.md LICENSE DESTINATION ${RPMA_INSTALL_DOC} COMPONENT librpma-dev)
+install(DIRECTORY doc/ DESTINATION ${RPMA_INSTALL_DOC}/doc COMPONENT librpma-dev FILES_MATCHING PATTERN "*.md"
+        PATTERN man EXCLUDE)
+install(DIRECTORY examples DESTINATION ${RPMA_INSTALL_DOC} COMPONENT librpma-dev PATTERN CMakeLists.txt EXCLUDE)

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Debian packages: `cpack -G DEB` in the build folder. librpma0 and librpma-dev have the names of Debian's own packages,
+# of which they are newer versions: what depends on those is content, apt upgrades, and no file ever has two owners.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME rpma)
+set(CPACK_PACKAGE_CONTACT "The rpma maintainers" CACHE STRING "Maintainer of the packages: NAME <ADDRESS>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # each package has its own
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL librpma0 libsoftrdma0 librpma-dev rpma)
+set(CPACK_COMPONENTS_GROUPING IGNORE)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+
+# rpma_package(component section text [package...]): text is a summary and a paragraph; the packages are what it depends
+# on beside those that dpkg-shlibdeps finds.
+set(own_version "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
+function(rpma_package component section summary)
+    string(TOUPPER ${component} name)
+    set(CPACK_DEBIAN_${name}_PACKAGE_NAME ${component} PARENT_SCOPE)
+    set(CPACK_DEBIAN_${name}_PACKAGE_SECTION ${section} PARENT_SCOPE)
+    set(CPACK_DEBIAN_${name}_DESCRIPTION "${summary}" PARENT_SCOPE)
+    list(JOIN ARGN ", " depends)
+    set(CPACK_DEBIAN_${name}_PACKAGE_DEPENDS "${depends}" PARENT_SCOPE)
+    install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/${component}
+            RENAME copyright COMPONENT ${component} EXCLUDE_FROM_ALL)
+endfunction()
+rpma_package(libsoftrdma0 libs "RDMA device in user space (runtime)
+An iWARP device over TCP as a library: no kernel module, no hardware, no
+privilege.")
+rpma_package(librpma0 libs "remote persistent memory over RDMA (runtime)
+Reads and writes the memory of another machine and makes it durable, over
+RDMA devices of the kernel, or over a device in user space where there is
+none. Has the interface of librpma 1.0 to 1.3."
+    "libsoftrdma0 (= ${own_version})")
+rpma_package(librpma-dev libdevel "remote persistent memory over RDMA (development files)
+Headers, manual and examples of librpma and libsoftrdma."
+    "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})" libibverbs-dev librdmacm-dev)
+rpma_package(rpma net "replicates files into remote memory over RDMA
+One machine serves a pool, others push a file into it, durably, and pull
+it. Works with and without RDMA hardware."
+    "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})")
+
+# As Debian's are; CMake heeds it from 3.31 on.
+foreach(name LIBRPMA0 LIBSOFTRDMA0 LIBRPMA-DEV)
+    set(CPACK_DEBIAN_${name}_PACKAGE_MULTIARCH same)
+endforeach()
+include(CPack)

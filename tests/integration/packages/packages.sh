@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# `packages.sh SOURCE BUILD ARCHITECTURE CC CMAKE`: makes the Debian packages, unpacks them below the current folder, and
+# builds programs with what is in them alone, by pkg-config and by find_package; both write and flush over 127.0.0.1.
+set -eu
+source=$1 build=$2 architecture=$3 cc=$4 cmake=$5
+example=$source/examples/05-flush-to-persistent
+rm -rf packages root by-pkg-config by-cmake
+failures=0
+
+fail() {
+    printf 'FAILED: %s\n' "$*"
+    failures=$((failures + 1))
+}
+expect() {  # expect WHAT COMMAND...
+    local what=$1 output
+    shift
+    output=$("$@" 2>&1) || fail "$what: $* said: $output"
+}
+# The value of a field of a package.
+field() { dpkg-deb --field packages/"$1"_*.deb "$2"; }
+expect_field() {  # expect_field PACKAGE FIELD PATTERN: the pattern is an extended regular expression
+    local value
+    value=$(field "$1" "$2")
+    grep -qE "$3" <<<"$value" || fail "$1 has $2: '$value', expected $3"
+}
+
+"${cmake%cmake}cpack" -G DEB --config "$build/CPackConfig.cmake" -B packages >packages.log 2>&1 || { cat packages.log; exit 1; }
+mkdir root
+for package in librpma0 libsoftrdma0 librpma-dev rpma; do
+    dpkg-deb --extract packages/${package}_*.deb root
+    expect_field $package Version '^[0-9.]+-1$'
+done
+libraries=$PWD/root/usr/lib/$architecture
+version=$(field librpma0 Version)
+
+# What apt needs to know: upgrades of Debian's own packages, versions that belong together, libraries found by dpkg.
+dpkg --compare-versions "$version" gt 1.3.0-99 || fail "version $version does not replace librpma 1.3"
+expect_field librpma0 Depends "libsoftrdma0 \(= $version\)"
+expect_field librpma0 Depends 'libibverbs1 \(>='
+expect_field librpma0 Depends 'librdmacm1 \(>='
+expect_field libsoftrdma0 Depends 'libpmem2-1|libpmem2'
+expect_field librpma-dev Depends "librpma0 \(= $version\).*libibverbs-dev"
+expect_field rpma Depends "librpma0 \(= $version\).*libfmt"
+expect_field librpma0 Description '^remote persistent memory over RDMA \(runtime\)$'
+expect 'librpma0 says what programs depend on' grep -q '^librpma 0 librpma0 (>= ' \
+    <(dpkg-deb --ctrl-tarfile packages/librpma0_*.deb | tar -xO ./shlibs)
+
+# What is where.
+for file in bin/rpma include/librpma.h include/softrdma.h lib/$architecture/{librpma.so.0,libsoftrdma.so.0,librpma.so} \
+    lib/$architecture/cmake/rpma/rpmaConfig.cmake lib/$architecture/pkgconfig/{librpma,softrdma}.pc \
+    share/doc/{librpma0,libsoftrdma0,librpma-dev,rpma}/copyright share/doc/librpma-dev/examples/README.md; do
+    [ -e "root/usr/$file" ] || fail "no /usr/$file"
+done
+if [ -e "$build/man/man1" ]; then
+    for page in man1/rpma.1 man1/rpma-push.1 man3/rpma_write.3 man7/librpma.7; do
+        [ -e "root/usr/share/man/$page" ] || fail "no page $page"
+    done
+fi
+expect 'the name of the library' grep -q 'SONAME.*librpma.so.0' <(objdump -p "$libraries/librpma.so.0")
+# Neither the build's folder nor any other is written into what is installed.
+for file in root/usr/bin/rpma "$libraries"/lib{rpma,softrdma}.so.0; do
+    ! objdump -p "$file" | grep -E 'R(UN)?PATH' || fail "$file has a run path"
+done
+! grep -rlF "$build" "$libraries"/{pkgconfig,cmake} || fail 'these name the build folder'
+
+# Runs server and client of a folder on the unpacked libraries, and only on those.
+play() {  # play FOLDER
+    local program
+    for program in server client; do
+        LD_LIBRARY_PATH=$libraries ldd "$1/$program" | grep -qF "$libraries/librpma.so.0" ||
+            fail "$1/$program does not load the librpma that was unpacked"
+    done
+    LD_LIBRARY_PATH=$libraries RPMA_DEVICE=soft "$source/tests/examples/run-pair.sh" "$1" 1 "$PWD/$1/pool"
+}
+
+# As a packager with a system root would: nothing of the headers and libraries is ours but below root/.
+mkdir by-pkg-config
+export PKG_CONFIG_LIBDIR=$libraries/pkgconfig:/usr/lib/$architecture/pkgconfig:/usr/share/pkgconfig
+for role in server client; do
+    # shellcheck disable=SC2046
+    expect "compiling with pkg-config" "$cc" -std=c17 -Wall -Werror -o by-pkg-config/$role "$example/$role.c" \
+        $(pkg-config --cflags --libs librpma) -Wl,-rpath-link,"$libraries"
+done
+[ "$(pkg-config --modversion librpma)" = "${version%-1}" ] || fail "librpma.pc has another version than the package"
+
+expect 'configuring with find_package' "$cmake" -S "$source/tests/integration/packages/program" -B by-cmake -DEXAMPLE="$example" \
+    -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$PWD/root/usr"
+expect 'building with find_package' "$cmake" --build by-cmake
+[ $failures = 0 ] || exit 1
+
+code=0
+play by-pkg-config || code=$?
+play by-cmake || code=$?
+[ $code = 0 ] || [ $code = 77 ] || fail "a program ended with $code"
+LD_LIBRARY_PATH=$libraries expect 'softrdma by find_package' by-cmake/device
+LD_LIBRARY_PATH=$libraries expect 'rpma from its package' root/usr/bin/rpma devices
+[ $failures = 0 ] || exit 1
+exit $code
