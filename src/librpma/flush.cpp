@@ -11,8 +11,7 @@
 #include <cerrno>
 #include <limits>
 
-#include "librpma/conn.hpp"
-#include "librpma/post_flags.hpp"
+#include "librpma/request.hpp"
 
 namespace librpma {
 
@@ -75,39 +74,45 @@ int check_flush(const rpma_conn &conn, const rpma_mr_remote &dst, rpma_flush_typ
 
 // A read that would pass the end of the region, though the range to flush does not, is moved back into the
 // region: which bytes are read does not matter.
-int post_read_after_write(const rpma_conn &conn, const rpma_mr_remote &dst, std::size_t offset,
-                          std::size_t len, unsigned send_flags, std::uint64_t wr_id) {
+void read_after_write(Request &request, const rpma_conn &conn, const rpma_mr_remote &remote,
+                      std::size_t offset, std::size_t len, unsigned send_flags, std::uint64_t wr_id) {
     std::uint32_t length = flush_read_size;
-    const std::uint64_t size = dst.size();
+    const std::uint64_t size = remote.size();
     if (offset <= size && len <= size - offset && size - offset < flush_read_size) {
         length = static_cast<std::uint32_t>(std::min<std::uint64_t>(size, flush_read_size));
         offset = size - length;
     }
-    ibv_sge part = conn.flush_buffer().part(length);
-    return verbs::post_read(conn.qp(), &part, dst.at(offset), send_flags, wr_id);
+    request.part = conn.flush_buffer().part(length);
+    request.wr = verbs::request_of(IBV_WR_RDMA_READ, &request.part, remote.at(offset), send_flags, wr_id);
 }
 
 }  // namespace
 
-}  // namespace librpma
-
-int rpma_flush(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset, size_t len,
-               enum rpma_flush_type type, int flags, const void *op_context) {
-    if (conn == nullptr || dst == nullptr || flags == 0 ||
+int prepare_flush(Request &request, const rpma_conn *conn, const rpma_mr_remote *remote, std::size_t offset,
+                  std::size_t len, rpma_flush_type type, int flags, const void *op_context) {
+    if (conn == nullptr || remote == nullptr || flags == 0 ||
         (type != RPMA_FLUSH_TYPE_PERSISTENT && type != RPMA_FLUSH_TYPE_VISIBILITY)) {
         return RPMA_E_INVAL;
     }
-    if (const int result = librpma::check_flush(*conn, *dst, type); result != 0) {
+    if (conn->checks_bounds() && (offset > remote->size() || len > remote->size() - offset)) {
+        return RPMA_E_INVAL;
+    }
+    if (const int result = check_flush(*conn, *remote, type); result != 0) {
         return result;
     }
-    const unsigned send_flags = librpma::send_flags(flags);
-    const auto wr_id = std::bit_cast<std::uintptr_t>(op_context);
     // A longer range than a native flush can name is never cut: a read after write flushes all of it.
-    if (conn->has_native(verbs::native_flush) && len <= std::numeric_limits<std::uint32_t>::max()) {
+    request.is_native =
+        conn->has_native(verbs::native_flush) && len <= std::numeric_limits<std::uint32_t>::max();
+    if (request.is_native) {
         const auto flush =
             type == RPMA_FLUSH_TYPE_PERSISTENT ? verbs::Flush::Persistent : verbs::Flush::Visibility;
-        return librpma::posted(conn->provider().post_flush(
-            conn->qp(), dst->at(dst_offset), static_cast<std::uint32_t>(len), flush, send_flags, wr_id));
+        request.part = {.addr = 0, .length = static_cast<std::uint32_t>(len), .lkey = 0};
+        request.wr = verbs::flush_request(&request.part, remote->at(offset), flush, send_flags(flags),
+                                          wr_id(op_context));
+    } else {
+        read_after_write(request, *conn, *remote, offset, len, send_flags(flags), wr_id(op_context));
     }
-    return librpma::posted(librpma::post_read_after_write(*conn, *dst, dst_offset, len, send_flags, wr_id));
+    return 0;
 }
+
+}  // namespace librpma

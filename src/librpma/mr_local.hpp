@@ -15,6 +15,7 @@ public:
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] const ibv_mr &region() const { return *region_.get(); }
     [[nodiscard]] int usage() const { return usage_; }
+    [[nodiscard]] std::size_t size() const { return region_->length; }
 
     // A part of the region for a work request; not checked, and of the length only the lower 32 bits count.
     [[nodiscard]] ibv_sge part(std::size_t offset, std::size_t length) const {

@@ -96,22 +96,19 @@ unsigned queue_pair_operations(ibv_qp_ex *qp, bool library_has_flush) {
            (qp->wr_atomic_write != nullptr ? native_atomic_write : 0);
 }
 
-int post_flush(ibv_qp_ex *qp, Remote remote, std::uint32_t length, Flush flush, unsigned send_flags,
-               std::uint64_t wr_id) {
+int post(ibv_qp_ex *qp, const ibv_send_wr &request) {
+    const auto &remote = request.wr.rdma;
     ibv_wr_start(qp);
-    qp->wr_id = wr_id;
-    qp->wr_flags = send_flags;
-    flush_function(qp)(qp, remote.rkey, remote.address, length, static_cast<std::uint8_t>(flush),
-                       flush_range);
-    return ibv_wr_complete(qp);
-}
-
-int post_atomic_write(ibv_qp_ex *qp, const char *source, Remote remote, unsigned send_flags,
-                      std::uint64_t wr_id) {
-    ibv_wr_start(qp);
-    qp->wr_id = wr_id;
-    qp->wr_flags = send_flags;
-    ibv_wr_atomic_write(qp, remote.rkey, remote.address, source);
+    qp->wr_id = request.wr_id;
+    if (request.opcode == IBV_WR_ATOMIC_WRITE) {
+        qp->wr_flags = request.send_flags & ~unsigned{IBV_SEND_INLINE};
+        ibv_wr_atomic_write(qp, remote.rkey, remote.remote_addr,
+                            reinterpret_cast<const void *>(request.sg_list->addr));
+    } else {
+        qp->wr_flags = request.send_flags;
+        flush_function(qp)(qp, remote.rkey, remote.remote_addr, request.sg_list->length,
+                           static_cast<std::uint8_t>(request.imm_data), flush_range);
+    }
     return ibv_wr_complete(qp);
 }
 

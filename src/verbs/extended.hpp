@@ -26,9 +26,7 @@ namespace verbs::extended {
 // The native_ operations that a queue pair was given.
 [[nodiscard]] unsigned queue_pair_operations(ibv_qp_ex *qp, bool library_has_flush);
 
-int post_flush(ibv_qp_ex *qp, Remote remote, std::uint32_t length, Flush flush, unsigned send_flags,
-               std::uint64_t wr_id);
-int post_atomic_write(ibv_qp_ex *qp, const char *source, Remote remote, unsigned send_flags,
-                      std::uint64_t wr_id);
+// Posts a flush_request or atomic_write_request (verbs/post.hpp): 0 or an errno value.
+int post(ibv_qp_ex *qp, const ibv_send_wr &request);
 
 }  // namespace verbs::extended

@@ -70,8 +70,9 @@ struct Provider {
     // Which native_ operations can be posted to a queue pair: those it was created with and, as far as that
     // can be known, its peer has. 0 before it is connected.
     unsigned (*native_operations)(const ibv_qp *qp);
-    decltype(&verbs::post_flush) post_flush;
-    decltype(&verbs::post_atomic_write) post_atomic_write;
+    // Posts a flush_request or atomic_write_request to a queue pair that has it natively; nullptr where
+    // ibv_post_send takes them like any other.
+    int (*post_native)(ibv_qp *qp, const ibv_send_wr &request);
 };
 
 extern const Provider rdma_core;

@@ -26,14 +26,8 @@ unsigned native_operations(const ibv_qp *qp) {
     return extended::queue_pair_operations(extended_of(qp), extended::library_has_flush());
 }
 
-int post_native_flush(ibv_qp *qp, Remote remote, std::uint32_t length, Flush flush, unsigned send_flags,
-                      std::uint64_t wr_id) {
-    return extended::post_flush(extended_of(qp), remote, length, flush, send_flags, wr_id);
-}
-
-int post_native_atomic_write(ibv_qp *qp, const char *source, Remote remote, unsigned send_flags,
-                             std::uint64_t wr_id) {
-    return extended::post_atomic_write(extended_of(qp), source, remote, send_flags, wr_id);
+int post_native(ibv_qp *qp, const ibv_send_wr &request) {
+    return extended::post(extended_of(qp), request);
 }
 
 }  // namespace
@@ -79,8 +73,7 @@ const Provider rdma_core = {
     .device_operations = device_operations,
     .send_operations = extended::send_operations,
     .native_operations = native_operations,
-    .post_flush = post_native_flush,
-    .post_atomic_write = post_native_atomic_write,
+    .post_native = post_native,
 };
 
 }  // namespace verbs

@@ -58,8 +58,7 @@ const Provider soft = {
     .device_operations = all_operations,
     .send_operations = no_send_operations,
     .native_operations = softrdma_peer_operations,
-    .post_flush = post_flush,
-    .post_atomic_write = post_atomic_write,
+    .post_native = nullptr,
 };
 
 void set_soft_log(base::LogSink sink, int threshold) {

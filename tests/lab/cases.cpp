@@ -425,13 +425,10 @@ void gathered_writes(End &end, const Case &) {
     fill(end.data(0, 200'000), 4);
     // None is empty: siw of Linux 6.12 ends with a null pointer over an empty one.
     std::array<ibv_sge, 3> parts{end.part(0, 1), end.part(1, 70'000), end.part(70'001, 129'999)};
-    ibv_send_wr request{};
-    request.sg_list = parts.data();
+    const verbs::Remote there{.address = end.peer.data_address + half, .rkey = end.peer.data_rkey};
+    auto request = verbs::request_of(IBV_WR_RDMA_WRITE, parts.data(), there, IBV_SEND_SIGNALED, 0);
     request.num_sge = static_cast<int>(parts.size());
-    request.opcode = IBV_WR_RDMA_WRITE;
-    request.send_flags = IBV_SEND_SIGNALED;
-    verbs::aim(request, {.address = end.peer.data_address + half, .rkey = end.peer.data_rkey});
-    require(verbs::post(end.qp(), request) == 0, "ibv_post_send of a gathered write");
+    require(verbs::post(end.qp(), std::move(request)) == 0, "ibv_post_send of a gathered write");
     (void)end.sent();
     end.ask({.kind = Kind::Check, .seed = 4, .offset = half, .length = 200'000});
     leave(end);

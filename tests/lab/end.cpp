@@ -260,7 +260,8 @@ void End::tell(const Note &said) {
     prepare_to_hear();
     std::memcpy(memory_.data() + note_out, &said, sizeof(said));
     ibv_sge from = part(note_out, sizeof(said));
-    require_done(verbs::post_send(qp(), &from, IBV_SEND_SIGNALED, note), "ibv_post_send of a note");
+    require_done(verbs::post(qp(), verbs::request_of(IBV_WR_SEND, &from, IBV_SEND_SIGNALED, note)),
+                 "ibv_post_send of a note");
     require(sent().wr_id == note, "a completion that is not the note's");
 }
 
@@ -280,15 +281,15 @@ void End::ask(const Note &said) {
 
 void End::post_write(std::size_t from, std::size_t to, std::size_t length, unsigned flags) {
     ibv_sge source = part(from, length);
-    require_done(verbs::post_write(qp(), &source, {.address = peer.data_address + to, .rkey = peer.data_rkey},
-                                   flags, operation),
+    const verbs::Remote there{.address = peer.data_address + to, .rkey = peer.data_rkey};
+    require_done(verbs::post(qp(), verbs::request_of(IBV_WR_RDMA_WRITE, &source, there, flags, operation)),
                  "ibv_post_send of a write");
 }
 
 void End::post_read(std::size_t from, std::size_t to, std::size_t length, unsigned flags) {
     ibv_sge sink = part(to, length);
-    require_done(verbs::post_read(qp(), &sink, {.address = peer.data_address + from, .rkey = peer.data_rkey},
-                                  flags, operation),
+    const verbs::Remote there{.address = peer.data_address + from, .rkey = peer.data_rkey};
+    require_done(verbs::post(qp(), verbs::request_of(IBV_WR_RDMA_READ, &sink, there, flags, operation)),
                  "ibv_post_send of a read");
 }
 
@@ -304,23 +305,28 @@ void End::read(std::size_t from, std::size_t to, std::size_t length) {
 
 void End::send(std::size_t from, std::size_t length, unsigned flags) {
     ibv_sge source = part(from, length);
-    require_done(verbs::post_send(qp(), &source, IBV_SEND_SIGNALED | flags, operation), "ibv_post_send");
+    require_done(
+        verbs::post(qp(), verbs::request_of(IBV_WR_SEND, &source, IBV_SEND_SIGNALED | flags, operation)),
+        "ibv_post_send");
     require(sent().opcode == IBV_WC_SEND, "the completion is not a send's");
 }
 
 void End::write_durably(std::size_t from, std::size_t to, std::size_t length) {
     ibv_sge source = part(from, length);
     const verbs::Remote target{.address = peer.durable_address + to, .rkey = peer.durable_rkey};
-    require_done(verbs::post_write(qp(), &source, target, 0, operation), "ibv_post_send of a write");
+    require_done(verbs::post(qp(), verbs::request_of(IBV_WR_RDMA_WRITE, &source, target, 0, operation)),
+                 "ibv_post_send of a write");
     if (native_flush()) {
         const auto level =
             peer.durable_rkey != peer.data_rkey ? verbs::Flush::Persistent : verbs::Flush::Visibility;
-        require_done(verbs::post_flush(qp(), target, static_cast<std::uint32_t>(length), level,
-                                       IBV_SEND_SIGNALED, operation),
-                     "ibv_post_send of a flush");
+        ibv_sge extent{.addr = 0, .length = static_cast<std::uint32_t>(length), .lkey = 0};
+        require_done(
+            verbs::post(qp(), verbs::flush_request(&extent, target, level, IBV_SEND_SIGNALED, operation)),
+            "ibv_post_send of a flush");
     } else {
         ibv_sge sink = part(flush_sink, flush_read_bytes);
-        require_done(verbs::post_read(qp(), &sink, target, IBV_SEND_SIGNALED, operation),
+        require_done(verbs::post(qp(), verbs::request_of(IBV_WR_RDMA_READ, &sink, target, IBV_SEND_SIGNALED,
+                                                         operation)),
                      "ibv_post_send of a read");
     }
     (void)sent();

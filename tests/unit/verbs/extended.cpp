@@ -129,11 +129,15 @@ void queue_pair_has_what_it_was_given(void **) {
     assert_int_equal(queue_pair_operations(queue_pair(), true), 0);
 }
 
+int post_flush(verbs::Remote remote, std::uint32_t length, verbs::Flush flush, unsigned flags,
+               std::uint64_t wr_id) {
+    ibv_sge extent{.addr = 0, .length = length, .lkey = 0};
+    return verbs::extended::post(queue_pair(), verbs::flush_request(&extent, remote, flush, flags, wr_id));
+}
+
 void flush_is_posted(void **) {
     constexpr verbs::Remote remote{.address = 0x1234567890, .rkey = 77};
-    assert_int_equal(verbs::extended::post_flush(queue_pair(), remote, 4096, verbs::Flush::Persistent,
-                                                 IBV_SEND_SIGNALED, 42),
-                     0);
+    assert_int_equal(post_flush(remote, 4096, verbs::Flush::Persistent, IBV_SEND_SIGNALED, 42), 0);
     assert_int_equal(posted.started, 1);
     assert_int_equal(posted.completed, 1);
     assert_int_equal(queue_pair()->wr_id, 42);
@@ -144,17 +148,19 @@ void flush_is_posted(void **) {
     assert_int_equal(posted.type, 2);   // persistent
     assert_int_equal(posted.level, 0);  // the range, not the region
     completion_result = ENOMEM;
-    assert_int_equal(verbs::extended::post_flush(queue_pair(), remote, 1, verbs::Flush::Visibility, 0, 43),
-                     ENOMEM);
+    assert_int_equal(post_flush(remote, 1, verbs::Flush::Visibility, 0, 43), ENOMEM);
     assert_int_equal(queue_pair()->wr_flags, 0);
     assert_int_equal(posted.type, 1);  // global visibility
 }
 
 void atomic_write_is_posted(void **) {
     constexpr verbs::Remote remote{.address = 64, .rkey = 78};
-    assert_int_equal(verbs::extended::post_atomic_write(queue_pair(), "ABCDEFG", remote,
-                                                        IBV_SEND_SIGNALED | IBV_SEND_FENCE, 44),
-                     0);
+    const char bytes[] = "ABCDEFG";
+    ibv_sge source{.addr = reinterpret_cast<std::uintptr_t>(bytes), .length = 8, .lkey = 0};
+    assert_int_equal(
+        verbs::extended::post(queue_pair(), verbs::atomic_write_request(
+                                                &source, remote, IBV_SEND_SIGNALED | IBV_SEND_FENCE, 44)),
+        0);
     assert_int_equal(posted.started, 1);
     assert_int_equal(posted.completed, 1);
     assert_int_equal(queue_pair()->wr_id, 44);

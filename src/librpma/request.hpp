@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/request: an operation as a work request. prepare_X checks the arguments of rpma_X and makes the
+// request: 0, or the RPMA_E_ code that rpma_X answers. Inlines, for rpma_X and rpma_post both.
+#pragma once
+
+#include <arpa/inet.h>
+
+#include <bit>
+
+#include "librpma/conn.hpp"
+#include "librpma/mr_local.hpp"
+#include "librpma/mr_remote.hpp"
+#include "verbs/native.hpp"
+
+namespace librpma {
+
+// Not moved once prepared: the request points to its element.
+struct Request {
+    ibv_send_wr wr;
+    ibv_sge part;
+    // Posted by the provider's post_native.
+    bool is_native = false;
+};
+
+// Of RPMA_F_ flags only the bit that asks for a completion in any case matters; errors complete anyway.
+inline unsigned send_flags(int flags) {
+    constexpr int always = RPMA_F_COMPLETION_ALWAYS & ~RPMA_F_COMPLETION_ON_ERROR;
+    return (flags & always) != 0 ? IBV_SEND_SIGNALED : 0;
+}
+
+inline std::uint64_t wr_id(const void *op_context) {
+    return std::bit_cast<std::uintptr_t>(op_context);
+}
+
+// Whether bytes from offset on lie in a region, and are not too many for one operation.
+inline bool is_within(std::size_t offset, std::size_t len, std::uint64_t size) {
+    return len <= UINT32_MAX && offset <= size && len <= size - offset;
+}
+
+// A small source is taken during the post; an empty one has nothing to take.
+inline unsigned inline_flag(const rpma_conn &conn, std::size_t len) {
+    return len - 1 < conn.inline_size() ? IBV_SEND_INLINE : 0;
+}
+
+// A read, or a write with or without immediate: both ends, or neither and nothing at all.
+inline int prepare_transfer(Request &request, ibv_wr_opcode opcode, const rpma_conn *conn,
+                            const rpma_mr_local *local, std::size_t local_offset,
+                            const rpma_mr_remote *remote, std::size_t remote_offset, std::size_t len,
+                            int flags, const void *op_context) {
+    if (conn == nullptr || flags == 0 || (local == nullptr) != (remote == nullptr)) {
+        return RPMA_E_INVAL;
+    }
+    if (local == nullptr) {
+        if (local_offset != 0 || remote_offset != 0 || len != 0) {
+            return RPMA_E_INVAL;
+        }
+        request.wr = verbs::request_of(opcode, nullptr, {.address = 0, .rkey = 0}, send_flags(flags),
+                                       wr_id(op_context));
+        return 0;
+    }
+    if (conn->checks_bounds() &&
+        (!is_within(local_offset, len, local->size()) || !is_within(remote_offset, len, remote->size()))) {
+        return RPMA_E_INVAL;
+    }
+    request.part = local->part(local_offset, len);
+    const unsigned taken_at_once = opcode != IBV_WR_RDMA_READ ? inline_flag(*conn, len) : 0;
+    request.wr = verbs::request_of(opcode, &request.part, remote->at(remote_offset),
+                                   send_flags(flags) | taken_at_once, wr_id(op_context));
+    return 0;
+}
+
+// A message with or without immediate; without a region an empty one.
+inline int prepare_message(Request &request, ibv_wr_opcode opcode, const rpma_conn *conn,
+                           const rpma_mr_local *local, std::size_t offset, std::size_t len, int flags,
+                           const void *op_context) {
+    if (conn == nullptr || flags == 0 || (local == nullptr && (offset != 0 || len != 0))) {
+        return RPMA_E_INVAL;
+    }
+    if (local != nullptr) {
+        if (conn->checks_bounds() && !is_within(offset, len, local->size())) {
+            return RPMA_E_INVAL;
+        }
+        request.part = local->part(offset, len);
+    }
+    request.wr = verbs::request_of(opcode, local != nullptr ? &request.part : nullptr,
+                                   send_flags(flags) | inline_flag(*conn, len), wr_id(op_context));
+    return 0;
+}
+
+inline void set_immediate(Request &request, std::uint32_t imm) {
+    request.wr.imm_data = htonl(imm);
+}
+
+inline int prepare_atomic_write(Request &request, const rpma_conn *conn, const rpma_mr_remote *remote,
+                                std::size_t offset, const char *source, int flags, const void *op_context) {
+    if (conn == nullptr || remote == nullptr || source == nullptr || flags == 0 ||
+        offset % RPMA_ATOMIC_WRITE_ALIGNMENT != 0) {
+        return RPMA_E_INVAL;
+    }
+    constexpr std::uint32_t length = 8;
+    if (conn->checks_bounds() && !is_within(offset, length, remote->size())) {
+        return RPMA_E_INVAL;
+    }
+    request.part = {.addr = std::bit_cast<std::uintptr_t>(source), .length = length, .lkey = 0};
+    // Native operations are done in order. A flush that is a read is not done before a fence says so.
+    const unsigned fence = conn->has_native(verbs::native_flush) ? 0 : IBV_SEND_FENCE;
+    request.is_native = conn->has_native(verbs::native_atomic_write);
+    if (request.is_native) {
+        request.wr = verbs::atomic_write_request(&request.part, remote->at(offset), send_flags(flags) | fence,
+                                                 wr_id(op_context));
+    } else {
+        request.wr =
+            verbs::request_of(IBV_WR_RDMA_WRITE, &request.part, remote->at(offset),
+                              send_flags(flags) | IBV_SEND_INLINE | IBV_SEND_FENCE, wr_id(op_context));
+    }
+    return 0;
+}
+
+// In flush.cpp.
+int prepare_flush(Request &request, const rpma_conn *conn, const rpma_mr_remote *remote, std::size_t offset,
+                  std::size_t len, rpma_flush_type type, int flags, const void *op_context);
+
+// number: what a post returned, an errno value. Out of the callers' way: it is rare.
+[[nodiscard]] int refused_post(int number);
+
+// The return code for what a post returned.
+inline int posted(int number) {
+    if (number != 0) [[unlikely]] {
+        return refused_post(number);
+    }
+    return 0;
+}
+
+inline int post(const rpma_conn &conn, Request &request) {
+    if (request.is_native && conn.provider().post_native != nullptr) {
+        return posted(conn.provider().post_native(conn.qp(), request.wr));
+    }
+    return posted(verbs::post(conn.qp(), std::move(request.wr)));
+}
+
+}  // namespace librpma

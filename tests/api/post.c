@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* post: several operations at once, and the check of offsets and lengths. */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "ends.h"
+
+#define ALWAYS RPMA_F_COMPLETION_ALWAYS
+#define ON_ERROR RPMA_F_COMPLETION_ON_ERROR
+
+static void arguments_are_checked(void **state) {
+    (void)state;
+    const struct rpma_op op = {.type = RPMA_OP_SEND, .flags = ALWAYS};
+    size_t posted = 77;
+    assert_code(rpma_post(NULL, &op, 1, &posted), RPMA_E_INVAL);
+    assert_code(rpma_post(anything(), NULL, 1, &posted), RPMA_E_INVAL);
+    assert_code(rpma_post(anything(), &op, 0, &posted), RPMA_E_INVAL);
+    assert_int_equal(posted, 77);
+}
+
+static struct rpma_mr_local *near;
+static struct rpma_mr_remote *far;
+
+static int connect_with(struct ends *ends, uint32_t sq_size, bool bounds_check) {
+    assert_ok(rpma_conn_cfg_set_sq_size(ends->cfg, sq_size));
+    assert_ok(rpma_conn_cfg_set_cq_size(ends->cfg, 2 * sq_size));
+    assert_ok(rpma_conn_cfg_set_rq_size(ends->cfg, 4));
+    assert_ok(rpma_conn_cfg_set_bounds_check(ends->cfg, bounds_check));
+    ask(ends, ends->cfg, NULL);
+    answer(ends, ends->cfg, NULL);
+    await_established(ends);
+    const int everything = RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_WRITE_SRC |
+                           RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV |
+                           RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
+    near = reg(ends, ends->near, BUFFER_SIZE, everything);
+    far = remote_of(ends, reg(ends, ends->far, BUFFER_SIZE, everything));
+    return 0;
+}
+
+static int connect_many(void **state) {
+    make_endpoint(state);
+    return connect_with(*state, 100, false);
+}
+
+static int connect_checked(void **state) {
+    make_endpoint(state);
+    return connect_with(*state, 10, true);
+}
+
+static void expect(struct rpma_conn *conn, uint64_t wr_id) {
+    const struct ibv_wc wc = await_completion(conn);
+    assert_int_equal(wc.status, IBV_WC_SUCCESS);
+    assert_int_equal(wc.wr_id, wr_id);
+}
+
+static void one_of_each(void **state) {
+    struct ends *ends = *state;
+    const struct rpma_op ops[] = {
+        {.type = RPMA_OP_WRITE,
+         .flags = ALWAYS,
+         .op_context = (void *)1,
+         .local = near,
+         .remote = far,
+         .len = 8},
+        {.type = RPMA_OP_ATOMIC_WRITE,
+         .flags = ALWAYS,
+         .op_context = (void *)2,
+         .remote = far,
+         .remote_offset = 8,
+         .word = "ABCDEFG"},
+        {.type = RPMA_OP_FLUSH,
+         .flags = ALWAYS,
+         .op_context = (void *)3,
+         .remote = far,
+         .len = 16,
+         .flush_type = RPMA_FLUSH_TYPE_VISIBILITY},
+        {.type = RPMA_OP_SEND, .flags = ALWAYS, .op_context = (void *)4, .local = near, .len = 4},
+        {.type = RPMA_OP_SEND_WITH_IMM, .flags = ALWAYS, .op_context = (void *)5, .imm = 0x12345678},
+        {.type = RPMA_OP_WRITE_WITH_IMM,
+         .flags = ALWAYS,
+         .op_context = (void *)6,
+         .local = near,
+         .remote = far,
+         .remote_offset = 16,
+         .len = 8,
+         .imm = 9},
+        {.type = RPMA_OP_READ,
+         .flags = ALWAYS,
+         .op_context = (void *)7,
+         .local = near,
+         .local_offset = 1024,
+         .remote = far,
+         .len = 24},
+    };
+    size_t posted = 0;
+    memcpy(ends->near, "12345678", 8);
+    for (uint64_t i = 0; i < 3; ++i) {
+        assert_ok(rpma_recv(ends->server, near, 2048, 64, (void *)(uintptr_t)i));
+    }
+    assert_ok(rpma_post(ends->client, ops, 7, &posted));
+    assert_int_equal(posted, 7);
+    for (uint64_t i = 1; i <= 7; ++i) {
+        expect(ends->client, i);
+    }
+    assert_memory_equal(ends->near + 1024,
+                        "12345678ABCDEFG\0"
+                        "12345678",
+                        24);
+    assert_int_equal(await_completion(ends->server).byte_len, 4);
+    assert_int_equal(ntohl(await_completion(ends->server).imm_data), 0x12345678);
+    const struct ibv_wc wc = await_completion(ends->server);
+    assert_int_equal(ntohl(wc.imm_data), 9);
+    assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+}
+
+/* More than one doorbell takes. */
+static void many_at_once(void **state) {
+    struct ends *ends = *state;
+    struct rpma_op ops[100];
+    size_t posted = 0;
+    for (size_t i = 0; i < 100; ++i) {
+        ends->near[i] = (char)i;
+        ops[i] = (struct rpma_op){.type = RPMA_OP_WRITE,
+                                  .flags = i == 99 ? ALWAYS : ON_ERROR,
+                                  .op_context = (void *)i,
+                                  .local = near,
+                                  .local_offset = i,
+                                  .remote = far,
+                                  .remote_offset = 99 - i,
+                                  .len = 1};
+    }
+    assert_ok(rpma_post(ends->client, ops, 100, &posted));
+    assert_int_equal(posted, 100);
+    expect(ends->client, 99);
+    assert_ok(rpma_read(ends->client, near, 1024, far, 0, 100, ALWAYS, NULL));
+    expect(ends->client, 0);
+    for (size_t i = 0; i < 100; ++i) {
+        assert_int_equal(ends->near[1024 + i], (char)(99 - i));
+    }
+}
+
+/* What is in front of one that is refused is posted, what is behind is not looked at. */
+static void one_that_is_refused(void **state) {
+    struct ends *ends = *state;
+    const struct rpma_op good = {.type = RPMA_OP_WRITE, .flags = ALWAYS, .op_context = (void *)1};
+    struct rpma_op ops[3] = {good, good, good};
+    size_t posted = 77;
+    ops[1].type = (enum rpma_op_type)77;
+    assert_code(rpma_post(ends->client, ops, 3, &posted), RPMA_E_INVAL);
+    assert_int_equal(posted, 1);
+    expect(ends->client, 1);
+    ops[1] = (struct rpma_op){.type = RPMA_OP_FLUSH,
+                              .flags = ALWAYS,
+                              .remote = far,
+                              .len = 8,
+                              .flush_type = RPMA_FLUSH_TYPE_PERSISTENT};
+    capture_log(RPMA_LOG_LEVEL_ERROR);
+    assert_code(rpma_post(ends->client, ops, 3, NULL), RPMA_E_NOSUPP);
+    expect(ends->client, 1);
+    ops[0].flags = 0;
+    assert_code(rpma_post(ends->client, ops, 3, &posted), RPMA_E_INVAL);
+    assert_int_equal(posted, 0);
+}
+
+static void more_than_the_queue_takes(void **state) {
+    struct ends *ends = *state;
+    static struct rpma_op ops[400];
+    size_t posted = 0;
+    for (size_t i = 0; i < 400; ++i) {
+        ops[i] = (struct rpma_op){.type = RPMA_OP_WRITE, .flags = ALWAYS, .op_context = (void *)i};
+    }
+    capture_log(RPMA_LOG_LEVEL_ERROR);
+    assert_code(rpma_post(ends->client, ops, 400, &posted), RPMA_E_PROVIDER);
+    assert_true(logged("the queue is full", NULL));
+    assert_in_range(posted, 100, 399);
+    for (size_t i = 0; i < posted; ++i) {
+        expect(ends->client, i);
+    }
+}
+
+static void offsets_and_lengths_are_checked(void **state) {
+    struct ends *ends = *state;
+    const size_t wrong[][2] = {{BUFFER_SIZE, 1},     {BUFFER_SIZE - 7, 8}, {0, BUFFER_SIZE + 1},
+                               {BUFFER_SIZE + 1, 0}, {SIZE_MAX, 8},        {8, SIZE_MAX},
+                               {0, (size_t)1 << 32}, {SIZE_MAX - 3, 4}};
+    const char word[8] = "1234567";
+    struct rpma_conn *const conn = ends->client;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
+        const size_t offset = wrong[i][0];
+        const size_t len = wrong[i][1];
+        assert_code(rpma_read(conn, near, offset, far, 0, len, ALWAYS, NULL), RPMA_E_INVAL);
+        assert_code(rpma_read(conn, near, 0, far, offset, len, ALWAYS, NULL), RPMA_E_INVAL);
+        assert_code(rpma_write(conn, far, offset, near, 0, len, ALWAYS, NULL), RPMA_E_INVAL);
+        assert_code(rpma_write(conn, far, 0, near, offset, len, ALWAYS, NULL), RPMA_E_INVAL);
+        assert_code(rpma_write_with_imm(conn, far, 0, near, offset, len, ALWAYS, 1, NULL), RPMA_E_INVAL);
+        assert_code(rpma_send(conn, near, offset, len, ALWAYS, NULL), RPMA_E_INVAL);
+        assert_code(rpma_send_with_imm(conn, near, offset, len, ALWAYS, 1, NULL), RPMA_E_INVAL);
+        assert_code(rpma_recv(conn, near, offset, len, NULL), RPMA_E_INVAL);
+        assert_code(rpma_flush(conn, far, offset, len, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NULL),
+                    RPMA_E_INVAL);
+        const struct rpma_op op = {.type = RPMA_OP_WRITE,
+                                   .flags = ALWAYS,
+                                   .local = near,
+                                   .local_offset = offset,
+                                   .remote = far,
+                                   .len = len};
+        assert_code(rpma_post(conn, &op, 1, NULL), RPMA_E_INVAL);
+    }
+    assert_code(rpma_atomic_write(conn, far, BUFFER_SIZE, word, ALWAYS, NULL), RPMA_E_INVAL);
+    /* To the last byte, and nothing at the end, are well. */
+    assert_ok(rpma_write(conn, far, BUFFER_SIZE - 8, near, BUFFER_SIZE - 8, 8, ALWAYS, (void *)1));
+    assert_ok(rpma_write(conn, far, BUFFER_SIZE, near, BUFFER_SIZE, 0, ALWAYS, (void *)2));
+    assert_ok(rpma_write(conn, far, 0, near, 0, BUFFER_SIZE, ALWAYS, (void *)3));
+    assert_ok(rpma_atomic_write(conn, far, BUFFER_SIZE - 8, word, ALWAYS, (void *)4));
+    assert_ok(rpma_flush(conn, far, 0, BUFFER_SIZE, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, (void *)5));
+    for (uint64_t i = 1; i <= 5; ++i) {
+        expect(conn, i);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arguments_are_checked),
+        cmocka_unit_test_setup_teardown(one_of_each, connect_many, end_all),
+        cmocka_unit_test_setup_teardown(many_at_once, connect_many, end_all),
+        cmocka_unit_test_setup_teardown(one_that_is_refused, connect_many, end_all),
+        cmocka_unit_test_setup_teardown(more_than_the_queue_takes, connect_many, end_all),
+        cmocka_unit_test_setup_teardown(offsets_and_lengths_are_checked, connect_checked, end_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
