@@ -175,11 +175,11 @@ int rpma_peer_cfg_from_descriptor(const void *desc, size_t desc_size, struct rpm
 /* Threads: one peer may be used by any number of threads at once. */
 
 /**
- * Makes a local end: the protection domain on one device that memory and connections are made on. The context
- * comes from rpma_utils_get_ibv_context, or is a kernel device's own. The caller deletes the peer, after
- * everything made from it. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NOMEM.
- * RPMA_E_UNKNOWN: the device failed and named no reason. RPMA_E_PROVIDER: the device cannot be queried, or
- * gives no protection domain. See ibv_alloc_pd(3).
+ * Makes a peer, the local end: the protection domain on one device that memory and connections are made on.
+ * The context comes from rpma_utils_get_ibv_context, or is a kernel device's own. The caller deletes the
+ * peer, after everything made from it. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NOMEM. RPMA_E_UNKNOWN: the
+ * device failed and named no reason. RPMA_E_PROVIDER: the device cannot be queried, or gives no protection
+ * domain. See ibv_alloc_pd(3).
  */
 int rpma_peer_new(struct ibv_context *ibv_ctx, struct rpma_peer **peer_ptr);
 
@@ -421,7 +421,7 @@ int rpma_conn_req_new(struct rpma_peer *peer, const char *addr, const char *port
 int rpma_conn_req_delete(struct rpma_conn_req **req_ptr);
 
 /**
- * Connects, or accepts: the request becomes a connection. pdata NULL sends no private data; its bytes are
+ * Connects, or accepts, a request: it becomes a connection. pdata NULL sends no private data; its bytes are
  * copied.
  *
  * The request is consumed in every case but a NULL request, *req_ptr becomes NULL; when this fails the one
@@ -474,8 +474,9 @@ int rpma_conn_next_event(struct rpma_conn *conn, enum rpma_conn_event *event);
 
 /**
  * The peer's private data: the passive side has it from the start, the active side from RPMA_CONN_ESTABLISHED
- * on. Borrowed: valid until rpma_conn_delete. {NULL, 0} when there is none. Some devices add zeros. Errors:
- * RPMA_E_INVAL: NULL argument.
+ * on. Borrowed: valid until rpma_conn_delete. {NULL, 0} when there is none. Some devices add zeros.
+ * Threads: any number at once, but on the active side not while rpma_conn_next_event waits for
+ * RPMA_CONN_ESTABLISHED. Errors: RPMA_E_INVAL: NULL argument.
  */
 int rpma_conn_get_private_data(const struct rpma_conn *conn, struct rpma_conn_private_data *pdata);
 
@@ -535,8 +536,8 @@ int rpma_conn_delete(struct rpma_conn **conn_ptr);
 /*
  * An operation is posted and goes on by itself; its completion (struct ibv_wc) is collected with
  * rpma_cq_get_wc from the connection's main completion queue, and carries op_context in wr_id. Offsets and
- * lengths are in bytes; they are not checked against the regions here: what is out of bounds completes with
- * an error status. One operation moves less than 4 GiB.
+ * lengths are in bytes; what is out of bounds completes with an error status, unless the connection checks
+ * them here (rpma_conn_cfg_set_bounds_check). One operation moves less than 4 GiB.
  *
  * Threads: operations of one connection may be posted by any number of threads at once.
  * Errors: RPMA_E_PROVIDER: the operation cannot be posted: the queue is full, or the connection is not

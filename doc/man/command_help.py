@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the rpma command says of itself with --help, as Markdown."""
+
+import re
+import subprocess
+
+from markdown import plain
+
+
+class Help:
+    """What the command says of itself."""
+
+    def __init__(self, command, words):
+        self.words = ['rpma', *words]
+        self.text = subprocess.run([command, *words, '--help'], check=True, capture_output=True, encoding='utf-8').stdout
+
+    def block(self, title):
+        """[(term, meaning)] of what the help lists under a title."""
+        found = re.search(rf'^{title}:\n((?:  .*\n?)+)', self.text, re.M)
+        pairs = re.findall(r'^  (\S.*?)(?:  +|\n {10,})(\S.*(?:\n {10,}\S.*)*)', found.group(1), re.M) if found else []
+        return [(term, ' '.join(meaning.split())) for term, meaning in pairs]
+
+    def title(self):
+        text = plain(self.text.splitlines()[0]).rstrip('.')
+        return text[0].lower() + text[1:]
+
+    def usage(self):
+        name = ' '.join(self.words)
+        usage = re.search(r'^Usage: (.*)$', self.text, re.M).group(1)
+        required = [self.term(term)[0] for term, _ in self.block('Options') if 'REQUIRED' in term]
+        return plain(usage).replace(name, ' '.join([f'**{name}**', *required]))
+
+    def options(self):
+        said = []
+        for title in ('Positionals', 'Options', 'Subcommands'):
+            for term, meaning in self.block(title):
+                shown, default = self.term(term)
+                said.append(f'{shown}\n:   {plain(meaning)}{f" (default: {plain(default)})" if default else ""}.')
+        return '\n\n'.join(said)
+
+    @staticmethod
+    def term(term):
+        """An option as a manual sets it, and its default. CLI11's term: NAMES TYPE[:CHECK][=DEFAULT] [REQUIRED]"""
+        names, value, default = re.fullmatch(r'(\S+)(?: ([A-Z]+)[^=]*(?:=(\S+))?)?', term.replace(' REQUIRED', '')).groups()
+        shown = f'**{plain(names.replace(",", ", "))}**'
+        if value and names.startswith('-'):
+            shown += f' *{ {"TEXT": "VALUE"}.get(value, "NUMBER") }*'
+        return shown, default
+
+    def notes(self):
+        """The prose after the options."""
+        return plain(' '.join(self.text.strip().split('\n\n')[-1].split()))

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Text for Markdown."""
+
+import re
+
+
+def plain(text):
+    """Text of which nothing is Markdown."""
+    return re.sub(r'([*_<>\[\]`{}|\\~^$#@])', r'\\\1', text)
+
+
+def capital(text):
+    return text[:1].upper() + text[1:]
