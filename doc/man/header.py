@@ -78,7 +78,8 @@ class Header:
         for chunk in re.split(r'\n\s*\n', text[text.index('#include'):]):
             self.take(chunk.strip('\n'))
         self.functions = [function for section in self.sections for function in section.functions]
-        self.copies = re.findall(r'^SOFTRDMA_LIKE\((\w+)\);', text, re.M)
+        copies = re.findall(r'^SOFTRDMA_LIKE\((\w+)\);|^extern [^;(]*\bsoftrdma_((?:ibv|rdma)_\w+)\(', text, re.M)
+        self.copies = [one or other for one, other in copies]
 
     def take(self, chunk):
         title = re.match(r'/\* [=-]{4,} ([^:]*?)(?:: .*?)? [=-]{4,} \*/', chunk)
