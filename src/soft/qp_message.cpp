@@ -154,7 +154,7 @@ void QueuePair::message_arrived(const Arrival &arrival) {
 
 // Receives were posted: the kept messages take them.
 void QueuePair::deliver_unexpected() {
-    while (!unexpected_.empty() && take_receive()) {
+    while (connected() && !unexpected_.empty() && take_receive()) {
         const Unexpected message = unexpected_.front();
         std::size_t done = 0;
         if (!message.complete) {

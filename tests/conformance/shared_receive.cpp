@@ -2,10 +2,9 @@
 // conformance: shared receive queues: many connections, one queue of receives.
 #include <fcntl.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
-#include <map>
-#include <set>
 
 #include "suite.hpp"
 
@@ -240,6 +239,41 @@ void those_that_wait_may_go(void **) {
     expect_no_completion(all.home().cq);
 }
 
+// Its completion queue overruns while it is given what it waits for: the other receives stay.
+void a_connection_that_fails_takes_no_more(void **) {
+    static constexpr std::size_t messages = 5;
+    static constexpr int places = 2;
+    Hub &all = hub(2, {.shared_receive_wr = 16, .cqe = places});
+    if (!subject.is_soft) {
+        skip();
+    }
+    for (std::size_t i = 0; i < messages; ++i) {
+        assert_int_equal(all.send(0), 0);
+        expect_completion(all.clients[0]->cq, 1);
+    }
+    settle(*all.clients[0], *all.servers[0]);
+    std::array<ibv_recv_wr, messages> chain{};
+    ibv_sge place = sge(all.home(), 0, slot_bytes);
+    for (std::size_t i = 0; i < messages; ++i) {
+        chain[i].wr_id = i;
+        chain[i].next = i + 1 < messages ? &chain[i + 1] : nullptr;
+        chain[i].sg_list = &place;
+        chain[i].num_sge = 1;
+    }
+    ibv_recv_wr *bad = nullptr;
+    assert_int_equal(ibv_post_srq_recv(all.home().srq, chain.data(), &bad), 0);
+    expect_event(all.servers[0]->events, RDMA_CM_EVENT_DISCONNECTED);
+    for (std::uint64_t i = 0; i < places; ++i) {
+        expect_completion(all.home().cq, i);
+    }
+    expect_no_completion(all.home().cq);
+    // One was lost in the overrun.
+    for (std::uint64_t i = places + 1; i < messages; ++i) {
+        assert_int_equal(all.send(1), 0);
+        expect_completion(all.home().cq, i);
+    }
+}
+
 void its_places_are_free_again(void **) {
     Hub &all = hub(1, {.shared_receive_wr = 4, .cqe = 1024});
     const std::uint32_t places = query(all.home().srq).max_wr;
@@ -455,6 +489,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(stalled_connections_go_on),
     cmocka_unit_test(the_end_of_one_leaves_the_receives),
     cmocka_unit_test(those_that_wait_may_go),
+    cmocka_unit_test(a_connection_that_fails_takes_no_more),
     cmocka_unit_test(its_places_are_free_again),
     cmocka_unit_test(what_is_refused),
     cmocka_unit_test(fewer_than_the_limit_is_an_event),
