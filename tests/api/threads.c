@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* threads: what doc/THREADS.md promises, by many threads at once. The claims are ThreadSanitizer's to judge;
+ * without it, each thread still sees its own work done right. */
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ends.h"
+
+#define THREADS 4
+#define ROUNDS 25
+
+/* cmocka's assertions are the main thread's. */
+static atomic_int failures;
+static void expect(bool holds, const char *what, int line) {
+    if (!holds) {
+        atomic_fetch_add(&failures, 1);
+        fprintf(stderr, "line %d: not so: %s\n", line, what);
+    }
+}
+#define EXPECT(holds) expect((holds), #holds, __LINE__)
+#define EXPECT_OK(call) EXPECT((call) == 0)
+
+/* Runs each function in THREADS threads, with ends and the thread's number. */
+struct job {
+    void (*function)(struct ends *ends, int thread);
+    struct ends *ends;
+    int thread;
+    pthread_t id;
+};
+
+static void *run_job(void *argument) {
+    const struct job *job = argument;
+    job->function(job->ends, job->thread);
+    return NULL;
+}
+
+#define MOST_JOBS (THREADS * 8)
+static void run_all(struct ends *ends, void (*const functions[])(struct ends *, int), int count) {
+    struct job jobs[MOST_JOBS];
+    int started = 0;
+    atomic_store(&failures, 0);
+    for (int i = 0; i < count * THREADS; ++i) {
+        jobs[i] = (struct job){.function = functions[i % count], .ends = ends, .thread = i / count};
+        if (pthread_create(&jobs[i].id, NULL, run_job, &jobs[i]) != 0) {
+            break;
+        }
+        ++started;
+    }
+    for (int i = 0; i < started; ++i) {
+        pthread_join(jobs[i].id, NULL);
+    }
+    assert_int_equal(started, count * THREADS);
+    assert_int_equal(atomic_load(&failures), 0);
+}
+#define RUN_ALL(these, ...)                                                           \
+    do {                                                                              \
+        void (*const functions[])(struct ends *, int) = {__VA_ARGS__};                \
+        run_all((these), functions, (int)(sizeof(functions) / sizeof(functions[0]))); \
+    } while (false)
+
+/* ---- values of one object ---- */
+
+static struct rpma_peer_cfg *shared_peer_cfg;
+static struct rpma_srq_cfg *shared_srq_cfg;
+
+static void set_and_get(struct ends *ends, int thread) {
+    struct rpma_conn_cfg *const cfg = ends->cfg;
+    const uint32_t mine = (uint32_t)thread;
+    uint32_t size = UINT32_MAX;
+    int timeout_ms = -1;
+    bool shared = false;
+    char descriptor = 7;
+    for (int i = 0; i < ROUNDS; ++i) {
+        EXPECT_OK(rpma_conn_cfg_set_cq_size(cfg, mine));
+        EXPECT_OK(rpma_conn_cfg_get_cq_size(cfg, &size));
+        EXPECT(size < THREADS);
+        EXPECT_OK(rpma_conn_cfg_set_rcq_size(cfg, mine));
+        EXPECT_OK(rpma_conn_cfg_get_rcq_size(cfg, &size));
+        EXPECT_OK(rpma_conn_cfg_set_sq_size(cfg, mine));
+        EXPECT_OK(rpma_conn_cfg_get_sq_size(cfg, &size));
+        EXPECT_OK(rpma_conn_cfg_set_rq_size(cfg, mine));
+        EXPECT_OK(rpma_conn_cfg_get_rq_size(cfg, &size));
+        EXPECT_OK(rpma_conn_cfg_set_timeout(cfg, thread));
+        EXPECT_OK(rpma_conn_cfg_get_timeout(cfg, &timeout_ms));
+        EXPECT(timeout_ms >= 0 && timeout_ms < THREADS);
+        EXPECT_OK(rpma_conn_cfg_set_compl_channel(cfg, thread % 2 == 0));
+        EXPECT_OK(rpma_conn_cfg_get_compl_channel(cfg, &shared));
+        EXPECT_OK(rpma_srq_cfg_set_rq_size(shared_srq_cfg, mine));
+        EXPECT_OK(rpma_srq_cfg_get_rq_size(shared_srq_cfg, &size));
+        EXPECT_OK(rpma_srq_cfg_set_rcq_size(shared_srq_cfg, mine));
+        EXPECT_OK(rpma_srq_cfg_get_rcq_size(shared_srq_cfg, &size));
+        EXPECT_OK(rpma_peer_cfg_set_direct_write_to_pmem(shared_peer_cfg, thread % 2 == 0));
+        EXPECT_OK(rpma_peer_cfg_get_direct_write_to_pmem(shared_peer_cfg, &shared));
+        EXPECT_OK(rpma_peer_cfg_get_descriptor(shared_peer_cfg, &descriptor));
+        EXPECT(descriptor == 0 || descriptor == 1);
+    }
+}
+
+static void values_are_set_and_got(void **state) {
+    struct ends *ends = *state;
+    assert_ok(rpma_peer_cfg_new(&shared_peer_cfg));
+    assert_ok(rpma_srq_cfg_new(&shared_srq_cfg));
+    RUN_ALL(ends, set_and_get);
+    assert_ok(rpma_peer_cfg_delete(&shared_peer_cfg));
+    assert_ok(rpma_srq_cfg_delete(&shared_srq_cfg));
+}
+
+/* ---- one device, one peer ---- */
+
+static void find_devices(struct ends *ends, int thread) {
+    (void)ends;
+    const char *const addresses[] = {"127.0.0.1", "::1", "192.0.2.1"};
+    for (int i = 0; i < ROUNDS; ++i) {
+        struct ibv_context *context = NULL;
+        struct rpma_peer *peer = NULL;
+        int capable = 7;
+        const int result =
+            rpma_utils_get_ibv_context(addresses[(i + thread) % 3], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context);
+        EXPECT(result == ((i + thread) % 3 == 2 ? RPMA_E_PROVIDER : 0));
+        if (result == 0) {
+            EXPECT_OK(rpma_utils_ibv_context_is_odp_capable(context, &capable));
+            EXPECT_OK(rpma_peer_new(context, &peer));
+            EXPECT_OK(rpma_peer_delete(&peer));
+        }
+    }
+}
+
+static void register_memory(struct ends *ends, int thread) {
+    (void)thread;
+    char memory[64];
+    for (int i = 0; i < ROUNDS; ++i) {
+        struct rpma_mr_local *mr = NULL;
+        struct rpma_mr_remote *remote = NULL;
+        unsigned char descriptor[21];
+        void *start = NULL;
+        size_t size = 0;
+        int type = 0;
+        EXPECT_OK(rpma_mr_reg(ends->peer, memory, sizeof(memory), RPMA_MR_USAGE_READ_SRC, &mr));
+        EXPECT_OK(rpma_mr_get_descriptor(mr, descriptor));
+        EXPECT_OK(rpma_mr_get_ptr(mr, &start));
+        EXPECT(start == memory);
+        EXPECT_OK(rpma_mr_remote_from_descriptor(descriptor, sizeof(descriptor), &remote));
+        EXPECT_OK(rpma_mr_remote_get_size(remote, &size));
+        EXPECT_OK(rpma_mr_remote_get_flush_type(remote, &type));
+        EXPECT(size == sizeof(memory) && type == 0);
+        (void)rpma_mr_advise(mr, 0, 8, IBV_ADVISE_MR_ADVICE_PREFETCH, 0);
+        EXPECT_OK(rpma_mr_remote_delete(&remote));
+        EXPECT_OK(rpma_mr_dereg(&mr));
+    }
+}
+
+static void change_the_log(struct ends *ends, int thread) {
+    (void)ends;
+    (void)thread;
+    for (int i = 0; i < ROUNDS; ++i) {
+        enum rpma_log_level level = RPMA_LOG_DISABLED;
+        EXPECT_OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD,
+                                         i % 2 == 0 ? RPMA_LOG_LEVEL_DEBUG : RPMA_LOG_LEVEL_ERROR));
+        EXPECT_OK(rpma_log_get_threshold(RPMA_LOG_THRESHOLD, &level));
+        EXPECT(level == RPMA_LOG_LEVEL_DEBUG || level == RPMA_LOG_LEVEL_ERROR);
+        EXPECT(strcmp(rpma_err_2str(RPMA_E_AGAIN), "Temporary error, try again") == 0);
+        EXPECT(rpma_utils_conn_event_2str(RPMA_CONN_LOST) != NULL);
+    }
+}
+
+static void one_peer_serves_many_threads(void **state) {
+    RUN_ALL(*state, find_devices, register_memory, change_the_log);
+}
+
+/* ---- a connection a thread ---- */
+
+static void port_of(const struct rpma_ep *ep, char port[6]) {
+    struct sockaddr_storage address;
+    EXPECT_OK(rpma_ep_get_local_addr(ep, &address));
+    snprintf(port, 6, "%u", (unsigned)ntohs(((struct sockaddr_in *)&address)->sin_port));
+}
+
+static void expect_event(struct rpma_conn *conn, enum rpma_conn_event expected) {
+    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    EXPECT_OK(rpma_conn_next_event(conn, &event));
+    EXPECT(event == expected);
+}
+
+static void connect_and_disconnect(struct ends *ends, int thread) {
+    (void)thread;
+    for (int i = 0; i < ROUNDS / 5; ++i) {
+        struct rpma_ep *ep = NULL;
+        struct rpma_conn_req *request = NULL;
+        struct rpma_conn *client = NULL;
+        struct rpma_conn *server = NULL;
+        char port[6] = "";
+        EXPECT_OK(rpma_ep_listen(ends->peer, ADDRESS, "0", &ep));
+        if (ep == NULL) {
+            return;
+        }
+        port_of(ep, port);
+        EXPECT_OK(rpma_conn_req_new(ends->peer, ADDRESS, port, NULL, &request));
+        EXPECT_OK(rpma_conn_req_connect(&request, NULL, &client));
+        EXPECT_OK(rpma_ep_next_conn_req(ep, NULL, &request));
+        EXPECT_OK(rpma_conn_req_connect(&request, NULL, &server));
+        if (client == NULL || server == NULL) {
+            return;
+        }
+        expect_event(client, RPMA_CONN_ESTABLISHED);
+        expect_event(server, RPMA_CONN_ESTABLISHED);
+        EXPECT_OK(rpma_conn_disconnect(client));
+        expect_event(client, RPMA_CONN_CLOSED);
+        expect_event(server, RPMA_CONN_CLOSED);
+        EXPECT_OK(rpma_conn_delete(&client));
+        EXPECT_OK(rpma_conn_delete(&server));
+        EXPECT_OK(rpma_ep_shutdown(&ep));
+    }
+}
+
+static void connections_do_not_meet(void **state) {
+    RUN_ALL(*state, connect_and_disconnect);
+}
+
+/* ---- one endpoint, many threads on either side ---- */
+
+static void ask_once(struct ends *ends, int thread) {
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *client = NULL;
+    struct rpma_conn_private_data data = {NULL, 0};
+    (void)thread;
+    EXPECT_OK(rpma_conn_req_new(ends->peer, ADDRESS, ends->port, NULL, &request));
+    EXPECT_OK(rpma_conn_req_connect(&request, NULL, &client));
+    if (client != NULL) {
+        expect_event(client, RPMA_CONN_ESTABLISHED);
+        EXPECT_OK(rpma_conn_get_private_data(client, &data));
+        EXPECT(data.len == 5 && memcmp(data.ptr, "hello", 5) == 0);
+        expect_event(client, RPMA_CONN_CLOSED);
+        EXPECT_OK(rpma_conn_delete(&client));
+    }
+}
+
+static void answer_once(struct ends *ends, int thread) {
+    const struct rpma_conn_private_data hello = {"hello", 5};
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *server = NULL;
+    (void)thread;
+    EXPECT_OK(rpma_ep_next_conn_req(ends->ep, NULL, &request));
+    EXPECT_OK(rpma_conn_req_connect(&request, &hello, &server));
+    if (server != NULL) {
+        expect_event(server, RPMA_CONN_ESTABLISHED);
+        EXPECT_OK(rpma_conn_disconnect(server));
+        expect_event(server, RPMA_CONN_CLOSED);
+        EXPECT_OK(rpma_conn_delete(&server));
+    }
+}
+
+static void one_endpoint_feeds_many_threads(void **state) {
+    RUN_ALL(*state, ask_once, answer_once);
+}
+
+/* ---- one connection, many threads ---- */
+
+/* Of each posting thread and round: one write, one read, one flush, one atomic write, one message. */
+#define KINDS 5
+#define POSTED (THREADS * ROUNDS * KINDS)
+
+static struct rpma_mr_local *near;
+static struct rpma_mr_remote *far;
+static atomic_int collected;
+
+static void post(struct ends *ends, int thread) {
+    struct rpma_conn *const conn = ends->client;
+    const size_t mine = (size_t)thread * 64;
+    char value[8] = "value";
+    for (int i = 0; i < ROUNDS; ++i) {
+        EXPECT_OK(rpma_write(conn, far, mine, near, mine, 32, RPMA_F_COMPLETION_ALWAYS, NULL));
+        EXPECT_OK(rpma_read(conn, near, mine + 32, far, mine, 16, RPMA_F_COMPLETION_ALWAYS, NULL));
+        EXPECT_OK(
+            rpma_flush(conn, far, mine, 32, RPMA_FLUSH_TYPE_VISIBILITY, RPMA_F_COMPLETION_ALWAYS, NULL));
+        EXPECT_OK(rpma_atomic_write(conn, far, mine + 32, value, RPMA_F_COMPLETION_ALWAYS, NULL));
+        EXPECT_OK(rpma_send(conn, NULL, 0, 0, RPMA_F_COMPLETION_ALWAYS, NULL));
+    }
+}
+
+static void collect(struct ends *ends, int thread) {
+    struct rpma_cq *cq = NULL;
+    int fd = -1;
+    (void)thread;
+    EXPECT_OK(rpma_conn_get_cq(ends->client, &cq));
+    EXPECT_OK(rpma_cq_get_fd(cq, &fd));
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    while (atomic_load(&collected) < POSTED && atomic_load(&failures) == 0) {
+        struct ibv_wc wc[4];
+        int got = 0;
+        const int result = rpma_cq_get_wc(cq, 4, wc, &got);
+        for (int i = 0; i < got; ++i) {
+            EXPECT(wc[i].status == IBV_WC_SUCCESS);
+        }
+        atomic_fetch_add(&collected, got);
+        if (result == RPMA_E_NO_COMPLETION) {
+            /* Bounded: another thread may have taken the last completion. */
+            poll(&readable, 1, 10);
+            const int waited = rpma_cq_wait(cq);
+            EXPECT(waited == 0 || waited == RPMA_E_NO_COMPLETION);
+        } else {
+            EXPECT_OK(result);
+        }
+    }
+}
+
+static void ask_the_connection(struct ends *ends, int thread) {
+    struct rpma_peer_cfg *pcfg = NULL;
+    EXPECT_OK(rpma_peer_cfg_new(&pcfg));
+    EXPECT_OK(rpma_peer_cfg_set_direct_write_to_pmem(pcfg, thread % 2 == 0));
+    for (int i = 0; i < ROUNDS; ++i) {
+        struct rpma_conn_private_data data = {NULL, 7};
+        struct rpma_cq *rcq = anything();
+        uint32_t number = 0;
+        int fd = -1;
+        EXPECT_OK(rpma_conn_apply_remote_peer_cfg(ends->client, pcfg));
+        EXPECT_OK(rpma_conn_get_qp_num(ends->client, &number));
+        EXPECT_OK(rpma_conn_get_event_fd(ends->client, &fd));
+        EXPECT_OK(rpma_conn_get_rcq(ends->client, &rcq));
+        EXPECT_OK(rpma_conn_get_private_data(ends->client, &data));
+        EXPECT(rcq == NULL && data.len == 0);
+        EXPECT(rpma_conn_get_compl_fd(ends->client, &fd) == RPMA_E_NOT_SHARED_CHNL);
+    }
+    EXPECT_OK(rpma_peer_cfg_delete(&pcfg));
+}
+
+static void receive(struct ends *ends, int thread) {
+    (void)thread;
+    for (int i = 0; i < ROUNDS; ++i) {
+        EXPECT_OK(rpma_recv(ends->server, NULL, 0, 0, NULL));
+    }
+}
+
+static void *await_end(void *argument) {
+    struct ends *ends = argument;
+    expect_event(ends->client, RPMA_CONN_CLOSED);
+    return NULL;
+}
+
+static void one_connection_serves_many_threads(void **state) {
+    struct ends *ends = *state;
+    pthread_t waiter;
+    int fd = -1;
+    struct rpma_cq *cq = NULL;
+    const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
+    near = reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST);
+    far = remote_of(ends, reg(ends, ends->far, BUFFER_SIZE, usage));
+    atomic_store(&collected, 0);
+    assert_ok(rpma_conn_cfg_set_sq_size(ends->cfg, POSTED));
+    assert_ok(rpma_conn_cfg_set_rq_size(ends->cfg, POSTED));
+    assert_ok(rpma_conn_cfg_set_cq_size(ends->cfg, 2 * POSTED));
+    ask(ends, ends->cfg, NULL);
+    answer(ends, ends->cfg, NULL);
+    await_established(ends);
+    assert_ok(rpma_conn_get_cq(ends->client, &cq));
+    assert_ok(rpma_cq_get_fd(cq, &fd));
+    make_non_blocking(fd);
+    /* An event may be waited for all the while. */
+    assert_int_equal(pthread_create(&waiter, NULL, await_end, ends), 0);
+    RUN_ALL(ends, receive);
+    RUN_ALL(ends, post, collect, ask_the_connection);
+    assert_int_equal(atomic_load(&collected), POSTED);
+    assert_ok(rpma_conn_disconnect(ends->server));
+    assert_int_equal(pthread_join(waiter, NULL), 0);
+    assert_int_equal(atomic_load(&failures), 0);
+}
+
+#define WITH_PEER(test) cmocka_unit_test_setup_teardown(test, make_peer, end_all)
+#define WITH_ENDPOINT(test) cmocka_unit_test_setup_teardown(test, make_endpoint, end_all)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        WITH_PEER(values_are_set_and_got),
+        WITH_PEER(one_peer_serves_many_threads),
+        WITH_PEER(connections_do_not_meet),
+        WITH_ENDPOINT(one_endpoint_feeds_many_threads),
+        WITH_ENDPOINT(one_connection_serves_many_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
