@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include "base/log.hpp"
 #include "soft/cm.hpp"
+#include "soft/environment.hpp"
 
 namespace soft {
 
@@ -25,19 +25,7 @@ rdma_conn_param wanted_parameters(const rdma_conn_param *given) {
 }
 
 bool crc_wanted() {
-    static const bool wanted = [] {
-        const char *const value = std::getenv("SOFTRDMA_CRC");
-        if (value == nullptr || std::strcmp(value, "0") == 0) {
-            return false;
-        }
-        if (std::strcmp(value, "1") != 0) {
-            BASE_LOG(Warning,
-                     "SOFTRDMA_CRC is \"%s\"; expected 0 or 1: CRC32C stays off unless the peer asks for it",
-                     value);
-            return false;
-        }
-        return true;
-    }();
+    static const bool wanted = crc_asked_for(std::getenv("SOFTRDMA_CRC"));
     return wanted;
 }
 

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The environment variables that the libraries read: RPMA_DEVICE (first byte even) through librpma's look-up
+// of a device, SOFTRDMA_CRC (odd). The value is the rest, up to a byte 0: what setenv(3) can say.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "choices.hpp"
+#include "librpma/api.hpp"
+#include "soft/environment.hpp"
+
+namespace {
+
+using fuzz::require;
+
+void discard(rpma_log_level, const char *, int, const char *, const char *, ...) {}
+
+void look_up_device(const std::string &value) {
+    static char place;
+    auto *const untouched = reinterpret_cast<ibv_context *>(&place);
+    ibv_context *context = untouched;
+    setenv("RPMA_DEVICE", value.c_str(), 1);
+    const int result = rpma_utils_get_ibv_context("127.0.0.1", RPMA_UTIL_IBV_CONTEXT_LOCAL, &context);
+    if (value == "auto" || value == "soft") {
+        require(result == 0 && context != untouched && context != nullptr, "the loopback has a device");
+    } else if (value != "kernel") {
+        require(result == RPMA_E_PROVIDER && context == untouched, "another word is refused");
+    }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
+    static const bool quiet = rpma_log_set_function(discard) == 0;
+    require(quiet, "the log is formatted and dropped");
+    if (size == 0) {
+        return 0;
+    }
+    const std::string_view rest{reinterpret_cast<const char *>(data) + 1, size - 1};
+    const std::string value{rest.substr(0, rest.find('\0'))};
+    if ((data[0] & 1) == 0) {
+        look_up_device(value);
+    } else {
+        require(soft::crc_asked_for(value.c_str()) == (value == "1"), "only 1 asks for CRC32C");
+        require(!soft::crc_asked_for(nullptr), "nobody asked");
+    }
+    return 0;
+}
