@@ -121,6 +121,7 @@ private:
     void finish_draining();
     void send_last_words();
     void violate(const wire::Violation &violation);
+    void break_link(int error);  // with send_mutex_ held
     void link_lost(int error);
     void peer_closed();
     void log_end(const char *text, int level) const;
@@ -144,7 +145,6 @@ private:
     void retire();
     void complete(const SendRequest &request);
     void flush_requests(ibv_wc_status oldest);
-    void break_link(int error);
     void want_writable(bool wanted);
     void want_readable(bool wanted);
     void set_interest(Interest interest);

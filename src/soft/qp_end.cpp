@@ -121,6 +121,17 @@ void QueuePair::violate(const wire::Violation &violation) {
          .drain = true});
 }
 
+// While sending, with send_mutex_ held: the thread that serves the group sees it, and ends the connection.
+void QueuePair::break_link(int error) {
+    if (link_broken_ || !socket_) {
+        return;
+    }
+    link_broken_ = true;
+    link_error_ = error;
+    (void)shutdown(socket_.get(), SHUT_RDWR);
+    set_interest({.readable = true});
+}
+
 void QueuePair::link_lost(int error) {
     end({.text = error != 0 ? std::strerror(error) : "a request failed here",
          .level = static_cast<int>(base::LogLevel::Warning),

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/qp: from the send queue and the owed responses into TCP, in batches of whole segments.
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -274,17 +272,6 @@ void QueuePair::batch_was_sent() {
     batch_.clear();
     batch_reads_.clear();
     retire();
-}
-
-// The thread that serves the group sees it, and ends the connection.
-void QueuePair::break_link(int error) {
-    if (link_broken_ || !socket_) {
-        return;
-    }
-    link_broken_ = true;
-    link_error_ = error;
-    (void)shutdown(socket_.get(), SHUT_RDWR);
-    set_interest({.readable = true});
 }
 
 void QueuePair::want_writable(bool wanted) {
