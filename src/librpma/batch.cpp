@@ -77,7 +77,7 @@ int Chain::add(const rpma_op &op) {
     }
     if (request.is_native && conn_.provider().post_native != nullptr) {
         int result = post();
-        result = result != 0 ? result : librpma::post(conn_, request);
+        result = result != 0 ? result : post_either(conn_, request);
         count_ += result == 0 ? 1 : 0;
         return result;
     }

@@ -15,7 +15,8 @@ public:
           offered_operations_{peer.native_operations()},
           flush_buffer_{std::move(flush_buffer)},
           inline_size_{parameters.inline_size},
-          checks_bounds_{parameters.bounds_check} {}
+          checks_bounds_{parameters.bounds_check},
+          has_extras_{inline_size_ > 0 || checks_bounds_} {}
     // From now on the id's events are this object's. The request, or the answer to it, is sent after that.
     void begin(librpma::Connection connection);
     // It could not be sent.
@@ -32,6 +33,8 @@ public:
     // Sources of at most so many bytes are taken during the post.
     [[nodiscard]] std::uint32_t inline_size() const { return inline_size_; }
     [[nodiscard]] bool checks_bounds() const { return checks_bounds_; }
+    // Whether one of the two is asked for: posts look at nothing more when not.
+    [[nodiscard]] bool has_extras() const { return has_extras_; }
     [[nodiscard]] rpma_conn_private_data private_data() const { return connection_.private_data.view(); }
     // nullptr when each completion queue has its own.
     [[nodiscard]] ibv_comp_channel *shared_channel() const { return connection_.shared_channel.get(); }
@@ -67,6 +70,7 @@ private:
     ibv_qp *qp_ = nullptr;
     std::uint32_t inline_size_;
     bool checks_bounds_;
+    bool has_extras_;
     std::atomic<unsigned> native_operations_{0};
     std::atomic<bool> direct_write_to_pmem_{false};
 };

@@ -15,6 +15,28 @@ constexpr unsigned acknowledged_at_once = 64;
 
 }  // namespace
 
+namespace librpma {
+
+namespace {
+
+// What it means that a poll did not give from one to as many completions as were asked for.
+[[gnu::noinline, gnu::cold]] int polled_none(int got, int asked) {
+    if (got == 0) {
+        BASE_LOG(Debug, "no completion in the queue");
+        return RPMA_E_NO_COMPLETION;
+    }
+    if (got < 0) {
+        BASE_LOG(Error, "ibv_poll_cq failed: %d", got);
+        return RPMA_E_PROVIDER;
+    }
+    BASE_LOG(Error, "ibv_poll_cq gave %d completions, asked for %d", got, asked);
+    return RPMA_E_UNKNOWN;
+}
+
+}  // namespace
+
+}  // namespace librpma
+
 librpma::Result<std::unique_ptr<rpma_cq>> rpma_cq::create(const verbs::Provider &provider,
                                                           ibv_context *context, std::uint32_t size,
                                                           Channel channel, ibv_comp_channel *shared) {
@@ -136,22 +158,14 @@ int rpma_cq_rearm(struct rpma_cq *cq, bool solicited_only) {
 }
 
 int rpma_cq_get_wc(struct rpma_cq *cq, int num_entries, struct ibv_wc *wc, int *num_entries_got) {
-    if (cq == nullptr || wc == nullptr || num_entries < 1 ||
-        (num_entries > 1 && num_entries_got == nullptr)) {
+    if (cq == nullptr || wc == nullptr ||
+        (num_entries != 1 && (num_entries < 1 || num_entries_got == nullptr))) {
         return RPMA_E_INVAL;
     }
     const int got = ibv_poll_cq(cq->get(), num_entries, wc);
-    if (got == 0) {
-        BASE_LOG(Debug, "no completion in the queue");
-        return RPMA_E_NO_COMPLETION;
-    }
-    if (got < 0) {
-        BASE_LOG(Error, "ibv_poll_cq failed: %d", got);
-        return RPMA_E_PROVIDER;
-    }
-    if (got > num_entries) {
-        BASE_LOG(Error, "ibv_poll_cq gave %d completions, asked for %d", got, num_entries);
-        return RPMA_E_UNKNOWN;
+    // From 1 to num_entries, in one comparison.
+    if (static_cast<unsigned>(got) - 1 >= static_cast<unsigned>(num_entries)) [[unlikely]] {
+        return librpma::polled_none(got, num_entries);
     }
     if (num_entries_got != nullptr) {
         *num_entries_got = got;

@@ -10,7 +10,11 @@
 struct rpma_mr_local final {
 public:
     rpma_mr_local(const verbs::Provider &provider, verbs::MemoryRegion region, int usage)
-        : provider_{provider}, region_{std::move(region)}, usage_{usage} {}
+        : provider_{provider},
+          address_{std::bit_cast<std::uintptr_t>(region->addr)},
+          lkey_{region->lkey},
+          usage_{usage},
+          region_{std::move(region)} {}
 
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] const ibv_mr &region() const { return *region_.get(); }
@@ -19,14 +23,15 @@ public:
 
     // A part of the region for a work request; not checked, and of the length only the lower 32 bits count.
     [[nodiscard]] ibv_sge part(std::size_t offset, std::size_t length) const {
-        return {.addr = std::bit_cast<std::uintptr_t>(region_->addr) + offset,
-                .length = static_cast<std::uint32_t>(length),
-                .lkey = region_->lkey};
+        return {.addr = address_ + offset, .length = static_cast<std::uint32_t>(length), .lkey = lkey_};
     }
     [[nodiscard]] int close();
 
 private:
     const verbs::Provider &provider_;
-    verbs::MemoryRegion region_;
+    // The region's, at hand for every post.
+    std::uint64_t address_;
+    std::uint32_t lkey_;
     int usage_;
+    verbs::MemoryRegion region_;
 };

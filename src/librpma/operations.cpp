@@ -13,6 +13,18 @@ int refused_post(int number) {
     return RPMA_E_PROVIDER;
 }
 
+[[gnu::noinline]] int prepare_nothing(Request &request, ibv_wr_opcode opcode, const rpma_mr_local *local,
+                                      std::size_t local_offset, const rpma_mr_remote *remote,
+                                      std::size_t remote_offset, std::size_t len, int flags,
+                                      const void *op_context) {
+    if (local != nullptr || remote != nullptr || (local_offset | remote_offset | len) != 0) {
+        return RPMA_E_INVAL;
+    }
+    request.wr =
+        verbs::request_of(opcode, nullptr, {.address = 0, .rkey = 0}, send_flags(flags), wr_id(op_context));
+    return 0;
+}
+
 namespace {
 
 // Into a message's place, or nowhere: an empty message.
@@ -63,14 +75,14 @@ int rpma_atomic_write(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t
                       const char src[8], int flags, const void *op_context) {
     librpma::Request request;
     const int result = librpma::prepare_atomic_write(request, conn, dst, dst_offset, src, flags, op_context);
-    return result != 0 ? result : librpma::post(*conn, request);
+    return result != 0 ? result : librpma::post_either(*conn, request);
 }
 
 int rpma_flush(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset, size_t len,
                enum rpma_flush_type type, int flags, const void *op_context) {
     librpma::Request request;
     const int result = librpma::prepare_flush(request, conn, dst, dst_offset, len, type, flags, op_context);
-    return result != 0 ? result : librpma::post(*conn, request);
+    return result != 0 ? result : librpma::post_either(*conn, request);
 }
 
 int rpma_send(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t offset, size_t len, int flags,

@@ -18,8 +18,8 @@ namespace librpma {
 struct Request {
     ibv_send_wr wr;
     ibv_sge part;
-    // Posted by the provider's post_native.
-    bool is_native = false;
+    // Of flush and atomic write only: posted by the provider's post_native, if it has one.
+    bool is_native;
 };
 
 // Of RPMA_F_ flags only the bit that asks for a completion in any case matters; errors complete anyway.
@@ -42,30 +42,35 @@ inline unsigned inline_flag(const rpma_conn &conn, std::size_t len) {
     return len - 1 < conn.inline_size() ? IBV_SEND_INLINE : 0;
 }
 
+// A read or write without one or both of its ends: of nothing, or a mistake. Out of the way of the others: it
+// is rare.
+int prepare_nothing(Request &request, ibv_wr_opcode opcode, const rpma_mr_local *local,
+                    std::size_t local_offset, const rpma_mr_remote *remote, std::size_t remote_offset,
+                    std::size_t len, int flags, const void *op_context);
+
 // A read, or a write with or without immediate: both ends, or neither and nothing at all.
 inline int prepare_transfer(Request &request, ibv_wr_opcode opcode, const rpma_conn *conn,
                             const rpma_mr_local *local, std::size_t local_offset,
                             const rpma_mr_remote *remote, std::size_t remote_offset, std::size_t len,
                             int flags, const void *op_context) {
-    if (conn == nullptr || flags == 0 || (local == nullptr) != (remote == nullptr)) {
+    if (conn == nullptr || flags == 0) {
         return RPMA_E_INVAL;
     }
-    if (local == nullptr) {
-        if (local_offset != 0 || remote_offset != 0 || len != 0) {
+    if (local == nullptr || remote == nullptr) [[unlikely]] {
+        return prepare_nothing(request, opcode, local, local_offset, remote, remote_offset, len, flags,
+                               op_context);
+    }
+    unsigned wr_flags = send_flags(flags);
+    if (conn->has_extras()) [[unlikely]] {
+        if (conn->checks_bounds() && (!is_within(local_offset, len, local->size()) ||
+                                      !is_within(remote_offset, len, remote->size()))) {
             return RPMA_E_INVAL;
         }
-        request.wr = verbs::request_of(opcode, nullptr, {.address = 0, .rkey = 0}, send_flags(flags),
-                                       wr_id(op_context));
-        return 0;
-    }
-    if (conn->checks_bounds() &&
-        (!is_within(local_offset, len, local->size()) || !is_within(remote_offset, len, remote->size()))) {
-        return RPMA_E_INVAL;
+        wr_flags |= opcode != IBV_WR_RDMA_READ ? inline_flag(*conn, len) : 0;
     }
     request.part = local->part(local_offset, len);
-    const unsigned taken_at_once = opcode != IBV_WR_RDMA_READ ? inline_flag(*conn, len) : 0;
-    request.wr = verbs::request_of(opcode, &request.part, remote->at(remote_offset),
-                                   send_flags(flags) | taken_at_once, wr_id(op_context));
+    request.wr =
+        verbs::request_of(opcode, &request.part, remote->at(remote_offset), wr_flags, wr_id(op_context));
     return 0;
 }
 
@@ -116,7 +121,7 @@ inline int prepare_atomic_write(Request &request, const rpma_conn *conn, const r
     return 0;
 }
 
-// In flush.cpp.
+// In flush.cpp; a read after write where there is no native flush.
 int prepare_flush(Request &request, const rpma_conn *conn, const rpma_mr_remote *remote, std::size_t offset,
                   std::size_t len, rpma_flush_type type, int flags, const void *op_context);
 
@@ -132,10 +137,15 @@ inline int posted(int number) {
 }
 
 inline int post(const rpma_conn &conn, Request &request) {
+    return posted(verbs::post(conn.qp(), std::move(request.wr)));
+}
+
+// A flush or atomic write.
+inline int post_either(const rpma_conn &conn, Request &request) {
     if (request.is_native && conn.provider().post_native != nullptr) {
         return posted(conn.provider().post_native(conn.qp(), request.wr));
     }
-    return posted(verbs::post(conn.qp(), std::move(request.wr)));
+    return post(conn, request);
 }
 
 }  // namespace librpma

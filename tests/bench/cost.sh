@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What librpma adds to the verbs it calls, in instructions for each 8-byte write with its completion: reproducible, since
+# callgrind counts. The device's own work is in both numbers.
+#   cost.sh PROGRAM [OPERATIONS]        PROGRAM: build/bench/bench_cost
+set -u
+program=$1 operations=${2:-1000}
+command -v valgrind >/dev/null || { echo 'valgrind is not installed (utils/install-dependencies.sh valgrind)'; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+count() {  # count WAY: instructions for an operation
+    RPMA_DEVICE=soft valgrind --tool=callgrind --callgrind-out-file="$work/$1" --collect-atstart=no \
+        --toggle-collect="measured_$1" "$program" "$1" "$operations" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+    awk -v operations="$operations" '/^(summary|totals):/ { count = $2 } END { printf "%.1f\n", count / operations }' "$work/$1"
+}
+librpma=$(count librpma) || exit 1
+verbs=$(count verbs) || exit 1
+printf '%-44s %10s\n' "an 8-byte write and its completion" instructions "ibv_post_send + ibv_poll_cq" "$verbs" \
+    "rpma_write + rpma_cq_get_wc" "$librpma"
+awk -v librpma="$librpma" -v verbs="$verbs" 'BEGIN {
+    printf "%-44s %10.1f   (bar: at most 60)\n", "librpma adds", librpma - verbs
+    exit librpma <= 0 || verbs <= 0
+}'
