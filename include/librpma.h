@@ -355,7 +355,7 @@ int rpma_conn_cfg_get_srq(const struct rpma_conn_cfg *cfg, struct rpma_srq **srq
 
 /* ================================================================ endpoint ==== */
 
-/* Threads: one thread at a time an endpoint; different endpoints of one peer may be used in parallel. */
+/* Threads: any number of threads may take requests from one endpoint at once; each request goes to one. */
 
 /**
  * Listens for connections at an address of the peer's device; port is a number (0 to 65535) or a service
@@ -644,7 +644,7 @@ int rpma_cq_get_fd(const struct rpma_cq *cq, int *fd);
 /**
  * Waits for an event of the queue and arms it again. Collect with rpma_cq_get_wc until there is no more; that
  * there is none at once after a wait is normal. Blocks unless the queue's descriptor is non-blocking.
- * Threads: one at a time a queue; others may collect meanwhile. Errors: RPMA_E_INVAL: cq is NULL.
+ * Threads: any number at once; an event wakes one of them. Errors: RPMA_E_INVAL: cq is NULL.
  * RPMA_E_SHARED_CHANNEL: use rpma_conn_wait. RPMA_E_NO_COMPLETION: there is no event now. RPMA_E_PROVIDER:
  * the queue cannot be armed again. See ibv_get_cq_event(3), ibv_req_notify_cq(3).
  */
@@ -842,8 +842,8 @@ int rpma_cq_delete(struct rpma_cq **cq_ptr);
 
 /**
  * Waits as rpma_cq_wait, with flags 0 or RPMA_WAIT_NO_REARM. Blocks unless the queue's descriptor is
- * non-blocking. Events are acknowledged to the device together, when many have come. Threads: one at a time a
- * queue; others may collect meanwhile. Errors: RPMA_E_INVAL: cq is NULL, unknown flag.
+ * non-blocking. Events are acknowledged to the device together, when many have come. Threads: any number at
+ * once; an event wakes one of them. Errors: RPMA_E_INVAL: cq is NULL, unknown flag.
  * RPMA_E_SHARED_CHANNEL: use rpma_conn_wait. RPMA_E_NO_COMPLETION: there is no event now. RPMA_E_NOSUPP: the
  * queue is only polled. RPMA_E_PROVIDER: the queue cannot be armed again.
  */

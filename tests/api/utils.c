@@ -105,8 +105,21 @@ static void foreign_address_is_not_local(void **state) {
         assert_code(rpma_utils_get_ibv_context(FOREIGN, RPMA_UTIL_IBV_CONTEXT_LOCAL, &context),
                     RPMA_E_PROVIDER);
         assert_ptr_equal(context, untouched());
-        assert_true(logged(FOREIGN, NULL));
+        /* Which of this machine's addresses have one is said with it. */
+        assert_true(logged(FOREIGN, "as an address of this machine", "127.0.0.1 (soft_lo)", NULL));
     }
+}
+
+/* No one device serves all addresses: the look-up succeeds, and a peer cannot be made of what it gives. */
+static void wildcard_has_no_device(void **state) {
+    (void)state;
+    struct ibv_context *context = untouched();
+    struct rpma_peer *peer = anything();
+    setenv("RPMA_DEVICE", "soft", 1);
+    assert_ok(rpma_utils_get_ibv_context("0.0.0.0", RPMA_UTIL_IBV_CONTEXT_LOCAL, &context));
+    assert_null(context);
+    assert_code(rpma_peer_new(context, &peer), RPMA_E_INVAL);
+    assert_ptr_equal(peer, anything());
 }
 
 static void each_event_has_its_text(void **state) {
@@ -130,6 +143,7 @@ int main(void) {
         cmocka_unit_test(soft_device_serves_loopback),
         cmocka_unit_test(both_ways_give_one_context),
         cmocka_unit_test(foreign_address_is_not_local),
+        cmocka_unit_test(wildcard_has_no_device),
         cmocka_unit_test(each_event_has_its_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
