@@ -31,7 +31,8 @@ constexpr std::size_t flush_offset =
 
 FlushFunction flush_function(const ibv_qp_ex *qp) {
     FlushFunction function = nullptr;
-    std::memcpy(&function, reinterpret_cast<const std::byte *>(qp) + flush_offset, sizeof(function));
+    std::memcpy(static_cast<void *>(&function), reinterpret_cast<const std::byte *>(qp) + flush_offset,
+                sizeof(function));
     return function;
 }
 
