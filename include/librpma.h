@@ -11,7 +11,7 @@
  * pointer, sets it to NULL, also when it returns an error, and is a no-op that returns 0 when the pointer is
  * NULL already. Nothing is counted: a peer outlives everything made from it, a shared receive queue outlives
  * its connections. Completion queues that a "get" returns belong to the connection or shared receive queue
- * they were got from.
+ * they were got from, unless it was configured with them.
  *
  * Threads. Any function may be called from any thread. Calls that use one object at the same time may run in
  * parallel where a comment says so (Threads:, at the function or at the head of its section), otherwise the
@@ -456,7 +456,7 @@ int rpma_conn_req_get_private_data(const struct rpma_conn_req *req, struct rpma_
 /**
  * The descriptor that is readable when rpma_conn_next_event has something to give: for poll(2) and epoll(7),
  * and for fcntl(2) with O_NONBLOCK. It stays the connection's: never close it. Errors: RPMA_E_INVAL: NULL
- * argument.
+ * argument. RPMA_E_NOSUPP: events go to an rpma_events (rpma_conn_cfg_set_events).
  */
 int rpma_conn_get_event_fd(const struct rpma_conn *conn, int *fd);
 
@@ -466,7 +466,8 @@ int rpma_conn_get_event_fd(const struct rpma_conn *conn, int *fd);
  *
  * With RPMA_CONN_ESTABLISHED the peer's private data can be got, and it is settled how rpma_flush and
  * rpma_atomic_write work here.
- * Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NO_EVENT: non-blocking, and there is none now. RPMA_E_NOMEM.
+ * Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NO_EVENT: non-blocking, and there is none now; or a signal
+ * came. RPMA_E_NOSUPP: events go to an rpma_events (rpma_conn_cfg_set_events). RPMA_E_NOMEM.
  * RPMA_E_UNKNOWN: an event that has no name in enum rpma_conn_event; it is consumed. RPMA_E_PROVIDER: see
  * rdma_get_cm_event(3), rdma_ack_cm_event(3).
  */
@@ -510,11 +511,11 @@ int rpma_conn_get_compl_fd(const struct rpma_conn *conn, int *fd);
 /**
  * Waits on the shared completion channel for either completion queue, and arms that queue again. *cq is the
  * queue to collect from with rpma_cq_get_wc, until it has no more; *is_rcq (may be NULL) says whether it is
- * the receive queue. flags is reserved: pass 0. Blocks unless the channel's descriptor is non-blocking.
- * Threads: one at a time a connection. Errors: RPMA_E_INVAL: conn or cq is NULL. RPMA_E_NOT_SHARED_CHNL: the
- * channel is not shared. RPMA_E_NO_COMPLETION: there is none now. RPMA_E_UNKNOWN: an event of a queue that is
- * not the connection's. RPMA_E_PROVIDER: the queue cannot be armed again (*cq is then NULL). See
- * ibv_get_cq_event(3).
+ * the receive queue. flags is 0 or RPMA_WAIT_NO_REARM. Blocks unless the channel's descriptor is
+ * non-blocking. Threads: one at a time a connection. Errors: RPMA_E_INVAL: conn or cq is NULL.
+ * RPMA_E_NOT_SHARED_CHNL: the channel is not shared. RPMA_E_NO_COMPLETION: there is none now. RPMA_E_UNKNOWN:
+ * an event of a queue that is not the connection's. RPMA_E_PROVIDER: the queue cannot be armed again (*cq is
+ * then NULL). See ibv_get_cq_event(3).
  */
 int rpma_conn_wait(struct rpma_conn *conn, int flags, struct rpma_cq **cq, bool *is_rcq);
 
@@ -638,6 +639,7 @@ int rpma_recv(struct rpma_conn *conn, struct rpma_mr_local *dst, size_t offset, 
 /**
  * The descriptor that is readable when the queue has an event, for poll(2), epoll(7) and fcntl(2) with
  * O_NONBLOCK; never close it. With a shared channel it is the channel's. Errors: RPMA_E_INVAL: NULL argument.
+ * RPMA_E_NOSUPP: the queue is only polled (RPMA_CQ_POLLED).
  */
 int rpma_cq_get_fd(const struct rpma_cq *cq, int *fd);
 
@@ -645,7 +647,8 @@ int rpma_cq_get_fd(const struct rpma_cq *cq, int *fd);
  * Waits for an event of the queue and arms it again. Collect with rpma_cq_get_wc until there is no more; that
  * there is none at once after a wait is normal. Blocks unless the queue's descriptor is non-blocking.
  * Threads: any number at once; an event wakes one of them. Errors: RPMA_E_INVAL: cq is NULL.
- * RPMA_E_SHARED_CHANNEL: use rpma_conn_wait. RPMA_E_NO_COMPLETION: there is no event now. RPMA_E_PROVIDER:
+ * RPMA_E_SHARED_CHANNEL: use rpma_conn_wait. RPMA_E_NOSUPP: the queue is only polled (RPMA_CQ_POLLED).
+ * RPMA_E_NO_COMPLETION: there is no event now, or a signal came. RPMA_E_PROVIDER:
  * the queue cannot be armed again. See ibv_get_cq_event(3), ibv_req_notify_cq(3).
  */
 int rpma_cq_wait(struct rpma_cq *cq);
@@ -781,7 +784,7 @@ int rpma_log_set_function(rpma_log_function *log_function);
 
 /* Which operation an element of rpma_post is; each does what the function of its name does. */
 enum rpma_op_type {
-    RPMA_OP_READ = 0,
+    RPMA_OP_READ = 1,
     RPMA_OP_WRITE,
     RPMA_OP_WRITE_WITH_IMM,
     RPMA_OP_ATOMIC_WRITE,
@@ -790,7 +793,7 @@ enum rpma_op_type {
     RPMA_OP_SEND_WITH_IMM
 };
 
-/* One operation; what its type does not use is not looked at. */
+/* One operation, zeroed before it is filled in; what its type does not use is not looked at. */
 struct rpma_op {
     enum rpma_op_type type;
     int flags;                         /* RPMA_F_COMPLETION_ */
@@ -800,22 +803,28 @@ struct rpma_op {
     const struct rpma_mr_remote *remote; /* the other end; not of a SEND */
     size_t remote_offset;
     size_t len;
-    uint32_t imm;                    /* WRITE_WITH_IMM, SEND_WITH_IMM: host order */
+    uint32_t imm;                    /* WRITE_WITH_IMM, SEND_WITH_IMM: host order, as in their functions */
     enum rpma_flush_type flush_type; /* FLUSH */
     const char *word;                /* ATOMIC_WRITE: 8 bytes, copied during the call */
+    uint64_t reserved[2];            /* 0, for what is to come */
 };
 
 /**
  * Posts operations in order and hands them to the device together: one doorbell for up to 32 of them, and on
  * the soft device one system call for what fits. A write and the flush that makes it durable belong together.
- * *num_posted, if not NULL, is how many were posted, also when it fails: those go on, the one behind them was
- * refused, the others were not looked at.
+ * *num_posted, if not NULL, is always how many were posted, also when it fails: those go on, the one behind
+ * them was refused, the others were not looked at.
  * Threads: any number of threads may post to one connection at once.
  * Errors: RPMA_E_INVAL: conn is NULL, ops is NULL or num_ops is 0, unknown
- * type, or what the operation's own function says. RPMA_E_NOSUPP: as rpma_flush. RPMA_E_PROVIDER:
- * as at each operation; the queue is full, for instance.
+ * type, reserved is not 0, or what the operation's own function says. RPMA_E_NOSUPP: as rpma_flush.
+ * RPMA_E_AGAIN: the send queue is full; collect completions and post the rest. RPMA_E_PROVIDER: the
+ * connection is over, or as at each operation.
  */
 int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted);
+
+/* A flag of rpma_send, rpma_send_with_imm and rpma_write_with_imm: wakes a receiver that waits for no more.
+ */
+#define RPMA_F_SOLICITED (1 << 8)
 
 /* ---------------------------------------------------------------- completion queues ---- */
 
@@ -844,14 +853,14 @@ int rpma_cq_delete(struct rpma_cq **cq_ptr);
  * Waits as rpma_cq_wait, with flags 0 or RPMA_WAIT_NO_REARM. Blocks unless the queue's descriptor is
  * non-blocking. Events are acknowledged to the device together, when many have come. Threads: any number at
  * once; an event wakes one of them. Errors: RPMA_E_INVAL: cq is NULL, unknown flag.
- * RPMA_E_SHARED_CHANNEL: use rpma_conn_wait. RPMA_E_NO_COMPLETION: there is no event now. RPMA_E_NOSUPP: the
- * queue is only polled. RPMA_E_PROVIDER: the queue cannot be armed again.
+ * RPMA_E_SHARED_CHANNEL: use rpma_conn_wait. RPMA_E_NO_COMPLETION: there is no event now, or a signal came.
+ * RPMA_E_NOSUPP: the queue is only polled. RPMA_E_PROVIDER: the queue cannot be armed again.
  */
 int rpma_cq_wait_event(struct rpma_cq *cq, int flags);
 
 /**
  * Asks for an event of the next completion; with solicited_only, of the next receive whose sender wants to
- * be heard, or that failed. What completed before makes no event: poll once more after it.
+ * be heard (RPMA_F_SOLICITED), or that failed. What completed before makes no event: poll once more after it.
  * Threads: safe in any number of threads. Errors: RPMA_E_INVAL: cq is NULL. RPMA_E_NOSUPP: the queue is only
  * polled. RPMA_E_PROVIDER: ibv_req_notify_cq(3).
  */
@@ -864,7 +873,9 @@ int rpma_cq_rearm(struct rpma_cq *cq, bool solicited_only);
 /**
  * Sets where the operations of connections complete, instead of in a queue of their own; NULL for a queue of
  * their own. Excludes a shared completion channel. The size that rpma_conn_cfg_set_cq_size sets then does not
- * count. Errors: RPMA_E_INVAL: cfg is NULL.
+ * count. Collect what belongs to a connection before deleting it: what is left may be there later or not, and
+ * another connection may get its number. A queue of another device makes the request fail (RPMA_E_INVAL).
+ * Errors: RPMA_E_INVAL: cfg is NULL.
  */
 int rpma_conn_cfg_set_cq(struct rpma_conn_cfg *cfg, struct rpma_cq *cq);
 
@@ -925,9 +936,9 @@ int rpma_conn_cfg_set_inline_size(struct rpma_conn_cfg *cfg, uint32_t inline_siz
 int rpma_conn_cfg_get_inline_size(const struct rpma_conn_cfg *cfg, uint32_t *inline_size);
 
 /**
- * Sets whether operations check offset and length against both regions, and answer RPMA_E_INVAL before
- * anything is sent. Default false: the device finds out, and the connection is lost. Errors: RPMA_E_INVAL:
- * cfg is NULL.
+ * Sets whether operations and receives of the connection check offset and length against their regions, and
+ * answer RPMA_E_INVAL before anything is sent; receives of a shared receive queue are not checked. Default
+ * false: the device finds out, and the connection is lost. Errors: RPMA_E_INVAL: cfg is NULL.
  */
 int rpma_conn_cfg_set_bounds_check(struct rpma_conn_cfg *cfg, bool bounds_check);
 
@@ -959,7 +970,7 @@ struct rpma_events;
  */
 int rpma_events_new(struct rpma_peer *peer, struct rpma_events **events_ptr);
 
-/** Deletes a queue for events of many connections. Errors: RPMA_E_INVAL: events_ptr is NULL. */
+/** Deletes a queue for events, after all of its connections. Errors: RPMA_E_INVAL: events_ptr is NULL. */
 int rpma_events_delete(struct rpma_events **events_ptr);
 
 /**
@@ -971,9 +982,11 @@ int rpma_events_get_fd(const struct rpma_events *events, int *fd);
 /**
  * The next event of many connections, and whose it is; what rpma_conn_next_event says of events holds.
  * Blocks, unless the descriptor is non-blocking. It may give a connection to which rpma_conn_req_connect has
- * not returned yet in another thread. Threads: one at a time a queue. Errors: RPMA_E_INVAL: NULL argument.
- * RPMA_E_NO_EVENT: non-blocking, and there is none now. RPMA_E_NOMEM. RPMA_E_UNKNOWN: an event that has no
- * name in enum rpma_conn_event; it is consumed. RPMA_E_PROVIDER: see rdma_get_cm_event(3),
+ * not returned yet in another thread; rpma_conn_get_context tells which of the program's it is. Threads: one
+ * at a time a queue; connections of the queue are deleted by that thread, or while none is in this call.
+ * Errors: RPMA_E_INVAL: NULL argument.
+ * RPMA_E_NO_EVENT: non-blocking, and there is none now; or a signal came. RPMA_E_NOMEM. RPMA_E_UNKNOWN: an
+ * event that has no name in enum rpma_conn_event; it is consumed. RPMA_E_PROVIDER: see rdma_get_cm_event(3),
  * rdma_ack_cm_event(3).
  */
 int rpma_events_next(struct rpma_events *events, struct rpma_conn **conn, enum rpma_conn_event *event);
@@ -988,6 +1001,12 @@ int rpma_conn_cfg_set_events(struct rpma_conn_cfg *cfg, struct rpma_events *even
 /** The queue for events of many connections, NULL when there is none. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_conn_cfg_get_events(const struct rpma_conn_cfg *cfg, struct rpma_events **events_ptr);
 
+/** Keeps a pointer of the program with the connection. Errors: RPMA_E_INVAL: conn is NULL. */
+int rpma_conn_set_context(struct rpma_conn *conn, void *context);
+
+/** The pointer that rpma_conn_set_context keeps, NULL before. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_conn_get_context(const struct rpma_conn *conn, void **context);
+
 /* ---------------------------------------------------------------- requests that do not block ---- */
 
 /* Threads: one thread at a time a request. */
@@ -996,6 +1015,9 @@ int rpma_conn_cfg_get_events(const struct rpma_conn_cfg *cfg, struct rpma_events
  * Makes a request as rpma_conn_req_new, but returns at once (with a numeric address, otherwise it blocks for
  * the name look-up); rpma_conn_req_proceed takes it further whenever its descriptor is readable. Errors:
  * RPMA_E_INVAL: NULL argument other than cfg. RPMA_E_NOMEM. RPMA_E_PROVIDER: no way to the address.
+ *
+ * The descriptor becomes the connection's own, blocking, when rpma_conn_req_connect succeeds; with
+ * rpma_conn_cfg_set_events it is closed.
  */
 int rpma_conn_req_begin(struct rpma_peer *peer, const char *addr, const char *port,
                         const struct rpma_conn_cfg *cfg, struct rpma_conn_req **req_ptr);
@@ -1017,9 +1039,10 @@ int rpma_conn_req_adopt(struct rpma_peer *peer, int fd, const struct rpma_conn_c
 int rpma_conn_req_get_fd(const struct rpma_conn_req *req, int *fd);
 
 /**
- * Takes a request as far as it goes without waiting. 0: it can be connected, and receives can be posted.
- * Errors: RPMA_E_INVAL: req is NULL. RPMA_E_AGAIN: it waits for its descriptor. RPMA_E_PROVIDER: it failed,
- * delete it; the log says why.
+ * Takes a request as far as it goes without waiting. 0: it can be connected, and receives can be posted;
+ * rpma_conn_req_connect before that uses the request up and gives RPMA_E_INVAL. Each of address and route
+ * fails after rpma_conn_cfg_set_timeout. Errors: RPMA_E_INVAL: req is NULL. RPMA_E_AGAIN: it waits for its
+ * descriptor. RPMA_E_PROVIDER: it failed, delete it; the log says why.
  */
 int rpma_conn_req_proceed(struct rpma_conn_req *req);
 
@@ -1057,8 +1080,8 @@ int rpma_ep_cfg_new(struct rpma_ep_cfg **cfg_ptr);
 int rpma_ep_cfg_delete(struct rpma_ep_cfg **cfg_ptr);
 
 /**
- * Sets how many requests may wait to be fetched; 0, the default: as many as the device lets. Errors:
- * RPMA_E_INVAL: cfg is NULL, backlog is negative.
+ * Sets what listen(2), or rdma_listen(3), is told of how many may wait; 0, the default: the device's own.
+ * Errors: RPMA_E_INVAL: cfg is NULL, backlog is negative.
  */
 int rpma_ep_cfg_set_backlog(struct rpma_ep_cfg *cfg, int backlog);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // librpma/batch: several operations, handed to the device together.
 #include <array>
+#include <cerrno>
 
 #include "librpma/request.hpp"
 
@@ -19,6 +20,9 @@ int prepare(Request &request, const rpma_conn *conn, const rpma_op &op) {
     };
     int result = RPMA_E_INVAL;
     request.is_native = false;
+    if (op.reserved[0] != 0 || op.reserved[1] != 0) {
+        return result;
+    }
     switch (op.type) {
         case RPMA_OP_READ:
             return transfer(IBV_WR_RDMA_READ);
@@ -103,7 +107,8 @@ int Chain::post() {
          request = request->next) {
         ++count_;
     }
-    return refused_post(number);
+    // No failure: the caller collects completions and goes on.
+    return number == ENOMEM ? RPMA_E_AGAIN : refused_post(number);
 }
 
 }  // namespace
@@ -111,6 +116,9 @@ int Chain::post() {
 }  // namespace librpma
 
 int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted) {
+    if (num_posted != nullptr) {
+        *num_posted = 0;
+    }
     if (conn == nullptr || ops == nullptr || num_ops == 0) {
         return RPMA_E_INVAL;
     }

@@ -111,8 +111,9 @@ int rpma_conn::disconnect() {
 
 int rpma_conn::close() {
     librpma::FirstError error;
-    error.add_code(flush_buffer_.close());
+    // A flush that is on its way reads into the buffer.
     error.add_code(connection_.close(provider_, false));
+    error.add_code(flush_buffer_.close());
     return error.code();
 }
 
@@ -224,5 +225,21 @@ int rpma_conn_get_peer_addr(const struct rpma_conn *conn, struct sockaddr_storag
         return RPMA_E_INVAL;
     }
     *addr = conn->id().route.addr.dst_storage;
+    return 0;
+}
+
+int rpma_conn_set_context(struct rpma_conn *conn, void *context) {
+    if (conn == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    conn->set_context(context);
+    return 0;
+}
+
+int rpma_conn_get_context(const struct rpma_conn *conn, void **context) {
+    if (conn == nullptr || context == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *context = conn->context();
     return 0;
 }

@@ -16,12 +16,11 @@ public:
           flush_buffer_{std::move(flush_buffer)},
           inline_size_{parameters.inline_size},
           checks_bounds_{parameters.bounds_check},
-          has_extras_{inline_size_ > 0 || checks_bounds_} {}
+          looks_closer_from_{inline_size_ > 0 || checks_bounds_ ? 0 : std::size_t{UINT32_MAX} + 1} {}
     // From now on the id's events are this object's. The request, or the answer to it, is sent after that.
     void begin(librpma::Connection connection);
     // It could not be sent.
     [[nodiscard]] librpma::Connection give_back();
-    void learn_native_operations();
 
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] ibv_qp *qp() const { return qp_; }
@@ -33,8 +32,13 @@ public:
     // Sources of at most so many bytes are taken during the post.
     [[nodiscard]] std::uint32_t inline_size() const { return inline_size_; }
     [[nodiscard]] bool checks_bounds() const { return checks_bounds_; }
-    // Whether one of the two is asked for: posts look at nothing more when not.
-    [[nodiscard]] bool has_extras() const { return has_extras_; }
+    // Whether a post of so many bytes has to look at one of the two, or is too long. One comparison, on the
+    // way of every post.
+    [[nodiscard]] bool looks_closer(std::size_t len) const { return len >= looks_closer_from_; }
+    // Whether the device does a write only after the flushes ahead of it.
+    [[nodiscard]] bool keeps_order() const {
+        return provider_.post_native == nullptr && has_native(verbs::native_flush);
+    }
     [[nodiscard]] rpma_conn_private_data private_data() const { return connection_.private_data.view(); }
     // nullptr when each completion queue has its own.
     [[nodiscard]] ibv_comp_channel *shared_channel() const { return connection_.shared_channel.get(); }
@@ -51,6 +55,10 @@ public:
         direct_write_to_pmem_.store(supported, std::memory_order_relaxed);
     }
 
+    // The program's. Relaxed: what is behind it the program orders.
+    void set_context(void *context) { context_.store(context, std::memory_order_relaxed); }
+    [[nodiscard]] void *context() const { return context_.load(std::memory_order_relaxed); }
+
     [[nodiscard]] librpma::Result<rpma_conn_event> next_event();
     // What an event of the id means; it is acknowledged.
     [[nodiscard]] librpma::Result<rpma_conn_event> take_event(verbs::Event event);
@@ -61,6 +69,7 @@ public:
 
 private:
     [[nodiscard]] int establish(const rdma_cm_event &event);
+    void learn_native_operations();
 
     const verbs::Provider &provider_;
     // What this end has of them.
@@ -70,7 +79,8 @@ private:
     ibv_qp *qp_ = nullptr;
     std::uint32_t inline_size_;
     bool checks_bounds_;
-    bool has_extras_;
+    std::size_t looks_closer_from_;
     std::atomic<unsigned> native_operations_{0};
     std::atomic<bool> direct_write_to_pmem_{false};
+    std::atomic<void *> context_{nullptr};
 };

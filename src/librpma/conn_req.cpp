@@ -6,9 +6,6 @@
 
 #include <cerrno>
 
-#include "librpma/mr_local.hpp"
-#include "verbs/post.hpp"
-
 namespace {
 
 // What rdma_cm carries with RDMA_PS_TCP; the soft device's requests carry as much as its answers.
@@ -92,8 +89,8 @@ librpma::Result<std::unique_ptr<rpma_conn_req>> rpma_conn_req::ask(
     const librpma::ConnectionParameters &parameters) {
     auto req = begin(peer, address, port, parameters);
     while (req && !(*req)->ready()) {
-        // The channel blocks, so there is an event.
-        if (const int result = (*req)->step(); result != 0) {
+        // The channel blocks; a signal may end the wait.
+        if (const int result = (*req)->step(); result != 0 && result != RPMA_E_AGAIN) {
             return librpma::Failure{result};
         }
     }
@@ -217,8 +214,11 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::prepare_connection() 
     }
     int result = waits_on_descriptor_ ? set_blocking(true) : 0;
     if (result == 0 && parameters_.events != nullptr && connection_.event_channel) {
-        const auto own = std::move(connection_.event_channel);
+        auto own = std::move(connection_.event_channel);
         result = connection_.make_event_channel(peer_.provider(), parameters_.events);
+        if (result != 0) {
+            connection_.event_channel = std::move(own);  // the id is still there
+        }
     }
     if (result != 0) {
         return librpma::Failure{result};
@@ -252,8 +252,6 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::connect(const rpma_co
                  librpma::error_text(number));
         return librpma::Failure{RPMA_E_PROVIDER};
     }
-    // Who accepts knows the peer's operations already; who asked has none before the answer.
-    (*conn)->learn_native_operations();
     return conn;
 }
 
@@ -316,20 +314,6 @@ int rpma_conn_req_connect(struct rpma_conn_req **req_ptr, const struct rpma_conn
         return RPMA_E_INVAL;
     }
     return librpma::give(req->connect(pdata), conn_ptr);
-}
-
-int rpma_conn_req_recv(struct rpma_conn_req *req, struct rpma_mr_local *dst, size_t offset, size_t len,
-                       const void *op_context) {
-    if (req == nullptr || dst == nullptr || !req->ready()) {
-        return RPMA_E_INVAL;
-    }
-    ibv_sge part = dst->part(offset, len);
-    const int number = verbs::post_receive(req->qp(), &part, std::bit_cast<std::uintptr_t>(op_context));
-    if (number != 0) {
-        BASE_LOG(Error, "ibv_post_recv failed: %s", librpma::error_text(number));
-        return RPMA_E_PROVIDER;
-    }
-    return 0;
 }
 
 int rpma_conn_req_get_private_data(const struct rpma_conn_req *req, struct rpma_conn_private_data *pdata) {

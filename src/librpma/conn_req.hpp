@@ -41,6 +41,7 @@ public:
     [[nodiscard]] rpma_conn_private_data private_data() const {
         return passive_ ? connection_.private_data.view() : rpma_conn_private_data{};
     }
+    [[nodiscard]] bool checks_bounds() const { return parameters_.bounds_check; }
     // On success this is empty.
     [[nodiscard]] librpma::Result<std::unique_ptr<rpma_conn>> connect(const rpma_conn_private_data *data);
     [[nodiscard]] int close() { return connection_.close(peer_.provider(), passive_); }

@@ -32,8 +32,9 @@ Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_chan
     if (provider.get_cm_event(channel, &event) == 0) {
         return verbs::Event{provider, event};
     }
-    // librdmacm gives ENODATA for an event that was cut short, EAGAIN when there is none.
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENODATA) {
+    // librdmacm gives ENODATA for an event that was cut short, EAGAIN when there is none, EINTR after a
+    // signal.
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENODATA || errno == EINTR) {
         BASE_LOG(Debug, "no event on the channel");
         return Failure{RPMA_E_NO_EVENT};
     }
@@ -44,6 +45,11 @@ Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_chan
 Result<rpma_cq *> Connection::make_completion_queue(const rpma_peer &peer, std::uint32_t size,
                                                     rpma_cq *configured, std::unique_ptr<rpma_cq> &own) {
     if (configured != nullptr) {
+        if (configured->get()->context != id->verbs) {
+            BASE_LOG(Error, "a completion queue on %s cannot take completions of a connection on %s",
+                     configured->get()->context->device->name, id->verbs->device->name);
+            return Failure{RPMA_E_INVAL};
+        }
         return configured;
     }
     const auto channel = shared_channel ? rpma_cq::Channel::Shared : rpma_cq::Channel::Own;
@@ -138,6 +144,11 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &p
 }
 
 int Connection::make_event_channel(const verbs::Provider &provider, const rpma_events *events) {
+    if (events != nullptr && &events->provider() != &provider) {
+        BASE_LOG(Error, "events of a %s device cannot go to a queue of a %s device", provider.name,
+                 events->provider().name);
+        return RPMA_E_INVAL;
+    }
     // Until there is a connection, what happens is nobody's (rpma_events::next).
     id->context = nullptr;
     if (events == nullptr) {

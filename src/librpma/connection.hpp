@@ -14,7 +14,7 @@ namespace librpma {
 
 // The members are in the order in which they may be made; close() ends them in the opposite one.
 struct Connection {
-    // The id's own channel; none while the id is synchronous, which a request made here is until it connects.
+    // The id's own; none when its events go to an rpma_events.
     verbs::EventChannel event_channel;
     verbs::CompletionChannel shared_channel;
     verbs::Id id;

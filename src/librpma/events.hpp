@@ -10,6 +10,7 @@ public:
     rpma_events(const verbs::Provider &provider, verbs::EventChannel channel)
         : provider_{provider}, channel_{std::move(channel)} {}
 
+    [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] rdma_event_channel *channel() const { return channel_.get(); }
     // Writes *conn on success only.
     [[nodiscard]] librpma::Result<rpma_conn_event> next(rpma_conn **conn);

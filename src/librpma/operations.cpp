@@ -2,6 +2,7 @@
 // librpma/operations: reads, writes, sends and receives, each one work request.
 #include <cerrno>
 
+#include "librpma/conn_req.hpp"
 #include "librpma/request.hpp"
 #include "librpma/srq.hpp"
 
@@ -13,13 +14,8 @@ int refused_post(int number) {
     return RPMA_E_PROVIDER;
 }
 
-[[gnu::noinline]] int prepare_nothing(Request &request, ibv_wr_opcode opcode, const rpma_mr_local *local,
-                                      std::size_t local_offset, const rpma_mr_remote *remote,
-                                      std::size_t remote_offset, std::size_t len, int flags,
+[[gnu::noinline]] int prepare_nothing(Request &request, ibv_wr_opcode opcode, int flags,
                                       const void *op_context) {
-    if (local != nullptr || remote != nullptr || (local_offset | remote_offset | len) != 0) {
-        return RPMA_E_INVAL;
-    }
     request.wr =
         verbs::request_of(opcode, nullptr, {.address = 0, .rkey = 0}, send_flags(flags), wr_id(op_context));
     return 0;
@@ -27,7 +23,6 @@ int refused_post(int number) {
 
 namespace {
 
-// Into a message's place, or nowhere: an empty message.
 template <typename Queue>
 int receive(Queue *queue, const rpma_mr_local *dst, std::size_t offset, std::size_t len,
             const void *op_context) {
@@ -35,8 +30,9 @@ int receive(Queue *queue, const rpma_mr_local *dst, std::size_t offset, std::siz
     return posted(verbs::post_receive(queue, dst != nullptr ? &part : nullptr, wr_id(op_context)));
 }
 
+// A message's place, or none for an empty message.
 bool is_message(const rpma_mr_local *dst, std::size_t offset, std::size_t len) {
-    return dst != nullptr || (offset == 0 && len == 0);
+    return (dst != nullptr || (offset == 0 && len == 0)) && len <= UINT32_MAX;
 }
 
 }  // namespace
@@ -105,7 +101,7 @@ int rpma_send_with_imm(struct rpma_conn *conn, const struct rpma_mr_local *src, 
 int rpma_recv(struct rpma_conn *conn, struct rpma_mr_local *dst, size_t offset, size_t len,
               const void *op_context) {
     if (conn == nullptr || !librpma::is_message(dst, offset, len) ||
-        (dst != nullptr && conn->checks_bounds() && !librpma::is_within(offset, len, dst->size()))) {
+        (conn->checks_bounds() && dst != nullptr && !librpma::is_within(offset, len, dst->size()))) {
         return RPMA_E_INVAL;
     }
     return librpma::receive(conn->qp(), dst, offset, len, op_context);
@@ -117,4 +113,13 @@ int rpma_srq_recv(struct rpma_srq *srq, struct rpma_mr_local *dst, size_t offset
         return RPMA_E_INVAL;
     }
     return librpma::receive(srq->get(), dst, offset, len, op_context);
+}
+
+int rpma_conn_req_recv(struct rpma_conn_req *req, struct rpma_mr_local *dst, size_t offset, size_t len,
+                       const void *op_context) {
+    if (req == nullptr || dst == nullptr || len > UINT32_MAX || !req->ready() ||
+        (req->checks_bounds() && !librpma::is_within(offset, len, dst->size()))) {
+        return RPMA_E_INVAL;
+    }
+    return librpma::receive(req->qp(), dst, offset, len, op_context);
 }

@@ -28,13 +28,18 @@ inline unsigned send_flags(int flags) {
     return (flags & always) != 0 ? IBV_SEND_SIGNALED : 0;
 }
 
+// Of messages, and of writes that complete a receive.
+inline unsigned solicited_flag(int flags) {
+    return (flags & RPMA_F_SOLICITED) != 0 ? IBV_SEND_SOLICITED : 0;
+}
+
 inline std::uint64_t wr_id(const void *op_context) {
     return std::bit_cast<std::uintptr_t>(op_context);
 }
 
-// Whether bytes from offset on lie in a region, and are not too many for one operation.
+// Whether bytes from offset on lie in a region.
 inline bool is_within(std::size_t offset, std::size_t len, std::uint64_t size) {
-    return len <= UINT32_MAX && offset <= size && len <= size - offset;
+    return offset <= size && len <= size - offset;
 }
 
 // A small source is taken during the post; an empty one has nothing to take.
@@ -42,11 +47,8 @@ inline unsigned inline_flag(const rpma_conn &conn, std::size_t len) {
     return len - 1 < conn.inline_size() ? IBV_SEND_INLINE : 0;
 }
 
-// A read or write without one or both of its ends: of nothing, or a mistake. Out of the way of the others: it
-// is rare.
-int prepare_nothing(Request &request, ibv_wr_opcode opcode, const rpma_mr_local *local,
-                    std::size_t local_offset, const rpma_mr_remote *remote, std::size_t remote_offset,
-                    std::size_t len, int flags, const void *op_context);
+// A read or write of nothing. Out of the way of the others: it is rare.
+int prepare_nothing(Request &request, ibv_wr_opcode opcode, int flags, const void *op_context);
 
 // A read, or a write with or without immediate: both ends, or neither and nothing at all.
 inline int prepare_transfer(Request &request, ibv_wr_opcode opcode, const rpma_conn *conn,
@@ -56,17 +58,23 @@ inline int prepare_transfer(Request &request, ibv_wr_opcode opcode, const rpma_c
     if (conn == nullptr || flags == 0) {
         return RPMA_E_INVAL;
     }
-    if (local == nullptr || remote == nullptr) [[unlikely]] {
-        return prepare_nothing(request, opcode, local, local_offset, remote, remote_offset, len, flags,
-                               op_context);
+    if (local == nullptr) [[unlikely]] {
+        const bool is_nothing = remote == nullptr && (local_offset | remote_offset | len) == 0;
+        return is_nothing ? prepare_nothing(request, opcode, flags, op_context) : RPMA_E_INVAL;
+    }
+    if (remote == nullptr) [[unlikely]] {
+        return RPMA_E_INVAL;
     }
     unsigned wr_flags = send_flags(flags);
-    if (conn->has_extras()) [[unlikely]] {
-        if (conn->checks_bounds() && (!is_within(local_offset, len, local->size()) ||
-                                      !is_within(remote_offset, len, remote->size()))) {
+    if (conn->looks_closer(len)) [[unlikely]] {
+        if (len > UINT32_MAX || (conn->checks_bounds() && (!is_within(local_offset, len, local->size()) ||
+                                                           !is_within(remote_offset, len, remote->size())))) {
             return RPMA_E_INVAL;
         }
         wr_flags |= opcode != IBV_WR_RDMA_READ ? inline_flag(*conn, len) : 0;
+    }
+    if (opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+        wr_flags |= solicited_flag(flags);
     }
     request.part = local->part(local_offset, len);
     request.wr =
@@ -81,14 +89,20 @@ inline int prepare_message(Request &request, ibv_wr_opcode opcode, const rpma_co
     if (conn == nullptr || flags == 0 || (local == nullptr && (offset != 0 || len != 0))) {
         return RPMA_E_INVAL;
     }
-    if (local != nullptr) {
-        if (conn->checks_bounds() && !is_within(offset, len, local->size())) {
+    unsigned wr_flags = send_flags(flags);
+    if (conn->looks_closer(len)) [[unlikely]] {
+        if (len > UINT32_MAX ||
+            (conn->checks_bounds() && local != nullptr && !is_within(offset, len, local->size()))) {
             return RPMA_E_INVAL;
         }
+        wr_flags |= inline_flag(*conn, len);
+    }
+    wr_flags |= solicited_flag(flags);
+    if (local != nullptr) {
         request.part = local->part(offset, len);
     }
-    request.wr = verbs::request_of(opcode, local != nullptr ? &request.part : nullptr,
-                                   send_flags(flags) | inline_flag(*conn, len), wr_id(op_context));
+    request.wr =
+        verbs::request_of(opcode, local != nullptr ? &request.part : nullptr, wr_flags, wr_id(op_context));
     return 0;
 }
 
@@ -107,8 +121,9 @@ inline int prepare_atomic_write(Request &request, const rpma_conn *conn, const r
         return RPMA_E_INVAL;
     }
     request.part = {.addr = std::bit_cast<std::uintptr_t>(source), .length = length, .lkey = 0};
-    // Native operations are done in order. A flush that is a read is not done before a fence says so.
-    const unsigned fence = conn->has_native(verbs::native_flush) ? 0 : IBV_SEND_FENCE;
+    // A flush that is a read, which one above 4 GiB always is, is not done before a fence says so. Between
+    // soft devices nothing is answered before what was asked ahead of it.
+    const unsigned fence = conn->keeps_order() ? 0 : IBV_SEND_FENCE;
     request.is_native = conn->has_native(verbs::native_atomic_write);
     if (request.is_native) {
         request.wr = verbs::atomic_write_request(&request.part, remote->at(offset), send_flags(flags) | fence,

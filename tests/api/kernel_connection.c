@@ -174,9 +174,9 @@ static void event_that_cannot_be_fetched_or_acknowledged(void **state) {
 
 /* ---- the end ---- */
 
-#define END_OF_A_CONNECTION                                                                                \
-    "ibv_dereg_mr rdma_destroy_qp ibv_destroy_cq ibv_destroy_cq rdma_destroy_id ibv_destroy_comp_channel " \
-    "rdma_destroy_event_channel "
+#define END_OF_A_CONNECTION                                                                   \
+    "rdma_destroy_qp ibv_destroy_cq ibv_destroy_cq rdma_destroy_id ibv_destroy_comp_channel " \
+    "rdma_destroy_event_channel ibv_dereg_mr "
 
 static void connection_with_everything(void) {
     assert_ok(rpma_conn_cfg_set_rcq_size(cfg, 7));

@@ -89,9 +89,11 @@ static void reads_and_writes(void **state) {
     assert_ok(rpma_write_with_imm(conn, remote, 0, local, 0, 64, ALWAYS, 0x11223344, &context));
     posted(IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SIGNALED, REMOTE_ADDRESS);
     assert_int_equal(ntohl(kernel.sent.imm_data), 0x11223344);
-    /* Of a length only the lower 32 bits count. */
-    assert_ok(rpma_write(conn, remote, 0, local, 0, (UINT64_C(1) << 32) + 7, ALWAYS, &context));
-    assert_int_equal(kernel.sent_element.length, 7);
+    /* A length has 32 bits; before, the others were cut off. */
+    assert_code(rpma_write(conn, remote, 0, local, 0, (UINT64_C(1) << 32) + 7, ALWAYS, &context),
+                RPMA_E_INVAL);
+    assert_ok(rpma_write(conn, remote, 0, local, 0, UINT32_MAX, ALWAYS, &context));
+    assert_int_equal(kernel.sent_element.length, UINT32_MAX);
 }
 
 static void nothing_is_nowhere(void **state) {

@@ -156,6 +156,19 @@ static void events_of_accepted_connections(void **state) {
     assert_int_equal(event, RPMA_CONN_ESTABLISHED);
 }
 
+static void a_connection_keeps_a_pointer(void **state) {
+    struct ends *ends = *state;
+    void *context = anything();
+    assert_code(rpma_conn_set_context(NULL, context), RPMA_E_INVAL);
+    assert_code(rpma_conn_get_context(NULL, &context), RPMA_E_INVAL);
+    assert_code(rpma_conn_get_context(ends->client, NULL), RPMA_E_INVAL);
+    assert_ok(rpma_conn_get_context(ends->client, &context));
+    assert_null(context);
+    assert_ok(rpma_conn_set_context(ends->client, ends));
+    assert_ok(rpma_conn_get_context(ends->client, &context));
+    assert_ptr_equal(context, ends);
+}
+
 static void one_queue_for_the_completions_of_many(void **state) {
     struct ends *ends = *state;
     struct rpma_cq *got = NULL;
@@ -364,6 +377,7 @@ int main(void) {
         cmocka_unit_test(arguments_are_checked),
         cmocka_unit_test_setup_teardown(one_queue_for_the_events_of_many, begin, end),
         cmocka_unit_test_setup_teardown(events_of_accepted_connections, begin, end),
+        cmocka_unit_test_setup_teardown(a_connection_keeps_a_pointer, make_connection, end_all),
         cmocka_unit_test_setup_teardown(one_queue_for_the_completions_of_many, begin, end),
         cmocka_unit_test_setup_teardown(what_excludes_each_other, begin, end),
         cmocka_unit_test_setup_teardown(a_queue_that_is_only_polled, begin, end),
