@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */ /*
+                                             * 03-read-to-persistent, client: reads a page of the server's
+                                             * memory straight into a file it has mapped, and makes it
+                                             * durable.
+                                             *
+                                             *     client ADDR PORT PMEM-PATH
+                                             *
+                                             * PMEM-PATH is a file on persistent memory, or on any disk. It is
+                                             * created when it is not there.
+                                             */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <librpma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MAPPED_SIZE 4096
+
+/* True when the call worked. Otherwise says which one did not, and why. */
+#define OK(call) worked(#call, call)
+static bool worked(const char *call, int ret) {
+    if (ret != 0) {
+        fprintf(stderr, "client: %s: %s\n", call, rpma_err_2str(ret));
+    }
+    return ret == 0;
+}
+
+/* Waits for the next event of the connection. True when it is the expected one. */
+static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
+    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    if (!OK(rpma_conn_next_event(conn, &event))) {
+        return false;
+    }
+    if (event != expected) {
+        fprintf(stderr, "client: %s (expected: %s)\n", rpma_utils_conn_event_2str(event),
+                rpma_utils_conn_event_2str(expected));
+    }
+    return event == expected;
+}
+
+/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
+    int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
+    /* Waking up is no promise that there is a completion: hence a loop. */
+    while (ret == RPMA_E_NO_COMPLETION) {
+        if (!OK(rpma_cq_wait(cq))) {
+            return false;
+        }
+        ret = rpma_cq_get_wc(cq, 1, wc, NULL);
+    }
+    if (!worked("rpma_cq_get_wc", ret)) {
+        return false;
+    }
+    if (wc->status != IBV_WC_SUCCESS) {
+        fprintf(stderr, "client: an operation failed: status %d of enum ibv_wc_status\n", (int)wc->status);
+    }
+    return wc->status == IBV_WC_SUCCESS;
+}
+
+/* Makes of the server's private data, its memory's descriptor, what operations take. It has to have `size`
+ * bytes. */
+static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remote **remote) {
+    struct rpma_conn_private_data theirs = {0};
+    size_t offered = 0;
+    if (!OK(rpma_conn_get_private_data(conn, &theirs)) ||
+        !OK(rpma_mr_remote_from_descriptor(theirs.ptr, theirs.len, remote)) ||
+        !OK(rpma_mr_remote_get_size(*remote, &offered))) {
+        return false;
+    }
+    if (offered < size) {
+        fprintf(stderr, "client: the server offers %zu bytes (expected: at least %zu)\n", offered, size);
+    }
+    return offered >= size;
+}
+
+/* Maps the first MAPPED_SIZE bytes of the file, which is made when it is not there. NULL, and a message, when
+ * it cannot. */
+static void *map_file(const char *path) {
+    void *memory = MAP_FAILED;
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    /* The space is allocated now: a full disk is an error here, not a signal in the middle of a write. */
+    const int error = fd < 0 ? errno : posix_fallocate(fd, 0, MAPPED_SIZE);
+    if (error == 0) {
+        memory = mmap(NULL, MAPPED_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (memory == MAP_FAILED) {
+        fprintf(stderr, "client: %s: %s\n", path, strerror(error != 0 ? error : errno));
+    }
+    if (fd >= 0) {
+        close(fd); /* the mapping keeps the file */
+    }
+    return memory != MAP_FAILED ? memory : NULL;
+}
+
+int main(int argc, char *argv[]) {
+    if (argc != 4) {
+        fprintf(stderr, "usage: %s ADDR PORT PMEM-PATH\n", argv[0]);
+        return EXIT_FAILURE;
+    }
+    struct ibv_context *context = NULL;
+    struct rpma_peer *peer = NULL;
+    struct rpma_mr_local *local = NULL;
+    struct rpma_mr_remote *remote = NULL;
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *conn = NULL;
+    struct rpma_cq *cq = NULL;
+
+    char *memory = map_file(argv[3]);
+    if (memory == NULL) {
+        return EXIT_FAILURE;
+    }
+    printf("found in the file: %.*s\n", MAPPED_SIZE, memory);
+
+    /* A mapped file is registered like any memory. Making it durable is our own affair, so no flush is asked
+     * for. */
+    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
+              OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
+              OK(rpma_peer_new(context, &peer)) &&
+              OK(rpma_mr_reg(peer, memory, MAPPED_SIZE, RPMA_MR_USAGE_READ_DST, &local)) &&
+              OK(rpma_conn_req_new(peer, argv[1], argv[2], NULL, &request)) &&
+              OK(rpma_conn_req_connect(&request, NULL, &conn)) && happened(conn, RPMA_CONN_ESTABLISHED) &&
+              OK(rpma_conn_get_cq(conn, &cq)) && understood(conn, MAPPED_SIZE, &remote);
+
+    struct ibv_wc wc;
+    ok = ok && OK(rpma_read(conn, local, 0, remote, 0, MAPPED_SIZE, RPMA_F_COMPLETION_ALWAYS, NULL)) &&
+         completed(cq, &wc);
+
+    /*
+     * The completion of a read says that the bytes are in our memory, for our processor to see. Now they are
+     * ours to make durable: msync is right for every file, and writes caches back where the file is
+     * persistent memory.
+     */
+    if (ok && msync(memory, MAPPED_SIZE, MS_SYNC) != 0) {
+        fprintf(stderr, "client: msync of %s: %s\n", argv[3], strerror(errno));
+        ok = false;
+    }
+    if (ok && memory[0] == '\0') {
+        fprintf(stderr, "client: read an empty page (expected: a line of text)\n");
+        ok = false;
+    }
+    if (ok) {
+        printf("durable in the file: %.*s\n", MAPPED_SIZE, memory);
+    }
+
+    /* Whoever disconnects is told, as its peer is, when the connection is closed. */
+    ok = ok && OK(rpma_conn_disconnect(conn)) && happened(conn, RPMA_CONN_CLOSED);
+    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    ok = OK(rpma_conn_delete(&conn)) && ok;
+    ok = OK(rpma_conn_req_delete(&request)) && ok;
+    ok = OK(rpma_mr_remote_delete(&remote)) && ok;
+    ok = OK(rpma_mr_dereg(&local)) && ok;
+    ok = OK(rpma_peer_delete(&peer)) && ok;
+    munmap(memory, MAPPED_SIZE);
+    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}

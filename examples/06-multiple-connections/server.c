@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */ /*
+                                             * 06-multiple-connections, server: one thread serves many clients
+                                             * at a time, whatever comes next from any of them, with epoll. It
+                                             * reads a line of each client's memory, and disconnects.
+                                             *
+                                             *     server ADDR PORT [CLIENTS]
+                                             *
+                                             * Ends when so many clients (3) have come and gone.
+                                             */
+#include <errno.h>
+#include <fcntl.h>
+#include <librpma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define TEXT_SIZE 64
+#define CLIENTS_MAX 100
+
+static struct client {
+    struct rpma_conn *conn; /* NULL: this place is free */
+    struct rpma_cq *cq;
+    struct rpma_mr_remote *remote;
+} clients[CLIENTS_MAX];
+static char texts[CLIENTS_MAX][TEXT_SIZE]; /* of each client's line, in its place */
+
+static struct rpma_mr_local *local; /* texts, registered */
+static int epoll_fd = -1;
+static unsigned gone, served;
+
+/* What epoll says is ready: the endpoint, or one of two things of the client in a place. */
+enum source { REQUESTS, EVENTS, COMPLETIONS };
+
+/* True when the call worked. Otherwise says which one did not, and why. */
+#define OK(call) worked(#call, call)
+static bool worked(const char *call, int ret) {
+    if (ret != 0) {
+        fprintf(stderr, "server: %s: %s\n", call, rpma_err_2str(ret));
+    }
+    return ret == 0;
+}
+
+/* Makes the descriptor non-blocking, so that nobody holds the thread up, and watches it. */
+static bool watched(int fd, enum source source, uint32_t place) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)place << 8 | source};
+    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
+        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        fprintf(stderr, "server: descriptor %d cannot be watched: %s\n", fd, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+/* Ends one client, for whatever reason. Its descriptors are closed, which ends watching them too. */
+static void drop(struct client *client) {
+    (void)OK(rpma_conn_delete(&client->conn));
+    (void)OK(rpma_mr_remote_delete(&client->remote));
+    gone++;
+}
+
+/* Somebody wants to connect. The request has the descriptor of the text to read. */
+static void on_request(struct rpma_ep *endpoint) {
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn_private_data theirs = {0};
+    uint32_t place = 0;
+    int events = -1;
+    int completions = -1;
+    const int ret = rpma_ep_next_conn_req(endpoint, NULL, &request);
+    if (ret == RPMA_E_NO_EVENT || !worked("rpma_ep_next_conn_req", ret)) {
+        return;
+    }
+    while (place < CLIENTS_MAX && clients[place].conn != NULL) {
+        place++;
+    }
+    if (place == CLIENTS_MAX) {
+        (void)OK(rpma_conn_req_delete(&request)); /* says no to the client */
+        return;
+    }
+    struct client *client = &clients[place];
+    if (OK(rpma_conn_req_get_private_data(request, &theirs)) &&
+        OK(rpma_mr_remote_from_descriptor(theirs.ptr, theirs.len, &client->remote)) &&
+        OK(rpma_conn_req_connect(&request, NULL, &client->conn)) &&
+        OK(rpma_conn_get_cq(client->conn, &client->cq)) &&
+        OK(rpma_conn_get_event_fd(client->conn, &events)) && OK(rpma_cq_get_fd(client->cq, &completions)) &&
+        watched(events, EVENTS, place) && watched(completions, COMPLETIONS, place)) {
+        return;
+    }
+    (void)OK(rpma_conn_req_delete(&request));
+    drop(client);
+}
+
+/* A connection changed: begin to read when it is there, forget it when it is gone. */
+static void on_event(uint32_t place) {
+    struct client *client = &clients[place];
+    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    const int ret = rpma_conn_next_event(client->conn, &event);
+    if (ret == RPMA_E_NO_EVENT) {
+        return;
+    }
+    if (worked("rpma_conn_next_event", ret) && event == RPMA_CONN_ESTABLISHED &&
+        OK(rpma_read(client->conn, local, place * TEXT_SIZE, client->remote, 0, TEXT_SIZE,
+                     RPMA_F_COMPLETION_ALWAYS, NULL))) {
+        return;
+    }
+    printf("place %u: %s\n", place, rpma_utils_conn_event_2str(event));
+    drop(client);
+}
+
+/* A read is done. Nobody else's is waited for. */
+static void on_completion(uint32_t place) {
+    struct client *client = &clients[place];
+    struct ibv_wc wc = {0};
+    int ret = rpma_cq_wait(client->cq); /* takes the event; does not wait, the descriptor is non-blocking */
+    if (ret == 0 || ret == RPMA_E_NO_COMPLETION) {
+        ret = rpma_cq_get_wc(client->cq, 1, &wc, NULL);
+    }
+    if (ret == RPMA_E_NO_COMPLETION) {
+        return;
+    }
+    if (!worked("rpma_cq_get_wc", ret) || wc.status != IBV_WC_SUCCESS) {
+        fprintf(stderr, "server: place %u: the read failed: status %d of enum ibv_wc_status\n", place,
+                (int)wc.status);
+        drop(client);
+        return;
+    }
+    printf("place %u: read: %.*s\n", place, TEXT_SIZE, texts[place]);
+    served++;
+    if (!OK(rpma_conn_disconnect(client->conn))) {
+        drop(client);
+    }
+}
+
+/* Serves until so many clients are gone. */
+static bool serve(struct rpma_ep *endpoint, unsigned wanted) {
+    while (gone < wanted) {
+        /* One at a time: what is handled may delete what else was ready. */
+        struct epoll_event ready;
+        const int count = epoll_wait(epoll_fd, &ready, 1, -1);
+        if (count < 0 && errno != EINTR) {
+            perror("server: epoll_wait");
+            return false;
+        }
+        if (count != 1) {
+            continue;
+        }
+        const uint32_t place = (uint32_t)(ready.data.u64 >> 8);
+        switch ((enum source)(ready.data.u64 & 0xff)) {
+            case REQUESTS:
+                on_request(endpoint);
+                break;
+            case EVENTS:
+                on_event(place);
+                break;
+            case COMPLETIONS:
+                on_completion(place);
+                break;
+        }
+    }
+    printf("%u clients were served, %u have left\n", served, gone);
+    return served == wanted;
+}
+
+int main(int argc, char *argv[]) {
+    const unsigned wanted = argc == 4 ? (unsigned)strtoul(argv[3], NULL, 10) : 3;
+    if (argc < 3 || argc > 4 || wanted == 0) {
+        fprintf(stderr, "usage: %s ADDR PORT [CLIENTS]\n", argv[0]);
+        return EXIT_FAILURE;
+    }
+    struct ibv_context *context = NULL;
+    struct rpma_peer *peer = NULL;
+    struct rpma_ep *endpoint = NULL;
+    int requests = -1;
+
+    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (epoll_fd < 0) {
+        perror("server: epoll_create1");
+        return EXIT_FAILURE;
+    }
+    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
+              OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
+              OK(rpma_peer_new(context, &peer)) &&
+              OK(rpma_mr_reg(peer, texts, sizeof(texts), RPMA_MR_USAGE_READ_DST, &local)) &&
+              OK(rpma_ep_listen(peer, argv[1], argv[2], &endpoint)) &&
+              OK(rpma_ep_get_fd(endpoint, &requests)) && watched(requests, REQUESTS, 0);
+    if (ok) {
+        printf("listening on %s, port %s\n", argv[1], argv[2]);
+        fflush(stdout);
+    }
+    ok = ok && serve(endpoint, wanted);
+
+    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    for (struct client *client = clients; client < clients + CLIENTS_MAX; client++) {
+        ok = OK(rpma_conn_delete(&client->conn)) && ok;
+        ok = OK(rpma_mr_remote_delete(&client->remote)) && ok;
+    }
+    ok = OK(rpma_ep_shutdown(&endpoint)) && ok;
+    ok = OK(rpma_mr_dereg(&local)) && ok;
+    ok = OK(rpma_peer_delete(&peer)) && ok;
+    close(epoll_fd);
+    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}
