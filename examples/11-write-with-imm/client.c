@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */ /*
+                                             * 11-write-with-imm, client: writes lines into places of the
+                                             * server's memory, and tells it with the write which place it
+                                             * was: no message, and no second operation.
+                                             *
+                                             *     client ADDR PORT
+                                             */
+#include <librpma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PLACES 4
+#define LINE_SIZE 64
+
+static char line[LINE_SIZE];
+
+/* True when the call worked. Otherwise says which one did not, and why. */
+#define OK(call) worked(#call, call)
+static bool worked(const char *call, int ret) {
+    if (ret != 0) {
+        fprintf(stderr, "client: %s: %s\n", call, rpma_err_2str(ret));
+    }
+    return ret == 0;
+}
+
+/* Waits for the next event of the connection. True when it is the expected one. */
+static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
+    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    if (!OK(rpma_conn_next_event(conn, &event))) {
+        return false;
+    }
+    if (event != expected) {
+        fprintf(stderr, "client: %s (expected: %s)\n", rpma_utils_conn_event_2str(event),
+                rpma_utils_conn_event_2str(expected));
+    }
+    return event == expected;
+}
+
+/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
+    int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
+    /* Waking up is no promise that there is a completion: hence a loop. */
+    while (ret == RPMA_E_NO_COMPLETION) {
+        if (!OK(rpma_cq_wait(cq))) {
+            return false;
+        }
+        ret = rpma_cq_get_wc(cq, 1, wc, NULL);
+    }
+    if (!worked("rpma_cq_get_wc", ret)) {
+        return false;
+    }
+    if (wc->status != IBV_WC_SUCCESS) {
+        fprintf(stderr, "client: an operation failed: status %d of enum ibv_wc_status\n", (int)wc->status);
+    }
+    return wc->status == IBV_WC_SUCCESS;
+}
+
+/* Makes of the server's private data, its memory's descriptor, what operations take. It has to have `size`
+ * bytes. */
+static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remote **remote) {
+    struct rpma_conn_private_data theirs = {0};
+    size_t offered = 0;
+    if (!OK(rpma_conn_get_private_data(conn, &theirs)) ||
+        !OK(rpma_mr_remote_from_descriptor(theirs.ptr, theirs.len, remote)) ||
+        !OK(rpma_mr_remote_get_size(*remote, &offered))) {
+        return false;
+    }
+    if (offered < size) {
+        fprintf(stderr, "client: the server offers %zu bytes (expected: at least %zu)\n", offered, size);
+    }
+    return offered >= size;
+}
+
+/* Writes a line into a place; the server's program learns of it when the line is there. */
+static bool written(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *local,
+                    struct rpma_mr_remote *remote, uint32_t place) {
+    struct ibv_wc wc;
+    memset(line, 0, sizeof(line));
+    snprintf(line, sizeof(line), "a line for place %u", place);
+    return OK(rpma_write_with_imm(conn, remote, place * LINE_SIZE, local, 0, LINE_SIZE,
+                                  RPMA_F_COMPLETION_ALWAYS, place, NULL)) &&
+           completed(cq, &wc);
+}
+
+int main(int argc, char *argv[]) {
+    if (argc != 3) {
+        fprintf(stderr, "usage: %s ADDR PORT\n", argv[0]);
+        return EXIT_FAILURE;
+    }
+    struct ibv_context *context = NULL;
+    struct rpma_peer *peer = NULL;
+    struct rpma_mr_local *local = NULL;
+    struct rpma_mr_remote *remote = NULL;
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *conn = NULL;
+    struct rpma_cq *cq = NULL;
+
+    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
+              OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
+              OK(rpma_peer_new(context, &peer)) &&
+              OK(rpma_mr_reg(peer, line, sizeof(line), RPMA_MR_USAGE_WRITE_SRC, &local)) &&
+              OK(rpma_conn_req_new(peer, argv[1], argv[2], NULL, &request)) &&
+              OK(rpma_conn_req_connect(&request, NULL, &conn)) && happened(conn, RPMA_CONN_ESTABLISHED) &&
+              OK(rpma_conn_get_cq(conn, &cq)) && understood(conn, PLACES * LINE_SIZE, &remote);
+
+    /* From the last place to the first: the order is ours to choose. */
+    for (uint32_t place = PLACES; ok && place-- > 0;) {
+        ok = written(conn, cq, local, remote, place);
+    }
+    if (ok) {
+        printf("wrote %d lines\n", PLACES);
+    }
+
+    /* The server disconnects when it has them all. */
+    ok = ok && happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
+
+    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    ok = OK(rpma_conn_delete(&conn)) && ok;
+    ok = OK(rpma_conn_req_delete(&request)) && ok;
+    ok = OK(rpma_mr_remote_delete(&remote)) && ok;
+    ok = OK(rpma_mr_dereg(&local)) && ok;
+    ok = OK(rpma_peer_delete(&peer)) && ok;
+    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}
