@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */ /*
+                                             * 14-drop-and-reconnect, client: writes numbers into the server's
+                                             * memory. When the connection breaks it connects again, looks how
+                                             * far it had come, and goes on from there.
+                                             *
+                                             *     client ADDR PORT
+                                             */
+#define _POSIX_C_SOURCE 200809L             /* nanosleep */
+#include <inttypes.h>
+#include <librpma.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NUMBERS 12
+#define ATTEMPTS_MAX 10 /* in a row, without a number more */
+
+/* The server's memory: the first `count` numbers are there. */
+struct region {
+    uint64_t count;
+    uint64_t numbers[NUMBERS];
+};
+
+/* What is written from, and read into. */
+static struct {
+    uint64_t number;
+    uint64_t count;
+} memory;
+
+/* True when the call worked. Otherwise says which one did not, and why. */
+#define OK(call) worked(#call, call)
+static bool worked(const char *call, int ret) {
+    if (ret != 0) {
+        fprintf(stderr, "client: %s: %s\n", call, rpma_err_2str(ret));
+    }
+    return ret == 0;
+}
+
+/* Waits for the next event of the connection. True when it is the expected one. */
+static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
+    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    if (!OK(rpma_conn_next_event(conn, &event))) {
+        return false;
+    }
+    if (event != expected) {
+        fprintf(stderr, "client: %s (expected: %s)\n", rpma_utils_conn_event_2str(event),
+                rpma_utils_conn_event_2str(expected));
+    }
+    return event == expected;
+}
+
+/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
+    int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
+    /* Waking up is no promise that there is a completion: hence a loop. */
+    while (ret == RPMA_E_NO_COMPLETION) {
+        if (!OK(rpma_cq_wait(cq))) {
+            return false;
+        }
+        ret = rpma_cq_get_wc(cq, 1, wc, NULL);
+    }
+    if (!worked("rpma_cq_get_wc", ret)) {
+        return false;
+    }
+    if (wc->status != IBV_WC_SUCCESS) {
+        fprintf(stderr, "client: an operation failed: status %d of enum ibv_wc_status\n", (int)wc->status);
+    }
+    return wc->status == IBV_WC_SUCCESS;
+}
+
+/* Makes of the server's private data, its memory's descriptor, what operations take. It has to have `size`
+ * bytes. */
+static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remote **remote) {
+    struct rpma_conn_private_data theirs = {0};
+    size_t offered = 0;
+    if (!OK(rpma_conn_get_private_data(conn, &theirs)) ||
+        !OK(rpma_mr_remote_from_descriptor(theirs.ptr, theirs.len, remote)) ||
+        !OK(rpma_mr_remote_get_size(*remote, &offered))) {
+        return false;
+    }
+    if (offered < size) {
+        fprintf(stderr, "client: the server offers %zu bytes (expected: at least %zu)\n", offered, size);
+    }
+    return offered >= size;
+}
+
+/* Asks the server how many numbers it has: it knows better than we, who may have lost an answer. */
+static bool asked(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *mr,
+                  const struct rpma_mr_remote *remote) {
+    struct ibv_wc wc;
+    if (!OK(rpma_read(conn, mr, sizeof(uint64_t), remote, offsetof(struct region, count), sizeof(uint64_t),
+                      RPMA_F_COMPLETION_ALWAYS, NULL)) ||
+        !completed(cq, &wc)) {
+        return false;
+    }
+    if (memory.count > NUMBERS) {
+        fprintf(stderr, "client: the server has %" PRIu64 " numbers (expected: at most %d)\n", memory.count,
+                NUMBERS);
+        return false;
+    }
+    return true;
+}
+
+/* Adds the next number, and tells the server's program by an empty message. A number that is there is there
+ * whole. */
+static bool added(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *mr,
+                  struct rpma_mr_remote *remote) {
+    struct ibv_wc wc;
+    const uint64_t count = memory.count + 1;
+    char word[8];
+    memcpy(word, &count, sizeof(word));
+    memory.number = count;
+    const size_t place = offsetof(struct region, numbers) + memory.count * sizeof(uint64_t);
+    if (!OK(rpma_write(conn, remote, place, mr, 0, sizeof(uint64_t), RPMA_F_COMPLETION_ON_ERROR, NULL)) ||
+        !OK(rpma_flush(conn, remote, place, sizeof(uint64_t), RPMA_FLUSH_TYPE_VISIBILITY,
+                       RPMA_F_COMPLETION_ON_ERROR, NULL)) ||
+        !OK(rpma_atomic_write(conn, remote, offsetof(struct region, count), word, RPMA_F_COMPLETION_ON_ERROR,
+                              NULL)) ||
+        !OK(rpma_send(conn, NULL, 0, 0, RPMA_F_COMPLETION_ON_ERROR, NULL)) ||
+        !OK(rpma_flush(conn, remote, 0, sizeof(uint64_t), RPMA_FLUSH_TYPE_VISIBILITY,
+                       RPMA_F_COMPLETION_ALWAYS, NULL)) ||
+        !completed(cq, &wc)) {
+        return false;
+    }
+    memory.count = count;
+    return true;
+}
+
+/*
+ * One connection, from asking for it to its end. True when all numbers are there. Whatever fails (a call, an
+ * operation whose completion says so, an event that is not the expected one), a connection that failed is not
+ * used again.
+ */
+static bool finished(struct rpma_peer *peer, char *argv[], struct rpma_mr_local *mr) {
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *conn = NULL;
+    struct rpma_mr_remote *remote = NULL;
+    struct rpma_cq *cq = NULL;
+    bool ok = OK(rpma_conn_req_new(peer, argv[1], argv[2], NULL, &request)) &&
+              OK(rpma_conn_req_connect(&request, NULL, &conn)) && happened(conn, RPMA_CONN_ESTABLISHED) &&
+              OK(rpma_conn_get_cq(conn, &cq)) && understood(conn, sizeof(struct region), &remote) &&
+              asked(conn, cq, mr, remote);
+    if (ok) {
+        printf("connected; the server has %" PRIu64 " numbers\n", memory.count);
+    }
+    while (ok && memory.count < NUMBERS) {
+        ok = added(conn, cq, mr, remote);
+    }
+    ok = ok && OK(rpma_conn_disconnect(conn)) && happened(conn, RPMA_CONN_CLOSED);
+    ok = OK(rpma_conn_delete(&conn)) && ok;
+    ok = OK(rpma_conn_req_delete(&request)) && ok;
+    return OK(rpma_mr_remote_delete(&remote)) && ok;
+}
+
+int main(int argc, char *argv[]) {
+    if (argc != 3) {
+        fprintf(stderr, "usage: %s ADDR PORT\n", argv[0]);
+        return EXIT_FAILURE;
+    }
+    struct ibv_context *context = NULL;
+    struct rpma_peer *peer = NULL;
+    struct rpma_mr_local *mr = NULL;
+
+    /* The device, the peer and the registered memory outlive connections. */
+    const int usage = RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST;
+    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
+              OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
+              OK(rpma_peer_new(context, &peer)) && OK(rpma_mr_reg(peer, &memory, sizeof(memory), usage, &mr));
+
+    bool done = false;
+    for (int attempt = 1; ok && !done; attempt++) {
+        const uint64_t before = memory.count;
+        done = finished(peer, argv, mr);
+        if (done) {
+            break;
+        }
+        attempt = memory.count != before ? 1 : attempt;
+        ok = attempt < ATTEMPTS_MAX;
+        /* The longer the server is away, the more patience: 50 ms, 100 ms, ... */
+        const struct timespec pause = {.tv_nsec = attempt * 50000000L};
+        nanosleep(&pause, NULL);
+    }
+    if (ok) {
+        printf("the server has all %d numbers\n", NUMBERS);
+    } else {
+        fprintf(stderr, "client: given up\n");
+    }
+
+    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    ok = OK(rpma_mr_dereg(&mr)) && ok;
+    ok = OK(rpma_peer_delete(&peer)) && ok;
+    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}
