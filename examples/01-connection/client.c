@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 01-connection, client: connects, exchanges a greeting with the
-                                             * server, and disconnects.
-                                             *
-                                             *     client ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 01-connection, client: connects, exchanges a greeting with the server, and disconnects.
+ *
+ *     client ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

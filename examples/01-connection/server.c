@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 01-connection, server: accepts one client, exchanges a greeting
-                                             * with it, and waits until it has left.
-                                             *
-                                             *     server ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 01-connection, server: accepts one client, exchanges a greeting with it, and waits until it has left.
+ *
+ *     server ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

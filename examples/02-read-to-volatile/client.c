@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 02-read-to-volatile, client: reads a page of the server's
-                                             * memory into its own and checks what it got.
-                                             *
-                                             *     client ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 02-read-to-volatile, client: reads a page of the server's memory into its own and checks what it got.
+ *
+ *     client ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

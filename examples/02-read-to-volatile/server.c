@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 02-read-to-volatile, server: gives a client a page of its
-                                             * memory to read, and does nothing while it reads.
-                                             *
-                                             *     server ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 02-read-to-volatile, server: gives a client a page of its memory to read, and does nothing while it reads.
+ *
+ *     server ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 03-read-to-persistent, client: reads a page of the server's
-                                             * memory straight into a file it has mapped, and makes it
-                                             * durable.
-                                             *
-                                             *     client ADDR PORT PMEM-PATH
-                                             *
-                                             * PMEM-PATH is a file on persistent memory, or on any disk. It is
-                                             * created when it is not there.
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 03-read-to-persistent, client: reads a page of the server's memory straight into a file it has mapped, and
+ * makes it durable.
+ *
+ *     client ADDR PORT PMEM-PATH
+ *
+ * PMEM-PATH is a file on persistent memory, or on any disk. It is created when it is not there.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

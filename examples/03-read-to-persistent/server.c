@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 03-read-to-persistent, server: gives a client a page of its
-                                             * memory to read, with the time in it.
-                                             *
-                                             *     server ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 03-read-to-persistent, server: gives a client a page of its memory to read, with the time in it.
+ *
+ *     server ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

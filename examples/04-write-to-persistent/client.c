@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 04-write-to-persistent, client: writes a line into the server's
-                                             * memory, makes sure that it has arrived, and reads it back to
-                                             * see.
-                                             *
-                                             *     client ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 04-write-to-persistent, client: writes a line into the server's memory, makes sure that it has arrived, and
+ * reads it back to see.
+ *
+ *     client ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

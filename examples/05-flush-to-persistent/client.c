@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 05-flush-to-persistent, client: writes a line into the server's
-                                             * file and knows when it is durable, without a word from the
-                                             * server's program.
-                                             *
-                                             *     client ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 05-flush-to-persistent, client: writes a line into the server's file and knows when it is durable, without
+ * a word from the server's program.
+ *
+ *     client ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,15 +1,14 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 05-flush-to-persistent, server: lets a client write into a
-                                             * mapped file and make durable what it wrote. The server has no
-                                             * part in either; it could be asleep.
-                                             *
-                                             *     server ADDR PORT PMEM-PATH
-                                             *
-                                             * PMEM-PATH is a file on persistent memory or, with the soft
-                                             * device, on any disk (not tmpfs: that is never durable). It is
-                                             * created when it is not there.
-                                             */
-#define _GNU_SOURCE                         /* MAP_SYNC */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 05-flush-to-persistent, server: lets a client write into a mapped file and make durable what it wrote. The
+ * server has no part in either; it could be asleep.
+ *
+ *     server ADDR PORT PMEM-PATH
+ *
+ * PMEM-PATH is a file on persistent memory or, with the soft device, on any disk (not tmpfs: that is never
+ * durable). It is created when it is not there.
+ */
+#define _GNU_SOURCE /* MAP_SYNC */
 #include <errno.h>
 #include <fcntl.h>
 #include <librpma.h>

@@ -1,9 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 06-multiple-connections, client: offers a line of text to the
-                                             * server, and leaves when the server has read it.
-                                             *
-                                             *     client ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 06-multiple-connections, client: offers a line of text to the server, and leaves when the server has read
+ * it.
+ *
+ *     client ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

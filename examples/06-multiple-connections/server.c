@@ -1,12 +1,12 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 06-multiple-connections, server: one thread serves many clients
-                                             * at a time, whatever comes next from any of them, with epoll. It
-                                             * reads a line of each client's memory, and disconnects.
-                                             *
-                                             *     server ADDR PORT [CLIENTS]
-                                             *
-                                             * Ends when so many clients (3) have come and gone.
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 06-multiple-connections, server: one thread serves many clients at a time, whatever comes next from any of
+ * them, with epoll. It reads a line of each client's memory, and disconnects.
+ *
+ *     server ADDR PORT [CLIENTS]
+ *
+ * Ends when so many clients (3) have come and gone.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <librpma.h>

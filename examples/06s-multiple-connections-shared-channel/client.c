@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 06s-multiple-connections-shared-channel, client: offers a line
-                                             * of text to the server, tells it by a message how long it is,
-                                             * and leaves when the server has read it.
-                                             *
-                                             *     client ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 06s-multiple-connections-shared-channel, client: offers a line of text to the server, tells it by a message
+ * how long it is, and leaves when the server has read it.
+ *
+ *     client ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,14 +1,13 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 06s-multiple-connections-shared-channel, server: as 06, and
-                                             * each connection has two completion queues, one of them for
-                                             * receives, that share one completion channel: one descriptor to
-                                             * watch. The server receives a message that says how long the
-                                             * client's line is, reads the line, and disconnects.
-                                             *
-                                             *     server ADDR PORT [CLIENTS]
-                                             *
-                                             * Ends when so many clients (3) have come and gone.
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 06s-multiple-connections-shared-channel, server: as 06, and each connection has two completion queues, one
+ * of them for receives, that share one completion channel: one descriptor to watch. The server receives a
+ * message that says how long the client's line is, reads the line, and disconnects.
+ *
+ *     server ADDR PORT [CLIENTS]
+ *
+ * Ends when so many clients (3) have come and gone.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <librpma.h>

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 07-atomic-write, client: appends lines to the server's log so
-                                             * that, whatever happens and whenever, the log has a line whole
-                                             * or not at all.
-                                             *
-                                             *     client ADDR PORT [LINE...]
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 07-atomic-write, client: appends lines to the server's log so that, whatever happens and whenever, the log
+ * has a line whole or not at all.
+ *
+ *     client ADDR PORT [LINE...]
+ */
 #include <inttypes.h>
 #include <librpma.h>
 #include <stddef.h>

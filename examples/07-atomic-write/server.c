@@ -1,15 +1,14 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 07-atomic-write, server: gives clients a log in a mapped file,
-                                             * that they append to by themselves, and shows it when the client
-                                             * has left.
-                                             *
-                                             *     server ADDR PORT PMEM-PATH
-                                             *
-                                             * PMEM-PATH is a file on persistent memory or, with the soft
-                                             * device, on any disk (not tmpfs). It is created when it is not
-                                             * there.
-                                             */
-#define _GNU_SOURCE                         /* MAP_SYNC */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 07-atomic-write, server: gives clients a log in a mapped file, that they append to by themselves, and shows
+ * it when the client has left.
+ *
+ *     server ADDR PORT PMEM-PATH
+ *
+ * PMEM-PATH is a file on persistent memory or, with the soft device, on any disk (not tmpfs). It is created
+ * when it is not there.
+ */
+#define _GNU_SOURCE /* MAP_SYNC */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 08-messages-ping-pong, client: sends a number, gets the number
-                                             * after it, sends that, and so on.
-                                             *
-                                             *     client ADDR PORT [ROUNDS]
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 08-messages-ping-pong, client: sends a number, gets the number after it, sends that, and so on.
+ *
+ *     client ADDR PORT [ROUNDS]
+ */
 #include <inttypes.h>
 #include <librpma.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 08-messages-ping-pong, server: answers every message, a number,
-                                             * with the number after it.
-                                             *
-                                             *     server ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 08-messages-ping-pong, server: answers every message, a number, with the number after it.
+ *
+ *     server ADDR PORT
+ */
 #include <librpma.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 08s-messages-ping-pong-srq, client: sends a number, gets the
-                                             * number after it, sends that, and so on. The client does not see
-                                             * that the server has a shared receive queue.
-                                             *
-                                             *     client ADDR PORT [ROUNDS]
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 08s-messages-ping-pong-srq, client: sends a number, gets the number after it, sends that, and so on. The
+ * client does not see that the server has a shared receive queue.
+ *
+ *     client ADDR PORT [ROUNDS]
+ */
 #include <inttypes.h>
 #include <librpma.h>
 #include <stddef.h>

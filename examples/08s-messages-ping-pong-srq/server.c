@@ -1,11 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 08s-messages-ping-pong-srq, server: answers every message, a
-                                             * number, with the number after it. Its receives are posted to a
-                                             * shared receive queue, which other connections could take from
-                                             * as well.
-                                             *
-                                             *     server ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 08s-messages-ping-pong-srq, server: answers every message, a number, with the number after it. Its receives
+ * are posted to a shared receive queue, which other connections could take from as well.
+ *
+ *     server ADDR PORT
+ */
 #include <librpma.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 09-flush-to-persistent-gpspm, client: writes lines into the
-                                             * server's file and asks the server, by message, to make each
-                                             * durable (the General Purpose Server Persistency Method).
-                                             *
-                                             *     client ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 09-flush-to-persistent-gpspm, client: writes lines into the server's file and asks the server, by message,
+ * to make each durable (the General Purpose Server Persistency Method).
+ *
+ *     client ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

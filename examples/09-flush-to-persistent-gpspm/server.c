@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 09-flush-to-persistent-gpspm, server: lets a client write into
-                                             * a mapped file, and makes durable what a message asks for (the
-                                             * General Purpose Server Persistency Method).
-                                             *
-                                             *     server ADDR PORT PMEM-PATH
-                                             *
-                                             * PMEM-PATH is a file on persistent memory, or on any disk. It is
-                                             * created when it is not there.
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 09-flush-to-persistent-gpspm, server: lets a client write into a mapped file, and makes durable what a
+ * message asks for (the General Purpose Server Persistency Method).
+ *
+ *     server ADDR PORT PMEM-PATH
+ *
+ * PMEM-PATH is a file on persistent memory, or on any disk. It is created when it is not there.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 10-send-with-imm, client: sends two messages with immediate
-                                             * data: 32 bits beside the message, which the receiver finds in
-                                             * the completion. The second message is nothing but its
-                                             * immediate.
-                                             *
-                                             *     client ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 10-send-with-imm, client: sends two messages with immediate data: 32 bits beside the message, which the
+ * receiver finds in the completion. The second message is nothing but its immediate.
+ *
+ *     client ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 10-send-with-imm, server: receives messages with immediate
-                                             * data, until one says that it is the last.
-                                             *
-                                             *     server ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 10-send-with-imm, server: receives messages with immediate data, until one says that it is the last.
+ *
+ *     server ADDR PORT
+ */
 #include <arpa/inet.h>
 #include <librpma.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 11-write-with-imm, client: writes lines into places of the
-                                             * server's memory, and tells it with the write which place it
-                                             * was: no message, and no second operation.
-                                             *
-                                             *     client ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 11-write-with-imm, client: writes lines into places of the server's memory, and tells it with the write
+ * which place it was: no message, and no second operation.
+ *
+ *     client ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

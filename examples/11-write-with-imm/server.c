@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 11-write-with-imm, server: lets a client write into places of
-                                             * its memory, and is told with each write which place has been
-                                             * written.
-                                             *
-                                             *     server ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 11-write-with-imm, server: lets a client write into places of its memory, and is told with each write which
+ * place has been written.
+ *
+ *     server ADDR PORT
+ */
 #include <arpa/inet.h>
 #include <librpma.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 12-receive-completion-queue, client: sends a number, gets the
-                                             * number after it, sends that, and so on. Receives complete on a
-                                             * queue of their own.
-                                             *
-                                             *     client ADDR PORT [ROUNDS]
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 12-receive-completion-queue, client: sends a number, gets the number after it, sends that, and so on.
+ * Receives complete on a queue of their own.
+ *
+ *     client ADDR PORT [ROUNDS]
+ */
 #include <inttypes.h>
 #include <librpma.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 12-receive-completion-queue, server: answers every message, a
-                                             * number, with the number after it. Receives complete on a queue
-                                             * of their own.
-                                             *
-                                             *     server ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 12-receive-completion-queue, server: answers every message, a number, with the number after it. Receives
+ * complete on a queue of their own.
+ *
+ *     server ADDR PORT
+ */
 #include <librpma.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 13-messages-ping-pong-srq-many, client: sends a number, gets
-                                             * the number after it, sends that, and so on. Run as many as the
-                                             * server waits for, at the same time.
-                                             *
-                                             *     client ADDR PORT [ROUNDS]
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 13-messages-ping-pong-srq-many, client: sends a number, gets the number after it, sends that, and so on.
+ * Run as many as the server waits for, at the same time.
+ *
+ *     client ADDR PORT [ROUNDS]
+ */
 #include <inttypes.h>
 #include <librpma.h>
 #include <stddef.h>

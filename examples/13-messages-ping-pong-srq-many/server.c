@@ -1,11 +1,11 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 13-messages-ping-pong-srq-many, server: answers the messages of
-                                             * many clients. All receives are in one shared receive queue and
-                                             * complete on one completion queue, so that one thread waits in
-                                             * one place for all of them.
-                                             *
-                                             *     server ADDR PORT [CLIENTS]
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 13-messages-ping-pong-srq-many, server: answers the messages of many clients. All receives are in one
+ * shared receive queue and complete on one completion queue, so that one thread waits in one place for all of
+ * them.
+ *
+ *     server ADDR PORT [CLIENTS]
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 14-drop-and-reconnect, client: writes numbers into the server's
-                                             * memory. When the connection breaks it connects again, looks how
-                                             * far it had come, and goes on from there.
-                                             *
-                                             *     client ADDR PORT
-                                             */
-#define _POSIX_C_SOURCE 200809L             /* nanosleep */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 14-drop-and-reconnect, client: writes numbers into the server's memory. When the connection breaks it
+ * connects again, looks how far it had come, and goes on from there.
+ *
+ *     client ADDR PORT
+ */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include <inttypes.h>
 #include <librpma.h>
 #include <stddef.h>

@@ -1,11 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 14-drop-and-reconnect, server: has numbers written into its
-                                             * memory, and drops its first connections in the middle of that,
-                                             * as a cable that is pulled would. What it has stays; the client
-                                             * comes back and goes on.
-                                             *
-                                             *     server ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 14-drop-and-reconnect, server: has numbers written into its memory, and drops its first connections in the
+ * middle of that, as a cable that is pulled would. What it has stays; the client comes back and goes on.
+ *
+ *     server ADDR PORT
+ */
 #include <inttypes.h>
 #include <librpma.h>
 #include <stdatomic.h>

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 15-read-after-send, client: sends messages that land in a file
-                                             * of the server's, and knows when each is durable without an
-                                             * answer from the server's program.
-                                             *
-                                             *     client ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 15-read-after-send, client: sends messages that land in a file of the server's, and knows when each is
+ * durable without an answer from the server's program.
+ *
+ *     client ADDR PORT
+ */
 #include <librpma.h>
 #include <stdio.h>
 #include <stdlib.h>

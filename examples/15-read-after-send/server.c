@@ -1,16 +1,14 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 15-read-after-send, server: receives messages into a mapped
-                                             * file. The client makes each durable itself, by a flush (a read,
-                                             * on most hardware) behind the send: the server's program need
-                                             * not wake up for that.
-                                             *
-                                             *     server ADDR PORT PMEM-PATH
-                                             *
-                                             * PMEM-PATH is a file on persistent memory or, with the soft
-                                             * device, on any disk (not tmpfs). It is created when it is not
-                                             * there.
-                                             */
-#define _GNU_SOURCE                         /* MAP_SYNC */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 15-read-after-send, server: receives messages into a mapped file. The client makes each durable itself, by
+ * a flush (a read, on most hardware) behind the send: the server's program need not wake up for that.
+ *
+ *     server ADDR PORT PMEM-PATH
+ *
+ * PMEM-PATH is a file on persistent memory or, with the soft device, on any disk (not tmpfs). It is created
+ * when it is not there.
+ */
+#define _GNU_SOURCE /* MAP_SYNC */
 #include <errno.h>
 #include <fcntl.h>
 #include <librpma.h>

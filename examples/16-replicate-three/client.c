@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 16-replicate-three, client: replaces a record that three
-                                             * servers keep, and has committed when two of them have it
-                                             * durably. Any one of them may be slow, or not be there at all.
-                                             *
-                                             *     client ADDR PORT ADDR PORT ADDR PORT
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 16-replicate-three, client: replaces a record that three servers keep, and has committed when two of them
+ * have it durably. Any one of them may be slow, or not be there at all.
+ *
+ *     client ADDR PORT ADDR PORT ADDR PORT
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <librpma.h>

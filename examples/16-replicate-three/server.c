@@ -1,15 +1,14 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * 16-replicate-three, server: one of three, each with its own
-                                             * copy of a record in its own file. Only the client knows of the
-                                             * others.
-                                             *
-                                             *     server ADDR PORT PMEM-PATH
-                                             *
-                                             * PMEM-PATH is a file on persistent memory or, with the soft
-                                             * device, on any disk (not tmpfs: that is never durable). It is
-                                             * created when it is not there.
-                                             */
-#define _GNU_SOURCE                         /* MAP_SYNC */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 16-replicate-three, server: one of three, each with its own copy of a record in its own file. Only the
+ * client knows of the others.
+ *
+ *     server ADDR PORT PMEM-PATH
+ *
+ * PMEM-PATH is a file on persistent memory or, with the soft device, on any disk (not tmpfs: that is never
+ * durable). It is created when it is not there.
+ */
+#define _GNU_SOURCE /* MAP_SYNC */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,12 +1,12 @@
-/* SPDX-License-Identifier: BSD-3-Clause */ /*
-                                             * log: what librpma tells its log, and three ways to take it:
-                                             * syslog, standard error, and a function of one's own.
-                                             *
-                                             *     log ADDR PORT
-                                             *
-                                             * Asks for a connection where, most likely, nobody listens, so
-                                             * that there is something to tell.
-                                             */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * log: what librpma tells its log, and three ways to take it: syslog, standard error, and a function of one's
+ * own.
+ *
+ *     log ADDR PORT
+ *
+ * Asks for a connection where, most likely, nobody listens, so that there is something to tell.
+ */
 #include <librpma.h>
 #include <stdarg.h>
 #include <stdatomic.h>
