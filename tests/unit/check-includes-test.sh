@@ -45,6 +45,7 @@ expect_good src/librpma/conn.cpp '#include "verbs/provider.hpp"'
 expect_good src/cli/push.cpp '#include <librpma.h>'
 expect_good src/stream/credits.cpp '#include "librpma.h"'
 expect_good examples/01-connection/client.c '#include <librpma.h>'
+expect_good examples/09-flush-to-persistent-gpspm/client.c '#include "flush.pb-c.h"'
 
 expect_bad src/base/ring.hpp '#include "persist/memory.hpp"'
 expect_bad src/base/clock.hpp '#include <infiniband/verbs.h>'

@@ -71,7 +71,9 @@ play() {  # play FOLDER
         LD_LIBRARY_PATH=$libraries ldd "$1/$program" | grep -qF "$libraries/librpma.so.0" ||
             fail "$1/$program does not load the librpma that was unpacked"
     done
-    LD_LIBRARY_PATH=$libraries RPMA_DEVICE=soft "$source/tests/examples/run-pair.sh" "$1" 1 "$PWD/$1/pool"
+    mkdir -p "$1/examples/${example##*/}"
+    ln -sf "$PWD/$1/server" "$PWD/$1/client" "$1/examples/${example##*/}"
+    LD_LIBRARY_PATH=$libraries RPMA_DEVICE=soft "$source/examples/run-all" --verbose --build "$PWD/$1" "${example##*/}"
 }
 
 # As a packager with a system root would: nothing of the headers and libraries is ours but below root/.
