@@ -89,13 +89,22 @@ static bool accepted(struct rpma_ep *endpoint, const struct rpma_conn_cfg *confi
     return OK(rpma_conn_req_delete(&request)) && ok;
 }
 
-/* Takes messages, so many or until all numbers are there. */
+/*
+ * Takes messages, so many or until all numbers are there, and answers each by an empty message. The client
+ * waits for the answer, so it is never ahead by more than one number. The last of so many gets none, unless
+ * all are there.
+ */
 static bool followed(struct rpma_conn *conn, int messages) {
     struct rpma_cq *cq = NULL;
     bool ok = OK(rpma_conn_get_cq(conn, &cq));
-    for (int i = 0; ok && i < messages && atomic_load(&memory.count) < NUMBERS; i++) {
+    bool has_all = false;
+    for (int i = 0; ok && i < messages && !has_all; i++) {
         struct ibv_wc wc;
         ok = completed(cq, &wc);
+        has_all = atomic_load(&memory.count) == NUMBERS;
+        if (ok && (has_all || i + 1 < messages)) {
+            ok = OK(rpma_send(conn, NULL, 0, 0, RPMA_F_COMPLETION_ON_ERROR, NULL));
+        }
     }
     return ok;
 }
@@ -121,6 +130,7 @@ int main(int argc, char *argv[]) {
               OK(rpma_peer_new(context, &peer)) &&
               OK(rpma_mr_reg(peer, &memory, sizeof(memory), usage, &mr)) && OK(rpma_conn_cfg_new(&config)) &&
               OK(rpma_conn_cfg_set_rq_size(config, NUMBERS)) &&
+              OK(rpma_conn_cfg_set_sq_size(config, NUMBERS)) &&
               OK(rpma_conn_cfg_set_cq_size(config, 2 * NUMBERS)) && described(mr, descriptor) &&
               OK(rpma_ep_listen(peer, argv[1], argv[2], &endpoint));
     if (ok) {
