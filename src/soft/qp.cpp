@@ -24,14 +24,15 @@ constexpr std::size_t crc_buffer_bytes =
     wire::fpdu_length_bytes + wire::max_segment_bytes + wire::fpdu_max_trailer_bytes;
 
 // Between two soft devices FPDUs are as long as they can be; others expect one not longer than a TCP segment
-// (RFC 5044 section 4.5).
+// (RFC 5044 section 4.5), unless that has no room for any payload.
 constexpr std::size_t segment_overhead_bytes = wire::untagged_bytes + wire::fpdu_crc_bytes;
 constexpr std::size_t payload_alignment = 64;
 
 std::size_t payload_bytes(bool soft_peer, int socket) {
     const std::size_t whole =
         soft_peer ? wire::max_segment_bytes : std::min(tcp::segment_bytes(socket), wire::max_segment_bytes);
-    return (whole - segment_overhead_bytes) / payload_alignment * payload_alignment;
+    const std::size_t room = std::max(whole, segment_overhead_bytes + payload_alignment);
+    return (room - segment_overhead_bytes) / payload_alignment * payload_alignment;
 }
 
 std::atomic<std::uint32_t> next_qp_num{1};

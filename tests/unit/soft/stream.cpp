@@ -197,6 +197,30 @@ void fpdus_fit_the_segments_of_tcp(void **state) {
     }
 }
 
+// However small the segments of TCP are, every FPDU of a message but the last carries some of it.
+void fpdus_of_the_smallest_segments_carry_something(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    constexpr int smallest_that_linux_takes = 88;
+    peer.connect(device.port(), smallest_that_linux_takes);
+    peer.send_frame(plain);
+    rdma_cm_id *const id = device.take_request();
+    device.accept(id);
+    (void)peer.receive_frame(MpaRole::Reply);
+    peer.send(test::ready_to_receive());
+    device.post(id, IBV_WR_RDMA_WRITE, 1, 0, 300, 0x7000, 0x99);
+    Bytes written;
+    for (bool last = false; !last;) {
+        const Fpdu part = peer.receive_fpdu();
+        assert_true(part.segment.opcode == Opcode::Write);
+        assert_int_equal(part.segment.offset, 0x7000 + written.size());
+        assert_true(part.segment.payload_bytes != 0);
+        written = joined(std::move(written), part.payload);
+        last = part.segment.last;
+    }
+    assert_same_bytes(written, {device.at(0), 300});
+    device.expect_completion(1);
+}
+
 // Between two soft devices they are as long as the length field allows.
 void fpdus_of_a_soft_peer_are_long(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
@@ -441,6 +465,7 @@ int main() {
                                 test_of_ends(a_read_sees_the_write_before_it),
                                 test_of_ends(nothing_needs_no_key),
                                 test_of_ends(fpdus_fit_the_segments_of_tcp),
+                                test_of_ends(fpdus_of_the_smallest_segments_carry_something),
                                 test_of_ends(fpdus_of_a_soft_peer_are_long),
                                 test_of_ends(immediate_data_byte_by_byte),
                                 test_of_ends(immediate_data_of_a_peer),
