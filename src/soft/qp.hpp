@@ -160,6 +160,7 @@ private:
         std::array<Pin, Batch::max_payload_pieces> pins;
         std::size_t count = 0;
         std::size_t bytes = 0;
+        bool durable = false;  // a write's region that can be flushed persistently
     };
     void receive();
     [[nodiscard]] ssize_t fill();
@@ -183,7 +184,7 @@ private:
     [[nodiscard]] static ibv_wc_status aim_at(const ibv_pd *domain, Target &target,
                                               std::span<const ibv_sge> sges, std::size_t offset,
                                               std::size_t most_bytes);
-    void placed(std::size_t bytes);
+    void placed(std::size_t bytes, bool durable);
     [[nodiscard]] bool connected() const {
         return phase_.load(std::memory_order_relaxed) == Phase::Connected;
     }
@@ -255,8 +256,7 @@ private:
     std::size_t buffer_begin_ = 0;
     std::size_t buffer_end_ = 0;
 
-    bool target_is_durable_ = false;  // the arriving write's region can be flushed persistently
-    wire::Segment segment_;           // the one whose payload is arriving
+    wire::Segment segment_;  // the one whose payload is arriving
     bool in_segment_ = false;
     std::size_t payload_left_ = 0;
     std::uint64_t place_at_ =

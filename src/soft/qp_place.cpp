@@ -41,7 +41,7 @@ void QueuePair::atomic_write(std::span<const std::byte> payload) {
     } else if (!persist::guarded_store(to, value)) {
         violate({"the memory of a region has vanished", wire::terminate::local_catastrophic});
     } else {
-        placed(sizeof(value));
+        placed(sizeof(value), target.durable);
     }
 }
 
@@ -90,7 +90,6 @@ void QueuePair::finish_read_response() {
 
 // Up to most_bytes of memory for the next payload.
 bool QueuePair::aim(Target &target, std::size_t most_bytes) {
-    target_is_durable_ = false;
     if (segment_.opcode == wire::Opcode::ReadResponse) {
         if (aim_at(pd, target, sges_of(*reading_), place_at_, most_bytes) != IBV_WC_SUCCESS) {
             violate({"the memory of a read was deregistered", wire::terminate::local_catastrophic});
@@ -115,7 +114,7 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
         violate({"a write that is not allowed", tagged_code(pin.error())});
         return false;
     }
-    target_is_durable_ = pin->region().durable != nullptr;
+    target.durable = pin->region().durable != nullptr;
     target.pieces[0] = {.iov_base = pin->region().at(place_at_), .iov_len = most_bytes};
     target.pins[0] = std::move(*pin);
     target.count = 1;
@@ -168,7 +167,7 @@ bool QueuePair::place_buffered() {
                 return false;
             }
             buffer_begin_ += bytes.size();
-            placed(bytes.size());
+            placed(bytes.size(), false);
             continue;
         }
         Target target;
@@ -183,13 +182,13 @@ bool QueuePair::place_buffered() {
             }
             buffer_begin_ += target.pieces[i].iov_len;
         }
-        placed(target.bytes);
+        placed(target.bytes, target.durable);
     }
     return true;
 }
 
-void QueuePair::placed(std::size_t bytes) {
-    if (target_is_durable_) {
+void QueuePair::placed(std::size_t bytes, bool durable) {
+    if (durable) {
         note_dirty({.key = segment_.stag, .begin = place_at_, .end = place_at_ + bytes});
     }
     payload_left_ -= bytes;

@@ -137,7 +137,7 @@ ssize_t QueuePair::fill_target(Target &target) {
     if (count > 0) {
         const std::size_t payload = std::min(static_cast<std::size_t>(count), target.bytes);
         buffer_end_ = static_cast<std::size_t>(count) - payload;
-        placed(payload);
+        placed(payload, target.durable);
     }
     return count;
 }
