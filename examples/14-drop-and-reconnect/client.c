@@ -103,8 +103,10 @@ static bool asked(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_loc
     return true;
 }
 
-/* Adds the next number, tells the server's program by an empty message, and waits for its answer, another
- * one. A number that is there is there whole. */
+/*
+ * Adds the next number, tells the server's program by an empty message, and waits for its answer, which is as
+ * empty. A number that is there is there whole.
+ */
 static bool added(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *mr,
                   struct rpma_mr_remote *remote) {
     struct ibv_wc wc;
@@ -113,14 +115,15 @@ static bool added(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_loc
     memcpy(word, &count, sizeof(word));
     memory.number = count;
     const size_t place = offsetof(struct region, numbers) + memory.count * sizeof(uint64_t);
-    if (!OK(rpma_write(conn, remote, place, mr, 0, sizeof(uint64_t), RPMA_F_COMPLETION_ON_ERROR, NULL)) ||
+    if (!OK(rpma_recv(conn, NULL, 0, 0, NULL)) ||
+        !OK(rpma_write(conn, remote, place, mr, 0, sizeof(uint64_t), RPMA_F_COMPLETION_ON_ERROR, NULL)) ||
         !OK(rpma_flush(conn, remote, place, sizeof(uint64_t), RPMA_FLUSH_TYPE_VISIBILITY,
                        RPMA_F_COMPLETION_ON_ERROR, NULL)) ||
         !OK(rpma_atomic_write(conn, remote, offsetof(struct region, count), word, RPMA_F_COMPLETION_ON_ERROR,
                               NULL)) ||
-        !OK(rpma_recv(conn, NULL, 0, 0, NULL)) ||
-        !OK(rpma_send(conn, NULL, 0, 0, RPMA_F_COMPLETION_ALWAYS, NULL)) || !completed(cq, &wc) ||
-        !completed(cq, &wc)) { /* of the send, and of the answer */
+        !OK(rpma_send(conn, NULL, 0, 0, RPMA_F_COMPLETION_ALWAYS, NULL)) ||
+        /* The message has left, the answer has come: in any order. */
+        !completed(cq, &wc) || !completed(cq, &wc)) {
         return false;
     }
     memory.count = count;

@@ -76,7 +76,7 @@ static bool described(const struct rpma_mr_local *mr, uint8_t *descriptor) {
     return OK(rpma_mr_get_descriptor(mr, descriptor));
 }
 
-/* Accepts a connection that sends an empty message for each number. */
+/* Accepts a connection. It sends an empty message for each number: at most as many as there are receives. */
 static bool accepted(struct rpma_ep *endpoint, const struct rpma_conn_cfg *config, struct rpma_mr_local *mr,
                      const uint8_t *descriptor, struct rpma_conn **conn) {
     struct rpma_conn_req *request = NULL;
@@ -90,21 +90,21 @@ static bool accepted(struct rpma_ep *endpoint, const struct rpma_conn_cfg *confi
 }
 
 /*
- * Takes messages, so many or until all numbers are there, and answers each by an empty message. The client
- * waits for the answer, so it is never ahead by more than one number. The last of so many gets none, unless
- * all are there.
+ * Takes a message for each number and answers it, and the client waits for the answer: until all numbers are
+ * there, or until there were so many messages, of which the last is not answered.
  */
 static bool followed(struct rpma_conn *conn, int messages) {
     struct rpma_cq *cq = NULL;
-    bool ok = OK(rpma_conn_get_cq(conn, &cq));
-    bool has_all = false;
-    for (int i = 0; ok && i < messages && !has_all; i++) {
-        struct ibv_wc wc;
-        ok = completed(cq, &wc);
-        has_all = atomic_load(&memory.count) == NUMBERS;
-        if (ok && (has_all || i + 1 < messages)) {
-            ok = OK(rpma_send(conn, NULL, 0, 0, RPMA_F_COMPLETION_ON_ERROR, NULL));
+    struct ibv_wc wc;
+    bool ok = OK(rpma_conn_get_cq(conn, &cq)) && completed(cq, &wc);
+    for (int i = 1; ok && i < messages; i++) {
+        /* The client's number was placed before its message was received: `count` has it. */
+        const bool is_last = atomic_load(&memory.count) == NUMBERS;
+        ok = OK(rpma_send(conn, NULL, 0, 0, RPMA_F_COMPLETION_ON_ERROR, NULL));
+        if (is_last) {
+            break;
         }
+        ok = ok && completed(cq, &wc);
     }
     return ok;
 }
@@ -144,7 +144,7 @@ int main(int argc, char *argv[]) {
         printf("dropped connection %d; there are %" PRIu64 " numbers\n", drop + 1,
                atomic_load(&memory.count));
     }
-    ok = ok && accepted(endpoint, config, mr, descriptor, &conn) && followed(conn, NUMBERS) &&
+    ok = ok && accepted(endpoint, config, mr, descriptor, &conn) && followed(conn, NUMBERS + 1) &&
          happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
 
     /* None is missing, and none came twice. */
