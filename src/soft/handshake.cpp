@@ -82,7 +82,7 @@ void Handshake::progress() {
 void Handshake::connected() {
     sockaddr_storage peer;
     socklen_t length = sizeof(peer);
-    const int error = tcp::connect_result(socket_.get());
+    const int error = tcp::pending_error(socket_.get());
     if (error != 0) {
         fail(error, std::strerror(error));
         return;

@@ -24,7 +24,8 @@ constexpr int max_events = 64;
 constexpr std::chrono::microseconds spin_before_sleep{20};
 
 std::uint32_t epoll_events(Interest interest) {
-    return (interest.readable ? EPOLLIN : 0U) | (interest.writable ? EPOLLOUT : 0U);
+    return (interest.readable ? EPOLLIN : 0U) | (interest.writable ? EPOLLOUT : 0U) |
+           (interest.ended ? EPOLLRDHUP : 0U);
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ private:
 struct Interest {
     bool readable = false;
     bool writable = false;
+    bool ended = false;  // the peer's end of stream or an error, of a source that does not read
 
     friend bool operator==(const Interest &, const Interest &) = default;
 };

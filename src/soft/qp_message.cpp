@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/qp: incoming sends. A send takes the oldest posted receive. One that finds none is kept, within a
 // bound, while the connection goes on being parsed; past the bound the stream stalls until a receive is
-// posted.
+// posted, or the peer is gone: then what it sent is dropped, as it is when the stream ends without a stall.
 #include <algorithm>
 #include <bit>
 #include <cerrno>

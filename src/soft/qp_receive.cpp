@@ -68,6 +68,11 @@ void QueuePair::progress() {
             transmit();
         }
     }
+    if (stalled_ && tcp::has_ended(socket_.get())) {
+        const int error = tcp::pending_error(socket_.get());
+        error != 0 ? link_lost(error) : peer_closed();
+        return;
+    }
     receive();
 }
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -148,7 +149,7 @@ base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to) {
     return socket;
 }
 
-int connect_result(int socket) {
+int pending_error(int socket) {
     int error = 0;
     socklen_t length = sizeof(error);
     return getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
@@ -186,6 +187,11 @@ std::size_t segment_bytes(int socket) {
         return smallest_segment_bytes;
     }
     return static_cast<std::size_t>(bytes);
+}
+
+bool has_ended(int socket) {
+    pollfd state{.fd = socket, .events = POLLRDHUP, .revents = 0};
+    return poll(&state, 1, 0) > 0;
 }
 
 Input discard_input(int socket) {

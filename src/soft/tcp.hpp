@@ -35,9 +35,11 @@ struct BindOptions {
 // Another descriptor of a connected stream socket that somebody else made, ready to be served; EINVAL for
 // anything else.
 [[nodiscard]] base::Result<base::Fd> adopted(int fd);
-// Starts to connect; `socket` is bound or fresh. Done when it becomes writable: connect_result().
+// Starts to connect; `socket` is bound or fresh. Done when it becomes writable, unless there is a
+// pending_error().
 [[nodiscard]] base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to);
-[[nodiscard]] int connect_result(int socket);
+// An errno value, told once; 0 when there is none.
+[[nodiscard]] int pending_error(int socket);
 
 // The source address that the routing table chooses towards `to`.
 [[nodiscard]] base::Result<Address> source_towards(const sockaddr &to);
@@ -46,6 +48,9 @@ struct BindOptions {
 void set_connection_options(int socket);
 // Largest segment TCP sends, in bytes.
 [[nodiscard]] std::size_t segment_bytes(int socket);
+
+// The peer's end of stream or an error is here, perhaps behind bytes that nobody has read.
+[[nodiscard]] bool has_ended(int socket);
 
 enum class Input { Open, Ended };
 // Reads and throws away what is there; Ended at the peer's end of stream or an error.

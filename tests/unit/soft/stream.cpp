@@ -390,6 +390,29 @@ void one_message_that_is_too_long_stalls(void **state) {
     assert_same_bytes({device.at(0), all.size()}, all);
 }
 
+// Nobody posts a receive, and the stream is stalled: it is seen nevertheless that the peer is gone.
+void the_end_of_a_stalled_peer(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    for (const bool reset : {false, true}) {
+        rdma_cm_id *const id = device.establish(peer, plain);
+        for (std::uint32_t msn = 1; msn <= soft::limits::max_unexpected_messages + 1; ++msn) {
+            peer.send(fpdu({.opcode = Opcode::Send, .msn = msn}, pattern(8, msn)));
+        }
+        device.work();
+        assert_false(device.has_event());
+        if (reset) {
+            const linger at_once{.l_onoff = 1, .l_linger = 0};
+            assert_int_equal(setsockopt(peer.socket(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+            peer.close();
+        } else {
+            peer.finish();
+        }
+        (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+        assert_true(reset || peer.receive_rest().empty());
+        device.close(id);
+    }
+}
+
 // A tagged message may come between two segments of an untagged one.
 void a_write_inside_a_send(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
@@ -473,6 +496,7 @@ int main() {
                                 test_of_ends(too_many_bytes_stall),
                                 test_of_ends(too_many_messages_stall),
                                 test_of_ends(one_message_that_is_too_long_stalls),
+                                test_of_ends(the_end_of_a_stalled_peer),
                                 test_of_ends(a_write_inside_a_send),
                                 test_of_ends(an_orderly_end),
                                 test_of_ends(a_disconnect_drains)};
