@@ -32,7 +32,7 @@ inline constexpr int default_listen_backlog = 128;
 inline constexpr std::size_t max_unexpected_bytes = std::size_t{64} * 1024;
 inline constexpr std::size_t max_unexpected_messages = 256;
 
-// How long: a peer may take for its start-up frame; a disconnect waits for the peer to have read everything.
+// How long a peer may take for its start-up frame, and again for the first FPDU that it promised.
 inline constexpr std::chrono::seconds handshake_timeout{10};
 // A peer that acknowledges nothing, or takes nothing, for so long is given up (TCP_USER_TIMEOUT).
 inline constexpr std::chrono::seconds silence_timeout{60};

@@ -201,7 +201,7 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     // The group's lock goes last: who waits for it may then destroy this queue pair.
     const auto group = group_;
     const std::scoped_lock receiving{group->mutex()};
-    const std::scoped_lock sending{send_mutex_};
+    std::unique_lock sending{send_mutex_};
     parameters_ = parameters;
     buffer_bytes_ = parameters.crc ? crc_buffer_bytes : buffer_bytes;
     buffer_ = std::make_unique_for_overwrite<std::byte[]>(buffer_bytes_);
@@ -223,14 +223,18 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     phase_.store(Phase::Connected, std::memory_order_release);
     interest_ = {.readable = true};
     group_->add(*this, socket_.get(), interest_);
+    sending.unlock();
     // The responder says nothing before the initiator's first FPDU (RFC 5044 section 7.1.2). It waits with
-    // ESTABLISHED too when that FPDU is sure to come at once; an initiator that promised none may be one that
-    // only listens, and both programs would wait for each other.
+    // ESTABLISHED too when that FPDU is promised, though not for ever; an initiator that promised none may be
+    // one that only listens, and both programs would wait for each other.
     if (parameters.initiator || !parameters.ready_to_receive) {
         establish();
+    } else {
+        group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
     }
     if (parameters.initiator) {
         peer_ready_ = true;
+        sending.lock();
         may_transmit_ = true;
         ready_to_receive_due_ = parameters.ready_to_receive;
         transmit();

@@ -93,8 +93,14 @@ void QueuePair::disconnect() {
     }
 }
 
+// What was waited for: the first FPDU of an initiator that promised it, or the end of a connection that
+// ended.
 void QueuePair::expire() {
-    finish_draining();
+    if (connected()) {
+        link_lost(ETIMEDOUT);
+    } else {
+        finish_draining();
+    }
 }
 
 void QueuePair::violate(const wire::Violation &violation) {

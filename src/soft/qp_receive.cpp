@@ -202,6 +202,7 @@ bool QueuePair::begin_segment() {
     if (!peer_ready_) {
         peer_ready_ = true;
         if (!established_) {
+            group_->clear_deadline(*this);
             establish();
         }
         const std::scoped_lock lock{send_mutex_};

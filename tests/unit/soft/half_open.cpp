@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peers that say nothing more in the middle of the start-up: given up after limits::handshake_timeout, while
+// Peers that say nothing more before the end of the start-up: given up after limits::handshake_timeout, while
 // others are served. The one slow test of this folder.
 
 // Last, as it wants.
@@ -24,6 +24,16 @@ void half_open_peers_are_given_up(void **state) {
     other.send(std::span{request}.first(request.size() - 1));
     test::Peer third;
     (void)device.establish(third, {});
+    // One that is accepted, and does not say that it is ready as it promised; and one that does.
+    const MpaFrame promising{.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4};
+    test::Peer promised;
+    promised.connect(device.port());
+    promised.send_frame(promising);
+    rdma_cm_id *const waiting = device.take_request();
+    device.accept(waiting);
+    (void)promised.receive_frame(MpaRole::Reply);
+    test::Peer ready;
+    (void)device.establish(ready, promising);
     assert_true(mute.silent() && peer.silent() && other.silent());
     (void)test::logged();
 
@@ -31,9 +41,11 @@ void half_open_peers_are_given_up(void **state) {
     assert_int_equal(mute.receive_rest().size(), 0);
     assert_int_equal(peer.receive_rest().size(), 0);
     assert_int_equal(other.receive_rest().size(), 0);
-    assert_int_equal(test::logged().warnings, 3);
+    assert_int_equal(device.wait_for(RDMA_CM_EVENT_CONNECT_ERROR, waiting).status, -ECONNRESET);
+    assert_int_equal(promised.receive_rest().size(), 0);
+    assert_int_equal(test::logged().warnings, 4);
     assert_false(device.has_event());
-    assert_true(third.silent());
+    assert_true(third.silent() && ready.silent());
     test::Peer fourth;
     (void)device.establish(fourth, {});
 }
