@@ -120,10 +120,15 @@ bool Worker::submit(Job &job) {
     return !pool.take_back(job);
 }
 
+// Touches no lock, which a vanished thread might hold.
 void Worker::drop_after_fork() {
     Pool *const fresh = new Pool;
     fresh->before_fork = pool_.load(std::memory_order_relaxed);
     pool_.store(fresh, std::memory_order_relaxed);
 }
+
+// Made here, when the library is loaded: a fork cannot come in between.
+const int Worker::renews_after_forks =
+    (static_cast<void>(instance()), pthread_atfork(nullptr, nullptr, [] { instance().drop_after_fork(); }));
 
 }  // namespace persist

@@ -30,14 +30,12 @@ public:
     // to run.
     [[nodiscard]] bool submit(Job &job);
 
-    // To call in a child after fork, before anything else of this class: the child starts with no threads and
-    // no jobs (those of the parent stay the parent's). It touches no lock, which a vanished thread might
-    // hold.
-    void drop_after_fork();
-
 private:
     struct Pool;
     Worker();
+    // A child starts with no threads and no jobs: those of the parent stay the parent's.
+    void drop_after_fork();
+    static const int renews_after_forks;
 
     std::atomic<Pool *> pool_;
 };

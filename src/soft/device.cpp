@@ -27,6 +27,10 @@ constexpr char name_prefix[] = "soft_";
 
 std::mutex registry_lock;
 
+// Held while the process forks, so that the child finds the registry whole and nobody in it.
+[[maybe_unused]] const int registry_survives_forks = pthread_atfork(
+    [] { registry_lock.lock(); }, [] { registry_lock.unlock(); }, [] { registry_lock.unlock(); });
+
 std::vector<std::unique_ptr<Device>> &registry() {
     static auto &all = *new std::vector<std::unique_ptr<Device>>;  // never destroyed: contexts stay good
                                                                    // while the process ends

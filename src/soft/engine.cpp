@@ -15,9 +15,7 @@
 
 #include "base/log.hpp"
 #include "persist/guard.hpp"
-#include "persist/worker.hpp"
 #include "soft/limits.hpp"
-#include "soft/memory.hpp"
 #include "soft/progress.hpp"
 #include "soft/tcp.hpp"
 
@@ -135,11 +133,6 @@ Engine &Engine::instance() {
     }
     const std::scoped_lock lock{creation};
     if (current.load(std::memory_order_relaxed) == nullptr) {
-        static const bool registered = [] {
-            pthread_atfork(nullptr, nullptr, after_fork_in_child);
-            return true;
-        }();
-        (void)registered;
         current.store(new Engine, std::memory_order_release);
     }
     return *current.load(std::memory_order_relaxed);
@@ -154,9 +147,10 @@ void Engine::after_fork_in_child() {
     forks.fetch_add(1, std::memory_order_relaxed);
     current.store(nullptr, std::memory_order_release);
     new (&creation) std::mutex;
-    Memory::instance().after_fork_in_child();
-    persist::Worker::instance().drop_after_fork();
 }
+
+// As every room does that has something to renew.
+const int Engine::renews_after_forks = pthread_atfork(nullptr, nullptr, after_fork_in_child);
 
 bool Engine::enrol(Group &group) {
     State &state = *state_;

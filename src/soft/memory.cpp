@@ -2,6 +2,7 @@
 // soft/memory: see the header.
 #include "soft/memory.hpp"
 
+#include <pthread.h>
 #include <sys/random.h>
 
 #include <cerrno>
@@ -11,8 +12,8 @@
 
 namespace soft {
 
-// A key is slot (16 bits) | generation (4) | random (12): a peer cannot guess it, and a stale one does not
-// fit its successor.
+// A key is slot (16 bits) | generation (4) | random (12). A peer that guesses is right once in 4096 times,
+// and a wrong guess ends its connection; a stale key fits none of its next 15 successors.
 struct Pin::Slot {
     std::atomic<std::uint32_t> key{0};  // 0: empty
     std::atomic<std::uint32_t> users{0};
@@ -99,6 +100,7 @@ void Memory::erase(const MemoryRegion &region) {
     free_.push_back(region.lkey >> slot_shift);
 }
 
+// The threads that held locks or pins are the parent's.
 void Memory::after_fork_in_child() {
     new (&mutex_) std::mutex;
     for (const auto &chunk : chunks_) {
@@ -108,6 +110,11 @@ void Memory::after_fork_in_child() {
         }
     }
 }
+
+// Made here, when the library is loaded: a fork cannot come in between.
+const int Memory::renews_after_forks =
+    (static_cast<void>(instance()),
+     pthread_atfork(nullptr, nullptr, [] { instance().after_fork_in_child(); }));
 
 std::expected<Pin, Fault> Memory::pin(const Access &access) {
     Pin::Slot *const place = slot(access.key);

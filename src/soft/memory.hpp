@@ -83,14 +83,13 @@ public:
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
 
-    // The threads that held locks or pins are the parent's.
-    void after_fork_in_child();
-
 private:
     static constexpr std::uint32_t chunk_slots = 256;
     static constexpr std::uint32_t chunks = 256;
 
     [[nodiscard]] Pin::Slot *slot(std::uint32_t key) const;
+    void after_fork_in_child();
+    static const int renews_after_forks;
 
     std::mutex mutex_;  // of insert and erase
     std::vector<std::uint32_t> free_;

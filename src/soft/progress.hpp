@@ -151,6 +151,7 @@ private:
     static void run(Engine &engine);
     int tick(base::Clock::time_point now);
     static void after_fork_in_child();
+    static const int renews_after_forks;
 
     std::unique_ptr<State> state_;
 };

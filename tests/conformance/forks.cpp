@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -168,6 +169,40 @@ void set_up_stays_with_the_parent(void **) {
     }
 }
 
+// Whatever another thread of the parent is about when it forks, the child has the devices.
+void a_child_opens_a_device_that_another_thread_opens(void **) {
+    if (!subject.is_soft) {
+        skip();
+    }
+    Ends &ends = connected();
+    ibv_device *const device = ends.client.id->verbs->device;
+    std::atomic<bool> &over = make<std::atomic<bool>>(false);
+    Thread &opener = make<Thread>([&over, device]() -> std::string {
+        while (!over) {
+            if (softrdma_ibv_open_device(device) == nullptr) {
+                return "no context";
+            }
+        }
+        return "";
+    });
+    for (int round = 0; round < 40; ++round) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            alarm(10);
+            _exit(softrdma_ibv_open_device(device) == nullptr ? 1 : 0);
+        }
+        int status = -1;
+        const bool ended = pid > 0 && waitpid(pid, &status, 0) == pid;
+        if (!ended || status != 0) {
+            over = true;  // before an assertion leaves the thread behind
+            assert_true(ended);
+            assert_int_equal(status, 0);
+        }
+    }
+    over = true;
+    opener.expect_well();
+}
+
 void a_child_uses_the_device_anew(void **) {
 #ifdef __SANITIZE_THREAD__
     skip();  // ThreadSanitizer allows no threads in the child of a process with threads
@@ -200,6 +235,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(events_stay_with_the_parent),
     cmocka_unit_test(shared_receives_stay_with_the_parent),
     cmocka_unit_test(set_up_stays_with_the_parent),
+    cmocka_unit_test(a_child_opens_a_device_that_another_thread_opens),
     cmocka_unit_test(a_child_uses_the_device_anew),
 };
 

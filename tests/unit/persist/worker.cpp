@@ -156,7 +156,6 @@ void threads_end_when_idle(void **) {
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        worker().drop_after_fork();
         without = thread_count();
         assert_true(worker().submit(job));
         done.acquire();
@@ -186,7 +185,6 @@ void a_forked_child_starts_afresh(void **) {
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        worker().drop_after_fork();
         static std::counting_semaphore<> done{0};
         static std::array<Job, most> jobs;
         for (Job &job : jobs) {
