@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // conformance: each operation, alone.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
 
+#include "base/fd.hpp"
 #include "suite.hpp"
 
 namespace conformance {
@@ -204,6 +208,69 @@ void inline_data_is_free_at_once(void **) {
     }
 }
 
+// Many bytes in little memory: an area whose parts are all the same pages.
+class Folded {
+public:
+    static constexpr std::size_t fold_bytes = 16 << 20;
+    static constexpr std::size_t bytes = std::size_t{3} << 30;
+
+    Folded() {
+        const base::Fd file{memfd_create("conformance", MFD_CLOEXEC)};
+        assert_int_equal(ftruncate(file.get(), fold_bytes), 0);
+        void *const area = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(area, MAP_FAILED);
+        begin = static_cast<std::byte *>(area);
+        for (std::size_t at = 0; at < bytes; at += fold_bytes) {
+            assert_ptr_not_equal(
+                mmap(begin + at, fold_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.get(), 0),
+                MAP_FAILED);
+        }
+    }
+    ~Folded() { (void)munmap(begin, bytes); }
+    Folded(const Folded &) = delete;
+    Folded &operator=(const Folded &) = delete;
+
+    std::byte *begin = nullptr;
+};
+
+// A length is 32 bits without a sign, of every operation that has one.
+void three_gibibytes_at_once(void **) {
+    if (!subject.is_soft) {
+        skip();
+    }
+    Ends &ends = connected();
+    const Folded &source = make<Folded>();
+    const Folded &target = make<Folded>();
+    const ibv_mr *const from = ends.client.register_memory(source.begin, Folded::bytes, full_access);
+    const ibv_mr *const to = ends.server.register_memory(
+        target.begin, Folded::bytes, full_access | verbs::flush_access(provider(), verbs::Flush::Visibility));
+    assert_true(from != nullptr && to != nullptr);
+    const auto all_of = [](const ibv_mr &region) {
+        return ibv_sge{.addr = reinterpret_cast<std::uintptr_t>(region.addr),
+                       .length = static_cast<std::uint32_t>(Folded::bytes),
+                       .lkey = region.lkey};
+    };
+    Request flush = flush_request(ends.server, 0, 0, SOFTRDMA_FLUSH_GLOBAL, 1);
+    flush.sges = {{.addr = 0, .length = static_cast<std::uint32_t>(Folded::bytes), .lkey = 0}};
+    flush.remote_address = reinterpret_cast<std::uintptr_t>(to->addr);
+    flush.rkey = to->rkey;
+    assert_int_equal(post(ends.client, {flush}), 0);
+    expect_completion(ends.client.cq, 1);
+
+    for (std::size_t i = 0; i < Folded::fold_bytes; ++i) {
+        source.begin[i] = static_cast<std::byte>(i * 31 + i / 251);
+    }
+    Request send = send_request(ends.client, 0, 0, 2);
+    send.sges = {all_of(*from)};
+    assert_int_equal(post_receive(ends.server, 3, {all_of(*to)}), 0);
+    assert_int_equal(post(ends.client, {send}), 0);
+    const ibv_wc received = next_completion(ends.server.cq);
+    assert_int_equal(received.status, IBV_WC_SUCCESS);
+    assert_int_equal(received.byte_len, Folded::bytes);
+    assert_memory_equal(target.begin, source.begin, Folded::fold_bytes);
+    expect_completion(ends.client.cq, 2);
+}
+
 constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_write_and_a_flush_of_eight_bytes),
     cmocka_unit_test(writes_and_reads_of_many_sizes),
@@ -212,6 +279,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(messages_of_no_bytes_need_no_key),
     cmocka_unit_test(an_atomic_write_stores_eight_bytes),
     cmocka_unit_test(atomic_writes_are_never_seen_torn),
+    cmocka_unit_test(three_gibibytes_at_once),
     cmocka_unit_test(a_flush_says_what_it_was),
     cmocka_unit_test(inline_data_is_free_at_once),
 };
