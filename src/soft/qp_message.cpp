@@ -47,9 +47,7 @@ int QueuePair::post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) {
 }
 
 void QueuePair::receives_posted() {
-    if (connected()) {
-        deliver_unexpected();
-    }
+    deliver_unexpected();
 }
 
 bool QueuePair::take_receive() {
@@ -225,7 +223,11 @@ void QueuePair::flush_receives() {
         complete_receive(IBV_WC_WR_FLUSH_ERR, {});
     }
     message_ = Message::None;
-    while (shared_receives_ == nullptr && receives_.take(receive_)) {
+    if (shared_receives_ != nullptr) {
+        shared_receives_->forget(*this);
+        return;
+    }
+    while (receives_.take(receive_)) {
         complete_receive(IBV_WC_WR_FLUSH_ERR, {});
     }
 }

@@ -66,8 +66,9 @@ int SharedReceiveQueue::post(ibv_recv_wr *request, ibv_recv_wr **bad) {
     return error;
 }
 
-// In their order, while there are receives. A queue pair leaves the list with its group locked, and so is
-// there as long as the lock is held on one that was still in the list.
+// In their order, while there are receives: the first in line keeps its place until it takes one, so that no
+// newcomer is served before it. A queue pair leaves the line with its group locked, and so is there as long
+// as the lock is held on one that was still in it.
 void SharedReceiveQueue::serve_waiters() {
     while (true) {
         Waiter waiter;
@@ -79,15 +80,15 @@ void SharedReceiveQueue::serve_waiters() {
             waiter = waiters_.front();
         }
         const std::scoped_lock serving{waiter.group->mutex()};
-        if (withdraw(waiter)) {
+        if (is_first(*waiter.queue_pair)) {
             waiter.queue_pair->receives_posted();
         }
     }
 }
 
-bool SharedReceiveQueue::withdraw(const Waiter &waiter) {
+bool SharedReceiveQueue::is_first(const QueuePair &queue_pair) {
     const std::scoped_lock lock{mutex_};
-    return std::erase(waiters_, waiter) != 0;
+    return !waiters_.empty() && waiters_.front().queue_pair == &queue_pair;
 }
 
 int SharedReceiveQueue::modify(const ibv_srq_attr &attributes, int mask) {
@@ -122,9 +123,16 @@ void SharedReceiveQueue::attach() {
 
 bool SharedReceiveQueue::take(Receive &receive, QueuePair &queue_pair) {
     const std::scoped_lock lock{mutex_};
-    if (!posted_.pop(receive)) {
-        waiters_.push_back({.queue_pair = &queue_pair, .group = queue_pair.group()});
+    const auto place = std::ranges::find(waiters_, &queue_pair, &Waiter::queue_pair);
+    // With others before it, one of them is about to be served: who posts goes on while there are both.
+    if (place != waiters_.begin() || !posted_.pop(receive)) {
+        if (place == waiters_.end()) {
+            waiters_.push_back({.queue_pair = &queue_pair, .group = queue_pair.group()});
+        }
         return false;
+    }
+    if (!waiters_.empty()) {
+        waiters_.erase(place);
     }
     if (posted_.size() < limit_) {
         limit_ = 0;
@@ -134,7 +142,8 @@ bool SharedReceiveQueue::take(Receive &receive, QueuePair &queue_pair) {
 }
 
 void SharedReceiveQueue::forget(QueuePair &queue_pair) {
-    (void)withdraw({.queue_pair = &queue_pair, .group = queue_pair.group()});
+    const std::scoped_lock lock{mutex_};
+    std::erase_if(waiters_, [&](const Waiter &waiter) { return waiter.queue_pair == &queue_pair; });
 }
 
 }  // namespace soft

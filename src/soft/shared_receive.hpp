@@ -37,10 +37,10 @@ public:
     [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
     void attach();
     void detach() { users.fetch_sub(1, std::memory_order_release); }
-    // The oldest receive, for a queue pair whose group the caller has locked. When there is none the queue
-    // pair hears of the next one (QueuePair::receives_posted); until then it does not ask again.
+    // The oldest receive, for a queue pair whose group the caller has locked. When there is none, or others
+    // wait for it, the queue pair stands in line and hears when it is first (QueuePair::receives_posted).
     [[nodiscard]] bool take(Receive &receive, QueuePair &queue_pair);
-    // It is going, with its group locked: it hears of nothing more.
+    // It is going, or its connection has ended, with its group locked: it hears of nothing more.
     void forget(QueuePair &queue_pair);
 
     std::atomic<int> users{0};  // queue pairs
@@ -49,18 +49,16 @@ private:
     struct Waiter {
         QueuePair *queue_pair;
         std::shared_ptr<Group> group;
-
-        friend bool operator==(const Waiter &, const Waiter &) = default;
     };
 
     SharedReceiveQueue(ibv_pd &domain, const ibv_srq_init_attr &attributes);
     void serve_waiters();
-    [[nodiscard]] bool withdraw(const Waiter &waiter);
+    [[nodiscard]] bool is_first(const QueuePair &queue_pair);
 
     const std::size_t max_sge_;
     std::mutex mutex_;  // guards what follows; taken with a group's lock held, never the other way round
     PostedReceives posted_;
-    std::vector<Waiter> waiters_;  // found nothing; the longest waiting first
+    std::vector<Waiter> waiters_;  // in line, all of them connected; the longest waiting first
     std::uint32_t limit_ = 0;      // fewer posted than this: an event, once
 };
 

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Shared receive queues, as a peer on TCP can try them: sends that are cut where the test likes.
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "soft/qp.hpp"
+#include "soft/shared_receive.hpp"
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.
@@ -108,11 +114,51 @@ void a_receive_that_comes_inside_a_send(void **state) {
     assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
 }
 
+// Who found nothing first is served first: a newcomer does not take the receive that comes for another,
+// whoever is faster. Done with the lock that serving a connection has, as its thread would.
+void receives_go_by_the_line(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    device.srq = create(*device.mr);
+    rdma_cm_id *const first = device.establish(peer, plain);
+    rdma_cm_id *const second = device.establish(other, plain);
+    auto &queue = *static_cast<soft::SharedReceiveQueue *>(device.srq);
+    auto &waiting = *static_cast<soft::QueuePair *>(first->qp);
+    auto &newcomer = *static_cast<soft::QueuePair *>(second->qp);
+    int stolen = 0;
+    int taken = 0;
+    for (int round = 0; round < 64; ++round) {
+        soft::Receive receive;
+        std::unique_lock serving{waiting.group()->mutex()};
+        assert_false(queue.take(receive, waiting));
+        std::thread poster{[&] { post(device, 1, 0, 100, *device.mr); }};
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+        for (bool over = false; !over && std::chrono::steady_clock::now() < deadline;) {
+            if (queue.take(receive, newcomer)) {
+                ++stolen;
+                over = true;
+            } else if (queue.take(receive, waiting)) {
+                ++taken;
+                over = true;
+            }
+        }
+        queue.forget(waiting);
+        queue.forget(newcomer);
+        serving.unlock();
+        poster.join();
+    }
+    assert_int_equal(stolen, 0);
+    assert_int_equal(taken, 64);
+    device.close(first);
+    device.close(second);
+    assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {test_of_ends(only_the_receive_in_hand_is_flushed),
                                 test_of_ends(receives_are_in_the_domain_of_the_queue),
-                                test_of_ends(a_receive_that_comes_inside_a_send)};
+                                test_of_ends(a_receive_that_comes_inside_a_send),
+                                test_of_ends(receives_go_by_the_line)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
