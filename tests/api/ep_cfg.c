@@ -95,12 +95,17 @@ static void v6only_leaves_ipv4_to_others(void **state) {
     struct rpma_ep_cfg *cfg = NULL;
     assert_ok(rpma_ep_listen(ends->peer, "::", "0", &ends->ep));
     assert_int_equal(bind_v4_beside(ends->ep), -1);
-    assert_ok(rpma_ep_shutdown(&ends->ep));
     assert_ok(rpma_ep_cfg_new(&cfg));
     assert_ok(rpma_ep_cfg_set_v6only(cfg, true));
-    assert_ok(rpma_ep_listen_cfg(ends->peer, "::", "0", cfg, &ends->ep));
+    /* Somebody else may have that port of IPv4 already: not at every try. */
+    int result = -1;
+    for (int i = 0; i < 50 && result != 0; ++i) {
+        assert_ok(rpma_ep_shutdown(&ends->ep));
+        assert_ok(rpma_ep_listen_cfg(ends->peer, "::", "0", cfg, &ends->ep));
+        result = bind_v4_beside(ends->ep);
+    }
     assert_ok(rpma_ep_cfg_delete(&cfg));
-    assert_int_equal(bind_v4_beside(ends->ep), 0);
+    assert_int_equal(result, 0);
 }
 
 /* As sockets do: a bound one that shares its port does not keep an endpoint from it that shares it too. */
