@@ -152,7 +152,7 @@ inline int posted(int number) {
 }
 
 inline int post(const rpma_conn &conn, Request &request) {
-    return posted(verbs::post(conn.qp(), std::move(request.wr)));
+    return posted(verbs::post(conn.qp(), request.wr));
 }
 
 // A flush or atomic write.

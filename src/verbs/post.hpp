@@ -60,9 +60,12 @@ inline ibv_send_wr flush_request(ibv_sge *extent, Remote remote, Flush flush, un
     return request;
 }
 
-inline int post(ibv_qp *qp, ibv_send_wr &&request) {
+inline int post(ibv_qp *qp, ibv_send_wr &request) {
     ibv_send_wr *refused = nullptr;
     return ibv_post_send(qp, &request, &refused);
+}
+inline int post(ibv_qp *qp, ibv_send_wr &&request) {
+    return post(qp, request);
 }
 
 inline int post_receive(ibv_qp *qp, ibv_sge *local, std::uint64_t wr_id) {

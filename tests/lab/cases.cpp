@@ -428,7 +428,7 @@ void gathered_writes(End &end, const Case &) {
     const verbs::Remote there{.address = end.peer.data_address + half, .rkey = end.peer.data_rkey};
     auto request = verbs::request_of(IBV_WR_RDMA_WRITE, parts.data(), there, IBV_SEND_SIGNALED, 0);
     request.num_sge = static_cast<int>(parts.size());
-    require(verbs::post(end.qp(), std::move(request)) == 0, "ibv_post_send of a gathered write");
+    require(verbs::post(end.qp(), request) == 0, "ibv_post_send of a gathered write");
     (void)end.sent();
     end.ask({.kind = Kind::Check, .seed = 4, .offset = half, .length = 200'000});
     leave(end);
