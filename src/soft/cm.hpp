@@ -48,7 +48,8 @@ public:
     [[nodiscard]] static base::Result<EventChannel *> create();
     ~EventChannel();
 
-    // The next event, the caller's until it is acknowledged: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR.
+    // The next event, the caller's until it is acknowledged: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR;
+    // EINVAL in a child of the process whose channel it is.
     [[nodiscard]] base::Result<Event *> next();
     void push(std::unique_ptr<Event> event);
     // Takes out the events of an id that is going.

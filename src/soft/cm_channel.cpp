@@ -59,6 +59,9 @@ Event *EventChannel::take() {
 }
 
 base::Result<Event *> EventChannel::next() {
+    if (group_->inherited()) {
+        return base::failure(EINVAL);
+    }
     Event *event = take();
     if (event != nullptr) {
         return event;

@@ -213,8 +213,8 @@ base::Result<CompletionChannel *> CompletionChannel::create(ibv_context *context
 }
 
 bool CompletionChannel::busy() {
-    if (fork_generation_ != Engine::fork_generation()) {
-        return false;  // the parent's
+    if (inherited()) {
+        return false;
     }
     const std::scoped_lock lock{mutex_};
     return !attached_.empty();
@@ -279,6 +279,9 @@ CompletionQueue *CompletionChannel::take() {
 }
 
 base::Result<CompletionQueue *> CompletionChannel::next_event() {
+    if (inherited()) {
+        return base::failure(EINVAL);
+    }
     CompletionQueue *event = take();
     if (event != nullptr) {
         return event;

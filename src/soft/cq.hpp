@@ -26,7 +26,8 @@ public:
     [[nodiscard]] static base::Result<CompletionChannel *> create(ibv_context *context);
     ~CompletionChannel() = default;
 
-    // The next event: blocks unless fd is O_NONBLOCK, and serves connections meanwhile. EAGAIN, EINTR.
+    // The next event: blocks unless fd is O_NONBLOCK, and serves connections meanwhile. EAGAIN, EINTR; EINVAL
+    // in a child of the process whose channel it is.
     [[nodiscard]] base::Result<CompletionQueue *> next_event();
     [[nodiscard]] bool busy();
 
@@ -34,12 +35,13 @@ private:
     friend class CompletionQueue;
     explicit CompletionChannel(base::Fd event_fd) : event_fd_{std::move(event_fd)} {}
 
+    [[nodiscard]] bool inherited() const { return fork_generation_ != Engine::fork_generation(); }
     void attach(CompletionQueue &queue);
     void detach(CompletionQueue &queue);
     void notify(CompletionQueue &queue);
     CompletionQueue *take();
 
-    std::mutex mutex_;  // taken before an ibv_cq's own
+    std::mutex mutex_;  // taken with a group's or queue pair's lock held, before a queue's
     base::Fd event_fd_;
     const unsigned fork_generation_ = Engine::fork_generation();
     std::vector<CompletionQueue *> attached_;
@@ -100,8 +102,8 @@ private:
     void publish_others();
     [[nodiscard]] std::shared_ptr<const Groups> other_groups();
 
-    std::mutex mutex_;  // guards the ring, notify_, others_; taken with a group's or queue pair's lock held,
-                        // before a channel's
+    std::mutex mutex_;  // guards the ring, notify_, others_; taken with a group's, queue pair's or channel's
+                        // lock held, before a receive queue's
     base::Ring<Entry> ring_;
     Notify notify_ = Notify::No;
     bool overrun_ = false;  // said so

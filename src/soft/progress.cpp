@@ -120,6 +120,9 @@ void Group::serve() {
 }
 
 void Group::poll(bool spinning) {
+    if (inherited()) {
+        return;
+    }
     const std::unique_lock lock{mutex_, std::try_to_lock};
     if (!lock.owns_lock()) {
         return;  // whoever has it does this caller's work
@@ -131,6 +134,9 @@ void Group::poll(bool spinning) {
 }
 
 void Group::hand_over() {
+    if (inherited()) {
+        return;
+    }
     const std::scoped_lock lock{mutex_};
     claimed_ = false;
     if (waiters_ == 0) {

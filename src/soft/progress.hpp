@@ -81,7 +81,8 @@ public:
     void hand_over();
 
     // Serves the groups and sleeps in between until ready() is true, or a signal handler ran (false, errno
-    // EINTR). event_fd is readable when another thread may have made ready() true.
+    // EINTR). event_fd is readable when another thread may have made ready() true. The groups, and the
+    // descriptor, are this process's own.
     static bool wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
                      const std::function<bool()> &ready);
 
