@@ -795,7 +795,7 @@ enum rpma_op_type {
 
 /* One operation, zeroed before it is filled in; what its type does not use is not looked at. */
 struct rpma_op {
-    enum rpma_op_type type;
+    int type;                          /* enum rpma_op_type */
     int flags;                         /* RPMA_F_COMPLETION_ */
     const void *op_context;            /* ibv_wc.wr_id of its completion */
     const struct rpma_mr_local *local; /* where a read puts, all others but ATOMIC_WRITE and FLUSH take */
@@ -803,10 +803,10 @@ struct rpma_op {
     const struct rpma_mr_remote *remote; /* the other end; not of a SEND */
     size_t remote_offset;
     size_t len;
-    uint32_t imm;                    /* WRITE_WITH_IMM, SEND_WITH_IMM: host order, as in their functions */
-    enum rpma_flush_type flush_type; /* FLUSH */
-    const char *word;                /* ATOMIC_WRITE: 8 bytes, copied during the call */
-    uint64_t reserved[2];            /* 0, for what is to come */
+    uint32_t imm;         /* WRITE_WITH_IMM, SEND_WITH_IMM: host order, as in their functions */
+    int flush_type;       /* FLUSH: enum rpma_flush_type */
+    const char *word;     /* ATOMIC_WRITE: 8 bytes, copied during the call */
+    uint64_t reserved[2]; /* 0, for what is to come */
 };
 
 /**

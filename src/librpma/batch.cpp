@@ -36,16 +36,20 @@ int prepare(Request &request, const rpma_conn *conn, const rpma_op &op) {
             return prepare_atomic_write(request, conn, op.remote, op.remote_offset, op.word, op.flags,
                                         op.op_context);
         case RPMA_OP_FLUSH:
-            return prepare_flush(request, conn, op.remote, op.remote_offset, op.len, op.flush_type, op.flags,
-                                 op.op_context);
+            if (op.flush_type != RPMA_FLUSH_TYPE_PERSISTENT && op.flush_type != RPMA_FLUSH_TYPE_VISIBILITY) {
+                return result;
+            }
+            return prepare_flush(request, conn, op.remote, op.remote_offset, op.len,
+                                 static_cast<rpma_flush_type>(op.flush_type), op.flags, op.op_context);
         case RPMA_OP_SEND:
             return message(IBV_WR_SEND);
         case RPMA_OP_SEND_WITH_IMM:
             result = message(IBV_WR_SEND_WITH_IMM);
             set_immediate(request, op.imm);
             return result;
+        default:
+            return result;
     }
-    return result;
 }
 
 // Requests that are prepared and not posted, linked.

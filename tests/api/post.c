@@ -150,7 +150,7 @@ static void one_that_is_refused(void **state) {
     const struct rpma_op good = {.type = RPMA_OP_WRITE, .flags = ALWAYS, .op_context = (void *)1};
     struct rpma_op ops[3] = {good, good, good};
     size_t posted = 77;
-    ops[1].type = (enum rpma_op_type)77;
+    ops[1].type = 77;
     assert_code(rpma_post(ends->client, ops, 3, &posted), RPMA_E_INVAL);
     assert_int_equal(posted, 1);
     expect(ends->client, 1);
@@ -161,6 +161,9 @@ static void one_that_is_refused(void **state) {
                               .flush_type = RPMA_FLUSH_TYPE_PERSISTENT};
     capture_log(RPMA_LOG_LEVEL_ERROR);
     assert_code(rpma_post(ends->client, ops, 3, NULL), RPMA_E_NOSUPP);
+    expect(ends->client, 1);
+    ops[1].flush_type = 77;
+    assert_code(rpma_post(ends->client, ops, 3, NULL), RPMA_E_INVAL);
     expect(ends->client, 1);
     ops[0].flags = 0;
     assert_code(rpma_post(ends->client, ops, 3, &posted), RPMA_E_INVAL);
