@@ -208,6 +208,15 @@ void inline_data_is_free_at_once(void **) {
     }
 }
 
+// ThreadSanitizer keeps several bytes for each byte of an address, however often one page is mapped.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool addresses_cost_memory = true;
+#elif defined(__has_feature)
+constexpr bool addresses_cost_memory = __has_feature(thread_sanitizer);
+#else
+constexpr bool addresses_cost_memory = false;
+#endif
+
 // Many bytes in little memory: an area whose parts are all the same pages.
 class Folded {
 public:
@@ -235,7 +244,7 @@ public:
 
 // A length is 32 bits without a sign, of every operation that has one.
 void three_gibibytes_at_once(void **) {
-    if (!subject.is_soft) {
+    if (!subject.is_soft || addresses_cost_memory) {
         skip();
     }
     Ends &ends = connected();
