@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/log: keeps the last line of each level.
+// cli/log: keeps a line of each level, for what a failure says.
 #include "cli/log.hpp"
 
 #include <librpma.h>
@@ -17,7 +17,7 @@ namespace {
 
 // librpma and the soft device log from any thread.
 std::mutex mutex;
-std::array<std::string, RPMA_LOG_LEVEL_DEBUG + 1> last_lines;
+std::array<std::string, RPMA_LOG_LEVEL_DEBUG + 1> kept_lines;
 std::atomic<int> print_threshold{RPMA_LOG_DISABLED};
 
 // NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's.
@@ -37,7 +37,11 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
         std::fputs(fmt::format("rpma: {}\n", line).c_str(), stderr);
     }
     const std::scoped_lock lock{mutex};
-    last_lines.at(static_cast<std::size_t>(level)) = std::move(line);
+    std::string &kept = kept_lines.at(static_cast<std::size_t>(level));
+    // The first error is the cause of those after it; of warnings the last says how it ended.
+    if (level > RPMA_LOG_LEVEL_ERROR || kept.empty()) {
+        kept = std::move(line);
+    }
 }
 
 }  // namespace
@@ -59,13 +63,13 @@ void print_warnings() {
 
 void clear_log() {
     const std::scoped_lock lock{mutex};
-    last_lines.fill({});
+    kept_lines.fill({});
 }
 
 std::string logged_reason() {
     const std::scoped_lock lock{mutex};
     for (int level = RPMA_LOG_LEVEL_FATAL; level <= RPMA_LOG_LEVEL_WARNING; ++level) {
-        const std::string &line = last_lines.at(static_cast<std::size_t>(level));
+        const std::string &line = kept_lines.at(static_cast<std::size_t>(level));
         if (!line.empty()) {
             return ": " + line;
         }

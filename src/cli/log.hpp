@@ -16,7 +16,7 @@ void print_warnings();
 // Forgets what was logged: what follows explains what follows.
 void clear_log();
 
-// The last error logged since clear_log, else the last warning, behind ": "; nothing when none was logged.
+// The first error logged since clear_log, else the last warning, behind ": "; nothing when none was logged.
 [[nodiscard]] std::string logged_reason();
 
 // ": " and the reason why librpma's call returned `result`: what was logged, else what the number means.
