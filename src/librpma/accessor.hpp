@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/accessor: setting and getting one atomic value of a configuration.
+// librpma/accessor: setting and getting one atomic value of a configuration, and getting an address.
 #pragma once
 
 #include <atomic>
@@ -23,6 +23,16 @@ int get(const Configuration *cfg, std::atomic<T> Configuration::*member, T *valu
         return RPMA_E_INVAL;
     }
     *value = (cfg->*member).load(std::memory_order_relaxed);
+    return 0;
+}
+
+// The address of one end of what has a connection manager's id.
+template <typename Object>
+int get_address(const Object *object, sockaddr_storage rdma_addr::*end, sockaddr_storage *address) {
+    if (object == nullptr || address == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *address = object->id().route.addr.*end;
     return 0;
 }
 

@@ -18,11 +18,11 @@ int prepare(Request &request, const rpma_conn *conn, const rpma_op &op) {
         return prepare_message(request, opcode, conn, op.local, op.local_offset, op.len, op.flags,
                                op.op_context);
     };
-    int result = RPMA_E_INVAL;
-    request.is_native = false;
     if (op.reserved[0] != 0 || op.reserved[1] != 0) {
-        return result;
+        return RPMA_E_INVAL;
     }
+    int result = 0;
+    request.is_native = false;
     switch (op.type) {
         case RPMA_OP_READ:
             return transfer(IBV_WR_RDMA_READ);
@@ -36,11 +36,8 @@ int prepare(Request &request, const rpma_conn *conn, const rpma_op &op) {
             return prepare_atomic_write(request, conn, op.remote, op.remote_offset, op.word, op.flags,
                                         op.op_context);
         case RPMA_OP_FLUSH:
-            if (op.flush_type != RPMA_FLUSH_TYPE_PERSISTENT && op.flush_type != RPMA_FLUSH_TYPE_VISIBILITY) {
-                return result;
-            }
-            return prepare_flush(request, conn, op.remote, op.remote_offset, op.len,
-                                 static_cast<rpma_flush_type>(op.flush_type), op.flags, op.op_context);
+            return prepare_flush(request, conn, op.remote, op.remote_offset, op.len, op.flush_type, op.flags,
+                                 op.op_context);
         case RPMA_OP_SEND:
             return message(IBV_WR_SEND);
         case RPMA_OP_SEND_WITH_IMM:
@@ -48,7 +45,7 @@ int prepare(Request &request, const rpma_conn *conn, const rpma_op &op) {
             set_immediate(request, op.imm);
             return result;
         default:
-            return result;
+            return RPMA_E_INVAL;
     }
 }
 
@@ -83,7 +80,7 @@ int Chain::add(const rpma_op &op) {
     if (const int result = prepare(request, &conn_, op); result != 0) {
         return result;
     }
-    if (request.is_native && conn_.provider().post_native != nullptr) {
+    if (is_posted_alone(conn_, request)) {
         int result = post();
         result = result != 0 ? result : post_either(conn_, request);
         count_ += result == 0 ? 1 : 0;

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "librpma/accessor.hpp"
 #include "librpma/peer_cfg.hpp"
 
 void rpma_conn::begin(librpma::Connection connection) {
@@ -213,19 +214,11 @@ int rpma_conn_delete(struct rpma_conn **conn_ptr) {
 }
 
 int rpma_conn_get_local_addr(const struct rpma_conn *conn, struct sockaddr_storage *addr) {
-    if (conn == nullptr || addr == nullptr) {
-        return RPMA_E_INVAL;
-    }
-    *addr = conn->id().route.addr.src_storage;
-    return 0;
+    return librpma::get_address(conn, &rdma_addr::src_storage, addr);
 }
 
 int rpma_conn_get_peer_addr(const struct rpma_conn *conn, struct sockaddr_storage *addr) {
-    if (conn == nullptr || addr == nullptr) {
-        return RPMA_E_INVAL;
-    }
-    *addr = conn->id().route.addr.dst_storage;
-    return 0;
+    return librpma::get_address(conn, &rdma_addr::dst_storage, addr);
 }
 
 int rpma_conn_set_context(struct rpma_conn *conn, void *context) {

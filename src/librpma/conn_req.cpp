@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "librpma/accessor.hpp"
+
 namespace {
 
 // What rdma_cm carries with RDMA_PS_TCP; the soft device's requests carry as much as its answers.
@@ -27,11 +29,6 @@ rdma_conn_param connection_parameters(const librpma::ConnectionParameters &confi
     return parameters;
 }
 
-librpma::Failure refuse(const char *step, int number) {
-    BASE_LOG(Error, "%s failed: %s", step, librpma::error_text(number));
-    return librpma::Failure{RPMA_E_PROVIDER};
-}
-
 }  // namespace
 
 librpma::Result<std::unique_ptr<rpma_conn_req>> rpma_conn_req::create(
@@ -40,10 +37,11 @@ librpma::Result<std::unique_ptr<rpma_conn_req>> rpma_conn_req::create(
     if (req == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }
-    req->connection_.event_channel = {peer.provider(), peer.provider().create_event_channel()};
-    if (!req->connection_.event_channel) {
-        return refuse("rdma_create_event_channel", errno);
+    auto channel = librpma::make_channel(peer.provider());
+    if (!channel) {
+        return librpma::Failure{channel.error()};
     }
+    req->connection_.event_channel = std::move(*channel);
     return req;
 }
 
@@ -159,7 +157,7 @@ int rpma_conn_req::set_blocking(bool blocking) const {
     const int flags = ::fcntl(event_fd(), F_GETFL);
     if (flags == -1 ||
         ::fcntl(event_fd(), F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK) != 0) {
-        return refuse("fcntl of an event channel", errno).error();
+        return librpma::refused("fcntl of an event channel", errno);
     }
     return 0;
 }
@@ -179,7 +177,7 @@ int rpma_conn_req::step() {
         case RDMA_CM_EVENT_ADDR_RESOLVED:
             event->reset();
             if (provider.resolve_route(connection_.id.get(), parameters_.timeout_ms) != 0) {
-                return refuse("rdma_resolve_route", errno).error();
+                return librpma::refused("rdma_resolve_route", errno);
             }
             return 0;
         case RDMA_CM_EVENT_ROUTE_RESOLVED:
@@ -325,17 +323,9 @@ int rpma_conn_req_get_private_data(const struct rpma_conn_req *req, struct rpma_
 }
 
 int rpma_conn_req_get_local_addr(const struct rpma_conn_req *req, struct sockaddr_storage *addr) {
-    if (req == nullptr || addr == nullptr) {
-        return RPMA_E_INVAL;
-    }
-    *addr = req->id().route.addr.src_storage;
-    return 0;
+    return librpma::get_address(req, &rdma_addr::src_storage, addr);
 }
 
 int rpma_conn_req_get_peer_addr(const struct rpma_conn_req *req, struct sockaddr_storage *addr) {
-    if (req == nullptr || addr == nullptr) {
-        return RPMA_E_INVAL;
-    }
-    *addr = req->id().route.addr.dst_storage;
-    return 0;
+    return librpma::get_address(req, &rdma_addr::dst_storage, addr);
 }

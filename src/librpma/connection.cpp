@@ -20,12 +20,20 @@ rpma_cq *rcq_of(const rpma_srq *srq) {
     return srq != nullptr ? srq->rcq() : nullptr;
 }
 
-int refuse(const char *call, int number) {
+}  // namespace
+
+int refused(const char *call, int number) {
     BASE_LOG(Error, "%s failed: %s", call, error_text(number));
     return RPMA_E_PROVIDER;
 }
 
-}  // namespace
+Result<verbs::EventChannel> make_channel(const verbs::Provider &provider) {
+    verbs::EventChannel channel{provider, provider.create_event_channel()};
+    if (!channel) {
+        return Failure{refused("rdma_create_event_channel", errno)};
+    }
+    return channel;
+}
 
 Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_channel *channel) {
     rdma_cm_event *event = nullptr;
@@ -38,10 +46,10 @@ Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_chan
         BASE_LOG(Debug, "no event on the channel");
         return Failure{RPMA_E_NO_EVENT};
     }
-    return Failure{refuse("rdma_get_cm_event", errno)};
+    return Failure{refused("rdma_get_cm_event", errno)};
 }
 
-// One queue of a connection: the one it is configured with, or one of its own. nullptr on failure.
+// One queue of a connection: the one it is configured with, or one of its own.
 Result<rpma_cq *> Connection::make_completion_queue(const rpma_peer &peer, std::uint32_t size,
                                                     rpma_cq *configured, std::unique_ptr<rpma_cq> &own) {
     if (configured != nullptr) {
@@ -77,7 +85,7 @@ int Connection::make_completion_queues(const rpma_peer &peer, const ConnectionPa
     if (parameters.shared_channel) {
         shared_channel = {provider, provider.create_comp_channel(id->verbs)};
         if (!shared_channel) {
-            return refuse("ibv_create_comp_channel", errno);
+            return refused("ibv_create_comp_channel", errno);
         }
     }
     const auto sends = make_completion_queue(peer, parameters.cq_size, parameters.cq, own_cq);
@@ -152,14 +160,15 @@ int Connection::make_event_channel(const verbs::Provider &provider, const rpma_e
     // Until there is a connection, what happens is nobody's (rpma_events::next).
     id->context = nullptr;
     if (events == nullptr) {
-        event_channel = {provider, provider.create_event_channel()};
-        if (!event_channel) {
-            return refuse("rdma_create_event_channel", errno);
+        auto made = make_channel(provider);
+        if (!made) {
+            return made.error();
         }
+        event_channel = std::move(*made);
     }
     rdma_event_channel *const channel = events != nullptr ? events->channel() : event_channel.get();
     if (provider.migrate_id(id.get(), channel) != 0) {
-        return refuse("rdma_migrate_id", errno);
+        return refused("rdma_migrate_id", errno);
     }
     return 0;
 }

@@ -134,10 +134,7 @@ int rpma_cq_get_fd(const struct rpma_cq *cq, int *fd) {
 }
 
 int rpma_cq_wait(struct rpma_cq *cq) {
-    if (cq == nullptr) {
-        return RPMA_E_INVAL;
-    }
-    return cq->wait(0);
+    return rpma_cq_wait_event(cq, 0);
 }
 
 int rpma_cq_wait_event(struct rpma_cq *cq, int flags) {

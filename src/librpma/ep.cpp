@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "librpma/accessor.hpp"
+
 namespace {
 
 // One of rdma_cm's switches; off is what a new id has.
@@ -91,10 +93,7 @@ int rpma_ep::close() {
 }
 
 int rpma_ep_listen(struct rpma_peer *peer, const char *addr, const char *port, struct rpma_ep **ep_ptr) {
-    if (peer == nullptr || addr == nullptr || port == nullptr || ep_ptr == nullptr) {
-        return RPMA_E_INVAL;
-    }
-    return librpma::give(rpma_ep::listen(*peer, addr, port, {}), ep_ptr);
+    return rpma_ep_listen_cfg(peer, addr, port, nullptr, ep_ptr);
 }
 
 int rpma_ep_listen_cfg(struct rpma_peer *peer, const char *addr, const char *port,
@@ -118,11 +117,7 @@ int rpma_ep_get_fd(const struct rpma_ep *ep, int *fd) {
 }
 
 int rpma_ep_get_local_addr(const struct rpma_ep *ep, struct sockaddr_storage *addr) {
-    if (ep == nullptr || addr == nullptr) {
-        return RPMA_E_INVAL;
-    }
-    *addr = ep->id().route.addr.src_storage;
-    return 0;
+    return librpma::get_address(ep, &rdma_addr::src_storage, addr);
 }
 
 int rpma_ep_next_conn_req(struct rpma_ep *ep, const struct rpma_conn_cfg *cfg,

@@ -2,15 +2,12 @@
 // librpma/events: the events of many connections, in one channel.
 #include "librpma/events.hpp"
 
-#include <cerrno>
-
 librpma::Result<std::unique_ptr<rpma_events>> rpma_events::create(const rpma_peer &peer) {
-    verbs::EventChannel channel{peer.provider(), peer.provider().create_event_channel()};
+    auto channel = librpma::make_channel(peer.provider());
     if (!channel) {
-        BASE_LOG(Error, "rdma_create_event_channel failed: %s", librpma::error_text(errno));
-        return librpma::Failure{RPMA_E_PROVIDER};
+        return librpma::Failure{channel.error()};
     }
-    auto events = librpma::make<rpma_events>(peer.provider(), std::move(channel));
+    auto events = librpma::make<rpma_events>(peer.provider(), std::move(*channel));
     if (events == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }

@@ -55,8 +55,7 @@ int FlushBuffer::close() {
 
 namespace {
 
-int check_flush(const rpma_conn &conn, const rpma_mr_remote &dst, rpma_flush_type type) {
-    const bool persistent = type == RPMA_FLUSH_TYPE_PERSISTENT;
+int check_flush(const rpma_conn &conn, const rpma_mr_remote &dst, bool persistent) {
     if (persistent && !conn.direct_write_to_pmem()) {
         BASE_LOG(Error,
                  "flush to persistence: the peer did not declare direct write to persistent memory "
@@ -78,7 +77,7 @@ void read_after_write(Request &request, const rpma_conn &conn, const rpma_mr_rem
                       std::size_t offset, std::size_t len, unsigned send_flags, std::uint64_t wr_id) {
     std::uint32_t length = flush_read_size;
     const std::uint64_t size = remote.size();
-    if (offset <= size && len <= size - offset && size - offset < flush_read_size) {
+    if (is_within(offset, len, size) && size - offset < flush_read_size) {
         length = static_cast<std::uint32_t>(std::min<std::uint64_t>(size, flush_read_size));
         offset = size - length;
     }
@@ -89,23 +88,23 @@ void read_after_write(Request &request, const rpma_conn &conn, const rpma_mr_rem
 }  // namespace
 
 int prepare_flush(Request &request, const rpma_conn *conn, const rpma_mr_remote *remote, std::size_t offset,
-                  std::size_t len, rpma_flush_type type, int flags, const void *op_context) {
+                  std::size_t len, int type, int flags, const void *op_context) {
     if (conn == nullptr || remote == nullptr || flags == 0 ||
         (type != RPMA_FLUSH_TYPE_PERSISTENT && type != RPMA_FLUSH_TYPE_VISIBILITY)) {
         return RPMA_E_INVAL;
     }
-    if (conn->checks_bounds() && (offset > remote->size() || len > remote->size() - offset)) {
+    if (conn->checks_bounds() && !is_within(offset, len, remote->size())) {
         return RPMA_E_INVAL;
     }
-    if (const int result = check_flush(*conn, *remote, type); result != 0) {
+    const bool persistent = type == RPMA_FLUSH_TYPE_PERSISTENT;
+    if (const int result = check_flush(*conn, *remote, persistent); result != 0) {
         return result;
     }
     // A longer range than a native flush can name is never cut: a read after write flushes all of it.
     request.is_native =
         conn->has_native(verbs::native_flush) && len <= std::numeric_limits<std::uint32_t>::max();
     if (request.is_native) {
-        const auto flush =
-            type == RPMA_FLUSH_TYPE_PERSISTENT ? verbs::Flush::Persistent : verbs::Flush::Visibility;
+        const auto flush = persistent ? verbs::Flush::Persistent : verbs::Flush::Visibility;
         request.part = {.addr = 0, .length = static_cast<std::uint32_t>(len), .lkey = 0};
         request.wr = verbs::flush_request(&request.part, remote->at(offset), flush, send_flags(flags),
                                           wr_id(op_context));

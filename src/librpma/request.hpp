@@ -138,7 +138,7 @@ inline int prepare_atomic_write(Request &request, const rpma_conn *conn, const r
 
 // In flush.cpp; a read after write where there is no native flush.
 int prepare_flush(Request &request, const rpma_conn *conn, const rpma_mr_remote *remote, std::size_t offset,
-                  std::size_t len, rpma_flush_type type, int flags, const void *op_context);
+                  std::size_t len, int type, int flags, const void *op_context);
 
 // number: what a post returned, an errno value. Out of the callers' way: it is rare.
 [[nodiscard]] int refused_post(int number);
@@ -155,9 +155,14 @@ inline int post(const rpma_conn &conn, Request &request) {
     return posted(verbs::post(conn.qp(), request.wr));
 }
 
+// Of a flush or atomic write: whether the provider takes it only by itself.
+inline bool is_posted_alone(const rpma_conn &conn, const Request &request) {
+    return request.is_native && conn.provider().post_native != nullptr;
+}
+
 // A flush or atomic write.
 inline int post_either(const rpma_conn &conn, Request &request) {
-    if (request.is_native && conn.provider().post_native != nullptr) {
+    if (is_posted_alone(conn, request)) {
         return posted(conn.provider().post_native(conn.qp(), request.wr));
     }
     return post(conn, request);
