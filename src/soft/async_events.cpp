@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -51,9 +50,7 @@ void AsyncEvents::push(ibv_event_type type, void *element) {
         BASE_LOG(Error, "asynchronous event %d is lost: out of memory", static_cast<int>(type));
         return;
     }
-    if (pending_.size() == 1) {
-        (void)eventfd_write(fd(), 1);
-    }
+    readable_.set(true);
 }
 
 base::Result<ibv_async_event> AsyncEvents::next() {
@@ -64,10 +61,7 @@ base::Result<ibv_async_event> AsyncEvents::next() {
                 const Pending event = pending_.front();
                 unacknowledged_.push_back(event.element);
                 pending_.pop_front();
-                if (pending_.empty()) {
-                    eventfd_t ignored = 0;
-                    (void)eventfd_read(fd(), &ignored);  // does not block: written when the first came
-                }
+                readable_.set(!pending_.empty());
                 return event_of(event.type, event.element);
             }
         }
@@ -97,12 +91,8 @@ void AsyncEvents::forget(const void *element) {
         return;
     }
     std::unique_lock lock{mutex_};
-    const bool was_readable = !pending_.empty();
     std::erase_if(pending_, [element](const Pending &event) { return event.element == element; });
-    if (was_readable && pending_.empty()) {
-        eventfd_t ignored = 0;
-        (void)eventfd_read(fd(), &ignored);
-    }
+    readable_.set(!pending_.empty());
     acknowledged_.wait(lock,
                        [&] { return std::ranges::find(unacknowledged_, element) == unacknowledged_.end(); });
 }

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/readable.hpp"
 #include "base/result.hpp"
 #include "soft/progress.hpp"
 
@@ -18,12 +18,12 @@ namespace soft {
 
 class AsyncEvents {
 public:
-    explicit AsyncEvents(base::Fd event_fd) : event_fd_{std::move(event_fd)} {}
+    explicit AsyncEvents(base::Readable readable) : readable_{std::move(readable)} {}
 
     // Made before a fork, and so the parent's.
     [[nodiscard]] bool inherited() const { return fork_generation_ != Engine::fork_generation(); }
     // Readable while there is an event.
-    [[nodiscard]] int fd() const { return event_fd_.get(); }
+    [[nodiscard]] int fd() const { return readable_.fd(); }
     // element: the ibv_qp or ibv_srq.
     void push(ibv_event_type type, void *element);
     // The next event: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR.
@@ -38,9 +38,9 @@ private:
         void *element;
     };
 
-    const base::Fd event_fd_;
     const unsigned fork_generation_ = Engine::fork_generation();
     std::mutex mutex_;  // guards the rest; a leaf
+    base::Readable readable_;
     std::condition_variable acknowledged_;
     std::deque<Pending> pending_;
     std::vector<const void *> unacknowledged_;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/readable.hpp"
 #include "base/result.hpp"
 #include "soft/handshake.hpp"
 #include "soft/limits.hpp"
@@ -58,11 +59,11 @@ public:
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
 
 private:
-    EventChannel(base::Fd event_fd, std::shared_ptr<Group> group);
+    EventChannel(base::Readable readable, std::shared_ptr<Group> group);
     Event *take();
 
     std::mutex mutex_;
-    base::Fd event_fd_;
+    base::Readable readable_;  // fd; while there are events
     std::deque<std::unique_ptr<Event>> events_;
     const std::shared_ptr<Group> group_;
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm: event channels and events.
 #include <fcntl.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 
@@ -15,29 +14,27 @@ void Event::set_private_data(std::span<const std::byte> bytes) {
     param.conn.private_data_len = static_cast<std::uint8_t>(std::min<std::size_t>(bytes.size(), UINT8_MAX));
 }
 
-EventChannel::EventChannel(base::Fd event_fd, std::shared_ptr<Group> group)
-    : rdma_event_channel{.fd = event_fd.get()}, event_fd_{std::move(event_fd)}, group_{std::move(group)} {}
+EventChannel::EventChannel(base::Readable readable, std::shared_ptr<Group> group)
+    : rdma_event_channel{.fd = readable.fd()}, readable_{std::move(readable)}, group_{std::move(group)} {}
 
 EventChannel::~EventChannel() = default;
 
 base::Result<EventChannel *> EventChannel::create() {
-    base::Fd event_fd{eventfd(0, EFD_CLOEXEC)};
-    if (!event_fd) {
-        return base::last_failure();
+    auto readable = base::Readable::create();
+    if (!readable) {
+        return std::unexpected{readable.error()};
     }
     auto group = Group::create();
     if (!group) {
         return base::failure(EMFILE);
     }
-    return new EventChannel{std::move(event_fd), std::move(group)};
+    return new EventChannel{std::move(*readable), std::move(group)};
 }
 
 void EventChannel::push(std::unique_ptr<Event> event) {
     const std::scoped_lock lock{mutex_};
     events_.push_back(std::move(event));
-    if (events_.size() == 1) {
-        eventfd_write(fd, 1);
-    }
+    readable_.set(true);
 }
 
 Event *EventChannel::take() {
@@ -50,10 +47,7 @@ Event *EventChannel::take() {
         event = std::move(events_.front());
         events_.pop_front();
         event->counted->delivered(*event);  // before anybody can find that none is out
-        if (events_.empty()) {
-            eventfd_t ignored = 0;
-            (void)eventfd_read(fd, &ignored);  // does not block: it was written when the first came
-        }
+        readable_.set(!events_.empty());
     }
     return event.release();
 }
@@ -82,17 +76,13 @@ base::Result<Event *> EventChannel::next() {
 std::vector<std::unique_ptr<Event>> EventChannel::withdraw(const CmId &id) {
     std::vector<std::unique_ptr<Event>> gone;
     const std::scoped_lock lock{mutex_};
-    const bool readable = !events_.empty();
     for (auto &event : events_) {
         if (event->counted == &id || event->id == &id) {
             gone.push_back(std::move(event));
         }
     }
     std::erase(events_, nullptr);
-    if (readable && events_.empty()) {
-        eventfd_t ignored = 0;
-        (void)eventfd_read(fd, &ignored);
-    }
+    readable_.set(!events_.empty());
     return gone;
 }
 

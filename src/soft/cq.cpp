@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 
@@ -201,13 +200,13 @@ void CompletionQueue::leave_channel() {
 }
 
 base::Result<CompletionChannel *> CompletionChannel::create(ibv_context *context) {
-    base::Fd event_fd{eventfd(0, EFD_CLOEXEC)};
-    if (!event_fd) {
-        return base::last_failure();
+    auto readable = base::Readable::create();
+    if (!readable) {
+        return std::unexpected{readable.error()};
     }
-    auto *const channel = new CompletionChannel{std::move(event_fd)};
+    auto *const channel = new CompletionChannel{std::move(*readable)};
     channel->context = context;
-    channel->fd = channel->event_fd_.get();
+    channel->fd = channel->readable_.fd();
     channel->refcnt = 0;
     return channel;
 }
@@ -235,7 +234,6 @@ void CompletionChannel::detach(CompletionQueue &queue) {
     const std::scoped_lock lock{mutex_};
     std::erase(attached_, &queue);
     refcnt = static_cast<int>(attached_.size());
-    const bool was_readable = !pending_.empty();
     for (std::size_t left = pending_.size(); left != 0; --left) {
         CompletionQueue *const front = pending_.front();
         pending_.pop();
@@ -243,19 +241,14 @@ void CompletionChannel::detach(CompletionQueue &queue) {
             pending_.push() = front;
         }
     }
-    if (was_readable && pending_.empty()) {
-        eventfd_t ignored = 0;
-        (void)eventfd_read(fd, &ignored);
-    }
+    readable_.set(!pending_.empty());
 }
 
 void CompletionChannel::notify(CompletionQueue &queue) {
     const std::scoped_lock lock{mutex_};
     if (queue.pending_events_++ == 0) {
         pending_.push() = &queue;
-        if (pending_.size() == 1) {
-            eventfd_write(fd, 1);
-        }
+        readable_.set(true);
     }
 }
 
@@ -267,10 +260,7 @@ CompletionQueue *CompletionChannel::take() {
     CompletionQueue *const queue = pending_.front();
     if (--queue->pending_events_ == 0) {
         pending_.pop();
-        if (pending_.empty()) {
-            eventfd_t ignored = 0;
-            (void)eventfd_read(fd, &ignored);  // does not block: it was written when the first came
-        }
+        readable_.set(!pending_.empty());
     }
     pthread_mutex_lock(&queue->mutex);
     ++queue->unacknowledged_events_;

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/readable.hpp"
 #include "base/result.hpp"
 #include "base/ring.hpp"
 #include "soft/progress.hpp"
@@ -33,7 +33,7 @@ public:
 
 private:
     friend class CompletionQueue;
-    explicit CompletionChannel(base::Fd event_fd) : event_fd_{std::move(event_fd)} {}
+    explicit CompletionChannel(base::Readable readable) : readable_{std::move(readable)} {}
 
     [[nodiscard]] bool inherited() const { return fork_generation_ != Engine::fork_generation(); }
     void attach(CompletionQueue &queue);
@@ -41,8 +41,8 @@ private:
     void notify(CompletionQueue &queue);
     CompletionQueue *take();
 
-    std::mutex mutex_;  // taken with a group's or queue pair's lock held, before a queue's
-    base::Fd event_fd_;
+    std::mutex mutex_;         // taken with a group's or queue pair's lock held, before a queue's
+    base::Readable readable_;  // fd; while something is pending
     const unsigned fork_generation_ = Engine::fork_generation();
     std::vector<CompletionQueue *> attached_;
     base::Ring<CompletionQueue *> pending_{0};  // grows with attach(): one place a queue

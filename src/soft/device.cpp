@@ -6,7 +6,6 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -113,12 +112,12 @@ void *extended_abi() {
 // Events of this process; what was there is the parent's, whose lock may be held. False when the process has
 // no file descriptors left.
 bool renew_events(Context &context) {
-    base::Fd event_fd{eventfd(0, EFD_CLOEXEC)};
-    if (!event_fd) {
+    auto readable = base::Readable::create();
+    if (!readable) {
         return false;
     }
     context.of_parents.push_back(
-        std::exchange(context.async_events, std::make_unique<AsyncEvents>(std::move(event_fd))));
+        std::exchange(context.async_events, std::make_unique<AsyncEvents>(std::move(*readable))));
     context.context.async_fd = context.async_events->fd();
     return true;
 }
