@@ -841,8 +841,8 @@ int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops,
 int rpma_cq_new(struct rpma_peer *peer, uint32_t cq_size, int flags, struct rpma_cq **cq_ptr);
 
 /**
- * Ends a queue that rpma_cq_new made. Errors: RPMA_E_INVAL: cq_ptr is NULL. RPMA_E_PROVIDER: connections
- * still use it; it cannot be used again either way.
+ * Ends a queue that rpma_cq_new made, and sets *cq_ptr to NULL. Errors: RPMA_E_INVAL: cq_ptr is NULL.
+ * RPMA_E_PROVIDER: connections still use it; it goes on as before.
  */
 int rpma_cq_delete(struct rpma_cq **cq_ptr);
 

@@ -99,11 +99,22 @@ int rpma_cq::arm(bool solicited_only) {
     return 0;
 }
 
-// The device waits for what is not acknowledged.
-int rpma_cq::close() {
+// A device waits for what is not acknowledged before it destroys a queue.
+void rpma_cq::acknowledge_all() {
     if (const unsigned left = unacknowledged_.exchange(0, std::memory_order_relaxed); left != 0 && cq_) {
         provider_.ack_cq_events(cq_.get(), left);
     }
+}
+
+int rpma_cq::try_close() {
+    acknowledge_all();
+    librpma::FirstError error;
+    error.add(cq_.try_reset(), "ibv_destroy_cq (does a connection still use it?)");
+    return error.code();
+}
+
+int rpma_cq::close() {
+    acknowledge_all();
     librpma::FirstError error;
     error.add(cq_.reset(), "ibv_destroy_cq");
     error.add(own_channel_.reset(), "ibv_destroy_comp_channel");
@@ -119,6 +130,11 @@ int rpma_cq_new(struct rpma_peer *peer, uint32_t cq_size, int flags, struct rpma
 }
 
 int rpma_cq_delete(struct rpma_cq **cq_ptr) {
+    if (cq_ptr != nullptr && *cq_ptr != nullptr) {
+        if (const int result = (*cq_ptr)->try_close(); result != 0) {
+            return result;
+        }
+    }
     return librpma::destroy(cq_ptr);
 }
 

@@ -32,9 +32,13 @@ public:
     // no.
     [[nodiscard]] int take_event(int flags);
     [[nodiscard]] int arm(bool solicited_only);
+    // Ends the queue unless connections use it.
+    [[nodiscard]] int try_close();
     [[nodiscard]] int close();
 
 private:
+    void acknowledge_all();
+
     const verbs::Provider &provider_;
     verbs::CompletionChannel own_channel_;
     verbs::CompletionQueue cq_;

@@ -37,23 +37,30 @@ public:
 
     // Destroys the object now, if there is one. 0, or the errno of the failure; it is not owned any more
     // either way.
-    int reset() {
-        if (object_ == nullptr) {
+    int reset() { return destroy(std::exchange(object_, nullptr)); }
+    // The same, but what cannot be destroyed stays owned.
+    int try_reset() {
+        const int number = destroy(object_);
+        object_ = number == 0 ? nullptr : object_;
+        return number;
+    }
+
+private:
+    int destroy(T *object) {
+        if (object == nullptr) {
             return 0;
         }
-        T *const object = std::exchange(object_, nullptr);
-        const auto destroy = provider_->*Destroy;
-        if constexpr (std::is_void_v<decltype(destroy(object))>) {
-            destroy(object);
+        const auto call = provider_->*Destroy;
+        if constexpr (std::is_void_v<decltype(call(object))>) {
+            call(object);
             return 0;
         } else {
             // ibv_ calls return an errno, rdma_ calls -1 and set it.
-            const int result = destroy(object);
+            const int result = call(object);
             return result == -1 ? errno : result;
         }
     }
 
-private:
     const Provider *provider_ = nullptr;
     T *object_ = nullptr;
 };

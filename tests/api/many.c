@@ -208,6 +208,34 @@ static void one_queue_for_the_completions_of_many(void **state) {
     assert_code(rpma_cq_get_wc(many.cq, 1, &wc, NULL), RPMA_E_NO_COMPLETION);
 }
 
+static void write_nothing(struct rpma_conn *conn) {
+    assert_ok(rpma_write(conn, NULL, 0, NULL, 0, 0, ALWAYS, NULL));
+}
+
+static void a_queue_in_use_is_not_deleted(void **state) {
+    struct ends *ends = *state;
+    struct ibv_wc wc;
+    assert_ok(rpma_cq_new(ends->peer, 10, 0, &many.cq));
+    assert_ok(rpma_conn_cfg_set_cq(ends->cfg, many.cq));
+    ask(ends, ends->cfg, NULL);
+    answer(ends, NULL, NULL);
+    await_established(ends);
+    write_nothing(ends->client);
+    assert_ok(rpma_cq_wait(many.cq));
+    assert_ok(rpma_cq_get_wc(many.cq, 1, &wc, NULL));
+    struct rpma_cq *const in_use = many.cq;
+    capture_log(RPMA_LOG_LEVEL_ERROR);
+    assert_code(rpma_cq_delete(&many.cq), RPMA_E_PROVIDER);
+    assert_true(logged("does a connection still use it?", NULL));
+    assert_ptr_equal(many.cq, in_use);
+    write_nothing(ends->client);
+    assert_ok(rpma_cq_wait(many.cq));
+    assert_ok(rpma_cq_get_wc(many.cq, 1, &wc, NULL));
+    assert_ok(rpma_conn_delete(&ends->client));
+    assert_ok(rpma_cq_delete(&many.cq));
+    assert_null(many.cq);
+}
+
 static void what_excludes_each_other(void **state) {
     struct ends *ends = *state;
     struct rpma_conn_req *request = anything();
@@ -243,10 +271,6 @@ static void a_queue_that_is_only_polled(void **state) {
     assert_ok(result);
     assert_true(wc.wr_id == (uintptr_t)anything());
     assert_ok(rpma_conn_delete(&ends->client));
-}
-
-static void write_nothing(struct rpma_conn *conn) {
-    assert_ok(rpma_write(conn, NULL, 0, NULL, 0, 0, ALWAYS, NULL));
 }
 
 /* More events than are acknowledged at once; not armed, a queue makes no event. */
@@ -374,6 +398,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(events_of_accepted_connections, begin, end),
         cmocka_unit_test_setup_teardown(a_connection_keeps_a_pointer, make_connection, end_all),
         cmocka_unit_test_setup_teardown(one_queue_for_the_completions_of_many, begin, end),
+        cmocka_unit_test_setup_teardown(a_queue_in_use_is_not_deleted, begin, end),
         cmocka_unit_test_setup_teardown(what_excludes_each_other, begin, end),
         cmocka_unit_test_setup_teardown(a_queue_that_is_only_polled, begin, end),
         cmocka_unit_test_setup_teardown(arming_by_hand, make_connection, end_all),

@@ -5,62 +5,10 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ends.h"
-
-#define THREADS 4
-#define ROUNDS 25
-
-/* cmocka's assertions are the main thread's. */
-static atomic_int failures;
-static void expect(bool holds, const char *what, int line) {
-    if (!holds) {
-        atomic_fetch_add(&failures, 1);
-        fprintf(stderr, "line %d: not so: %s\n", line, what);
-    }
-}
-#define EXPECT(holds) expect((holds), #holds, __LINE__)
-#define EXPECT_OK(call) EXPECT((call) == 0)
-
-/* Runs each function in THREADS threads, with ends and the thread's number. */
-struct job {
-    void (*function)(struct ends *ends, int thread);
-    struct ends *ends;
-    int thread;
-    pthread_t id;
-};
-
-static void *run_job(void *argument) {
-    const struct job *job = argument;
-    job->function(job->ends, job->thread);
-    return NULL;
-}
-
-#define MOST_JOBS (THREADS * 8)
-static void run_all(struct ends *ends, void (*const functions[])(struct ends *, int), int count) {
-    struct job jobs[MOST_JOBS];
-    int started = 0;
-    atomic_store(&failures, 0);
-    for (int i = 0; i < count * THREADS; ++i) {
-        jobs[i] = (struct job){.function = functions[i % count], .ends = ends, .thread = i / count};
-        if (pthread_create(&jobs[i].id, NULL, run_job, &jobs[i]) != 0) {
-            break;
-        }
-        ++started;
-    }
-    for (int i = 0; i < started; ++i) {
-        pthread_join(jobs[i].id, NULL);
-    }
-    assert_int_equal(started, count * THREADS);
-    assert_int_equal(atomic_load(&failures), 0);
-}
-#define RUN_ALL(these, ...)                                                           \
-    do {                                                                              \
-        void (*const functions[])(struct ends *, int) = {__VA_ARGS__};                \
-        run_all((these), functions, (int)(sizeof(functions) / sizeof(functions[0]))); \
-    } while (false)
+#include "jobs.h"
 
 /* ---- values of one object ---- */
 
@@ -179,12 +127,6 @@ static void port_of(const struct rpma_ep *ep, char port[6]) {
     snprintf(port, 6, "%u", (unsigned)ntohs(((struct sockaddr_in *)&address)->sin_port));
 }
 
-static void expect_event(struct rpma_conn *conn, enum rpma_conn_event expected) {
-    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
-    EXPECT_OK(rpma_conn_next_event(conn, &event));
-    EXPECT(event == expected);
-}
-
 static void connect_and_disconnect(struct ends *ends, int thread) {
     (void)thread;
     for (int i = 0; i < ROUNDS / 5; ++i) {
@@ -288,7 +230,7 @@ static void collect(struct ends *ends, int thread) {
     EXPECT_OK(rpma_conn_get_cq(ends->client, &cq));
     EXPECT_OK(rpma_cq_get_fd(cq, &fd));
     struct pollfd readable = {.fd = fd, .events = POLLIN};
-    while (atomic_load(&collected) < POSTED && atomic_load(&failures) == 0) {
+    while (atomic_load(&collected) < POSTED && !expectations_failed()) {
         struct ibv_wc wc[4];
         int got = 0;
         const int result = rpma_cq_get_wc(cq, 4, wc, &got);
@@ -365,7 +307,7 @@ static void one_connection_serves_many_threads(void **state) {
     assert_int_equal(atomic_load(&collected), POSTED);
     assert_ok(rpma_conn_disconnect(ends->server));
     assert_int_equal(pthread_join(waiter, NULL), 0);
-    assert_int_equal(atomic_load(&failures), 0);
+    assert_false(expectations_failed());
 }
 
 #define WITH_PEER(test) cmocka_unit_test_setup_teardown(test, make_peer, end_all)

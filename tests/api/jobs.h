@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* jobs: functions that many threads run at once, and what they expect: cmocka's assertions are the main
+ * thread's. */
+#ifndef JOBS_H
+#define JOBS_H 1
+
+#include "ends.h"
+
+#define THREADS 4
+#define ROUNDS 25
+
+/* What does not hold is said, and fails the test when its jobs have ended. */
+void expect(bool holds, const char *what, int line);
+bool expectations_failed(void);
+#define EXPECT(holds) expect((holds), #holds, __LINE__)
+#define EXPECT_OK(call) EXPECT((call) == 0)
+
+/* Waits for the next event, which is to be this one. */
+void expect_event(struct rpma_conn *conn, enum rpma_conn_event expected);
+
+/* Gets ends and the number of its thread, below THREADS. */
+typedef void (*job_function)(struct ends *ends, int thread);
+
+/* Runs each of the functions in THREADS threads, and waits for all. At most 8. */
+void run_all(struct ends *ends, const job_function functions[], int count);
+#define RUN_ALL(ends, ...)                                                           \
+    do {                                                                             \
+        const job_function functions[] = {__VA_ARGS__};                              \
+        run_all((ends), functions, (int)(sizeof(functions) / sizeof(functions[0]))); \
+    } while (false)
+
+#endif
