@@ -69,6 +69,10 @@ extern int softrdma_ibv_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice a
 SOFTRDMA_LIKE(ibv_create_comp_channel);
 SOFTRDMA_LIKE(ibv_destroy_comp_channel);
 SOFTRDMA_LIKE(ibv_create_cq);
+/* Time stamps and tags are not there: asking for them fails with EOPNOTSUPP. */
+extern struct ibv_cq_ex *softrdma_ibv_create_cq_ex(struct ibv_context *context,
+                                                   struct ibv_cq_init_attr_ex *cq_attr);
+SOFTRDMA_LIKE(ibv_resize_cq);
 SOFTRDMA_LIKE(ibv_destroy_cq);
 SOFTRDMA_LIKE(ibv_get_cq_event);
 SOFTRDMA_LIKE(ibv_ack_cq_events);
@@ -77,12 +81,18 @@ SOFTRDMA_LIKE(ibv_ack_cq_events);
 SOFTRDMA_LIKE(ibv_create_qp);
 extern struct ibv_qp *softrdma_ibv_create_qp_ex(struct ibv_context *context,
                                                 struct ibv_qp_init_attr_ex *attr);
+/* NULL unless the queue pair was created with IBV_QP_INIT_ATTR_SEND_OPS_FLAGS. What is prepared between
+ * ibv_wr_start and ibv_wr_complete is posted as one chain, or not at all. */
+SOFTRDMA_LIKE(ibv_qp_to_qp_ex);
 SOFTRDMA_LIKE(ibv_destroy_qp);
 SOFTRDMA_LIKE(ibv_query_qp);
 SOFTRDMA_LIKE(ibv_modify_qp);
 
 /* ---- shared receive queues: ibv_post_srq_recv works as it is ---- */
 SOFTRDMA_LIKE(ibv_create_srq);
+/* Of type IBV_SRQT_BASIC. */
+extern struct ibv_srq *softrdma_ibv_create_srq_ex(struct ibv_context *context,
+                                                  struct ibv_srq_init_attr_ex *srq_init_attr_ex);
 SOFTRDMA_LIKE(ibv_destroy_srq);
 SOFTRDMA_LIKE(ibv_query_srq);
 /* The limit; resizing fails with EOPNOTSUPP. */

@@ -85,7 +85,8 @@ public:
     [[nodiscard]] base::Result<void> bind(const sockaddr &address);
     [[nodiscard]] base::Result<void> resolve_address(const sockaddr *source, const sockaddr &destination);
     [[nodiscard]] base::Result<void> resolve_route();
-    [[nodiscard]] base::Result<void> create_queue_pair(ibv_pd *domain, ibv_qp_init_attr &attributes);
+    [[nodiscard]] base::Result<void> create_queue_pair(ibv_pd *domain, ibv_qp_init_attr &attributes,
+                                                       std::uint64_t send_operations = 0);
     void destroy_queue_pair();
     [[nodiscard]] base::Result<void> connect(const rdma_conn_param *parameters);
     [[nodiscard]] base::Result<void> listen(int backlog);
@@ -128,7 +129,7 @@ private:
     void push(rdma_cm_event_type type, int status = 0);
     void push(std::unique_ptr<Event> made);
     [[nodiscard]] base::Result<void> wait_if_synchronous();
-    [[nodiscard]] QueuePair *queue_pair() const { return static_cast<QueuePair *>(qp); }
+    [[nodiscard]] QueuePair *queue_pair() const { return static_cast<QueuePair *>(AnyQueuePair::of(qp)); }
     void set_source(const tcp::Address &address);
     void begin_handshake(base::Fd socket, Handshake::Role role, const wire::MpaFrame *request);
     void end_handshakes();

@@ -152,11 +152,14 @@ int softrdma_rdma_create_qp(rdma_cm_id *id, ibv_pd *pd, ibv_qp_init_attr *attrib
 }
 
 int softrdma_rdma_create_qp_ex(rdma_cm_id *id, ibv_qp_init_attr_ex *attributes) {
-    if (attributes->comp_mask != IBV_QP_INIT_ATTR_PD) {
-        return failed(EOPNOTSUPP);
+    const auto operations = soft::send_operations_of(*attributes);
+    if (!operations) {
+        return failed(operations.error().number);
     }
-    // The members up to sq_sig_all are those of ibv_qp_init_attr.
-    return softrdma_rdma_create_qp(id, attributes->pd, reinterpret_cast<ibv_qp_init_attr *>(attributes));
+    return status_of([&] {
+        return id_of(id).create_queue_pair(attributes->pd, reinterpret_cast<ibv_qp_init_attr &>(*attributes),
+                                           *operations);
+    });
 }
 
 void softrdma_rdma_destroy_qp(rdma_cm_id *id) {

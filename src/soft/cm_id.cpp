@@ -136,15 +136,16 @@ base::Result<void> CmId::resolve_route() {
     return wait_if_synchronous();
 }
 
-base::Result<void> CmId::create_queue_pair(ibv_pd *domain, ibv_qp_init_attr &attributes) {
+base::Result<void> CmId::create_queue_pair(ibv_pd *domain, ibv_qp_init_attr &attributes,
+                                           std::uint64_t send_operations) {
     if (qp != nullptr || domain == nullptr || domain->context != verbs) {
         return base::failure(EINVAL);
     }
-    auto made = QueuePair::create(*domain, attributes);
+    const auto made = soft::create_queue_pair(*domain, attributes, send_operations);
     if (!made) {
         return std::unexpected{made.error()};
     }
-    qp = *made;
+    qp = &(*made)->qp_base;
     pd = domain;
     send_cq = attributes.send_cq;
     recv_cq = attributes.recv_cq;

@@ -6,9 +6,10 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/log.hpp"
-#include "soft/qp.hpp"
+#include "soft/any_qp.hpp"
 
 namespace soft {
 
@@ -20,7 +21,7 @@ constexpr unsigned polls_of_a_spinner = 64;
 }  // namespace
 
 CompletionQueue::CompletionQueue(std::size_t entries, std::shared_ptr<Group> group)
-    : ibv_cq{}, ring_{entries}, group_{std::move(group)} {
+    : ibv_cq_ex{}, ring_{entries}, group_{std::move(group)} {
     pthread_mutex_init(&mutex, nullptr);
     pthread_cond_init(&cond, nullptr);
 }
@@ -101,7 +102,7 @@ int CompletionQueue::request_notification(bool solicited_only) {
     return 0;
 }
 
-bool CompletionQueue::push(const ibv_wc &completion, QueuePair &queue_pair, Queue queue, unsigned slots,
+bool CompletionQueue::push(const ibv_wc &completion, AnyQueuePair &queue_pair, Queue queue, unsigned slots,
                            bool solicited) {
     bool notify = false;
     {
@@ -129,7 +130,7 @@ bool CompletionQueue::push(const ibv_wc &completion, QueuePair &queue_pair, Queu
     return true;
 }
 
-void CompletionQueue::forget(const QueuePair &queue_pair) {
+void CompletionQueue::forget(const AnyQueuePair &queue_pair) {
     const std::scoped_lock lock{mutex_};
     for (std::size_t i = 0; i < ring_.size(); ++i) {
         if (ring_.at(i).queue_pair == &queue_pair) {
@@ -176,6 +177,20 @@ std::shared_ptr<const CompletionQueue::Groups> CompletionQueue::other_groups() {
     }
     const std::scoped_lock lock{mutex_};
     return other_groups_;
+}
+
+int CompletionQueue::resize(int entries) {
+    base::Ring<Entry> larger{static_cast<std::size_t>(entries)};
+    const std::scoped_lock lock{mutex_};
+    if (ring_.size() > larger.capacity()) {
+        return EINVAL;
+    }
+    for (; !ring_.empty(); ring_.pop()) {
+        larger.push() = ring_.front();
+    }
+    ring_ = std::move(larger);
+    cqe = entries;
+    return 0;
 }
 
 void CompletionQueue::acknowledge(unsigned events) {

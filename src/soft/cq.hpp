@@ -17,8 +17,8 @@
 
 namespace soft {
 
+class AnyQueuePair;
 class CompletionQueue;
-class QueuePair;
 
 // The events of the completion queues attached to it. `fd` is readable while there is one.
 class CompletionChannel : public ibv_comp_channel {
@@ -50,9 +50,13 @@ private:
     std::atomic<bool> sleeps_here_{false};
 };
 
-// A ring of work completions.
-class CompletionQueue : public ibv_cq {
+// A ring of work completions. A genuine ibv_cq_ex: soft/cq_extended.cpp.
+class CompletionQueue : public ibv_cq_ex {
 public:
+    // Of a pointer that verbs passes.
+    [[nodiscard]] static CompletionQueue *of(ibv_cq *queue) {
+        return static_cast<CompletionQueue *>(reinterpret_cast<ibv_cq_ex *>(queue));
+    }
     [[nodiscard]] static base::Result<CompletionQueue *> create(ibv_context *context, int entries,
                                                                 void *cq_context, ibv_comp_channel *channel);
     ~CompletionQueue();
@@ -63,16 +67,20 @@ public:
     int poll(int entries, ibv_wc *completions);
     int request_notification(bool solicited_only);
     void acknowledge(unsigned events);
+    // EINVAL when more completions than that wait to be polled.
+    int resize(int entries);
+    // Fills in the functions of ibv_cq_ex.
+    void extend();
     // Before it is destroyed: no new events, and returns when all are acknowledged.
     void leave_channel();
 
     // A completion of `queue_pair` that frees `slots` of its queue when it is polled. False when the ring is
     // full: the completion is lost, and so must be its queue pair.
     enum class Queue : std::uint8_t { Send, Receive };
-    [[nodiscard]] bool push(const ibv_wc &completion, QueuePair &queue_pair, Queue queue, unsigned slots,
+    [[nodiscard]] bool push(const ibv_wc &completion, AnyQueuePair &queue_pair, Queue queue, unsigned slots,
                             bool solicited);
     // The queue pair is going: its completions stay, but free nothing.
-    void forget(const QueuePair &queue_pair);
+    void forget(const AnyQueuePair &queue_pair);
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
     // This queue's poller serves that group too: a queue pair that completes here has its socket there.
@@ -87,13 +95,14 @@ private:
 
     struct Entry {
         ibv_wc completion;
-        QueuePair *queue_pair;
+        AnyQueuePair *queue_pair;
         unsigned slots;
         Queue queue;
     };
     enum class Notify { No, Solicited, Any };
 
     int take(int entries, ibv_wc *completions);
+    [[nodiscard]] int poll_extended();
     using Groups = std::vector<std::shared_ptr<Group>>;
     struct Other {
         std::shared_ptr<Group> group;
@@ -115,6 +124,10 @@ private:
     // Of a poller's loop: whether it spins.
     std::atomic<bool> notify_wanted_{false};
     std::atomic<unsigned> empty_polls_{0};
+
+    // Of ibv_cq_ex: the completion that is read, by one thread from start_poll() to end_poll().
+    std::mutex reading_;
+    ibv_wc read_{};
 
     unsigned pending_events_ = 0;         // guarded by the channel's lock
     unsigned unacknowledged_events_ = 0;  // guarded by ibv_cq::mutex, with ibv_cq::cond

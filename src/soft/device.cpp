@@ -13,10 +13,11 @@
 #include <mutex>
 #include <utility>
 
+#include "soft/any_qp.hpp"
 #include "soft/cq.hpp"
 #include "soft/limits.hpp"
-#include "soft/qp.hpp"
 #include "soft/shared_receive.hpp"
+#include "softrdma.h"
 
 namespace soft {
 
@@ -88,19 +89,43 @@ Device *device_named(const std::string &interface) {
 }
 
 int poll_cq(ibv_cq *queue, int entries, ibv_wc *completions) {
-    return static_cast<CompletionQueue *>(queue)->poll(entries, completions);
+    return CompletionQueue::of(queue)->poll(entries, completions);
 }
 int request_notification(ibv_cq *queue, int solicited_only) {
-    return static_cast<CompletionQueue *>(queue)->request_notification(solicited_only != 0);
+    return CompletionQueue::of(queue)->request_notification(solicited_only != 0);
 }
 int post_send(ibv_qp *queue_pair, ibv_send_wr *request, ibv_send_wr **bad) {
-    return static_cast<QueuePair *>(queue_pair)->post_send(request, bad);
+    return AnyQueuePair::of(queue_pair)->post_send(request, bad, AnyQueuePair::Part::BeforeTheBad);
 }
 int post_receive(ibv_qp *queue_pair, ibv_recv_wr *request, ibv_recv_wr **bad) {
-    return static_cast<QueuePair *>(queue_pair)->post_receive(request, bad);
+    return AnyQueuePair::of(queue_pair)->post_receive(request, bad);
 }
 int post_shared_receive(ibv_srq *queue, ibv_recv_wr *request, ibv_recv_wr **bad) {
     return static_cast<SharedReceiveQueue *>(queue)->post(request, bad);
+}
+
+// What programs that were compiled with smaller structures have room for.
+int query_port(ibv_context *context, std::uint8_t port, ibv_port_attr *attributes, std::size_t room) {
+    ibv_port_attr whole;
+    if (const int error = softrdma_ibv_query_port(context, port, &whole)) {
+        return error;
+    }
+    std::memset(attributes, 0, room);
+    std::memcpy(attributes, &whole, std::min(room, sizeof(whole)));
+    return 0;
+}
+int query_device(ibv_context *context, const ibv_query_device_ex_input *input, ibv_device_attr_ex *attributes,
+                 std::size_t room) {
+    if ((input != nullptr && input->comp_mask != 0) || room < sizeof(attributes->orig_attr)) {
+        return EINVAL;
+    }
+    ibv_device_attr_ex whole;
+    if (const int error = softrdma_ibv_query_device_ex(context, input, &whole)) {
+        return error;
+    }
+    std::memset(attributes, 0, room);
+    std::memcpy(attributes, &whole, std::min(room, sizeof(whole)));
+    return 0;
 }
 
 // verbs.h's marks of a context that has the extended members (its own macro casts between pointer and
@@ -176,6 +201,12 @@ ibv_context *context_of(Device &device) {
             return nullptr;
         }
         made->sz = sizeof(verbs_context);
+        made->query_port = query_port;
+        made->query_device_ex = query_device;
+        made->advise_mr = softrdma_ibv_advise_mr;
+        made->create_cq_ex = softrdma_ibv_create_cq_ex;
+        made->create_qp_ex = softrdma_ibv_create_qp_ex;
+        made->create_srq_ex = softrdma_ibv_create_srq_ex;
         made->device = &device;
         ibv_context &context = made->context;
         context.device = &device;

@@ -2,7 +2,6 @@
 // soft/qp: the life of a queue pair. See the header for the other parts.
 #include "soft/qp.hpp"
 
-#include <pthread.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -35,9 +34,6 @@ std::size_t payload_bytes(bool soft_peer, int socket) {
     return (room - segment_overhead_bytes) / payload_alignment * payload_alignment;
 }
 
-std::atomic<std::uint32_t> next_qp_num{1};
-constexpr std::uint32_t qp_num_mask = 0xffffff;
-
 bool exceeds(const ibv_qp_cap &cap) {
     return cap.max_send_wr > limits::max_qp_wr || cap.max_recv_wr > limits::max_qp_wr ||
            cap.max_send_sge > limits::max_sge || cap.max_recv_sge > limits::max_sge ||
@@ -61,10 +57,6 @@ ibv_qp_cap given(ibv_qp_cap cap, bool shares_receives) {
 std::atomic<unsigned> QueuePair::persists_returned{0};
 
 base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attributes) {
-    if (attributes.qp_type != IBV_QPT_RC) {
-        BASE_LOG(Error, "this device has queue pairs of type RC; type %d was asked for", attributes.qp_type);
-        return base::failure(EOPNOTSUPP);
-    }
     if (attributes.send_cq == nullptr || attributes.recv_cq == nullptr) {
         return base::failure(EINVAL);
     }
@@ -82,16 +74,12 @@ base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attrib
         return base::failure(EINVAL);
     }
     attributes.cap = given(cap, attributes.srq != nullptr);
-    auto &queue = static_cast<CompletionQueue &>(*attributes.send_cq);
-    return new QueuePair{static_cast<ProtectionDomain &>(pd), attributes, queue.group()};
+    return new QueuePair{pd, attributes, CompletionQueue::of(attributes.send_cq)->group()};
 }
 
-QueuePair::QueuePair(ProtectionDomain &domain, const ibv_qp_init_attr &attributes,
-                     std::shared_ptr<Group> group)
-    : ibv_qp{},
+QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group)
+    : AnyQueuePair{domain, attributes},
       group_{std::move(group)},
-      send_queue_cq_{static_cast<CompletionQueue &>(*attributes.send_cq)},
-      receive_queue_cq_{static_cast<CompletionQueue &>(*attributes.recv_cq)},
       cap_{attributes.cap},
       signal_all_{attributes.sq_sig_all != 0},
       shared_receives_{static_cast<SharedReceiveQueue *>(attributes.srq)},
@@ -100,25 +88,10 @@ QueuePair::QueuePair(ProtectionDomain &domain, const ibv_qp_init_attr &attribute
       sges_(std::size_t{cap_.max_send_wr} * cap_.max_send_sge),
       inline_(std::size_t{cap_.max_send_wr} * cap_.max_inline_data),
       responses_{0} {
-    context = domain.context;
-    qp_context = attributes.qp_context;
-    pd = &domain;
-    send_cq = attributes.send_cq;
-    recv_cq = attributes.recv_cq;
-    srq = attributes.srq;
-    qp_type = attributes.qp_type;
-    state = IBV_QPS_INIT;
-    qp_num = next_qp_num.fetch_add(1, std::memory_order_relaxed) & qp_num_mask;
-    handle = qp_num;
-    pthread_mutex_init(&mutex, nullptr);
-    pthread_cond_init(&cond, nullptr);
     receive_.sges.reserve(shared_receives_ != nullptr ? shared_receives_->max_sge() : cap_.max_recv_sge);
     if (shared_receives_ != nullptr) {
         shared_receives_->attach();
     }
-    domain.users.fetch_add(1, std::memory_order_relaxed);
-    send_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
-    receive_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
     if (receive_queue_cq_.group() != group_) {
         receive_queue_cq_.serve_also(group_);
     }
@@ -150,42 +123,70 @@ QueuePair::~QueuePair() {
             Engine::instance().drain(std::move(socket));
         }
         if (shared_receives_ != nullptr) {
-            async_events_of(*context).forget(static_cast<ibv_qp *>(this));
+            async_events_of(*qp_base.context).forget(&qp_base);
         }
-        send_queue_cq_.forget(*this);
-        receive_queue_cq_.forget(*this);
+        forget_completions();
         if (receive_queue_cq_.group() != group_) {
             receive_queue_cq_.stop_serving(group_);
         }
     }
-    static_cast<ProtectionDomain *>(pd)->users.fetch_sub(1, std::memory_order_release);
-    send_queue_cq_.users.fetch_sub(1, std::memory_order_release);
-    receive_queue_cq_.users.fetch_sub(1, std::memory_order_release);
     if (shared_receives_ != nullptr) {
         shared_receives_->detach();
     }
-    pthread_cond_destroy(&cond);
-    pthread_mutex_destroy(&mutex);
 }
 
 void QueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
     const std::scoped_lock lock{send_mutex_};
     attributes = {};
-    attributes.qp_state = state;
-    attributes.cur_qp_state = state;
+    attributes.qp_state = qp_base.state;
+    attributes.cur_qp_state = qp_base.state;
     attributes.path_mtu = IBV_MTU_4096;
     attributes.cap = cap_;
     attributes.port_num = 1;
     attributes.max_rd_atomic = static_cast<std::uint8_t>(parameters_.ord);
     attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(parameters_.ird);
     init = {};
-    init.qp_context = qp_context;
-    init.send_cq = send_cq;
-    init.recv_cq = recv_cq;
-    init.srq = srq;
+    init.qp_context = qp_base.qp_context;
+    init.send_cq = qp_base.send_cq;
+    init.recv_cq = qp_base.recv_cq;
+    init.srq = qp_base.srq;
     init.cap = cap_;
-    init.qp_type = qp_type;
+    init.qp_type = qp_base.qp_type;
     init.sq_sig_all = signal_all_ ? 1 : 0;
+}
+
+// A queue pair's states up to RTS are the connection manager's to change. Programs of rdma_cm ask for them
+// too, in between; what they say with that (paths, numbers of packets, rights, which here are the regions'
+// alone) means nothing on this wire.
+int QueuePair::modify(const ibv_qp_attr &attributes, int mask) {
+    if ((mask & IBV_QP_STATE) == 0) {
+        return 0;
+    }
+    switch (attributes.qp_state) {
+        case IBV_QPS_RESET:
+        case IBV_QPS_INIT:
+            if (idle()) {
+                return 0;
+            }
+            BASE_LOG(Error, "queue pair %u was connected: it does not become one that can be again",
+                     qp_base.qp_num);
+            return EOPNOTSUPP;
+        case IBV_QPS_RTR:
+        case IBV_QPS_RTS:
+            if (idle() && (mask & IBV_QP_DEST_QPN) != 0) {
+                BASE_LOG(Error,
+                         "queue pair %u: this device connects with rdma_connect and rdma_accept, not with "
+                         "ibv_modify_qp",
+                         qp_base.qp_num);
+                return EOPNOTSUPP;
+            }
+            return qp_base.state == IBV_QPS_ERR ? EINVAL : 0;
+        case IBV_QPS_ERR:
+            give_up();
+            return 0;
+        default:
+            return EOPNOTSUPP;
+    }
 }
 
 void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
@@ -202,6 +203,7 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     const auto group = group_;
     const std::scoped_lock receiving{group->mutex()};
     std::unique_lock sending{send_mutex_};
+    const bool given_up = !idle();
     parameters_ = parameters;
     buffer_bytes_ = parameters.crc ? crc_buffer_bytes : buffer_bytes;
     buffer_ = std::make_unique_for_overwrite<std::byte[]>(buffer_bytes_);
@@ -219,7 +221,7 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     peer_ = tcp::text_of(tcp::peer_address(socket.get()));
     socket_ = std::move(socket);
     owner_ = owner;
-    state = IBV_QPS_RTS;
+    qp_base.state = IBV_QPS_RTS;
     phase_.store(Phase::Connected, std::memory_order_release);
     interest_ = {.readable = true};
     group_->add(*this, socket_.get(), interest_);
@@ -238,6 +240,13 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
         may_transmit_ = true;
         ready_to_receive_due_ = parameters.ready_to_receive;
         transmit();
+        sending.unlock();
+    }
+    if (given_up) {
+        end({.text = "it was given up before it was connected",
+             .level = static_cast<int>(base::LogLevel::Info),
+             .oldest = IBV_WC_WR_FLUSH_ERR,
+             .drain = true});
     }
 }
 

@@ -25,6 +25,7 @@
 
 #include "base/ring.hpp"
 #include "persist/worker.hpp"
+#include "soft/any_qp.hpp"
 #include "soft/batch.hpp"
 #include "soft/connection.hpp"
 #include "soft/cq.hpp"
@@ -37,20 +38,24 @@
 
 namespace soft {
 
-class QueuePair final : public ibv_qp, public Source {
+class QueuePair final : public AnyQueuePair, public Source {
 public:
     [[nodiscard]] static base::Result<QueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes);
     ~QueuePair() override;
 
-    // ---- verbs: 0 or an errno value ----
-    int post_send(ibv_send_wr *request, ibv_send_wr **bad);
-    int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad);
-    void query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const;
+    // ---- AnyQueuePair ----
+    int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
+    int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) override;
+    int modify(const ibv_qp_attr &attributes, int mask) override;
+    void query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const override;
+    [[nodiscard]] unsigned peer_operations() const override {
+        return peer_operations_.load(std::memory_order_acquire);
+    }
+    void release(CompletionQueue::Queue queue, unsigned slots) override;
+
     // Its shared receive queue has receives again, and the caller has its group locked.
     void receives_posted();
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
-    // Completions of `slots` entries of one of the queues were polled.
-    void release(CompletionQueue::Queue queue, unsigned slots);
 
     // ---- connection manager ----
     [[nodiscard]] bool idle() const { return phase_.load(std::memory_order_acquire) == Phase::Idle; }
@@ -61,10 +66,6 @@ public:
     // Flushes what is open, tells the peer, and lets it read what was completed. The owner hears when that is
     // done.
     void disconnect();
-    // SOFTRDMA_OPERATION_ bits.
-    [[nodiscard]] unsigned peer_operations() const {
-        return peer_operations_.load(std::memory_order_acquire);
-    }
 
     // ---- Source ----
     void progress() override;
@@ -113,10 +114,11 @@ private:
         std::uint64_t end;
     };
 
-    QueuePair(ProtectionDomain &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
+    QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
 
     // qp.cpp
     void establish();
+    void give_up();
     void end(const End &how);
     void finish_draining();
     void send_last_words();
@@ -130,6 +132,7 @@ private:
     [[nodiscard]] int check(const ibv_send_wr &request) const;
     [[nodiscard]] bool agreed(unsigned operation, const char *name) const;
     [[nodiscard]] int enqueue(const ibv_send_wr &request);
+    void take_back(std::size_t count);
     void transmit();
     void build_batch();
     [[nodiscard]] bool add_next_request_segment();
@@ -234,8 +237,6 @@ private:
     static std::atomic<unsigned> persists_returned;
 
     const std::shared_ptr<Group> group_;
-    CompletionQueue &send_queue_cq_;
-    CompletionQueue &receive_queue_cq_;
     const ibv_qp_cap cap_;
     const bool signal_all_;
 

@@ -25,7 +25,7 @@ void QueuePair::end(const End &how) {
     phase_.store(Phase::Draining, std::memory_order_release);
     {
         const std::scoped_lock lock{send_mutex_};
-        state = IBV_QPS_ERR;
+        qp_base.state = IBV_QPS_ERR;
         may_transmit_ = false;
         batch_.clear();
         pins_.clear();
@@ -35,7 +35,7 @@ void QueuePair::end(const End &how) {
     }
     flush_receives();
     if (shared_receives_ != nullptr) {
-        async_events_of(*context).push(IBV_EVENT_QP_LAST_WQE_REACHED, static_cast<ibv_qp *>(this));
+        async_events_of(*qp_base.context).push(IBV_EVENT_QP_LAST_WQE_REACHED, &qp_base);
     }
     if (how.drain) {
         send_last_words();
@@ -91,6 +91,23 @@ void QueuePair::disconnect() {
              .oldest = IBV_WC_WR_FLUSH_ERR,
              .drain = true});
     }
+}
+
+// As disconnect(), and of a queue pair that was never connected what was posted is flushed.
+void QueuePair::give_up() {
+    {
+        const std::scoped_lock lock{group_->mutex()};
+        if (idle()) {
+            {
+                const std::scoped_lock sending{send_mutex_};
+                qp_base.state = IBV_QPS_ERR;
+            }
+            phase_.store(Phase::Ended, std::memory_order_release);
+            flush_receives();
+            return;
+        }
+    }
+    disconnect();
 }
 
 // What was waited for: the first FPDU of an initiator that promised it, or the end of a connection that

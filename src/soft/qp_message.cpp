@@ -208,7 +208,7 @@ void QueuePair::complete_receive(ibv_wc_status status, const Arrival &arrival) {
     completion.byte_len = arrival.bytes;
     completion.imm_data = arrival.immediate;
     completion.wc_flags = arrival.has_immediate ? unsigned{IBV_WC_WITH_IMM} : 0U;
-    completion.qp_num = qp_num;
+    completion.qp_num = qp_base.qp_num;
     const bool pushed = receive_queue_cq_.push(completion, *this, CompletionQueue::Queue::Receive,
                                                shared_receives_ != nullptr ? 0 : 1,
                                                arrival.solicited || status != IBV_WC_SUCCESS);

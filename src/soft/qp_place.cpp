@@ -91,7 +91,7 @@ void QueuePair::finish_read_response() {
 // Up to most_bytes of memory for the next payload.
 bool QueuePair::aim(Target &target, std::size_t most_bytes) {
     if (segment_.opcode == wire::Opcode::ReadResponse) {
-        if (aim_at(pd, target, sges_of(*reading_), place_at_, most_bytes) != IBV_WC_SUCCESS) {
+        if (aim_at(qp_base.pd, target, sges_of(*reading_), place_at_, most_bytes) != IBV_WC_SUCCESS) {
             violate({"the memory of a read was deregistered", wire::terminate::local_catastrophic});
         }
         return connected();
@@ -103,7 +103,7 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
         }
         return connected();
     }
-    auto pin = Memory::instance().pin({.pd = pd,
+    auto pin = Memory::instance().pin({.pd = qp_base.pd,
                                        .key = segment_.stag,
                                        .address = place_at_,
                                        .length = most_bytes,
@@ -124,7 +124,8 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
 
 // A shared receive queue's receives are in memory of its own protection domain.
 ibv_wc_status QueuePair::aim_at_receive(Target &target, std::size_t offset, std::size_t most_bytes) const {
-    return aim_at(srq != nullptr ? srq->pd : pd, target, receive_.sges, offset, most_bytes);
+    return aim_at(qp_base.srq != nullptr ? qp_base.srq->pd : qp_base.pd, target, receive_.sges, offset,
+                  most_bytes);
 }
 
 ibv_wc_status QueuePair::aim_at(const ibv_pd *domain, Target &target, std::span<const ibv_sge> sges,

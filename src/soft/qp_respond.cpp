@@ -52,7 +52,7 @@ void QueuePair::read_requested(std::span<const std::byte> body) {
         respond(response);  // touches nothing: no key is checked
         return;
     }
-    const auto pin = Memory::instance().pin({.pd = pd,
+    const auto pin = Memory::instance().pin({.pd = qp_base.pd,
                                              .key = read->source_stag,
                                              .address = read->source_offset,
                                              .length = read->size,
@@ -83,7 +83,7 @@ void QueuePair::flush_requested(std::span<const std::byte> body) {
     const bool persistent = flush->level == wire::FlushLevel::Persistent;
     if (flush->length != 0) {
         const auto pin =
-            Memory::instance().pin({.pd = pd,
+            Memory::instance().pin({.pd = qp_base.pd,
                                     .key = flush->stag,
                                     .address = flush->offset,
                                     .length = flush->length,
@@ -148,7 +148,7 @@ void QueuePair::respond_when_durable(const Response &response) {
 }
 
 std::expected<Pin, Fault> QueuePair::pin_dirty(const Dirty &range) const {
-    return Memory::instance().pin({.pd = pd,
+    return Memory::instance().pin({.pd = qp_base.pd,
                                    .key = range.key,
                                    .address = range.begin,
                                    .length = range.end - range.begin,

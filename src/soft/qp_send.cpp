@@ -56,8 +56,9 @@ std::span<const ibv_sge> QueuePair::sges_of(const SendRequest &request) const {
     return std::span{sges_}.subspan(request.slot * cap_.max_send_sge, request.sges);
 }
 
-int QueuePair::post_send(ibv_send_wr *request, ibv_send_wr **bad) {
+int QueuePair::post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
     const std::scoped_lock lock{send_mutex_};
+    const std::size_t before = requests_.size();
     int error = 0;
     for (; request != nullptr; request = request->next) {
         error = check(*request);
@@ -66,6 +67,9 @@ int QueuePair::post_send(ibv_send_wr *request, ibv_send_wr **bad) {
         }
         if (error != 0) {
             *bad = request;
+            if (when_bad == Part::Nothing) {
+                take_back(requests_.size() - before);
+            }
             break;
         }
     }
@@ -167,6 +171,16 @@ int QueuePair::enqueue(const ibv_send_wr &request) {
     return 0;
 }
 
+// The youngest requests, none of which has been looked at since it was posted.
+void QueuePair::take_back(std::size_t count) {
+    // Relaxed: only a count.
+    send_slots_used_.fetch_sub(static_cast<unsigned>(count), std::memory_order_relaxed);
+    for (; count != 0; --count) {
+        next_slot_ = requests_.back().slot;
+        requests_.pop_back();
+    }
+}
+
 // Completions come in the order of posting.
 void QueuePair::retire() {
     while (first_uncommitted_ != 0 && requests_.front().state == SendRequest::State::Done) {
@@ -188,7 +202,7 @@ void QueuePair::complete(const SendRequest &request) {
     completion.status = request.status;
     completion.opcode = completion_opcode(request.opcode);
     completion.byte_len = request.length;
-    completion.qp_num = qp_num;
+    completion.qp_num = qp_base.qp_num;
     const bool pushed = send_queue_cq_.push(completion, *this, CompletionQueue::Queue::Send, unsignaled_,
                                             request.status != IBV_WC_SUCCESS);
     unsignaled_ = 0;

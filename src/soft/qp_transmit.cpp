@@ -132,7 +132,7 @@ ibv_wc_status QueuePair::gather(const SendRequest &request, std::size_t offset, 
             break;
         }
         const auto pin = Memory::instance().pin(
-            {.pd = pd, .key = sge.lkey, .address = sge.addr, .length = sge.length, .rights = rights});
+            {.pd = qp_base.pd, .key = sge.lkey, .address = sge.addr, .length = sge.length, .rights = rights});
         if (!pin) {
             return IBV_WC_LOC_PROT_ERR;
         }
@@ -240,7 +240,7 @@ bool QueuePair::add_read_response_segment(const wire::ReadRequest &read) {
         batch_.add_copied(segment, {});
         return true;
     }
-    const Access access{.pd = pd,
+    const Access access{.pd = qp_base.pd,
                         .key = read.source_stag,
                         .address = read.source_offset + response_offset_,
                         .length = size,

@@ -4,23 +4,30 @@
 #include <cerrno>
 
 #include "base/log.hpp"
+#include "soft/any_qp.hpp"
 #include "soft/cq.hpp"
 #include "soft/device.hpp"
 #include "soft/limits.hpp"
 #include "soft/made.hpp"
-#include "soft/qp.hpp"
 #include "soft/shared_receive.hpp"
 #include "softrdma.h"
 
 namespace {
 
+using soft::AnyQueuePair;
 using soft::CompletionChannel;
 using soft::CompletionQueue;
 using soft::failed;
 using soft::made;
-using soft::QueuePair;
 using soft::SharedReceiveQueue;
 using soft::value_of;
+
+ibv_qp *created(ibv_pd &domain, ibv_qp_init_attr &attributes, std::uint64_t send_operations) {
+    return made([&]() -> ibv_qp * {
+        auto *const queue_pair = value_of(soft::create_queue_pair(domain, attributes, send_operations));
+        return queue_pair != nullptr ? &queue_pair->qp_base : nullptr;
+    });
+}
 
 }  // namespace
 
@@ -48,12 +55,42 @@ ibv_cq *softrdma_ibv_create_cq(ibv_context *context, int cqe, void *cq_context, 
                  cqe, comp_vector, soft::limits::max_cqe);
         return failed<ibv_cq>(EINVAL);
     }
-    return made(
-        [&]() -> ibv_cq * { return value_of(CompletionQueue::create(context, cqe, cq_context, channel)); });
+    return made([&]() -> ibv_cq * {
+        auto *const queue = value_of(CompletionQueue::create(context, cqe, cq_context, channel));
+        return queue != nullptr ? ibv_cq_ex_to_cq(queue) : nullptr;
+    });
+}
+
+ibv_cq_ex *softrdma_ibv_create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attributes) {
+    const bool flags = (attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
+    if ((attributes->comp_mask & ~std::uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) != 0 ||
+        (attributes->wc_flags & ~std::uint64_t{IBV_WC_STANDARD_FLAGS}) != 0 ||
+        (flags && (attributes->flags & ~std::uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) != 0)) {
+        return failed<ibv_cq_ex>(EOPNOTSUPP);
+    }
+    ibv_cq *const made =
+        softrdma_ibv_create_cq(context, static_cast<int>(attributes->cqe), attributes->cq_context,
+                               attributes->channel, static_cast<int>(attributes->comp_vector));
+    if (made == nullptr) {
+        return nullptr;
+    }
+    CompletionQueue::of(made)->extend();
+    return CompletionQueue::of(made);
+}
+
+int softrdma_ibv_resize_cq(ibv_cq *cq, int cqe) {
+    if (cqe < 1 || cqe > soft::limits::max_cqe) {
+        return EINVAL;
+    }
+    try {
+        return CompletionQueue::of(cq)->resize(cqe);
+    } catch (const std::bad_alloc &) {
+        return ENOMEM;
+    }
 }
 
 int softrdma_ibv_destroy_cq(ibv_cq *cq) {
-    auto *const queue = static_cast<CompletionQueue *>(cq);
+    auto *const queue = CompletionQueue::of(cq);
     if (queue->users.load(std::memory_order_acquire) != 0) {
         return EBUSY;
     }
@@ -68,58 +105,72 @@ int softrdma_ibv_get_cq_event(ibv_comp_channel *channel, ibv_cq **cq, void **cq_
     if (queue == nullptr) {
         return -1;
     }
-    *cq = queue;
+    *cq = ibv_cq_ex_to_cq(queue);
     *cq_context = queue->cq_context;
     return 0;
 }
 
 void softrdma_ibv_ack_cq_events(ibv_cq *cq, unsigned nevents) {
-    static_cast<CompletionQueue *>(cq)->acknowledge(nevents);
+    CompletionQueue::of(cq)->acknowledge(nevents);
 }
 
 // ---- queue pairs ----
 
 ibv_qp *softrdma_ibv_create_qp(ibv_pd *pd, ibv_qp_init_attr *attributes) {
-    return made([&]() -> ibv_qp * { return value_of(QueuePair::create(*pd, *attributes)); });
+    return created(*pd, *attributes, 0);
 }
 
 ibv_qp *softrdma_ibv_create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attributes) {
-    if ((attributes->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attributes->pd == nullptr ||
-        attributes->pd->context != context ||
-        (attributes->comp_mask & ~static_cast<std::uint32_t>(IBV_QP_INIT_ATTR_PD)) != 0) {
-        return failed<ibv_qp>(EOPNOTSUPP);
+    const auto operations = soft::send_operations_of(*attributes);
+    if (!operations) {
+        return failed<ibv_qp>(operations.error().number);
     }
-    // The members up to sq_sig_all are those of ibv_qp_init_attr.
-    return softrdma_ibv_create_qp(attributes->pd, reinterpret_cast<ibv_qp_init_attr *>(attributes));
+    if (attributes->pd == nullptr || attributes->pd->context != context) {
+        return failed<ibv_qp>(EINVAL);
+    }
+    return created(*attributes->pd, reinterpret_cast<ibv_qp_init_attr &>(*attributes), *operations);
+}
+
+ibv_qp_ex *softrdma_ibv_qp_to_qp_ex(ibv_qp *qp) {
+    AnyQueuePair *const queue_pair = AnyQueuePair::of(qp);
+    return queue_pair->work_requests() != nullptr ? queue_pair : nullptr;
 }
 
 int softrdma_ibv_destroy_qp(ibv_qp *qp) {
-    delete static_cast<QueuePair *>(qp);
+    delete AnyQueuePair::of(qp);
     return 0;
 }
 
 int softrdma_ibv_query_qp(ibv_qp *qp, ibv_qp_attr *attributes, int, ibv_qp_init_attr *init) {
-    static_cast<QueuePair *>(qp)->query(*attributes, *init);
+    AnyQueuePair::of(qp)->query(*attributes, *init);
     return 0;
 }
 
-// A queue pair's states are the connection manager's to change; a program may give it up.
 int softrdma_ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attributes, int mask) {
-    if (mask != IBV_QP_STATE || attributes->qp_state != IBV_QPS_ERR) {
-        return EOPNOTSUPP;
-    }
-    static_cast<QueuePair *>(qp)->disconnect();
-    return 0;
+    return AnyQueuePair::of(qp)->modify(*attributes, mask);
 }
 
 unsigned softrdma_peer_operations(const ibv_qp *qp) {
-    return static_cast<const QueuePair *>(qp)->peer_operations();
+    return AnyQueuePair::of(qp)->peer_operations();
 }
 
 // ---- shared receive queues ----
 
 ibv_srq *softrdma_ibv_create_srq(ibv_pd *pd, ibv_srq_init_attr *attributes) {
     return made([&]() -> ibv_srq * { return value_of(SharedReceiveQueue::create(*pd, *attributes)); });
+}
+
+ibv_srq *softrdma_ibv_create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *attributes) {
+    const auto has = [&](std::uint32_t part) { return (attributes->comp_mask & part) != 0; };
+    if (has(~std::uint32_t{IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD}) ||
+        (has(IBV_SRQ_INIT_ATTR_TYPE) && attributes->srq_type != IBV_SRQT_BASIC)) {
+        return failed<ibv_srq>(EOPNOTSUPP);
+    }
+    if (!has(IBV_SRQ_INIT_ATTR_PD) || attributes->pd == nullptr || attributes->pd->context != context) {
+        return failed<ibv_srq>(EINVAL);
+    }
+    // The members up to attr are those of ibv_srq_init_attr.
+    return softrdma_ibv_create_srq(attributes->pd, reinterpret_cast<ibv_srq_init_attr *>(attributes));
 }
 
 int softrdma_ibv_modify_srq(ibv_srq *srq, ibv_srq_attr *attributes, int mask) {

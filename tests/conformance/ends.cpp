@@ -129,7 +129,8 @@ void End::create_objects() {
         assert_non_null(pd);
         channel = provider().create_comp_channel(id->verbs);
         assert_non_null(channel);
-        cq = provider().create_cq(id->verbs, sizes.cqe, this, channel, 0);
+        cq = sizes.extended_cq ? create_extended_cq()
+                               : provider().create_cq(id->verbs, sizes.cqe, this, channel, 0);
         assert_non_null(cq);
         receive_cq = sizes.separate_cqs ? provider().create_cq(id->verbs, sizes.cqe, this, channel, 0) : cq;
         assert_non_null(receive_cq);
@@ -142,6 +143,17 @@ void End::create_objects() {
     mr = provider().reg_mr(pd, memory.data(), memory.size(),
                            full_access | verbs::flush_access(provider(), verbs::Flush::Visibility));
     assert_non_null(mr);
+}
+
+ibv_cq *End::create_extended_cq() {
+    ibv_cq_init_attr_ex attributes{};
+    attributes.cqe = static_cast<std::uint32_t>(sizes.cqe);
+    attributes.cq_context = this;
+    attributes.channel = channel;
+    attributes.wc_flags = IBV_WC_STANDARD_FLAGS;
+    ibv_cq_ex *const queue = ibv_create_cq_ex(id->verbs, &attributes);
+    assert_non_null(queue);
+    return ibv_cq_ex_to_cq(queue);
 }
 
 void End::create_shared_receive_queue() {
@@ -171,6 +183,10 @@ void End::create_queue_pair() {
     attributes.qp_type = IBV_QPT_RC;
     attributes.sq_sig_all = sizes.signal_all ? 1 : 0;
     attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
+    if (sizes.send_operations != 0) {
+        attributes.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        attributes.send_ops_flags = sizes.send_operations;
+    }
     attributes.pd = pd;
     assert_int_equal(provider().create_qp_ex(id, &attributes), 0);
 }

@@ -29,6 +29,8 @@ struct Sizes {
     std::uint8_t depth = 16;  // reads and flushes at once
     bool separate_cqs = false;
     bool signal_all = false;
+    bool extended_cq = false;           // the completion queue is an ibv_cq_ex
+    std::uint64_t send_operations = 0;  // IBV_QP_EX_WITH_ bits: requests are prepared one by one
     std::size_t memory_bytes = 1 << 20;
 };
 
@@ -95,6 +97,7 @@ public:
     ibv_mr *mr = nullptr;
 
 private:
+    [[nodiscard]] ibv_cq *create_extended_cq();
     void create_shared_receive_queue();
     void create_queue_pair();
 

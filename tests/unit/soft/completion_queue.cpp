@@ -28,8 +28,8 @@ struct Objects {
     ibv_cq *cq = nullptr;
     ibv_qp *qp = nullptr;
 
-    [[nodiscard]] CompletionQueue &queue() const { return *static_cast<CompletionQueue *>(cq); }
-    [[nodiscard]] soft::QueuePair &queue_pair() const { return *static_cast<soft::QueuePair *>(qp); }
+    [[nodiscard]] CompletionQueue &queue() const { return *CompletionQueue::of(cq); }
+    [[nodiscard]] soft::AnyQueuePair &queue_pair() const { return *soft::AnyQueuePair::of(qp); }
 };
 
 int errors_logged = 0;
@@ -213,8 +213,8 @@ void two_queues_of_one_channel(void **state) {
     assert_non_null(second);
     assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
     assert_int_equal(ibv_req_notify_cq(second, 0), 0);
-    assert_true(static_cast<CompletionQueue *>(second)->push({}, objects.queue_pair(),
-                                                             CompletionQueue::Queue::Send, 0, false));
+    assert_true(
+        CompletionQueue::of(second)->push({}, objects.queue_pair(), CompletionQueue::Queue::Send, 0, false));
     assert_true(complete(objects, 1));
     ibv_cq *cq = nullptr;
     void *context = nullptr;
@@ -224,8 +224,8 @@ void two_queues_of_one_channel(void **state) {
     assert_true(take_event(objects));
     // A queue that goes takes its events along.
     assert_int_equal(ibv_req_notify_cq(second, 0), 0);
-    assert_true(static_cast<CompletionQueue *>(second)->push({}, objects.queue_pair(),
-                                                             CompletionQueue::Queue::Send, 0, false));
+    assert_true(
+        CompletionQueue::of(second)->push({}, objects.queue_pair(), CompletionQueue::Queue::Send, 0, false));
     assert_true(readable(objects));
     assert_int_equal(softrdma_ibv_destroy_cq(second), 0);
     assert_false(readable(objects));

@@ -122,8 +122,8 @@ void receives_go_by_the_line(void **state) {
     rdma_cm_id *const first = device.establish(peer, plain);
     rdma_cm_id *const second = device.establish(other, plain);
     auto &queue = *static_cast<soft::SharedReceiveQueue *>(device.srq);
-    auto &waiting = *static_cast<soft::QueuePair *>(first->qp);
-    auto &newcomer = *static_cast<soft::QueuePair *>(second->qp);
+    auto &waiting = *static_cast<soft::QueuePair *>(soft::AnyQueuePair::of(first->qp));
+    auto &newcomer = *static_cast<soft::QueuePair *>(soft::AnyQueuePair::of(second->qp));
     int stolen = 0;
     int taken = 0;
     for (int round = 0; round < 64; ++round) {

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/any_qp: see the header.
+#include "soft/any_qp.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/log.hpp"
+#include "soft/memory.hpp"
+#include "soft/qp.hpp"
+#include "soft/wire/rdmap.hpp"
+
+namespace soft {
+
+namespace {
+
+constexpr std::uint32_t first_number = 2;  // 0 and 1 are special on InfiniBand
+constexpr std::uint32_t last_number = 0xfffffe;
+
+std::mutex numbers_lock;
+
+// Held while the process forks, so that the child finds the table whole and nobody in it.
+[[maybe_unused]] const int numbers_survive_forks =
+    pthread_atfork([] { numbers_lock.lock(); }, [] { numbers_lock.unlock(); }, [] { numbers_lock.unlock(); });
+
+using Numbers = std::unordered_map<std::uint32_t, AnyQueuePair *>;
+Numbers &numbers() {
+    static auto &all = *new Numbers;  // never destroyed: queue pairs may be, while the process ends
+    return all;
+}
+
+std::uint32_t numbered(AnyQueuePair &queue_pair) {
+    static std::uint32_t next = first_number;
+    const std::scoped_lock lock{numbers_lock};
+    while (true) {
+        const std::uint32_t number = next;
+        next = next == last_number ? first_number : next + 1;
+        if (numbers().emplace(number, &queue_pair).second) {
+            return number;
+        }
+    }
+}
+
+constexpr std::uint64_t reliable_operations =
+    IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
+    IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE;
+
+// IBV_QP_EX_WITH_ bits of what a type of queue pair can be asked for.
+std::uint64_t operations_of(ibv_qp_type type) {
+    return type == IBV_QPT_RC ? reliable_operations : 0;
+}
+
+base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes) {
+    switch (attributes.qp_type) {
+        case IBV_QPT_RC:
+            return QueuePair::create(domain, attributes);
+        default:
+            BASE_LOG(Error, "this device has queue pairs of type RC; type %d was asked for",
+                     attributes.qp_type);
+            return base::failure(EOPNOTSUPP);
+    }
+}
+
+}  // namespace
+
+AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes)
+    : ibv_qp_ex{},
+      send_queue_cq_{*CompletionQueue::of(attributes.send_cq)},
+      receive_queue_cq_{*CompletionQueue::of(attributes.recv_cq)} {
+    qp_base.qp_num = numbered(*this);
+    qp_base.handle = qp_base.qp_num;
+    qp_base.context = domain.context;
+    qp_base.qp_context = attributes.qp_context;
+    qp_base.pd = &domain;
+    qp_base.send_cq = attributes.send_cq;
+    qp_base.recv_cq = attributes.recv_cq;
+    qp_base.srq = attributes.srq;
+    qp_base.qp_type = attributes.qp_type;
+    qp_base.state = IBV_QPS_INIT;
+    pthread_mutex_init(&qp_base.mutex, nullptr);
+    pthread_cond_init(&qp_base.cond, nullptr);
+    static_cast<ProtectionDomain &>(domain).users.fetch_add(1, std::memory_order_relaxed);
+    send_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
+    receive_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
+}
+
+AnyQueuePair::~AnyQueuePair() {
+    {
+        const std::scoped_lock lock{numbers_lock};
+        numbers().erase(qp_base.qp_num);
+    }
+    static_cast<ProtectionDomain *>(qp_base.pd)->users.fetch_sub(1, std::memory_order_release);
+    send_queue_cq_.users.fetch_sub(1, std::memory_order_release);
+    receive_queue_cq_.users.fetch_sub(1, std::memory_order_release);
+    pthread_cond_destroy(&qp_base.cond);
+    pthread_mutex_destroy(&qp_base.mutex);
+}
+
+AnyQueuePair *AnyQueuePair::find(std::uint32_t number) {
+    const std::scoped_lock lock{numbers_lock};
+    const auto known = numbers().find(number);
+    return known != numbers().end() ? known->second : nullptr;
+}
+
+void AnyQueuePair::forget_completions() {
+    send_queue_cq_.forget(*this);
+    receive_queue_cq_.forget(*this);
+}
+
+base::Result<AnyQueuePair *> create_queue_pair(ibv_pd &domain, ibv_qp_init_attr &attributes,
+                                               std::uint64_t send_operations) {
+    if (const std::uint64_t lacking = send_operations & ~operations_of(attributes.qp_type)) {
+        BASE_LOG(Error, "queue pair of type %d: send operations 0x%llx are not there", attributes.qp_type,
+                 static_cast<unsigned long long>(lacking));
+        return base::failure(EOPNOTSUPP);
+    }
+    if ((send_operations & IBV_QP_EX_WITH_ATOMIC_WRITE) != 0) {
+        // Its eight bytes are copied when it is posted.
+        attributes.cap.max_inline_data =
+            std::max(attributes.cap.max_inline_data, static_cast<std::uint32_t>(wire::atomic_write_bytes));
+    }
+    const auto made = create(domain, attributes);
+    if (made && send_operations != 0) {
+        try {
+            (*made)->prepare_requests(attributes.cap);
+        } catch (const std::bad_alloc &) {
+            delete *made;
+            throw;
+        }
+    }
+    return made;
+}
+
+base::Result<std::uint64_t> send_operations_of(const ibv_qp_init_attr_ex &attributes) {
+    constexpr std::uint32_t known =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    const auto has = [&](std::uint32_t part) { return (attributes.comp_mask & part) != 0; };
+    if (!has(IBV_QP_INIT_ATTR_PD) || has(~known) ||
+        (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attributes.create_flags != 0)) {
+        BASE_LOG(Error, "queue pair with comp_mask 0x%x: 0x%x can be there, a pd must, and no create_flags",
+                 attributes.comp_mask, known);
+        return base::failure(EOPNOTSUPP);
+    }
+    return has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ? attributes.send_ops_flags : 0;
+}
+
+}  // namespace soft

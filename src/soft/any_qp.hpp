@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/any_qp: what verbs calls of a queue pair, whatever its type (soft/qp: RC), and all of them by number.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "base/result.hpp"
+#include "soft/cq.hpp"
+#include "soft/work_requests.hpp"
+
+namespace soft {
+
+// A genuine ibv_qp_ex. Its constructor counts it with its protection domain and completion queues, its
+// destructor takes that back.
+class AnyQueuePair : public ibv_qp_ex {
+public:
+    virtual ~AnyQueuePair();
+    AnyQueuePair(const AnyQueuePair &) = delete;
+    AnyQueuePair &operator=(const AnyQueuePair &) = delete;
+
+    // Of a pointer that verbs passes; null of null.
+    [[nodiscard]] static AnyQueuePair *of(ibv_qp *qp) {
+        return static_cast<AnyQueuePair *>(reinterpret_cast<ibv_qp_ex *>(qp));
+    }
+    [[nodiscard]] static const AnyQueuePair *of(const ibv_qp *qp) {
+        return static_cast<const AnyQueuePair *>(reinterpret_cast<const ibv_qp_ex *>(qp));
+    }
+    // Null when no queue pair has the number. Who uses it sees to it that nobody destroys it meanwhile.
+    [[nodiscard]] static AnyQueuePair *find(std::uint32_t number);
+
+    // ---- verbs: 0 or an errno value ----
+    // What of a chain is posted when one of its requests cannot be.
+    enum class Part : std::uint8_t { BeforeTheBad, Nothing };
+    virtual int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) = 0;
+    virtual int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) = 0;
+    virtual int modify(const ibv_qp_attr &attributes, int mask) = 0;
+    virtual void query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const = 0;
+    // SOFTRDMA_OPERATION_ bits of its peer.
+    [[nodiscard]] virtual unsigned peer_operations() const { return 0; }
+
+    // Completions of `slots` entries of one of the queues were polled.
+    virtual void release(CompletionQueue::Queue queue, unsigned slots) = 0;
+
+    // Requests can be prepared one by one (ibv_wr_start): the table of ibv_qp_ex is there.
+    void prepare_requests(const ibv_qp_cap &cap) {
+        work_requests_ = std::make_unique<WorkRequests>(*this, cap);
+    }
+    [[nodiscard]] WorkRequests *work_requests() const { return work_requests_.get(); }
+
+protected:
+    AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes);
+    // Its completions stay in their queues, but free nothing. Before its destructor ends.
+    void forget_completions();
+
+    CompletionQueue &send_queue_cq_;
+    CompletionQueue &receive_queue_cq_;
+
+private:
+    std::unique_ptr<WorkRequests> work_requests_;
+};
+
+// One of attributes.qp_type; send_operations: IBV_QP_EX_WITH_ bits of what is posted through ibv_qp_ex, 0
+// when nothing is. The attributes' sizes become those that are given.
+[[nodiscard]] base::Result<AnyQueuePair *> create_queue_pair(ibv_pd &domain, ibv_qp_init_attr &attributes,
+                                                             std::uint64_t send_operations = 0);
+
+// The send operations that the attributes of ibv_create_qp_ex ask for; EOPNOTSUPP when they ask for what no
+// queue pair has. Their members up to sq_sig_all are those of ibv_qp_init_attr.
+[[nodiscard]] base::Result<std::uint64_t> send_operations_of(const ibv_qp_init_attr_ex &attributes);
+
+}  // namespace soft

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/work_requests: the requests that a program prepares between ibv_wr_start and ibv_wr_complete, which
+// posts them as one chain: what happens to them there is ibv_post_send's.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace soft {
+
+class AnyQueuePair;
+
+class WorkRequests {
+public:
+    // Fills in the table of the queue pair, whose it is.
+    WorkRequests(AnyQueuePair &queue_pair, const ibv_qp_cap &cap);
+
+    // Until complete() or abort() no other thread gets past start().
+    void start();
+    [[nodiscard]] int complete();
+    void abort() { mutex_.unlock(); }
+
+    // The next request, with the queue pair's wr_id and wr_flags; null when there was an error.
+    [[nodiscard]] ibv_send_wr *add(ibv_wr_opcode opcode);
+    void set_sges(std::span<const ibv_sge> sges);
+    void set_copied(std::span<const ibv_data_buf> buffers);
+    void set_address(ibv_ah *handle, std::uint32_t remote_qpn, std::uint32_t remote_qkey);
+    // complete() will say the first of them, and nothing is posted.
+    void fail(int error) { error_ = error_ != 0 ? error_ : error; }
+
+private:
+    AnyQueuePair &queue_pair_;
+    const std::size_t max_sge_;
+    const std::size_t max_copied_;
+    std::mutex mutex_;  // from start() to complete() or abort(); guards the rest
+    std::vector<ibv_send_wr> requests_;
+    std::vector<ibv_sge> sges_;      // max_sge_ a request
+    std::vector<std::byte> copied_;  // max_copied_ a request
+    std::size_t count_ = 0;
+    int error_ = 0;
+};
+
+}  // namespace soft
