@@ -166,6 +166,8 @@ private:
 [[nodiscard]] bool crc_wanted();
 // What the program gave, or the most the device has when it gave nothing.
 [[nodiscard]] rdma_conn_param wanted_parameters(const rdma_conn_param *given);
+// A depth of the peer's as events have it, which is eight bits.
+[[nodiscard]] std::uint8_t told_depth(std::uint16_t depth);
 // Reads and flushes at once that this end grants when so many are asked for.
 [[nodiscard]] std::uint16_t granted_depth(std::uint8_t wanted);
 

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm: the initiator's side.
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
 #include "base/log.hpp"
+#include "soft/batch.hpp"
 #include "soft/cm.hpp"
 #include "soft/environment.hpp"
 
 namespace soft {
+
+std::uint8_t told_depth(std::uint16_t depth) {
+    return static_cast<std::uint8_t>(std::min<std::uint16_t>(depth, UINT8_MAX));
+}
 
 std::uint16_t granted_depth(std::uint8_t wanted) {
     return std::min(wanted, limits::max_rd_atomic);
@@ -71,6 +78,28 @@ base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
     return wait_if_synchronous();
 }
 
+namespace {
+
+// A reply that the two ends cannot go on with: the responder is told, as RFC 6581 section 9 wants. A fresh
+// socket takes so few bytes at once.
+void terminate(base::Fd socket, bool crc, const wire::TerminateCode &code) {
+    const auto body = wire::encode(code);
+    Batch batch;
+    if (crc) {
+        batch.use_crc();
+    }
+    batch.add_copied({.opcode = wire::Opcode::Terminate,
+                      .queue = wire::Queue::Terminate,
+                      .msn = 1,
+                      .payload_bytes = body.size()},
+                     body);
+    (void)batch.send(socket.get());
+    (void)shutdown(socket.get(), SHUT_WR);
+    Engine::instance().drain(std::move(socket));
+}
+
+}  // namespace
+
 void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     const auto peer = tcp::text_of(tcp::peer_address(handshake.socket()));
     if (reply.reject) {
@@ -78,17 +107,28 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
         made->event = RDMA_CM_EVENT_REJECTED;
         made->status = -ECONNREFUSED;
         made->id = this;
+        made->param.conn.responder_resources = told_depth(reply.ord);
+        made->param.conn.initiator_depth = told_depth(reply.ird);
         made->set_private_data(reply.private_data);
         state_.store(State::Closed);
         push(std::move(made));
         return;
     }
-    const bool deeper_than_we_serve = reply.enhanced && reply.ord > limits::max_rd_atomic;
-    if (reply.markers || reply.revision > 2 || deeper_than_we_serve) {
+    // The deepest of all says that the programs agree on depths (RFC 6581 section 9.1).
+    const bool depth_given = reply.enhanced && reply.ord != wire::mpa_max_depth;
+    const bool deeper_than_we_serve = depth_given && reply.ord > limits::max_rd_atomic;
+    const bool another_rtr = reply.enhanced && reply.peer_to_peer && !reply.rtr_write;
+    if (reply.markers || reply.revision > 2 || deeper_than_we_serve || another_rtr) {
         BASE_LOG(Warning, "no connection with %s: its reply wants %s", peer.c_str(),
                  reply.markers          ? "MPA markers"
+                 : reply.revision > 2   ? "an MPA revision above 2"
                  : deeper_than_we_serve ? "more reads at once than we serve"
-                                        : "an MPA revision above 2");
+                                        : "another first FPDU than an empty write");
+        if (!reply.markers && reply.revision <= 2) {
+            terminate(
+                handshake.take_socket(), parameters_.crc || reply.crc,
+                deeper_than_we_serve ? wire::terminate::insufficient_ird : wire::terminate::no_matching_rtr);
+        }
         state_.store(State::Closed);
         push(RDMA_CM_EVENT_CONNECT_ERROR, -EPROTO);
         return;
@@ -97,7 +137,9 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     parameters_.soft_peer = reply.soft_operations;
     if (reply.enhanced) {
         parameters_.ord = std::min(parameters_.ord, reply.ird);
-        parameters_.ird = std::max(parameters_.ird, reply.ord);
+        if (depth_given) {
+            parameters_.ird = std::max(parameters_.ird, reply.ord);
+        }
         parameters_.ready_to_receive = reply.peer_to_peer && reply.rtr_write;
     }
     reply_data_.assign(reply.private_data.begin(), reply.private_data.end());

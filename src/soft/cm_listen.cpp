@@ -28,6 +28,8 @@ base::Result<void> refuse(base::Fd socket, const wire::MpaFrame &request,
                                                      .crc = request.crc,
                                                      .reject = true,
                                                      .enhanced = request.enhanced,
+                                                     .peer_to_peer = request.peer_to_peer,
+                                                     .rtr_write = request.peer_to_peer,
                                                      .private_data = private_data},
                                                     bytes);
     const bool sent = send(socket.get(), bytes.data(), size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
@@ -162,12 +164,8 @@ std::unique_ptr<Event> CmId::request_event(CmId &child, const wire::MpaFrame &re
     made->id = &child;
     made->listen_id = &child == this ? nullptr : this;
     // Crossed: what the peer may have open towards us is what we must be able to serve.
-    const auto depth = [&](std::uint16_t asked) {
-        return static_cast<std::uint8_t>(
-            std::min<std::uint16_t>(request.enhanced ? asked : limits::max_rd_atomic, UINT8_MAX));
-    };
-    made->param.conn.responder_resources = depth(request.ord);
-    made->param.conn.initiator_depth = depth(request.ird);
+    made->param.conn.responder_resources = told_depth(request.enhanced ? request.ord : limits::max_rd_atomic);
+    made->param.conn.initiator_depth = told_depth(request.enhanced ? request.ird : limits::max_rd_atomic);
     made->set_private_data(request.private_data);
     return made;
 }
@@ -183,7 +181,9 @@ base::Result<void> CmId::accept(const rdma_conn_param *parameters) {
         return base::failure(EINVAL);
     }
     const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
-    parameters_ = {.ready_to_receive = peer_to_peer && (request_.rtr_write || request_.rtr_read),
+    // What we take as the first FPDU: of those that are offered one, else what the peer may say it cannot do.
+    const bool by_read = request_.rtr_read && !request_.rtr_write;
+    parameters_ = {.ready_to_receive = peer_to_peer,
                    .crc = request_.crc || crc_wanted(),
                    .soft_peer = request_.soft_operations,
                    .ird = granted_depth(wanted.responder_resources),
@@ -198,10 +198,10 @@ base::Result<void> CmId::accept(const rdma_conn_param *parameters) {
         .soft_operations = parameters_.soft_peer,
         .enhanced = request_.enhanced,
         .peer_to_peer = peer_to_peer,
-        .rtr_write = peer_to_peer && request_.rtr_write,
-        .rtr_read = peer_to_peer && !request_.rtr_write && request_.rtr_read,
-        .ird = parameters_.ird,
-        .ord = parameters_.ord,
+        .rtr_write = peer_to_peer && !by_read,
+        .rtr_read = peer_to_peer && by_read,
+        .ird = request_.ord == wire::mpa_max_depth ? wire::mpa_max_depth : parameters_.ird,
+        .ord = request_.ird == wire::mpa_max_depth ? wire::mpa_max_depth : parameters_.ord,
         .private_data = {static_cast<const std::byte *>(wanted.private_data), wanted.private_data_len},
     };
     std::array<std::byte, wire::mpa_max_frame_bytes> bytes;

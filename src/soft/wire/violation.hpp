@@ -43,6 +43,8 @@ inline constexpr TerminateCode untagged_version{1, 2, 6};
 // Layer 2, the lower layer: MPA.
 inline constexpr TerminateCode mpa_crc{2, 0, 2};
 inline constexpr TerminateCode mpa_frame{2, 0, 4};
+inline constexpr TerminateCode insufficient_ird{2, 0, 6};
+inline constexpr TerminateCode no_matching_rtr{2, 0, 7};
 }  // namespace terminate
 
 // A rule that the peer broke: the text for the log, the code for the peer.

@@ -94,7 +94,7 @@ void a_reply_like_siws(void **state) {
 }
 
 // The peer serves two reads at a time: the third waits for an answer.
-void reads_within_what_the_peer_serves(void **state) {
+void rfc5040_6_1_reads_must_not_exceed_what_was_negotiated(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     rdma_cm_id *const id = answered(ends, reply({.ird = 2, .ord = 4}));
     assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id).initiator_depth, 2);
@@ -119,7 +119,7 @@ void reads_within_what_the_peer_serves(void **state) {
     assert_int_equal(third.value().sink_offset, ends.device.address(192));
 }
 
-void crc_when_the_peer_asks(void **state) {
+void rfc5044_7_1_1_crc_must_be_used_when_one_side_asks(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     rdma_cm_id *const id =
         answered(ends, reply({.crc = true, .peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4}));
@@ -181,14 +181,13 @@ void an_old_peer(void **state) {
     assert_true(ends.peer.silent());
 }
 
-void replies_that_are_refused(void **state) {
+void rfc5044_7_1_2_an_improper_reply_must_close(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     Bytes too_long = reply({});
     too_long[18] = std::byte{2};
     too_long[19] = std::byte{1};
-    const Bytes replies[] = {reply({.markers = true}),      reply({.revision = 3}),
-                             reply({.ord = mpa_max_depth}), encoded({}),
-                             Bytes(24, std::byte{0xff}),    too_long};
+    const Bytes replies[] = {reply({.markers = true}), reply({.revision = 3}), encoded({}),
+                             Bytes(24, std::byte{0xff}), too_long};
     for (const Bytes &bad : replies) {
         rdma_cm_id *const id = answered(ends, bad);
         assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_CONNECT_ERROR, id).status, -EPROTO);
@@ -217,13 +216,13 @@ int main() {
     const CMUnitTest tests[] = {test_of_ends(the_request_byte_by_byte),
                                 test_of_ends(the_first_fpdu_is_an_empty_write),
                                 test_of_ends(a_reply_like_siws),
-                                test_of_ends(reads_within_what_the_peer_serves),
-                                test_of_ends(crc_when_the_peer_asks),
+                                test_of_ends(rfc5040_6_1_reads_must_not_exceed_what_was_negotiated),
+                                test_of_ends(rfc5044_7_1_1_crc_must_be_used_when_one_side_asks),
                                 test_of_ends(what_follows_the_reply_is_not_lost),
                                 test_of_ends(a_reply_in_single_bytes),
                                 test_of_ends(a_rejection),
                                 test_of_ends(an_old_peer),
-                                test_of_ends(replies_that_are_refused),
+                                test_of_ends(rfc5044_7_1_2_an_improper_reply_must_close),
                                 test_of_ends(a_peer_that_goes_without_an_answer)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

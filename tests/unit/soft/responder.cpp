@@ -17,7 +17,7 @@ using test::Frame;
 using test::joined;
 
 // RFC 5044 section 7.1.2: the responder says nothing behind its reply before the initiator's first FPDU.
-void waits_for_the_first_fpdu(void **state) {
+void rfc5044_7_1_2_a_responder_must_receive_an_fpdu_before_it_sends(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     peer.connect(device.port());
     peer.send_frame({.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4});
@@ -79,7 +79,7 @@ Bytes reply_bytes(std::initializer_list<unsigned> rest) {
 }
 
 // Depth 4 is what the program grants both ways.
-void replies_byte_by_byte(void **state) {
+void rfc6581_10_a_reply_must_be_of_the_requests_kind(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     // siw's request.
     assert_same_bytes(reply_to(ends, {.ird = 1, .ord = 1}).raw, reply_bytes({0x10, 2, 0, 4, 0, 4, 0, 1}));
@@ -102,7 +102,7 @@ void replies_byte_by_byte(void **state) {
                       reply_bytes({0x40, 1, 0, 2, 'a', 'b'}));
 }
 
-void reserved_bits_change_nothing(void **state) {
+void rfc5044_7_1_1_reserved_bits_must_not_be_checked(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     for (const unsigned flags : {0x1002U, 0x1202U, 0x1102U, 0x1802U}) {
         Bytes request = encoded({.ird = 1, .ord = 1});
@@ -118,7 +118,7 @@ void reserved_bits_change_nothing(void **state) {
     }
 }
 
-void crossed_depths(void **state) {
+void rfc6581_9_1_depths_must_be_crossed_and_passed_on(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     peer.connect(device.port());
     peer.send_frame({.ird = 3, .ord = 7});
@@ -203,7 +203,7 @@ void revision_1_with_markers_is_rejected_in_revision_1(void **state) {
 }
 
 // A start-up that is none ends with nothing said, and the next one is served.
-void a_bad_request_ends_its_connection(void **state) {
+void rfc5044_7_1_2_an_improper_request_must_close(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     Bytes too_long = encoded({});
     too_long[18] = std::byte{2};
@@ -266,16 +266,16 @@ void a_request_in_single_bytes(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(waits_for_the_first_fpdu),
+    const CMUnitTest tests[] = {test_of_ends(rfc5044_7_1_2_a_responder_must_receive_an_fpdu_before_it_sends),
                                 test_of_ends(is_established_with_an_initiator_that_promises_nothing),
-                                test_of_ends(replies_byte_by_byte),
-                                test_of_ends(reserved_bits_change_nothing),
-                                test_of_ends(crossed_depths),
+                                test_of_ends(rfc6581_10_a_reply_must_be_of_the_requests_kind),
+                                test_of_ends(rfc5044_7_1_1_reserved_bits_must_not_be_checked),
+                                test_of_ends(rfc6581_9_1_depths_must_be_crossed_and_passed_on),
                                 test_of_ends(private_data_both_ways),
                                 test_of_ends(a_program_rejects),
                                 test_of_ends(what_we_do_not_speak_is_rejected),
                                 test_of_ends(revision_1_with_markers_is_rejected_in_revision_1),
-                                test_of_ends(a_bad_request_ends_its_connection),
+                                test_of_ends(rfc5044_7_1_2_an_improper_request_must_close),
                                 test_of_ends(a_peer_that_goes_before_it_is_ready),
                                 test_of_ends(a_request_in_single_bytes)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
