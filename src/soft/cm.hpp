@@ -94,6 +94,10 @@ public:
     [[nodiscard]] base::Result<void> reject(std::span<const std::byte> private_data);
     [[nodiscard]] base::Result<void> disconnect();
     [[nodiscard]] base::Result<void> migrate(EventChannel *to);
+    // With its channel's lock held: an event of this id waits there, or no longer.
+    void waits() { ++waiting_; }
+    void withdrawn() { --waiting_; }
+    [[nodiscard]] bool has_waiting() const { return waiting_ != 0; }
     // An event of this id was fetched, with its channel's lock held; it was acknowledged.
     void delivered(const Event &fetched);
     void acknowledged();
@@ -145,6 +149,7 @@ private:
     EventChannel *channel_;                      // guarded by mutex_
     std::unique_ptr<EventChannel> own_channel_;  // of a synchronous id
     std::unique_ptr<Event> last_event_;          // of a synchronous id
+    std::atomic<unsigned> waiting_{0};           // events in its channel
     std::atomic<unsigned> unacknowledged_{0};    // raised with the channel's lock, lowered with mutex_
     std::atomic<State> state_{State::Idle};
     std::atomic<int> unfetched_requests_{0};  // of a listener

@@ -33,6 +33,7 @@ base::Result<EventChannel *> EventChannel::create() {
 
 void EventChannel::push(std::unique_ptr<Event> event) {
     const std::scoped_lock lock{mutex_};
+    event->counted->waits();
     events_.push_back(std::move(event));
     readable_.set(true);
 }
@@ -76,8 +77,12 @@ base::Result<Event *> EventChannel::next() {
 std::vector<std::unique_ptr<Event>> EventChannel::withdraw(const CmId &id) {
     std::vector<std::unique_ptr<Event>> gone;
     const std::scoped_lock lock{mutex_};
+    if (!id.has_waiting()) {
+        return gone;  // the channel may be long
+    }
     for (auto &event : events_) {
-        if (event->counted == &id || event->id == &id) {
+        if (event->counted == &id) {
+            event->counted->withdrawn();
             gone.push_back(std::move(event));
         }
     }

@@ -216,6 +216,7 @@ void CmId::push(std::unique_ptr<Event> made) {
 // Sequentially consistent, though the channel's lock already orders it with ~CmId, which takes that lock
 // first.
 void CmId::delivered(const Event &fetched) {
+    --waiting_;
     ++unacknowledged_;
     if (fetched.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
         --unfetched_requests_;

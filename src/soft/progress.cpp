@@ -5,10 +5,10 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "base/log.hpp"
 
@@ -59,13 +59,23 @@ bool Group::inherited() const {
 }
 
 void Group::add(Source &source, int fd, Interest interest) {
-    sources_.emplace_back(&source, fd);
+    source.place_ = sources_.size();
+    sources_.push_back(&source);
     change(source, fd, Interest{}, interest);
 }
 
 void Group::remove(Source &source, int fd) {
     clear_deadline(source);
-    if (std::erase(sources_, std::pair{&source, fd}) != 0 && !inherited()) {
+    const std::size_t place = std::exchange(source.place_, Source::nowhere);
+    if (place == Source::nowhere) {
+        return;
+    }
+    sources_[place] = sources_.back();
+    sources_.pop_back();
+    if (place < sources_.size()) {
+        sources_[place]->place_ = place;
+    }
+    if (!inherited()) {
         (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);  // not there when it waited for nothing
     }
 }
@@ -85,18 +95,28 @@ void Group::change(Source &source, int fd, Interest from, Interest to) {
 }
 
 void Group::set_deadline(Source &source, base::Clock::time_point deadline) {
-    if (!source.deadline_) {
-        timed_.push_back(&source);
-    }
+    clear_deadline(source);
+    timed_.emplace(deadline, &source);
     source.deadline_ = deadline;
     watch(false);
 }
 
 void Group::clear_deadline(Source &source) {
     if (source.deadline_) {
+        timed_.erase({*source.deadline_, &source});
         source.deadline_.reset();
-        std::erase(timed_, &source);
     }
+}
+
+Buffer Group::borrow_buffer(std::size_t size) {
+    if (spare_.size == size) {
+        return std::exchange(spare_, {});
+    }
+    return {.bytes = std::unique_ptr<std::byte[]>{new (std::nothrow) std::byte[size]}, .size = size};
+}
+
+void Group::give_back(Buffer buffer) {
+    spare_ = std::move(buffer);
 }
 
 // A source may remove itself, or add others, while it makes progress.
@@ -105,7 +125,7 @@ void Group::serve() {
         std::array<Source *, direct_sources> now{};
         const std::size_t count = sources_.size();
         for (std::size_t i = 0; i < count; ++i) {
-            now[i] = sources_[i].first;
+            now[i] = sources_[i];
         }
         for (std::size_t i = 0; i < count; ++i) {
             now[i]->progress();
@@ -214,12 +234,10 @@ Group::Watch Group::tick(base::Clock::time_point now) {
         }
     }
     polls_at_tick_ = polls_;
-    const auto due = [now](const Source *source) { return *source->deadline_ <= now; };
-    for (auto next = std::ranges::find_if(timed_, due); next != timed_.end();
-         next = std::ranges::find_if(timed_, due)) {
-        Source *const source = *next;
-        clear_deadline(*source);
-        source->expire();
+    while (!timed_.empty() && timed_.begin()->first <= now) {
+        Source &source = *timed_.begin()->second;
+        clear_deadline(source);
+        source.expire();
     }
     fast_ = claimed_;
     watched_ = claimed_ || !timed_.empty();

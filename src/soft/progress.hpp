@@ -17,7 +17,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -42,7 +44,15 @@ public:
 
 private:
     friend class Group;
+    static constexpr std::size_t nowhere = SIZE_MAX;
+    std::size_t place_ = nowhere;  // in its group's sources_
     std::optional<base::Clock::time_point> deadline_;
+};
+
+// Memory to receive into.
+struct Buffer {
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t size = 0;
 };
 
 // What a source waits for.
@@ -71,6 +81,11 @@ public:
     void remove(Source &source, int fd);
     void set_deadline(Source &source, base::Clock::time_point deadline);
     void clear_deadline(Source &source);
+
+    // A source borrows a buffer for its turn and keeps it only when it holds a part of something: those that
+    // are idle have none. Without bytes when there is no memory.
+    [[nodiscard]] Buffer borrow_buffer(std::size_t size);
+    void give_back(Buffer buffer);
 
     // Needs no lock: several callers' changes to one source must be ordered by the caller.
     void change(Source &source, int fd, Interest from, Interest to);
@@ -110,8 +125,9 @@ private:
     const unsigned fork_generation_;
     std::mutex mutex_;  // guards everything below, and the progress() of all sources
     std::uint64_t engine_key_ = 0;
-    std::vector<std::pair<Source *, int>> sources_;
-    std::vector<Source *> timed_;
+    std::vector<Source *> sources_;
+    std::set<std::pair<base::Clock::time_point, Source *>> timed_;
+    Buffer spare_;
     bool armed_ = false;    // the engine is woken by this group
     bool claimed_ = false;  // a poller serves it
     bool watched_ = false;  // the engine's tick looks at it

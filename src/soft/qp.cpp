@@ -206,7 +206,6 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     const bool given_up = !idle();
     parameters_ = parameters;
     buffer_bytes_ = parameters.crc ? crc_buffer_bytes : buffer_bytes;
-    buffer_ = std::make_unique_for_overwrite<std::byte[]>(buffer_bytes_);
     responses_ = base::Ring<Response>{std::max<std::size_t>(parameters.ird, 1)};
     pins_.reserve(Batch::max_segments);
     batch_reads_.reserve(Batch::max_segments);

@@ -166,6 +166,7 @@ private:
         bool durable = false;  // a write's region that can be flushed persistently
     };
     void receive();
+    void return_empty_buffer();
     [[nodiscard]] ssize_t fill();
     [[nodiscard]] ssize_t fill_target(Target &target);
     void parse();
@@ -194,7 +195,7 @@ private:
     [[nodiscard]] SendRequest *oldest_awaiting();
     void answer();
     [[nodiscard]] std::span<const std::byte> buffered() const {
-        return {buffer_.get() + buffer_begin_, buffer_end_ - buffer_begin_};
+        return {buffer_.bytes.get() + buffer_begin_, buffer_end_ - buffer_begin_};
     }
 
     // qp_respond.cpp, with the group's lock held
@@ -252,7 +253,7 @@ private:
     bool peer_ready_ = false;   // we initiate, or the initiator's first FPDU is here
     bool ending_locally_ = false;
 
-    std::unique_ptr<std::byte[]> buffer_;
+    Buffer buffer_;  // the group's, but while it holds a part of something
     std::size_t buffer_bytes_ = 0;
     std::size_t buffer_begin_ = 0;
     std::size_t buffer_end_ = 0;

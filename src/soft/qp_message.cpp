@@ -185,6 +185,7 @@ void QueuePair::deliver_unexpected() {
         want_readable(true);
         parse();
         answer();
+        return_empty_buffer();
     }
 }
 

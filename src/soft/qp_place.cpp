@@ -176,7 +176,7 @@ bool QueuePair::place_buffered() {
             return false;
         }
         for (std::size_t i = 0; i < target.count; ++i) {
-            if (!persist::guarded_copy(target.pieces[i].iov_base, buffer_.get() + buffer_begin_,
+            if (!persist::guarded_copy(target.pieces[i].iov_base, buffer_.bytes.get() + buffer_begin_,
                                        target.pieces[i].iov_len)) {
                 violate({"the memory of a region has vanished", wire::terminate::local_catastrophic});
                 return false;

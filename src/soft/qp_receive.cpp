@@ -77,6 +77,13 @@ void QueuePair::progress() {
 }
 
 void QueuePair::receive() {
+    if (!buffer_.bytes) {
+        buffer_ = group_->borrow_buffer(buffer_bytes_);
+        if (!buffer_.bytes) {
+            link_lost(ENOMEM);
+            return;
+        }
+    }
     for (int round = 0; round < rounds_in_a_turn && connected() && !parked_ && !stalled_; ++round) {
         const ssize_t count = fill();
         if (count > 0) {
@@ -91,6 +98,14 @@ void QueuePair::receive() {
         break;
     }
     answer();
+    return_empty_buffer();
+}
+
+void QueuePair::return_empty_buffer() {
+    if (buffer_.bytes && (buffer_begin_ == buffer_end_ || !connected())) {
+        buffer_begin_ = buffer_end_ = 0;
+        group_->give_back(std::move(buffer_));
+    }
 }
 
 // Sends the responses that parsing added.
@@ -107,7 +122,7 @@ ssize_t QueuePair::fill() {
     if (buffer_begin_ == buffer_end_) {
         buffer_begin_ = buffer_end_ = 0;
     } else if (buffer_begin_ != 0) {
-        std::memmove(buffer_.get(), buffer_.get() + buffer_begin_, buffer_end_ - buffer_begin_);
+        std::memmove(buffer_.bytes.get(), buffer_.bytes.get() + buffer_begin_, buffer_end_ - buffer_begin_);
         buffer_end_ -= buffer_begin_;
         buffer_begin_ = 0;
     }
@@ -121,7 +136,7 @@ ssize_t QueuePair::fill() {
         return fill_target(target);
     }
     const ssize_t count =
-        recv(socket_.get(), buffer_.get() + buffer_end_, buffer_bytes_ - buffer_end_, MSG_DONTWAIT);
+        recv(socket_.get(), buffer_.bytes.get() + buffer_end_, buffer_bytes_ - buffer_end_, MSG_DONTWAIT);
     if (count > 0) {
         buffer_end_ += static_cast<std::size_t>(count);
     }
@@ -133,7 +148,7 @@ ssize_t QueuePair::fill() {
 ssize_t QueuePair::fill_target(Target &target) {
     const std::size_t ahead = wire::fpdu_trailer_bytes(wire::segment_bytes(segment_)) + wire::tagged_bytes;
     if (target.bytes == payload_left_) {
-        target.pieces[target.count++] = {.iov_base = buffer_.get(), .iov_len = ahead};
+        target.pieces[target.count++] = {.iov_base = buffer_.bytes.get(), .iov_len = ahead};
     }
     msghdr message{};
     message.msg_iov = target.pieces.data();
