@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/wire/datagram: what two soft devices say over UDP: messages of UD queue pairs, and the look-up of a
+// service (what the InfiniBand specification calls SIDR). Our own format; all numbers are big-endian.
+//
+//      0        4         5      6       8
+//     +--------+---------+------+-------+
+//     | "sRUD" | version | kind | extra |       every datagram begins so
+//     +--------+---------+------+-------+
+//      8                12          16     20          24
+//     +----------------+-----------+------+-----------+---------+
+//     | destination QP | source QP | Q_Key| immediate | payload |          message; extra: flags
+//     +----------------+-----------+------+-----------+---------+
+//      8       16                                   196
+//     +-------+------------------------------------+
+//     | token | private data, zeroes up to the end |          request; extra: bytes of private data
+//     +-------+------------------------------------+
+//      8       16       20   24      28
+//     +-------+--------+----+-------+--------------+
+//     | token | status | QP | Q_Key | private data |          reply; extra: bytes of private data
+//     +-------+--------+----+-------+--------------+
+//
+// A request is longer than any reply, and only a request is replied to: who forges a source gains nothing,
+// and nothing goes round in circles.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace soft::wire {
+
+inline constexpr std::size_t datagram_prefix_bytes = 8;
+inline constexpr std::size_t message_header_bytes = datagram_prefix_bytes + 4 * sizeof(std::uint32_t);
+inline constexpr std::size_t lookup_max_private_bytes = 180;  // what rdma_connect's manual promises
+inline constexpr std::size_t lookup_request_bytes =
+    datagram_prefix_bytes + sizeof(std::uint64_t) + lookup_max_private_bytes;
+inline constexpr std::size_t reply_header_bytes =
+    datagram_prefix_bytes + sizeof(std::uint64_t) + 3 * sizeof(std::uint32_t);
+inline constexpr std::size_t reply_max_private_bytes = 136;  // and rdma_accept's
+inline constexpr std::size_t reply_max_bytes = reply_header_bytes + reply_max_private_bytes;
+static_assert(message_header_bytes == 24 && lookup_request_bytes == 196 && reply_header_bytes == 28);
+static_assert(reply_max_bytes < lookup_request_bytes);
+
+// The header of a message: its payload is the rest of the datagram.
+struct MessageHeader {
+    bool solicited = false;
+    bool has_immediate = false;
+    std::uint32_t destination = 0;  // a queue pair's number, 24 bits
+    std::uint32_t source = 0;
+    std::uint32_t qkey = 0;
+    std::uint32_t immediate = 0;  // 0 when there is none
+};
+
+struct LookupRequest {
+    std::uint64_t token = 0;  // the reply has the same
+    // NOLINTNEXTLINE(readability-redundant-member-init): g++ asks for it in designated initialisers
+    std::span<const std::byte> private_data = {};
+};
+
+// The numbers of the InfiniBand specification.
+enum class LookupStatus : std::uint32_t { Found = 0, Rejected = 2 };
+
+struct LookupReply {
+    std::uint64_t token = 0;
+    LookupStatus status = LookupStatus::Found;
+    std::uint32_t qp_num = 0;
+    std::uint32_t qkey = 0;
+    // NOLINTNEXTLINE(readability-redundant-member-init)
+    std::span<const std::byte> private_data = {};
+};
+
+// Nothing when the bytes are not that: they are dropped without a word. Private data borrows from `datagram`.
+[[nodiscard]] std::optional<MessageHeader> decode_message(std::span<const std::byte> datagram);
+[[nodiscard]] std::optional<LookupRequest> decode_lookup_request(std::span<const std::byte> datagram);
+[[nodiscard]] std::optional<LookupReply> decode_lookup_reply(std::span<const std::byte> datagram);
+
+using MessageHeaderBytes = std::array<std::byte, message_header_bytes>;
+using LookupRequestBytes = std::array<std::byte, lookup_request_bytes>;
+using LookupReplyBytes = std::array<std::byte, reply_max_bytes>;
+
+[[nodiscard]] MessageHeaderBytes encode(const MessageHeader &header);
+// The caller's private data is not longer than the most there can be.
+[[nodiscard]] LookupRequestBytes encode(const LookupRequest &request);
+// The number of bytes written.
+[[nodiscard]] std::size_t encode(const LookupReply &reply, LookupReplyBytes &bytes);
+
+}  // namespace soft::wire
