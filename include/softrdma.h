@@ -131,7 +131,9 @@ SOFTRDMA_LIKE(ibv_ack_async_event);
  */
 extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
 
-/* ---- connection manager ---- */
+/* ---- connection manager: port space RDMA_PS_TCP, of which a port is a TCP port ---- */
+SOFTRDMA_LIKE(rdma_get_devices);
+SOFTRDMA_LIKE(rdma_free_devices);
 SOFTRDMA_LIKE(rdma_create_event_channel);
 SOFTRDMA_LIKE(rdma_destroy_event_channel);
 SOFTRDMA_LIKE(rdma_get_cm_event);
@@ -146,11 +148,25 @@ SOFTRDMA_LIKE(rdma_resolve_route);
 SOFTRDMA_LIKE(rdma_create_qp);
 SOFTRDMA_LIKE(rdma_create_qp_ex);
 SOFTRDMA_LIKE(rdma_destroy_qp);
+extern int softrdma_rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+/* Of type IBV_SRQT_BASIC. */
+extern int softrdma_rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr);
+extern void softrdma_rdma_destroy_srq(struct rdma_cm_id *id);
+SOFTRDMA_LIKE(rdma_create_ep);
+SOFTRDMA_LIKE(rdma_destroy_ep);
+/* The new id's event, the request, is its own: the listener may be destroyed before it. */
+SOFTRDMA_LIKE(rdma_get_request);
 SOFTRDMA_LIKE(rdma_connect);
 SOFTRDMA_LIKE(rdma_accept);
 SOFTRDMA_LIKE(rdma_reject);
+SOFTRDMA_LIKE(rdma_reject_ece);
 SOFTRDMA_LIKE(rdma_disconnect);
+/* RDMA_OPTION_ID_REUSEADDR and RDMA_OPTION_ID_AFONLY: before the address is bound. RDMA_OPTION_ID_ACK_TIMEOUT
+ * changes nothing, for TCP acknowledges; RDMA_OPTION_IB_PATH fails with EOPNOTSUPP. */
 SOFTRDMA_LIKE(rdma_set_option);
+/* Enhanced connection establishment is other hardware's: EOPNOTSUPP. */
+SOFTRDMA_LIKE(rdma_set_local_ece);
+SOFTRDMA_LIKE(rdma_get_remote_ece);
 SOFTRDMA_LIKE(rdma_get_src_port);
 SOFTRDMA_LIKE(rdma_get_dst_port);
 SOFTRDMA_LIKE(rdma_getaddrinfo);

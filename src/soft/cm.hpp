@@ -2,8 +2,12 @@
 // soft/cm: the connection manager, rdma_cm's ids and event channels.
 //   cm_channel.cpp   event channels and events
 //   cm_id.cpp        an id: addresses, queue pair, disconnect, end
-//   cm_connect.cpp   the initiator's side: connect
+//   cm_options.cpp   what can be set on an id
+//   cm_connect.cpp   the initiator's side: connect, establish
 //   cm_listen.cpp    the responder's side: listen, accept, reject
+//   cm_endpoint.cpp  the C face of what an id makes for itself: queues, queue pair, whole endpoints
+//   cm_address.cpp   rdma_getaddrinfo
+//   cm_api.cpp       the rest of the C face
 //   handshake.cpp    the MPA start-up of one socket
 //
 // Locks, in this order: the group of a channel (listeners and handshakes), the group of a queue pair, an id's
@@ -19,6 +23,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +47,9 @@ struct Event : rdma_cm_event {
 
     void set_private_data(std::span<const std::byte> bytes);
 };
+
+// Destroys it: the id that it counts for may go.
+void acknowledge(Event *event);
 
 // The events of the ids attached to it. `fd` is readable while there is one.
 class EventChannel : public rdma_event_channel {
@@ -85,13 +93,13 @@ public:
     [[nodiscard]] base::Result<void> bind(const sockaddr &address);
     [[nodiscard]] base::Result<void> resolve_address(const sockaddr *source, const sockaddr &destination);
     [[nodiscard]] base::Result<void> resolve_route();
-    [[nodiscard]] base::Result<void> create_queue_pair(ibv_pd *domain, ibv_qp_init_attr &attributes,
-                                                       std::uint64_t send_operations = 0);
     void destroy_queue_pair();
     [[nodiscard]] base::Result<void> connect(const rdma_conn_param *parameters);
     [[nodiscard]] base::Result<void> listen(int backlog);
     [[nodiscard]] base::Result<void> accept(const rdma_conn_param *parameters);
     [[nodiscard]] base::Result<void> reject(std::span<const std::byte> private_data);
+    // The next request of a synchronous listener, as an id that is synchronous too and keeps its event.
+    [[nodiscard]] base::Result<CmId *> next_request();
     [[nodiscard]] base::Result<void> disconnect();
     [[nodiscard]] base::Result<void> migrate(EventChannel *to);
     // With its channel's lock held: an event of this id waits there, or no longer.
@@ -103,6 +111,9 @@ public:
     void acknowledged();
     // A request for a connection, this id, waits in that channel.
     void arrived_on(EventChannel &events);
+
+    // What each request's id gets a queue pair from, of an endpoint that listens.
+    std::optional<ibv_qp_init_attr> children_queue_pair;
 
     // ---- what becomes of a connection ----
     void connection_established() override;
@@ -133,8 +144,10 @@ private:
     void push(rdma_cm_event_type type, int status = 0);
     void push(std::unique_ptr<Event> made);
     [[nodiscard]] base::Result<void> wait_if_synchronous();
+    void drop_event();
     [[nodiscard]] QueuePair *queue_pair() const { return static_cast<QueuePair *>(AnyQueuePair::of(qp)); }
     void set_source(const tcp::Address &address);
+    void set_destination(const sockaddr &address);
     void begin_handshake(base::Fd socket, Handshake::Role role, const wire::MpaFrame *request);
     void end_handshakes();
     void request_arrived(Handshake &handshake, const wire::MpaFrame &request);
@@ -148,7 +161,6 @@ private:
     std::condition_variable acknowledged_;
     EventChannel *channel_;                      // guarded by mutex_
     std::unique_ptr<EventChannel> own_channel_;  // of a synchronous id
-    std::unique_ptr<Event> last_event_;          // of a synchronous id
     std::atomic<unsigned> waiting_{0};           // events in its channel
     std::atomic<unsigned> unacknowledged_{0};    // raised with the channel's lock, lowered with mutex_
     std::atomic<State> state_{State::Idle};
@@ -157,7 +169,7 @@ private:
     bool established_told_ = false;           // guarded by mutex_
 
     base::Fd socket_;  // bound, listening, or requested
-    tcp::BindOptions bind_options_;
+    tcp::Options options_;
     ConnectionParameters parameters_;
     wire::MpaFrame request_;  // what the peer asked for, without its private data
     std::vector<std::byte> reply_data_;

@@ -14,6 +14,12 @@ void Event::set_private_data(std::span<const std::byte> bytes) {
     param.conn.private_data_len = static_cast<std::uint8_t>(std::min<std::size_t>(bytes.size(), UINT8_MAX));
 }
 
+void acknowledge(Event *event) {
+    CmId &id = *event->counted;
+    delete event;
+    id.acknowledged();
+}
+
 EventChannel::EventChannel(base::Readable readable, std::shared_ptr<Group> group)
     : rdma_event_channel{.fd = readable.fd()}, readable_{std::move(readable)}, group_{std::move(group)} {}
 

@@ -46,7 +46,7 @@ base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
                  limits::max_private_bytes);
         return base::failure(EINVAL);
     }
-    auto socket = tcp::connect(std::move(socket_), route.addr.dst_addr);
+    auto socket = tcp::connect(std::move(socket_), route.addr.dst_addr, options_);
     if (!socket) {
         return std::unexpected{socket.error()};
     }

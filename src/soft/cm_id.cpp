@@ -36,6 +36,7 @@ CmId::CmId(EventChannel *event_channel, void *id_context) : rdma_cm_id{}, channe
 
 CmId::~CmId() {
     if (channel_->group()->inherited()) {
+        delete static_cast<Event *>(event);
         return;  // the parent's: nothing is sent, nothing is taken from its channel
     }
     end_handshakes();
@@ -45,10 +46,7 @@ CmId::~CmId() {
     if (state_.load() == State::Requested && !reject({})) {
         BASE_LOG(Debug, "a request that was dropped could not be rejected: the peer is gone");
     }
-    if (last_event_) {
-        last_event_.reset();
-        acknowledged();
-    }
+    drop_event();
     // A request that nobody fetched is an id that nobody knows.
     for (const auto &unseen : channel_->withdraw(*this)) {
         if (unseen->event == RDMA_CM_EVENT_CONNECT_REQUEST && unseen->id != this) {
@@ -59,40 +57,30 @@ CmId::~CmId() {
     acknowledged_.wait(lock, [this] { return unacknowledged_ == 0; });
 }
 
-base::Result<void> CmId::set_option(int level, int name, const void *value, std::size_t size) {
-    if (level != RDMA_OPTION_ID || (name != RDMA_OPTION_ID_REUSEADDR && name != RDMA_OPTION_ID_AFONLY &&
-                                    name != RDMA_OPTION_ID_ACK_TIMEOUT)) {
-        return base::failure(ENOSYS);
-    }
-    if (name == RDMA_OPTION_ID_ACK_TIMEOUT) {
-        return {};  // TCP acknowledges
-    }
-    if (size != sizeof(int) || state_.load() != State::Idle) {
-        return base::failure(EINVAL);
-    }
-    int on = 0;
-    std::memcpy(&on, value, sizeof(on));
-    if (name == RDMA_OPTION_ID_REUSEADDR) {
-        bind_options_.reuse_address = on != 0;
-    } else {
-        bind_options_.v6_only = on != 0;
-    }
-    return {};
-}
-
+// An id has the protection domain of its device until a queue pair brings another.
 void CmId::set_source(const tcp::Address &address) {
+    rdma_ib_addr &identity = route.addr.addr.ibaddr;
     std::memcpy(&route.addr.src_storage, &address, sizeof(address));
-    if (Device *const device = device_of(route.addr.src_addr)) {
+    identity.sgid = gid_of(route.addr.src_addr);
+    Device *const device = verbs == nullptr ? device_of(route.addr.src_addr) : nullptr;
+    if (device != nullptr) {
         verbs = context_of(*device);
         port_num = 1;
+        identity.pkey = default_pkey;
+        pd = pd == nullptr && verbs != nullptr ? &default_domain_of(*verbs) : pd;
     }
+}
+
+void CmId::set_destination(const sockaddr &address) {
+    std::memcpy(&route.addr.dst_storage, &address, tcp::length_of(address));
+    route.addr.addr.ibaddr.dgid = gid_of(address);
 }
 
 base::Result<void> CmId::bind(const sockaddr &address) {
-    if (state_.load() != State::Idle || (address.sa_family != AF_INET && address.sa_family != AF_INET6)) {
+    if (state_.load() != State::Idle) {
         return base::failure(EINVAL);
     }
-    auto socket = tcp::bound(address, bind_options_);
+    auto socket = tcp::bound(address, options_);
     if (!socket) {
         return std::unexpected{socket.error()};
     }
@@ -108,20 +96,24 @@ base::Result<void> CmId::resolve_address(const sockaddr *source, const sockaddr 
             return bound;
         }
     }
-    if (state_.load() != State::Idle && state_.load() != State::Bound) {
+    const bool bound_elsewhere =
+        state_.load() == State::Bound && route.addr.src_addr.sa_family != destination.sa_family;
+    if ((state_.load() != State::Idle && state_.load() != State::Bound) || bound_elsewhere) {
         return base::failure(EINVAL);
     }
-    const auto towards = tcp::source_towards(destination);
+    auto towards = tcp::source_towards(destination);
     if (!towards) {
         return std::unexpected{towards.error()};
     }
-    if (state_.load() == State::Idle || verbs == nullptr) {
+    if (verbs == nullptr) {
+        // Bound to no address, or not bound at all: the port stays.
+        reinterpret_cast<sockaddr_in &>(*towards).sin_port = route.addr.src_sin.sin_port;
         set_source(*towards);
     }
     if (verbs == nullptr) {
         return base::failure(ENODEV);
     }
-    std::memcpy(&route.addr.dst_storage, &destination, tcp::length_of(destination));
+    set_destination(destination);
     state_.store(State::AddressResolved);
     push(RDMA_CM_EVENT_ADDR_RESOLVED);
     return wait_if_synchronous();
@@ -134,22 +126,6 @@ base::Result<void> CmId::resolve_route() {
     state_.store(State::RouteResolved);
     push(RDMA_CM_EVENT_ROUTE_RESOLVED);
     return wait_if_synchronous();
-}
-
-base::Result<void> CmId::create_queue_pair(ibv_pd *domain, ibv_qp_init_attr &attributes,
-                                           std::uint64_t send_operations) {
-    if (qp != nullptr || domain == nullptr || domain->context != verbs) {
-        return base::failure(EINVAL);
-    }
-    const auto made = soft::create_queue_pair(*domain, attributes, send_operations);
-    if (!made) {
-        return std::unexpected{made.error()};
-    }
-    qp = &(*made)->qp_base;
-    pd = domain;
-    send_cq = attributes.send_cq;
-    recv_cq = attributes.recv_cq;
-    return {};
 }
 
 void CmId::destroy_queue_pair() {
@@ -165,14 +141,18 @@ base::Result<void> CmId::disconnect() {
         return base::failure(EINVAL);
     }
     queue_pair()->disconnect();
-    if (event != nullptr && event->event == RDMA_CM_EVENT_DISCONNECTED) {
-        return {};  // of a synchronous id: there is no second one
+    if (event != nullptr &&
+        (event->event == RDMA_CM_EVENT_DISCONNECTED || event->event == RDMA_CM_EVENT_CONNECT_ERROR)) {
+        return {};  // of a synchronous id: the end has no second event
     }
     return wait_if_synchronous();
 }
 
 base::Result<void> CmId::migrate(EventChannel *to) {
     std::unique_ptr<EventChannel> own;
+    if (to == nullptr && own_channel_) {
+        return base::failure(EINVAL);  // synchronous already
+    }
     if (to == nullptr) {
         auto made = EventChannel::create();
         if (!made) {
@@ -181,11 +161,7 @@ base::Result<void> CmId::migrate(EventChannel *to) {
         own.reset(*made);
         to = own.get();
     }
-    if (last_event_) {
-        last_event_.reset();
-        event = nullptr;
-        acknowledged();
-    }
+    drop_event();
     const std::unique_ptr<EventChannel> old = std::exchange(own_channel_, std::move(own));
     const std::scoped_lock lock{mutex_};
     for (auto &waiting : channel_->withdraw(*this)) {
@@ -240,20 +216,23 @@ base::Result<void> CmId::wait_if_synchronous() {
     if (!own_channel_) {
         return {};
     }
-    if (last_event_) {
-        last_event_.reset();
-        acknowledged();
-    }
+    drop_event();
     auto got = own_channel_->next();
     if (!got) {
         return std::unexpected{got.error()};
     }
-    last_event_.reset(*got);
-    event = last_event_.get();
-    if (event->status != 0) {
-        return base::failure(event->status < 0 ? -event->status : event->status);
+    event = *got;
+    if (event->event == RDMA_CM_EVENT_REJECTED) {
+        return base::failure(ECONNREFUSED);
     }
-    return {};
+    return event->status == 0 ? base::Result<void>{} : base::failure(std::abs(event->status));
+}
+
+// Of a synchronous id. A program may have acknowledged it, and cleared the member.
+void CmId::drop_event() {
+    if (event != nullptr) {
+        acknowledge(static_cast<Event *>(std::exchange(event, nullptr)));
+    }
 }
 
 void CmId::connection_established() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm: the responder's side. A listener's sockets are read until their MPA request is whole; then each is
 // an id of its own.
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -42,6 +43,13 @@ base::Result<void> refuse(base::Fd socket, const wire::MpaFrame &request,
 }  // namespace
 
 base::Result<void> CmId::listen(int backlog) {
+    if (state_.load() == State::Idle) {
+        sockaddr_in anywhere{};
+        anywhere.sin_family = AF_INET;
+        if (auto bound = bind(reinterpret_cast<const sockaddr &>(anywhere)); !bound) {
+            return bound;
+        }
+    }
     if (state_.load() != State::Bound) {
         return base::failure(EINVAL);
     }
@@ -154,7 +162,7 @@ void CmId::become(Handshake &handshake, const wire::MpaFrame &request) {
     socket_ = handshake.take_socket();
     set_source(tcp::local_address(socket_.get()));
     const auto peer = tcp::peer_address(socket_.get());
-    std::memcpy(&route.addr.dst_storage, &peer, sizeof(peer));
+    set_destination(reinterpret_cast<const sockaddr &>(peer));
     state_.store(State::Requested);
 }
 
@@ -168,6 +176,34 @@ std::unique_ptr<Event> CmId::request_event(CmId &child, const wire::MpaFrame &re
     made->param.conn.initiator_depth = told_depth(request.enhanced ? request.ird : limits::max_rd_atomic);
     made->set_private_data(request.private_data);
     return made;
+}
+
+base::Result<CmId *> CmId::next_request() {
+    if (!own_channel_) {
+        return base::failure(EINVAL);
+    }
+    drop_event();
+    auto got = own_channel_->next();
+    if (!got) {
+        return std::unexpected{got.error()};
+    }
+    Event &fetched = **got;
+    if (fetched.event != RDMA_CM_EVENT_CONNECT_REQUEST) {
+        event = &fetched;
+        return base::failure(EINVAL);
+    }
+    auto &child = *static_cast<CmId *>(fetched.id);
+    if (auto moved = child.migrate(nullptr); !moved) {
+        acknowledge(&fetched);
+        delete &child;
+        return std::unexpected{moved.error()};
+    }
+    // From now on the event is the child's: the listener may go first.
+    child.event = &fetched;
+    fetched.counted = &child;
+    ++child.unacknowledged_;
+    acknowledged();
+    return &child;
 }
 
 base::Result<void> CmId::accept(const rdma_conn_param *parameters) {

@@ -157,6 +157,21 @@ AsyncEvents &async_events_of(const ibv_context &context) {
     return *static_cast<Device *>(context.device)->context->async_events;
 }
 
+ibv_pd &default_domain_of(const ibv_context &context) {
+    return static_cast<Device *>(context.device)->context->domain;
+}
+
+ibv_gid gid_of(const sockaddr &address) {
+    ibv_gid gid{};
+    if (address.sa_family == AF_INET6) {
+        std::memcpy(gid.raw, &reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr, sizeof(gid.raw));
+    } else {
+        gid.raw[10] = gid.raw[11] = 0xff;
+        std::memcpy(gid.raw + 12, &reinterpret_cast<const sockaddr_in &>(address).sin_addr, sizeof(in_addr));
+    }
+    return gid;
+}
+
 std::vector<Device *> devices() {
     std::vector<Device *> all;
     const Interfaces list = interfaces();
@@ -219,6 +234,8 @@ ibv_context *context_of(Device &device) {
         context.ops.post_recv = post_receive;
         context.ops.post_srq_recv = post_shared_receive;
         pthread_mutex_init(&context.mutex, nullptr);
+        made->domain.context = &context;
+        made->domain.users = 1;  // the device's: nobody deallocates it
         device.context = std::move(made);
     } else if (device.context->async_events->inherited() && !renew_events(*device.context)) {
         return nullptr;

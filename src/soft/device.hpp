@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "soft/async_events.hpp"
+#include "soft/memory.hpp"
 #include "soft/tcp.hpp"
 
 namespace soft {
@@ -19,6 +20,7 @@ struct Device;
 // A genuine verbs_context: posting and polling of verbs.h go through its ops.
 struct Context : verbs_context {
     Device *device = nullptr;
+    ProtectionDomain domain;  // of those who bring none
     std::unique_ptr<AsyncEvents> async_events;
     std::vector<std::unique_ptr<AsyncEvents>> of_parents;  // from before a fork, never touched again
 };
@@ -30,6 +32,12 @@ struct Device : ibv_device {
 
 [[nodiscard]] bool is_soft(const ibv_context *context);
 [[nodiscard]] AsyncEvents &async_events_of(const ibv_context &context);
+
+[[nodiscard]] ibv_pd &default_domain_of(const ibv_context &context);
+
+// An address as a GID; IPv4 is mapped into IPv6.
+[[nodiscard]] ibv_gid gid_of(const sockaddr &address);
+inline constexpr __be16 default_pkey = 0xffff;
 
 // The devices there are now. A device once seen stays, so that pointers to it stay good.
 [[nodiscard]] std::vector<Device *> devices();

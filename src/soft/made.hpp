@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/made: what the C face gives where it makes an object: a pointer, or null and errno.
+// soft/made: what the C face gives where it makes an object, a pointer, or null and errno; and what the
+// connection manager's gives, 0, or -1 and errno.
 #pragma once
 
 #include <cerrno>
@@ -34,6 +35,35 @@ T *value_of(const base::Result<T *> &result) {
         return nullptr;
     }
     return *result;
+}
+
+inline int status_failed(int error) {
+    errno = error;
+    return -1;
+}
+
+// Runs a call; a failure, or memory that is out, becomes -1 and errno.
+template <typename Call>
+int status_of(Call call) {
+    try {
+        const base::Result<void> result = call();
+        return result ? 0 : status_failed(result.error().number);
+    } catch (const std::bad_alloc &) {
+        return status_failed(ENOMEM);
+    }
+}
+
+// The same of a call that makes something; *out is written on success only.
+template <typename Make, typename T>
+int status_of(Make make, T **out) {
+    return status_of([&]() -> base::Result<void> {
+        auto result = make();
+        if (!result) {
+            return std::unexpected{result.error()};
+        }
+        *out = *result;
+        return {};
+    });
 }
 
 }  // namespace soft

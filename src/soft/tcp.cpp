@@ -31,8 +31,12 @@ void set(int socket, int level, int option, T value) {
     (void)setsockopt(socket, level, option, &value, sizeof(value));
 }
 
-base::Fd stream_socket(int family) {
-    return base::Fd{::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+base::Fd stream_socket(int family, const Options &options) {
+    base::Fd socket{::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+    if (socket && options.service_type) {
+        set_service_type(socket.get(), *options.service_type);
+    }
+    return socket;
 }
 
 using NameFunction = int (*)(int, sockaddr *, socklen_t *);
@@ -77,8 +81,14 @@ Address peer_address(int socket) {
     return name_of(socket, getpeername);
 }
 
-base::Result<base::Fd> bound(const sockaddr &address, BindOptions options) {
-    base::Fd socket = stream_socket(address.sa_family);
+// Of a socket for IPv6 both: it may carry IPv4. The kernel leaves out the two bits of ECN.
+void set_service_type(int socket, std::uint8_t service_type) {
+    set(socket, IPPROTO_IP, IP_TOS, int{service_type});
+    set(socket, IPPROTO_IPV6, IPV6_TCLASS, int{service_type});
+}
+
+base::Result<base::Fd> bound(const sockaddr &address, const Options &options) {
+    base::Fd socket = stream_socket(address.sa_family, options);
     if (!socket) {
         return base::last_failure();
     }
@@ -137,8 +147,8 @@ base::Result<base::Fd> adopted(int fd) {
     return connection;
 }
 
-base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to) {
-    base::Fd socket = bound_socket ? std::move(bound_socket) : stream_socket(to.sa_family);
+base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to, const Options &options) {
+    base::Fd socket = bound_socket ? std::move(bound_socket) : stream_socket(to.sa_family, options);
     if (!socket) {
         return base::last_failure();
     }

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -22,22 +23,26 @@ using Address = sockaddr_storage;
 [[nodiscard]] Address local_address(int socket);
 [[nodiscard]] Address peer_address(int socket);
 
-struct BindOptions {
+struct Options {
     bool reuse_address = false;
     std::optional<bool> v6_only;
+    std::optional<std::uint8_t> service_type;  // the octet of RFC 2474
 };
 
+void set_service_type(int socket, std::uint8_t service_type);
+
 // A socket bound to the address; port 0 takes a free one.
-[[nodiscard]] base::Result<base::Fd> bound(const sockaddr &address, BindOptions options);
+[[nodiscard]] base::Result<base::Fd> bound(const sockaddr &address, const Options &options);
 [[nodiscard]] base::Result<void> listen(int socket, int backlog);
 // The next connection; EAGAIN when there is none.
 [[nodiscard]] base::Result<base::Fd> accept(int socket);
 // Another descriptor of a connected stream socket that somebody else made, ready to be served; EINVAL for
 // anything else.
 [[nodiscard]] base::Result<base::Fd> adopted(int fd);
-// Starts to connect; `socket` is bound or fresh. Done when it becomes writable, unless there is a
+// Starts to connect, from bound_socket or a fresh one. Done when it becomes writable, unless there is a
 // pending_error().
-[[nodiscard]] base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to);
+[[nodiscard]] base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to,
+                                             const Options &options);
 // An errno value, told once; 0 when there is none.
 [[nodiscard]] int pending_error(int socket);
 

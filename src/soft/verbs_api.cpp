@@ -134,14 +134,7 @@ int softrdma_ibv_query_gid(ibv_context *context, uint8_t port_num, int index, ib
         errno = EINVAL;
         return -1;
     }
-    const auto &address = addresses[static_cast<std::size_t>(index)];
-    *gid = {};
-    if (address.ss_family == AF_INET6) {
-        std::memcpy(gid->raw, &reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr, sizeof(gid->raw));
-    } else {
-        gid->raw[10] = gid->raw[11] = 0xff;
-        std::memcpy(gid->raw + 12, &reinterpret_cast<const sockaddr_in &>(address).sin_addr, sizeof(in_addr));
-    }
+    *gid = soft::gid_of(reinterpret_cast<const sockaddr &>(addresses[static_cast<std::size_t>(index)]));
     return 0;
 }
 

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* unit/soft: librdmacm's names for the soft device's calls, so that the helpers of rdma_verbs.h run as they
+ * are, and the addresses that these tests use. */
+#ifndef ENDPOINT_H
+#define ENDPOINT_H 1
+
+#include <infiniband/verbs.h>
+
+#include "softrdma.h"
+
+#undef ibv_reg_mr
+#define ibv_reg_mr softrdma_ibv_reg_mr
+#define ibv_dereg_mr softrdma_ibv_dereg_mr
+#define ibv_get_cq_event softrdma_ibv_get_cq_event
+#define ibv_ack_cq_events softrdma_ibv_ack_cq_events
+#include <rdma/rdma_verbs.h>
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Last, and only here: it wants the others. */
+#include <cmocka.h>
+
+/* The loopback's address for a side that listens (RAI_PASSIVE) or connects; port 0 is any. */
+static inline struct rdma_addrinfo *loopback(int flags, uint16_t port) {
+    const struct rdma_addrinfo hints = {.ai_flags = flags | RAI_NUMERICHOST, .ai_port_space = RDMA_PS_TCP};
+    char service[8];
+    (void)snprintf(service, sizeof(service), "%u", port);
+    struct rdma_addrinfo *found = NULL;
+    assert_int_equal(softrdma_rdma_getaddrinfo("127.0.0.1", service, &hints, &found), 0);
+    return found;
+}
+
+#endif
