@@ -156,7 +156,18 @@ SOFTRDMA_LIKE(rdma_create_ep);
 SOFTRDMA_LIKE(rdma_destroy_ep);
 /* The new id's event, the request, is its own: the listener may be destroyed before it. */
 SOFTRDMA_LIKE(rdma_get_request);
+/*
+ * Instead of a queue pair of the id, conn_param.qp_num can name one that ibv_create_qp made, which is then
+ * not destroyed while this call, rdma_accept, rdma_establish, rdma_disconnect or rdma_destroy_id is at it: as
+ * on InfiniBand, RDMA_CM_EVENT_CONNECT_RESPONSE comes instead of RDMA_CM_EVENT_ESTABLISHED, and
+ * rdma_establish begins to use the connection. What rdma_init_qp_attr gives for ibv_modify_qp in between is
+ * not needed, and does no harm.
+ */
 SOFTRDMA_LIKE(rdma_connect);
+SOFTRDMA_LIKE(rdma_establish);
+SOFTRDMA_LIKE(rdma_init_qp_attr);
+/* Nothing to do: 0 when the id listens or has a peer. */
+SOFTRDMA_LIKE(rdma_notify);
 SOFTRDMA_LIKE(rdma_accept);
 SOFTRDMA_LIKE(rdma_reject);
 SOFTRDMA_LIKE(rdma_reject_ece);

@@ -95,6 +95,8 @@ public:
     [[nodiscard]] base::Result<void> resolve_route();
     void destroy_queue_pair();
     [[nodiscard]] base::Result<void> connect(const rdma_conn_param *parameters);
+    // The rest of it after CONNECT_RESPONSE, of an id that connects a queue pair it has not made.
+    [[nodiscard]] base::Result<void> establish();
     [[nodiscard]] base::Result<void> listen(int backlog);
     [[nodiscard]] base::Result<void> accept(const rdma_conn_param *parameters);
     [[nodiscard]] base::Result<void> reject(std::span<const std::byte> private_data);
@@ -102,6 +104,8 @@ public:
     [[nodiscard]] base::Result<CmId *> next_request();
     [[nodiscard]] base::Result<void> disconnect();
     [[nodiscard]] base::Result<void> migrate(EventChannel *to);
+    // It listens, or has a peer.
+    [[nodiscard]] bool has_begun() const { return state_.load() > State::RouteResolved; }
     // With its channel's lock held: an event of this id waits there, or no longer.
     void waits() { ++waiting_; }
     void withdrawn() { --waiting_; }
@@ -132,6 +136,7 @@ private:
         AddressResolved,
         RouteResolved,
         Connecting,
+        Responded,  // the reply is here; the rest is establish()'s
         Connected,
         Listening,
         Adopting,  // a TCP connection whose request is on its way
@@ -145,7 +150,8 @@ private:
     void push(std::unique_ptr<Event> made);
     [[nodiscard]] base::Result<void> wait_if_synchronous();
     void drop_event();
-    [[nodiscard]] QueuePair *queue_pair() const { return static_cast<QueuePair *>(AnyQueuePair::of(qp)); }
+    // The id's own, or the one that is connected by its number; null when there is none.
+    [[nodiscard]] QueuePair *queue_pair() const;
     void set_source(const tcp::Address &address);
     void set_destination(const sockaddr &address);
     void begin_handshake(base::Fd socket, Handshake::Role role, const wire::MpaFrame *request);
@@ -156,6 +162,7 @@ private:
     void become(Handshake &handshake, const wire::MpaFrame &request);
     [[nodiscard]] std::unique_ptr<Event> request_event(CmId &child, const wire::MpaFrame &request);
     void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
+    [[nodiscard]] std::unique_ptr<Event> connection_event(rdma_cm_event_type type);
 
     std::mutex mutex_;
     std::condition_variable acknowledged_;
@@ -170,6 +177,7 @@ private:
 
     base::Fd socket_;  // bound, listening, or requested
     tcp::Options options_;
+    std::uint32_t qp_num_ = 0;  // of a queue pair that is not the id's own
     ConnectionParameters parameters_;
     wire::MpaFrame request_;  // what the peer asked for, without its private data
     std::vector<std::byte> reply_data_;
@@ -181,8 +189,8 @@ private:
 
 // Whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.
 [[nodiscard]] bool crc_wanted();
-// What the program gave, or the most the device has when it gave nothing.
-[[nodiscard]] rdma_conn_param wanted_parameters(const rdma_conn_param *given);
+// What the program gave, checked, or the most the device has when it gave nothing.
+[[nodiscard]] base::Result<rdma_conn_param> wanted_parameters(const rdma_conn_param *given);
 // A depth of the peer's as events have it, which is eight bits.
 [[nodiscard]] std::uint8_t told_depth(std::uint16_t depth);
 // Reads and flushes at once that this end grants when so many are asked for.

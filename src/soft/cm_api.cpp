@@ -145,6 +145,10 @@ int softrdma_rdma_connect(rdma_cm_id *id, rdma_conn_param *parameters) {
     return status_of([&] { return id_of(id).connect(parameters); });
 }
 
+int softrdma_rdma_establish(rdma_cm_id *id) {
+    return status_of([&] { return id_of(id).establish(); });
+}
+
 int softrdma_rdma_accept(rdma_cm_id *id, rdma_conn_param *parameters) {
     return status_of([&] { return id_of(id).accept(parameters); });
 }
@@ -169,6 +173,30 @@ int softrdma_rdma_get_remote_ece(rdma_cm_id *id, ibv_ece *ece) {
 
 int softrdma_rdma_disconnect(rdma_cm_id *id) {
     return status_of([&] { return id_of(id).disconnect(); });
+}
+
+// Whatever the event says, TCP has told the device.
+int softrdma_rdma_notify(rdma_cm_id *id, ibv_event_type) {
+    return id_of(id).has_begun() ? 0 : status_failed(EINVAL);
+}
+
+int softrdma_rdma_init_qp_attr(rdma_cm_id *id, ibv_qp_attr *attributes, int *mask) {
+    const ibv_qp_state state = attributes->qp_state;
+    if (id->verbs == nullptr || (state != IBV_QPS_INIT && state != IBV_QPS_RTR && state != IBV_QPS_RTS)) {
+        return status_failed(EINVAL);
+    }
+    *attributes = {};
+    attributes->qp_state = state;
+    attributes->port_num = id->port_num;
+    *mask = IBV_QP_STATE | IBV_QP_PORT;
+    if (id->qp_type == IBV_QPT_UD) {
+        attributes->qkey = RDMA_UDP_QKEY;
+        *mask |= IBV_QP_QKEY | IBV_QP_PKEY_INDEX;
+    } else {
+        attributes->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        *mask |= IBV_QP_ACCESS_FLAGS;
+    }
+    return 0;
 }
 
 __be16 softrdma_rdma_get_src_port(rdma_cm_id *id) {

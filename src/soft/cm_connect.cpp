@@ -21,14 +21,28 @@ std::uint16_t granted_depth(std::uint8_t wanted) {
     return std::min(wanted, limits::max_rd_atomic);
 }
 
-rdma_conn_param wanted_parameters(const rdma_conn_param *given) {
+base::Result<rdma_conn_param> wanted_parameters(const rdma_conn_param *given) {
+    rdma_conn_param wanted{};
+    wanted.responder_resources = RDMA_MAX_RESP_RES;
+    wanted.initiator_depth = RDMA_MAX_INIT_DEPTH;
     if (given != nullptr) {
-        return *given;
+        wanted = *given;
     }
-    rdma_conn_param most{};
-    most.responder_resources = RDMA_MAX_RESP_RES;
-    most.initiator_depth = RDMA_MAX_INIT_DEPTH;
-    return most;
+    if (wanted.private_data_len > limits::max_private_bytes) {
+        BASE_LOG(Error, "private data of %u bytes: the most is %zu", wanted.private_data_len,
+                 limits::max_private_bytes);
+        return base::failure(EINVAL);
+    }
+    const auto too_deep = [](std::uint8_t depth, std::uint8_t most) {
+        return depth > limits::max_rd_atomic && depth != most;
+    };
+    if (too_deep(wanted.responder_resources, RDMA_MAX_RESP_RES) ||
+        too_deep(wanted.initiator_depth, RDMA_MAX_INIT_DEPTH)) {
+        BASE_LOG(Error, "%u and %u reads at once: the most is %u", wanted.responder_resources,
+                 wanted.initiator_depth, limits::max_rd_atomic);
+        return base::failure(EINVAL);
+    }
+    return wanted;
 }
 
 bool crc_wanted() {
@@ -37,13 +51,14 @@ bool crc_wanted() {
 }
 
 base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
-    const rdma_conn_param wanted = wanted_parameters(parameters);
-    if (state_.load() != State::RouteResolved || qp == nullptr) {
-        return base::failure(EINVAL);
+    const auto checked = wanted_parameters(parameters);
+    if (!checked) {
+        return std::unexpected{checked.error()};
     }
-    if (wanted.private_data_len > limits::max_private_bytes) {
-        BASE_LOG(Error, "private data of %u bytes: the most is %zu", wanted.private_data_len,
-                 limits::max_private_bytes);
+    const rdma_conn_param &wanted = *checked;
+    qp_num_ = qp == nullptr ? wanted.qp_num : 0;
+    const QueuePair *const connected = queue_pair();
+    if (state_.load() != State::RouteResolved || connected == nullptr || !connected->idle()) {
         return base::failure(EINVAL);
     }
     auto socket = tcp::connect(std::move(socket_), route.addr.dst_addr, options_);
@@ -143,7 +158,22 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
         parameters_.ready_to_receive = reply.peer_to_peer && reply.rtr_write;
     }
     reply_data_.assign(reply.private_data.begin(), reply.private_data.end());
+    if (qp_num_ != 0) {
+        socket_ = handshake.take_socket();
+        state_.store(State::Responded);
+        push(connection_event(RDMA_CM_EVENT_CONNECT_RESPONSE));
+        return;
+    }
     queue_pair()->start(handshake.take_socket(), parameters_, this);
+}
+
+base::Result<void> CmId::establish() {
+    QueuePair *const connected = queue_pair();
+    if (qp != nullptr || state_.load() != State::Responded || connected == nullptr || !connected->idle()) {
+        return base::failure(EINVAL);
+    }
+    connected->start(std::move(socket_), parameters_, this);
+    return {};
 }
 
 }  // namespace soft

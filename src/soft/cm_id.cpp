@@ -40,8 +40,8 @@ CmId::~CmId() {
         return;  // the parent's: nothing is sent, nothing is taken from its channel
     }
     end_handshakes();
-    if (qp != nullptr) {
-        queue_pair()->set_owner(nullptr);
+    if (QueuePair *const connected = queue_pair()) {
+        connected->forget_owner(*this);
     }
     if (state_.load() == State::Requested && !reject({})) {
         BASE_LOG(Debug, "a request that was dropped could not be rejected: the peer is gone");
@@ -132,15 +132,20 @@ void CmId::destroy_queue_pair() {
     if (state_.load() == State::Connecting && !channel_->group()->inherited()) {
         end_handshakes();
     }
-    delete queue_pair();
-    qp = nullptr;
+    delete AnyQueuePair::of(std::exchange(qp, nullptr));
+}
+
+QueuePair *CmId::queue_pair() const {
+    AnyQueuePair *const any = qp != nullptr ? AnyQueuePair::of(qp) : AnyQueuePair::find(qp_num_);
+    return any != nullptr && any->qp_base.qp_type == IBV_QPT_RC ? static_cast<QueuePair *>(any) : nullptr;
 }
 
 base::Result<void> CmId::disconnect() {
-    if (qp == nullptr || queue_pair()->idle()) {
+    QueuePair *const connected = queue_pair();
+    if (connected == nullptr || connected->idle()) {
         return base::failure(EINVAL);
     }
-    queue_pair()->disconnect();
+    connected->disconnect();
     if (event != nullptr &&
         (event->event == RDMA_CM_EVENT_DISCONNECTED || event->event == RDMA_CM_EVENT_CONNECT_ERROR)) {
         return {};  // of a synchronous id: the end has no second event
@@ -235,19 +240,26 @@ void CmId::drop_event() {
     }
 }
 
-void CmId::connection_established() {
+std::unique_ptr<Event> CmId::connection_event(rdma_cm_event_type type) {
     auto made = std::make_unique<Event>();
-    made->event = RDMA_CM_EVENT_ESTABLISHED;
+    made->event = type;
     made->id = this;
     made->param.conn.responder_resources = static_cast<std::uint8_t>(parameters_.ird);
     made->param.conn.initiator_depth = static_cast<std::uint8_t>(parameters_.ord);
     made->set_private_data(reply_data_);
+    return made;
+}
+
+void CmId::connection_established() {
+    const bool told_by_program = state_.load() == State::Responded;
     state_.store(State::Connected);
     {
         const std::scoped_lock lock{mutex_};
         established_told_ = true;
     }
-    push(std::move(made));
+    if (!told_by_program) {
+        push(connection_event(RDMA_CM_EVENT_ESTABLISHED));
+    }
 }
 
 void CmId::connection_ended() {

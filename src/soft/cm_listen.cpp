@@ -207,13 +207,14 @@ base::Result<CmId *> CmId::next_request() {
 }
 
 base::Result<void> CmId::accept(const rdma_conn_param *parameters) {
-    const rdma_conn_param wanted = wanted_parameters(parameters);
-    if (state_.load() != State::Requested || qp == nullptr) {
-        return base::failure(EINVAL);
+    const auto checked = wanted_parameters(parameters);
+    if (!checked) {
+        return std::unexpected{checked.error()};
     }
-    if (wanted.private_data_len > limits::max_private_bytes) {
-        BASE_LOG(Error, "private data of %u bytes: the most is %zu", wanted.private_data_len,
-                 limits::max_private_bytes);
+    const rdma_conn_param &wanted = *checked;
+    qp_num_ = qp == nullptr ? wanted.qp_num : 0;
+    QueuePair *const connected = queue_pair();
+    if (state_.load() != State::Requested || connected == nullptr || !connected->idle()) {
         return base::failure(EINVAL);
     }
     const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
@@ -247,7 +248,7 @@ base::Result<void> CmId::accept(const rdma_conn_param *parameters) {
         return base::last_failure();
     }
     state_.store(State::Connecting);
-    queue_pair()->start(std::move(socket_), parameters_, this);
+    connected->start(std::move(socket_), parameters_, this);
     return wait_if_synchronous();
 }
 

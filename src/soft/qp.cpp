@@ -256,9 +256,11 @@ void QueuePair::establish() {
     }
 }
 
-void QueuePair::set_owner(ConnectionOwner *owner) {
+void QueuePair::forget_owner(const ConnectionOwner &owner) {
     const std::scoped_lock lock{group_->mutex()};
-    owner_ = owner;
+    if (owner_ == &owner) {
+        owner_ = nullptr;
+    }
 }
 
 }  // namespace soft

@@ -62,7 +62,8 @@ public:
     // The handshake is over: from now on the socket is this queue pair's. Memory was reserved: cannot fail
     // but for ENOMEM.
     void start(base::Fd socket, const ConnectionParameters &parameters, ConnectionOwner *owner);
-    void set_owner(ConnectionOwner *owner);
+    // That owner hears of nothing more.
+    void forget_owner(const ConnectionOwner &owner);
     // Flushes what is open, tells the peer, and lets it read what was completed. The owner hears when that is
     // done.
     void disconnect();
