@@ -86,6 +86,10 @@ extern struct ibv_qp *softrdma_ibv_create_qp_ex(struct ibv_context *context,
 SOFTRDMA_LIKE(ibv_qp_to_qp_ex);
 SOFTRDMA_LIKE(ibv_destroy_qp);
 SOFTRDMA_LIKE(ibv_query_qp);
+/* The states up to RTS are the connection manager's: asking for them does nothing, and fails with EOPNOTSUPP
+ * when the attributes name a queue pair to connect to. IBV_QPS_ERR disconnects, and flushes what is posted.
+ * What was connected cannot be reset (EOPNOTSUPP). Other attributes mean nothing on iWARP: access rights are
+ * those of the memory regions alone. */
 SOFTRDMA_LIKE(ibv_modify_qp);
 
 /* ---- shared receive queues: ibv_post_srq_recv works as it is ---- */
@@ -122,6 +126,9 @@ SOFTRDMA_LIKE(ibv_ack_async_event);
 #define SOFTRDMA_OPERATION_ATOMIC_WRITE (1 << 1)
 /* IBV_WR_SEND_WITH_IMM and IBV_WR_RDMA_WRITE_WITH_IMM. */
 #define SOFTRDMA_OPERATION_IMMEDIATE (1 << 2)
+/* IBV_WR_ATOMIC_CMP_AND_SWP and IBV_WR_ATOMIC_FETCH_AND_ADD, of 8 bytes at an address that is a multiple of
+ * 8, in memory registered with IBV_ACCESS_REMOTE_ATOMIC. The target's processor executes them: they are
+ * atomic with its own atomic instructions (IBV_ATOMIC_GLOB). */
 #define SOFTRDMA_OPERATION_ATOMIC (1 << 3)
 
 /**

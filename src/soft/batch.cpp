@@ -4,9 +4,9 @@
 
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <cstring>
 
 #include "persist/guard.hpp"
 
@@ -35,7 +35,10 @@ void Batch::put_piece(const void *data, std::size_t size) {
 
 void Batch::put_own(std::span<const std::byte> bytes) {
     assert(used_ + bytes.size() <= own_bytes);
-    std::ranges::copy(bytes, own_.begin() + static_cast<std::ptrdiff_t>(used_));
+    if (bytes.empty()) {
+        return;
+    }
+    std::memcpy(own_.data() + used_, bytes.data(), bytes.size());
     put_piece(own_.data() + used_, bytes.size());
     if (copy_) {
         crc_.feed(bytes);

@@ -262,7 +262,7 @@ void query(ibv_device_attr &attributes) {
     attributes.max_qp_rd_atom = limits::max_rd_atomic;
     attributes.max_qp_init_rd_atom = limits::max_rd_atomic;
     attributes.max_res_rd_atom = limits::max_rd_atomic * limits::max_qp;
-    attributes.atomic_cap = IBV_ATOMIC_NONE;
+    attributes.atomic_cap = IBV_ATOMIC_GLOB;  // the processor executes them
     attributes.phys_port_cnt = 1;
 }
 

@@ -20,7 +20,7 @@ inline constexpr int max_srq_wr = 65536;
 inline constexpr int max_mr = 65535;  // keys have 16 bits of slot
 inline constexpr int max_pd = 65536;
 inline constexpr std::uint8_t max_rd_atomic =
-    64;  // reads and flushes that a queue pair serves or has open at once
+    64;  // reads, flushes and atomic operations that a queue pair serves or has open at once
 inline constexpr std::uint32_t max_message_bytes = UINT32_MAX;  // also the most that one flush names
 
 inline constexpr std::size_t max_private_bytes = 196;  // as rdma_cm's RDMA_PS_TCP promises for an accept

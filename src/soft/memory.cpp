@@ -9,6 +9,7 @@
 #include <new>
 
 #include "soft/limits.hpp"
+#include "softrdma.h"
 
 namespace soft {
 
@@ -116,22 +117,33 @@ const int Memory::renews_after_forks =
     (static_cast<void>(instance()),
      pthread_atfork(nullptr, nullptr, [] { instance().after_fork_in_child(); }));
 
-std::expected<Pin, Fault> Memory::pin(const Access &access) {
-    Pin::Slot *const place = slot(access.key);
-    if (place == nullptr || access.key == 0) {
+[[gnu::always_inline]] inline std::expected<Pin, Fault> Memory::hold(const ibv_pd *pd,
+                                                                     std::uint32_t key) const {
+    Pin::Slot *const place = slot(key);
+    if (place == nullptr || key == 0) {
         return std::unexpected{Fault::InvalidKey};
     }
     place->users.fetch_add(1, std::memory_order_seq_cst);
     Pin pin{place};
-    if (place->key.load(std::memory_order_seq_cst) != access.key) {
+    if (place->key.load(std::memory_order_seq_cst) != key) {
         return std::unexpected{Fault::InvalidKey};
     }
-    const MemoryRegion &region = pin.region();
-    if (region.pd != access.pd) {
+    if (pin.region().pd != pd) {
         return std::unexpected{Fault::ProtectionDomain};
     }
-    if ((region.access & access.rights) != access.rights) {
-        return std::unexpected{Fault::Access};
+    return pin;
+}
+
+std::expected<Pin, Fault> Memory::pin(const Access &access) {
+    auto pin = hold(access.pd, access.key);
+    if (!pin) {
+        return pin;
+    }
+    const MemoryRegion &region = pin->region();
+    // Relaxed: an access that is under way when the key is invalidated may still be made.
+    if ((region.access.load(std::memory_order_relaxed) & access.rights) != access.rights) {
+        return std::unexpected{region.invalidated.load(std::memory_order_relaxed) ? Fault::InvalidKey
+                                                                                  : Fault::Access};
     }
     if (access.address + access.length < access.address) {
         return std::unexpected{Fault::Wrap};
@@ -141,6 +153,19 @@ std::expected<Pin, Fault> Memory::pin(const Access &access) {
         return std::unexpected{Fault::Bounds};
     }
     return pin;
+}
+
+bool Memory::invalidate(const ibv_pd *pd, std::uint32_t key) {
+    constexpr unsigned of_peers = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                  IBV_ACCESS_REMOTE_ATOMIC | SOFTRDMA_ACCESS_FLUSH_GLOBAL |
+                                  SOFTRDMA_ACCESS_FLUSH_PERSISTENT;
+    const auto pin = hold(pd, key);
+    if (!pin || (pin->region().access.load(std::memory_order_relaxed) & of_peers) == 0) {
+        return false;
+    }
+    pin->slot_->region->invalidated.store(true, std::memory_order_relaxed);
+    pin->slot_->region->access.fetch_and(~of_peers, std::memory_order_relaxed);
+    return true;
 }
 
 const char *text_of(Fault fault) {

@@ -24,7 +24,8 @@ struct ProtectionDomain : ibv_pd {
 };
 
 struct MemoryRegion : ibv_mr {
-    unsigned access = 0;
+    std::atomic<unsigned> access = 0;
+    std::atomic<bool> invalidated = false;     // by a peer: no peer may use its key any more
     std::uint64_t iova = 0;                    // the address that peers and scatter lists use for `addr`
     std::unique_ptr<persist::Region> durable;  // when registered for persistent flush
 
@@ -83,11 +84,19 @@ public:
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
 
+    // A peer gives back the key of a region of this protection domain (RFC 5040 section 5.3): peers have no
+    // access to it any more, of whatever connection; the program's own use of it, and its registration, go
+    // on. False when peers had none: a peer cannot take away what was not given to any. Hardware invalidates
+    // in this way only what a program can make valid again (memory windows, fast registrations); here, as
+    // with siw, any region, which its program can only register anew.
+    [[nodiscard]] bool invalidate(const ibv_pd *pd, std::uint32_t key);
+
 private:
     static constexpr std::uint32_t chunk_slots = 256;
     static constexpr std::uint32_t chunks = 256;
 
     [[nodiscard]] Pin::Slot *slot(std::uint32_t key) const;
+    [[nodiscard]] std::expected<Pin, Fault> hold(const ibv_pd *pd, std::uint32_t key) const;
     void after_fork_in_child();
     static const int renews_after_forks;
 

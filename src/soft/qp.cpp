@@ -214,7 +214,7 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     }
     max_payload_bytes_ = payload_bytes(parameters.soft_peer, socket.get());
     peer_operations_.store(parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE |
-                                                      SOFTRDMA_OPERATION_IMMEDIATE
+                                                      SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC
                                                 : 0U,
                            std::memory_order_release);
     peer_ = tcp::text_of(tcp::peer_address(socket.get()));

@@ -7,6 +7,7 @@
 //   qp_receive.cpp   from TCP to whole segments
 //   qp_place.cpp     where payload goes
 //   qp_respond.cpp   reads and flushes that the peer asks for
+//   qp_atomic.cpp    atomic operations, asked for and answered
 //   qp_message.cpp   incoming sends and the receives posted for them
 //
 // Two locks. The group's lock: everything about receiving, and the connection's end. send_mutex_: the send
@@ -35,6 +36,7 @@
 #include "soft/shared_receive.hpp"
 #include "soft/wire/ddp.hpp"
 #include "soft/wire/rdmap.hpp"
+#include "softrdma.h"
 
 namespace soft {
 
@@ -95,10 +97,14 @@ private:
         ibv_wc_status status = IBV_WC_SUCCESS;
         std::uint32_t length = 0;
         std::uint32_t rkey = 0;
-        std::uint32_t received = 0;   // of a read's response
-        std::uint32_t immediate = 0;  // imm_data: of a flush its level, else as it goes onto the wire
+        std::uint32_t received = 0;  // of a read's response
+        // imm_data: of a flush its level, of an atomic operation its identifier; else as it goes onto the
+        // wire (an rkey to invalidate has the same place).
+        std::uint32_t immediate = 0;
         std::uint64_t wr_id = 0;
         std::uint64_t remote_address = 0;
+        std::uint64_t compare_add = 0;  // of an atomic operation, as is what follows
+        std::uint64_t swap = 0;
         std::size_t slot = 0;  // its place in sges_ and inline_
     };
 
@@ -106,6 +112,7 @@ private:
     struct Response {
         wire::Opcode opcode = wire::Opcode::ReadResponse;
         wire::ReadRequest read{};
+        wire::AtomicResponse atomic{};
     };
 
     // Bytes that this connection wrote into a durable region and that are not yet durable.
@@ -130,9 +137,10 @@ private:
     void log_end(const char *text, int level) const;
 
     // qp_send.cpp, with send_mutex_ held
-    [[nodiscard]] int check(const ibv_send_wr &request) const;
+    // `bytes`: of its scatter list, when they were looked at.
+    [[nodiscard]] int check(const ibv_send_wr &request, std::uint64_t &bytes) const;
     [[nodiscard]] bool agreed(unsigned operation, const char *name) const;
-    [[nodiscard]] int enqueue(const ibv_send_wr &request);
+    [[nodiscard]] int enqueue(const ibv_send_wr &request, std::uint32_t bytes);
     void take_back(std::size_t count);
     void transmit();
     void build_batch();
@@ -153,9 +161,18 @@ private:
     void want_readable(bool wanted);
     void set_interest(Interest interest);
     [[nodiscard]] std::span<const ibv_sge> sges_of(const SendRequest &request) const;
-    [[nodiscard]] static bool is_answered(int opcode);
-    [[nodiscard]] static bool is_message(int opcode);
-    [[nodiscard]] static bool has_immediate(int opcode);
+    [[nodiscard]] static bool is_answered(int opcode) {
+        return opcode == IBV_WR_RDMA_READ || is_atomic(opcode) || opcode == SOFTRDMA_WR_FLUSH;
+    }
+    [[nodiscard]] static bool is_atomic(int opcode) {
+        return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    }
+    [[nodiscard]] static bool is_message(int opcode) {
+        return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
+    }
+    [[nodiscard]] static bool has_immediate(int opcode) {
+        return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    }
 
     // qp_receive.cpp, with the group's lock held
     // Where payload goes: pieces of memory, pinned.
@@ -204,6 +221,7 @@ private:
     void read_requested(std::span<const std::byte> body);
     void flush_requested(std::span<const std::byte> body);
     void flush_answered();
+    void retire_answered(SendRequest &request);
     void respond(const Response &response);
     void respond_when_durable(const Response &response);
     void note_dirty(const Dirty &range);
@@ -212,6 +230,10 @@ private:
     [[nodiscard]] int persist_dirty();
     static void run_persist(void *queue_pair);
     void persisted(int error);
+
+    // qp_atomic.cpp, with the group's lock held
+    void atomic_requested(std::span<const std::byte> body);
+    void atomic_answered(std::span<const std::byte> body);
 
     // qp_message.cpp, with the group's lock held
     [[nodiscard]] bool message_must_wait();
@@ -225,8 +247,8 @@ private:
         ibv_wc_opcode opcode = IBV_WC_RECV;
         std::uint32_t bytes = 0;
         bool solicited = false;
-        bool has_immediate = false;
-        std::uint32_t immediate = 0;
+        unsigned flags = 0;           // IBV_WC_WITH_IMM or IBV_WC_WITH_INV
+        std::uint32_t immediate = 0;  // or the rkey that was invalidated, which has the same place
     };
     void immediate_arrived(std::span<const std::byte> body);
     void message_arrived(const Arrival &arrival);

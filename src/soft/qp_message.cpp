@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cinttypes>
 #include <utility>
 
 #include "base/log.hpp"
@@ -107,11 +108,23 @@ bool QueuePair::keep_unexpected(std::span<const std::byte> bytes) {
 
 void QueuePair::finish_send() {
     message_bytes_ += segment_.payload_bytes;
-    if (segment_.last) {
-        message_arrived({.opcode = IBV_WC_RECV,
-                         .bytes = message_bytes_,
-                         .solicited = segment_.opcode == wire::Opcode::SendSolicited});
+    if (!segment_.last) {
+        return;
     }
+    const bool invalidates = wire::invalidates(segment_.opcode);
+    // Before the program hears of the message, even when it has yet to wait for its receive.
+    if (invalidates && !Memory::instance().invalidate(qp_base.pd, segment_.stag)) {
+        BASE_LOG(Warning, "%s invalidates key 0x%" PRIx32 ": its peers have no such key", peer_.c_str(),
+                 segment_.stag);
+        violate({"a key that cannot be invalidated", wire::terminate::cannot_invalidate});
+        return;
+    }
+    message_arrived({.opcode = IBV_WC_RECV,
+                     .bytes = message_bytes_,
+                     .solicited = segment_.opcode == wire::Opcode::SendSolicited ||
+                                  segment_.opcode == wire::Opcode::SendSolicitedInvalidate,
+                     .flags = invalidates ? unsigned{IBV_WC_WITH_INV} : 0U,
+                     .immediate = invalidates ? segment_.stag : 0});
 }
 
 // Ends the send that is arriving; when there is none, it belongs to the write before it.
@@ -135,7 +148,7 @@ void QueuePair::immediate_arrived(std::span<const std::byte> body) {
         {.opcode = of_a_write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
          .bytes = of_a_write ? static_cast<std::uint32_t>(std::exchange(write_bytes_, 0)) : message_bytes_,
          .solicited = segment_.opcode == wire::Opcode::ImmediateSolicited,
-         .has_immediate = true,
+         .flags = IBV_WC_WITH_IMM,
          .immediate = std::bit_cast<std::uint32_t>(*immediate)});
 }
 
@@ -208,7 +221,7 @@ void QueuePair::complete_receive(ibv_wc_status status, const Arrival &arrival) {
     completion.opcode = arrival.opcode;
     completion.byte_len = arrival.bytes;
     completion.imm_data = arrival.immediate;
-    completion.wc_flags = arrival.has_immediate ? unsigned{IBV_WC_WITH_IMM} : 0U;
+    completion.wc_flags = arrival.flags;
     completion.qp_num = qp_base.qp_num;
     const bool pushed = receive_queue_cq_.push(completion, *this, CompletionQueue::Queue::Receive,
                                                shared_receives_ != nullptr ? 0 : 1,

@@ -81,10 +81,7 @@ void QueuePair::finish_read_response() {
     const std::scoped_lock lock{send_mutex_};
     reading_->received += segment_.payload_bytes;
     if (segment_.last) {
-        reading_->state = SendRequest::State::Done;
-        --awaiting_;
-        retire();
-        transmit();
+        retire_answered(*reading_);
     }
 }
 

@@ -274,6 +274,16 @@ void QueuePair::control_message() {
                 return flush_answered();
             }
             break;
+        case wire::Opcode::AtomicRequest:
+            if (parameters_.soft_peer) {
+                return atomic_requested(body);
+            }
+            break;
+        case wire::Opcode::AtomicResponse:
+            if (parameters_.soft_peer) {
+                return atomic_answered(body);
+            }
+            break;
         case wire::Opcode::AtomicWrite:
             if (parameters_.soft_peer) {
                 return atomic_write(body);

@@ -32,7 +32,8 @@ bool QueuePair::next_request() {
     }
     ++next_request_msn_;
     if (!room) {
-        violate({"more reads and flushes open than were agreed on", wire::terminate::untagged_no_buffer});
+        violate({"more reads, flushes and atomic operations open than were agreed on",
+                 wire::terminate::untagged_no_buffer});
         return false;
     }
     return true;
@@ -115,15 +116,20 @@ void QueuePair::flush_answered() {
         SendRequest *const request = oldest_awaiting();
         expected = in_sequence && request != nullptr && request->opcode == SOFTRDMA_WR_FLUSH;
         if (expected) {
-            request->state = SendRequest::State::Done;
-            --awaiting_;
-            retire();
-            transmit();
+            retire_answered(*request);
         }
     }
     if (!expected) {
         violate({"an answer to a flush that nobody asked for", wire::terminate::untagged_msn});
     }
+}
+
+// With send_mutex_ held.
+void QueuePair::retire_answered(SendRequest &request) {
+    request.state = SendRequest::State::Done;
+    --awaiting_;
+    retire();
+    transmit();
 }
 
 void QueuePair::respond(const Response &response) {
@@ -148,11 +154,16 @@ void QueuePair::respond_when_durable(const Response &response) {
 }
 
 std::expected<Pin, Fault> QueuePair::pin_dirty(const Dirty &range) const {
-    return Memory::instance().pin({.pd = qp_base.pd,
-                                   .key = range.key,
-                                   .address = range.begin,
-                                   .length = range.end - range.begin,
-                                   .rights = SOFTRDMA_ACCESS_FLUSH_PERSISTENT});
+    // With no rights of the peer, which it may have given back since.
+    auto pin = Memory::instance().pin({.pd = qp_base.pd,
+                                       .key = range.key,
+                                       .address = range.begin,
+                                       .length = range.end - range.begin,
+                                       .rights = 0});
+    if (pin && !pin->region().durable) {
+        return std::unexpected{Fault::InvalidKey};  // another region, by chance
+    }
+    return pin;
 }
 
 void QueuePair::note_dirty(const Dirty &range) {

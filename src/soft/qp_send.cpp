@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/qp: the send queue, from ibv_post_send to a work completion. A write or send is done when TCP has all
-// its bytes, a read or flush when its answer is here; completions come in the order of posting.
+// its bytes, a read, flush or
+// atomic operation when its answer is here; completions come in the order of posting.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -20,7 +21,12 @@ ibv_wc_opcode completion_opcode(int opcode) {
             return IBV_WC_RDMA_READ;
         case IBV_WR_SEND:
         case IBV_WR_SEND_WITH_IMM:
+        case IBV_WR_SEND_WITH_INV:
             return IBV_WC_SEND;
+        case IBV_WR_ATOMIC_CMP_AND_SWP:
+            return IBV_WC_COMP_SWAP;
+        case IBV_WR_ATOMIC_FETCH_AND_ADD:
+            return IBV_WC_FETCH_ADD;
         case IBV_WR_ATOMIC_WRITE:
             return IBV_WC_ATOMIC_WRITE;
         case SOFTRDMA_WR_FLUSH:
@@ -40,18 +46,6 @@ std::uint64_t total_bytes(const ibv_send_wr &request) {
 
 }  // namespace
 
-bool QueuePair::is_answered(int opcode) {
-    return opcode == IBV_WR_RDMA_READ || opcode == SOFTRDMA_WR_FLUSH;
-}
-
-bool QueuePair::is_message(int opcode) {
-    return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
-}
-
-bool QueuePair::has_immediate(int opcode) {
-    return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-}
-
 std::span<const ibv_sge> QueuePair::sges_of(const SendRequest &request) const {
     return std::span{sges_}.subspan(request.slot * cap_.max_send_sge, request.sges);
 }
@@ -61,9 +55,10 @@ int QueuePair::post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad)
     const std::size_t before = requests_.size();
     int error = 0;
     for (; request != nullptr; request = request->next) {
-        error = check(*request);
+        std::uint64_t bytes = 0;
+        error = check(*request, bytes);
         if (error == 0) {
-            error = enqueue(*request);
+            error = enqueue(*request, static_cast<std::uint32_t>(bytes));
         }
         if (error != 0) {
             *bad = request;
@@ -91,13 +86,13 @@ bool QueuePair::agreed(unsigned operation, const char *name) const {
 }
 
 // What can be said of a request when it is posted. Keys and memory are looked at when its turn comes.
-int QueuePair::check(const ibv_send_wr &request) const {
+int QueuePair::check(const ibv_send_wr &request, std::uint64_t &bytes) const {
     const int opcode = static_cast<int>(request.opcode);
     if (phase_.load(std::memory_order_acquire) == Phase::Idle || request.num_sge < 0 ||
         static_cast<unsigned>(request.num_sge) > cap_.max_send_sge) {
         return EINVAL;
     }
-    const std::uint64_t bytes = total_bytes(request);
+    bytes = total_bytes(request);
     const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
     if (bytes > limits::max_message_bytes ||
         (is_inline && (is_answered(opcode) || bytes > cap_.max_inline_data))) {
@@ -106,6 +101,7 @@ int QueuePair::check(const ibv_send_wr &request) const {
     switch (opcode) {
         case IBV_WR_RDMA_WRITE:
         case IBV_WR_SEND:
+        case IBV_WR_SEND_WITH_INV:
             return 0;
         case IBV_WR_RDMA_READ:
             return request.num_sge > limits::max_sge_rd || parameters_.ord == 0 ? EINVAL : 0;
@@ -118,6 +114,15 @@ int QueuePair::check(const ibv_send_wr &request) const {
             }
             return bytes != wire::atomic_write_bytes ||
                            request.wr.rdma.remote_addr % wire::atomic_write_bytes != 0
+                       ? EINVAL
+                       : 0;
+        case IBV_WR_ATOMIC_CMP_AND_SWP:
+        case IBV_WR_ATOMIC_FETCH_AND_ADD:
+            if (!agreed(SOFTRDMA_OPERATION_ATOMIC, "an atomic operation")) {
+                return EOPNOTSUPP;
+            }
+            return bytes != wire::atomic_bytes || request.wr.atomic.remote_addr % wire::atomic_bytes != 0 ||
+                           parameters_.ord == 0
                        ? EINVAL
                        : 0;
         case SOFTRDMA_WR_FLUSH:
@@ -133,7 +138,7 @@ int QueuePair::check(const ibv_send_wr &request) const {
     }
 }
 
-int QueuePair::enqueue(const ibv_send_wr &request) {
+int QueuePair::enqueue(const ibv_send_wr &request, std::uint32_t bytes) {
     // Relaxed: only a count. A slot is free again when a completion behind it was polled, as on hardware.
     if (send_slots_used_.load(std::memory_order_relaxed) >= cap_.max_send_wr || requests_.full()) {
         return ENOMEM;
@@ -149,13 +154,18 @@ int QueuePair::enqueue(const ibv_send_wr &request) {
         .copied = (request.send_flags & IBV_SEND_INLINE) != 0,
         .sges = static_cast<std::uint8_t>(opcode == SOFTRDMA_WR_FLUSH ? 0 : request.num_sge),
         .opcode = opcode,
-        .length = static_cast<std::uint32_t>(total_bytes(request)),
+        .length = bytes,
         .rkey = request.wr.rdma.rkey,
         .immediate = request.imm_data,
         .wr_id = request.wr_id,
         .remote_address = request.wr.rdma.remote_addr,
         .slot = slot,
     };
+    if (is_atomic(opcode)) {
+        requests_.back().rkey = request.wr.atomic.rkey;
+        requests_.back().compare_add = request.wr.atomic.compare_add;
+        requests_.back().swap = request.wr.atomic.swap;
+    }
     if (requests_.back().copied && requests_.back().length != 0) {
         std::byte *to = inline_.data() + slot * cap_.max_inline_data;
         for (int i = 0; i < request.num_sge; ++i) {

@@ -13,6 +13,13 @@ namespace {
 
 constexpr std::uint32_t ready_to_receive_stag = 1;  // no key is checked for an empty message
 
+wire::Opcode send_opcode(bool solicited, bool invalidates) {
+    if (invalidates) {
+        return solicited ? wire::Opcode::SendSolicitedInvalidate : wire::Opcode::SendInvalidate;
+    }
+    return solicited ? wire::Opcode::SendSolicited : wire::Opcode::Send;
+}
+
 }  // namespace
 
 void QueuePair::transmit() {
@@ -120,7 +127,7 @@ bool QueuePair::add_next_request_segment() {
 
 // The pieces of local memory that hold `size` bytes of the request from `offset` on, into gathered_.
 ibv_wc_status QueuePair::gather(const SendRequest &request, std::size_t offset, std::size_t size) {
-    const unsigned rights = request.opcode == IBV_WR_RDMA_READ ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
+    const unsigned rights = is_answered(request.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
     gathered_pieces_ = 0;
     for (const ibv_sge &sge : sges_of(request)) {
         if (offset >= sge.length) {
@@ -150,7 +157,9 @@ bool QueuePair::add_data_segment(SendRequest &request) {
     const bool at_end = segment.last;
     if (is_message(request.opcode)) {
         segment.last = at_end && !has_immediate(request.opcode);
-        segment.opcode = request.solicited ? wire::Opcode::SendSolicited : wire::Opcode::Send;
+        const bool invalidates = request.opcode == IBV_WR_SEND_WITH_INV;
+        segment.opcode = send_opcode(request.solicited, invalidates);
+        segment.stag = invalidates ? request.immediate : 0;
         segment.msn = send_msn_;
         segment.offset = request_offset_;
     } else {
@@ -185,27 +194,40 @@ void QueuePair::add_immediate(const SendRequest &request) {
         body);
 }
 
-// A read or flush request: one segment on the request queue.
+// A read, flush or atomic request: one segment on the request queue.
 void QueuePair::add_answered_request(SendRequest &request) {
-    wire::Segment segment{.msn = request_msn_++};
+    const std::uint32_t msn = request_msn_++;
+    const auto add = [&](wire::Opcode opcode, std::span<const std::byte> body) {
+        batch_.add_copied(
+            {.opcode = opcode, .msn = msn, .payload_bytes = static_cast<std::uint16_t>(body.size())}, body);
+    };
     if (request.opcode == IBV_WR_RDMA_READ) {
         const auto sink = sges_of(request);
-        const auto body = wire::encode(wire::ReadRequest{.sink_stag = sink.empty() ? 0 : sink[0].lkey,
-                                                         .sink_offset = sink.empty() ? 0 : sink[0].addr,
-                                                         .size = request.length,
-                                                         .source_stag = request.rkey,
-                                                         .source_offset = request.remote_address});
-        segment.opcode = wire::Opcode::ReadRequest;
-        segment.payload_bytes = body.size();
-        batch_.add_copied(segment, body);
+        add(wire::Opcode::ReadRequest,
+            wire::encode(wire::ReadRequest{.sink_stag = sink.empty() ? 0 : sink[0].lkey,
+                                           .sink_offset = sink.empty() ? 0 : sink[0].addr,
+                                           .size = request.length,
+                                           .source_stag = request.rkey,
+                                           .source_offset = request.remote_address}));
+    } else if (request.opcode == SOFTRDMA_WR_FLUSH) {
+        add(wire::Opcode::FlushRequest,
+            wire::encode(wire::FlushRequest{.stag = request.rkey,
+                                            .offset = request.remote_address,
+                                            .length = request.length,
+                                            .level = wire::FlushLevel{request.immediate}}));
     } else {
-        const auto body = wire::encode(wire::FlushRequest{.stag = request.rkey,
-                                                          .offset = request.remote_address,
-                                                          .length = request.length,
-                                                          .level = wire::FlushLevel{request.immediate}});
-        segment.opcode = wire::Opcode::FlushRequest;
-        segment.payload_bytes = body.size();
-        batch_.add_copied(segment, body);
+        request.immediate = msn;
+        const bool adds = request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+        add(wire::Opcode::AtomicRequest,
+            wire::encode(wire::AtomicRequest{
+                .operation = adds ? wire::AtomicOperation::FetchAdd : wire::AtomicOperation::CompareSwap,
+                .identifier = msn,
+                .stag = request.rkey,
+                .offset = request.remote_address,
+                .add_swap = adds ? request.compare_add : request.swap,
+                .add_swap_mask = adds ? 0 : UINT64_MAX,
+                .compare = adds ? 0 : request.compare_add,
+                .compare_mask = adds ? 0 : UINT64_MAX}));
     }
     ++awaiting_;
 }
@@ -215,12 +237,19 @@ bool QueuePair::add_next_response_segment() {
         return false;
     }
     const Response &response = responses_.front();
-    if (response.opcode == wire::Opcode::FlushResponse) {
-        batch_.add_copied(
-            {.opcode = wire::Opcode::FlushResponse, .queue = wire::Queue::Response, .msn = response_msn_++},
-            {});
-    } else if (!add_read_response_segment(response.read)) {
-        return false;
+    if (response.opcode == wire::Opcode::ReadResponse) {
+        if (!add_read_response_segment(response.read)) {
+            return false;
+        }
+    } else {
+        const auto atomic = wire::encode(response.atomic);
+        const bool is_atomic = response.opcode == wire::Opcode::AtomicResponse;
+        const auto body = std::span<const std::byte>{atomic}.first(is_atomic ? atomic.size() : 0);
+        batch_.add_copied({.opcode = response.opcode,
+                           .queue = wire::Queue::Response,
+                           .msn = response_msn_++,
+                           .payload_bytes = static_cast<std::uint16_t>(body.size())},
+                          body);
     }
     if (response_offset_ == 0) {
         responses_.pop();

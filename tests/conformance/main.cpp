@@ -35,12 +35,12 @@ std::vector<CMUnitTest> suite() {
     using namespace conformance;
     std::vector<CMUnitTest> all;
     for (const auto group :
-         {operation_tests(),      scatter_tests(),    order_tests(),       immediate_tests(),
-          shared_receive_tests(), queue_tests(),      refusal_tests(),     local_error_tests(),
-          remote_error_tests(),   unexpected_tests(), channel_tests(),     waiting_tests(),
-          connection_tests(),     id_tests(),         synchronous_tests(), listener_tests(),
-          sleeping_tests(),       process_tests(),    fork_tests(),        memory_tests(),
-          extended_tests(),       stress_tests()}) {
+         {operation_tests(),      scatter_tests(),      order_tests(),       immediate_tests(),
+          shared_receive_tests(), queue_tests(),        refusal_tests(),     local_error_tests(),
+          remote_error_tests(),   unexpected_tests(),   channel_tests(),     waiting_tests(),
+          connection_tests(),     id_tests(),           synchronous_tests(), listener_tests(),
+          sleeping_tests(),       process_tests(),      fork_tests(),        memory_tests(),
+          atomic_tests(),         invalidation_tests(), extended_tests(),    stress_tests()}) {
         all.insert(all.end(), group.begin(), group.end());
     }
     return all;

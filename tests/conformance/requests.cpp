@@ -38,6 +38,12 @@ int post(const End &end, const std::vector<Request> &requests, std::size_t *refu
         chain[i].imm_data = request.immediate;
         chain[i].wr.rdma.remote_addr = request.remote_address;
         chain[i].wr.rdma.rkey = request.rkey;
+        if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+            chain[i].wr.atomic = {.remote_addr = request.remote_address,
+                                  .compare_add = request.compare_add,
+                                  .swap = request.swap,
+                                  .rkey = request.rkey};
+        }
     }
     ibv_send_wr *bad = nullptr;
     const int result = ibv_post_send(end.id->qp, chain.data(), &bad);

@@ -18,7 +18,9 @@ struct Request {
     unsigned flags = IBV_SEND_SIGNALED;
     std::uint64_t remote_address = 0;
     std::uint32_t rkey = 0;
-    std::uint32_t immediate = 0;
+    std::uint32_t immediate = 0;    // or the rkey to invalidate
+    std::uint64_t compare_add = 0;  // of an atomic operation
+    std::uint64_t swap = 0;
 };
 
 inline constexpr auto flush_opcode = static_cast<ibv_wr_opcode>(SOFTRDMA_WR_FLUSH);

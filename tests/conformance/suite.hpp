@@ -24,6 +24,8 @@ std::span<const CMUnitTest> scatter_tests();
 std::span<const CMUnitTest> order_tests();
 std::span<const CMUnitTest> immediate_tests();
 std::span<const CMUnitTest> shared_receive_tests();
+std::span<const CMUnitTest> atomic_tests();
+std::span<const CMUnitTest> invalidation_tests();
 std::span<const CMUnitTest> extended_tests();
 std::span<const CMUnitTest> queue_tests();
 std::span<const CMUnitTest> refusal_tests();

@@ -62,7 +62,11 @@ struct Segment {
     return opcode == Opcode::Write || opcode == Opcode::ReadResponse || opcode == Opcode::AtomicWrite;
 }
 [[nodiscard]] constexpr bool is_send(Opcode opcode) {
-    return opcode == Opcode::Send || opcode == Opcode::SendSolicited;
+    return opcode >= Opcode::Send && opcode <= Opcode::SendSolicitedInvalidate;
+}
+// Segment::stag is an STag to invalidate.
+[[nodiscard]] constexpr bool invalidates(Opcode opcode) {
+    return opcode == Opcode::SendInvalidate || opcode == Opcode::SendSolicitedInvalidate;
 }
 [[nodiscard]] constexpr bool is_immediate(Opcode opcode) {
     return opcode == Opcode::Immediate || opcode == Opcode::ImmediateSolicited;

@@ -61,6 +61,61 @@ Decoded<FlushRequest> decode_flush_request(std::span<const std::byte> body) {
     return request;
 }
 
+std::array<std::byte, atomic_request_bytes> encode(const AtomicRequest &request) {
+    std::array<std::byte, atomic_request_bytes> body;
+    base::Writer writer{body};
+    writer.big(static_cast<std::uint32_t>(request.operation));
+    writer.big(request.identifier);
+    writer.big(request.stag);
+    writer.big(request.offset);
+    writer.big(request.add_swap);
+    writer.big(request.add_swap_mask);
+    writer.big(request.compare);
+    writer.big(request.compare_mask);
+    return body;
+}
+
+Decoded<AtomicRequest> decode_atomic_request(std::span<const std::byte> body) {
+    constexpr std::uint32_t operation_mask = 0xf;  // the rest is reserved
+    base::Reader reader{body};
+    AtomicRequest request{};
+    request.operation = AtomicOperation{reader.big<std::uint32_t>() & operation_mask};
+    request.identifier = reader.big<std::uint32_t>();
+    request.stag = reader.big<std::uint32_t>();
+    request.offset = reader.big<std::uint64_t>();
+    request.add_swap = reader.big<std::uint64_t>();
+    request.add_swap_mask = reader.big<std::uint64_t>();
+    request.compare = reader.big<std::uint64_t>();
+    request.compare_mask = reader.big<std::uint64_t>();
+    if (!reader.ok() || reader.left() != 0) {
+        return Refusal{{"ATOMIC REQUEST body that is not 52 bytes", terminate::untagged_too_long}};
+    }
+    if (request.operation != AtomicOperation::FetchAdd && request.operation != AtomicOperation::CompareSwap) {
+        return Refusal{
+            {"atomic operation that is neither FetchAdd nor CmpSwap", terminate::operation_unspecified}};
+    }
+    return request;
+}
+
+std::array<std::byte, atomic_response_bytes> encode(const AtomicResponse &response) {
+    std::array<std::byte, atomic_response_bytes> body;
+    base::Writer writer{body};
+    writer.big(response.identifier);
+    writer.big(response.original);
+    return body;
+}
+
+Decoded<AtomicResponse> decode_atomic_response(std::span<const std::byte> body) {
+    base::Reader reader{body};
+    AtomicResponse response{};
+    response.identifier = reader.big<std::uint32_t>();
+    response.original = reader.big<std::uint64_t>();
+    if (!reader.ok() || reader.left() != 0) {
+        return Refusal{{"ATOMIC RESPONSE body that is not 12 bytes", terminate::untagged_too_long}};
+    }
+    return response;
+}
+
 std::array<std::byte, immediate_bytes> encode(const ImmediateValue &immediate) {
     std::array<std::byte, immediate_bytes> body{};
     std::ranges::copy(immediate, body.begin());

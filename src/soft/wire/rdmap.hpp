@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/rdmap: the bodies of RDMAP messages that are not plain data (RFC 5040 sections 4.4 and 4.8). Each
-// follows an untagged DDP header.
+// soft/wire/rdmap: the bodies of RDMAP messages that are not plain data (RFC 5040 sections 4.4 and 4.8, RFC
+// 7306 sections 5 and 6). Each follows an untagged DDP header.
 //
 //     READ REQUEST (28 bytes)                                FLUSH REQUEST (20 bytes, our own)
 //      0          4        12     16         20       28      0      4      12       16       20
 //     +----------+---------+------+----------+---------+     +------+-------+--------+--------+
 //     |sink STag | sink TO | size |source STag|src TO  |     | STag |  TO   | length | level  |
 //     +----------+---------+------+----------+---------+     +------+-------+--------+--------+
-//     IMMEDIATE DATA (8 bytes, RFC 7306 section 6)
-//      0           4          8
-//     +-----------+----------+
-//     | immediate | reserved |
-//     +-----------+----------+
+//     ATOMIC REQUEST (52 bytes)
+//      0          4            8             12           20          28          36        44        52
+//     +----------+------------+-------------+------------+-----------+-----------+---------+---------+
+//     |operation | identifier | remote STag | remote TO  |add or swap|   mask    | compare |  mask   |
+//     +----------+------------+-------------+------------+-----------+-----------+---------+---------+
+//     ATOMIC RESPONSE (12 bytes)             IMMEDIATE DATA (8 bytes; verbs has the first four)
+//      0            4                12       0           4          8
+//     +------------+------------------+      +-----------+----------+
+//     | identifier |  original value  |      | immediate | reserved |
+//     +------------+------------------+      +-----------+----------+
 //     TERMINATE (4 bytes, then optionally what it refers to): layer(4) type(4) code(8) M D R rsvd(13)
 //
 // IMMEDIATE DATA takes a receive. On its own it belongs to the write before it. A send with immediate, which
@@ -30,6 +35,9 @@ namespace soft::wire {
 
 inline constexpr std::size_t read_request_bytes = 28;
 inline constexpr std::size_t flush_request_bytes = 20;
+inline constexpr std::size_t atomic_request_bytes = 52;
+inline constexpr std::size_t atomic_response_bytes = 12;
+inline constexpr std::size_t atomic_bytes = 8;  // of memory
 inline constexpr std::size_t immediate_bytes = 8;
 inline constexpr std::size_t terminate_bytes = 4;
 inline constexpr std::size_t atomic_write_bytes = 8;
@@ -57,11 +65,51 @@ struct FlushRequest {
     friend bool operator==(const FlushRequest &, const FlushRequest &) = default;
 };
 
+enum class AtomicOperation : std::uint32_t { FetchAdd = 0, CompareSwap = 2 };
+
+// On 64 bits of memory. A mask of a FetchAdd has the highest bit of each field that is added by itself: 0 for
+// one of 64 bits. Those of a CompareSwap have the bits that are swapped, and that are compared.
+struct AtomicRequest {
+    AtomicOperation operation = AtomicOperation::FetchAdd;
+    std::uint32_t identifier = 0;  // comes back in the response
+    std::uint32_t stag = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t add_swap = 0;
+    std::uint64_t add_swap_mask = 0;
+    std::uint64_t compare = 0;
+    std::uint64_t compare_mask = 0;
+
+    friend bool operator==(const AtomicRequest &, const AtomicRequest &) = default;
+};
+// What the memory holds after the operation found `original` there.
+[[nodiscard]] constexpr std::uint64_t result_of(const AtomicRequest &request, std::uint64_t original) {
+    const std::uint64_t mask = request.add_swap_mask;
+    if (request.operation == AtomicOperation::FetchAdd) {
+        // Below its highest bit a field carries; out of that bit it does not.
+        return ((original & ~mask) + (request.add_swap & ~mask)) ^ ((original ^ request.add_swap) & mask);
+    }
+    const bool equal = ((original ^ request.compare) & request.compare_mask) == 0;
+    return equal ? (original & ~mask) | (request.add_swap & mask) : original;
+}
+
+struct AtomicResponse {
+    std::uint32_t identifier = 0;
+    std::uint64_t original = 0;
+
+    friend bool operator==(const AtomicResponse &, const AtomicResponse &) = default;
+};
+
 [[nodiscard]] std::array<std::byte, read_request_bytes> encode(const ReadRequest &request);
 [[nodiscard]] Decoded<ReadRequest> decode_read_request(std::span<const std::byte> body);
 
 [[nodiscard]] std::array<std::byte, flush_request_bytes> encode(const FlushRequest &request);
 [[nodiscard]] Decoded<FlushRequest> decode_flush_request(std::span<const std::byte> body);
+
+[[nodiscard]] std::array<std::byte, atomic_request_bytes> encode(const AtomicRequest &request);
+[[nodiscard]] Decoded<AtomicRequest> decode_atomic_request(std::span<const std::byte> body);
+
+[[nodiscard]] std::array<std::byte, atomic_response_bytes> encode(const AtomicResponse &response);
+[[nodiscard]] Decoded<AtomicResponse> decode_atomic_response(std::span<const std::byte> body);
 
 // Immediate data as verbs has it, four bytes that pass as they are.
 using ImmediateValue = std::array<std::byte, 4>;

@@ -25,6 +25,7 @@ inline constexpr TerminateCode bounds{0, 1, 1};
 inline constexpr TerminateCode access{0, 1, 2};
 inline constexpr TerminateCode not_associated{0, 1, 3};
 inline constexpr TerminateCode wrap{0, 1, 4};
+inline constexpr TerminateCode cannot_invalidate{0, 1, 9};
 inline constexpr TerminateCode rdmap_version{0, 2, 5};
 inline constexpr TerminateCode unexpected_opcode{0, 2, 6};
 inline constexpr TerminateCode operation_unspecified{0, 2, 0xff};

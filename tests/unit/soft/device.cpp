@@ -21,8 +21,8 @@ namespace test {
 namespace {
 
 constexpr int patience_ms = 20'000;
-constexpr int everything =
-    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | SOFTRDMA_ACCESS_FLUSH_GLOBAL;
+constexpr int everything = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                           IBV_ACCESS_REMOTE_ATOMIC | SOFTRDMA_ACCESS_FLUSH_GLOBAL;
 
 std::atomic<int> errors{0};
 std::atomic<int> warnings{0};

@@ -61,9 +61,9 @@ void the_first_fpdu_is_an_empty_write(void **state) {
     assert_true(first.segment.last);
     assert_int_equal(first.payload.size(), 0);
     assert_same_bytes(first.checksum, bytes({0, 0, 0, 0}));
-    assert_int_equal(softrdma_peer_operations(id->qp), SOFTRDMA_OPERATION_FLUSH |
-                                                           SOFTRDMA_OPERATION_ATOMIC_WRITE |
-                                                           SOFTRDMA_OPERATION_IMMEDIATE);
+    assert_int_equal(softrdma_peer_operations(id->qp),
+                     SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE |
+                         SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC);
 }
 
 // siw does not take the offer: it echoes the flag word, and wants no RTR.

@@ -198,13 +198,8 @@ void headers(void **state) {
 
 void opcodes_that_were_not_agreed_on(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
-    for (const Opcode opcode : {Opcode::SendInvalidate, Opcode::SendSolicitedInvalidate,
-                                Opcode::AtomicRequest, Opcode::AtomicResponse}) {
-        expect_terminate(ends, fpdu({.opcode = opcode, .msn = 1}, Bytes(8)), terminate::unexpected_opcode);
-        expect_terminate(ends, fpdu({.opcode = opcode, .msn = 1}, Bytes(8)), terminate::unexpected_opcode,
-                         from_a_soft_device());
-    }
-    for (const Opcode opcode : {Opcode::Immediate, Opcode::ImmediateSolicited}) {
+    for (const Opcode opcode :
+         {Opcode::Immediate, Opcode::ImmediateSolicited, Opcode::AtomicRequest, Opcode::AtomicResponse}) {
         expect_terminate(ends, fpdu({.opcode = opcode, .msn = 1}, Bytes(8)), terminate::unexpected_opcode);
     }
     const Device &device = ends.device;
@@ -274,6 +269,54 @@ void atomic_writes(void **state) {
     expect_terminate(ends, atomic(device.local_mr->rkey, device.address(), 8), terminate::access, soft);
 }
 
+void atomic_requests(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Device &device = ends.device;
+    const std::uint32_t key = device.mr->rkey;
+    const MpaFrame soft = from_a_soft_device();
+    const auto atomic = [](std::uint32_t stag, std::uint64_t offset, std::uint32_t msn = 1) {
+        return fpdu({.opcode = Opcode::AtomicRequest, .msn = msn},
+                    encode(AtomicRequest{.operation = AtomicOperation::FetchAdd,
+                                         .identifier = 1,
+                                         .stag = stag,
+                                         .offset = offset,
+                                         .add_swap = 1}));
+    };
+    expect_terminate(ends, atomic(key ^ 1, device.address()), terminate::invalid_stag, soft);
+    expect_terminate(ends, atomic(key, device.address() - 8), terminate::bounds, soft);
+    expect_terminate(ends, atomic(key, device.address(Device::memory_bytes)), terminate::bounds, soft);
+    expect_terminate(ends, atomic(key, top), terminate::wrap, soft);
+    expect_terminate(ends, atomic(device.local_mr->rkey, device.address()), terminate::access, soft);
+    expect_terminate(ends, atomic(device.foreign_mr->rkey, device.address()), terminate::not_associated,
+                     soft);
+    expect_terminate(ends, atomic(key, device.address(4)), terminate::operation_unspecified, soft);
+    expect_terminate(ends, atomic(key, device.address(), 2), terminate::untagged_msn, soft);
+    for (const std::size_t size : {0UL, 51UL, 53UL}) {
+        expect_terminate(ends, fpdu({.opcode = Opcode::AtomicRequest, .msn = 1}, Bytes(size)),
+                         terminate::untagged_too_long, soft);
+    }
+    Bytes requests;
+    for (std::uint32_t msn = 1; msn <= Device::depth + 1U; ++msn) {
+        requests = joined(std::move(requests), read(0, 0, 0, msn));
+    }
+    requests.resize(requests.size() - read(0, 0, 0).size());
+    expect_terminate(ends, joined(requests, atomic(key, device.address(), Device::depth + 1U)),
+                     terminate::untagged_no_buffer, soft);
+}
+
+// What is not the peer's to give back: no key, one that no peer was given, one of another domain.
+void invalidations(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Device &device = ends.device;
+    for (const std::uint32_t key :
+         {device.mr->rkey ^ 1, 0U, 1U, device.local_mr->rkey, device.foreign_mr->rkey}) {
+        for (const Opcode opcode : {Opcode::SendInvalidate, Opcode::SendSolicitedInvalidate}) {
+            expect_terminate(ends, fpdu({.opcode = opcode, .stag = key, .msn = 1}, Bytes(8)),
+                             terminate::cannot_invalidate);
+        }
+    }
+}
+
 void answers_that_nobody_asked_for(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     const Device &device = ends.device;
@@ -283,6 +326,10 @@ void answers_that_nobody_asked_for(void **state) {
     expect_terminate(ends, fpdu(response, {}), terminate::tagged_bounds);
     expect_terminate(ends, fpdu({.opcode = Opcode::FlushResponse, .msn = 1}, {}), terminate::untagged_msn,
                      from_a_soft_device());
+    expect_terminate(ends, fpdu({.opcode = Opcode::AtomicResponse, .msn = 1}, encode(AtomicResponse{})),
+                     terminate::untagged_msn, from_a_soft_device());
+    expect_terminate(ends, fpdu({.opcode = Opcode::AtomicResponse, .msn = 1}, Bytes(8)),
+                     terminate::untagged_too_long, from_a_soft_device());
 }
 
 void a_wrong_checksum(void **state) {
@@ -309,6 +356,8 @@ int main() {
                                 test_of_ends(flushes),
                                 test_of_ends(immediates),
                                 test_of_ends(atomic_writes),
+                                test_of_ends(atomic_requests),
+                                test_of_ends(invalidations),
                                 test_of_ends(answers_that_nobody_asked_for),
                                 test_of_ends(a_wrong_checksum)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);

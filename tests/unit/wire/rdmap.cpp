@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/rdmap: the bodies of read and flush requests, immediate data and TERMINATE, byte by byte.
+// soft/wire/rdmap: the bodies of read, flush and atomic requests, immediate data and TERMINATE, byte by byte.
 #include "soft/wire/rdmap.hpp"
 
 #include "bytes.hpp"
@@ -43,6 +43,77 @@ void a_flush_request(void **) {
         assert_refused(decode_flush_request(std::span{expected}.first(size)), terminate::untagged_too_long);
     }
     assert_refused(decode_flush_request(joined(expected, bytes({0}))), terminate::untagged_too_long);
+}
+
+void an_atomic_request(void **) {
+    const Bytes expected =
+        bytes({0,    0,    0,    2,    0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x21,
+               0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36,
+               0x37, 0x38, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48, 0x51, 0x52, 0x53,
+               0x54, 0x55, 0x56, 0x57, 0x58, 0x61, 0x62, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68});
+    constexpr AtomicRequest request{.operation = AtomicOperation::CompareSwap,
+                                    .identifier = 0x01020304,
+                                    .stag = 0x11121314,
+                                    .offset = 0x2122232425262728,
+                                    .add_swap = 0x3132333435363738,
+                                    .add_swap_mask = 0x4142434445464748,
+                                    .compare = 0x5152535455565758,
+                                    .compare_mask = 0x6162636465666768};
+    assert_same_bytes(encode(request), expected);
+    assert_true(decode_atomic_request(expected).value() == request);
+    for (std::size_t size = 0; size < expected.size(); ++size) {
+        assert_refused(decode_atomic_request(std::span{expected}.first(size)), terminate::untagged_too_long);
+    }
+    assert_refused(decode_atomic_request(joined(expected, bytes({0}))), terminate::untagged_too_long);
+    // 28 bits before the operation are reserved; it is FetchAdd or CmpSwap.
+    for (unsigned operation = 0; operation < 16; ++operation) {
+        Bytes body = expected;
+        body[0] = body[1] = body[2] = std::byte{0xff};
+        body[3] = static_cast<std::byte>(0xf0 | operation);
+        if (operation == 0 || operation == 2) {
+            assert_int_equal(decode_atomic_request(body).value().operation, operation);
+        } else {
+            assert_refused(decode_atomic_request(body), terminate::operation_unspecified);
+        }
+    }
+}
+
+void an_atomic_response(void **) {
+    const Bytes expected = bytes({0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18});
+    constexpr AtomicResponse response{.identifier = 0x01020304, .original = 0x1112131415161718};
+    assert_same_bytes(encode(response), expected);
+    assert_true(decode_atomic_response(expected).value() == response);
+    for (std::size_t size = 0; size < expected.size(); ++size) {
+        assert_refused(decode_atomic_response(std::span{expected}.first(size)), terminate::untagged_too_long);
+    }
+    assert_refused(decode_atomic_response(joined(expected, bytes({0}))), terminate::untagged_too_long);
+}
+
+void what_atomic_operations_do(void **) {
+    const auto added = [](std::uint64_t original, std::uint64_t add, std::uint64_t mask) {
+        return result_of({.operation = AtomicOperation::FetchAdd, .add_swap = add, .add_swap_mask = mask},
+                         original);
+    };
+    assert_int_equal(added(5, 7, 0), 12);
+    assert_int_equal(added(UINT64_MAX, 2, 0), 1);
+    assert_int_equal(added(UINT64_MAX, 2, 1ULL << 63), 1);
+    // Two fields of 32 bits, and fields of one bit: no carry from one to the other.
+    assert_int_equal(added(0x00000001'ffffffff, 0x00000001'00000001, 0x80000000'80000000),
+                     0x00000002'00000000);
+    assert_int_equal(added(0b1100, 0b1010, UINT64_MAX), 0b0110);
+    const auto swapped = [](std::uint64_t original, std::uint64_t compare, std::uint64_t compare_mask,
+                            std::uint64_t swap, std::uint64_t swap_mask) {
+        return result_of({.operation = AtomicOperation::CompareSwap,
+                          .add_swap = swap,
+                          .add_swap_mask = swap_mask,
+                          .compare = compare,
+                          .compare_mask = compare_mask},
+                         original);
+    };
+    assert_int_equal(swapped(5, 5, UINT64_MAX, 9, UINT64_MAX), 9);
+    assert_int_equal(swapped(5, 4, UINT64_MAX, 9, UINT64_MAX), 5);
+    assert_int_equal(swapped(0x1234, 0x9934, 0xff, 0xabcd, 0xf0f0), 0xa2c4);
+    assert_int_equal(swapped(0x1234, 0x9935, 0xff, 0xabcd, 0xf0f0), 0x1234);
 }
 
 void immediate_data(void **) {
@@ -120,6 +191,9 @@ void a_whole_terminate(void **) {
 int main() {
     const CMUnitTest tests[] = {cmocka_unit_test(a_read_request),
                                 cmocka_unit_test(a_flush_request),
+                                cmocka_unit_test(an_atomic_request),
+                                cmocka_unit_test(an_atomic_response),
+                                cmocka_unit_test(what_atomic_operations_do),
                                 cmocka_unit_test(immediate_data),
                                 cmocka_unit_test(there_are_two_levels),
                                 cmocka_unit_test(terminate_as_the_rfc_draws_it),
