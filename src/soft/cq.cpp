@@ -18,10 +18,13 @@ namespace {
 // A poller that found nothing this often in a row, without asking for a notification in between, spins.
 constexpr unsigned polls_of_a_spinner = 64;
 
+std::atomic<std::uint32_t> next_handle{1};
+
 }  // namespace
 
 CompletionQueue::CompletionQueue(std::size_t entries, std::shared_ptr<Group> group)
     : ibv_cq_ex{}, ring_{entries}, group_{std::move(group)} {
+    handle = next_handle.fetch_add(1, std::memory_order_relaxed);
     pthread_mutex_init(&mutex, nullptr);
     pthread_cond_init(&cond, nullptr);
 }
@@ -114,6 +117,9 @@ bool CompletionQueue::push(const ibv_wc &completion, AnyQueuePair &queue_pair, Q
                          "completion queue overrun: all %zu entries wait to be polled; make the queue larger",
                          ring_.capacity());
             }
+            return false;
+        }
+        if (faults_ != nullptr && completion.status == IBV_WC_SUCCESS && faults_->fills(handle, pushes_++)) {
             return false;
         }
         ring_.push() =

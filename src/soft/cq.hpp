@@ -13,6 +13,7 @@
 #include "base/readable.hpp"
 #include "base/result.hpp"
 #include "base/ring.hpp"
+#include "soft/faults.hpp"
 #include "soft/progress.hpp"
 
 namespace soft {
@@ -116,6 +117,8 @@ private:
     base::Ring<Entry> ring_;
     Notify notify_ = Notify::No;
     bool overrun_ = false;  // said so
+    const Faults *const faults_ = Faults::active();
+    std::uint64_t pushes_ = 0;  // counted for faults
     std::vector<Other> others_;
     std::shared_ptr<const Groups> other_groups_;
     std::atomic<bool> has_others_{false};

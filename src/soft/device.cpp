@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <mutex>
 #include <utility>
 
 #include "soft/any_qp.hpp"
 #include "soft/cq.hpp"
+#include "soft/faults.hpp"
 #include "soft/limits.hpp"
 #include "soft/shared_receive.hpp"
 #include "softrdma.h"
@@ -209,6 +211,10 @@ std::vector<tcp::Address> addresses_of(const Device &device) {
 }
 
 ibv_context *context_of(Device &device) {
+    if (!Faults::understood()) {
+        errno = EINVAL;
+        return nullptr;
+    }
     const std::scoped_lock lock{registry_lock};
     if (!device.context) {
         auto made = std::make_unique<Context>();

@@ -88,6 +88,9 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::sh
       sges_(std::size_t{cap_.max_send_wr} * cap_.max_send_sge),
       inline_(std::size_t{cap_.max_send_wr} * cap_.max_inline_data),
       responses_{0} {
+    if (const Faults *const faults = Faults::active()) {
+        faults_ = std::make_unique<RequestFaults>(*faults, qp_base.qp_num);
+    }
     receive_.sges.reserve(shared_receives_ != nullptr ? shared_receives_->max_sge() : cap_.max_recv_sge);
     if (shared_receives_ != nullptr) {
         shared_receives_->attach();

@@ -30,6 +30,7 @@
 #include "soft/batch.hpp"
 #include "soft/connection.hpp"
 #include "soft/cq.hpp"
+#include "soft/faults.hpp"
 #include "soft/memory.hpp"
 #include "soft/progress.hpp"
 #include "soft/receive_queue.hpp"
@@ -132,7 +133,9 @@ private:
     void send_last_words();
     void violate(const wire::Violation &violation);
     void break_link(int error);  // with send_mutex_ held
-    void link_lost(int error);
+    void cut_link();             // the same
+    [[nodiscard]] bool found_broken();
+    void link_lost(int error, bool drain = false);
     void peer_closed();
     void log_end(const char *text, int level) const;
 
@@ -149,6 +152,8 @@ private:
     [[nodiscard]] bool add_read_response_segment(const wire::ReadRequest &read);
     [[nodiscard]] bool pin_again();
     [[nodiscard]] bool may_begin(const SendRequest &request) const;
+    [[nodiscard]] bool fault_stops(const SendRequest &request);
+    [[nodiscard]] std::size_t next_segment_bytes(const SendRequest &request) const;
     [[nodiscard]] bool add_data_segment(SendRequest &request);
     void add_immediate(const SendRequest &request);
     void add_answered_request(SendRequest &request);
@@ -334,6 +339,8 @@ private:
     bool may_transmit_ = false;
     int link_error_ = 0;
     bool link_broken_ = false;
+    bool link_cut_ = false;  // broken on purpose, behind what TCP has
+    std::unique_ptr<RequestFaults> faults_;  // made with the queue pair, or never
     Batch batch_;
     std::vector<std::byte> last_words_;  // up to and with a TERMINATE; used with the group's lock too
     std::vector<Pin> pins_;              // of regions that the batch reads for the peer, while sendmsg runs

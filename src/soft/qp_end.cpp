@@ -155,14 +155,38 @@ void QueuePair::break_link(int error) {
     set_interest({.readable = true});
 }
 
-void QueuePair::link_lost(int error) {
+// A fault on purpose: as if the network had gone, but what TCP has still reaches the peer.
+void QueuePair::cut_link() {
+    link_broken_ = link_cut_ = true;
+    link_error_ = ECONNRESET;
+    (void)shutdown(socket_.get(), SHUT_WR);
+    set_interest({.readable = true, .writable = true});
+}
+
+// Who sends has broken the link: the connection ends with it.
+bool QueuePair::found_broken() {
+    std::unique_lock lock{send_mutex_};
+    if (!link_broken_) {
+        return false;
+    }
+    const int error = link_error_;
+    const bool cut = link_cut_;
+    lock.unlock();
+    link_lost(error, cut);
+    return true;
+}
+
+void QueuePair::link_lost(int error, bool drain) {
     end({.text = error != 0 ? std::strerror(error) : "a request failed here",
          .level = static_cast<int>(base::LogLevel::Warning),
          .oldest = error != 0 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR,
-         .drain = false});
+         .drain = drain});
 }
 
 void QueuePair::peer_closed() {
+    if (found_broken()) {
+        return;
+    }
     const bool inside = in_segment_ || buffer_begin_ != buffer_end_ || message_ != Message::None;
     end({.text = inside ? "the peer closed it inside a message" : "closed by the peer",
          .level = static_cast<int>(inside ? base::LogLevel::Warning : base::LogLevel::Info),

@@ -56,14 +56,11 @@ void QueuePair::progress() {
         }
         return;
     }
+    if (found_broken()) {
+        return;
+    }
     {
-        std::unique_lock lock{send_mutex_};
-        if (link_broken_) {
-            const int error = link_error_;
-            lock.unlock();
-            link_lost(error);
-            return;
-        }
+        const std::scoped_lock lock{send_mutex_};
         if (interest_.writable) {
             transmit();
         }

@@ -27,7 +27,9 @@ void QueuePair::transmit() {
         if (batch_.empty()) {
             build_batch();
             if (batch_.empty()) {
-                want_writable(false);
+                if (!link_broken_) {
+                    want_writable(faults_ != nullptr && faults_->waiting());
+                }
                 return;
             }
         } else if (!pin_again()) {
@@ -88,6 +90,22 @@ bool QueuePair::may_begin(const SendRequest &request) const {
            !(is_answered(request.opcode) && awaiting_ >= parameters_.ord);
 }
 
+// Faults on purpose: the request waits, or the connection ends here, when what is in the batch is sent.
+bool QueuePair::fault_stops(const SendRequest &request) {
+    const bool is_write = request.opcode == IBV_WR_RDMA_WRITE || request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    const auto verdict = faults_->verdict(request_offset_, is_write ? request.length : 0);
+    if (verdict == RequestFaults::Verdict::Die && batch_.empty()) {
+        cut_link();
+    }
+    return verdict != RequestFaults::Verdict::Go;
+}
+
+// Of a write or a send.
+std::size_t QueuePair::next_segment_bytes(const SendRequest &request) const {
+    const std::size_t end = faults_ != nullptr ? faults_->most(request.length) : request.length;
+    return std::min<std::size_t>(max_payload_bytes_, end - request_offset_);
+}
+
 bool QueuePair::add_next_request_segment() {
     if (first_unbuilt_ == requests_.size()) {
         return false;
@@ -96,10 +114,10 @@ bool QueuePair::add_next_request_segment() {
     if (request_offset_ == 0 && !may_begin(request)) {
         return false;
     }
-    const std::size_t size =
-        is_answered(request.opcode)
-            ? request.length
-            : std::min<std::size_t>(max_payload_bytes_, request.length - request_offset_);
+    if (faults_ != nullptr && fault_stops(request)) {
+        return false;
+    }
+    const std::size_t size = is_answered(request.opcode) ? request.length : next_segment_bytes(request);
     if (request.status == IBV_WC_SUCCESS && !request.copied) {
         request.status = gather(request, request_offset_, size);
     }
@@ -121,6 +139,9 @@ bool QueuePair::add_next_request_segment() {
         request.state = SendRequest::State::Built;
         ++first_unbuilt_;
         response_turn_ = true;
+        if (faults_ != nullptr) {
+            faults_->next();
+        }
     }
     return true;
 }
@@ -151,7 +172,7 @@ ibv_wc_status QueuePair::gather(const SendRequest &request, std::size_t offset, 
 }
 
 bool QueuePair::add_data_segment(SendRequest &request) {
-    const std::size_t size = std::min<std::size_t>(max_payload_bytes_, request.length - request_offset_);
+    const std::size_t size = next_segment_bytes(request);
     wire::Segment segment{.last = request_offset_ + size == request.length,
                           .payload_bytes = static_cast<std::uint16_t>(size)};
     const bool at_end = segment.last;

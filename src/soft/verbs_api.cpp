@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "persist/guard.hpp"
 #include "soft/device.hpp"
+#include "soft/faults.hpp"
 #include "soft/limits.hpp"
 #include "soft/made.hpp"
 #include "soft/memory.hpp"
@@ -39,6 +40,10 @@ ibv_mr *registered(ibv_pd *pd, void *address, std::size_t length, std::uint64_t 
                  "without local writing",
                  access);
         return failed<ibv_mr>(EINVAL);
+    }
+    if (const soft::Faults *const faults = soft::Faults::active();
+        faults != nullptr && faults->fails_registration()) {
+        return failed<ibv_mr>(ENOMEM);
     }
     std::unique_ptr<persist::Region> durable;
     if ((access & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) != 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The environment variables that the libraries read: RPMA_DEVICE (first byte even) through librpma's look-up
-// of a device, SOFTRDMA_CRC (odd). The value is the rest, up to a byte 0: what setenv(3) can say.
+// of a device, SOFTRDMA_CRC (odd), SOFTRDMA_FAULTS (odd and bit 1 set). The value is the rest, up to a byte
+// 0: what setenv(3) can say.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include "choices.hpp"
 #include "librpma/api.hpp"
 #include "soft/environment.hpp"
+#include "soft/faults.hpp"
 
 namespace {
 
@@ -30,6 +32,18 @@ void look_up_device(const std::string &value) {
     }
 }
 
+void parse_faults(const std::string &value) {
+    const auto faults = soft::Faults::parse(value);
+    if (!faults) {
+        require(faults.error().find(", expected ") != std::string::npos, "an error says what was expected");
+        return;
+    }
+    constexpr auto tear = soft::Faults::Kind::Tear;
+    const std::uint64_t amount = faults->at(tear, 1, 2);
+    require(amount == soft::Faults::none || amount <= UINT32_MAX, "an amount is one that may be given");
+    require(amount == faults->at(tear, 1, 2), "asked twice, it is the same");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
@@ -42,6 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     const std::string value{rest.substr(0, rest.find('\0'))};
     if ((data[0] & 1) == 0) {
         look_up_device(value);
+    } else if ((data[0] & 2) != 0) {
+        parse_faults(value);
     } else {
         require(soft::crc_asked_for(value.c_str()) == (value == "1"), "only 1 asks for CRC32C");
         require(!soft::crc_asked_for(nullptr), "nobody asked");
