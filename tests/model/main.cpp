@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model ADDRESS: random operations on the soft device against an oracle in memory. RPMA_MODEL_STEPS steps (as
+// model ADDRESS [faults]: random operations on the soft device against an oracle in memory, with faults on
+// purpose from the same seed if asked for. RPMA_MODEL_STEPS steps (as
 // many as take seconds), from RPMA_MODEL_SEED (a random one); both are printed, and repeat a run as far as
 // threads allow.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -12,6 +15,7 @@
 namespace {
 
 constexpr std::uint64_t default_steps = 20'000;
+constexpr std::size_t torn_bytes = 1000;
 
 std::uint64_t from_environment(const char *name, std::uint64_t otherwise) {
     const char *const value = std::getenv(name);
@@ -24,8 +28,9 @@ void no_log(int, const char *, int, const char *, const char *, ...) {}
 }  // namespace
 
 int main(int argc, char **argv) {
-    if (argc != 2) {
-        std::fprintf(stderr, "usage: %s ADDRESS\n", argv[0]);
+    const bool with_faults = argc == 3 && std::strcmp(argv[2], "faults") == 0;
+    if (argc != 2 && !with_faults) {
+        std::fprintf(stderr, "usage: %s ADDRESS [faults]\n", argv[0]);
         return 2;
     }
     conformance::subject.provider = &verbs::soft;
@@ -38,7 +43,15 @@ int main(int argc, char **argv) {
     std::printf("RPMA_MODEL_SEED=%llu RPMA_MODEL_STEPS=%llu\n", static_cast<unsigned long long>(seed),
                 static_cast<unsigned long long>(steps));
     std::fflush(stdout);
-    model::Stream stream{seed};
+    std::optional<model::Faults> faults;
+    if (with_faults) {
+        const std::string text = "seed=" + std::to_string(seed) +
+                                 ",drop=0:0.002,delay_us=50:0.01,tear=" + std::to_string(torn_bytes) +
+                                 ":0.01";
+        setenv("SOFTRDMA_FAULTS", text.c_str(), 1);
+        faults = model::Faults{.torn_bytes = torn_bytes};
+    }
+    model::Stream stream{seed, faults};
     for (std::uint64_t step = 0; step < steps; ++step) {
         std::string wrong = stream.step();
         if (wrong.empty() && step + 1 == steps) {

@@ -82,7 +82,6 @@ void Side::change_source(std::uint64_t pattern) {
 }
 
 void Side::posted(const Operation &operation, const std::vector<std::byte> &content, Side &other) {
-    other_ = &other;
     open_.push_back(operation);
     if (takes_receive(operation.opcode)) {
         other.messages_.push_back({.operation = operation, .content = content});
@@ -91,6 +90,9 @@ void Side::posted(const Operation &operation, const std::vector<std::byte> &cont
         put(sink_, operation.local.offset, other.target_.data() + operation.remote.offset,
             operation.remote.length);
     } else if (is_write(operation.opcode)) {
+        const auto there = other.target_.begin() + static_cast<std::ptrdiff_t>(operation.remote.offset);
+        open_.back().content = content;
+        open_.back().before.assign(there, there + static_cast<std::ptrdiff_t>(content.size()));
         put(other.target_, operation.remote.offset, content.data(), content.size());
         unsettled_.push_back(operation.remote);
     }
@@ -151,7 +153,7 @@ std::string Side::received(const ibv_wc &completion) {
     receives_.pop_front();
     if (completion.status != IBV_WC_SUCCESS) {
         receive_failed_ = true;
-        return ending_ != Ending::None && completion.status == IBV_WC_WR_FLUSH_ERR
+        return (ending_ != Ending::None || faults_) && completion.status == IBV_WC_WR_FLUSH_ERR
                    ? ""
                    : wrong(std::string{"a receive ends with "} + ibv_wc_status_str(completion.status));
     }
@@ -198,10 +200,13 @@ std::string Side::differs(const ibv_wc &completion, const Message &message) cons
 }
 
 bool Side::may_fail(ibv_wc_status status) const {
+    if (faults_ && !send_failed_ && status == IBV_WC_RETRY_EXC_ERR) {
+        return true;
+    }
     if (ending_ == Ending::RefusedThere && !send_failed_) {
         return status == IBV_WC_REM_ACCESS_ERR;
     }
-    return ending_ != Ending::None && status == IBV_WC_WR_FLUSH_ERR;
+    return (ending_ != Ending::None || faults_) && status == IBV_WC_WR_FLUSH_ERR;
 }
 
 // Requests before it that asked for no completion are done: those that fail are told of in any case.
@@ -216,7 +221,7 @@ std::string Side::sent(const ibv_wc &completion) {
     if (open_.empty()) {
         return wrong("a completion of nothing that is open: " + std::to_string(completion.wr_id));
     }
-    const Operation done = open_.front();
+    Operation done = std::move(open_.front());
     open_.pop_front();
     if (completion.status != IBV_WC_SUCCESS) {
         if (!may_fail(completion.status)) {
@@ -224,10 +229,11 @@ std::string Side::sent(const ibv_wc &completion) {
                          ibv_wc_status_str(completion.status));
         }
         send_failed_ = true;
+        cut_ = cut_ || completion.status == IBV_WC_RETRY_EXC_ERR;
         if (done.opcode == IBV_WR_RDMA_READ) {
             mark(sink_unknown_, done.local);
         } else if (is_write(done.opcode)) {
-            mark(other_->target_unknown_, done.remote);
+            failed_.push_back(std::move(done));
         }
         return {};
     }
@@ -259,6 +265,39 @@ std::string Side::poll_rest() {
         }
     }
     return {};
+}
+
+// The end that a fault made on this side alone came at one request. Those before it were sent, and the other
+// side has placed all of that; of itself, if it is a write, nothing or so many bytes; of those behind it,
+// nothing. Any other end says nothing of what failed.
+std::string Side::account_for_failed(Side &other) {
+    if (!cut_ || other.cut_ || ending_ != Ending::None || other.ending_ != Ending::None) {
+        for (const Operation &one : failed_) {
+            mark(other.target_unknown_, one.remote);
+        }
+        return {};
+    }
+    const auto is_so = [&other] {
+        return std::memcmp(other.end_.memory.data() + Layout::target, other.target_.data(),
+                           Layout::target_bytes) == 0;
+    };
+    for (auto one = failed_.rbegin(); one != failed_.rend(); ++one) {
+        put(other.target_, one->remote.offset, one->before.data(), one->before.size());
+    }
+    for (const Operation &one : failed_) {
+        if (is_so()) {
+            return {};
+        }
+        if (one.opcode != IBV_WR_ATOMIC_WRITE && one.remote.length > faults_->torn_bytes) {
+            put(other.target_, one.remote.offset, one.content.data(), faults_->torn_bytes);
+            if (is_so()) {
+                return {};
+            }
+        }
+        put(other.target_, one.remote.offset, one.content.data(), one.content.size());
+    }
+    return is_so() ? ""
+                   : wrong("the other side's target holds something else than the begin of what was posted");
 }
 
 void Side::forget_unsettled(Side &other) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,15 @@ struct Operation {
     std::uint32_t immediate = 0;
     Range remote{};
     Range local{};
+    // Of a write that was posted: its bytes, and those that were there.
+    std::vector<std::byte> content{};
+    std::vector<std::byte> before{};
+};
+
+// SOFTRDMA_FAULTS, when the device has it: any request may be the last of its connection, and of a longer
+// write that is, so many bytes are placed.
+struct Faults {
+    std::size_t torn_bytes;
 };
 
 // What takes a receive of the other side.
@@ -61,7 +71,8 @@ enum class Ending { None, Here, There, RefusedThere };
 
 class Side {
 public:
-    Side(conformance::End &end, const std::string &name) : end_{end}, name_{name} {}
+    Side(conformance::End &end, const std::string &name, std::optional<Faults> faults)
+        : end_{end}, name_{name}, faults_{faults} {}
     void begin(std::uint64_t pattern);
 
     // ---- what is asked for: request and effect, once it was accepted ----
@@ -73,6 +84,11 @@ public:
     // After the end: every request was told of, memory is what it must be.
     [[nodiscard]] std::string poll_rest();
     [[nodiscard]] std::string compare() const;
+    // Its connection has ended, though nobody asked for it: a fault on this side, or on the other.
+    [[nodiscard]] bool failed() const { return send_failed_ || receive_failed_; }
+    [[nodiscard]] bool cut() const { return cut_; }
+    // What this side posted and was told has failed: some of it, in order, is in the other side's target.
+    [[nodiscard]] std::string account_for_failed(Side &other);
     void end(Ending how) { ending_ = how; }
     [[nodiscard]] Ending ending() const { return ending_; }
     // The other side may have lost what this side was told is done.
@@ -112,10 +128,13 @@ private:
     conformance::End &end_;
     std::string name_;
     Ending ending_ = Ending::None;
+    std::optional<Faults> faults_;
+    bool cut_ = false;  // by a fault of this side
     bool send_failed_ = false;
     bool receive_failed_ = false;
 
     std::deque<Operation> open_;
+    std::vector<Operation> failed_;
     std::deque<Posted> receives_;
     std::deque<Message> messages_;  // not received yet
     std::deque<Range> unsettled_;   // writes behind which no answer has come
@@ -123,7 +142,6 @@ private:
     std::vector<std::byte> sink_;
     std::vector<char> target_unknown_;
     std::vector<char> sink_unknown_;
-    Side *other_ = nullptr;
     std::size_t next_slot_ = 0;
 };
 

@@ -28,8 +28,8 @@ void Stream::reconnect() {
                                    .memory_bytes = Layout::all_bytes};
     ends_ = std::make_unique<conformance::Ends>(sizes);
     ends_->connect();
-    client_ = std::make_unique<Side>(ends_->client, "client");
-    server_ = std::make_unique<Side>(ends_->server, "server");
+    client_ = std::make_unique<Side>(ends_->client, "client", faults_);
+    server_ = std::make_unique<Side>(ends_->server, "server", faults_);
     client_->begin(random_());
     server_->begin(random_());
 }
@@ -49,12 +49,17 @@ std::string Stream::step() {
         return post_receives(side, 1 + below(4));
     }
     if (choice < 970) {
-        return side.poll(static_cast<int>(1 + below(16)));
+        return poll(side, static_cast<int>(1 + below(16)));
     }
     if (choice < 990) {
         return settle();
     }
-    return choice < 996 ? disconnect(side, other) : blunder(side, other);
+    return choice < 996 || faults_ ? disconnect(side, other) : blunder(side, other);
+}
+
+std::string Stream::poll(Side &side, int most) {
+    auto wrong = side.poll(most);
+    return wrong.empty() && failed() ? ended_by_fault() : wrong;
 }
 
 // As many are accepted as there are slots.
@@ -118,6 +123,9 @@ std::string Stream::settle() {
             if (auto wrong = side.poll(16); !wrong.empty()) {
                 return wrong;
             }
+            if (failed()) {
+                return ended_by_fault();
+            }
             if (side.messages_waiting() > side.receives_posted() && side.receives_free() != 0) {
                 if (auto wrong = post_receives(side, 1); !wrong.empty()) {
                     return wrong;
@@ -159,6 +167,14 @@ std::string Stream::ended(Side &here, Side &there) {
     if (here.ending() == Ending::Here) {
         there.forget_unsettled(here);  // `here` no longer looked
     }
+    for (Side *const side : {&here, &there}) {
+        if (side->cut()) {
+            (side == &here ? there : here).forget_unsettled(*side);  // nor did it
+        }
+        if (auto wrong = side->account_for_failed(side == &here ? there : here); !wrong.empty()) {
+            return "after the end, " + wrong;
+        }
+    }
     for (const Side *const side : {&here, &there}) {
         if (auto wrong = side->compare(); !wrong.empty()) {
             return "after the end, " + wrong;
@@ -166,6 +182,10 @@ std::string Stream::ended(Side &here, Side &there) {
     }
     reconnect();
     return {};
+}
+
+std::string Stream::ended_by_fault() {
+    return ended(*client_, *server_);
 }
 
 std::string Stream::disconnect(Side &side, Side &other) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ namespace model {
 
 class Stream {
 public:
-    explicit Stream(std::uint64_t seed) : random_{seed} {}
+    explicit Stream(std::uint64_t seed, std::optional<Faults> faults) : random_{seed}, faults_{faults} {}
 
     // One random step; "" or what went wrong.
     [[nodiscard]] std::string step();
@@ -41,12 +42,16 @@ private:
     [[nodiscard]] std::string disconnect(Side &side, Side &other);
     [[nodiscard]] std::string blunder(Side &side, Side &other);
     [[nodiscard]] std::string ended(Side &here, Side &there);
+    [[nodiscard]] bool failed() const { return client_->failed() || server_->failed(); }
+    [[nodiscard]] std::string ended_by_fault();
+    [[nodiscard]] std::string poll(Side &side, int most);
     [[nodiscard]] Planned plan(Side &side, Side &other, const std::vector<Planned> &before);
     [[nodiscard]] Planned plan_flush(Side &other);
     void gather(Side &side, Planned &planned, std::size_t length);
     void aim(Side &side, Side &other, Planned &planned, const std::vector<Planned> &before);
 
     std::mt19937_64 random_;
+    const std::optional<Faults> faults_;
     std::uint64_t next_wr_id_ = 1;
     std::unique_ptr<conformance::Ends> ends_;
     std::unique_ptr<Side> client_;
