@@ -34,6 +34,8 @@ inline constexpr std::size_t max_unexpected_messages = 256;
 
 // How long a peer may take for its start-up frame, and again for the first FPDU that it promised.
 inline constexpr std::chrono::seconds handshake_timeout{10};
+// And for the rest of a segment that it has begun: at least this, at most twice as long. Tests shorten it.
+inline std::chrono::milliseconds segment_timeout{60'000};
 // A peer that acknowledges nothing, or takes nothing, for so long is given up (TCP_USER_TIMEOUT).
 inline constexpr std::chrono::seconds silence_timeout{60};
 // How long a connection that ended is still read, and how long a slow peer may take to read why it ended.

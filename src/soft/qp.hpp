@@ -131,7 +131,10 @@ private:
     void end(const End &how);
     void finish_draining();
     void send_last_words();
-    void violate(const wire::Violation &violation);
+    // The peer broke a rule: with the segment at hand; of a request that is refused, its body too.
+    void violate(const wire::Violation &violation, std::span<const std::byte> read_request = {});
+    void terminate(const wire::Violation &violation, std::span<const std::byte> header,
+                   std::span<const std::byte> read_request);
     void break_link(int error);  // with send_mutex_ held
     void cut_link();             // the same
     [[nodiscard]] bool found_broken();
@@ -190,6 +193,8 @@ private:
     };
     void receive();
     void return_empty_buffer();
+    [[nodiscard]] bool inside_segment() const { return in_segment_ || buffer_begin_ != buffer_end_; }
+    void watch_segment();
     [[nodiscard]] ssize_t fill();
     [[nodiscard]] ssize_t fill_target(Target &target);
     void parse();
@@ -288,6 +293,9 @@ private:
 
     wire::Segment segment_;  // the one whose payload is arriving
     bool in_segment_ = false;
+    bool segment_watched_ = false;
+    std::uint64_t segments_ = 0;  // begun so far
+    std::uint64_t watched_segment_ = 0;
     std::size_t payload_left_ = 0;
     std::uint64_t place_at_ =
         0;  // write: the address for the next byte; send, read response: the offset in the message

@@ -110,29 +110,42 @@ void QueuePair::give_up() {
     disconnect();
 }
 
-// What was waited for: the first FPDU of an initiator that promised it, or the end of a connection that
-// ended.
+// What was waited for: the first FPDU of an initiator that promised it, the rest of a segment, or the end of
+// a connection that ended.
 void QueuePair::expire() {
-    if (connected()) {
-        link_lost(ETIMEDOUT);
-    } else {
+    if (!connected()) {
         finish_draining();
+        return;
     }
+    const bool ours_to_go_on = stalled_ || parked_;
+    if (!established_ || (inside_segment() && segments_ == watched_segment_ && !ours_to_go_on)) {
+        link_lost(ETIMEDOUT);
+        return;
+    }
+    segment_watched_ = false;
+    watch_segment();
 }
 
-void QueuePair::violate(const wire::Violation &violation) {
+void QueuePair::violate(const wire::Violation &violation, std::span<const std::byte> read_request) {
+    std::array<std::byte, wire::untagged_bytes> header;
+    terminate(violation, std::span{header}.first(wire::encode_header(segment_, header)), read_request);
+}
+
+void QueuePair::terminate(const wire::Violation &violation, std::span<const std::byte> header,
+                          std::span<const std::byte> read_request) {
     {
         // Behind what TCP has not taken yet of the FPDUs before it, which is copied: those whose memory it is
         // are told that all is over.
         const std::scoped_lock lock{send_mutex_};
         if (pin_again() && batch_.copy_rest(last_words_)) {
-            const auto body = wire::encode(violation.code);
+            std::array<std::byte, wire::terminate_max_bytes> body;
+            const std::size_t size = wire::encode(violation.code, header, read_request, body);
             batch_.clear();
             batch_.add_copied({.opcode = wire::Opcode::Terminate,
                                .queue = wire::Queue::Terminate,
                                .msn = 1,
-                               .payload_bytes = body.size()},
-                              body);
+                               .payload_bytes = static_cast<std::uint16_t>(size)},
+                              std::span{body}.first(size));
             (void)batch_.copy_rest(last_words_);
         } else {
             last_words_.clear();
@@ -187,7 +200,7 @@ void QueuePair::peer_closed() {
     if (found_broken()) {
         return;
     }
-    const bool inside = in_segment_ || buffer_begin_ != buffer_end_ || message_ != Message::None;
+    const bool inside = inside_segment() || message_ != Message::None;
     end({.text = inside ? "the peer closed it inside a message" : "closed by the peer",
          .level = static_cast<int>(inside ? base::LogLevel::Warning : base::LogLevel::Info),
          .oldest = IBV_WC_WR_FLUSH_ERR,

@@ -206,11 +206,18 @@ void QueuePair::deliver_unexpected() {
 void QueuePair::receive_failed(ibv_wc_status status) {
     message_ = Message::None;
     complete_receive(status, {});
-    if (connected()) {
-        violate(status == IBV_WC_LOC_LEN_ERR ? wire::Violation{"a send longer than the receive posted for it",
-                                                               wire::terminate::untagged_too_long}
-                                             : wire::Violation{"a receive whose memory cannot be filled",
-                                                               wire::terminate::local_catastrophic});
+    if (!connected()) {
+        return;
+    }
+    const auto violation =
+        status == IBV_WC_LOC_LEN_ERR
+            ? wire::Violation{"a send longer than the receive posted for it",
+                              wire::terminate::untagged_too_long}
+            : wire::Violation{"a receive whose memory cannot be filled", wire::terminate::local_catastrophic};
+    if (unexpected_.empty()) {
+        violate(violation);
+    } else {
+        terminate(violation, {}, {});  // the headers of kept messages are gone
     }
 }
 

@@ -95,7 +95,18 @@ void QueuePair::receive() {
         break;
     }
     answer();
+    watch_segment();
     return_empty_buffer();
+}
+
+// A peer that has begun a segment has to end it. Nothing is timed while segments come whole, and what is
+// timed is not looked at again before its time is over.
+void QueuePair::watch_segment() {
+    if (inside_segment() && connected() && established_ && !segment_watched_) {
+        segment_watched_ = true;
+        watched_segment_ = segments_;
+        group_->set_deadline(*this, base::Clock::now() + limits::segment_timeout);
+    }
 }
 
 void QueuePair::return_empty_buffer() {
@@ -189,7 +200,10 @@ bool QueuePair::parse_one() {
 bool QueuePair::begin_segment() {
     const auto header = wire::decode_header(buffered());
     if (!header) {
-        violate(header.error());
+        // As it is, if all of it is here.
+        const auto bytes = buffered();
+        const std::size_t size = wire::header_bytes(bytes);
+        terminate(header.error(), bytes.first(bytes.size() < size ? 0 : size), {});
         return false;
     }
     if (!*header) {
@@ -211,7 +225,8 @@ bool QueuePair::begin_segment() {
     if ((wire::is_send(segment_.opcode) || wire::is_immediate(segment_.opcode)) && message_must_wait()) {
         return false;
     }
-    if (!peer_ready_) {
+    ++segments_;
+    if (!peer_ready_ && segment_.opcode != wire::Opcode::Terminate) {
         peer_ready_ = true;
         if (!established_) {
             group_->clear_deadline(*this);

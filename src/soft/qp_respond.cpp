@@ -61,7 +61,7 @@ void QueuePair::read_requested(std::span<const std::byte> body) {
     if (!pin) {
         BASE_LOG(Warning, "%s reads %" PRIu32 " bytes at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s",
                  peer_.c_str(), read->size, read->source_offset, read->source_stag, text_of(pin.error()));
-        violate({"a read that is not allowed", rdmap_code(pin.error())});
+        violate({"a read that is not allowed", rdmap_code(pin.error())}, body);
         return;
     }
     // A read behind writes is how a peer without FLUSH asks for durability.

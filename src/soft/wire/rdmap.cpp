@@ -136,6 +136,27 @@ std::array<std::byte, terminate_bytes> encode(const TerminateCode &code) {
             std::byte{0}, std::byte{0}};
 }
 
+std::size_t encode(const TerminateCode &code, std::span<const std::byte> header,
+                   std::span<const std::byte> read_request, std::span<std::byte, terminate_max_bytes> bytes) {
+    constexpr std::byte length_and_header{0xc0};
+    constexpr std::byte read_request_too{0x20};
+    const bool of_rdmap = code.layer == 0;
+    const bool quotes = !header.empty() && (of_rdmap ? code.type != 0 : code.layer == 1);
+    const bool quotes_request = quotes && of_rdmap && code.type == 1 && !read_request.empty();
+    auto control = encode(code);
+    control[2] =
+        (quotes ? length_and_header : std::byte{0}) | (quotes_request ? read_request_too : std::byte{0});
+    base::Writer writer{bytes};
+    writer.bytes(control);
+    if (quotes) {
+        writer.bytes(header);
+    }
+    if (quotes_request) {
+        writer.bytes(read_request);
+    }
+    return writer.used();
+}
+
 Decoded<TerminateCode> decode_terminate(std::span<const std::byte> body) {
     if (body.size() < terminate_bytes) {
         return Refusal{{"TERMINATE body shorter than 4 bytes", terminate::untagged_too_long}};

@@ -17,7 +17,12 @@
 //     +------------+------------------+      +-----------+----------+
 //     | identifier |  original value  |      | immediate | reserved |
 //     +------------+------------------+      +-----------+----------+
-//     TERMINATE (4 bytes, then optionally what it refers to): layer(4) type(4) code(8) M D R rsvd(13)
+//     TERMINATE (4 bytes, then what it refers to, as M, D and R say)
+//      0                            4            6           20 or 24
+//     +----------------------------+------------+-----------+---------------------+
+//     |layer type code M D R rsvd  | DDP length |DDP header | READ REQUEST's body |
+//     | (4)  (4)  (8) 1 1 1  (13)  | (M)        |(D)        | (R)                 |
+//     +----------------------------+------------+-----------+---------------------+
 //
 // IMMEDIATE DATA takes a receive. On its own it belongs to the write before it. A send with immediate, which
 // no RFC has, is a send whose segments are none of them the last: IMMEDIATE DATA of the same MSN, at the
@@ -29,6 +34,7 @@
 #include <cstdint>
 #include <span>
 
+#include "soft/wire/ddp.hpp"
 #include "soft/wire/violation.hpp"
 
 namespace soft::wire {
@@ -40,6 +46,7 @@ inline constexpr std::size_t atomic_response_bytes = 12;
 inline constexpr std::size_t atomic_bytes = 8;  // of memory
 inline constexpr std::size_t immediate_bytes = 8;
 inline constexpr std::size_t terminate_bytes = 4;
+inline constexpr std::size_t terminate_max_bytes = terminate_bytes + untagged_bytes + read_request_bytes;
 inline constexpr std::size_t atomic_write_bytes = 8;
 
 struct ReadRequest {
@@ -118,6 +125,10 @@ using ImmediateValue = std::array<std::byte, 4>;
 [[nodiscard]] Decoded<ImmediateValue> decode_immediate(std::span<const std::byte> body);
 
 [[nodiscard]] std::array<std::byte, terminate_bytes> encode(const TerminateCode &code);
+// With what of the message that broke the rule goes with such a code (RFC 5040 figure 10), as far as it is
+// given: its FPDU's length field and DDP header, and a READ REQUEST's body. The number of bytes written.
+std::size_t encode(const TerminateCode &code, std::span<const std::byte> header,
+                   std::span<const std::byte> read_request, std::span<std::byte, terminate_max_bytes> bytes);
 [[nodiscard]] Decoded<TerminateCode> decode_terminate(std::span<const std::byte> body);
 
 }  // namespace soft::wire

@@ -97,7 +97,7 @@ void a_stream_cut_anywhere(void **state) {
 }
 
 // Answers come in the order of the questions, each as a whole, whatever their lengths.
-void read_responses_in_order(void **state) {
+void rfc5040_5_2_2_read_responses_must_come_in_order(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     auto &[device, peer, other] = ends;
     device.fill(3);
@@ -120,7 +120,7 @@ void read_responses_in_order(void **state) {
 }
 
 // A read behind a write on the same stream sees what was written.
-void a_read_sees_the_write_before_it(void **state) {
+void rfc5040_5_5_a_read_must_follow_what_was_sent_before(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     auto &[device, peer, other] = ends;
     (void)device.establish(peer, plain);
@@ -139,7 +139,7 @@ void a_read_sees_the_write_before_it(void **state) {
 }
 
 // An empty write and an empty read touch nothing: no key is checked.
-void nothing_needs_no_key(void **state) {
+void rfc5041_5_2_an_empty_tagged_message_must_not_be_checked(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     for (const bool crc : {false, true}) {
         rdma_cm_id *const id = device.establish(peer, with_crc(plain, crc));
@@ -168,7 +168,7 @@ std::size_t longest_segment_of_tcp(const test::Peer &peer, int announced) {
 }
 
 // RFC 5044 section 4.5: an FPDU is not longer than a TCP segment; and not much shorter either.
-void fpdus_fit_the_segments_of_tcp(void **state) {
+void rfc5041_5_2_a_segment_must_fit_the_mulpdu(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     for (const int announced : {536, 1460, 8960}) {
         peer.connect(device.port(), announced);
@@ -320,7 +320,7 @@ void immediate_data_of_a_peer(void **state) {
 }
 
 // Sends come before their receives: kept, while what is behind them goes on being served.
-void sends_before_their_receives(void **state) {
+void rfc5041_5_3_messages_must_be_delivered_in_order(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     rdma_cm_id *const id = device.establish(peer, plain);
     for (std::uint32_t msn = 1; msn <= 20; ++msn) {
@@ -484,15 +484,15 @@ void a_disconnect_drains(void **state) {
 
 int main() {
     const CMUnitTest tests[] = {test_of_ends(a_stream_cut_anywhere),
-                                test_of_ends(read_responses_in_order),
-                                test_of_ends(a_read_sees_the_write_before_it),
-                                test_of_ends(nothing_needs_no_key),
-                                test_of_ends(fpdus_fit_the_segments_of_tcp),
+                                test_of_ends(rfc5040_5_2_2_read_responses_must_come_in_order),
+                                test_of_ends(rfc5040_5_5_a_read_must_follow_what_was_sent_before),
+                                test_of_ends(rfc5041_5_2_an_empty_tagged_message_must_not_be_checked),
+                                test_of_ends(rfc5041_5_2_a_segment_must_fit_the_mulpdu),
                                 test_of_ends(fpdus_of_the_smallest_segments_carry_something),
                                 test_of_ends(fpdus_of_a_soft_peer_are_long),
                                 test_of_ends(immediate_data_byte_by_byte),
                                 test_of_ends(immediate_data_of_a_peer),
-                                test_of_ends(sends_before_their_receives),
+                                test_of_ends(rfc5041_5_3_messages_must_be_delivered_in_order),
                                 test_of_ends(too_many_bytes_stall),
                                 test_of_ends(too_many_messages_stall),
                                 test_of_ends(one_message_that_is_too_long_stalls),

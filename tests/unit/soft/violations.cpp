@@ -19,6 +19,34 @@ using test::joined;
 
 constexpr std::uint64_t top = UINT64_MAX - 3;
 
+// What a TERMINATE for the last of these FPDUs says: the code, and what RFC 5040 figure 10 wants of the
+// message.
+Bytes terminate_body(const Bytes &wrong, const TerminateCode &code) {
+    const auto fpdu_at = [&](std::size_t at) {
+        const std::size_t length =
+            std::to_integer<std::size_t>(wrong[at]) << 8 | std::to_integer<std::size_t>(wrong[at + 1]);
+        return fpdu_length_bytes + length + fpdu_trailer_bytes(length);
+    };
+    std::size_t last = 0;
+    while (last + fpdu_at(last) < wrong.size()) {
+        last += fpdu_at(last);
+    }
+    const auto culprit = std::span{wrong}.subspan(last);
+    const std::size_t header = std::min(header_bytes(culprit), culprit.size());
+    const bool whole = header == header_bytes(culprit);
+    const bool of_rdmap = code.layer == 0;
+    const bool quotes = whole && (of_rdmap ? code.type != 0 : code.layer == 1);
+    const bool is_read = (culprit[3] & std::byte{0x0f}) == std::byte{1};
+    const bool quotes_read = quotes && of_rdmap && code.type == 1 && is_read;
+    Bytes body = bytes(
+        {code.layer * 16U + code.type, code.code, (quotes ? 0xc0U : 0U) | (quotes_read ? 0x20U : 0U), 0});
+    if (quotes) {
+        const std::size_t quoted = header + (quotes_read ? read_request_bytes : 0);
+        body.insert(body.end(), culprit.begin(), culprit.begin() + static_cast<std::ptrdiff_t>(quoted));
+    }
+    return body;
+}
+
 // A connected peer breaks a rule with these bytes.
 void expect_terminate(Ends &ends, const Bytes &wrong, const TerminateCode &code,
                       const MpaFrame &request = {}) {
@@ -32,7 +60,7 @@ void expect_terminate(Ends &ends, const Bytes &wrong, const TerminateCode &code,
     assert_true(terminate.segment.last);
     assert_int_equal(terminate.segment.msn, 1);
     assert_int_equal(terminate.segment.offset, 0);
-    assert_same_bytes(terminate.payload, encode(code));
+    assert_same_bytes(terminate.payload, terminate_body(wrong, code));
     assert_int_equal(peer.receive_rest().size(), 0);
     (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
     assert_true(test::logged().warnings >= 1);
@@ -62,7 +90,7 @@ Bytes flush(std::uint32_t stag, std::uint64_t offset, std::uint32_t length = 8,
                 encode(FlushRequest{.stag = stag, .offset = offset, .length = length, .level = level}));
 }
 
-void writes(void **state) {
+void rfc5041_7_1_a_tagged_segment_must_be_validated(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     const Device &device = ends.device;
     const std::uint32_t key = device.mr->rkey;
@@ -82,7 +110,7 @@ void writes(void **state) {
     expect_terminate(ends, write(key, device.address() - 40'000, 40'001), terminate::tagged_bounds);
 }
 
-void reads(void **state) {
+void rfc5040_7_2_a_read_request_must_be_validated(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     const Device &device = ends.device;
     const std::uint32_t key = device.mr->rkey;
@@ -116,7 +144,7 @@ void more_reads_than_agreed(void **state) {
     expect_terminate(ends, requests, terminate::untagged_no_buffer);
 }
 
-void sends(void **state) {
+void rfc5041_7_1_an_untagged_segment_must_be_validated(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     const Bytes body(8);
     const auto send = [&](const Segment &segment) { return fpdu(segment, body); };
@@ -131,7 +159,7 @@ void sends(void **state) {
     expect_terminate(ends, joined(first, send({.opcode = Opcode::Send, .msn = 2})), terminate::untagged_msn);
 }
 
-void a_send_longer_than_its_receive(void **state) {
+void rfc5041_7_1_payload_must_fit_the_untagged_buffer(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     auto &[device, peer, other] = ends;
     for (const std::size_t size : {9UL, 100UL, 60'000UL}) {
@@ -139,8 +167,9 @@ void a_send_longer_than_its_receive(void **state) {
         device.fill(1);
         device.post_receive(id, 5, 16, 8);
         device.post_receive(id, 6, 64, 8);
-        peer.send(fpdu({.opcode = Opcode::Send, .msn = 1}, Bytes(size, std::byte{0x55})));
-        assert_same_bytes(peer.receive_fpdu().payload, encode(terminate::untagged_too_long));
+        const Bytes wrong = fpdu({.opcode = Opcode::Send, .msn = 1}, Bytes(size, std::byte{0x55}));
+        peer.send(wrong);
+        assert_same_bytes(peer.receive_fpdu().payload, terminate_body(wrong, terminate::untagged_too_long));
         assert_int_equal(peer.receive_rest().size(), 0);
         device.expect_completion(5, IBV_WC_LOC_LEN_ERR);
         device.expect_completion(6, IBV_WC_WR_FLUSH_ERR);
@@ -151,7 +180,7 @@ void a_send_longer_than_its_receive(void **state) {
     }
 }
 
-void headers(void **state) {
+void rfc5040_7_2_version_and_opcode_must_be_valid(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     const auto tagged = [](unsigned control) {
         return bytes({0, 14, control >> 8, control & 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
@@ -223,7 +252,7 @@ void flushes(void **state) {
                      soft);
 }
 
-void immediates(void **state) {
+void rfc7306_8_2_immediate_data_must_be_validated(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     const Device &device = ends.device;
     const MpaFrame soft = from_a_soft_device();
@@ -332,7 +361,7 @@ void answers_that_nobody_asked_for(void **state) {
                      terminate::untagged_too_long, from_a_soft_device());
 }
 
-void a_wrong_checksum(void **state) {
+void rfc5044_8_a_wrong_crc_must_be_detected(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     auto &device = ends.device;
     Bytes wrong =
@@ -346,19 +375,19 @@ void a_wrong_checksum(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(writes),
-                                test_of_ends(reads),
+    const CMUnitTest tests[] = {test_of_ends(rfc5041_7_1_a_tagged_segment_must_be_validated),
+                                test_of_ends(rfc5040_7_2_a_read_request_must_be_validated),
                                 test_of_ends(more_reads_than_agreed),
-                                test_of_ends(sends),
-                                test_of_ends(a_send_longer_than_its_receive),
-                                test_of_ends(headers),
+                                test_of_ends(rfc5041_7_1_an_untagged_segment_must_be_validated),
+                                test_of_ends(rfc5041_7_1_payload_must_fit_the_untagged_buffer),
+                                test_of_ends(rfc5040_7_2_version_and_opcode_must_be_valid),
                                 test_of_ends(opcodes_that_were_not_agreed_on),
                                 test_of_ends(flushes),
-                                test_of_ends(immediates),
+                                test_of_ends(rfc7306_8_2_immediate_data_must_be_validated),
                                 test_of_ends(atomic_writes),
                                 test_of_ends(atomic_requests),
                                 test_of_ends(invalidations),
                                 test_of_ends(answers_that_nobody_asked_for),
-                                test_of_ends(a_wrong_checksum)};
+                                test_of_ends(rfc5044_8_a_wrong_crc_must_be_detected)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -111,7 +111,7 @@ Queue queue_in(Opcode opcode) {
     return Queue{std::to_integer<std::uint32_t>(encoded({.opcode = opcode})[11])};
 }
 
-void each_opcode_has_its_queue(void **) {
+void rfc5040_5_each_message_must_have_its_queue(void **) {
     assert_true(queue_in(Opcode::Send) == Queue::Send);
     assert_true(queue_in(Opcode::SendSolicitedInvalidate) == Queue::Send);
     assert_true(queue_in(Opcode::Immediate) == Queue::Send);
@@ -214,7 +214,7 @@ void another_queue_is_refused(void **) {
 }
 
 // RFC 5041 section 4.2: set to zero by the sender, not looked at by the receiver.
-void reserved_bits_are_ignored(void **) {
+void rfc5041_4_1_reserved_bits_must_be_zero_and_not_checked(void **) {
     for (const unsigned reserved : {0x2000U, 0x1000U, 0x0800U, 0x0400U, 0x0020U, 0x0010U}) {
         assert_true(decoded(tagged(0xc140 | reserved)).opcode == Opcode::Write);
         assert_true(decoded(untagged(0x4143 | reserved, 0)).opcode == Opcode::Send);
@@ -232,13 +232,13 @@ int main() {
     const CMUnitTest tests[] = {cmocka_unit_test(golden_control_words),
                                 cmocka_unit_test(a_tagged_header),
                                 cmocka_unit_test(an_untagged_header),
-                                cmocka_unit_test(each_opcode_has_its_queue),
+                                cmocka_unit_test(rfc5040_5_each_message_must_have_its_queue),
                                 cmocka_unit_test(every_opcode_survives),
                                 cmocka_unit_test(waits_for_the_whole_header),
                                 cmocka_unit_test(the_longest_and_the_shortest),
                                 cmocka_unit_test(other_versions_are_refused),
                                 cmocka_unit_test(the_tagged_bit_must_fit_the_opcode),
                                 cmocka_unit_test(another_queue_is_refused),
-                                cmocka_unit_test(reserved_bits_are_ignored)};
+                                cmocka_unit_test(rfc5041_4_1_reserved_bits_must_be_zero_and_not_checked)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -191,7 +191,7 @@ void private_data_of_every_length(void **) {
     }
 }
 
-void more_private_data_is_refused(void **) {
+void rfc5044_7_1_1_private_data_must_not_exceed_512_bytes(void **) {
     for (const std::size_t size : {513UL, 514UL, 0x8000UL, 0xffffUL}) {
         Bytes all = key(MpaRole::Request);
         all =
@@ -228,7 +228,7 @@ void another_length_than_it_says_is_refused(void **) {
     assert_refused(decode_mpa_frame(joined(good, bytes({0})), MpaRole::Request), terminate::mpa_frame);
 }
 
-void enhanced_without_its_words_is_refused(void **) {
+void rfc6581_6_private_data_must_begin_with_the_depths(void **) {
     for (unsigned size = 0; size < mpa_enhanced_bytes; ++size) {
         Bytes all = joined(key(MpaRole::Request), bytes({0x10, 2, 0, size}));
         all.resize(mpa_header_bytes + size);
@@ -248,9 +248,9 @@ int main() {
                                 cmocka_unit_test(an_offer_is_one_bit),
                                 cmocka_unit_test(revision_1_is_never_enhanced),
                                 cmocka_unit_test(private_data_of_every_length),
-                                cmocka_unit_test(more_private_data_is_refused),
+                                cmocka_unit_test(rfc5044_7_1_1_private_data_must_not_exceed_512_bytes),
                                 cmocka_unit_test(a_wrong_key_is_refused),
                                 cmocka_unit_test(another_length_than_it_says_is_refused),
-                                cmocka_unit_test(enhanced_without_its_words_is_refused)};
+                                cmocka_unit_test(rfc6581_6_private_data_must_begin_with_the_depths)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

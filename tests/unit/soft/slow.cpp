@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Peers that begin a segment and do not end it. The limit is shortened for all of this program.
+#include "soft/limits.hpp"
+
+// Last, as it wants.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::Bytes;
+using test::Ends;
+using test::fpdu;
+
+Bytes half(const Bytes &all) {
+    return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2)};
+}
+
+// In its header, in its payload, and in what is small and in what is large.
+void a_segment_that_does_not_end_costs_the_connection(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    (void)device.establish(other, {});  // has nothing to say, and stays
+    const Segment write{.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address()};
+    const Bytes whole[] = {fpdu(write, {}), fpdu(write, Bytes(100)), fpdu(write, Bytes(60'000)),
+                           fpdu({.opcode = Opcode::Send, .msn = 1}, Bytes(100))};
+    for (const Bytes &segment : whole) {
+        rdma_cm_id *const id = device.establish(peer, {.ird = 4, .ord = 4});
+        device.post(id, IBV_WR_RDMA_READ, 1, 0, 8, 0x1000, 0x77);
+        peer.send(half(segment));
+        device.expect_completion(1, IBV_WC_RETRY_EXC_ERR);
+        (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+        device.close(id);
+    }
+    assert_false(device.has_event());
+}
+
+// The device stopped reading itself: the peer is not to blame, as long as that lasts.
+void a_segment_that_waits_for_a_receive_is_not_slow(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const patient = device.establish(peer, {});
+    const Bytes all = test::pattern(60'000, 3);
+    for (std::uint32_t msn = 1; msn <= 4; ++msn) {
+        peer.send(fpdu({.opcode = Opcode::Send, .msn = msn}, all));
+    }
+    // Three times as long as one that is slow is borne.
+    for (int times = 0; times < 3; ++times) {
+        rdma_cm_id *const slow = device.establish(other, {});
+        other.send(half(test::ready_to_receive()));
+        (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, slow);
+        device.close(slow);
+    }
+    for (std::uint64_t wr_id = 1; wr_id <= 4; ++wr_id) {
+        device.post_receive(patient, wr_id, 0, all.size());
+        device.expect_completion(wr_id);
+        test::assert_same_bytes({device.at(0), all.size()}, all);
+    }
+}
+
+}  // namespace
+
+int main() {
+    soft::limits::segment_timeout = std::chrono::milliseconds{200};
+    const CMUnitTest tests[] = {test_of_ends(a_segment_that_does_not_end_costs_the_connection),
+                                test_of_ends(a_segment_that_waits_for_a_receive_is_not_slow)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
