@@ -154,6 +154,16 @@ bool Device::has_event() {
     return !seen_.empty();
 }
 
+std::optional<Event> Device::next_event() {
+    poll_events();
+    if (seen_.empty()) {
+        return std::nullopt;
+    }
+    Event event = seen_.front();
+    seen_.erase(seen_.begin());
+    return event;
+}
+
 Event Device::wait_for(rdma_cm_event_type type, const rdma_cm_id *id) {
     const auto wanted = [&](const Event &event) {
         return event.type == type && (id == nullptr || event.id == id);

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,8 @@ public:
 
     // The next event of this type, and of this id unless null; others are kept for later.
     Event wait_for(rdma_cm_event_type type, const rdma_cm_id *id = nullptr);
+    // The oldest event that nobody has waited for.
+    std::optional<Event> next_event();
     // Lets the device do what there is to do, as a polling program does.
     void work();
     void work_until(const std::function<bool()> &done);

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// See the header.
+#include "disorder.hpp"
+
+namespace test {
+
+using namespace soft::wire;
+
+namespace {
+
+constexpr std::size_t receives_at = 48 * 1024;  // of the open region, where receives are
+
+}  // namespace
+
+Disorder::Frame Disorder::made(const Segment &segment, std::span<const std::byte> payload, Verdict verdict) {
+    return {.bytes = fpdu(segment, payload, crc_), .verdict = verdict};
+}
+
+// Mostly small.
+std::size_t Disorder::size() {
+    const auto kind = dice_.below(100);
+    return dice_.below(kind < 75 ? 64 : kind < 97 ? 2000 : 40'000);
+}
+
+Disorder::Frame Disorder::write(const Aim &aim, std::uint64_t offset, std::size_t bytes, bool last,
+                                Verdict verdict) {
+    in_write_ = !last;
+    return made({.opcode = Opcode::Write, .last = last, .stag = aim.key, .offset = aim.address + offset},
+                pattern(bytes, static_cast<unsigned>(dice_.any())), verdict);
+}
+
+Disorder::Frame Disorder::read(const Aim &aim, std::uint64_t offset, std::size_t bytes, std::uint32_t msn,
+                               Verdict verdict) {
+    return made({.opcode = Opcode::ReadRequest, .msn = msn},
+                encode(ReadRequest{.sink_stag = static_cast<std::uint32_t>(dice_.any()),
+                                   .sink_offset = dice_.any(),
+                                   .size = static_cast<std::uint32_t>(bytes),
+                                   .source_stag = aim.key,
+                                   .source_offset = aim.address + offset}),
+                verdict);
+}
+
+Disorder::Frame Disorder::flush(const Aim &aim, std::uint32_t level, Verdict verdict) {
+    return made({.opcode = Opcode::FlushRequest, .msn = request_msn_},
+                encode(FlushRequest{
+                    .stag = aim.key, .offset = aim.address, .length = 64, .level = FlushLevel{level}}),
+                verdict);
+}
+
+Disorder::Frame Disorder::send(bool may_end) {
+    const std::size_t room = receive_bytes - std::min<std::size_t>(message_bytes_, receive_bytes);
+    const std::size_t bytes = std::min<std::size_t>(dice_.below(160), room);
+    const Segment segment{.opcode = dice_.chance(80) ? Opcode::Send : Opcode::SendSolicited,
+                          .last = may_end && (bytes == room || dice_.chance(70)),
+                          .offset = message_bytes_,
+                          .msn = send_msn_};
+    Frame frame = made(segment, pattern(bytes, send_msn_));
+    in_message_ = !segment.last;
+    message_bytes_ = segment.last ? 0 : message_bytes_ + static_cast<std::uint32_t>(bytes);
+    send_msn_ += segment.last ? 1 : 0;
+    return frame;
+}
+
+Disorder::Frame Disorder::immediate() {
+    Frame frame = made({.opcode = dice_.chance(50) ? Opcode::Immediate : Opcode::ImmediateSolicited,
+                        .offset = message_bytes_,
+                        .msn = send_msn_},
+                       Bytes(immediate_bytes));
+    if (!in_message_ && in_write_) {
+        frame.verdict = Verdict::Terminated;
+    }
+    in_message_ = false;
+    message_bytes_ = 0;
+    ++send_msn_;
+    return frame;
+}
+
+// One that is answered. One more than was agreed on is borne, or not: that depends on what was answered
+// meanwhile.
+Disorder::Frame Disorder::request() {
+    const Verdict verdict = open_requests_ < depth_ ? Verdict::Goes_on : Verdict::Unknown;
+    Frame frame;
+    if (soft_ && dice_.chance(30)) {
+        frame = flush(aims_.open, 1, verdict);
+    } else if (dice_.chance(10)) {
+        const Aim nowhere{.key = static_cast<std::uint32_t>(dice_.any()), .address = dice_.any(), .bytes = 0};
+        frame = read(nowhere, 0, 0, request_msn_, verdict);
+    } else {
+        const Aim &aim = dice_.chance(50) ? aims_.open : aims_.read_only;
+        const std::size_t bytes = std::min(size(), aim.bytes);
+        frame = read(aim, dice_.below(aim.bytes - bytes + 1), bytes, request_msn_, verdict);
+    }
+    ++request_msn_;
+    ++open_requests_;
+    return frame;
+}
+
+Disorder::Frame Disorder::answer() {
+    const ReadRequest read = asked_.front();
+    asked_.pop_front();
+    return made({.opcode = Opcode::ReadResponse, .stag = read.sink_stag, .offset = read.sink_offset},
+                Bytes(read.size));
+}
+
+Disorder::Frame Disorder::valid() {
+    if (!asked_.empty() && dice_.chance(40)) {
+        return answer();
+    }
+    const auto kind = dice_.below(10);
+    if (kind < 3) {
+        const std::size_t bytes = size();
+        return write(aims_.open, dice_.below(receives_at - bytes), bytes, dice_.chance(90), Verdict::Goes_on);
+    }
+    if (kind < 6) {
+        return send(true);
+    }
+    if (kind == 6 && soft_ && (in_message_ || !in_write_)) {
+        return immediate();
+    }
+    if (kind == 7 && soft_) {
+        return made({.opcode = Opcode::AtomicWrite,
+                     .stag = aims_.open.key,
+                     .offset = aims_.open.address + 8 * dice_.below(100)},
+                    Bytes(atomic_write_bytes));
+    }
+    if (kind == 8) {
+        const Aim nowhere{.key = static_cast<std::uint32_t>(dice_.any()), .address = dice_.any(), .bytes = 0};
+        return write(nowhere, 0, 0, !in_write_ || dice_.chance(50), Verdict::Goes_on);
+    }
+    return open_requests_ < depth_ || dice_.chance(3) ? request() : send(true);
+}
+
+Disorder::Frame Disorder::out_of_order() {
+    const std::uint32_t off =
+        static_cast<std::uint32_t>(1 + dice_.below(3)) * (dice_.chance(50) ? 1U : UINT32_MAX);
+    const Bytes eight(8);
+    switch (dice_.below(10)) {
+        case 0:
+            return made({.opcode = Opcode::Send, .offset = message_bytes_, .msn = send_msn_ + off}, eight,
+                        Verdict::Terminated);
+        case 1:
+            return made({.opcode = Opcode::Send, .offset = message_bytes_ + off, .msn = send_msn_}, eight,
+                        Verdict::Terminated);
+        case 2:
+            return read(aims_.open, 0, 8, request_msn_ + off, Verdict::Terminated);
+        case 3:  // an answer to no question
+            return made({.opcode = Opcode::ReadResponse,
+                         .stag = static_cast<std::uint32_t>(dice_.any()),
+                         .offset = dice_.any()},
+                        eight, Verdict::Terminated);
+        case 4:
+            return made({.opcode = Opcode::FlushResponse, .msn = 1}, {}, Verdict::Terminated);
+        case 5: {
+            const auto body = encode(TerminateCode{static_cast<std::uint8_t>(dice_.below(16)),
+                                                   static_cast<std::uint8_t>(dice_.below(16)),
+                                                   static_cast<std::uint8_t>(dice_.any())});
+            return made({.opcode = Opcode::Terminate, .msn = static_cast<std::uint32_t>(dice_.below(3))},
+                        body, Verdict::Closed);
+        }
+        case 6: {  // what was not agreed on, or is not of its length
+            constexpr Opcode opcodes[] = {Opcode::AtomicRequest, Opcode::AtomicResponse, Opcode::Immediate,
+                                          Opcode::FlushRequest, Opcode::AtomicWrite};
+            return made({.opcode = opcodes[dice_.below(std::size(opcodes))], .stag = 1, .msn = request_msn_},
+                        Bytes(1 + dice_.below(7)), Verdict::Terminated);
+        }
+        case 7:  // in several segments
+            return made({.opcode = Opcode::ReadRequest, .last = false, .msn = request_msn_}, Bytes(14),
+                        Verdict::Terminated);
+        case 8:  // to another queue
+        {
+            Frame frame = read(aims_.open, 0, 8, request_msn_, Verdict::Terminated);
+            constexpr std::byte queues[] = {std::byte{0}, std::byte{2}, std::byte{3}, std::byte{7}};
+            patch(frame, 11, queues[dice_.below(std::size(queues))]);
+            return frame;
+        }
+        default:  // longer than any receive
+        {
+            Frame frame =
+                made({.opcode = Opcode::Send, .last = false, .offset = message_bytes_, .msn = send_msn_},
+                     Bytes(receive_bytes + 1), Verdict::Unknown);
+            message_bytes_ += receive_bytes + 1;
+            in_message_ = true;
+            return frame;
+        }
+    }
+}
+
+Disorder::Frame Disorder::out_of_place() {
+    const std::size_t bytes = 1 + size();
+    const Aim aims[] = {aims_.local, aims_.foreign, aims_.stale};
+    const Aim &forbidden = aims[dice_.below(std::size(aims))];
+    const auto verdict = Verdict::Terminated;
+    switch (dice_.below(8)) {
+        case 0:
+            return write(forbidden, 0, std::min(bytes, forbidden.bytes), true, verdict);
+        case 1:
+            return write(aims_.read_only, 0, std::min(bytes, aims_.read_only.bytes), true, verdict);
+        case 2:
+            return write(aims_.open, aims_.open.bytes - bytes + 1, bytes, true, verdict);
+        case 3:
+            return write(aims_.open, UINT64_MAX - dice_.below(bytes), bytes, true, verdict);
+        case 4:
+            return write({.key = aims_.open.key, .address = UINT64_MAX - dice_.below(bytes), .bytes = 0}, 0,
+                         bytes, true, verdict);
+        case 5:
+            return read(forbidden, 0, std::min(bytes, forbidden.bytes), request_msn_, verdict);
+        case 6:
+            return read(aims_.read_only, aims_.read_only.bytes - dice_.below(8), 9, request_msn_, verdict);
+        default:
+            return flush(dice_.chance(50) ? forbidden : aims_.open,
+                         static_cast<std::uint32_t>(2 + dice_.below(2)), verdict);
+    }
+}
+
+Disorder::Frame Disorder::malformed() {
+    Frame frame = write(aims_.open, 0, 8, true, Verdict::Terminated);
+    switch (dice_.below(6)) {
+        case 0:  // versions
+            patch(frame, 2, std::byte{0xc0} | static_cast<std::byte>(2 + dice_.below(2)));
+            return frame;
+        case 1:
+            patch(frame, 3, static_cast<std::byte>(dice_.below(3) << 6 & 0x80));
+            return frame;
+        case 2:
+            patch(frame, 3, std::byte{0x4f});
+            return frame;
+        case 3:  // a tagged opcode on an untagged segment
+            patch(frame, 2, std::byte{0x41});
+            return frame;
+        case 4:  // shorter than its header
+            patch(frame, 1, static_cast<std::byte>(dice_.below(14)));
+            return frame;
+        default:  // reserved bits, and a checksum that counts or does not
+            if (dice_.chance(50)) {
+                patch(frame, 2, std::byte{0xc1} | static_cast<std::byte>(dice_.below(16) << 2));
+                frame.verdict = Verdict::Goes_on;
+            } else {
+                frame.bytes.back() ^= std::byte{0x10};
+                frame.verdict = crc_ ? Verdict::Terminated : Verdict::Goes_on;
+            }
+            return frame;
+    }
+}
+
+void Disorder::patch(Frame &frame, std::size_t at, std::byte value) const {
+    frame.bytes[at] = value;
+    if (crc_) {
+        Crc sum;
+        sum.feed(std::span{frame.bytes}.first(frame.bytes.size() - fpdu_crc_bytes));
+        std::ranges::copy(sum.digest(), frame.bytes.end() - fpdu_crc_bytes);
+    }
+}
+
+Disorder::Frame Disorder::next() {
+    const auto kind = dice_.below(1000);
+    if (kind < 950) {
+        return valid();
+    }
+    if (kind < 975) {
+        return out_of_order();
+    }
+    return kind < 990 ? out_of_place() : malformed();
+}
+
+}  // namespace test

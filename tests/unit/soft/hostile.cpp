@@ -1,0 +1,595 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hostile peers, many at once and one after another, from a seed: bad start-ups, valid frames in wrong orders
+// (disorder.hpp), slow and half-open ones, some that never read, some that just go. After each:
+//   - who broke a rule was told (TERMINATE) and dropped, who kept them all was not;
+// and all the while:
+//   - an honest connection goes on, and every byte that was not opened to peers is as it was;
+//   - the memory in use stays within a bound of so much a connection, and comes back to what it was.
+// Arguments: seed, number of frames.
+#include <malloc.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "disorder.hpp"
+
+// Last, as it wants.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::Aim;
+using test::Bytes;
+using test::Device;
+using test::Dice;
+using test::Disorder;
+using test::Verdict;
+
+constexpr std::size_t slots = 24;
+constexpr std::size_t open_bytes = 64 * 1024;
+constexpr std::size_t small_bytes = 4096;
+constexpr std::size_t margin_bytes = 4096;
+constexpr std::size_t receives_at = 48 * 1024;
+constexpr std::byte untouched{0xee};
+// Of our memory, what one connection may make us use: buffers, kept messages, a full batch copied at its end.
+constexpr std::size_t most_connection_bytes = 2 * 1024 * 1024;
+constexpr std::size_t most_lost_bytes = 256 * 1024;
+
+std::uint64_t seed = 1;
+std::uint64_t most_frames = 20'000;
+
+// Regions between margins: one that peers may write, one they may read, one whose key is an old one.
+class Ground {
+public:
+    explicit Ground(ibv_pd *pd)
+        : pd_{pd}, bytes_(open_bytes + 2 * small_bytes + 4 * margin_bytes, untouched) {
+        open_ = registered(margin_bytes, open_bytes, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+        read_only_ = registered(read_only_at, small_bytes, IBV_ACCESS_REMOTE_READ);
+        register_spare();
+    }
+    ~Ground() {
+        for (ibv_mr *const region : {open_, read_only_, spare_}) {
+            (void)softrdma_ibv_dereg_mr(region);
+        }
+    }
+    Ground(const Ground &) = delete;
+    Ground &operator=(const Ground &) = delete;
+
+    void register_spare() {
+        stale_key_ = spare_ != nullptr ? spare_->rkey : 0;
+        if (spare_ != nullptr) {
+            assert_int_equal(softrdma_ibv_dereg_mr(spare_), 0);
+        }
+        spare_ = registered(spare_at, small_bytes, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+    }
+    [[nodiscard]] Aim open() const { return aim(*open_); }
+    [[nodiscard]] Aim read_only() const { return aim(*read_only_); }
+    [[nodiscard]] Aim stale() const {
+        return {.key = stale_key_,
+                .address = reinterpret_cast<std::uintptr_t>(spare_->addr),
+                .bytes = small_bytes};
+    }
+    [[nodiscard]] bool is_untouched() const {
+        const auto same = [](std::byte byte) { return byte == untouched; };
+        return std::ranges::all_of(std::span{bytes_}.first(margin_bytes), same) &&
+               std::ranges::all_of(std::span{bytes_}.subspan(margin_bytes + open_bytes), same);
+    }
+
+private:
+    static constexpr std::size_t read_only_at = 2 * margin_bytes + open_bytes;
+    static constexpr std::size_t spare_at = read_only_at + small_bytes + margin_bytes;
+
+    [[nodiscard]] static Aim aim(const ibv_mr &region) {
+        return {.key = region.rkey,
+                .address = reinterpret_cast<std::uintptr_t>(region.addr),
+                .bytes = region.length};
+    }
+    [[nodiscard]] ibv_mr *registered(std::size_t at, std::size_t size, int access) {
+        ibv_mr *const region = softrdma_ibv_reg_mr(
+            pd_, bytes_.data() + at, size, access | IBV_ACCESS_LOCAL_WRITE | SOFTRDMA_ACCESS_FLUSH_GLOBAL);
+        assert_non_null(region);
+        return region;
+    }
+
+    ibv_pd *const pd_;
+    Bytes bytes_;
+    ibv_mr *open_ = nullptr;
+    ibv_mr *read_only_ = nullptr;
+    ibv_mr *spare_ = nullptr;
+    std::uint32_t stale_key_ = 0;
+};
+
+class Clock {
+public:
+    [[nodiscard]] bool passed() const { return std::chrono::steady_clock::now() > at_; }
+
+private:
+    std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+};
+
+struct Tally {
+    std::uint64_t frames = 0;
+    std::uint64_t connections = 0;
+    std::uint64_t terminates = 0;
+    std::uint64_t closed = 0;
+
+    void print() const {
+        std::fprintf(stderr,
+                     "seed %" PRIu64 ": %" PRIu64 " frames, %" PRIu64 " connections, %" PRIu64
+                     " terminated, %" PRIu64 " closed without\n",
+                     seed, frames, connections, terminates, closed);
+    }
+};
+
+// One hostile peer.
+class Attacker {
+public:
+    Attacker(Device &device, const test::Aims &aims, Dice &dice, Tally &tally);
+    ~Attacker() {
+        const linger at_once{.l_onoff = 1, .l_linger = 0};
+        (void)setsockopt(peer_.socket(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    }
+    Attacker(const Attacker &) = delete;
+    Attacker &operator=(const Attacker &) = delete;
+
+    [[nodiscard]] std::uint16_t port() const { return port_; }
+    // The program on the other side ended it, or did not want it.
+    void dropped_by_program() { verdict_ = Verdict::Unknown; }
+    // False when it is over.
+    [[nodiscard]] bool step();
+
+private:
+    void start();
+    void speak();
+    void give();
+    [[nodiscard]] bool take();
+    void understand();
+    void heard(const Segment &segment, std::span<const std::byte> payload);
+    void check_end(int error) const;
+
+    Dice &dice_;
+    Tally &tally_;
+    test::Peer peer_;
+    std::uint16_t port_ = 0;
+    MpaFrame request_;
+    Disorder disorder_;
+    Bytes out_;
+    std::uint64_t frames_in_out_ = 0;
+    Bytes in_;
+    bool replied_ = false;
+    bool terminated_ = false;
+    bool silent_ = false;  // says nothing more
+    const bool reads_;     // or never does
+    const bool drips_;     // a few bytes at a time
+    Verdict verdict_ = Verdict::Goes_on;
+    std::uint64_t patience_;  // steps that it stays
+    std::unique_ptr<Clock> deadline_;
+};
+
+MpaFrame a_request(Dice &dice) {
+    const bool old = dice.chance(10);
+    return {.revision = static_cast<std::uint8_t>(old ? 1 : 2),
+            .crc = dice.chance(20),
+            .soft_operations = dice.chance(60),
+            .enhanced = !old,
+            .peer_to_peer = dice.chance(50),
+            .rtr_send = dice.chance(20),
+            .rtr_write = dice.chance(70),
+            .rtr_read = dice.chance(30),
+            .ird = 4,
+            .ord = 4};
+}
+
+Attacker::Attacker(Device &device, const test::Aims &aims, Dice &dice, Tally &tally)
+    : dice_{dice},
+      tally_{tally},
+      request_{a_request(dice)},
+      disorder_{dice, aims, request_.crc, request_.soft_operations, Device::depth},
+      reads_{dice.chance(90)},
+      drips_{dice.chance(5)},
+      patience_{1 + dice.below(400)} {
+    peer_.connect(device.port());
+    sockaddr_in name{};
+    socklen_t length = sizeof(name);
+    assert_int_equal(getsockname(peer_.socket(), reinterpret_cast<sockaddr *>(&name), &length), 0);
+    port_ = ntohs(name.sin_port);
+    ++tally.connections;
+    start();
+}
+
+// Most start-ups are good.
+void Attacker::start() {
+    out_ = test::encoded(request_);
+    ++frames_in_out_;
+    switch (dice_.below(40)) {
+        case 0:  // half open
+            out_.resize(dice_.below(out_.size()));
+            silent_ = true;
+            break;
+        case 1: {  // nonsense in any byte but those that say nothing
+            const std::size_t at = dice_.below(16);
+            out_[at] ^= static_cast<std::byte>(1 + dice_.below(255));
+            verdict_ = Verdict::Closed;
+            break;
+        }
+        case 2:  // what the device does not speak
+            out_[16] |= std::byte{0x80};
+            verdict_ = Verdict::Closed;
+            break;
+        case 3:
+            out_[17] = static_cast<std::byte>(3 + dice_.below(200));
+            verdict_ = Verdict::Closed;
+            break;
+        case 4:  // longer than any
+            out_[18] = static_cast<std::byte>(3 + dice_.below(250));
+            verdict_ = Verdict::Closed;
+            break;
+        default:
+            break;
+    }
+}
+
+void Attacker::speak() {
+    const auto count = 1 + dice_.below(8);
+    for (std::uint64_t i = 0; i < count && verdict_ == Verdict::Goes_on; ++i) {
+        const auto frame = disorder_.next();
+        out_.insert(out_.end(), frame.bytes.begin(), frame.bytes.end());
+        ++frames_in_out_;
+        verdict_ = frame.verdict;
+    }
+    // It may go on as if nothing were.
+    if (verdict_ != Verdict::Goes_on && dice_.chance(30)) {
+        const auto frame = disorder_.next();
+        out_.insert(out_.end(), frame.bytes.begin(), frame.bytes.end());
+    }
+}
+
+void Attacker::give() {
+    const std::size_t most = drips_ ? 1 + dice_.below(7) : dice_.chance(10) ? dice_.below(64) : out_.size();
+    const ssize_t count =
+        ::send(peer_.socket(), out_.data(), std::min(most, out_.size()), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count > 0) {
+        out_.erase(out_.begin(), out_.begin() + count);
+    }
+    if (out_.empty()) {
+        tally_.frames += std::exchange(frames_in_out_, 0);
+    }
+}
+
+void Attacker::heard(const Segment &segment, std::span<const std::byte> payload) {
+    if ((segment.opcode == Opcode::ReadResponse && segment.last) || segment.opcode == Opcode::FlushResponse) {
+        disorder_.answered();
+    } else if (segment.opcode == Opcode::ReadRequest) {
+        disorder_.asked(decode_read_request(payload).value());
+    } else if (segment.opcode == Opcode::Terminate) {
+        terminated_ = true;
+    }
+}
+
+// Everything that the device says is well formed.
+void Attacker::understand() {
+    std::size_t at = 0;
+    const auto left = [&] { return std::span{in_}.subspan(at); };
+    if (!replied_ && left().size() >= mpa_header_bytes) {
+        const auto tail = mpa_tail_bytes(left().first<mpa_header_bytes>(), MpaRole::Reply);
+        assert_true(tail.has_value());
+        if (left().size() >= mpa_header_bytes + *tail) {
+            at += mpa_header_bytes + *tail;
+            replied_ = true;
+        }
+    }
+    while (replied_) {
+        const auto segment = decode_header(left());
+        assert_true(segment.has_value());
+        if (!*segment || left().size() < fpdu_bytes(**segment)) {
+            break;
+        }
+        assert_false(terminated_);  // it was the last
+        heard(**segment, left().subspan(header_bytes((*segment)->opcode), (*segment)->payload_bytes));
+        at += fpdu_bytes(**segment);
+    }
+    in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+void Attacker::check_end(int error) const {
+    if (verdict_ == Verdict::Terminated && error == 0) {
+        assert_true(terminated_);
+        assert_true(in_.empty());
+    }
+    if (verdict_ == Verdict::Goes_on && !silent_) {
+        fail_msg("a peer that kept the rules was dropped (error %d)", error);
+    }
+    if (verdict_ == Verdict::Goes_on || verdict_ == Verdict::Closed) {
+        assert_false(terminated_);
+    }
+}
+
+// False when the device has ended the connection.
+bool Attacker::take() {
+    std::array<std::byte, 16 * 1024> some;
+    ssize_t count = 0;
+    while ((count = recv(peer_.socket(), some.data(), some.size(), MSG_DONTWAIT)) > 0) {
+        in_.insert(in_.end(), some.begin(), some.begin() + count);
+    }
+    const int error = count < 0 ? errno : 0;
+    understand();
+    if (count < 0 && (error == EAGAIN || error == EINTR)) {
+        return true;
+    }
+    check_end(error);
+    return false;
+}
+
+bool Attacker::step() {
+    if (out_.empty() && verdict_ == Verdict::Goes_on && !silent_) {
+        if (patience_-- == 0) {
+            return false;  // goes without a word
+        }
+        if (patience_ % 64 == 0) {
+            silent_ = dice_.chance(5);
+        }
+        speak();
+    }
+    if (!out_.empty()) {
+        give();
+    }
+    if (!reads_ || silent_) {
+        if (patience_ == 0) {
+            return false;
+        }
+        --patience_;
+        return true;
+    }
+    if (!take()) {
+        tally_.terminates += terminated_ ? 1 : 0;
+        tally_.closed += terminated_ ? 0 : 1;
+        return false;
+    }
+    const bool must_end = verdict_ == Verdict::Terminated || verdict_ == Verdict::Closed;
+    if (must_end && out_.empty()) {
+        if (!deadline_) {
+            deadline_ = std::make_unique<Clock>();
+        }
+        assert_false(deadline_->passed());  // neither told nor dropped
+    }
+    return verdict_ != Verdict::Unknown || patience_-- != 0;
+}
+
+// The program on the device's side, and all its peers.
+class Storm {
+public:
+    Storm() : dice_{seed} {
+        (void)softrdma_ibv_destroy_cq(device_.cq);
+        device_.cq = softrdma_ibv_create_cq(device_.mr->context, 8192, nullptr, nullptr, 0);
+        assert_non_null(device_.cq);
+        ground_ = std::make_unique<Ground>(device_.mr->pd);
+        device_.fill(1);
+        honest_id_ = device_.establish(honest_, {.ird = 4, .ord = 4});
+    }
+
+    void blow();
+
+private:
+    void work();
+    void answer(rdma_cm_id *id);
+    void act();
+    void close(rdma_cm_id *id);
+    void check_honest();
+    void check_memory();
+    void check_use();
+    void calm();
+    [[nodiscard]] test::Aims aims() const;
+    [[nodiscard]] static std::size_t memory_in_use() {
+        const auto info = mallinfo2();
+        return info.uordblks + info.hblkhd;
+    }
+
+    Dice dice_;
+    Device device_;
+    std::unique_ptr<Ground> ground_;
+    test::Peer honest_;
+    rdma_cm_id *honest_id_ = nullptr;
+    std::uint32_t honest_msn_ = 0;
+    test::Aims aims_{};
+    std::map<std::uint16_t, std::unique_ptr<Attacker>> attackers_;
+    std::vector<rdma_cm_id *> ids_;
+    Tally tally_;
+    std::size_t calm_bytes_ = 0;
+};
+
+test::Aims Storm::aims() const {
+    const Aim elsewhere{
+        .key = device_.local_mr->rkey, .address = device_.address(8192), .bytes = small_bytes};
+    return {.open = ground_->open(),
+            .read_only = ground_->read_only(),
+            .local = elsewhere,
+            .foreign = {.key = device_.foreign_mr->rkey, .address = elsewhere.address, .bytes = small_bytes},
+            .stale = ground_->stale()};
+}
+
+void Storm::close(rdma_cm_id *id) {
+    std::erase(ids_, id);
+    device_.close(id);
+}
+
+void Storm::answer(rdma_cm_id *id) {
+    const auto attacker = attackers_.find(ntohs(softrdma_rdma_get_dst_port(id)));
+    if (dice_.chance(2)) {
+        if (attacker != attackers_.end()) {
+            attacker->second->dropped_by_program();
+        }
+        (void)softrdma_rdma_reject(id, "no", 2);
+        close(id);
+        return;
+    }
+    device_.create_queue_pair(id);
+    rdma_conn_param depths{};
+    depths.responder_resources = depths.initiator_depth = Device::depth;
+    if (softrdma_rdma_accept(id, &depths) != 0) {
+        close(id);  // its peer has gone
+        return;
+    }
+    ids_.push_back(id);
+}
+
+// Receives, and now and then something of its own.
+void Storm::act() {
+    if (ids_.empty()) {
+        return;
+    }
+    rdma_cm_id *const id = ids_[dice_.below(ids_.size())];
+    const auto kind = dice_.below(200);
+    ibv_sge place{.addr = ground_->open().address + receives_at + 512 * dice_.below(30),
+                  .length = Disorder::receive_bytes,
+                  .lkey = ground_->open().key};
+    if (kind < 150) {
+        ibv_recv_wr request{};
+        request.sg_list = &place;
+        request.num_sge = 1;
+        ibv_recv_wr *bad = nullptr;
+        (void)ibv_post_recv(id->qp, &request, &bad);  // full, or over
+    } else if (kind < 198) {
+        ibv_send_wr request{};
+        request.sg_list = &place;
+        request.num_sge = 1;
+        constexpr ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ};
+        request.opcode = opcodes[dice_.below(3)];
+        request.wr.rdma.remote_addr = dice_.any();
+        ibv_send_wr *bad = nullptr;
+        (void)ibv_post_send(id->qp, &request, &bad);
+    } else if (kind == 198) {
+        ground_->register_spare();
+    } else {
+        const auto attacker = attackers_.find(ntohs(softrdma_rdma_get_dst_port(id)));
+        if (attacker != attackers_.end()) {
+            attacker->second->dropped_by_program();
+        }
+        (void)softrdma_rdma_disconnect(id);
+    }
+}
+
+void Storm::work() {
+    std::array<ibv_wc, 64> completions;
+    while (ibv_poll_cq(device_.cq, static_cast<int>(completions.size()), completions.data()) > 0) {
+    }
+    while (const auto event = device_.next_event()) {
+        if (event->id == honest_id_) {
+            fail_msg("the honest connection ended");
+        }
+        if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+            answer(event->id);
+        } else if (event->type != RDMA_CM_EVENT_ESTABLISHED) {
+            close(event->id);
+        }
+    }
+    act();
+}
+
+// Writes, and reads back.
+void Storm::check_honest() {
+    const Bytes payload = test::pattern(16, static_cast<unsigned>(dice_.any()));
+    const std::uint32_t key = device_.mr->rkey;
+    honest_.send(test::joined(
+        test::fpdu({.opcode = Opcode::Write, .stag = key, .offset = device_.address(100)}, payload),
+        test::fpdu({.opcode = Opcode::ReadRequest, .msn = ++honest_msn_},
+                   encode(ReadRequest{.sink_stag = 1,
+                                      .sink_offset = 2,
+                                      .size = 16,
+                                      .source_stag = key,
+                                      .source_offset = device_.address(100)}))));
+    const Clock deadline;
+    while (!honest_.has_data()) {
+        work();
+        assert_false(deadline.passed());
+    }
+    test::assert_same_bytes(honest_.receive_fpdu().payload, payload);
+}
+
+void Storm::check_memory() {
+    static const Bytes before = test::pattern(Device::memory_bytes, 1);
+    assert_true(ground_->is_untouched());
+    assert_true(device_.margins_are_untouched());
+    assert_true(std::equal(before.begin(), before.begin() + 100, device_.at(0)));
+    assert_true(std::equal(before.begin() + 116, before.end(), device_.at(116)));
+}
+
+void Storm::check_use() {
+    assert_true(memory_in_use() < calm_bytes_ + (slots + ids_.size()) * most_connection_bytes);
+}
+
+// All attackers go; then nothing is left of them.
+void Storm::calm() {
+    attackers_.clear();
+    const Clock deadline;
+    while (!ids_.empty()) {
+        work();
+        for (rdma_cm_id *const id : std::vector{ids_}) {
+            close(id);
+        }
+        assert_false(deadline.passed());
+    }
+    check_honest();
+}
+
+void Storm::blow() {
+    auto said = std::chrono::steady_clock::now();
+    aims_ = aims();
+    for (std::uint64_t round = 0; tally_.frames < most_frames; ++round) {
+        aims_ = aims();
+        while (attackers_.size() < slots) {
+            auto made = std::make_unique<Attacker>(device_, aims_, dice_, tally_);
+            const std::uint16_t port = made->port();
+            attackers_.insert_or_assign(port, std::move(made));
+        }
+        for (auto one = attackers_.begin(); one != attackers_.end();) {
+            one = one->second->step() ? std::next(one) : attackers_.erase(one);
+            work();
+        }
+        if (round % 64 == 0) {
+            check_honest();
+        }
+        if (round % 256 == 0) {
+            check_memory();
+            if (calm_bytes_ == 0 && round >= 256) {
+                calm();
+                calm_bytes_ = memory_in_use();
+            } else if (calm_bytes_ != 0) {
+                check_use();
+            }
+        }
+        const auto now = std::chrono::steady_clock::now();
+        if (now - said > std::chrono::seconds{10}) {
+            said = now;
+            tally_.print();
+        }
+    }
+    calm();
+    check_memory();
+    assert_true(memory_in_use() < calm_bytes_ + most_lost_bytes);
+    tally_.print();
+    assert_true(tally_.terminates > 0 && tally_.closed > 0);
+}
+
+void peers_that_break_every_rule(void **) {
+    std::fprintf(stderr, "seed %" PRIu64 ", %" PRIu64 " frames\n", seed, most_frames);
+    test::watch_log();
+    std::make_unique<Storm>()->blow();
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : seed;
+    most_frames = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : most_frames;
+    const CMUnitTest tests[] = {cmocka_unit_test(peers_that_break_every_rule)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
