@@ -253,13 +253,13 @@ void Disorder::patch(Frame &frame, std::size_t at, std::byte value) const {
 
 Disorder::Frame Disorder::next() {
     const auto kind = dice_.below(1000);
-    if (kind < 950) {
+    if (kind < 982) {
         return valid();
     }
-    if (kind < 975) {
+    if (kind < 991) {
         return out_of_order();
     }
-    return kind < 990 ? out_of_place() : malformed();
+    return kind < 996 ? out_of_place() : malformed();
 }
 
 }  // namespace test

@@ -144,6 +144,10 @@ public:
     [[nodiscard]] std::uint16_t port() const { return port_; }
     // The program on the other side ended it, or did not want it.
     void dropped_by_program() { verdict_ = Verdict::Unknown; }
+    // It broke a rule, and listens to what is said of it.
+    [[nodiscard]] bool must_end() const {
+        return (verdict_ == Verdict::Terminated || verdict_ == Verdict::Closed) && reads_ && !silent_;
+    }
     // False when it is over.
     [[nodiscard]] bool step();
 
@@ -239,7 +243,7 @@ void Attacker::start() {
 }
 
 void Attacker::speak() {
-    const auto count = 1 + dice_.below(8);
+    const auto count = 1 + dice_.below(dice_.chance(20) ? 64 : 8);
     for (std::uint64_t i = 0; i < count && verdict_ == Verdict::Goes_on; ++i) {
         const auto frame = disorder_.next();
         out_.insert(out_.end(), frame.bytes.begin(), frame.bytes.end());
@@ -354,8 +358,7 @@ bool Attacker::step() {
         tally_.closed += terminated_ ? 0 : 1;
         return false;
     }
-    const bool must_end = verdict_ == Verdict::Terminated || verdict_ == Verdict::Closed;
-    if (must_end && out_.empty()) {
+    if (must_end() && out_.empty()) {
         if (!deadline_) {
             deadline_ = std::make_unique<Clock>();
         }
@@ -471,6 +474,9 @@ void Storm::act() {
     } else {
         const auto attacker = attackers_.find(ntohs(softrdma_rdma_get_dst_port(id)));
         if (attacker != attackers_.end()) {
+            if (attacker->second->must_end()) {
+                return;  // that is the device's to do
+            }
             attacker->second->dropped_by_program();
         }
         (void)softrdma_rdma_disconnect(id);
@@ -526,9 +532,13 @@ void Storm::check_use() {
     assert_true(memory_in_use() < calm_bytes_ + (slots + ids_.size()) * most_connection_bytes);
 }
 
-// All attackers go; then nothing is left of them.
+// Who must be told and dropped is; the others go. Then nothing is left of them.
 void Storm::calm() {
-    attackers_.clear();
+    std::erase_if(attackers_, [](const auto &one) { return !one.second->must_end(); });
+    while (!attackers_.empty()) {
+        std::erase_if(attackers_, [](const auto &one) { return !one.second->step(); });
+        work();
+    }
     const Clock deadline;
     while (!ids_.empty()) {
         work();
@@ -552,7 +562,9 @@ void Storm::blow() {
         }
         for (auto one = attackers_.begin(); one != attackers_.end();) {
             one = one->second->step() ? std::next(one) : attackers_.erase(one);
-            work();
+            if (dice_.chance(40)) {
+                work();
+            }
         }
         if (round % 64 == 0) {
             check_honest();
