@@ -92,6 +92,27 @@ SOFTRDMA_LIKE(ibv_query_qp);
  * those of the memory regions alone. */
 SOFTRDMA_LIKE(ibv_modify_qp);
 
+/* ---- datagrams: queue pairs of type IBV_QPT_UD, between soft devices, over UDP ----
+ *
+ * A message is one UDP datagram of at most the port's MTU (4096 bytes, which IP carries in pieces where it
+ * must). A send is complete when the socket has taken it. A message that finds no posted receive, or one too
+ * short for it and the 40 bytes of its global route header, is dropped. In that header IPv4 addresses are
+ * mapped into IPv6, as in the GID table. Shared receive queues cannot be used.
+ */
+
+/* The destination is a GID (is_global): an IP address, or that of a multicast group. Any number, each at
+ * once. */
+SOFTRDMA_LIKE(ibv_create_ah);
+SOFTRDMA_LIKE(ibv_destroy_ah);
+SOFTRDMA_LIKE(ibv_create_ah_from_wc);
+SOFTRDMA_LIKE(ibv_init_ah_from_wc);
+/* The group is an IP multicast group on the device's interface, whose datagrams stay in the local network (a
+ * hop limit of 1) and reach this machine too; lid is not used. An IPv6 group needs an interface to which the
+ * system routes such groups: the loopback interface is none. 0, or an errno value: EINVAL, no group, no queue
+ * pair of type UD, or not attached; ENOMEM, 16 groups are attached. */
+SOFTRDMA_LIKE(ibv_attach_mcast);
+SOFTRDMA_LIKE(ibv_detach_mcast);
+
 /* ---- shared receive queues: ibv_post_srq_recv works as it is ---- */
 SOFTRDMA_LIKE(ibv_create_srq);
 /* Of type IBV_SRQT_BASIC. */
@@ -138,7 +159,13 @@ SOFTRDMA_LIKE(ibv_ack_async_event);
  */
 extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
 
-/* ---- connection manager: port space RDMA_PS_TCP, of which a port is a TCP port ---- */
+/* ---- connection manager ----
+ *
+ * A port of RDMA_PS_TCP is a TCP port; one of RDMA_PS_UDP or RDMA_PS_IPOIB, which are the same here, a UDP
+ * port: rdma_connect asks there for a queue pair, every half second, ten seconds long.
+ * RDMA_CM_EVENT_UNREACHABLE has -ETIMEDOUT as its status when nobody answered, -ECONNREFUSED when nobody
+ * listens, and 2 when the request was rejected. Its Q_Key is RDMA_UDP_QKEY, which rdma_create_qp sets.
+ */
 SOFTRDMA_LIKE(rdma_get_devices);
 SOFTRDMA_LIKE(rdma_free_devices);
 SOFTRDMA_LIKE(rdma_create_event_channel);
@@ -179,6 +206,11 @@ SOFTRDMA_LIKE(rdma_accept);
 SOFTRDMA_LIKE(rdma_reject);
 SOFTRDMA_LIKE(rdma_reject_ece);
 SOFTRDMA_LIKE(rdma_disconnect);
+/* On an id of RDMA_PS_UDP or RDMA_PS_IPOIB that has a device. RDMA_CM_EVENT_MULTICAST_JOIN has the Q_Key
+ * RDMA_UDP_QKEY in both port spaces. Which groups there can be: softrdma_ibv_attach_mcast. */
+SOFTRDMA_LIKE(rdma_join_multicast);
+SOFTRDMA_LIKE(rdma_join_multicast_ex);
+SOFTRDMA_LIKE(rdma_leave_multicast);
 /* RDMA_OPTION_ID_REUSEADDR and RDMA_OPTION_ID_AFONLY: before the address is bound. RDMA_OPTION_ID_ACK_TIMEOUT
  * changes nothing, for TCP acknowledges; RDMA_OPTION_IB_PATH fails with EOPNOTSUPP. */
 SOFTRDMA_LIKE(rdma_set_option);

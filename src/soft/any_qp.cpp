@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "soft/memory.hpp"
 #include "soft/qp.hpp"
+#include "soft/ud_qp.hpp"
 #include "soft/wire/rdmap.hpp"
 
 namespace soft {
@@ -19,7 +20,7 @@ namespace soft {
 namespace {
 
 constexpr std::uint32_t first_number = 2;  // 0 and 1 are special on InfiniBand
-constexpr std::uint32_t last_number = 0xfffffe;
+constexpr std::uint32_t last_number = first_datagram_number - 1;
 
 std::mutex numbers_lock;
 
@@ -33,9 +34,13 @@ Numbers &numbers() {
     return all;
 }
 
-std::uint32_t numbered(AnyQueuePair &queue_pair) {
+std::uint32_t numbered(AnyQueuePair &queue_pair, std::uint32_t given) {
     static std::uint32_t next = first_number;
     const std::scoped_lock lock{numbers_lock};
+    if (given != 0) {
+        numbers().emplace(given, &queue_pair);
+        return given;
+    }
     while (true) {
         const std::uint32_t number = next;
         next = next == last_number ? first_number : next + 1;
@@ -50,17 +55,21 @@ constexpr std::uint64_t reliable_operations =
     IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE;
 
+constexpr std::uint64_t datagram_operations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+
 // IBV_QP_EX_WITH_ bits of what a type of queue pair can be asked for.
 std::uint64_t operations_of(ibv_qp_type type) {
-    return type == IBV_QPT_RC ? reliable_operations : 0;
+    return type == IBV_QPT_RC ? reliable_operations : type == IBV_QPT_UD ? datagram_operations : 0;
 }
 
 base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes) {
     switch (attributes.qp_type) {
         case IBV_QPT_RC:
             return QueuePair::create(domain, attributes);
+        case IBV_QPT_UD:
+            return DatagramQueuePair::create(domain, attributes);
         default:
-            BASE_LOG(Error, "this device has queue pairs of type RC; type %d was asked for",
+            BASE_LOG(Error, "this device has queue pairs of type RC and UD; type %d was asked for",
                      attributes.qp_type);
             return base::failure(EOPNOTSUPP);
     }
@@ -68,11 +77,11 @@ base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes
 
 }  // namespace
 
-AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes)
+AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number)
     : ibv_qp_ex{},
       send_queue_cq_{*CompletionQueue::of(attributes.send_cq)},
       receive_queue_cq_{*CompletionQueue::of(attributes.recv_cq)} {
-    qp_base.qp_num = numbered(*this);
+    qp_base.qp_num = numbered(*this, number);
     qp_base.handle = qp_base.qp_num;
     qp_base.context = domain.context;
     qp_base.qp_context = attributes.qp_context;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/any_qp: what verbs calls of a queue pair, whatever its type (soft/qp: RC), and all of them by number.
+// soft/any_qp: what verbs calls of a queue pair, whatever its type (soft/qp: RC; soft/ud_qp: UD), and all of
+// them by number.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,6 +13,9 @@
 #include "soft/work_requests.hpp"
 
 namespace soft {
+
+// UD queue pairs have their UDP port in their number (ud_qp.hpp); all others are numbered below.
+inline constexpr std::uint32_t first_datagram_number = 0x800000;
 
 // A genuine ibv_qp_ex. Its constructor counts it with its protection domain and completion queues, its
 // destructor takes that back.
@@ -51,7 +55,8 @@ public:
     [[nodiscard]] WorkRequests *work_requests() const { return work_requests_.get(); }
 
 protected:
-    AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes);
+    // `number` is one that no other has, or 0 for the next that is free below first_datagram_number.
+    AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number = 0);
     // Its completions stay in their queues, but free nothing. Before its destructor ends.
     void forget_completions();
 

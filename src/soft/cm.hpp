@@ -76,11 +76,13 @@ private:
     const std::shared_ptr<Group> group_;
 };
 
-class CmId final : public rdma_cm_id, public ConnectionOwner, public HandshakeOwner, public Source {
+// Of RDMA_PS_TCP; ud_id.hpp has the other kind.
+class CmId : public rdma_cm_id, public ConnectionOwner, public HandshakeOwner, public Source {
 public:
     // With a null channel the id is synchronous: it has a channel of its own, and calls wait for their
     // events.
-    [[nodiscard]] static base::Result<CmId *> create(EventChannel *channel, void *context);
+    [[nodiscard]] static base::Result<CmId *> create(EventChannel *channel, void *context,
+                                                     rdma_port_space port_space = RDMA_PS_TCP);
     // A request that will come on a TCP connection, which the id then owns.
     [[nodiscard]] static base::Result<CmId *> adopt(EventChannel &channel, int fd, void *context);
     // Waits until every event of the id is acknowledged.
@@ -90,19 +92,21 @@ public:
 
     // ---- rdma_cm ----
     [[nodiscard]] base::Result<void> set_option(int level, int name, const void *value, std::size_t size);
-    [[nodiscard]] base::Result<void> bind(const sockaddr &address);
+    [[nodiscard]] virtual base::Result<void> bind(const sockaddr &address);
     [[nodiscard]] base::Result<void> resolve_address(const sockaddr *source, const sockaddr &destination);
-    [[nodiscard]] base::Result<void> resolve_route();
+    [[nodiscard]] virtual base::Result<void> resolve_route();
     void destroy_queue_pair();
-    [[nodiscard]] base::Result<void> connect(const rdma_conn_param *parameters);
+    [[nodiscard]] virtual base::Result<void> connect(const rdma_conn_param *parameters);
     // The rest of it after CONNECT_RESPONSE, of an id that connects a queue pair it has not made.
     [[nodiscard]] base::Result<void> establish();
-    [[nodiscard]] base::Result<void> listen(int backlog);
-    [[nodiscard]] base::Result<void> accept(const rdma_conn_param *parameters);
-    [[nodiscard]] base::Result<void> reject(std::span<const std::byte> private_data);
+    [[nodiscard]] virtual base::Result<void> listen(int backlog);
+    [[nodiscard]] virtual base::Result<void> accept(const rdma_conn_param *parameters);
+    [[nodiscard]] virtual base::Result<void> reject(std::span<const std::byte> private_data);
     // The next request of a synchronous listener, as an id that is synchronous too and keeps its event.
     [[nodiscard]] base::Result<CmId *> next_request();
-    [[nodiscard]] base::Result<void> disconnect();
+    // It has a queue pair now.
+    virtual void queue_pair_created() {}
+    [[nodiscard]] virtual base::Result<void> disconnect();
     [[nodiscard]] base::Result<void> migrate(EventChannel *to);
     // It listens, or has a peer.
     [[nodiscard]] bool has_begun() const { return state_.load() > State::RouteResolved; }
@@ -129,7 +133,7 @@ public:
     void progress() override;
     void expire() override;
 
-private:
+protected:
     enum class State {
         Idle,
         Bound,

@@ -91,11 +91,12 @@ int softrdma_rdma_ack_cm_event(rdma_cm_event *event) {
 // ---- ids ----
 
 int softrdma_rdma_create_id(rdma_event_channel *channel, rdma_cm_id **id, void *context, rdma_port_space ps) {
-    if (ps != RDMA_PS_TCP) {
-        BASE_LOG(Error, "port space 0x%x: this device has RDMA_PS_TCP", static_cast<unsigned>(ps));
+    if (ps != RDMA_PS_TCP && ps != RDMA_PS_UDP && ps != RDMA_PS_IPOIB) {
+        BASE_LOG(Error, "port space 0x%x: this device has RDMA_PS_TCP, RDMA_PS_UDP and RDMA_PS_IPOIB",
+                 static_cast<unsigned>(ps));
         return status_failed(EPROTONOSUPPORT);
     }
-    return status_of([&] { return CmId::create(static_cast<EventChannel *>(channel), context); }, id);
+    return status_of([&] { return CmId::create(static_cast<EventChannel *>(channel), context, ps); }, id);
 }
 
 int softrdma_adopt(rdma_event_channel *channel, int fd, void *context, rdma_cm_id **id) {
@@ -188,13 +189,15 @@ int softrdma_rdma_init_qp_attr(rdma_cm_id *id, ibv_qp_attr *attributes, int *mas
     *attributes = {};
     attributes->qp_state = state;
     attributes->port_num = id->port_num;
-    *mask = IBV_QP_STATE | IBV_QP_PORT;
-    if (id->qp_type == IBV_QPT_UD) {
-        attributes->qkey = RDMA_UDP_QKEY;
-        *mask |= IBV_QP_QKEY | IBV_QP_PKEY_INDEX;
-    } else {
+    *mask = IBV_QP_STATE;
+    if (id->qp_type != IBV_QPT_UD) {
         attributes->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-        *mask |= IBV_QP_ACCESS_FLAGS;
+        *mask |= IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    } else if (state == IBV_QPS_INIT) {
+        attributes->qkey = RDMA_UDP_QKEY;
+        *mask |= IBV_QP_PORT | IBV_QP_QKEY | IBV_QP_PKEY_INDEX;
+    } else if (state == IBV_QPS_RTS) {
+        *mask |= IBV_QP_SQ_PSN;
     }
     return 0;
 }

@@ -131,6 +131,7 @@ int softrdma_rdma_create_qp_ex(rdma_cm_id *id, ibv_qp_init_attr_ex *attributes) 
     }
     id->qp = qp;
     id->pd = qp->pd;
+    static_cast<CmId *>(id)->queue_pair_created();
     return 0;
 }
 

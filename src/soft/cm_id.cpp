@@ -9,10 +9,11 @@
 #include "base/log.hpp"
 #include "soft/cm.hpp"
 #include "soft/device.hpp"
+#include "soft/ud_id.hpp"
 
 namespace soft {
 
-base::Result<CmId *> CmId::create(EventChannel *channel, void *context) {
+base::Result<CmId *> CmId::create(EventChannel *channel, void *context, rdma_port_space port_space) {
     std::unique_ptr<EventChannel> own;
     if (channel == nullptr) {
         auto made = EventChannel::create();
@@ -22,7 +23,8 @@ base::Result<CmId *> CmId::create(EventChannel *channel, void *context) {
         own.reset(*made);
         channel = own.get();
     }
-    auto *const id = new CmId{channel, context};
+    auto *const id =
+        port_space == RDMA_PS_TCP ? new CmId{channel, context} : new DatagramId{channel, context, port_space};
     id->own_channel_ = std::move(own);
     return id;
 }

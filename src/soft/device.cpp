@@ -265,6 +265,10 @@ void query(ibv_device_attr &attributes) {
     attributes.max_srq_sge = limits::max_sge;
     attributes.max_mr = limits::max_mr;
     attributes.max_pd = limits::max_pd;
+    attributes.max_ah = limits::max_ah;
+    attributes.max_mcast_grp = limits::max_groups;
+    attributes.max_mcast_qp_attach = limits::max_qp;
+    attributes.max_total_mcast_qp_attach = limits::max_groups * static_cast<int>(limits::max_groups_of_qp);
     attributes.max_qp_rd_atom = limits::max_rd_atomic;
     attributes.max_qp_init_rd_atom = limits::max_rd_atomic;
     attributes.max_res_rd_atom = limits::max_rd_atomic * limits::max_qp;

@@ -19,9 +19,23 @@ inline constexpr int max_srq = 65536;
 inline constexpr int max_srq_wr = 65536;
 inline constexpr int max_mr = 65535;  // keys have 16 bits of slot
 inline constexpr int max_pd = 65536;
+inline constexpr int max_ah = 65536;
 inline constexpr std::uint8_t max_rd_atomic =
     64;  // reads, flushes and atomic operations that a queue pair serves or has open at once
 inline constexpr std::uint32_t max_message_bytes = UINT32_MAX;  // also the most that one flush names
+
+// Datagrams. A message is one UDP datagram, which IP carries in pieces where it must; the port's MTU says how
+// long it may be. Groups are on one UDP port, the same for all: who sends to one knows only its address.
+inline constexpr std::size_t max_datagram_bytes = 4096;
+inline constexpr int datagram_buffer_bytes = 4 << 20;  // of a socket; the kernel may give less
+inline constexpr int datagrams_in_a_turn = 64;         // then others have theirs
+inline constexpr std::uint16_t multicast_port = 14791;
+inline constexpr int multicast_hops = 1;
+inline constexpr int max_groups = 1024;
+inline constexpr std::size_t max_groups_of_qp = 16;
+// How often a service is asked for, and how many times before it counts as unreachable.
+inline constexpr std::chrono::milliseconds lookup_interval{500};
+inline constexpr int lookup_attempts = 20;
 
 inline constexpr std::size_t max_private_bytes = 196;  // as rdma_cm's RDMA_PS_TCP promises for an accept
 inline constexpr int max_listen_backlog =

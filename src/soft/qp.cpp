@@ -56,7 +56,7 @@ ibv_qp_cap given(ibv_qp_cap cap, bool shares_receives) {
 
 std::atomic<unsigned> QueuePair::persists_returned{0};
 
-base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attributes) {
+base::Result<ibv_qp_cap> granted_sizes(const ibv_qp_init_attr &attributes) {
     if (attributes.send_cq == nullptr || attributes.recv_cq == nullptr) {
         return base::failure(EINVAL);
     }
@@ -73,7 +73,15 @@ base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attrib
             limits::max_inline_data);
         return base::failure(EINVAL);
     }
-    attributes.cap = given(cap, attributes.srq != nullptr);
+    return given(cap, attributes.srq != nullptr);
+}
+
+base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attributes) {
+    const auto cap = granted_sizes(attributes);
+    if (!cap) {
+        return std::unexpected{cap.error()};
+    }
+    attributes.cap = *cap;
     return new QueuePair{pd, attributes, CompletionQueue::of(attributes.send_cq)->group()};
 }
 

@@ -41,6 +41,9 @@
 
 namespace soft {
 
+// The sizes of a queue pair that is asked for, or a little more; EINVAL when the device has not so much.
+[[nodiscard]] base::Result<ibv_qp_cap> granted_sizes(const ibv_qp_init_attr &attributes);
+
 class QueuePair final : public AnyQueuePair, public Source {
 public:
     [[nodiscard]] static base::Result<QueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes);

@@ -97,6 +97,14 @@ public:
         used_ -= count;
     }
 
+    // Forgets what is posted; every place is free.
+    void clear() {
+        const std::scoped_lock lock{mutex_};
+        for (Receive forgotten; posted_.pop(forgotten);) {
+        }
+        used_ = 0;
+    }
+
 private:
     std::mutex mutex_;  // taken with a group's or completion queue's lock held
     PostedReceives posted_;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/ud_lookup: the socket on which the requests for a service come. It remembers what was asked and
+// answered: a request that comes again, because its reply was lost, is no second one.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+
+#include "base/fd.hpp"
+#include "soft/ud_socket.hpp"
+#include "soft/wire/datagram.hpp"
+
+namespace soft {
+
+// Who asks, and what makes this request different from others.
+struct Lookup {
+    udp::Endpoint from;
+    ibv_gid to{};
+    std::uint64_t token = 0;
+
+    friend bool operator==(const Lookup &a, const Lookup &b) {
+        return a.from == b.from && udp::same(a.to, b.to) && a.token == b.token;
+    }
+};
+
+// Shared by a listener and the requests that came to it. Any thread.
+class LookupService {
+public:
+    explicit LookupService(base::Fd socket) : socket_{std::move(socket)} {}
+
+    [[nodiscard]] int socket() const { return socket_.get(); }
+    // True when the request is new and there is room for it: then it is to be answered. One that was answered
+    // gets the same answer.
+    [[nodiscard]] bool begin(const Lookup &lookup);
+    // 0 or an errno value. The token of the reply is the lookup's.
+    [[nodiscard]] int answer(const Lookup &lookup, wire::LookupReply reply);
+
+private:
+    struct Exchange {
+        Lookup lookup;
+        std::size_t reply_bytes = 0;  // 0: not answered yet
+        wire::LookupReplyBytes reply;
+    };
+    [[nodiscard]] int send_reply(Exchange &exchange) const;
+
+    const base::Fd socket_;
+    std::mutex mutex_;                // guards what follows; nothing else is locked with it held
+    std::deque<Exchange> exchanges_;  // in the order of their beginning; at most limits::max_listen_backlog
+};
+
+}  // namespace soft

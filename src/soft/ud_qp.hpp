@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/ud_qp: an unreliable-datagram queue pair on one UDP socket, and one more for each multicast group.
+//   ud_qp.cpp        its life and states, groups
+//   ud_transfer.cpp  messages: from ibv_post_send into UDP, from UDP into posted receives
+//
+// Its number says where it is: the low 16 bits are its UDP port, the others are by chance, so that what was
+// meant for an earlier queue pair on the port does not reach this one. A message is one datagram; a send is
+// done when the socket has taken it, and a message that finds no receive, or too small a one, is dropped.
+//
+// The locks are those of a connected queue pair (qp.hpp).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/ring.hpp"
+#include "soft/any_qp.hpp"
+#include "soft/cq.hpp"
+#include "soft/limits.hpp"
+#include "soft/memory.hpp"
+#include "soft/progress.hpp"
+#include "soft/receive_queue.hpp"
+#include "soft/ud_address.hpp"
+#include "soft/ud_socket.hpp"
+#include "soft/wire/datagram.hpp"
+
+namespace soft {
+
+class DatagramQueuePair final : public AnyQueuePair, public Source {
+public:
+    [[nodiscard]] static base::Result<DatagramQueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes);
+    ~DatagramQueuePair() override;
+
+    // ---- AnyQueuePair ----
+    int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
+    int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) override;
+    int modify(const ibv_qp_attr &attributes, int mask) override;
+    void query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const override;
+    void release(CompletionQueue::Queue queue, unsigned slots) override;
+
+    // ---- multicast groups: 0 or an errno value ----
+    int attach(const ibv_gid &group);
+    int detach(const ibv_gid &group);
+
+    // ---- connection manager: as rdma_create_qp leaves it ----
+    void make_ready(std::uint32_t qkey);
+
+    // ---- Source ----
+    void progress() override;
+
+private:
+    struct SendRequest {
+        wire::MessageHeader header;
+        udp::Endpoint to;
+        ibv_gid source{};
+        std::uint64_t wr_id = 0;
+        std::uint32_t length = 0;
+        bool signaled = false;
+        bool copied = false;  // inline data
+        std::uint8_t sges = 0;
+        std::size_t slot = 0;  // its place in sges_ and inline_
+    };
+    struct Membership {
+        ibv_gid group;
+        base::Fd socket;
+    };
+    // Why datagrams were dropped, for the log when the queue pair goes.
+    enum class Drop : std::uint8_t { Malformed, Misaddressed, Unready, NoReceive, TooLong };
+    static constexpr std::size_t drop_reasons = 5;
+
+    DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, base::Fd socket,
+                      std::uint32_t interface);
+
+    // ud_qp.cpp, with both locks held
+    void enter(ibv_qp_state next);
+    void flush_receives();
+    void log_drops() const;
+
+    // ud_transfer.cpp, with send_mutex_ held
+    [[nodiscard]] int check(const ibv_send_wr &request) const;
+    [[nodiscard]] int enqueue(const ibv_send_wr &request);
+    void take_back(std::size_t count);
+    void transmit();
+    [[nodiscard]] int send_now(const SendRequest &request);
+    void complete(const SendRequest &request, ibv_wc_status status);
+    void flush_requests();
+    void want_writable(bool wanted);
+
+    // ud_transfer.cpp, with the group's lock held
+    void receive_from(int socket, bool multicast);
+    [[nodiscard]] std::optional<Drop> deliver(std::span<const std::byte> datagram,
+                                              const udp::Arrival &arrival, bool multicast);
+    [[nodiscard]] bool addressed(const wire::MessageHeader &header, const udp::Arrival &arrival,
+                                 bool multicast) const;
+    [[nodiscard]] ibv_wc_status scatter(std::span<const std::byte> route,
+                                        std::span<const std::byte> payload) const;
+    void fail_receiving();
+
+    const std::shared_ptr<Group> group_;
+    const ibv_qp_cap cap_;
+    const bool signal_all_;
+    const base::Fd socket_;
+    const std::uint32_t interface_;
+    const std::vector<ibv_gid> gids_;  // of the device when this was made
+
+    // Changed with both locks; read with either, or as a hint. `state` is the same for the program.
+    std::atomic<ibv_qp_state> phase_{IBV_QPS_RESET};
+    std::atomic<std::uint32_t> qkey_{0};
+
+    // ---- guarded by the group's lock ----
+    std::vector<Membership> memberships_;
+    ReceiveQueue receives_;
+    Receive receive_;  // the next one, once has_receive_
+    bool has_receive_ = false;
+    std::array<std::uint64_t, drop_reasons> drops_{};
+
+    // ---- guarded by send_mutex_ ----
+    mutable std::mutex send_mutex_;
+    std::uint32_t send_psn_ = 0;  // kept for who asks
+    base::Ring<SendRequest> requests_;
+    std::vector<ibv_sge> sges_;
+    std::vector<std::byte> inline_;
+    std::size_t next_slot_ = 0;
+    unsigned unsignaled_ = 0;  // completed since the last completion entry: freed with the next
+    std::atomic<bool> waits_for_socket_{false};
+    std::atomic<unsigned> send_slots_used_{0};
+};
+
+}  // namespace soft

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// UD queue pairs over UDP: messages, states, what is dropped, groups, and a peer that is nothing but a
+// socket.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "soft/limits.hpp"
+#include "soft/wire/datagram.hpp"
+
+// Last, as it wants.
+#include "datagram_end.hpp"
+
+namespace {
+
+using test::DatagramEnd;
+using test::gid_of;
+using test::Message;
+using test::qkey;
+using test::route_bytes;
+
+constexpr std::uint32_t to_group = 0xffffff;
+const char *const group = "239.255.77.1";
+
+// Two ends; a test may make more of its own.
+struct Ends {
+    DatagramEnd a;
+    DatagramEnd b;
+};
+int open_ends(void **state) {
+    *state = new Ends;
+    return 0;
+}
+int close_ends(void **state) {
+    delete static_cast<Ends *>(*state);
+    return 0;
+}
+
+void assert_same_gid(const ibv_gid &seen, const ibv_gid &expected) {
+    assert_memory_equal(&seen, &expected, sizeof(seen));
+}
+
+void exchange(DatagramEnd &a, DatagramEnd &b) {
+    b.post_receive(1);
+    a.post_receive(2);
+    std::strcpy(a.at(0), "ping");
+    ibv_sge place = a.sge(0, 4);
+    ibv_send_wr request{};
+    request.sg_list = &place;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_SEND_WITH_IMM;
+    request.imm_data = htonl(0xfeedf00d);
+    request.wr.ud = {.ah = a.handle_to(b.gid()), .remote_qpn = b.qp->qp_num, .remote_qkey = qkey};
+    assert_int_equal(a.post_send(request), 0);
+
+    Message got = b.next_message();
+    assert_string_equal(got.text.c_str(), "ping");
+    assert_int_equal(got.completion.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
+    assert_int_equal(got.completion.imm_data, htonl(0xfeedf00d));
+    assert_int_equal(got.completion.src_qp, a.qp->qp_num);
+    assert_int_equal(got.completion.qp_num, b.qp->qp_num);
+    assert_same_gid(got.route.sgid, a.gid());
+    assert_same_gid(got.route.dgid, b.gid());
+    assert_int_equal(ntohs(got.route.paylen), 4);
+
+    ibv_ah *const back = softrdma_ibv_create_ah_from_wc(b.pd, &got.completion, &got.route, 1);
+    assert_non_null(back);
+    b.send("pong", back, got.completion.src_qp);
+    assert_int_equal(softrdma_ibv_destroy_ah(back), 0);
+    got = a.next_message();
+    assert_string_equal(got.text.c_str(), "pong");
+    assert_int_equal(got.completion.wc_flags, IBV_WC_GRH);
+}
+
+void a_message_and_its_answer(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    exchange(a, b);
+}
+
+void over_ipv6(void **) {
+    const auto a = std::make_unique<DatagramEnd>(IBV_QPS_RTS, true);
+    const auto b = std::make_unique<DatagramEnd>(IBV_QPS_RTS, true);
+    exchange(*a, *b);
+}
+
+void a_queue_pair_sends_to_itself(void **state) {
+    DatagramEnd &a = static_cast<Ends *>(*state)->a;
+    a.post_receive(0);
+    a.send("echo", a);
+    assert_string_equal(a.next_message().text.c_str(), "echo");
+}
+
+void the_number_has_the_port(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    for (const DatagramEnd *const end : {&a, &b}) {
+        assert_true(end->qp->qp_num >= 0x800000 && end->qp->qp_num < to_group);
+        const int rival = socket(AF_INET6, SOCK_DGRAM, 0);
+        sockaddr_in6 address{};
+        address.sin6_family = AF_INET6;
+        address.sin6_port = htons(static_cast<std::uint16_t>(end->qp->qp_num & 0xffff));
+        assert_int_equal(bind(rival, reinterpret_cast<sockaddr *>(&address), sizeof(address)), -1);
+        assert_int_equal(errno, EADDRINUSE);
+        close(rival);
+    }
+}
+
+void sizes_from_nothing_to_the_mtu(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    const std::string largest(soft::limits::max_datagram_bytes, 'x');
+    for (const std::string &text : {std::string{}, std::string{"y"}, largest}) {
+        b.post_receive(3);
+        a.send(text, b);
+        assert_true(b.next_message().text == text);
+    }
+    ibv_sge place = a.sge(0, soft::limits::max_datagram_bytes + 1);
+    ibv_send_wr request{};
+    request.sg_list = &place;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_SEND;
+    request.wr.ud = {.ah = a.handle_to(b.gid()), .remote_qpn = b.qp->qp_num, .remote_qkey = qkey};
+    assert_int_equal(a.post_send(request), EINVAL);
+}
+
+// Gathered from two places, one of them inline; scattered over three, the header over two of them.
+void scatter_and_gather(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    for (const unsigned flags : {0U, unsigned{IBV_SEND_INLINE}}) {
+        ibv_sge places[] = {b.sge(0, 30), b.sge(1, 12), b.sge(2, 100)};
+        ibv_recv_wr receive{.wr_id = 9, .next = nullptr, .sg_list = places, .num_sge = 3};
+        ibv_recv_wr *bad = nullptr;
+        assert_int_equal(ibv_post_recv(b.qp, &receive, &bad), 0);
+        std::memcpy(a.at(0), "scat", 4);
+        std::memcpy(a.at(1), "tered", 5);
+        ibv_sge sources[] = {a.sge(0, 4), a.sge(1, 5)};
+        ibv_send_wr request{};
+        request.sg_list = sources;
+        request.num_sge = 2;
+        request.opcode = IBV_WR_SEND;
+        request.send_flags = flags;
+        request.wr.ud = {.ah = a.handle_to(b.gid()), .remote_qpn = b.qp->qp_num, .remote_qkey = qkey};
+        assert_int_equal(a.post_send(request), 0);
+        assert_int_equal(b.next_completion().byte_len, route_bytes + 9);
+        assert_memory_equal(b.at(1) + 10, "sc", 2);  // 40 bytes of header end 10 bytes into the second
+        assert_memory_equal(b.at(2), "attered", 7);
+    }
+}
+
+// What is dropped takes no receive; what is sent after it arrives after it.
+void what_is_dropped(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    a.send("no receive", b);
+    b.expect_nothing();
+    b.post_receive(1, route_bytes + 4);
+    a.send("too long for it", b);
+    a.send("qkey", b, qkey + 1);
+    const std::uint32_t other_number = b.qp->qp_num ^ 0x010000;
+    a.send("for an earlier queue pair on the port", a.handle_to(b.gid()), other_number);
+    a.send("fits", b);
+    assert_string_equal(b.next_message().text.c_str(), "fits");
+    b.expect_nothing();
+}
+
+// The highest bit of the Q_Key in a request means that of the queue pair.
+void the_queue_pairs_own_qkey(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    b.post_receive(1);
+    a.send("mine", b, 0x80000000);
+    assert_string_equal(b.next_message().text.c_str(), "mine");
+}
+
+void the_states(void **) {
+    const auto end = std::make_unique<DatagramEnd>(IBV_QPS_RESET);
+    const DatagramEnd &a = *end;
+    assert_int_equal(a.state(), IBV_QPS_RESET);
+    ibv_recv_wr receive{};
+    ibv_recv_wr *bad = nullptr;
+    assert_int_equal(ibv_post_recv(a.qp, &receive, &bad), EINVAL);
+    assert_int_equal(a.modify(IBV_QPS_INIT), EINVAL);  // without port, pkey, qkey
+    assert_int_equal(a.modify(IBV_QPS_RTR), EINVAL);
+    a.climb(IBV_QPS_INIT);
+    a.post_receive(0);
+    assert_int_equal(a.modify(IBV_QPS_RTS, IBV_QP_SQ_PSN), EINVAL);
+    assert_int_equal(a.modify(IBV_QPS_RTR), 0);
+    ibv_send_wr request{};
+    request.opcode = IBV_WR_SEND;
+    assert_int_equal(a.post_send(request), EINVAL);
+    assert_int_equal(a.modify(IBV_QPS_RTS), EINVAL);  // without psn
+    assert_int_equal(a.modify(IBV_QPS_RTS, IBV_QP_SQ_PSN), 0);
+    assert_int_equal(a.modify(IBV_QPS_RTS, IBV_QP_AV), EINVAL);
+    ibv_qp_attr attributes{};
+    ibv_qp_init_attr init{};
+    assert_int_equal(softrdma_ibv_query_qp(a.qp, &attributes, IBV_QP_QKEY, &init), 0);
+    assert_int_equal(attributes.qkey, qkey);
+    assert_int_equal(init.qp_type, IBV_QPT_UD);
+}
+
+void an_error_flushes_and_a_reset_forgets(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    b.post_receive(1);
+    b.post_receive(2);
+    assert_int_equal(b.modify(IBV_QPS_ERR), 0);
+    for (std::uint64_t slot = 1; slot <= 2; ++slot) {
+        const ibv_wc completion = b.next_completion();
+        assert_int_equal(completion.wr_id, slot);
+        assert_int_equal(completion.status, IBV_WC_WR_FLUSH_ERR);
+    }
+    b.post_receive(3);  // flushed at once
+    assert_int_equal(b.next_completion().wr_id, 3);
+    ibv_send_wr request{};
+    request.opcode = IBV_WR_SEND;
+    request.wr.ud = {.ah = b.handle_to(a.gid()), .remote_qpn = a.qp->qp_num, .remote_qkey = qkey};
+    assert_int_equal(b.post_send(request), 0);
+    assert_int_equal(b.next_completion().status, IBV_WC_WR_FLUSH_ERR);
+
+    assert_int_equal(b.modify(IBV_QPS_RESET), 0);
+    b.climb(IBV_QPS_RTS);
+    for (std::uint64_t slot = 0; slot < 8; ++slot) {
+        b.post_receive(slot);  // every place is free
+    }
+    a.send("again", b);
+    assert_string_equal(b.next_message().text.c_str(), "again");
+    assert_int_equal(b.modify(IBV_QPS_RESET), 0);
+    b.expect_nothing();
+}
+
+void bad_memory_of_a_send(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    ibv_sge place = a.sge(0, 4);
+    place.lkey ^= 1;
+    ibv_send_wr request{};
+    request.wr_id = 7;
+    request.sg_list = &place;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_SEND;
+    request.wr.ud = {.ah = a.handle_to(b.gid()), .remote_qpn = b.qp->qp_num, .remote_qkey = qkey};
+    assert_int_equal(a.post_send(request), 0);
+    const ibv_wc completion = a.next_completion();
+    assert_int_equal(completion.status, IBV_WC_LOC_PROT_ERR);
+    assert_int_equal(completion.wr_id, 7);
+    assert_int_equal(a.state(), IBV_QPS_SQE);
+    // It still receives, and can be brought back.
+    a.post_receive(0);
+    b.send("still there?", a);
+    assert_string_equal(a.next_message().text.c_str(), "still there?");
+    assert_int_equal(a.modify(IBV_QPS_RTS), 0);
+    b.post_receive(0);
+    a.send("yes", b);
+    assert_string_equal(b.next_message().text.c_str(), "yes");
+}
+
+void bad_memory_of_a_receive(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    ibv_sge place = b.sge(0, 100);
+    place.lkey ^= 1;
+    ibv_recv_wr receive{.wr_id = 5, .next = nullptr, .sg_list = &place, .num_sge = 1};
+    ibv_recv_wr *bad = nullptr;
+    assert_int_equal(ibv_post_recv(b.qp, &receive, &bad), 0);
+    a.send("lost", b);
+    const ibv_wc completion = b.next_completion();
+    assert_int_equal(completion.status, IBV_WC_LOC_PROT_ERR);
+    assert_int_equal(completion.wr_id, 5);
+    assert_int_equal(b.state(), IBV_QPS_ERR);
+}
+
+// A completion event wakes who sleeps, and the queue's places are those of hardware.
+void events_and_full_queues(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    b.post_receive(1);
+    assert_int_equal(ibv_req_notify_cq(b.cq, 0), 0);
+    a.send("wake up", b);
+    ibv_cq *cq = nullptr;
+    void *cq_context = nullptr;
+    assert_int_equal(softrdma_ibv_get_cq_event(b.channel, &cq, &cq_context), 0);
+    assert_ptr_equal(cq, b.cq);
+    softrdma_ibv_ack_cq_events(cq, 1);
+    assert_string_equal(b.next_message().text.c_str(), "wake up");
+
+    ibv_send_wr request{};
+    request.opcode = IBV_WR_SEND;
+    request.wr.ud = {.ah = a.handle_to(b.gid()), .remote_qpn = b.qp->qp_num, .remote_qkey = qkey};
+    for (int i = 0; i < 7; ++i) {
+        assert_int_equal(a.post_send(request), 0);
+    }
+    request.send_flags = IBV_SEND_SIGNALED;
+    assert_int_equal(a.post_send(request), 0);
+    assert_int_equal(a.post_send(request), ENOMEM);  // until that completion is polled
+    assert_int_equal(a.next_completion().status, IBV_WC_SUCCESS);
+    assert_int_equal(a.post_send(request), 0);
+}
+
+void what_cannot_be_sent(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    ibv_send_wr request{};
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.wr.ud = {.ah = a.handle_to(b.gid()), .remote_qpn = b.qp->qp_num, .remote_qkey = qkey};
+    assert_int_equal(a.post_send(request), EOPNOTSUPP);
+    request.opcode = IBV_WR_SEND;
+    request.num_sge = 3;
+    assert_int_equal(a.post_send(request), EINVAL);
+    request.num_sge = 0;
+    request.wr.ud.ah = nullptr;
+    assert_int_equal(a.post_send(request), EINVAL);
+    request.wr.ud.ah = b.handle_to(b.gid());  // of another protection domain
+    assert_int_equal(a.post_send(request), EINVAL);
+    request.wr.ud.ah = a.handle_to(b.gid());
+    request.wr.ud.remote_qpn = to_group;  // with the address of no group
+    assert_int_equal(a.post_send(request), EINVAL);
+}
+
+void address_handles_that_are_none(void **state) {
+    DatagramEnd &a = static_cast<Ends *>(*state)->a;
+    const ibv_ah_attr sound = a.attributes_to(gid_of("127.0.0.1"));
+    const auto refused = [&](auto change) {
+        ibv_ah_attr attributes = sound;
+        change(attributes);
+        errno = 0;
+        assert_null(softrdma_ibv_create_ah(a.pd, &attributes));
+        assert_int_equal(errno, EINVAL);
+    };
+    refused([](ibv_ah_attr &one) { one.is_global = 0; });
+    refused([](ibv_ah_attr &one) { one.port_num = 2; });
+    refused([](ibv_ah_attr &one) { one.grh.sgid_index = 200; });
+    refused([](ibv_ah_attr &one) { one.grh.dgid = gid_of("0.0.0.0"); });
+    refused([](ibv_ah_attr &one) { one.grh.dgid = gid_of("::"); });
+    refused([](ibv_ah_attr &one) { one.grh.dgid = gid_of("::1"); });  // from an IPv4 source
+    ibv_wc without_route{};
+    ibv_grh route{};
+    ibv_ah_attr attributes{};
+    assert_int_equal(softrdma_ibv_init_ah_from_wc(a.context, 1, &without_route, &route, &attributes), -1);
+    assert_int_equal(errno, EINVAL);
+    // Counted: the protection domain cannot go before it.
+    ibv_ah *const handle = a.handle_to(gid_of("127.0.0.1"));
+    assert_ptr_equal(handle->pd, a.pd);
+    assert_int_equal(softrdma_ibv_dealloc_pd(a.pd), EBUSY);
+}
+
+// ---- groups ----
+
+void members_of_a_group(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    const auto third = std::make_unique<DatagramEnd>();
+    const ibv_gid gid = gid_of(group);
+    const ibv_gid other = gid_of("239.255.77.2");
+    assert_int_equal(softrdma_ibv_attach_mcast(a.qp, &gid, 0), 0);
+    assert_int_equal(softrdma_ibv_attach_mcast(b.qp, &gid, 0), 0);
+    assert_int_equal(softrdma_ibv_attach_mcast(b.qp, &gid, 0), 0);  // is that already
+    assert_int_equal(softrdma_ibv_attach_mcast(third->qp, &other, 0), 0);
+    a.post_receive(1);
+    b.post_receive(1);
+    third->post_receive(1);
+    third->send("all", third->handle_to(gid), to_group);
+    for (DatagramEnd *const member : {&a, &b}) {
+        const Message got = member->next_message();
+        assert_string_equal(got.text.c_str(), "all");
+        assert_int_equal(got.completion.src_qp, third->qp->qp_num);
+        assert_same_gid(got.route.sgid, third->gid());
+        assert_same_gid(got.route.dgid, gid);
+    }
+    third->expect_nothing();
+
+    assert_int_equal(softrdma_ibv_detach_mcast(b.qp, &gid, 0), 0);
+    assert_int_equal(softrdma_ibv_detach_mcast(b.qp, &gid, 0), EINVAL);
+    a.post_receive(1);
+    b.post_receive(1);
+    a.send("me too", a.handle_to(gid), to_group);  // a member hears itself
+    assert_string_equal(a.next_message().text.c_str(), "me too");
+    a.send("who is left", b);
+    assert_string_equal(b.next_message().text.c_str(), "who is left");
+}
+
+void groups_that_are_none(void **state) {
+    DatagramEnd &a = static_cast<Ends *>(*state)->a;
+    const ibv_gid host = gid_of("127.0.0.1");
+    assert_int_equal(softrdma_ibv_attach_mcast(a.qp, &host, 0), EINVAL);
+    for (std::size_t i = 0; i <= soft::limits::max_groups_of_qp; ++i) {
+        const ibv_gid gid = gid_of(("239.255.78." + std::to_string(i)).c_str());
+        const bool room = i < soft::limits::max_groups_of_qp;
+        assert_int_equal(softrdma_ibv_attach_mcast(a.qp, &gid, 0), room ? 0 : ENOMEM);
+    }
+}
+
+// ---- a hostile peer ----
+
+// Whatever of a sound datagram is changed or cut, it is not delivered; nor when it comes from another port
+// than the queue pair's that it names.
+void any_byte_may_be_wrong(void **state) {
+    using namespace soft::wire;
+    DatagramEnd &a = static_cast<Ends *>(*state)->a;
+    const int peer = socket(AF_INET, SOCK_DGRAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(bind(peer, reinterpret_cast<sockaddr *>(&address), sizeof(address)), 0);
+    socklen_t length = sizeof(address);
+    assert_int_equal(getsockname(peer, reinterpret_cast<sockaddr *>(&address), &length), 0);
+    const std::uint32_t own_number = 0x900000U | ntohs(address.sin_port);
+    address.sin_port = htons(static_cast<std::uint16_t>(a.qp->qp_num & 0xffff));
+    const auto tell = [&](const MessageHeaderBytes &bytes, std::size_t size) {
+        assert_int_equal(
+            sendto(peer, bytes.data(), size, 0, reinterpret_cast<sockaddr *>(&address), sizeof(address)),
+            size);
+        ibv_wc completion{};
+        return ibv_poll_cq(a.cq, 1, &completion);
+    };
+    a.post_receive(0);
+    const MessageHeader header{.destination = a.qp->qp_num, .source = own_number, .qkey = qkey};
+    const MessageHeaderBytes sound = encode(header);
+    for (std::size_t size = 0; size < sound.size(); ++size) {
+        assert_int_equal(tell(sound, size), 0);
+    }
+    for (std::size_t i = 0; i < sound.size(); ++i) {
+        for (unsigned bit = 0; bit < 8; ++bit) {
+            MessageHeaderBytes changed = sound;
+            changed[i] ^= static_cast<std::byte>(1U << bit);
+            // What it may change: that it is solicited, that it has an immediate, which number has the port.
+            const bool harmless = (i == 7 && bit < 2) || i == 13;
+            assert_int_equal(harmless ? 0 : tell(changed, changed.size()), 0);
+        }
+    }
+    assert_int_equal(tell(sound, sound.size()), 1);
+    // Longer than any message: dropped whole.
+    a.post_receive(0);
+    std::string longer(reinterpret_cast<const char *>(sound.data()), sound.size());
+    longer.resize(sound.size() + soft::limits::max_datagram_bytes + 1);
+    assert_true(sendto(peer, longer.data(), longer.size(), 0, reinterpret_cast<sockaddr *>(&address),
+                       sizeof(address)) > 0);
+    a.expect_nothing();
+    close(peer);
+}
+
+}  // namespace
+
+#define test_of_ends(name) cmocka_unit_test_setup_teardown(name, open_ends, close_ends)
+
+int main() {
+    const CMUnitTest tests[] = {
+        test_of_ends(a_message_and_its_answer),
+        cmocka_unit_test(over_ipv6),
+        test_of_ends(a_queue_pair_sends_to_itself),
+        test_of_ends(the_number_has_the_port),
+        test_of_ends(sizes_from_nothing_to_the_mtu),
+        test_of_ends(scatter_and_gather),
+        test_of_ends(what_is_dropped),
+        test_of_ends(the_queue_pairs_own_qkey),
+        cmocka_unit_test(the_states),
+        test_of_ends(an_error_flushes_and_a_reset_forgets),
+        test_of_ends(bad_memory_of_a_send),
+        test_of_ends(bad_memory_of_a_receive),
+        test_of_ends(events_and_full_queues),
+        test_of_ends(what_cannot_be_sent),
+        test_of_ends(address_handles_that_are_none),
+        test_of_ends(members_of_a_group),
+        test_of_ends(groups_that_are_none),
+        test_of_ends(any_byte_may_be_wrong),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
