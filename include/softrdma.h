@@ -36,6 +36,14 @@ SOFTRDMA_LIKE(ibv_open_device);
 SOFTRDMA_LIKE(ibv_close_device);
 SOFTRDMA_LIKE(ibv_query_device);
 SOFTRDMA_LIKE(ibv_query_gid);
+/* One entry an address of the interface; the type of all is IBV_GID_TYPE_IB. */
+extern int softrdma_ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t gid_index,
+                                     struct ibv_gid_entry *entry, uint32_t flags);
+extern ssize_t softrdma_ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
+                                            size_t max_entries, uint32_t flags);
+/* iWARP has no partitions: there is the default key, 0xffff, at index 0. */
+SOFTRDMA_LIKE(ibv_query_pkey);
+SOFTRDMA_LIKE(ibv_get_pkey_index);
 extern int softrdma_ibv_query_port(struct ibv_context *context, uint8_t port_num,
                                    struct ibv_port_attr *port_attr);
 extern int softrdma_ibv_query_device_ex(struct ibv_context *context,

@@ -2,6 +2,7 @@
 // soft/device: see the header.
 #include "soft/device.hpp"
 
+#include <endian.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -249,8 +250,14 @@ ibv_context *context_of(Device &device) {
     return &device.context->context;
 }
 
-void query(ibv_device_attr &attributes) {
+__be64 guid_of(const Device &device) {
+    const __be64 guid = htobe64(if_nametoindex(device.interface.c_str()));
+    return guid;
+}
+
+void query(const Device &device, ibv_device_attr &attributes) {
     attributes = {};
+    attributes.node_guid = attributes.sys_image_guid = guid_of(device);
     std::strncpy(attributes.fw_ver, "softrdma 1", sizeof(attributes.fw_ver) - 1);
     attributes.max_mr_size = UINT64_MAX;
     attributes.page_size_cap = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
@@ -274,6 +281,7 @@ void query(ibv_device_attr &attributes) {
     attributes.max_res_rd_atom = limits::max_rd_atomic * limits::max_qp;
     attributes.atomic_cap = IBV_ATOMIC_GLOB;  // the processor executes them
     attributes.phys_port_cnt = 1;
+    attributes.max_pkeys = 1;
 }
 
 void query(const Device &device, ibv_port_attr &attributes) {

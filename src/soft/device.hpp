@@ -41,13 +41,15 @@ inline constexpr __be16 default_pkey = 0xffff;
 
 // The devices there are now. A device once seen stays, so that pointers to it stay good.
 [[nodiscard]] std::vector<Device *> devices();
+// The index of the interface, which devices of one machine do not share.
+[[nodiscard]] __be64 guid_of(const Device &device);
 // The device that serves a local address; null when no interface has it.
 [[nodiscard]] Device *device_of(const sockaddr &address);
 [[nodiscard]] std::vector<tcp::Address> addresses_of(const Device &device);
 // Null when the process has no file descriptors left.
 [[nodiscard]] ibv_context *context_of(Device &device);
 
-void query(ibv_device_attr &attributes);
+void query(const Device &device, ibv_device_attr &attributes);
 void query(const Device &device, ibv_port_attr &attributes);
 
 }  // namespace soft

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/verbs_api: softrdma_ibv_X, the C face of devices and memory. Here failures become errno values.
 #include <arpa/inet.h>
-#include <endian.h>
 #include <net/if.h>
 #include <netinet/in.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "base/log.hpp"
 #include "persist/guard.hpp"
@@ -73,6 +73,24 @@ ibv_mr *registered(ibv_pd *pd, void *address, std::size_t length, std::uint64_t 
     return region;
 }
 
+const Device &device_of(const ibv_context &context) {
+    return *static_cast<const Device *>(context.device);
+}
+
+std::vector<ibv_gid_entry> gid_table(const ibv_context &context) {
+    std::vector<ibv_gid_entry> table;
+    for (const auto &address : soft::addresses_of(device_of(context))) {
+        table.push_back({.gid = soft::gid_of(reinterpret_cast<const sockaddr &>(address)),
+                         .gid_index = static_cast<std::uint32_t>(table.size()),
+                         .port_num = 1,
+                         .gid_type = IBV_GID_TYPE_IB,
+                         .ndev_ifindex = if_nametoindex(device_of(context).interface.c_str())});
+    }
+    return table;
+}
+
+constexpr __be16 default_partition = 0xffff;  // the same in either byte order
+
 }  // namespace
 
 // ---- devices ----
@@ -98,10 +116,8 @@ const char *softrdma_ibv_get_device_name(ibv_device *device) {
     return device->name;
 }
 
-// The interface's index: devices of one machine differ.
 __be64 softrdma_ibv_get_device_guid(ibv_device *device) {
-    const __be64 guid = htobe64(if_nametoindex(static_cast<Device *>(device)->interface.c_str()));
-    return guid;
+    return soft::guid_of(*static_cast<Device *>(device));
 }
 
 ibv_context *softrdma_ibv_open_device(ibv_device *device) {
@@ -112,15 +128,15 @@ int softrdma_ibv_close_device(ibv_context *) {
     return 0;
 }  // a device's only context lives as long as the process
 
-int softrdma_ibv_query_device(ibv_context *, ibv_device_attr *attributes) {
-    soft::query(*attributes);
+int softrdma_ibv_query_device(ibv_context *context, ibv_device_attr *attributes) {
+    soft::query(device_of(*context), *attributes);
     return 0;
 }
 
-int softrdma_ibv_query_device_ex(ibv_context *, const ibv_query_device_ex_input *,
+int softrdma_ibv_query_device_ex(ibv_context *context, const ibv_query_device_ex_input *,
                                  ibv_device_attr_ex *attributes) {
     *attributes = {};
-    soft::query(attributes->orig_attr);
+    soft::query(device_of(*context), attributes->orig_attr);
     return 0;
 }
 
@@ -128,18 +144,59 @@ int softrdma_ibv_query_port(ibv_context *context, uint8_t port_num, ibv_port_att
     if (port_num != 1) {
         return EINVAL;
     }
-    soft::query(*static_cast<const Device *>(context->device), *port_attr);
+    soft::query(device_of(*context), *port_attr);
     return 0;
 }
 
-// The addresses of the interface, IPv4 ones mapped into IPv6.
 int softrdma_ibv_query_gid(ibv_context *context, uint8_t port_num, int index, ibv_gid *gid) {
-    const auto addresses = soft::addresses_of(*static_cast<const Device *>(context->device));
-    if (port_num != 1 || index < 0 || static_cast<std::size_t>(index) >= addresses.size()) {
+    ibv_gid_entry entry;
+    if (const int error =
+            softrdma_ibv_query_gid_ex(context, port_num, static_cast<std::uint32_t>(index), &entry, 0);
+        error != 0) {
+        errno = error;
+        return -1;
+    }
+    *gid = entry.gid;
+    return 0;
+}
+
+int softrdma_ibv_query_gid_ex(ibv_context *context, uint32_t port_num, uint32_t gid_index,
+                              ibv_gid_entry *entry, uint32_t flags) {
+    if (port_num != 1 || flags != 0) {
+        return EINVAL;
+    }
+    const auto table = gid_table(*context);
+    if (gid_index >= table.size()) {
+        return EINVAL;
+    }
+    *entry = table[gid_index];
+    return 0;
+}
+
+ssize_t softrdma_ibv_query_gid_table(ibv_context *context, ibv_gid_entry *entries, size_t max_entries,
+                                     uint32_t flags) {
+    const auto table = gid_table(*context);
+    if (flags != 0 || table.size() > max_entries) {
+        return -EINVAL;
+    }
+    std::ranges::copy(table, entries);
+    return static_cast<ssize_t>(table.size());
+}
+
+int softrdma_ibv_query_pkey(ibv_context *, uint8_t port_num, int index, __be16 *pkey) {
+    if (port_num != 1 || index != 0) {
         errno = EINVAL;
         return -1;
     }
-    *gid = soft::gid_of(reinterpret_cast<const sockaddr &>(addresses[static_cast<std::size_t>(index)]));
+    *pkey = default_partition;
+    return 0;
+}
+
+int softrdma_ibv_get_pkey_index(ibv_context *, uint8_t port_num, __be16 pkey) {
+    if (port_num != 1 || pkey != default_partition) {
+        errno = EINVAL;
+        return -1;
+    }
     return 0;
 }
 

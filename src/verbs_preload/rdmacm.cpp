@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// verbs_preload/rdmacm: the names of librdmacm. Its rsockets stay the real library's.
+#include <rdma/rdma_verbs.h>
+#include <rdma/rsocket.h>
+
+#include "softrdma.h"
+#include "verbs_preload/forward.hpp"
+
+// ---- events ----
+FORWARD(0, rdma_create_event_channel)
+FORWARD(1, rdma_destroy_event_channel)
+FORWARD(2, rdma_get_cm_event)
+FORWARD(1, rdma_ack_cm_event)
+FORWARD(1, rdma_event_str)
+
+// ---- ids ----
+FORWARD(4, rdma_create_id)
+FORWARD(1, rdma_destroy_id)
+FORWARD(2, rdma_migrate_id)
+FORWARD(5, rdma_set_option)
+FORWARD(2, rdma_bind_addr)
+FORWARD(4, rdma_resolve_addr)
+FORWARD(2, rdma_resolve_route)
+FORWARD(1, rdma_get_src_port)
+FORWARD(1, rdma_get_dst_port)
+FORWARD(4, rdma_getaddrinfo)
+FORWARD(1, rdma_freeaddrinfo)
+REFUSE(4, rdma_create_ep, -1)
+REFUSE(1, rdma_destroy_ep, )
+REFUSE(1, rdma_get_devices, nullptr)
+REFUSE(1, rdma_free_devices, )
+
+// ---- queue pairs ----
+FORWARD(3, rdma_create_qp)
+FORWARD(2, rdma_create_qp_ex)
+FORWARD(1, rdma_destroy_qp)
+REFUSE(3, rdma_create_srq, -1)
+REFUSE(2, rdma_create_srq_ex, -1)
+REFUSE(1, rdma_destroy_srq, )
+REFUSE(3, rdma_init_qp_attr, -1)
+
+// ---- connections ----
+FORWARD(2, rdma_listen)
+REFUSE(2, rdma_get_request, -1)
+FORWARD(2, rdma_connect)
+FORWARD(2, rdma_accept)
+FORWARD(3, rdma_reject)
+FORWARD(1, rdma_disconnect)
+REFUSE(1, rdma_establish, -1)
+REFUSE(2, rdma_notify, -1)
+REFUSE(3, rdma_reject_ece, -1)
+REFUSE(2, rdma_set_local_ece, -1)
+REFUSE(2, rdma_get_remote_ece, -1)
+
+// ---- multicast ----
+REFUSE(3, rdma_join_multicast, -1)
+REFUSE(3, rdma_join_multicast_ex, -1)
+REFUSE(2, rdma_leave_multicast, -1)
+
+// ---- rsockets: librdmacm's look into ids behind what rdma_cma.h declares, so none is made on ids of ours
+// ----
+REFUSE(3, rsocket, -1)

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# preload_symbols.sh LIBRARY: the preload has every name that the installed libibverbs and librdmacm export, under the same
+# version node, unless the table below says why the real one may keep it; and no name that they do not have. A name
+# that a newer rdma-core adds fails here until somebody has looked at what it takes.
+set -eu
+ours=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Names that stay the real libraries', and why no object of ours comes to them.
+cat >"$work/theirs" <<'END'
+ibv_cmd_.*                        for drivers: the kernel's commands of a context that a driver made
+verbs_.*                          for drivers
+_?_?(verbs_log|verbs_init_and_alloc_context|ioctl_final_num_attrs)  for drivers
+execute_ioctl                     for drivers
+ibv_read_ibdev_sysfs_file         for drivers
+ibv_(event_type|node_type|port_state|wc_status)_str  text for a number
+ibv_rate_to_(mbps|mult)           a number for a number
+(mbps|mult)_to_ibv_rate           a number for a number
+ibv_copy_.*_(from|to)_kern        one plain struct into another
+ibv_(read_sysfs_file|get_sysfs_path)  files below /sys: soft devices have none
+ibv_(do|dont)fork_range           a range of memory
+ibv_(fork_init|is_fork_initialized)  the process: memory of soft devices may be forked, and needs nothing
+r(accept|bind|close|connect|fcntl|getpeername|getsockname|getsockopt|iomap|iounmap|iowrite|listen|poll|read|readv|recv|recvfrom|recvmsg|select|send|sendmsg|sendto|setsockopt|shutdown|write|writev)  the descriptor of an rsocket, which none gets without rsocket
+END
+
+exported() {  # exported LIBRARY: NAME@@NODE or NAME@NODE, one a line
+    nm --dynamic --defined-only --with-symbol-versions "$1" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort
+}
+installed() {
+    ldconfig -p | awk -v name="$1" '$1 == name { print $NF; exit }'
+}
+
+: >"$work/real"
+for name in libibverbs.so.1 librdmacm.so.1; do
+    library=$(installed $name)
+    [ -n "$library" ] || { echo "$name is not installed"; exit 77; }
+    # With one @ it is the interface of 2006: it has a device list of its own, in which no device of ours is.
+    exported "$library" | grep '@@' >>"$work/real"
+done
+LC_ALL=C sort -o "$work/real" "$work/real"
+exported "$ours" >"$work/ours"
+
+pattern=$(awk '{ printf "%s%s", (NR > 1 ? "|" : ""), $1 }' "$work/theirs")
+LC_ALL=C comm -23 "$work/real" "$work/ours" | grep -vE "^($pattern)@@" >"$work/missing" || true
+LC_ALL=C comm -13 "$work/real" "$work/ours" >"$work/surplus"
+status=0
+if [ -s "$work/missing" ]; then
+    echo 'these would reach the real library with objects of ours:'
+    cat "$work/missing"
+    status=1
+fi
+if [ -s "$work/surplus" ]; then
+    echo 'neither library has these:'
+    cat "$work/surplus"
+    status=1
+fi
+# Nothing stays in the table that is covered, or gone.
+while read -r entry _; do
+    LC_ALL=C comm -23 "$work/real" "$work/ours" | grep -qE "^($entry)@@" || {
+        echo "no name is left for '$entry' in the table of exceptions"
+        status=1
+    }
+done <"$work/theirs"
+[ $status -eq 0 ] && echo "$(wc -l <"$work/ours") of $(wc -l <"$work/real") names are ours, the others take nothing of ours"
+exit $status

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# verbs_program.sh [-k] [-n TIMES] [-e REGEX] PRELOAD SERVER [CLIENT]: programs of Debian, unmodified, over the soft device.
+# SERVER and CLIENT are command lines in which PORT stands for a free port, the same in both. When the server listens
+# at that port, the client runs, TIMES times. Everybody must end with 0; with -k the server is one that goes on, and is
+# ended when the client is done. Without a CLIENT, SERVER is all there is, and nobody listens. A line of what the last
+# one printed must match REGEX.
+set -eu
+endless=
+times=1
+expected=
+while getopts kn:e: option; do
+    case $option in
+        k) endless=1 ;;
+        n) times=$OPTARG ;;
+        e) expected=$OPTARG ;;
+        *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+preload=$1 server_command=$2 client_command=${3:-}
+limit_s=50
+
+for command in "$server_command" "$client_command"; do
+    program=${command%% *}
+    [ -z "$program" ] || command -v "$program" >/dev/null || {
+        echo "$program is not installed (group compat of utils/install-dependencies.sh)"
+        exit 77
+    }
+done
+listening() { [ -n "$(ss -Hltn "sport = :$1")" ]; }
+# Below what the kernel gives out by itself.
+port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+while listening $port; do port=$((port + 1)); done
+server_command=${server_command//PORT/$port}
+client_command=${client_command//PORT/$port}
+
+work=$(mktemp -d)
+server=
+finish() {
+    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+run() {  # run COMMAND FILE: in this process's place
+    local words
+    read -r -a words <<<"$1"
+    exec timeout "$limit_s" env LD_PRELOAD="$preload" "${words[@]}" >"$2" 2>&1 </dev/null
+}
+fail() {
+    echo "$1"
+    exit 1
+}
+
+cd "$work"
+run "$server_command" server &
+server=$!
+last=server
+if [ -n "$client_command" ]; then
+    last=client
+    until listening "$port"; do
+        kill -0 $server 2>/dev/null || { cat server; fail "'$server_command' ended before it listened"; }
+        sleep 0.02
+    done
+    for _ in $(seq "$times"); do
+        (run "$client_command" client) || { tail -n 40 server client; fail "'$client_command' ended with $?"; }
+    done
+fi
+if [ -n "$endless" ]; then
+    kill $server || { tail -n 40 server client; fail "'$server_command' has ended"; }
+    wait $server || true
+else
+    wait $server || { tail -n 40 ./*; fail "'$server_command' ended with $?"; }
+fi
+server=
+tail -n 40 ./*
+[ -z "$expected" ] || grep -qE -e "$expected" $last || fail "no line of '$last' has '$expected'"
