@@ -13,7 +13,7 @@ declare -A packages_of=(
              libcli11-dev nlohmann-json3-dev'
     [manual]='pandoc python3 man-db'
     [package]='dpkg-dev file'
-    [test]='libcmocka-dev iproute2 procps protobuf-c-compiler libprotobuf-c-dev'
+    [test]='libcmocka-dev iproute2 procps python3 protobuf-c-compiler libprotobuf-c-dev'
     [compat]='librpma0 librpma-dev rdmacm-utils ibverbs-utils perftest qperf fio libfabric-bin'
     [format]='clang-format-19'
     [lint]='clang-format-19 clang-tidy-19 clang-19 shellcheck'
@@ -31,7 +31,7 @@ check_tools() {
         case $group in
             manual) tools+=(pandoc python3 man) ;;
             package) tools+=(dpkg-deb dpkg-shlibdeps file) ;;
-            test) libraries+=(cmocka libprotobuf-c) tools+=(protoc-c) ;;
+            test) libraries+=(cmocka libprotobuf-c) tools+=(protoc-c python3) ;;
             format) tools+=(clang-format-19) ;;
             lint) tools+=(clang-format-19 clang-tidy-19 clang++-19 shellcheck) ;;
             clang) tools+=(clang-19 clang++-19) ;;

@@ -16,5 +16,6 @@ void add_devices(CLI::App &app, Command &chosen);
 void add_serve(CLI::App &app, Command &chosen);
 void add_push(CLI::App &app, Command &chosen);
 void add_pull(CLI::App &app, Command &chosen);
+void add_perf(CLI::App &app, Command &chosen);
 
 }  // namespace cli

@@ -33,6 +33,7 @@ int parse_and_run(int argc, char **argv) {
     cli::add_serve(app, chosen);
     cli::add_push(app, chosen);
     cli::add_pull(app, chosen);
+    cli::add_perf(app, chosen);
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success &wanted) {  // --help
@@ -44,7 +45,7 @@ int parse_and_run(int argc, char **argv) {
     if (!chosen || !extra.empty()) {
         return complain(
             fmt::format("{}: expected {} (see rpma --help)", extra.empty() ? "no command" : extra.front(),
-                        chosen ? "no such argument" : "devices, serve, push or pull"),
+                        chosen ? "no such argument" : "devices, serve, push, pull or perf"),
             exit_usage);
     }
     cli::take_log(verbose);

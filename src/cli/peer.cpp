@@ -27,4 +27,11 @@ Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type
     return device;
 }
 
+Outcome<LocalRegion> register_memory(const DevicePeer &device, std::span<std::byte> memory, int usage) {
+    rpma_mr_local *local = nullptr;
+    TRY(checked(rpma_mr_reg(device.peer.get(), memory.data(), memory.size(), usage, &local),
+                "cannot register {} bytes with {}", memory.size(), device.name));
+    return LocalRegion{local};
+}
+
 }  // namespace cli

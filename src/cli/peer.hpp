@@ -6,6 +6,7 @@
 #include <librpma.h>
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "cli/arguments.hpp"
@@ -30,6 +31,7 @@ using RemoteRegion = std::unique_ptr<rpma_mr_remote, Deleter<rpma_mr_remote_dele
 using ConnectionConfiguration = std::unique_ptr<rpma_conn_cfg, Deleter<rpma_conn_cfg_delete>>;
 using ConnectionRequest = std::unique_ptr<rpma_conn_req, Deleter<rpma_conn_req_delete>>;
 using Connection = std::unique_ptr<rpma_conn, Deleter<rpma_conn_delete>>;
+using Completions = std::unique_ptr<rpma_cq, Deleter<rpma_cq_delete>>;
 using Endpoint = std::unique_ptr<rpma_ep, Deleter<rpma_ep_shutdown>>;
 
 struct DevicePeer {
@@ -41,5 +43,9 @@ struct DevicePeer {
 // The device that has this address (LOCAL), or through which it is reached (REMOTE; blocks for up to a
 // second).
 [[nodiscard]] Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type type);
+
+// Registers memory, which outlives the region.
+[[nodiscard]] Outcome<LocalRegion> register_memory(const DevicePeer &device, std::span<std::byte> memory,
+                                                   int usage);
 
 }  // namespace cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/protocol: what a client and the server of a pool tell each other, as private data of the connection.
-// Everything after that is one-sided. Pure: no I/O. All numbers are little-endian.
+// Everything after that is one-sided, but for what `rpma perf` measures. Pure: no I/O. All numbers are
+// little-endian.
 #pragma once
 
 #include <array>
@@ -12,46 +13,64 @@
 
 namespace cli {
 
-enum class Mode : std::uint8_t { Push = 1, Pull = 2 };
+enum class Mode : std::uint8_t {
+    Push = 1,
+    Pull = 2,
+    Measure = 3,         // in volatile memory that the server has for that
+    MeasureDurable = 4,  // in the pool's slot that is not committed, which a push would write
+};
 
 enum class Status : std::uint8_t {
     Ok = 0,
     Busy = 1,     // another push is under way
     Version = 2,  // the server speaks another version
-    Failed = 3,   // the server's pool cannot be made durable now; its own output says why
+    Failed = 3,   // the server cannot give what is asked for now; its own output says why
+    Limit = 4,    // more is asked for than the server gives
 };
 
 enum class Durability : std::uint8_t { None = 0, PageCache = 1, Dax = 2 };
 // For people: "page cache", "DAX", "not durable".
 [[nodiscard]] const char *durability_text(Durability durability);
 
+// Version 2 added measuring and what belongs to it. Push and pull say 1, as before, so that any server serves
+// them; who measures says 2, and an older server answers that it speaks 1.
+inline constexpr std::uint16_t first_version = 1;
+inline constexpr std::uint16_t protocol_version = 2;
+[[nodiscard]] constexpr std::uint16_t version_of(Mode mode) {
+    return mode == Mode::Push || mode == Mode::Pull ? first_version : protocol_version;
+}
+
 // The client's, with the connection request.
-//    0        4         6      7          8
-//    | magic  | version | mode | reserved |
-using HelloBytes = std::array<std::byte, 8>;
+//    0        4         6      7          8          12              16
+//    | magic  | version | mode | reserved | messages | message bytes |
+// The last two, of version 2, are the receives that the server is to post: how many, and how large.
+using HelloBytes = std::array<std::byte, 16>;
 static_assert(sizeof(HelloBytes) <= 56, "RDMA_PS_TCP's limit for a request");
 
 struct Hello {
     std::uint16_t version;
     Mode mode;
+    std::uint32_t messages = 0;
+    std::uint32_t message_bytes = 0;
 };
 
 // The server's, when it accepts. It accepts also those it will not serve, because a reject carries no reason.
-//    0        4         6        7            8          16             17                38
-//    | magic  | version | status | durability | capacity | peer config  | memory region   |
-// The last two are librpma's descriptors; all but magic, version and status are 0 unless the status is Ok.
-using OfferBytes = std::array<std::byte, 38>;
+//    0        4         6        7            8          16             17                38         40
+//    | magic  | version | status | durability | capacity | peer config  | memory region   | TCP port |
+// Peer config and memory region are librpma's descriptors; the port, of version 2, is the baseline's, 0 when
+// nothing is measured. All but magic, version and status are 0 unless the status is Ok.
+using OfferBytes = std::array<std::byte, 40>;
 static_assert(sizeof(OfferBytes) <= 196, "RDMA_PS_TCP's limit for an answer");
 
 struct Offer {
+    std::uint16_t version = protocol_version;
     Status status = Status::Ok;
     Durability durability = Durability::None;
     std::uint64_t capacity = 0;
     std::byte peer_configuration{};
     std::array<std::byte, 21> memory_region{};
+    std::uint16_t tcp_port = 0;
 };
-
-inline constexpr std::uint16_t protocol_version = 1;
 
 [[nodiscard]] HelloBytes encode_hello(const Hello &hello);
 [[nodiscard]] OfferBytes encode_offer(const Offer &offer);

@@ -85,7 +85,8 @@ Outcome<std::unique_ptr<Session>> open_session(const TransferOptions &options) {
             return session;
         }
         if (Session::Clock::now() > deadline) {
-            return failed("{}: another push is under way (expected one at a time)", options.address);
+            return failed("{}: another push is under way, or rpma perf is (expected one at a time)",
+                          options.address);
         }
         std::this_thread::sleep_for(busy_interval);
     }

@@ -24,13 +24,6 @@ void complain(const std::string &text) {
     std::fputs(fmt::format("rpma: {}\n", text).c_str(), stderr);
 }
 
-Outcome<LocalRegion> register_region(const DevicePeer &device, std::span<std::byte> region, int usage) {
-    rpma_mr_local *local = nullptr;
-    TRY(checked(rpma_mr_reg(device.peer.get(), region.data(), region.size(), usage, &local),
-                "cannot register {} bytes with {}", region.size(), device.name));
-    return LocalRegion{local};
-}
-
 }  // namespace
 
 Outcome<> Server::register_pool() {
@@ -41,15 +34,15 @@ Outcome<> Server::register_pool() {
     // page cache.
     bool durable = device_.is_soft || pool_.is_dax();
     if (durable) {
-        auto region = register_region(device_, pool_.region(), usage | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT);
+        auto region = register_memory(device_, pool_.region(), usage | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT);
         durable = region.has_value();
         push_region_ = std::move(region).value_or(nullptr);
     }
     if (!durable) {
-        push_region_ = TRY(register_region(device_, pool_.region(), usage));
+        push_region_ = TRY(register_memory(device_, pool_.region(), usage));
     }
     // Pullers get no right to write.
-    pull_region_ = TRY(register_region(device_, pool_.region(), RPMA_MR_USAGE_READ_SRC));
+    pull_region_ = TRY(register_memory(device_, pool_.region(), RPMA_MR_USAGE_READ_SRC));
 
     rpma_peer_cfg *configuration = nullptr;
     TRY(checked(rpma_peer_cfg_new(&configuration), "peer configuration"));
@@ -87,6 +80,12 @@ Outcome<> Server::listen(const Address &address) {
     TRY(checked(rpma_ep_listen(device_.peer.get(), address.host.c_str(), address.port.c_str(), &endpoint),
                 "cannot listen on {} (expected a free port)", address.text()));
     endpoint_.reset(endpoint);
+    rpma_conn_cfg *configuration = nullptr;
+    TRY(checked(rpma_conn_cfg_new(&configuration), "connection configuration"));
+    configuration_.reset(configuration);
+    (void)rpma_conn_cfg_set_rq_size(configuration, most_messages);
+    (void)rpma_conn_cfg_set_sq_size(configuration, 2 * most_messages);
+    (void)rpma_conn_cfg_set_cq_size(configuration, 3 * most_messages);
     epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
     (void)rpma_ep_get_fd(endpoint, &endpoint_fd_);
     return watch(endpoint_fd_);
@@ -119,7 +118,7 @@ Outcome<> Server::run(int signal_fd) {
 
 void Server::take_request() {
     rpma_conn_req *requested = nullptr;
-    const int result = rpma_ep_next_conn_req(endpoint_.get(), nullptr, &requested);
+    const int result = rpma_ep_next_conn_req(endpoint_.get(), configuration_.get(), &requested);
     if (result == RPMA_E_NO_EVENT) {
         return;
     }
@@ -140,19 +139,30 @@ void Server::take_request() {
     }
 }
 
-Offer Server::answer(const Hello &hello) const {
-    Offer offer;
-    if (hello.version != protocol_version) {
-        offer.status = Status::Version;
-    } else if (hello.mode == Mode::Pull) {
-        offer = pull_offer_;
-    } else if (pusher_ >= 0) {
-        offer.status = Status::Busy;
-    } else if (const auto durable = pool_.make_commit_durable(); !durable) {
-        complain(durable.error().text);
-        offer.status = Status::Failed;
-    } else {
-        offer = push_offer_;
+// Who measures in the pool writes where a push would write, and is like one: only one of these at a time.
+Offer Server::answer(const Hello &hello, rpma_conn_req *request, PerfClient &perf) {
+    if (hello.version < first_version || hello.version > protocol_version) {
+        return {.status = Status::Version};
+    }
+    Offer offer = hello.mode == Mode::Pull ? pull_offer_ : push_offer_;
+    offer.version = hello.version;
+    const auto only = [&hello](Status status) { return Offer{.version = hello.version, .status = status}; };
+    if (hello.mode == Mode::Push || hello.mode == Mode::MeasureDurable) {
+        if (pusher_ >= 0 || (hello.mode == Mode::Push && perf_.uses_pool())) {
+            return only(Status::Busy);
+        }
+        if (const auto durable = pool_.make_commit_durable(); !durable) {
+            complain(durable.error().text);
+            return only(Status::Failed);
+        }
+    }
+    if (hello.mode == Mode::Measure || hello.mode == Mode::MeasureDurable) {
+        auto admitted = perf_.admit(hello, request, offer);
+        if (!admitted) {
+            complain(admitted.error().text);
+            return only(Status::Failed);
+        }
+        perf = *std::move(admitted);
     }
     return offer;
 }
@@ -161,7 +171,8 @@ void Server::admit(ConnectionRequest request, const Hello &hello) {
     if (pusher_ >= 0) {
         take_event(pusher_);  // perhaps that it is gone
     }
-    const Offer offer = answer(hello);
+    PerfClient perf;
+    const Offer offer = answer(hello, request.get(), perf);
     OfferBytes bytes = encode_offer(offer);
     const rpma_conn_private_data data{bytes.data(), sizeof(bytes)};
     rpma_conn_req *consumed = request.release();
@@ -177,7 +188,7 @@ void Server::admit(ConnectionRequest request, const Hello &hello) {
         complain(watched.error().text);
         return;
     }
-    clients_.emplace(fd, Client{std::move(connection), false, Clock::now()});
+    clients_.emplace(fd, Client{std::move(connection), false, Clock::now(), std::move(perf)});
     ++waiting_;
     if (hello.mode == Mode::Push && offer.status == Status::Ok) {
         pusher_ = fd;
@@ -198,6 +209,9 @@ void Server::take_event(int fd) {
     if (result == 0 && event == RPMA_CONN_ESTABLISHED) {
         waiting_ -= client.established ? 0 : 1;
         client.established = true;
+        if (client.perf.messages != nullptr) {
+            client.perf.messages->start(client.connection.get());
+        }
         return;
     }
     drop(fd);

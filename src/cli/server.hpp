@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/server: admits clients to a pool and lets them go. It does nothing for a write, a read or a flush:
-// those are one-sided, and it sleeps meanwhile.
+// those are one-sided, and it sleeps meanwhile. Who measures has threads of his own (cli/perf_server).
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,7 @@
 
 #include "base/fd.hpp"
 #include "cli/peer.hpp"
+#include "cli/perf_server.hpp"
 #include "cli/pool.hpp"
 #include "cli/protocol.hpp"
 
@@ -20,7 +21,7 @@ class Server {
 public:
     // `committed` is called after each push that ended with a commit.
     Server(const Pool &pool, const DevicePeer &device, std::function<void(const Content &)> committed)
-        : pool_{pool}, device_{device}, committed_{std::move(committed)} {}
+        : pool_{pool}, device_{device}, committed_{std::move(committed)}, perf_{pool, device} {}
     Server(const Server &) = delete;
     Server &operator=(const Server &) = delete;
 
@@ -41,11 +42,12 @@ private:
         Connection connection;
         bool established;
         Clock::time_point since;
+        PerfClient perf;  // goes first
     };
 
     [[nodiscard]] Outcome<> watch(int fd) const;
     void take_request();
-    [[nodiscard]] Offer answer(const Hello &hello) const;
+    [[nodiscard]] Offer answer(const Hello &hello, rpma_conn_req *request, PerfClient &perf);
     void admit(ConnectionRequest request, const Hello &hello);
     void take_event(int fd);
     void drop(int fd);
@@ -55,10 +57,12 @@ private:
     const Pool &pool_;
     const DevicePeer &device_;
     std::function<void(const Content &)> committed_;
+    PerfServer perf_;
     LocalRegion push_region_;
     LocalRegion pull_region_;
     Offer push_offer_;
     Offer pull_offer_;
+    ConnectionConfiguration configuration_;  // of connections to come
     Endpoint endpoint_;
     int endpoint_fd_ = -1;
     base::Fd epoll_;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <bitset>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -13,10 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/link.hpp"
 #include "cli/mapping.hpp"
-#include "cli/peer.hpp"
 #include "cli/pool_format.hpp"
-#include "cli/protocol.hpp"
 
 namespace cli {
 
@@ -24,7 +22,7 @@ namespace cli {
 // wait ends when nothing happens for the timeout, and at SIGINT and SIGTERM (see end_waits_on_signals).
 class Session {
 public:
-    using Clock = std::chrono::steady_clock;
+    using Clock = Link::Clock;
     using Operation = std::uint64_t;  // counts the operations of a session, from 1
 
     // Local memory for operations: `depth` chunks.
@@ -62,31 +60,23 @@ public:
     // How long each completed flush took, from its post to its completion, in seconds.
     [[nodiscard]] const std::vector<double> &flush_seconds() const { return flush_seconds_; }
 
-    // Ends the connection and waits, for a moment at most, until the server knows.
-    void close();
+    // As Link's.
+    void close() { link_.close(); }
 
 private:
-    using Milliseconds = std::chrono::milliseconds;
-
-    Session(const Address &address, Milliseconds timeout) : name_{address.text()}, timeout_{timeout} {}
-    [[nodiscard]] Outcome<> connect(const Address &address, Mode mode);
-    [[nodiscard]] Outcome<rpma_conn_event> next_event(Milliseconds timeout);
-    [[nodiscard]] Outcome<Offer> receive_offer();
+    Session(const Address &address, double timeout_seconds) : link_{address, timeout_seconds} {}
+    [[nodiscard]] Outcome<> allocate();
     [[nodiscard]] Outcome<> take_offer(const Offer &offer, Mode mode);
     [[nodiscard]] std::size_t local_offset(std::span<const std::byte> local) const;
     [[nodiscard]] Outcome<> reserve();
     [[nodiscard]] Outcome<Operation> posted(int result, const char *what);
     [[nodiscard]] Outcome<> reap();
     void complete(Operation operation);
-    [[nodiscard]] Outcome<> wait_readable(int fd, Clock::time_point deadline) const;
 
-    std::string name_;  // the server's address
-    Milliseconds timeout_;
     DevicePeer device_;
     Mapping memory_;
     LocalRegion local_;
-    RemoteRegion remote_;
-    Connection connection_;
+    Link link_;
     rpma_cq *completions_ = nullptr;  // the connection's
     Layout layout_{};
     Durability durability_ = Durability::None;
@@ -103,8 +93,5 @@ private:
     std::deque<Flush> flushes_;  // those not completed
     std::vector<double> flush_seconds_;
 };
-
-// From now on SIGINT and SIGTERM end every wait with a failure, so that nothing half-made is left behind.
-void end_waits_on_signals();
 
 }  // namespace cli

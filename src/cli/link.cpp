@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/link: connecting, the server's offer, and waits that end.
+#include "cli/link.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+
+#include "cli/log.hpp"
+
+namespace cli {
+
+namespace {
+
+// What was done is done; a server that does not answer to that is not waited for.
+constexpr auto close_timeout = std::chrono::milliseconds{2000};
+
+// Written by the signal handler, hence lock-free; relaxed, nothing is published with it.
+std::atomic<bool> was_interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+}  // namespace
+
+void end_waits_on_signals() {
+    struct sigaction action{};
+    action.sa_handler = [](int) { was_interrupted.store(true, std::memory_order_relaxed); };
+    sigaction(SIGINT, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupted() {
+    return was_interrupted.load(std::memory_order_relaxed);
+}
+
+Outcome<Offer> Link::connect(const DevicePeer &device, const Hello &hello, const Queues &queues) {
+    TRY(request(device, hello, queues));
+    const Offer offer = TRY(receive_offer());
+    if (offer.status == Status::Failed) {
+        return failed("{}: the server cannot use its pool; its own output says why", name_);
+    }
+    if (offer.status == Status::Ok) {
+        TRY(take(offer));
+    } else {
+        close();
+    }
+    return offer;
+}
+
+Outcome<> Link::request(const DevicePeer &device, const Hello &hello, const Queues &queues) {
+    rpma_conn_cfg *configuration = nullptr;
+    TRY(checked(rpma_conn_cfg_new(&configuration), "connection configuration"));
+    const ConnectionConfiguration owner{configuration};
+    (void)rpma_conn_cfg_set_sq_size(configuration, queues.sends);
+    (void)rpma_conn_cfg_set_rq_size(configuration, queues.receives);
+    (void)rpma_conn_cfg_set_cq_size(configuration, queues.sends);
+    (void)rpma_conn_cfg_set_cq(configuration, queues.completions);
+    (void)rpma_conn_cfg_set_timeout(configuration, static_cast<int>(timeout_.count()));
+    rpma_conn_req *request = nullptr;
+    TRY(checked(rpma_conn_req_new(device.peer.get(), address_.host.c_str(), address_.port.c_str(),
+                                  configuration, &request),
+                "{}: cannot reach it", name_));
+    HelloBytes bytes = encode_hello(hello);
+    const rpma_conn_private_data data{bytes.data(), sizeof(bytes)};
+    rpma_conn *connection = nullptr;
+    TRY(checked(rpma_conn_req_connect(&request, &data, &connection), "{}: cannot connect", name_));
+    connection_.reset(connection);
+    return {};
+}
+
+Outcome<rpma_conn_event> Link::next_event(Milliseconds timeout) {
+    int fd = -1;
+    (void)rpma_conn_get_event_fd(connection_.get(), &fd);
+    TRY(wait_readable(fd, Clock::now() + timeout));
+    rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    TRY(checked(rpma_conn_next_event(connection_.get(), &event), "{}: connection event", name_));
+    return event;
+}
+
+Outcome<Offer> Link::receive_offer() {
+    const rpma_conn_event event = TRY(next_event(timeout_));
+    if (event == RPMA_CONN_REJECTED) {
+        return failed("{}: refused: nobody serves a pool there (rpma serve){}", name_, logged_reason());
+    }
+    if (event != RPMA_CONN_ESTABLISHED) {
+        return failed("{}: cannot connect: {}{}", name_, rpma_utils_conn_event_2str(event), logged_reason());
+    }
+    rpma_conn_private_data data{};
+    (void)rpma_conn_get_private_data(connection_.get(), &data);
+    auto offer = decode_offer({static_cast<const std::byte *>(data.ptr), data.len});
+    if (!offer) {
+        return failed("{}: {}", name_, offer.error().text);
+    }
+    return offer;
+}
+
+Outcome<> Link::take(const Offer &offer) {
+    rpma_mr_remote *remote = nullptr;
+    TRY(checked(
+        rpma_mr_remote_from_descriptor(offer.memory_region.data(), offer.memory_region.size(), &remote),
+        "{}: its memory region's descriptor", name_));
+    remote_.reset(remote);
+    rpma_peer_cfg *configuration = nullptr;
+    TRY(checked(rpma_peer_cfg_from_descriptor(&offer.peer_configuration, 1, &configuration),
+                "{}: its peer configuration", name_));
+    const PeerConfiguration owner{configuration};
+    return checked(rpma_conn_apply_remote_peer_cfg(connection_.get(), configuration),
+                   "{}: its peer configuration", name_);
+}
+
+Outcome<> Link::wait_readable(int fd, Clock::time_point deadline) const {
+    while (!interrupted()) {
+        const auto left = std::chrono::ceil<Milliseconds>(deadline - Clock::now()).count();
+        if (left <= 0) {
+            return failed("{}: no answer for {} seconds", name_,
+                          std::chrono::duration<double>{timeout_}.count());
+        }
+        pollfd waiting{fd, POLLIN, 0};
+        const int ready = poll(&waiting, 1, static_cast<int>(left));
+        if (ready > 0) {
+            return {};
+        }
+        if (ready < 0 && errno != EINTR) {
+            return failed("poll: {}", errno_text(errno));
+        }
+    }
+    return failed("{}: interrupted", name_);
+}
+
+std::unexpected<Failure> Link::ended(ibv_wc_status status) const {
+    return failed("{}: the connection ended ({}){}", name_, ibv_wc_status_str(status), logged_reason());
+}
+
+void Link::close() {
+    if (rpma_conn_disconnect(connection_.get()) == 0) {
+        (void)next_event(std::min(timeout_, close_timeout));
+    }
+    connection_.reset();
+}
+
+}  // namespace cli

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/link: a client's connection to a server of ours, from the request to the end.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "cli/peer.hpp"
+#include "cli/protocol.hpp"
+
+namespace cli {
+
+// From now on SIGINT and SIGTERM end every wait with a failure, so that nothing half-made is left behind.
+void end_waits_on_signals();
+[[nodiscard]] bool interrupted();
+
+// One thread. Every wait ends when nothing happens for the timeout, and at SIGINT and SIGTERM (see
+// end_waits_on_signals). The device, and a completion queue that is given, outlive it.
+class Link {
+public:
+    using Clock = std::chrono::steady_clock;
+    using Milliseconds = std::chrono::milliseconds;
+
+    // How much may be under way.
+    struct Queues {
+        std::uint32_t sends;
+        std::uint32_t receives = 1;
+        rpma_cq *completions = nullptr;  // none: one of its own, of `sends`
+    };
+
+    Link(const Address &address, double timeout_seconds)
+        : address_{address},
+          name_{address.text()},
+          timeout_{std::chrono::ceil<Milliseconds>(std::chrono::duration<double>{timeout_seconds})} {}
+
+    // Connects. The server's answer may be Busy or Limit, and then is all there is; otherwise remote() is
+    // what it offers.
+    [[nodiscard]] Outcome<Offer> connect(const DevicePeer &device, const Hello &hello, const Queues &queues);
+
+    [[nodiscard]] const std::string &name() const { return name_; }  // the server's address
+    [[nodiscard]] Milliseconds timeout() const { return timeout_; }
+    [[nodiscard]] rpma_conn *get() const { return connection_.get(); }
+    [[nodiscard]] rpma_mr_remote *remote() const { return remote_.get(); }
+
+    [[nodiscard]] Outcome<> wait_readable(int fd, Clock::time_point deadline) const;
+    // Of an operation: what its failed completion says.
+    [[nodiscard]] std::unexpected<Failure> ended(ibv_wc_status status) const;
+
+    // Ends the connection and waits, for a moment at most, until the server knows.
+    void close();
+
+private:
+    [[nodiscard]] Outcome<> request(const DevicePeer &device, const Hello &hello, const Queues &queues);
+    [[nodiscard]] Outcome<rpma_conn_event> next_event(Milliseconds timeout);
+    [[nodiscard]] Outcome<Offer> receive_offer();
+    [[nodiscard]] Outcome<> take(const Offer &offer);
+
+    Address address_;
+    std::string name_;
+    Milliseconds timeout_;
+    RemoteRegion remote_;
+    Connection connection_;
+};
+
+}  // namespace cli

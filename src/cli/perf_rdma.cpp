@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/perf_rdma: what each slot posts is prepared; posting and collecting only do that.
+#include "cli/perf_rdma.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "cli/log.hpp"
+#include "cli/tcp_answers.hpp"
+
+namespace cli {
+
+namespace {
+
+constexpr std::uint64_t cache_line = 64;
+constexpr std::uint32_t answer_bytes = 8;  // room for an answer; it has none
+// ibv_wc.wr_id: a slot, or one of these.
+constexpr std::uint64_t is_receive = std::uint64_t{1} << 32;  // and the connection
+constexpr std::uint64_t is_message = std::uint64_t{1} << 33;  // its answer is what counts
+
+constexpr std::array<char, 8> atomic_word = {1, 2, 3, 4, 5, 6, 7, 8};
+
+void *context(std::uint64_t value) {
+    return reinterpret_cast<void *>(static_cast<std::uintptr_t>(value));
+}
+
+// Slots have memory of their own as long as there is room, in places that begin with a cache line.
+std::uint64_t place(std::uint64_t slot, std::uint64_t bytes, std::uint64_t room) {
+    const std::uint64_t stride = (bytes + cache_line - 1) / cache_line * cache_line;
+    return slot % std::max<std::uint64_t>(room / stride, 1) * stride;
+}
+
+int type_of(PerfOp op) {
+    switch (op) {
+        case PerfOp::Read:
+            return RPMA_OP_READ;
+        case PerfOp::Send:
+            return RPMA_OP_SEND;
+        case PerfOp::Atomic:
+            return RPMA_OP_ATOMIC_WRITE;
+        case PerfOp::Write:
+        case PerfOp::Flush:
+            break;
+    }
+    return RPMA_OP_WRITE;
+}
+
+}  // namespace
+
+Outcome<std::unique_ptr<RdmaPath>> RdmaPath::open(const DevicePeer &device, const Address &address,
+                                                  const Load &load, bool polled, double timeout_seconds) {
+    std::unique_ptr<RdmaPath> path{new RdmaPath{load}};
+    TRY(path->allocate(device, polled));
+    for (std::uint32_t i = 0; i < load.connections; ++i) {
+        TRY(path->connect(device, address, timeout_seconds));
+    }
+    TRY(path->prepare_slots());
+    return path;
+}
+
+RdmaPath::~RdmaPath() {
+    for (const auto &link : links_) {
+        link->close();
+    }
+}
+
+Outcome<> RdmaPath::allocate(const DevicePeer &device, bool polled) {
+    const std::uint64_t size = std::max(
+        std::min<std::uint64_t>(std::uint64_t{load_.slots()} * (load_.bytes + cache_line), largest_message),
+        std::uint64_t{answer_bytes});
+    memory_ = Mapping{size, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1};
+    if (!memory_) {
+        return failed("cannot allocate {} bytes: {}", size, errno_text(errno));
+    }
+    local_ = TRY(register_memory(
+        device, memory_.bytes(),
+        RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV));
+    // Each operation has two completions at most: a message its own and its answer's, a failed write its
+    // flush's.
+    rpma_cq *completions = nullptr;
+    TRY(checked(rpma_cq_new(device.peer.get(), 2 * load_.slots() + load_.connections,
+                            polled ? RPMA_CQ_POLLED : 0, &completions),
+                "a completion queue for {} operations", load_.slots()));
+    completions_.reset(completions);
+    return {};
+}
+
+Outcome<> RdmaPath::connect(const DevicePeer &device, const Address &address, double timeout_seconds) {
+    const bool sends = load_.op == PerfOp::Send;
+    const Mode mode = load_.op == PerfOp::Flush ? Mode::MeasureDurable : Mode::Measure;
+    auto link = std::make_unique<Link>(address, timeout_seconds);
+    const Offer offer =
+        TRY(link->connect(device, {version_of(mode), mode, sends ? load_.depth : 0, sends ? load_.bytes : 0},
+                          {2 * load_.depth, load_.depth, completions_.get()}));
+    if (offer.status == Status::Busy) {
+        return failed("{}: a push is under way (expected none while flushes are measured)", link->name());
+    }
+    if (offer.status != Status::Ok) {
+        return failed("{}: does not take {} messages of {} bytes at once (--op send --depth {})",
+                      link->name(), load_.depth, load_.bytes, load_.depth);
+    }
+    std::size_t room = 0;
+    (void)rpma_mr_remote_get_size(link->remote(), &room);
+    if (room < load_.bytes || room < sizeof(atomic_word) || offer.tcp_port == 0) {
+        return failed("{}: has {} bytes and TCP port {} for this (expected at least {}, and a port)",
+                      link->name(), room, offer.tcp_port, load_.bytes);
+    }
+    durability_ = offer.durability;
+    auto &baseline = baselines_.emplace_back();
+    TRY(checked(rpma_conn_get_peer_addr(link->get(), &baseline), "{}: its address", link->name()));
+    set_port(baseline, offer.tcp_port);
+    links_.push_back(std::move(link));
+    sent_.emplace_back(load_.depth);
+    for (std::uint32_t i = 0; sends && i < load_.depth; ++i) {
+        TRY(post_receive(static_cast<std::uint32_t>(links_.size() - 1)));
+    }
+    return {};
+}
+
+Outcome<> RdmaPath::post_receive(std::uint32_t connection) {
+    const Link &link = *links_[connection];
+    return checked(rpma_recv(link.get(), local_.get(), 0, answer_bytes, context(is_receive | connection)),
+                   "{}: cannot post a receive", link.name());
+}
+
+Outcome<> RdmaPath::prepare_slots() {
+    const bool flushes = load_.op == PerfOp::Flush;
+    operations_.resize(std::size_t{load_.slots()} * (flushes ? 2 : 1));
+    auto *next = operations_.data();
+    for (std::uint32_t slot = 0; slot < load_.slots(); ++slot) {
+        const Link &link = *links_[slot / load_.depth];
+        std::size_t room = 0;
+        (void)rpma_mr_remote_get_size(link.remote(), &room);
+        rpma_op &operation = *next++;
+        operation.type = type_of(load_.op);
+        operation.flags = flushes ? RPMA_F_COMPLETION_ON_ERROR : RPMA_F_COMPLETION_ALWAYS;
+        operation.op_context = context(load_.op == PerfOp::Send ? is_message : slot);
+        operation.local = local_.get();
+        operation.local_offset = place(slot, load_.bytes, memory_.bytes().size());
+        operation.remote = link.remote();
+        operation.remote_offset = place(slot, load_.bytes, room);
+        operation.len = load_.bytes;
+        operation.word = atomic_word.data();
+        if (flushes) {
+            rpma_op &flush = *next++;
+            flush = operation;
+            flush.type = RPMA_OP_FLUSH;
+            flush.flags = RPMA_F_COMPLETION_ALWAYS;
+            flush.flush_type =
+                durability_ == Durability::None ? RPMA_FLUSH_TYPE_VISIBILITY : RPMA_FLUSH_TYPE_PERSISTENT;
+        }
+    }
+    return {};
+}
+
+Outcome<> RdmaPath::post_all(const Link &link, std::span<const rpma_op> operations) {
+    return checked(rpma_post(link.get(), operations.data(), operations.size(), nullptr),
+                   "{}: cannot post an operation", link.name());
+}
+
+Outcome<> RdmaPath::post(std::uint32_t slot) {
+    const std::uint32_t connection = slot / load_.depth;
+    const std::size_t each = load_.op == PerfOp::Flush ? 2 : 1;
+    if (load_.op == PerfOp::Send) {
+        sent_[connection].push() = slot;
+    }
+    return post_all(*links_[connection], std::span{operations_}.subspan(slot * each, each));
+}
+
+// A read is answered after all before it was placed.
+Outcome<> RdmaPath::post_barrier(std::uint32_t slot) {
+    rpma_op read{};
+    read.type = RPMA_OP_READ;
+    read.flags = RPMA_F_COMPLETION_ALWAYS;
+    read.op_context = context(slot);
+    read.local = local_.get();
+    read.remote = links_[slot / load_.depth]->remote();
+    read.len = 1;
+    return post_all(*links_[slot / load_.depth], std::span{&read, 1});
+}
+
+Outcome<std::size_t> RdmaPath::collect(std::span<std::uint32_t> done) {
+    std::array<ibv_wc, 16> completions;
+    int count = 0;
+    const int result =
+        rpma_cq_get_wc(completions_.get(), static_cast<int>(std::min(done.size(), completions.size())),
+                       completions.data(), &count);
+    TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", links_.front()->name()));
+    std::size_t found = 0;
+    for (const ibv_wc &completion : std::span{completions}.first(static_cast<std::size_t>(count))) {
+        if (completion.status != IBV_WC_SUCCESS) {
+            return links_.front()->ended(completion.status);
+        }
+        if ((completion.wr_id & is_receive) != 0) {
+            const auto connection = static_cast<std::uint32_t>(completion.wr_id);
+            auto &sent = sent_[connection];
+            if (sent.empty()) {
+                return failed("{}: answered a message that was not sent", links_[connection]->name());
+            }
+            done[found++] = sent.front();
+            sent.pop();
+            TRY(post_receive(connection));
+        } else if (completion.wr_id < load_.slots()) {
+            done[found++] = static_cast<std::uint32_t>(completion.wr_id);
+        }
+    }
+    return found;
+}
+
+Outcome<> RdmaPath::wait() {
+    int fd = -1;
+    (void)rpma_cq_get_fd(completions_.get(), &fd);
+    const Link &link = *links_.front();
+    TRY(link.wait_readable(fd, Link::Clock::now() + link.timeout()));
+    const int result = rpma_cq_wait(completions_.get());  // may be spurious
+    return checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", link.name());
+}
+
+}  // namespace cli

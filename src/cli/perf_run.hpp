@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/perf_run: the measuring itself: a load, for a time or a number of operations, on RDMA and on TCP in
+// turns.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "cli/histogram.hpp"
+#include "cli/perf_path.hpp"
+#include "cli/perf_rdma.hpp"
+
+namespace cli {
+
+struct PerfLimits {
+    double seconds;            // for each row and each path
+    std::uint64_t operations;  // instead of it, when it is not 0
+    double warmup_seconds;     // before it, not recorded
+    double timeout_seconds;    // without any progress
+    bool polled;
+};
+
+struct Measured {
+    Histogram latencies;
+    double seconds = 0;  // from the first post until the server had the last
+
+    [[nodiscard]] double rate() const {  // operations a second
+        return seconds > 0 ? static_cast<double>(latencies.count()) / seconds : 0;
+    }
+};
+
+struct PerfRow {
+    Load load;
+    Durability durability = Durability::None;
+    Measured rdma;
+    Measured tcp;
+    std::vector<double> ratios{};  // of both rates, one a pair
+};
+
+// Measures in pairs: RDMA and TCP, then TCP and RDMA, so that what else the machine does hits both. A signal
+// ends it early, with what was measured. `progress` is called before each of the pairs.
+[[nodiscard]] Outcome<> measure(const DevicePeer &device, const Address &address, const PerfLimits &limits,
+                                const std::function<void(unsigned pair, unsigned pairs)> &progress,
+                                PerfRow &row);
+
+}  // namespace cli

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/tcp_answers: the server's end of the baseline of `rpma perf`: plain TCP that takes requests and gives
+// answers of agreed sizes, beside which the same on RDMA is measured.
+//
+// The client says once how large they are. From then on it sends requests; one whose first byte is not 0 is
+// answered. What they hold means nothing, and nothing is kept.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <thread>
+
+#include "base/fd.hpp"
+#include "cli/failure.hpp"
+
+namespace cli {
+
+//    0               4              8
+//    | request bytes | answer bytes |      little-endian, each 1 to largest_message
+using TcpHeader = std::array<std::byte, 8>;
+
+struct TcpSizes {
+    std::uint32_t request;
+    std::uint32_t answer;
+};
+
+inline constexpr std::uint32_t largest_message = std::uint32_t{64} << 20;
+
+[[nodiscard]] TcpHeader encode_tcp_header(const TcpSizes &sizes);
+[[nodiscard]] Outcome<TcpSizes> decode_tcp_header(std::span<const std::byte, sizeof(TcpHeader)> bytes);
+
+// Finds the requests in what arrives, in whatever pieces.
+class RequestStream {
+public:
+    explicit RequestStream(std::uint32_t request_bytes) : request_bytes_{request_bytes} {}
+    // How many requests that want an answer end in the next bytes.
+    [[nodiscard]] std::uint64_t take(std::span<const std::byte> bytes);
+
+private:
+    std::uint32_t request_bytes_;
+    std::uint32_t left_ = 0;  // of the one that is arriving
+    bool wants_answer_ = false;
+};
+
+// An event that a thread which waits in poll(2) hears, and any other thread tells, once and for all.
+class StopEvent {
+public:
+    StopEvent();
+    explicit operator bool() const { return static_cast<bool>(fd_); }
+    void stop() const;
+    // Waits until the descriptor is readable (or, if `events` says so, writable): true; or stop(): false.
+    [[nodiscard]] bool wait(int fd, short events) const;
+
+private:
+    base::Fd fd_;
+};
+
+// Serves one connection from one client, on a port and in a thread of its own. Ends with the connection or
+// the object.
+class TcpAnswers {
+public:
+    // At the address that the client reached us at; connections from other addresses are closed.
+    [[nodiscard]] static Outcome<std::unique_ptr<TcpAnswers>> listen(const sockaddr_storage &local,
+                                                                     const sockaddr_storage &client);
+    TcpAnswers(const TcpAnswers &) = delete;
+    TcpAnswers &operator=(const TcpAnswers &) = delete;
+    ~TcpAnswers();
+
+    [[nodiscard]] std::uint16_t port() const { return port_; }
+
+private:
+    TcpAnswers() = default;
+    void run();
+    [[nodiscard]] base::Fd accept_client();
+    void serve(int connection);
+    // Some bytes, at least one; 0: it is over.
+    [[nodiscard]] std::size_t receive(int connection, std::span<std::byte> into) const;
+    [[nodiscard]] bool send(int connection, std::uint64_t size);
+
+    sockaddr_storage client_{};
+    base::Fd listener_;
+    std::uint16_t port_ = 0;
+    StopEvent stop_;
+    // Of the size that plain TCP is fastest with: it stays in the cache.
+    std::array<std::byte, std::size_t{256} << 10> buffer_{};
+    std::thread thread_;
+};
+
+// The port of an IPv4 or IPv6 address, in host order.
+[[nodiscard]] std::uint16_t port_of(const sockaddr_storage &address);
+void set_port(sockaddr_storage &address, std::uint16_t port);
+[[nodiscard]] socklen_t size_of(const sockaddr_storage &address);
+
+}  // namespace cli
