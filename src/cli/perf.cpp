@@ -121,8 +121,7 @@ void add_perf(CLI::App &app, Command &chosen) {
         ->add_option("--warmup", options->limits.warmup_seconds, "Seconds before each row that do not count")
         ->check(CLI::Range(0.0, 3600.0))
         ->capture_default_str();
-    command->add_flag("--wait", options->sleeps,
-                      "Sleep until something is done, instead of polling for it");
+    command->add_flag("--wait", options->sleeps, "Sleep until something is done, instead of polling for it");
     command->add_flag("--histogram", options->bars, "Draw each row's latencies");
     command
         ->add_option("--timeout", options->limits.timeout_seconds,

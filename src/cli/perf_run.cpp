@@ -21,8 +21,8 @@ constexpr double drain_seconds = 2;
 // The operations of one load on one path.
 class Loop {
 public:
-    Loop(Path &path, const Load &load, const PerfLimits &limits)
-        : path_{path}, load_{load}, limits_{limits}, started_(load.slots()) {}
+    Loop(Path &path, const Address &address, const Load &load, const PerfLimits &limits)
+        : path_{path}, address_{address}, load_{load}, limits_{limits}, started_(load.slots()) {}
 
     // Adds to what was measured.
     Outcome<> run(double seconds, std::uint64_t operations, Measured &measured) {
@@ -84,13 +84,14 @@ private:
                 since = std::min(since, now);
                 const double patience = interrupted() ? drain_seconds : limits_.timeout_seconds;
                 if (std::chrono::duration<double>{now - since}.count() > patience) {
-                    return failed("no answer for {} seconds", patience);
+                    return failed("{}: no answer for {} seconds", address_.text(), patience);
                 }
             }
         }
     }
 
     Path &path_;
+    const Address &address_;
     const Load &load_;
     const PerfLimits &limits_;
     std::vector<Clock::time_point> started_;  // of each slot's operation
@@ -107,8 +108,8 @@ Outcome<> measure(const DevicePeer &device, const Address &address, const PerfLi
         TRY(RdmaPath::open(device, address, row.load, limits.polled, limits.timeout_seconds));
     const auto tcp_path = TRY(TcpPath::open(rdma_path->baselines(), row.load, limits.timeout_seconds));
     row.durability = rdma_path->durability();
-    Loop rdma{*rdma_path, row.load, limits};
-    Loop tcp{*tcp_path, row.load, limits};
+    Loop rdma{*rdma_path, address, row.load, limits};
+    Loop tcp{*tcp_path, address, row.load, limits};
     constexpr std::uint64_t endless = std::numeric_limits<std::uint64_t>::max();
     if (limits.warmup_seconds > 0) {
         const auto ignored = std::make_unique<Measured>();

@@ -4,9 +4,11 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/time.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 
 #include "cli/link.hpp"
 
@@ -41,11 +43,14 @@ Outcome<std::unique_ptr<TcpPath>> TcpPath::open(std::span<const sockaddr_storage
     return path;
 }
 
-// Blocks for no longer than the kernel tries to connect: the server has just accepted the same on RDMA.
 Outcome<> TcpPath::connect(const sockaddr_storage &server) {
     base::Fd fd{socket(server.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     const int on = 1;
     (void)setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    // Also of connect(2).
+    const timeval timeout{static_cast<time_t>(timeout_),
+                          static_cast<suseconds_t>(std::fmod(timeout_, 1) * 1e6)};
+    (void)setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
     const TcpHeader header = encode_tcp_header(sizes_);
     if (::connect(fd.get(), reinterpret_cast<const sockaddr *>(&server), size_of(server)) != 0 ||
         ::send(fd.get(), header.data(), header.size(), MSG_NOSIGNAL) != ssize_t{sizeof(header)}) {

@@ -140,6 +140,9 @@ base::Fd TcpAnswers::accept_client() {
         socklen_t size = sizeof(address);
         base::Fd connection{accept4(listener_.get(), reinterpret_cast<sockaddr *>(&address), &size,
                                     SOCK_CLOEXEC | SOCK_NONBLOCK)};
+        if (!connection && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
+            break;
+        }
         if (connection && same_host(address, client_)) {
             const int on = 1;
             (void)setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
