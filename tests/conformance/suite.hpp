@@ -27,6 +27,7 @@ std::span<const CMUnitTest> shared_receive_tests();
 std::span<const CMUnitTest> atomic_tests();
 std::span<const CMUnitTest> invalidation_tests();
 std::span<const CMUnitTest> extended_tests();
+std::span<const CMUnitTest> state_tests();
 std::span<const CMUnitTest> queue_tests();
 std::span<const CMUnitTest> refusal_tests();
 std::span<const CMUnitTest> local_error_tests();

@@ -97,6 +97,43 @@ bool take_event(Objects &objects) {
     return true;
 }
 
+// What waits to be polled stays, in its order.
+void grows_and_shrinks(void **state) {
+    auto &objects = *static_cast<Objects *>(*state);
+    std::array<ibv_wc, 8> seen;
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        assert_true(complete(objects, i));
+    }
+    assert_int_equal(softrdma_ibv_resize_cq(objects.cq, 2), EINVAL);
+    assert_int_equal(softrdma_ibv_resize_cq(objects.cq, 0), EINVAL);
+    assert_int_equal(objects.cq->cqe, entries);
+    assert_int_equal(softrdma_ibv_resize_cq(objects.cq, 3), 0);
+    assert_int_equal(objects.cq->cqe, 3);
+    assert_int_equal(ibv_poll_cq(objects.cq, 1, seen.data()), 1);
+    assert_true(complete(objects, 3));
+    assert_int_equal(softrdma_ibv_resize_cq(objects.cq, 8), 0);
+    for (std::uint64_t i = 4; i < 9; ++i) {
+        assert_true(complete(objects, i));
+    }
+    assert_false(complete(objects, 9));
+    assert_int_equal(ibv_poll_cq(objects.cq, 8, seen.data()), 8);
+    for (std::uint64_t i = 0; i < 8; ++i) {
+        assert_int_equal(seen[i].wr_id, 1 + i);
+    }
+}
+
+// By its number, as long as it is there.
+void a_queue_pair_is_found(void **state) {
+    auto &objects = *static_cast<Objects *>(*state);
+    const std::uint32_t number = objects.qp->qp_num;
+    assert_true(number > 1 && number < 0xffffff);
+    assert_ptr_equal(soft::AnyQueuePair::find(number), &objects.queue_pair());
+    assert_null(soft::AnyQueuePair::find(0));
+    assert_int_equal(softrdma_ibv_destroy_qp(objects.qp), 0);
+    objects.qp = nullptr;
+    assert_null(soft::AnyQueuePair::find(number));
+}
+
 void comes_out_in_order(void **state) {
     auto &objects = *static_cast<Objects *>(*state);
     std::array<ibv_wc, entries + 1> seen;
@@ -259,6 +296,8 @@ void a_sleeper_is_woken(void **state) {
 int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(comes_out_in_order, open_objects, close_objects),
+        cmocka_unit_test_setup_teardown(grows_and_shrinks, open_objects, close_objects),
+        cmocka_unit_test_setup_teardown(a_queue_pair_is_found, open_objects, close_objects),
         cmocka_unit_test_setup_teardown(an_overrun_is_told, open_objects, close_objects),
         cmocka_unit_test_setup_teardown(a_slot_is_free_when_polled, open_objects, close_objects),
         cmocka_unit_test_setup_teardown(completions_outlive_their_queue_pair, open_objects, close_objects),
