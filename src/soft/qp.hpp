@@ -350,7 +350,7 @@ private:
     bool may_transmit_ = false;
     int link_error_ = 0;
     bool link_broken_ = false;
-    bool link_cut_ = false;  // broken on purpose, behind what TCP has
+    bool link_cut_ = false;                  // broken on purpose, behind what TCP has
     std::unique_ptr<RequestFaults> faults_;  // made with the queue pair, or never
     Batch batch_;
     std::vector<std::byte> last_words_;  // up to and with a TERMINATE; used with the group's lock too
