@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/log.hpp"
 #include "soft/device.hpp"
@@ -118,6 +119,10 @@ QueuePair::~QueuePair() {
                 if (socket_) {
                     group_->remove(*this, socket_.get());
                     socket = std::move(socket_);
+                }
+                if (phase_.load(std::memory_order_relaxed) == Phase::Draining && ending_locally_ &&
+                    owner_ != nullptr) {
+                    std::exchange(owner_, nullptr)->connection_ended();  // it waits to hear of it
                 }
                 phase_.store(Phase::Ended, std::memory_order_release);
                 if (shared_receives_ != nullptr) {

@@ -174,6 +174,14 @@ void a_request_that_is_destroyed_is_rejected(void **) {
 }
 
 // The client's first message tells the server that it may (RFC 6581).
+// As cmtime does: the side that asked hears of the end all the same.
+void a_queue_pair_goes_while_it_disconnects(void **) {
+    Ends &ends = connected();
+    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    ends.client.destroy_queue_pair();
+    ends.expect_disconnected();
+}
+
 void a_server_may_speak_first(void **) {
     Ends &ends = make<Ends>();
     ends.request();
@@ -238,6 +246,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_client_goes_before_it_is_accepted),
     cmocka_unit_test(a_client_goes_before_it_is_rejected),
     cmocka_unit_test(a_request_that_is_destroyed_is_rejected),
+    cmocka_unit_test(a_queue_pair_goes_while_it_disconnects),
     cmocka_unit_test(a_server_may_speak_first),
     cmocka_unit_test(one_after_another_from_one_listener),
     cmocka_unit_test(an_empty_channel_that_does_not_block),
