@@ -68,7 +68,7 @@ void a_port_space_that_the_device_does_not_have(void **) {
         skip();
     }
     rdma_cm_id *id = nullptr;
-    assert_int_equal(provider().create_id(make<Channel>().events, &id, nullptr, RDMA_PS_IPOIB), -1);
+    assert_int_equal(provider().create_id(make<Channel>().events, &id, nullptr, RDMA_PS_IB), -1);
     assert_int_equal(errno, EPROTONOSUPPORT);
     assert_null(id);
 }
