@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/ud_qp: an unreliable-datagram queue pair on one UDP socket, and one more for each multicast group.
 //   ud_qp.cpp        its life and states, groups
-//   ud_transfer.cpp  messages: from ibv_post_send into UDP, from UDP into posted receives
+//   ud_send.cpp      from ibv_post_send into UDP
+//   ud_receive.cpp   from UDP into posted receives
 //
 // Its number says where it is: the low 16 bits are its UDP port, the others are by chance, so that what was
 // meant for an earlier queue pair on the port does not reach this one. A message is one datagram; a send is
@@ -78,10 +79,9 @@ private:
 
     // ud_qp.cpp, with both locks held
     void enter(ibv_qp_state next);
-    void flush_receives();
     void log_drops() const;
 
-    // ud_transfer.cpp, with send_mutex_ held
+    // ud_send.cpp, with send_mutex_ held
     [[nodiscard]] int check(const ibv_send_wr &request) const;
     [[nodiscard]] int enqueue(const ibv_send_wr &request);
     void take_back(std::size_t count);
@@ -91,7 +91,7 @@ private:
     void flush_requests();
     void want_writable(bool wanted);
 
-    // ud_transfer.cpp, with the group's lock held
+    // ud_receive.cpp, with the group's lock held
     void receive_from(int socket, bool multicast);
     [[nodiscard]] std::optional<Drop> deliver(std::span<const std::byte> datagram,
                                               const udp::Arrival &arrival, bool multicast);
@@ -100,6 +100,7 @@ private:
     [[nodiscard]] ibv_wc_status scatter(std::span<const std::byte> route,
                                         std::span<const std::byte> payload) const;
     void fail_receiving();
+    void flush_receives();
 
     const std::shared_ptr<Group> group_;
     const ibv_qp_cap cap_;

@@ -62,13 +62,13 @@ REFUSE(2, ibv_query_ece, EOPNOTSUPP)
 REFUSE(2, ibv_set_ece, EOPNOTSUPP)
 
 // ---- datagrams ----
-REFUSE(2, ibv_create_ah, nullptr)
-REFUSE(1, ibv_destroy_ah, EOPNOTSUPP)
-REFUSE(4, ibv_create_ah_from_wc, nullptr)
-REFUSE(5, ibv_init_ah_from_wc, EOPNOTSUPP)
+FORWARD(2, ibv_create_ah)
+FORWARD(1, ibv_destroy_ah)
+FORWARD(4, ibv_create_ah_from_wc)
+FORWARD(5, ibv_init_ah_from_wc)
 REFUSE(4, ibv_resolve_eth_l2_from_gid, EOPNOTSUPP)
-REFUSE(3, ibv_attach_mcast, EOPNOTSUPP)
-REFUSE(3, ibv_detach_mcast, EOPNOTSUPP)
+FORWARD(3, ibv_attach_mcast)
+FORWARD(3, ibv_detach_mcast)
 
 // ---- shared receive queues ----
 FORWARD(2, ibv_create_srq)

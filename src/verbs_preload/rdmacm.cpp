@@ -53,9 +53,9 @@ REFUSE(2, rdma_set_local_ece, -1)
 REFUSE(2, rdma_get_remote_ece, -1)
 
 // ---- multicast ----
-REFUSE(3, rdma_join_multicast, -1)
-REFUSE(3, rdma_join_multicast_ex, -1)
-REFUSE(2, rdma_leave_multicast, -1)
+FORWARD(3, rdma_join_multicast)
+FORWARD(3, rdma_join_multicast_ex)
+FORWARD(2, rdma_leave_multicast)
 
 // ---- rsockets: librdmacm's look into ids behind what rdma_cma.h declares, so none is made on ids of ours
 // ----

@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# verbs_program.sh [-k] [-n TIMES] [-e REGEX] PRELOAD SERVER [CLIENT]: programs of Debian, unmodified, over the soft device.
+# verbs_program.sh [-k] [-n TIMES] [-e REGEX] [-l FILTER] PRELOAD SERVER [CLIENT]: programs of Debian, unmodified, over the soft device.
 # SERVER and CLIENT are command lines in which PORT stands for a free port, the same in both. When the server listens
-# at that port, the client runs, TIMES times. Everybody must end with 0; with -k the server is one that goes on, and is
+# at that port, TCP or UDP, or there is a listening socket that FILTER of ss(8) finds, the client runs, TIMES times. Everybody must end with 0; with -k the server is one that goes on, and is
 # ended when the client is done. Without a CLIENT, SERVER is all there is, and nobody listens. A line of what the last
 # one printed must match REGEX.
 set -eu
 endless=
 times=1
 expected=
-while getopts kn:e: option; do
+filter=
+while getopts kn:e:l: option; do
     case $option in
         k) endless=1 ;;
         n) times=$OPTARG ;;
         e) expected=$OPTARG ;;
+        l) filter=$OPTARG ;;
         *) exit 2 ;;
     esac
 done
@@ -28,10 +30,10 @@ for command in "$server_command" "$client_command"; do
         exit 77
     }
 done
-listening() { [ -n "$(ss -Hltn "sport = :$1")" ]; }
+listening() { [ -n "$(ss -Hltun "$1")" ]; }
 # Below what the kernel gives out by itself.
 port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
-while listening $port; do port=$((port + 1)); done
+while listening "sport = :$port"; do port=$((port + 1)); done
 server_command=${server_command//PORT/$port}
 client_command=${client_command//PORT/$port}
 
@@ -58,7 +60,7 @@ server=$!
 last=server
 if [ -n "$client_command" ]; then
     last=client
-    until listening "$port"; do
+    until listening "${filter:-sport = :$port}"; do
         kill -0 $server 2>/dev/null || { cat server; fail "'$server_command' ended before it listened"; }
         sleep 0.02
     done

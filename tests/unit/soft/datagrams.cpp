@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "soft/limits.hpp"
 #include "soft/wire/datagram.hpp"
@@ -266,6 +267,52 @@ void bad_memory_of_a_receive(void **state) {
     assert_int_equal(b.state(), IBV_QPS_ERR);
 }
 
+// Through ibv_qp_ex: a chain is posted whole or not at all.
+void requests_prepared_one_by_one(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    ibv_qp_init_attr_ex wanted{};
+    wanted.send_cq = wanted.recv_cq = a.cq;
+    wanted.cap = {
+        .max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 16};
+    wanted.qp_type = IBV_QPT_UD;
+    wanted.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    wanted.pd = a.pd;
+    wanted.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
+    assert_null(softrdma_ibv_create_qp_ex(a.context, &wanted));
+    wanted.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+    ibv_qp *const own = std::exchange(a.qp, softrdma_ibv_create_qp_ex(a.context, &wanted));
+    assert_non_null(a.qp);
+    a.climb(IBV_QPS_RTS);
+    ibv_qp_ex *const extended = softrdma_ibv_qp_to_qp_ex(a.qp);
+    assert_non_null(extended);
+    char text[] = "one";
+    ibv_ah *const to = a.handle_to(b.gid());
+    for (const bool sound : {false, true}) {
+        ibv_wr_start(extended);
+        extended->wr_flags = IBV_SEND_SIGNALED;
+        ibv_wr_send_imm(extended, htonl(7));
+        ibv_wr_set_ud_addr(extended, to, b.qp->qp_num, qkey);
+        ibv_wr_set_inline_data(extended, text, sizeof(text));
+        ibv_wr_send(extended);
+        ibv_wr_set_ud_addr(extended, sound ? to : nullptr, b.qp->qp_num, qkey);
+        ibv_wr_set_sge(extended, a.mr->lkey, a.sge(0, 0).addr, 0);
+        assert_int_equal(ibv_wr_complete(extended), sound ? 0 : EINVAL);
+        b.post_receive(1);
+        b.post_receive(2);
+        if (!sound) {
+            b.expect_nothing();
+            a.expect_nothing();
+            assert_int_equal(b.modify(IBV_QPS_RESET), 0);
+            b.climb(IBV_QPS_RTS);
+        }
+    }
+    const Message first = b.next_message();
+    assert_string_equal(first.text.c_str(), text);
+    assert_int_equal(first.completion.imm_data, htonl(7));
+    assert_int_equal(b.next_message().completion.byte_len, route_bytes);
+    assert_int_equal(softrdma_ibv_destroy_qp(std::exchange(a.qp, own)), 0);
+}
+
 // A completion event wakes who sleeps, and the queue's places are those of hardware.
 void events_and_full_queues(void **state) {
     auto &[a, b] = *static_cast<Ends *>(*state);
@@ -450,6 +497,7 @@ int main() {
         test_of_ends(an_error_flushes_and_a_reset_forgets),
         test_of_ends(bad_memory_of_a_send),
         test_of_ends(bad_memory_of_a_receive),
+        test_of_ends(requests_prepared_one_by_one),
         test_of_ends(events_and_full_queues),
         test_of_ends(what_cannot_be_sent),
         test_of_ends(address_handles_that_are_none),
