@@ -50,8 +50,7 @@ void QueuePair::atomic_requested(std::span<const std::byte> body) {
     std::byte *const at = pin->region().at(request->offset);
     if (request->offset % wire::atomic_bytes != 0 ||
         reinterpret_cast<std::uintptr_t>(at) % wire::atomic_bytes != 0) {
-        violate(
-            {"an atomic operation on memory that is not aligned", wire::terminate::operation_unspecified});
+        violate({"an atomic operation on memory that is not aligned", wire::terminate::catastrophic_stream});
         return;
     }
     std::uint64_t original = 0;

@@ -28,6 +28,7 @@ inline constexpr TerminateCode wrap{0, 1, 4};
 inline constexpr TerminateCode cannot_invalidate{0, 1, 9};
 inline constexpr TerminateCode rdmap_version{0, 2, 5};
 inline constexpr TerminateCode unexpected_opcode{0, 2, 6};
+inline constexpr TerminateCode catastrophic_stream{0, 2, 7};
 inline constexpr TerminateCode operation_unspecified{0, 2, 0xff};
 // Layer 1, DDP. Type 1: tagged buffer; 2: untagged buffer.
 inline constexpr TerminateCode tagged_invalid_stag{1, 1, 0};

@@ -82,6 +82,18 @@ Disorder::Frame Disorder::request() {
     Frame frame;
     if (soft_ && dice_.chance(30)) {
         frame = flush(aims_.open, 1, verdict);
+    } else if (soft_ && dice_.chance(30)) {
+        frame = made({.opcode = Opcode::AtomicRequest, .msn = request_msn_},
+                     encode(AtomicRequest{.operation = dice_.chance(50) ? AtomicOperation::FetchAdd
+                                                                        : AtomicOperation::CompareSwap,
+                                          .identifier = request_msn_,
+                                          .stag = aims_.open.key,
+                                          .offset = aims_.open.address + 8 * dice_.below(100),
+                                          .add_swap = dice_.any(),
+                                          .add_swap_mask = dice_.any(),
+                                          .compare = dice_.any(),
+                                          .compare_mask = dice_.any()}),
+                     verdict);
     } else if (dice_.chance(10)) {
         const Aim nowhere{.key = static_cast<std::uint32_t>(dice_.any()), .address = dice_.any(), .bytes = 0};
         frame = read(nowhere, 0, 0, request_msn_, verdict);
@@ -134,7 +146,14 @@ Disorder::Frame Disorder::out_of_order() {
     const std::uint32_t off =
         static_cast<std::uint32_t>(1 + dice_.below(3)) * (dice_.chance(50) ? 1U : UINT32_MAX);
     const Bytes eight(8);
-    switch (dice_.below(10)) {
+    switch (dice_.below(11)) {
+        case 10:  // a key that is not theirs to give back
+            return made(
+                {.opcode = dice_.chance(50) ? Opcode::SendInvalidate : Opcode::SendSolicitedInvalidate,
+                 .stag = dice_.chance(50) ? aims_.local.key : aims_.foreign.key,
+                 .offset = message_bytes_,
+                 .msn = send_msn_},
+                {}, Verdict::Terminated);
         case 0:
             return made({.opcode = Opcode::Send, .offset = message_bytes_, .msn = send_msn_ + off}, eight,
                         Verdict::Terminated);

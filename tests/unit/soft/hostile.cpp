@@ -8,9 +8,7 @@
 // Arguments: seed, number of frames.
 #include <malloc.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
@@ -19,21 +17,23 @@
 #include <memory>
 #include <utility>
 
-#include "disorder.hpp"
 #include "soft/limits.hpp"
+#include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.
-#include "device.hpp"
+#include "attacker.hpp"
 
 namespace {
 
 using namespace soft::wire;
 using test::Aim;
+using test::Attacker;
 using test::Bytes;
+using test::Clock;
 using test::Device;
 using test::Dice;
 using test::Disorder;
-using test::Verdict;
+using test::Tally;
 
 constexpr std::size_t slots = 24;
 constexpr std::size_t open_bytes = 64 * 1024;
@@ -53,7 +53,8 @@ class Ground {
 public:
     explicit Ground(ibv_pd *pd)
         : pd_{pd}, bytes_(open_bytes + 2 * small_bytes + 4 * margin_bytes, untouched) {
-        open_ = registered(margin_bytes, open_bytes, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+        open_ = registered(margin_bytes, open_bytes,
+                           IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
         read_only_ = registered(read_only_at, small_bytes, IBV_ACCESS_REMOTE_READ);
         register_spare();
     }
@@ -108,267 +109,6 @@ private:
     ibv_mr *spare_ = nullptr;
     std::uint32_t stale_key_ = 0;
 };
-
-class Clock {
-public:
-    [[nodiscard]] bool passed() const { return std::chrono::steady_clock::now() > at_; }
-
-private:
-    std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now() + std::chrono::seconds{20};
-};
-
-struct Tally {
-    std::uint64_t frames = 0;
-    std::uint64_t connections = 0;
-    std::uint64_t terminates = 0;
-    std::uint64_t closed = 0;
-
-    void print() const {
-        std::fprintf(stderr,
-                     "seed %" PRIu64 ": %" PRIu64 " frames, %" PRIu64 " connections, %" PRIu64
-                     " terminated, %" PRIu64 " closed without\n",
-                     seed, frames, connections, terminates, closed);
-    }
-};
-
-// One hostile peer.
-class Attacker {
-public:
-    Attacker(Device &device, const test::Aims &aims, Dice &dice, Tally &tally);
-    ~Attacker() {
-        const linger at_once{.l_onoff = 1, .l_linger = 0};
-        (void)setsockopt(peer_.socket(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-    }
-    Attacker(const Attacker &) = delete;
-    Attacker &operator=(const Attacker &) = delete;
-
-    [[nodiscard]] std::uint16_t port() const { return port_; }
-    // The program on the other side ended it, or did not want it.
-    void dropped_by_program() { verdict_ = Verdict::Unknown; }
-    // It broke a rule, and listens to what is said of it.
-    [[nodiscard]] bool must_end() const {
-        return (verdict_ == Verdict::Terminated || verdict_ == Verdict::Closed) && reads_ && !silent_;
-    }
-    // False when it is over.
-    [[nodiscard]] bool step();
-
-private:
-    void start();
-    void speak();
-    void give();
-    [[nodiscard]] bool take();
-    void understand();
-    void heard(const Segment &segment, std::span<const std::byte> payload);
-    void check_end(int error) const;
-
-    Dice &dice_;
-    Tally &tally_;
-    test::Peer peer_;
-    std::uint16_t port_ = 0;
-    MpaFrame request_;
-    Disorder disorder_;
-    Bytes out_;
-    std::uint64_t frames_in_out_ = 0;
-    Bytes in_;
-    bool replied_ = false;
-    bool terminated_ = false;
-    bool silent_ = false;  // says nothing more
-    const bool reads_;     // or never does
-    const bool drips_;     // a few bytes at a time
-    Verdict verdict_ = Verdict::Goes_on;
-    std::uint64_t patience_;  // steps that it stays
-    std::unique_ptr<Clock> deadline_;
-};
-
-MpaFrame a_request(Dice &dice) {
-    const bool old = dice.chance(10);
-    return {.revision = static_cast<std::uint8_t>(old ? 1 : 2),
-            .crc = dice.chance(20),
-            .soft_operations = dice.chance(60),
-            .enhanced = !old,
-            .peer_to_peer = dice.chance(50),
-            .rtr_send = dice.chance(20),
-            .rtr_write = dice.chance(70),
-            .rtr_read = dice.chance(30),
-            .ird = 4,
-            .ord = 4};
-}
-
-Attacker::Attacker(Device &device, const test::Aims &aims, Dice &dice, Tally &tally)
-    : dice_{dice},
-      tally_{tally},
-      request_{a_request(dice)},
-      disorder_{dice, aims, request_.crc, request_.soft_operations, Device::depth},
-      reads_{dice.chance(90)},
-      drips_{dice.chance(5)},
-      patience_{1 + dice.below(400)} {
-    peer_.connect(device.port());
-    sockaddr_in name{};
-    socklen_t length = sizeof(name);
-    assert_int_equal(getsockname(peer_.socket(), reinterpret_cast<sockaddr *>(&name), &length), 0);
-    port_ = ntohs(name.sin_port);
-    ++tally.connections;
-    start();
-}
-
-// Most start-ups are good.
-void Attacker::start() {
-    out_ = test::encoded(request_);
-    ++frames_in_out_;
-    switch (dice_.below(40)) {
-        case 0:  // half open
-            out_.resize(dice_.below(out_.size()));
-            silent_ = true;
-            break;
-        case 1: {  // nonsense in any byte but those that say nothing
-            const std::size_t at = dice_.below(16);
-            out_[at] ^= static_cast<std::byte>(1 + dice_.below(255));
-            verdict_ = Verdict::Closed;
-            break;
-        }
-        case 2:  // what the device does not speak
-            out_[16] |= std::byte{0x80};
-            verdict_ = Verdict::Closed;
-            break;
-        case 3:
-            out_[17] = static_cast<std::byte>(3 + dice_.below(200));
-            verdict_ = Verdict::Closed;
-            break;
-        case 4:  // longer than any
-            out_[18] = static_cast<std::byte>(3 + dice_.below(250));
-            verdict_ = Verdict::Closed;
-            break;
-        default:
-            break;
-    }
-}
-
-void Attacker::speak() {
-    const auto count = 1 + dice_.below(dice_.chance(20) ? 64 : 8);
-    for (std::uint64_t i = 0; i < count && verdict_ == Verdict::Goes_on; ++i) {
-        const auto frame = disorder_.next();
-        out_.insert(out_.end(), frame.bytes.begin(), frame.bytes.end());
-        ++frames_in_out_;
-        verdict_ = frame.verdict;
-    }
-    // It may go on as if nothing were.
-    if (verdict_ != Verdict::Goes_on && dice_.chance(30)) {
-        const auto frame = disorder_.next();
-        out_.insert(out_.end(), frame.bytes.begin(), frame.bytes.end());
-    }
-}
-
-void Attacker::give() {
-    const std::size_t most = drips_             ? 1 + dice_.below(out_.size() / 64 + 7)
-                             : dice_.chance(10) ? dice_.below(64)
-                                                : out_.size();
-    const ssize_t count =
-        ::send(peer_.socket(), out_.data(), std::min(most, out_.size()), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count > 0) {
-        out_.erase(out_.begin(), out_.begin() + count);
-    }
-    if (out_.empty()) {
-        tally_.frames += std::exchange(frames_in_out_, 0);
-    }
-}
-
-void Attacker::heard(const Segment &segment, std::span<const std::byte> payload) {
-    if ((segment.opcode == Opcode::ReadResponse && segment.last) || segment.opcode == Opcode::FlushResponse) {
-        disorder_.answered();
-    } else if (segment.opcode == Opcode::ReadRequest) {
-        disorder_.asked(decode_read_request(payload).value());
-    } else if (segment.opcode == Opcode::Terminate) {
-        terminated_ = true;
-    }
-}
-
-// Everything that the device says is well formed.
-void Attacker::understand() {
-    std::size_t at = 0;
-    const auto left = [&] { return std::span{in_}.subspan(at); };
-    if (!replied_ && left().size() >= mpa_header_bytes) {
-        const auto tail = mpa_tail_bytes(left().first<mpa_header_bytes>(), MpaRole::Reply);
-        assert_true(tail.has_value());
-        if (left().size() >= mpa_header_bytes + *tail) {
-            at += mpa_header_bytes + *tail;
-            replied_ = true;
-        }
-    }
-    while (replied_) {
-        const auto segment = decode_header(left());
-        assert_true(segment.has_value());
-        if (!*segment || left().size() < fpdu_bytes(**segment)) {
-            break;
-        }
-        assert_false(terminated_);  // it was the last
-        heard(**segment, left().subspan(header_bytes((*segment)->opcode), (*segment)->payload_bytes));
-        at += fpdu_bytes(**segment);
-    }
-    in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(at));
-}
-
-void Attacker::check_end(int error) const {
-    if (verdict_ == Verdict::Terminated && error == 0) {
-        assert_true(terminated_);
-        assert_true(in_.empty());
-    }
-    if (verdict_ == Verdict::Goes_on && !silent_) {
-        fail_msg("a peer that kept the rules was dropped (error %d)", error);
-    }
-    if (verdict_ == Verdict::Goes_on || verdict_ == Verdict::Closed) {
-        assert_false(terminated_);
-    }
-}
-
-// False when the device has ended the connection.
-bool Attacker::take() {
-    std::array<std::byte, 16 * 1024> some;
-    ssize_t count = 0;
-    while ((count = recv(peer_.socket(), some.data(), some.size(), MSG_DONTWAIT)) > 0) {
-        in_.insert(in_.end(), some.begin(), some.begin() + count);
-    }
-    const int error = count < 0 ? errno : 0;
-    understand();
-    if (count < 0 && (error == EAGAIN || error == EINTR)) {
-        return true;
-    }
-    check_end(error);
-    return false;
-}
-
-bool Attacker::step() {
-    if (out_.empty() && verdict_ == Verdict::Goes_on && !silent_) {
-        if (patience_-- == 0) {
-            return false;  // goes without a word
-        }
-        if (patience_ % 64 == 0) {
-            silent_ = dice_.chance(5);
-        }
-        speak();
-    }
-    if (!out_.empty()) {
-        give();
-    }
-    if (!reads_ || silent_) {
-        if (patience_ == 0) {
-            return false;
-        }
-        --patience_;
-        return true;
-    }
-    if (!take()) {
-        tally_.terminates += terminated_ ? 1 : 0;
-        tally_.closed += terminated_ ? 0 : 1;
-        return false;
-    }
-    if (must_end() && out_.empty()) {
-        if (!deadline_) {
-            deadline_ = std::make_unique<Clock>();
-        }
-        assert_false(deadline_->passed());  // neither told nor dropped
-    }
-    return verdict_ != Verdict::Unknown || patience_-- != 0;
-}
 
 // The program on the device's side, and all its peers.
 class Storm {
@@ -584,13 +324,13 @@ void Storm::blow() {
         const auto now = std::chrono::steady_clock::now();
         if (now - said > std::chrono::seconds{10}) {
             said = now;
-            tally_.print();
+            tally_.print(seed);
         }
     }
     calm();
     check_memory();
     assert_true(memory_in_use() < calm_bytes_ + most_lost_bytes);
-    tally_.print();
+    tally_.print(seed);
     assert_true(tally_.terminates > 0 && tally_.closed > 0);
 }
 

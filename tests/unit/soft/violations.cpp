@@ -298,7 +298,7 @@ void atomic_writes(void **state) {
     expect_terminate(ends, atomic(device.local_mr->rkey, device.address(), 8), terminate::access, soft);
 }
 
-void atomic_requests(void **state) {
+void rfc7306_8_2_an_atomic_request_must_be_validated(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     const Device &device = ends.device;
     const std::uint32_t key = device.mr->rkey;
@@ -318,7 +318,7 @@ void atomic_requests(void **state) {
     expect_terminate(ends, atomic(device.local_mr->rkey, device.address()), terminate::access, soft);
     expect_terminate(ends, atomic(device.foreign_mr->rkey, device.address()), terminate::not_associated,
                      soft);
-    expect_terminate(ends, atomic(key, device.address(4)), terminate::operation_unspecified, soft);
+    expect_terminate(ends, atomic(key, device.address(4)), terminate::catastrophic_stream, soft);
     expect_terminate(ends, atomic(key, device.address(), 2), terminate::untagged_msn, soft);
     for (const std::size_t size : {0UL, 51UL, 53UL}) {
         expect_terminate(ends, fpdu({.opcode = Opcode::AtomicRequest, .msn = 1}, Bytes(size)),
@@ -334,7 +334,7 @@ void atomic_requests(void **state) {
 }
 
 // What is not the peer's to give back: no key, one that no peer was given, one of another domain.
-void invalidations(void **state) {
+void rfc5040_5_3_a_key_must_be_one_that_can_be_invalidated(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     const Device &device = ends.device;
     for (const std::uint32_t key :
@@ -385,8 +385,8 @@ int main() {
                                 test_of_ends(flushes),
                                 test_of_ends(rfc7306_8_2_immediate_data_must_be_validated),
                                 test_of_ends(atomic_writes),
-                                test_of_ends(atomic_requests),
-                                test_of_ends(invalidations),
+                                test_of_ends(rfc7306_8_2_an_atomic_request_must_be_validated),
+                                test_of_ends(rfc5040_5_3_a_key_must_be_one_that_can_be_invalidated),
                                 test_of_ends(answers_that_nobody_asked_for),
                                 test_of_ends(rfc5044_8_a_wrong_crc_must_be_detected)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One hostile peer of the device: its start-up, what it says (disorder.hpp), how, and when it goes; and
+// whether the device dealt with it as it deserves.
+#pragma once
+
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <memory>
+
+#include "disorder.hpp"
+
+// Last, as it wants.
+#include "device.hpp"
+
+namespace test {
+
+// A bound, not a measure.
+class Clock {
+public:
+    [[nodiscard]] bool passed() const { return std::chrono::steady_clock::now() > at_; }
+
+private:
+    std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+};
+
+struct Tally {
+    std::uint64_t frames = 0;
+    std::uint64_t connections = 0;
+    std::uint64_t terminates = 0;
+    std::uint64_t closed = 0;
+
+    void print(std::uint64_t seed) const {
+        std::fprintf(stderr,
+                     "seed %" PRIu64 ": %" PRIu64 " frames, %" PRIu64 " connections, %" PRIu64
+                     " terminated, %" PRIu64 " closed without\n",
+                     seed, frames, connections, terminates, closed);
+    }
+};
+
+// One hostile peer.
+class Attacker {
+public:
+    Attacker(Device &device, const Aims &aims, Dice &dice, Tally &tally);
+    ~Attacker() {
+        const linger at_once{.l_onoff = 1, .l_linger = 0};
+        (void)setsockopt(peer_.socket(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    }
+    Attacker(const Attacker &) = delete;
+    Attacker &operator=(const Attacker &) = delete;
+
+    [[nodiscard]] std::uint16_t port() const { return port_; }
+    // The program on the other side ended it, or did not want it.
+    void dropped_by_program() { verdict_ = Verdict::Unknown; }
+    // It broke a rule, and listens to what is said of it.
+    [[nodiscard]] bool must_end() const {
+        return (verdict_ == Verdict::Terminated || verdict_ == Verdict::Closed) && reads_ && !silent_;
+    }
+    // False when it is over.
+    [[nodiscard]] bool step();
+
+private:
+    void start();
+    void speak();
+    void give();
+    [[nodiscard]] bool take();
+    void understand();
+    void heard(const soft::wire::Segment &segment, std::span<const std::byte> payload);
+    void check_end(int error) const;
+
+    Dice &dice_;
+    Tally &tally_;
+    Peer peer_;
+    std::uint16_t port_ = 0;
+    soft::wire::MpaFrame request_;
+    Disorder disorder_;
+    Bytes out_;
+    std::uint64_t frames_in_out_ = 0;
+    Bytes in_;
+    bool replied_ = false;
+    bool terminated_ = false;
+    bool silent_ = false;  // says nothing more
+    const bool reads_;     // or never does
+    const bool drips_;     // a few bytes at a time
+    Verdict verdict_ = Verdict::Goes_on;
+    std::uint64_t patience_;  // steps that it stays
+    std::unique_ptr<Clock> deadline_;
+};
+
+}  // namespace test
