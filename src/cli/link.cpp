@@ -39,7 +39,7 @@ Outcome<Offer> Link::connect(const DevicePeer &device, const Hello &hello, const
     TRY(request(device, hello, queues));
     const Offer offer = TRY(receive_offer());
     if (offer.status == Status::Failed) {
-        return failed("{}: the server cannot use its pool; its own output says why", name_);
+        return failed("{}: the server cannot give what is asked for; its own output says why", name_);
     }
     if (offer.status == Status::Ok) {
         TRY(take(offer));

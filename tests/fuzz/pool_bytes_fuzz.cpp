@@ -26,8 +26,7 @@ void check_offer(std::span<const std::byte> input) {
     if (offer) {
         const auto again = cli::encode_offer(*offer);
         const std::size_t size = offer->version == cli::first_version ? 38 : again.size();
-        require(std::memcmp(again.data(), input.data(), size) == 0,
-                "accepted bytes encode to themselves");
+        require(std::memcmp(again.data(), input.data(), size) == 0, "accepted bytes encode to themselves");
         require(offer->capacity <= cli::largest_capacity, "a capacity within bounds");
     }
 }
