@@ -75,7 +75,7 @@ private:
     bool drawn_ = false;
     bool waiting_ = false;
     std::size_t torn_at_ = SIZE_MAX;
-    base::Clock::time_point until_{};
+    base::Clock::time_point until_;
 };
 
 }  // namespace soft
