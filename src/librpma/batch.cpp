@@ -109,7 +109,7 @@ int Chain::post() {
         ++count_;
     }
     // No failure: the caller collects completions and goes on.
-    return number == ENOMEM ? RPMA_E_AGAIN : refused_post(number);
+    return verbs::post_error(number) == ENOMEM ? RPMA_E_AGAIN : refused_post(number);
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ librpma::Connection rpma_conn::give_back() {
 }
 
 void rpma_conn::learn_native_operations() {
-    native_operations_.store(offered_operations_ & provider_.native_operations(qp_),
+    const unsigned asked_for = connection_.native_operations;
+    native_operations_.store(asked_for != 0 ? asked_for & provider_.native_operations(qp_) : 0,
                              std::memory_order_relaxed);
 }
 

@@ -12,7 +12,6 @@ public:
     rpma_conn(const rpma_peer &peer, librpma::FlushBuffer flush_buffer,
               const librpma::ConnectionParameters &parameters)
         : provider_{peer.provider()},
-          offered_operations_{peer.native_operations()},
           flush_buffer_{std::move(flush_buffer)},
           inline_size_{parameters.inline_size},
           checks_bounds_{parameters.bounds_check},
@@ -73,7 +72,6 @@ private:
 
     const verbs::Provider &provider_;
     // What this end has of them.
-    unsigned offered_operations_;
     librpma::Connection connection_;
     librpma::FlushBuffer flush_buffer_;
     ibv_qp *qp_ = nullptr;

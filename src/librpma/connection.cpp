@@ -126,6 +126,7 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &p
     attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
     attributes.pd = peer.pd();
     attributes.send_ops_flags = peer.provider().send_operations(peer.native_operations());
+    native_operations = peer.native_operations();
     if (attributes.send_ops_flags != 0) {
         attributes.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     }
@@ -135,6 +136,7 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &p
         BASE_LOG(Info, "%s has native operations, its driver in user space has not", id->verbs->device->name);
         attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
         attributes.send_ops_flags = 0;
+        native_operations = 0;
         result = peer.provider().create_qp_ex(id.get(), &attributes);
     }
     if (result != 0) {

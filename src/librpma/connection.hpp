@@ -28,6 +28,8 @@ struct Connection {
     rpma_cq *cq = nullptr;
     rpma_cq *rcq = nullptr;
     verbs::QueuePair qp;
+    // The native_ operations that the queue pair was asked for.
+    unsigned native_operations = 0;
     PrivateData private_data;
 
     // Makes the completion queues and the queue pair on the id; on failure what was made stays, for close().

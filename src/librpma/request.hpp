@@ -140,8 +140,8 @@ inline int prepare_atomic_write(Request &request, const rpma_conn *conn, const r
 int prepare_flush(Request &request, const rpma_conn *conn, const rpma_mr_remote *remote, std::size_t offset,
                   std::size_t len, int type, int flags, const void *op_context);
 
-// number: what a post returned, an errno value. Out of the callers' way: it is rare.
-[[nodiscard]] int refused_post(int number);
+// For what a post returned that failed. Out of the callers' way: it is rare.
+[[nodiscard]] int refused_post(int returned);
 
 // The return code for what a post returned.
 inline int posted(int number) {

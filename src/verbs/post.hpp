@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // verbs/post: work requests, and posting them. Inlines through the context's own operations: no table is on
-// this path. A post returns 0 or an errno value. Only the members of a request that its opcode uses are set.
+// this path. A post returns 0, or something for post_error(). Only the members of a request that its opcode
+// uses are set.
 #pragma once
 
 #include <infiniband/verbs.h>
 #include <softrdma.h>
 
+#include <cerrno>
 #include <cstdint>
 
 namespace verbs {
+
+// The errno value of a post that failed. Not every driver returns it as it should: siw's makes it negative,
+// others return -1 and set errno.
+inline int post_error(int returned) {
+    return returned > 0 ? returned : (returned == -1 ? errno : -returned);
+}
 
 // A place in a remote region.
 struct Remote {

@@ -68,7 +68,8 @@ struct Provider {
     // operations; 0 when it needs nothing.
     std::uint64_t (*send_operations)(unsigned native_operations);
     // Which native_ operations can be posted to a queue pair: those it was created with and, as far as that
-    // can be known, its peer has. 0 before it is connected.
+    // can be known, its peer has. 0 before it is connected. A kernel's device must have been asked for some
+    // when the queue pair was made: if not, its driver may have made less than an ibv_qp_ex (siw's does).
     unsigned (*native_operations)(const ibv_qp *qp);
     // Posts a flush_request or atomic_write_request to a queue pair that has it natively; nullptr where
     // ibv_post_send takes them like any other.

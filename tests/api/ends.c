@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ends: fixtures with both ends of a connection in one thread, over the soft device on 127.0.0.1. */
+/* ends: see the header. */
 #include "ends.h"
 
 #include <arpa/inet.h>
@@ -12,9 +12,15 @@
 
 static struct ends the_ends;
 
+const char *test_address(void) {
+    const char *const chosen = getenv("RPMA_TEST_ADDRESS");
+    return chosen != NULL ? chosen : "127.0.0.1";
+}
+
 void choose_port(char port[6]) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t size = sizeof(address);
+    assert_int_equal(inet_pton(AF_INET, ADDRESS, &address.sin_addr), 1);
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_true(fd >= 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ends: fixtures with both ends of a connection in one thread, over the soft device on 127.0.0.1. */
+/* ends: fixtures with both ends of a connection in one thread, over the device that serves RPMA_TEST_ADDRESS,
+ * or 127.0.0.1 when that is not set. */
 #ifndef ENDS_H
 #define ENDS_H 1
 
 #include "log_capture.h"
 #include "test.h"
 
-#define ADDRESS "127.0.0.1"
+#define ADDRESS test_address()
 #define BUFFER_SIZE 4096
 #define MAX_REGIONS 8
 
@@ -34,6 +35,8 @@ int make_peer(void **state);
 int make_endpoint(void **state);
 int make_connection(void **state);
 int end_all(void **state);
+
+const char *test_address(void);
 
 /* A port that nobody listens on now. */
 void choose_port(char port[6]);

@@ -291,8 +291,17 @@ void Ends::connect(const std::string &client_data, const std::string &server_dat
 }
 
 void Ends::expect_disconnected() {
-    expect_event(client.events, RDMA_CM_EVENT_DISCONNECTED);
-    expect_event(server.events, RDMA_CM_EVENT_DISCONNECTED);
+    pollfd channels[] = {{.fd = client.events->fd, .events = POLLIN, .revents = 0},
+                         {.fd = server.events->fd, .events = POLLIN, .revents = 0}};
+    assert_in_range(poll(channels, 2, patience_ms), 1, 2);
+    End &told = channels[0].revents != 0 ? client : server;
+    End &other = channels[0].revents != 0 ? server : client;
+    expect_event(told.events, RDMA_CM_EVENT_DISCONNECTED);
+    if (!told.is_iwarp()) {
+        // InfiniBand's connection manager answers when the program disconnects too, and flushes then.
+        (void)provider().disconnect(told.id);
+    }
+    expect_event(other.events, RDMA_CM_EVENT_DISCONNECTED);
 }
 
 Ends &connected(const Sizes &sizes) {

@@ -79,9 +79,10 @@ public:
     [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const {
         return reinterpret_cast<std::uintptr_t>(memory.data()) + offset;
     }
-    // Operations beyond RFC 5040, verbs::native_ bits; of a connected end.
+    // Operations beyond RFC 5040, verbs::native_ bits; of a connected end. The suite's queue pairs do not ask
+    // a kernel's device for any.
     [[nodiscard]] bool native(unsigned operation) const {
-        return (provider().native_operations(id->qp) & operation) == operation;
+        return subject.is_soft && (provider().native_operations(id->qp) & operation) == operation;
     }
     [[nodiscard]] bool is_iwarp() const { return id->verbs->device->transport_type == IBV_TRANSPORT_IWARP; }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "differences.hpp"
 #include "peer_process.hpp"
 #include "suite.hpp"
 
@@ -15,16 +16,19 @@ using conformance::subject;
 
 constexpr int skipped = 77;
 
-bool has_device() {
+// The name of the subject's device; empty when there is none.
+std::string device_name() {
     rdma_event_channel *const events = provider().create_event_channel();
     if (events == nullptr) {
-        return false;
+        return {};
     }
     rdma_cm_id *id = nullptr;
-    bool found = false;
+    std::string found;
     if (provider().create_id(events, &id, nullptr, RDMA_PS_TCP) == 0) {
         auto here = conformance::subject_address(0);
-        found = provider().bind_addr(id, reinterpret_cast<sockaddr *>(&here)) == 0 && id->verbs != nullptr;
+        if (provider().bind_addr(id, reinterpret_cast<sockaddr *>(&here)) == 0 && id->verbs != nullptr) {
+            found = id->verbs->device->name;
+        }
         (void)provider().destroy_id(id);
     }
     provider().destroy_event_channel(events);
@@ -65,7 +69,8 @@ int main(int argc, char **argv) {
     if (is_peer) {
         return conformance::run_as_peer();
     }
-    if (!has_device()) {
+    const std::string name = device_name();
+    if (name.empty()) {
         std::fprintf(stderr, "SKIPPED: no %s device serves %s\n", device[0], device[1]);
         return skipped;
     }
@@ -76,6 +81,10 @@ int main(int argc, char **argv) {
     for (CMUnitTest &test : tests) {
         test.setup_func = conformance::begin_test;
         test.teardown_func = conformance::end_test;
+        if (const char *const reason = conformance::why_not(name, test.name)) {
+            std::fprintf(stderr, "SKIPPED: %s on %s: %s\n", test.name, name.c_str(), reason);
+            test.test_func = [](void **) { skip(); };
+        }
     }
     if (const char *const only = std::getenv("CONFORMANCE_ONLY")) {
         cmocka_set_test_filter(only);

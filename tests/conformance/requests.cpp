@@ -46,7 +46,10 @@ int post(const End &end, const std::vector<Request> &requests, std::size_t *refu
         }
     }
     ibv_send_wr *bad = nullptr;
-    const int result = ibv_post_send(end.id->qp, chain.data(), &bad);
+    int result = ibv_post_send(end.id->qp, chain.data(), &bad);
+    if (result != 0) {
+        result = verbs::post_error(result);
+    }
     if (refused != nullptr && bad != nullptr) {
         *refused = static_cast<std::size_t>(bad - chain.data());
     }
@@ -59,7 +62,8 @@ int post_receive(const End &end, std::uint64_t wr_id, const std::vector<ibv_sge>
     request.sg_list = const_cast<ibv_sge *>(sges.data());
     request.num_sge = static_cast<int>(sges.size());
     ibv_recv_wr *bad = nullptr;
-    return ibv_post_recv(end.id->qp, &request, &bad);
+    const int result = ibv_post_recv(end.id->qp, &request, &bad);
+    return result == 0 ? 0 : verbs::post_error(result);
 }
 
 int post_shared_receive(const End &end, std::uint64_t wr_id, const std::vector<ibv_sge> &sges) {

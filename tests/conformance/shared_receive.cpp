@@ -150,8 +150,8 @@ void sends_that_find_it_empty(void **) {
     skip_on_other_iwarp(all);
     for (std::size_t i = 0; i < connections; ++i) {
         assert_int_equal(all.send(i), 0);
-        expect_completion(all.clients[i]->cq, 1);
         if (subject.is_soft) {
+            expect_completion(all.clients[i]->cq, 1);
             settle(*all.clients[i], *all.servers[i]);  // it is kept by now
         }
     }
@@ -162,6 +162,11 @@ void sends_that_find_it_empty(void **) {
         assert_int_equal(received.wr_id, i);
         if (subject.is_soft) {
             assert_int_equal(all.of(received), i);
+        }
+    }
+    if (!subject.is_soft) {
+        for (const auto &client : all.clients) {
+            expect_completion(client->cq, 1);  // acknowledged when there was a receive for it
         }
     }
 }

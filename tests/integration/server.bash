@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sourced by the scripts here, with the paths of rpma and of test_peer as arguments: a server on a free port, checks, and
-# a working folder that is removed at the end.
+# a working folder that is removed at the end. RPMA_TEST_ADDRESS is where the server listens (default: 127.0.0.1).
 set -eu
 rpma=$1
 peer=$2
-case $(stat -f -c %T .) in
-tmpfs | ramfs) echo "skipped: the build folder is in memory, where nothing is durable"; exit 77 ;;
-esac
-work=$(mktemp -d "$PWD/work.XXXXXX")
+folder=$PWD durable=yes
+serve_options=()
+if [ "${RPMA_DEVICE:-}" = kernel ]; then
+    # It registers no page of a disk's file.
+    folder=/dev/shm durable=NO serve_options=(--volatile)
+else
+    case $(stat -f -c %T .) in
+    tmpfs | ramfs) echo "skipped: the build folder is in memory, where nothing is durable"; exit 77 ;;
+    esac
+fi
+work=$(mktemp -d "$folder/work.XXXXXX")
 cd "$work"
 server=
 helpers=()
@@ -39,10 +46,11 @@ start_server() {
     local try out line
     for try in $(seq 50); do
         port=$(shuf -i 20000-31999 -n 1)
-        address=${listen_on:-127.0.0.1}:$port
+        address=${listen_on:-${RPMA_TEST_ADDRESS:-127.0.0.1}}:$port
         rm -f server.fifo
         mkfifo server.fifo
-        "$rpma" serve --pool "$1" --size "$2" --listen "$address" "${@:3}" >server.fifo 2>server.err &
+        "$rpma" serve --pool "$1" --size "$2" --listen "$address" "${serve_options[@]}" "${@:3}" \
+            >server.fifo 2>server.err &
         server=$!
         exec {out}<server.fifo
         : >server.out

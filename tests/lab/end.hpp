@@ -138,7 +138,8 @@ public:
     [[nodiscard]] ibv_qp *qp() const { return id_->qp; }
     [[nodiscard]] bool is_kernel() const { return &provider_ == &verbs::rdma_core; }
     [[nodiscard]] bool native_flush() const {
-        return (provider_.native_operations(id_->qp) & verbs::native_flush) != 0;
+        // Its queue pairs ask a kernel's device for none.
+        return !is_kernel() && (provider_.native_operations(id_->qp) & verbs::native_flush) != 0;
     }
 
     Hello peer;                 // the other end's memory

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Run in the kernel lab's guest: test programs over the kernel's device that serves an address.
+#   programs.sh ADDRESS PROGRAM...      a PROGRAM may have arguments behind it, in one word with it
+# What a program says is printed when a test of it failed. Ends with one line `N passed, N failed, N skipped`, of tests;
+# a program that ends otherwise than by its tests is one that failed.
+set -u
+address=$1
+shift
+passed=0 failed=0 skipped=0
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+# The tests of which cmocka says this.
+count() { sed -n "s/^\[ *$1 *\] \([a-z_0-9]*\)$/\1/p" "$said" | sort -u | wc -l; }
+
+for program in "$@"; do
+    code=0
+    read -r -a command <<<"$program"
+    RPMA_DEVICE=kernel RPMA_TEST_ADDRESS=$address timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-300}" "${command[@]}" >"$said" 2>&1 || code=$?
+    bad=$(count FAILED)
+    grep -q '^\[==========\] [0-9]* test(s) run' "$said" || bad=$((bad + 1)) code=${code/#0/1}
+    printf '%-28s exit code %d\n' "${command[0]##*/}" "$code"
+    passed=$((passed + $(count OK)))
+    skipped=$((skipped + $(count SKIPPED)))
+    failed=$((failed + bad))
+    if [ $code = 0 ]; then
+        sed -n 's/^SKIPPED: /    &/p' "$said"
+    else
+        sed 's/^/    /' "$said"
+    fi
+done
+printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
+[ $failed = 0 ]
