@@ -37,7 +37,7 @@ struct PerfRow {
     Durability durability = Durability::None;
     Measured rdma;
     Measured tcp;
-    std::vector<double> ratios{};  // of both rates, one a pair
+    std::vector<double> ratios;  // of both rates, one a pair
 };
 
 // Measures in pairs: RDMA and TCP, then TCP and RDMA, so that what else the machine does hits both. A signal

@@ -52,7 +52,7 @@ Outcome<> TcpPath::connect(const sockaddr_storage &server) {
                           static_cast<suseconds_t>(std::fmod(timeout_, 1) * 1e6)};
     (void)setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
     const TcpHeader header = encode_tcp_header(sizes_);
-    if (::connect(fd.get(), reinterpret_cast<const sockaddr *>(&server), size_of(server)) != 0 ||
+    if (!fd || ::connect(fd.get(), reinterpret_cast<const sockaddr *>(&server), size_of(server)) != 0 ||
         ::send(fd.get(), header.data(), header.size(), MSG_NOSIGNAL) != ssize_t{sizeof(header)}) {
         return failed("cannot connect to the TCP baseline, port {}: {}", port_of(server), errno_text(errno));
     }

@@ -111,8 +111,8 @@ Outcome<std::unique_ptr<TcpAnswers>> TcpAnswers::listen(const sockaddr_storage &
     auto *raw = reinterpret_cast<sockaddr *>(&address);
     answers->listener_.reset(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int listener = answers->listener_.get();
-    if (!answers->stop_ || bind(listener, raw, size) != 0 || ::listen(listener, 1) != 0 ||
-        getsockname(listener, raw, &size) != 0) {
+    if (!answers->stop_ || !answers->listener_ || bind(listener, raw, size) != 0 ||
+        ::listen(listener, 1) != 0 || getsockname(listener, raw, &size) != 0) {
         return failed("cannot listen for a TCP baseline: {}", errno_text(errno));
     }
     answers->port_ = port_of(address);
@@ -195,7 +195,7 @@ bool TcpAnswers::send(int connection, std::uint64_t size) {
     while (size > 0) {
         const ssize_t sent =
             ::send(connection, buffer_.data(), std::min<std::uint64_t>(size, buffer_.size()), MSG_NOSIGNAL);
-        if (sent > 0) {
+        if (sent >= 0) {
             size -= static_cast<std::uint64_t>(sent);
         } else if ((errno != EAGAIN && errno != EINTR) || !stop_.wait(connection, POLLOUT)) {
             return false;
