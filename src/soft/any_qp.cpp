@@ -38,7 +38,7 @@ std::uint32_t numbered(AnyQueuePair &queue_pair, std::uint32_t given) {
     static std::uint32_t next = first_number;
     const std::scoped_lock lock{numbers_lock};
     if (given != 0) {
-        numbers().emplace(given, &queue_pair);
+        numbers().insert_or_assign(given, &queue_pair);
         return given;
     }
     while (true) {
@@ -100,8 +100,12 @@ AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, s
 
 AnyQueuePair::~AnyQueuePair() {
     {
+        // A datagram queue pair's socket is closed already: the number may be another's by now.
         const std::scoped_lock lock{numbers_lock};
-        numbers().erase(qp_base.qp_num);
+        const auto known = numbers().find(qp_base.qp_num);
+        if (known != numbers().end() && known->second == this) {
+            numbers().erase(known);
+        }
     }
     static_cast<ProtectionDomain *>(qp_base.pd)->users.fetch_sub(1, std::memory_order_release);
     send_queue_cq_.users.fetch_sub(1, std::memory_order_release);

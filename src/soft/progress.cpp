@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -59,6 +60,7 @@ bool Group::inherited() const {
 }
 
 void Group::add(Source &source, int fd, Interest interest) {
+    assert(source.place_ == Source::nowhere);
     source.place_ = sources_.size();
     sources_.push_back(&source);
     change(source, fd, Interest{}, interest);

@@ -77,6 +77,7 @@ public:
 
     // Held to add, remove or time a source, or to touch what a source's progress() touches.
     [[nodiscard]] std::mutex &mutex() { return mutex_; }
+    // A source is added once, with one socket; change() watches more of them.
     void add(Source &source, int fd, Interest interest);
     void remove(Source &source, int fd);
     void set_deadline(Source &source, base::Clock::time_point deadline);

@@ -106,10 +106,10 @@ DatagramQueuePair::~DatagramQueuePair() {
     }
     {
         const std::scoped_lock lock{group_->mutex()};
-        group_->remove(*this, socket_.get());
         for (const Membership &membership : memberships_) {
-            group_->remove(*this, membership.socket.get());
+            watch(membership, false);
         }
+        group_->remove(*this, socket_.get());
     }
     log_drops();
     forget_completions();
@@ -225,7 +225,7 @@ int DatagramQueuePair::attach(const ibv_gid &group) {
         return socket.error().number;
     }
     memberships_.push_back({.group = group, .socket = std::move(*socket)});
-    group_->add(*this, memberships_.back().socket.get(), {.readable = true});
+    watch(memberships_.back(), true);
     return 0;
 }
 
@@ -236,9 +236,14 @@ int DatagramQueuePair::detach(const ibv_gid &group) {
     if (known == memberships_.end()) {
         return EINVAL;
     }
-    group_->remove(*this, known->socket.get());
+    watch(*known, false);
     memberships_.erase(known);
     return 0;
+}
+
+// This source is in its group once, however many sockets it has.
+void DatagramQueuePair::watch(const Membership &membership, bool wanted) {
+    group_->change(*this, membership.socket.get(), {.readable = !wanted}, {.readable = wanted});
 }
 
 }  // namespace soft

@@ -80,6 +80,7 @@ private:
     // ud_qp.cpp, with both locks held
     void enter(ibv_qp_state next);
     void log_drops() const;
+    void watch(const Membership &membership, bool wanted);  // with the group's lock held
 
     // ud_send.cpp, with send_mutex_ held
     [[nodiscard]] int check(const ibv_send_wr &request) const;

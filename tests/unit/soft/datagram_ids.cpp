@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "soft/limits.hpp"
@@ -439,6 +440,56 @@ void groups_that_cannot_be_joined(void **state) {
     assert_int_equal(errno, EINVAL);
 }
 
+// Who asks goes at any moment; requests, and the answers to them, come meanwhile.
+void ids_go_while_they_ask(void **state) {
+    static constexpr unsigned rounds = 200;
+    Ids &ids = ids_of(state);
+    rdma_event_channel *const asking = softrdma_rdma_create_event_channel();
+    assert_non_null(asking);
+    sockaddr_in address = address_of(here, ids.port());
+    const auto ask = [&](const char *data) {
+        rdma_cm_id *id = nullptr;
+        rdma_conn_param parameters{};
+        parameters.private_data = data;
+        parameters.private_data_len = static_cast<std::uint8_t>(std::strlen(data));
+        const bool asked = softrdma_rdma_create_id(asking, &id, nullptr, RDMA_PS_UDP) == 0 &&
+                           softrdma_rdma_resolve_addr(id, nullptr, general(address), timeout_ms) == 0 &&
+                           softrdma_rdma_resolve_route(id, timeout_ms) == 0 &&
+                           softrdma_rdma_connect(id, &parameters) == 0;
+        return asked ? id : nullptr;
+    };
+    unsigned failed = 0;
+    {
+        const std::jthread refuser{[&ids] {
+            for (bool last = false; !last;) {
+                rdma_cm_event *event = nullptr;
+                last = softrdma_rdma_get_cm_event(ids.events, &event) != 0 ||
+                       event->param.ud.private_data_len != 0;
+                rdma_cm_id *const id = event->id;
+                (void)softrdma_rdma_ack_cm_event(event);
+                (void)softrdma_rdma_destroy_id(id);  // rejects it
+            }
+        }};
+        for (unsigned round = 0; round < rounds; ++round) {
+            rdma_cm_id *const id = ask("");
+            for (unsigned i = 0; i < round % 8; ++i) {
+                std::this_thread::yield();
+            }
+            failed += id != nullptr && softrdma_rdma_destroy_id(id) == 0 ? 0 : 1;
+        }
+        rdma_cm_id *const id = ask("the last");
+        for (const auto expected :
+             {RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE}) {
+            rdma_cm_event *event = nullptr;
+            failed += softrdma_rdma_get_cm_event(asking, &event) == 0 && event->event == expected ? 0 : 1;
+            (void)softrdma_rdma_ack_cm_event(event);
+        }
+        (void)softrdma_rdma_destroy_id(id);
+    }
+    softrdma_rdma_destroy_event_channel(asking);
+    assert_int_equal(failed, 0);
+}
+
 }  // namespace
 
 #define test_of_ids(name) cmocka_unit_test_setup_teardown(name, open_ids, close_ids)
@@ -458,6 +509,7 @@ int main() {
         test_of_ids(calls_that_are_refused),
         test_of_ids(joining_and_leaving),
         test_of_ids(groups_that_cannot_be_joined),
+        test_of_ids(ids_go_while_they_ask),
         test_of_ids(a_service_that_is_silent),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -5,10 +5,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "soft/limits.hpp"
 #include "soft/wire/datagram.hpp"
@@ -419,6 +425,98 @@ void members_of_a_group(void **state) {
     assert_string_equal(b.next_message().text.c_str(), "who is left");
 }
 
+// One that goes, a member still or no longer, leaves nothing behind with those that share its queue.
+void a_member_goes(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = wanted.recv_cq = a.cq;
+    wanted.cap = {
+        .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    wanted.qp_type = IBV_QPT_UD;
+    const ibv_gid groups[] = {gid_of(group), gid_of("239.255.77.2")};
+    for (const bool detaches : {false, true}) {
+        ibv_qp *const member = softrdma_ibv_create_qp(a.pd, &wanted);
+        assert_non_null(member);
+        for (const ibv_gid &gid : groups) {
+            assert_int_equal(softrdma_ibv_attach_mcast(member, &gid, 0), 0);
+        }
+        if (detaches) {
+            assert_int_equal(softrdma_ibv_detach_mcast(member, &groups[0], 0), 0);
+        }
+        assert_int_equal(softrdma_ibv_destroy_qp(member), 0);
+        a.expect_nothing();
+    }
+    a.post_receive(1);
+    b.send("still here", a);
+    assert_string_equal(a.next_message().text.c_str(), "still here");
+}
+
+// Every send is done, and what arrives is whole, while the receiver joins and leaves a group.
+void many_threads_send(void **state) {
+    static constexpr unsigned threads = 3;
+    static constexpr unsigned rounds = 200;
+    using Text = std::array<char, 64>;  // all of one character, the thread's
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    ibv_ah *const to = a.handle_to(b.gid());
+    std::atomic<unsigned> failed{0};
+    unsigned sent = 0;
+    unsigned received = 0;
+    unsigned torn = 0;
+    for (std::uint64_t slot = 0; slot < 8; ++slot) {
+        b.post_receive(slot);
+    }
+    {
+        std::vector<std::jthread> running;
+        for (unsigned thread = 0; thread < threads; ++thread) {
+            running.emplace_back([&, thread](const std::stop_token &stop) {
+                Text text;
+                text.fill(static_cast<char>('a' + thread));
+                ibv_sge place{
+                    .addr = reinterpret_cast<std::uintptr_t>(text.data()), .length = text.size(), .lkey = 0};
+                ibv_send_wr request{};
+                request.sg_list = &place;
+                request.num_sge = 1;
+                request.opcode = IBV_WR_SEND;
+                request.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+                request.wr.ud = {.ah = to, .remote_qpn = b.qp->qp_num, .remote_qkey = qkey};
+                for (unsigned i = 0; i < rounds; ++i) {
+                    int error = ENOMEM;  // until a completion is polled
+                    while (error == ENOMEM && !stop.stop_requested()) {
+                        error = a.post_send(request);
+                    }
+                    failed.fetch_add(error == 0 ? 0 : 1);
+                }
+            });
+        }
+        running.emplace_back([&](const std::stop_token &stop) {
+            const ibv_gid gid = gid_of(group);
+            while (!stop.stop_requested()) {
+                failed.fetch_add(softrdma_ibv_attach_mcast(b.qp, &gid, 0) == 0 ? 0 : 1);
+                failed.fetch_add(softrdma_ibv_detach_mcast(b.qp, &gid, 0) == 0 ? 0 : 1);
+            }
+        });
+        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+        ibv_wc completion{};
+        while (sent + failed.load() < threads * rounds && std::chrono::steady_clock::now() < until) {
+            if (ibv_poll_cq(a.cq, 1, &completion) == 1) {
+                failed.fetch_add(completion.status == IBV_WC_SUCCESS ? 0 : 1);
+                ++sent;
+            }
+            if (ibv_poll_cq(b.cq, 1, &completion) == 1) {
+                const char *const text = b.at(completion.wr_id) + route_bytes;
+                const auto same = std::count(text, text + sizeof(Text), *text);
+                torn += completion.byte_len == route_bytes + sizeof(Text) && same == sizeof(Text) ? 0 : 1;
+                ++received;
+                b.post_receive(completion.wr_id);
+            }
+        }
+    }
+    assert_int_equal(failed.load(), 0);
+    assert_int_equal(sent, threads * rounds);
+    assert_int_equal(torn, 0);
+    assert_int_not_equal(received, 0);
+}
+
 void groups_that_are_none(void **state) {
     DatagramEnd &a = static_cast<Ends *>(*state)->a;
     const ibv_gid host = gid_of("127.0.0.1");
@@ -502,6 +600,8 @@ int main() {
         test_of_ends(what_cannot_be_sent),
         test_of_ends(address_handles_that_are_none),
         test_of_ends(members_of_a_group),
+        test_of_ends(a_member_goes),
+        test_of_ends(many_threads_send),
         test_of_ends(groups_that_are_none),
         test_of_ends(any_byte_may_be_wrong),
     };
