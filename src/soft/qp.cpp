@@ -196,13 +196,18 @@ int QueuePair::modify(const ibv_qp_attr &attributes, int mask) {
                          qp_base.qp_num);
                 return EOPNOTSUPP;
             }
-            return qp_base.state == IBV_QPS_ERR ? EINVAL : 0;
+            return in_error() ? EINVAL : 0;
         case IBV_QPS_ERR:
             give_up();
             return 0;
         default:
             return EOPNOTSUPP;
     }
+}
+
+bool QueuePair::in_error() const {
+    const std::scoped_lock lock{send_mutex_};
+    return qp_base.state == IBV_QPS_ERR;
 }
 
 void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {

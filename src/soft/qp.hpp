@@ -129,6 +129,7 @@ private:
     QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
 
     // qp.cpp
+    [[nodiscard]] bool in_error() const;
     void establish();
     void give_up();
     void end(const End &how);

@@ -121,7 +121,7 @@ void prepared_ones(void **) {
     assert_int_equal(atomics.words[1], 9);
 }
 
-// With those of another connection and of the target's own processor nothing is lost.
+// With those of the target's own processor nothing is lost.
 void they_are_atomic_with_the_processor(void **) {
     static constexpr std::uint64_t rounds = 2000;
     auto &atomics = make<Atomics>(Sizes{.send_wr = 64, .depth = 16});
@@ -143,6 +143,42 @@ void they_are_atomic_with_the_processor(void **) {
     }
     processor.expect_well();
     assert_int_equal(atomics.words[5], rounds << 32 | rounds);
+}
+
+// Each finds what the one before it left, whichever thread serves the target.
+void many_connections_add_to_one_word(void **) {
+    static constexpr std::size_t connections = 4;
+    static constexpr std::size_t rounds = 500;
+    auto &word = make<std::uint64_t>(0U);
+    auto &found = make<std::vector<std::atomic<bool>>>(connections * rounds);
+    std::vector<Thread *> threads;
+    for (std::size_t i = 0; i < connections; ++i) {
+        const auto &atomics = make<Atomics>();
+        const ibv_mr *const region = atomics.ends.server.register_memory(&word, sizeof(word), atomic_access);
+        assert_non_null(region);
+        Request request = atomics.add(0, 64, 1, 1);
+        request.remote_address = reinterpret_cast<std::uintptr_t>(&word);
+        request.rkey = region->rkey;
+        threads.push_back(&make<Thread>([&atomics, &found, request]() -> std::string {
+            for (std::size_t round = 0; round < rounds; ++round) {
+                ibv_wc completion{};
+                if (post(atomics.ends.client, {request}) != 0 ||
+                    ibv_poll_cq(atomics.ends.server.cq, 1, &completion) != 0 ||  // serves it, or the engine
+                    !poll_for(atomics.ends.client.cq, completion) || completion.status != IBV_WC_SUCCESS) {
+                    return "an addition fails";
+                }
+                const std::uint64_t before = atomics.fetched(64);
+                if (before >= found.size() || found[before].exchange(true)) {
+                    return "another addition found " + std::to_string(before) + " too";
+                }
+            }
+            return {};
+        }));
+    }
+    for (Thread *const thread : threads) {
+        thread->expect_well();
+    }
+    assert_int_equal(word, connections * rounds);
 }
 
 // With reads between them; they wait for their turn like those.
@@ -216,6 +252,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(compare_and_swap),
     cmocka_unit_test(prepared_ones),
     cmocka_unit_test(they_are_atomic_with_the_processor),
+    cmocka_unit_test(many_connections_add_to_one_word),
     cmocka_unit_test(more_than_the_connection_allows_at_once),
     cmocka_unit_test(those_that_make_no_sense),
     cmocka_unit_test(memory_that_is_not_for_it),

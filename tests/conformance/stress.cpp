@@ -46,6 +46,44 @@ void ids_go_while_their_events_are_fetched(void **) {
     fetcher.expect_well();
 }
 
+// Clients go at any moment of their start-up; their requests, and the answers to them, come meanwhile.
+void clients_go_while_they_connect(void **) {
+    static constexpr unsigned rounds = 100;
+    Listener &listener = make<Listener>();
+    auto &refuser = make<Thread>([&listener]() -> std::string {
+        for (bool last = false; !last;) {
+            rdma_cm_event *event = nullptr;
+            if (provider().get_cm_event(listener.events, &event) != 0) {
+                return "no event";
+            }
+            rdma_cm_id *const id = event->id;
+            const bool is_request = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
+            last = event->param.conn.private_data_len != 0;
+            (void)provider().ack_cm_event(event);
+            if (!is_request) {
+                return "an event that is no request";
+            }
+            (void)provider().reject(id, nullptr, 0);  // fails when the client is gone
+            (void)provider().destroy_id(id);
+        }
+        return {};
+    });
+    for (unsigned round = 0; round < rounds; ++round) {
+        End &client = make<End>(Sizes{.memory_bytes = 4096});
+        client.resolve(listener.port);
+        client.request();
+        for (unsigned i = 0; i < round % 8; ++i) {
+            std::this_thread::yield();
+        }
+        client.destroy();
+    }
+    End &last = make<End>();
+    last.resolve(listener.port);
+    last.request("the last");
+    expect_event(last.events, RDMA_CM_EVENT_REJECTED);
+    refuser.expect_well();
+}
+
 // Completion queues come and go while another thread waits on their channel.
 void queues_go_while_their_events_are_fetched(void **) {
     static constexpr unsigned rounds = 300;
@@ -186,11 +224,44 @@ void a_disconnect_amid_posts_and_polls(void **) {
     }
 }
 
+// Who asks for the state of a queue pair, or for another, while its connection ends, sees it end.
+void states_are_asked_for_while_it_ends(void **) {
+    if (!subject.is_soft) {
+        skip();
+    }
+    Ends &ends = connected();
+    auto &asked = make<std::atomic<bool>>(false);
+    auto &asker = make<Thread>([&ends, &asked]() -> std::string {
+        ibv_qp_attr attributes{};
+        ibv_qp_init_attr init{};
+        do {
+            attributes.qp_state = IBV_QPS_RTS;
+            const int result = softrdma_ibv_modify_qp(ends.client.id->qp, &attributes, IBV_QP_STATE);
+            if (result != 0 && result != EINVAL) {
+                return "a change of state gives " + std::to_string(result);
+            }
+            if (softrdma_ibv_query_qp(ends.client.id->qp, &attributes, IBV_QP_STATE, &init) != 0) {
+                return "no state";
+            }
+            asked.store(true);
+        } while (attributes.qp_state == IBV_QPS_RTS);
+        return attributes.qp_state == IBV_QPS_ERR ? "" : "a state that is none of a connection's";
+    });
+    while (!asked.load()) {
+        std::this_thread::yield();
+    }
+    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    ends.expect_disconnected();
+    asker.expect_well();
+}
+
 constexpr CMUnitTest tests[] = {
     cmocka_unit_test(ids_go_while_their_events_are_fetched),
+    cmocka_unit_test(clients_go_while_they_connect),
     cmocka_unit_test(queues_go_while_their_events_are_fetched),
     cmocka_unit_test(connections_live_in_several_threads),
     cmocka_unit_test(a_disconnect_amid_posts_and_polls),
+    cmocka_unit_test(states_are_asked_for_while_it_ends),
 };
 
 }  // namespace
