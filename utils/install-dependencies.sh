@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Installs Debian 12 packages this project needs and that are not installed yet:
 #     utils/install-dependencies.sh [GROUP...]
-# Groups: build (default), manual, package, test, compat, format, lint, clang, valgrind. doc/DEPENDENCIES.md says what each
+# Groups: build (default), manual, package, test, compat, format, lint, clang, valgrind, lab. doc/DEPENDENCIES.md says what each
 # package is for.
 # With everything there it only looks, which takes well under a second. On another system it installs nothing, says
 # which tools and libraries are missing, and goes on when none is.
@@ -19,6 +19,8 @@ declare -A packages_of=(
     [lint]='clang-format-19 clang-tidy-19 clang-19 shellcheck'
     [clang]='clang-19 libclang-rt-19-dev'
     [valgrind]='valgrind libc6-dbg'
+    [lab]='qemu-system-x86 busybox-static cpio kmod xz-utils e2fsprogs ndctl iproute2 gcc-12 make libelf1
+           rdma-core ibverbs-providers'
 )
 
 say() { printf 'install-dependencies: %s\n' "$*"; }
@@ -36,6 +38,7 @@ check_tools() {
             lint) tools+=(clang-format-19 clang-tidy-19 clang++-19 shellcheck) ;;
             clang) tools+=(clang-19 clang++-19) ;;
             valgrind) tools+=(valgrind) ;;
+            lab) tools+=(qemu-system-x86_64 busybox cpio depmod xz mkfs.ext4 ndctl rdma gcc-12 make apt-get) ;;
         esac
     done
     for tool in "${tools[@]}"; do

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * write_flush_read: a program for Debian's librpma0, with its header and linked to it. A server and a client
- * in two processes on 127.0.0.1; the client writes, flushes, reads back and compares.
+ * in two processes on RPMA_TEST_ADDRESS (127.0.0.1 when it is not set); the client writes, flushes, reads
+ * back and compares.
  *
- *     write_flush_read [LIBRARY]     LIBRARY: the file that librpma must have been loaded from
+ *     write_flush_read [LIBRARY [server | client PORT]]
+ *
+ * LIBRARY is the file that librpma must have been loaded from. Behind it, only one of the two; the server
+ * prints its port.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -15,9 +19,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ADDRESS "127.0.0.1"
+#define ADDRESS test_address()
 #define SIZE 4096
 #define TEXT "written by a program that knows Debian's librpma only"
+
+static const char *test_address(void) {
+    const char *const chosen = getenv("RPMA_TEST_ADDRESS");
+    return chosen != NULL ? chosen : "127.0.0.1";
+}
 
 static void check(int result, const char *call) {
     if (result != 0) {
@@ -70,7 +79,7 @@ static void complete(struct rpma_conn *conn) {
     REQUIRE(wc.status == IBV_WC_SUCCESS);
 }
 
-/* Listens at a port that is free, says which, serves one client until it goes. */
+/* Listens at a port that is free, writes which to port_fd, serves one client until it goes. */
 static void serve(int port_fd) {
     struct rpma_peer *peer = new_peer();
     struct rpma_ep *ep = NULL;
@@ -81,9 +90,10 @@ static void serve(int port_fd) {
     char port[6];
     unsigned char descriptor[64];
     size_t size = 0;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t address_size = sizeof(address);
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    REQUIRE(inet_pton(AF_INET, ADDRESS, &address.sin_addr) == 1);
     REQUIRE(bind(fd, (struct sockaddr *)&address, address_size) == 0);
     REQUIRE(getsockname(fd, (struct sockaddr *)&address, &address_size) == 0);
     close(fd);
@@ -161,6 +171,15 @@ int main(int argc, char *argv[]) {
         free(loaded);
         free(expected);
     }
+    if (argc == 3 && strcmp(argv[2], "server") == 0) {
+        serve(STDOUT_FILENO);
+        return EXIT_SUCCESS;
+    }
+    if (argc == 4 && strcmp(argv[2], "client") == 0) {
+        write_flush_read(argv[3]);
+        return EXIT_SUCCESS;
+    }
+    REQUIRE(argc <= 2);
     REQUIRE(pipe(port_pipe) == 0);
     const pid_t server = fork();
     REQUIRE(server >= 0);
