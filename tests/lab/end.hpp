@@ -17,7 +17,7 @@
 
 namespace interop {
 
-inline constexpr std::chrono::seconds patience{8};
+inline constexpr std::chrono::seconds patience{60};
 inline constexpr std::size_t data_bytes = std::size_t{4} << 20;
 inline constexpr std::size_t durable_bytes = std::size_t{1} << 20;
 inline constexpr std::uint32_t queue_entries = 64;

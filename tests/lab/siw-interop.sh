@@ -20,7 +20,7 @@ column() {
     [ "$1" = soft ] && file=$store/durable
     columns+=("$name")
     echo "running $name" >&2
-    SOFTRDMA_CRC=$3 timeout 300 "$here/interop-pair.sh" "$build/tests/test_interop" "${1/siw/kernel}" \
+    SOFTRDMA_CRC=$3 timeout 900 "$here/interop-pair.sh" "$build/tests/test_interop" "${1/siw/kernel}" \
         "${2/siw/kernel}" "$address" ${file:+"$file"} >"$work/${#columns[@]}" 2>"$work/log-${#columns[@]}"
 }
 for crc in 0 1; do
