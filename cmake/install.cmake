@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What `cmake --install` puts where. A component is a Debian package (cmake/package.cmake).
-if(CMAKE_LIBRARY_ARCHITECTURE AND NOT DEFINED CMAKE_INSTALL_LIBDIR)
-    # Debian's folder for libraries, below /usr and /usr/local alike; ld.so, pkg-config and CMake look there.
-    set(CMAKE_INSTALL_LIBDIR lib/${CMAKE_LIBRARY_ARCHITECTURE} CACHE PATH "Where libraries go")
-endif()
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(RPMA_INSTALL_DOC ${CMAKE_INSTALL_DATAROOTDIR}/doc/librpma-dev)
 
@@ -14,6 +9,7 @@ install(TARGETS rpma EXPORT rpma
 install(TARGETS softrdma EXPORT rpma
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libsoftrdma0 NAMELINK_COMPONENT librpma-dev
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS softrdma_verbs LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/softrdma COMPONENT libsoftrdma0)
 install(TARGETS rpma_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT rpma)
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT librpma-dev)
 

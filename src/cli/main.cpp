@@ -34,6 +34,7 @@ int parse_and_run(int argc, char **argv) {
     cli::add_push(app, chosen);
     cli::add_pull(app, chosen);
     cli::add_perf(app, chosen);
+    cli::add_run(app, chosen);
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success &wanted) {  // --help
@@ -41,11 +42,11 @@ int parse_and_run(int argc, char **argv) {
     } catch (const CLI::ParseError &error) {
         return complain(fmt::format("{} (see rpma --help)", error.what()), exit_usage);
     }
-    const auto extra = app.remaining(true);
+    const auto extra = app.remaining(!app.got_subcommand("run"));
     if (!chosen || !extra.empty()) {
         return complain(
             fmt::format("{}: expected {} (see rpma --help)", extra.empty() ? "no command" : extra.front(),
-                        chosen ? "no such argument" : "devices, serve, push, pull or perf"),
+                        chosen ? "no such argument" : "devices, serve, push, pull, perf or run"),
             exit_usage);
     }
     cli::take_log(verbose);

@@ -76,8 +76,25 @@ private:
     const std::shared_ptr<Group> group_;
 };
 
+// What librdmacm 44 keeps behind an id, up to the last that its rsockets look at: src/verbs_preload lets them
+// run on this device when a test asks for it. Nothing here reads it.
+struct LibrdmacmDevice {
+    std::array<std::byte, 72> not_read{};
+    int max_qpsize = limits::max_qp_wr;
+};
+inline constexpr LibrdmacmDevice librdmacm_device{};
+struct LibrdmacmId : rdma_cm_id {
+    const LibrdmacmDevice *cma_dev = &librdmacm_device;
+    void *connect_data = nullptr;
+    std::size_t connect_len = 0;
+    int events_completed = 0;
+    int connect_error = 0;
+    int sync = 0;  // the id is synchronous
+};
+static_assert(sizeof(rdma_cm_id) == 416 && sizeof(LibrdmacmId) == 456);
+
 // Of RDMA_PS_TCP; ud_id.hpp has the other kind.
-class CmId : public rdma_cm_id, public ConnectionOwner, public HandshakeOwner, public Source {
+class CmId : public LibrdmacmId, public ConnectionOwner, public HandshakeOwner, public Source {
 public:
     // With a null channel the id is synchronous: it has a channel of its own, and calls wait for their
     // events.

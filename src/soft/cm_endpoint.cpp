@@ -31,7 +31,10 @@ void destroy_completion(ibv_cq *&queue, ibv_comp_channel *&channel) {
     }
 }
 
+// A program may have put one queue, and one channel, in both places.
 void destroy_completion(rdma_cm_id &id) {
+    id.send_cq = id.send_cq == id.recv_cq ? nullptr : id.send_cq;
+    id.send_cq_channel = id.send_cq_channel == id.recv_cq_channel ? nullptr : id.send_cq_channel;
     destroy_completion(id.send_cq, id.send_cq_channel);
     destroy_completion(id.recv_cq, id.recv_cq_channel);
 }

@@ -26,10 +26,11 @@ base::Result<CmId *> CmId::create(EventChannel *channel, void *context, rdma_por
     auto *const id =
         port_space == RDMA_PS_TCP ? new CmId{channel, context} : new DatagramId{channel, context, port_space};
     id->own_channel_ = std::move(own);
+    id->sync = id->own_channel_ ? 1 : 0;
     return id;
 }
 
-CmId::CmId(EventChannel *event_channel, void *id_context) : rdma_cm_id{}, channel_{event_channel} {
+CmId::CmId(EventChannel *event_channel, void *id_context) : LibrdmacmId{}, channel_{event_channel} {
     channel = event_channel;
     context = id_context;
     ps = RDMA_PS_TCP;
@@ -131,10 +132,17 @@ base::Result<void> CmId::resolve_route() {
 }
 
 void CmId::destroy_queue_pair() {
-    if (state_.load() == State::Connecting && !channel_->group()->inherited()) {
+    const bool inherited = channel_->group()->inherited();
+    if (state_.load() == State::Connecting && !inherited) {
         end_handshakes();
     }
-    delete AnyQueuePair::of(std::exchange(qp, nullptr));
+    if (qp != nullptr) {
+        delete AnyQueuePair::of(std::exchange(qp, nullptr));
+        if (state_.load() == State::Connected && !inherited) {
+            connection_ended();  // with the queue pair, which told nobody: whoever waits for the event gets
+                                 // it
+        }
+    }
 }
 
 QueuePair *CmId::queue_pair() const {

@@ -18,7 +18,6 @@ FORWARD(1, ibv_get_device_list)
 FORWARD(1, ibv_free_device_list)
 FORWARD(1, ibv_get_device_name)
 FORWARD(1, ibv_get_device_guid)
-REFUSE(1, ibv_get_device_index, -1)
 FORWARD(1, ibv_open_device)
 FORWARD(1, ibv_close_device)
 REFUSE(1, ibv_import_device, nullptr)
@@ -56,7 +55,7 @@ FORWARD(2, ibv_create_qp)
 FORWARD(1, ibv_destroy_qp)
 FORWARD(4, ibv_query_qp)
 FORWARD(3, ibv_modify_qp)
-REFUSE(1, ibv_qp_to_qp_ex, nullptr)
+FORWARD(1, ibv_qp_to_qp_ex)
 REFUSE(3, ibv_query_qp_data_in_order, 0)
 REFUSE(2, ibv_query_ece, EOPNOTSUPP)
 REFUSE(2, ibv_set_ece, EOPNOTSUPP)
@@ -81,6 +80,11 @@ FORWARD(2, ibv_get_async_event)
 FORWARD(1, ibv_ack_async_event)
 
 extern "C" {
+
+// The kernel has no index of it.
+[[gnu::visibility("default")]] int ibv_get_device_index(ibv_device *) {
+    return -1;
+}
 
 // What this name fills ends before port_cap_flags2; verbs.h's inline takes the context's query_port for all
 // of it.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs_preload/rdmacm: the names of librdmacm. Its rsockets stay the real library's.
+// verbs_preload/rdmacm: the names of librdmacm; rsocket() is in rsockets.cpp.
 #include <rdma/rdma_verbs.h>
-#include <rdma/rsocket.h>
 
 #include "softrdma.h"
 #include "verbs_preload/forward.hpp"
@@ -25,38 +24,34 @@ FORWARD(1, rdma_get_src_port)
 FORWARD(1, rdma_get_dst_port)
 FORWARD(4, rdma_getaddrinfo)
 FORWARD(1, rdma_freeaddrinfo)
-REFUSE(4, rdma_create_ep, -1)
-REFUSE(1, rdma_destroy_ep, )
-REFUSE(1, rdma_get_devices, nullptr)
-REFUSE(1, rdma_free_devices, )
+FORWARD(4, rdma_create_ep)
+FORWARD(1, rdma_destroy_ep)
+FORWARD(1, rdma_get_devices)
+FORWARD(1, rdma_free_devices)
 
 // ---- queue pairs ----
 FORWARD(3, rdma_create_qp)
 FORWARD(2, rdma_create_qp_ex)
 FORWARD(1, rdma_destroy_qp)
-REFUSE(3, rdma_create_srq, -1)
-REFUSE(2, rdma_create_srq_ex, -1)
-REFUSE(1, rdma_destroy_srq, )
-REFUSE(3, rdma_init_qp_attr, -1)
+FORWARD(3, rdma_create_srq)
+FORWARD(2, rdma_create_srq_ex)
+FORWARD(1, rdma_destroy_srq)
+FORWARD(3, rdma_init_qp_attr)
 
 // ---- connections ----
 FORWARD(2, rdma_listen)
-REFUSE(2, rdma_get_request, -1)
+FORWARD(2, rdma_get_request)
 FORWARD(2, rdma_connect)
 FORWARD(2, rdma_accept)
 FORWARD(3, rdma_reject)
 FORWARD(1, rdma_disconnect)
-REFUSE(1, rdma_establish, -1)
-REFUSE(2, rdma_notify, -1)
-REFUSE(3, rdma_reject_ece, -1)
-REFUSE(2, rdma_set_local_ece, -1)
-REFUSE(2, rdma_get_remote_ece, -1)
+FORWARD(1, rdma_establish)
+FORWARD(2, rdma_notify)
+FORWARD(3, rdma_reject_ece)
+FORWARD(2, rdma_set_local_ece)
+FORWARD(2, rdma_get_remote_ece)
 
 // ---- multicast ----
 FORWARD(3, rdma_join_multicast)
 FORWARD(3, rdma_join_multicast_ex)
 FORWARD(2, rdma_leave_multicast)
-
-// ---- rsockets: librdmacm's look into ids behind what rdma_cma.h declares, so none is made on ids of ours
-// ----
-REFUSE(3, rsocket, -1)

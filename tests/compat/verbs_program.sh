@@ -1,27 +1,31 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# verbs_program.sh [-k] [-n TIMES] [-e REGEX] [-l FILTER] PRELOAD SERVER [CLIENT]: programs of Debian, unmodified, over the soft device.
-# SERVER and CLIENT are command lines in which PORT stands for a free port, the same in both. When the server listens
-# at that port, TCP or UDP, or there is a listening socket that FILTER of ss(8) finds, the client runs, TIMES times. Everybody must end with 0; with -k the server is one that goes on, and is
-# ended when the client is done. Without a CLIENT, SERVER is all there is, and nobody listens. A line of what the last
-# one printed must match REGEX.
+# verbs_program.sh [-k] [-n TIMES] [-r TRIES] [-e REGEX] [-l FILTER] [-t SECONDS] PRELOAD SERVER [CLIENT]: programs of Debian,
+# unmodified, over the soft device. SERVER and CLIENT are command lines in which PORT stands for a free port, the same in
+# both. When the server listens at that port, TCP or UDP, or there is a listening socket that FILTER of ss(8) finds, the
+# client runs, TIMES times; with -r it may fail and try again. Everybody must end with 0 within SECONDS (50); with -k the
+# server is one that goes on, and is ended when the client is done. Without a CLIENT, SERVER is all there is, and nobody
+# listens. A line of what the last one printed must match REGEX.
 set -eu
 endless=
 times=1
 expected=
 filter=
-while getopts kn:e:l: option; do
+tries=1
+limit_s=50
+while getopts kn:r:e:l:t: option; do
     case $option in
         k) endless=1 ;;
         n) times=$OPTARG ;;
         e) expected=$OPTARG ;;
         l) filter=$OPTARG ;;
+        r) tries=$OPTARG ;;
+        t) limit_s=$OPTARG ;;
         *) exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
 preload=$1 server_command=$2 client_command=${3:-}
-limit_s=50
 
 for command in "$server_command" "$client_command"; do
     program=${command%% *}
@@ -50,6 +54,7 @@ run() {  # run COMMAND FILE: in this process's place
     exec timeout "$limit_s" env LD_PRELOAD="$preload" "${words[@]}" >"$2" 2>&1 </dev/null
 }
 fail() {
+    tail -n 40 ./*
     echo "$1"
     exit 1
 }
@@ -61,18 +66,23 @@ last=server
 if [ -n "$client_command" ]; then
     last=client
     until listening "${filter:-sport = :$port}"; do
-        kill -0 $server 2>/dev/null || { cat server; fail "'$server_command' ended before it listened"; }
+        kill -0 $server 2>/dev/null || fail "'$server_command' ended before it listened"
         sleep 0.02
     done
     for _ in $(seq "$times"); do
-        (run "$client_command" client) || { tail -n 40 server client; fail "'$client_command' ended with $?"; }
+        try=1
+        until (run "$client_command" client); do
+            status=$?
+            [ $try -lt "$tries" ] || fail "'$client_command' ended with $status"
+            try=$((try + 1))
+        done
     done
 fi
 if [ -n "$endless" ]; then
-    kill $server || { tail -n 40 server client; fail "'$server_command' has ended"; }
+    kill $server || fail "'$server_command' has ended"
     wait $server || true
 else
-    wait $server || { tail -n 40 ./*; fail "'$server_command' ended with $?"; }
+    wait $server || fail "'$server_command' ended with $?"
 fi
 server=
 tail -n 40 ./*

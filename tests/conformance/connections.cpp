@@ -130,6 +130,15 @@ void both_ends_disconnect_at_once(void **) {
     }
 }
 
+// As programs do that destroy the queue pair at once, and count the events.
+void the_end_is_told_when_the_queue_pair_is_gone(void **) {
+    Ends &ends = make<Ends>();
+    ends.connect();
+    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    ends.client.destroy_queue_pair();
+    ends.expect_disconnected();
+}
+
 void an_end_is_destroyed_without_a_disconnect(void **) {
     for (const bool client_goes : {true, false}) {
         Ends &ends = connected();
@@ -242,6 +251,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(nobody_listens),
     cmocka_unit_test(either_end_disconnects),
     cmocka_unit_test(both_ends_disconnect_at_once),
+    cmocka_unit_test(the_end_is_told_when_the_queue_pair_is_gone),
     cmocka_unit_test(an_end_is_destroyed_without_a_disconnect),
     cmocka_unit_test(a_client_goes_before_it_is_accepted),
     cmocka_unit_test(a_client_goes_before_it_is_rejected),
