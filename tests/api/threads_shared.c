@@ -57,24 +57,25 @@ static int end(void **state) {
 
 static void post_batches(struct ends *ends, int thread) {
     (void)ends;
-    const size_t mine = (size_t)thread * 64;
-    const struct rpma_op ops[BATCH] = {
-        {.type = RPMA_OP_WRITE,
-         .flags = ALWAYS,
-         .local = shared.near,
-         .local_offset = mine,
-         .remote = shared.far,
-         .remote_offset = mine,
-         .len = 32},
-        {.type = RPMA_OP_FLUSH,
-         .flags = ALWAYS,
-         .remote = shared.far,
-         .remote_offset = mine,
-         .len = 32,
-         .flush_type = RPMA_FLUSH_TYPE_VISIBILITY},
-        {.type = RPMA_OP_SEND_WITH_IMM, .flags = ALWAYS, .imm = (uint32_t)thread},
-    };
     for (int i = 0; i < ROUNDS * PAIRS; ++i) {
+        /* Memory of its own for each connection too: they are served by different threads. */
+        const size_t mine = (size_t)(thread * PAIRS + i % PAIRS) * 64;
+        const struct rpma_op ops[BATCH] = {
+            {.type = RPMA_OP_WRITE,
+             .flags = ALWAYS,
+             .local = shared.near,
+             .local_offset = mine,
+             .remote = shared.far,
+             .remote_offset = mine,
+             .len = 32},
+            {.type = RPMA_OP_FLUSH,
+             .flags = ALWAYS,
+             .remote = shared.far,
+             .remote_offset = mine,
+             .len = 32,
+             .flush_type = RPMA_FLUSH_TYPE_VISIBILITY},
+            {.type = RPMA_OP_SEND_WITH_IMM, .flags = ALWAYS, .imm = (uint32_t)thread},
+        };
         size_t posted = 0;
         EXPECT_OK(rpma_post(shared.clients[i % PAIRS], ops, BATCH, &posted));
         EXPECT(posted == BATCH);
