@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint32_t first_number = 2;  // 0 and 1 are special on InfiniBand
 constexpr std::uint32_t last_number = first_datagram_number - 1;
 
-std::mutex numbers_lock;
+std::mutex numbers_lock;  // of numbers(); taken before a queue pair's group
 
 // Held while the process forks, so that the child finds the table whole and nobody in it.
 [[maybe_unused]] const int numbers_survive_forks =
@@ -99,14 +99,7 @@ AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, s
 }
 
 AnyQueuePair::~AnyQueuePair() {
-    {
-        // A datagram queue pair's socket is closed already: the number may be another's by now.
-        const std::scoped_lock lock{numbers_lock};
-        const auto known = numbers().find(qp_base.qp_num);
-        if (known != numbers().end() && known->second == this) {
-            numbers().erase(known);
-        }
-    }
+    forget_number();
     static_cast<ProtectionDomain *>(qp_base.pd)->users.fetch_sub(1, std::memory_order_release);
     send_queue_cq_.users.fetch_sub(1, std::memory_order_release);
     receive_queue_cq_.users.fetch_sub(1, std::memory_order_release);
@@ -114,10 +107,22 @@ AnyQueuePair::~AnyQueuePair() {
     pthread_mutex_destroy(&qp_base.mutex);
 }
 
-AnyQueuePair *AnyQueuePair::find(std::uint32_t number) {
-    const std::scoped_lock lock{numbers_lock};
+AnyQueuePair::Found AnyQueuePair::find(std::uint32_t number) {
+    std::unique_lock lock{numbers_lock};
     const auto known = numbers().find(number);
-    return known != numbers().end() ? known->second : nullptr;
+    if (known == numbers().end()) {
+        return {};
+    }
+    return {.queue_pair = known->second, .hold = std::move(lock)};
+}
+
+void AnyQueuePair::forget_number() {
+    // A datagram queue pair's socket is closed already: the number may be another's by now.
+    const std::scoped_lock lock{numbers_lock};
+    const auto known = numbers().find(qp_base.qp_num);
+    if (known != numbers().end() && known->second == this) {
+        numbers().erase(known);
+    }
 }
 
 void AnyQueuePair::forget_completions() {

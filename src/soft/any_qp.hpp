@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "base/result.hpp"
 #include "soft/cq.hpp"
@@ -32,8 +33,13 @@ public:
     [[nodiscard]] static const AnyQueuePair *of(const ibv_qp *qp) {
         return static_cast<const AnyQueuePair *>(reinterpret_cast<const ibv_qp_ex *>(qp));
     }
-    // Null when no queue pair has the number. Who uses it sees to it that nobody destroys it meanwhile.
-    [[nodiscard]] static AnyQueuePair *find(std::uint32_t number);
+    // The queue pair that has a number, or null. One that is connected (RC) is not destroyed while this
+    // lives: no thread may wait for another's work with it.
+    struct Found {
+        AnyQueuePair *queue_pair = nullptr;
+        std::unique_lock<std::mutex> hold;
+    };
+    [[nodiscard]] static Found find(std::uint32_t number);
 
     // ---- verbs: 0 or an errno value ----
     // What of a chain is posted when one of its requests cannot be.
@@ -59,6 +65,8 @@ protected:
     AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number = 0);
     // Its completions stay in their queues, but free nothing. Before its destructor ends.
     void forget_completions();
+    // Nobody finds it any more, and who found it is done with it. The last thing of its destructor.
+    void forget_number();
 
     CompletionQueue &send_queue_cq_;
     CompletionQueue &receive_queue_cq_;

@@ -171,8 +171,23 @@ protected:
     void push(std::unique_ptr<Event> made);
     [[nodiscard]] base::Result<void> wait_if_synchronous();
     void drop_event();
-    // The id's own, or the one that is connected by its number; null when there is none.
-    [[nodiscard]] QueuePair *queue_pair() const;
+    // Of a connection. One that is not the id's own is not destroyed while this lives.
+    class InUse {
+    public:
+        explicit InUse(AnyQueuePair::Found found);
+        explicit operator bool() const { return queue_pair_ != nullptr; }
+        QueuePair *operator->() const { return queue_pair_; }
+
+    private:
+        QueuePair *queue_pair_;
+        std::unique_lock<std::mutex> hold_;
+    };
+    // The one that was chosen by its number, or the id's own; none when there is none.
+    [[nodiscard]] InUse queue_pair() const;
+    // For a connection that begins: the id's own, or that with the number. EINVAL, and all is as it was, when
+    // there is none, or it was connected before.
+    [[nodiscard]] base::Result<InUse> choose_queue_pair(std::uint32_t number);
+    [[nodiscard]] base::Result<void> answer(const rdma_conn_param &wanted);
     void set_source(const tcp::Address &address);
     void set_destination(const sockaddr &address);
     void begin_handshake(base::Fd socket, Handshake::Role role, const wire::MpaFrame *request);
@@ -198,7 +213,7 @@ protected:
 
     base::Fd socket_;  // bound, listening, or requested
     tcp::Options options_;
-    std::uint32_t qp_num_ = 0;  // of a queue pair that is not the id's own
+    std::uint32_t qp_num_ = 0;  // of the chosen queue pair when it is not the id's own
     ConnectionParameters parameters_;
     wire::MpaFrame request_;  // what the peer asked for, without its private data
     std::vector<std::byte> reply_data_;

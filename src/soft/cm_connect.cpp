@@ -56,9 +56,7 @@ base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
         return std::unexpected{checked.error()};
     }
     const rdma_conn_param &wanted = *checked;
-    qp_num_ = qp == nullptr ? wanted.qp_num : 0;
-    const QueuePair *const connected = queue_pair();
-    if (state_.load() != State::RouteResolved || connected == nullptr || !connected->idle()) {
+    if (state_.load() != State::RouteResolved || !choose_queue_pair(wanted.qp_num)) {
         return base::failure(EINVAL);
     }
     auto socket = tcp::connect(std::move(socket_), route.addr.dst_addr, options_);
@@ -168,8 +166,8 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
 }
 
 base::Result<void> CmId::establish() {
-    QueuePair *const connected = queue_pair();
-    if (qp != nullptr || state_.load() != State::Responded || connected == nullptr || !connected->idle()) {
+    const InUse connected = queue_pair();
+    if (qp != nullptr || state_.load() != State::Responded || !connected || !connected->idle()) {
         return base::failure(EINVAL);
     }
     connected->start(std::move(socket_), parameters_, this);

@@ -43,7 +43,7 @@ CmId::~CmId() {
         return;  // the parent's: nothing is sent, nothing is taken from its channel
     }
     end_handshakes();
-    if (QueuePair *const connected = queue_pair()) {
+    if (const InUse connected = queue_pair()) {
         connected->forget_owner(*this);
     }
     if (state_.load() == State::Requested && !reject({})) {
@@ -145,17 +145,31 @@ void CmId::destroy_queue_pair() {
     }
 }
 
-QueuePair *CmId::queue_pair() const {
-    AnyQueuePair *const any = qp != nullptr ? AnyQueuePair::of(qp) : AnyQueuePair::find(qp_num_);
-    return any != nullptr && any->qp_base.qp_type == IBV_QPT_RC ? static_cast<QueuePair *>(any) : nullptr;
+CmId::InUse::InUse(AnyQueuePair::Found found) : queue_pair_{nullptr}, hold_{std::move(found.hold)} {
+    if (found.queue_pair != nullptr && found.queue_pair->qp_base.qp_type == IBV_QPT_RC) {
+        queue_pair_ = static_cast<QueuePair *>(found.queue_pair);
+    }
+}
+
+CmId::InUse CmId::queue_pair() const {
+    return InUse{qp_num_ != 0 ? AnyQueuePair::find(qp_num_)
+                              : AnyQueuePair::Found{.queue_pair = AnyQueuePair::of(qp), .hold = {}}};
+}
+
+base::Result<CmId::InUse> CmId::choose_queue_pair(std::uint32_t number) {
+    const std::uint32_t before = std::exchange(qp_num_, qp == nullptr ? number : 0);
+    InUse chosen = queue_pair();
+    if (!chosen || !chosen->idle()) {
+        qp_num_ = before;
+        return base::failure(EINVAL);
+    }
+    return chosen;
 }
 
 base::Result<void> CmId::disconnect() {
-    QueuePair *const connected = queue_pair();
-    if (connected == nullptr || connected->idle()) {
+    if (const InUse connected = queue_pair(); !connected || !connected->disconnect(*this)) {
         return base::failure(EINVAL);
     }
-    connected->disconnect();
     if (event != nullptr &&
         (event->event == RDMA_CM_EVENT_DISCONNECTED || event->event == RDMA_CM_EVENT_CONNECT_ERROR)) {
         return {};  // of a synchronous id: the end has no second event

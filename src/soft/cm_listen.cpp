@@ -211,11 +211,19 @@ base::Result<void> CmId::accept(const rdma_conn_param *parameters) {
     if (!checked) {
         return std::unexpected{checked.error()};
     }
-    const rdma_conn_param &wanted = *checked;
-    qp_num_ = qp == nullptr ? wanted.qp_num : 0;
-    QueuePair *const connected = queue_pair();
-    if (state_.load() != State::Requested || connected == nullptr || !connected->idle()) {
+    if (auto answered = answer(*checked); !answered) {
+        return answered;
+    }
+    return wait_if_synchronous();
+}
+
+base::Result<void> CmId::answer(const rdma_conn_param &wanted) {
+    if (state_.load() != State::Requested) {
         return base::failure(EINVAL);
+    }
+    const auto connected = choose_queue_pair(wanted.qp_num);
+    if (!connected) {
+        return std::unexpected{connected.error()};
     }
     const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
     // What we take as the first FPDU: of those that are offered one, else what the peer may say it cannot do.
@@ -248,8 +256,8 @@ base::Result<void> CmId::accept(const rdma_conn_param *parameters) {
         return base::last_failure();
     }
     state_.store(State::Connecting);
-    connected->start(std::move(socket_), parameters_, this);
-    return wait_if_synchronous();
+    (*connected)->start(std::move(socket_), parameters_, this);
+    return {};
 }
 
 base::Result<void> CmId::reject(std::span<const std::byte> private_data) {

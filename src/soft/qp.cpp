@@ -149,6 +149,7 @@ QueuePair::~QueuePair() {
     if (shared_receives_ != nullptr) {
         shared_receives_->detach();
     }
+    forget_number();
 }
 
 void QueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {

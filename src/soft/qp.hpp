@@ -71,8 +71,8 @@ public:
     // That owner hears of nothing more.
     void forget_owner(const ConnectionOwner &owner);
     // Flushes what is open, tells the peer, and lets it read what was completed. The owner hears when that is
-    // done.
-    void disconnect();
+    // done. False when the connection was never that owner's.
+    [[nodiscard]] bool disconnect(const ConnectionOwner &owner);
 
     // ---- Source ----
     void progress() override;
@@ -132,6 +132,7 @@ private:
     [[nodiscard]] bool in_error() const;
     void establish();
     void give_up();
+    void disconnect();
     void end(const End &how);
     void finish_draining();
     void send_last_words();
@@ -270,6 +271,7 @@ private:
     void complete_receive(ibv_wc_status status, const Arrival &arrival);
     void flush_receives();
     void stall();
+    void resume();
 
     // Counts persists that came back to their queue pair: who destroys one waits for a change.
     static std::atomic<unsigned> persists_returned;

@@ -82,6 +82,17 @@ void QueuePair::finish_draining() {
     }
 }
 
+bool QueuePair::disconnect(const ConnectionOwner &owner) {
+    {
+        const std::scoped_lock lock{group_->mutex()};
+        if (owner_ != &owner) {
+            return false;
+        }
+    }
+    disconnect();
+    return true;
+}
+
 void QueuePair::disconnect() {
     const std::scoped_lock lock{group_->mutex()};
     if (phase_.load(std::memory_order_relaxed) == Phase::Connected) {

@@ -196,10 +196,18 @@ void QueuePair::deliver_unexpected() {
     if (stalled_) {
         stalled_ = false;
         want_readable(true);
-        parse();
-        answer();
-        return_empty_buffer();
+        resume();
     }
+}
+
+// What was read before the stream waited, here or for storage; the peer has its whole time again for what is
+// missing of a segment.
+void QueuePair::resume() {
+    parse();
+    answer();
+    segment_watched_ = false;
+    watch_segment();
+    return_empty_buffer();
 }
 
 // The receive in hand cannot be filled, and with it the connection ends.

@@ -226,9 +226,7 @@ void QueuePair::run_persist(void *queue_pair) {
     {
         const std::scoped_lock lock{group->mutex()};
         self.persisted(error);
-        self.parse();
-        self.answer();
-        self.return_empty_buffer();
+        self.resume();
     }
     // Release: pairs with the destructor's acquire; it looks again under the lock.
     persists_returned.fetch_add(1, std::memory_order_release);

@@ -220,7 +220,11 @@ void DatagramId::progress() {
         const auto datagram = std::span{buffer}.first(arrival->bytes);
         if (listens) {
             if (const auto request = wire::decode_lookup_request(datagram)) {
-                request_arrived(*arrival, *request);
+                try {
+                    request_arrived(*arrival, *request);
+                } catch (const std::bad_alloc &) {
+                    BASE_LOG(Error, "request dropped: out of memory");
+                }
             }
         } else if (const auto reply = wire::decode_lookup_reply(datagram); reply && reply->token == token_) {
             const bool found = reply->status == wire::LookupStatus::Found;

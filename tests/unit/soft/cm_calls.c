@@ -432,6 +432,59 @@ static void ids_go_before_their_queue_pairs(void **state) {
     assert_int_equal(softrdma_rdma_destroy_id(listener), 0);
 }
 
+/* What is refused changes nothing: an id knows the queue pair that it has connected, and no other. */
+static void refused_calls_leave_queue_pairs_alone(void **state) {
+    (void)state;
+    struct end client = {0};
+    struct end server = {0};
+    struct rdma_cm_id *listener = new_id();
+    assert_int_equal(softrdma_rdma_listen(listener, 1), 0);
+    begin(&client, &server, listener);
+    fails(softrdma_rdma_connect(client.id, NULL), EINVAL);
+    assert_int_equal(softrdma_rdma_establish(client.id), 0);
+    assert_ptr_equal(expect(RDMA_CM_EVENT_ESTABLISHED), server.id);
+    fails(softrdma_rdma_accept(server.id, NULL), EINVAL);
+
+    struct rdma_addrinfo *there = loopback(0, ntohs(softrdma_rdma_get_src_port(listener)));
+    struct rdma_cm_id *stranger = NULL;
+    assert_int_equal(softrdma_rdma_create_id(NULL, &stranger, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(softrdma_rdma_resolve_addr(stranger, NULL, there->ai_dst_addr, 1), 0);
+    assert_int_equal(softrdma_rdma_resolve_route(stranger, 1), 0);
+    softrdma_rdma_freeaddrinfo(there);
+    struct rdma_conn_param parameters = {.qp_num = client.qp->qp_num};
+    fails(softrdma_rdma_connect(stranger, &parameters), EINVAL);
+    fails(softrdma_rdma_disconnect(stranger), EINVAL);
+    assert_int_equal(softrdma_rdma_destroy_id(stranger), 0);
+    send_one(&client, &server);
+
+    /* The ids go, and hear nothing of an end that comes after them. */
+    assert_int_equal(softrdma_rdma_destroy_id(client.id), 0);
+    assert_int_equal(softrdma_rdma_destroy_id(server.id), 0);
+    struct ibv_qp_attr failed = {.qp_state = IBV_QPS_ERR};
+    assert_int_equal(softrdma_ibv_modify_qp(client.qp, &failed, IBV_QP_STATE), 0);
+    assert_int_equal(softrdma_ibv_modify_qp(server.qp, &failed, IBV_QP_STATE), 0);
+    finish(&client);
+    finish(&server);
+    assert_int_equal(softrdma_rdma_destroy_id(listener), 0);
+}
+
+/* A synchronous id waits for the end of a connection only when there was one. */
+static void what_never_connected_cannot_disconnect(void **state) {
+    (void)state;
+    struct rdma_addrinfo *there = loopback(0, 7204);
+    struct rdma_cm_id *id = NULL;
+    assert_int_equal(softrdma_rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(softrdma_rdma_resolve_addr(id, NULL, there->ai_dst_addr, 1), 0);
+    struct ibv_qp_init_attr attributes = {.qp_type = IBV_QPT_RC};
+    assert_int_equal(softrdma_rdma_create_qp(id, NULL, &attributes), 0);
+    fails(softrdma_rdma_disconnect(id), EINVAL);
+    struct ibv_qp_attr failed = {.qp_state = IBV_QPS_ERR};
+    assert_int_equal(softrdma_ibv_modify_qp(id->qp, &failed, IBV_QP_STATE), 0);
+    fails(softrdma_rdma_disconnect(id), EINVAL);
+    softrdma_rdma_freeaddrinfo(there);
+    softrdma_rdma_destroy_ep(id);
+}
+
 #define in_a_channel(test) cmocka_unit_test_setup_teardown(test, begin_test, end_test)
 
 int main(void) {
@@ -448,6 +501,8 @@ int main(void) {
         in_a_channel(enhanced_establishment_is_refused),
         in_a_channel(queue_pairs_are_connected_by_number),
         in_a_channel(ids_go_before_their_queue_pairs),
+        in_a_channel(refused_calls_leave_queue_pairs_alone),
+        in_a_channel(what_never_connected_cannot_disconnect),
     };
     return cmocka_run_group_tests_name("cm_calls", tests, NULL, NULL);
 }
