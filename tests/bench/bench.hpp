@@ -41,6 +41,8 @@ private:
 // ---- raw TCP, non-blocking and spinning ----
 // Bytes a second for `total` bytes in blocks of `block`.
 [[nodiscard]] double tcp_bandwidth(std::size_t block, std::size_t total);
+// The block with which `total` bytes go fastest, of 32 KiB to 4 MiB.
+[[nodiscard]] std::size_t best_tcp_block(std::size_t total);
 // Seconds of one round trip of 8 bytes.
 [[nodiscard]] double tcp_round_trip(unsigned rounds);
 

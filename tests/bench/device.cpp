@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -12,8 +11,6 @@
 #include "bench.hpp"
 
 namespace {
-
-constexpr std::array<std::size_t, 6> tcp_blocks{32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20};
 
 struct Plan {
     int pairs = 9;
@@ -46,20 +43,6 @@ void row(const char *what, const Pairs &pairs, double unit, const char *unit_nam
     std::fflush(stdout);
 }
 
-std::size_t best_tcp_block(const Plan &plan) {
-    std::size_t best = 0;
-    double best_bandwidth = 0;
-    for (const std::size_t block : tcp_blocks) {
-        const double bandwidth = std::max(bench::tcp_bandwidth(block, plan.total_bytes),
-                                          bench::tcp_bandwidth(block, plan.total_bytes));
-        if (bandwidth > best_bandwidth) {
-            best = block;
-            best_bandwidth = bandwidth;
-        }
-    }
-    return best;
-}
-
 void bandwidth(const Plan &plan, bench::Target target, std::size_t block, const char *what, const char *bar) {
     Pairs pairs;
     for (int pair = 0; pair < plan.pairs; ++pair) {
@@ -89,7 +72,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     const char *const crc = std::getenv("SOFTRDMA_CRC");
-    const std::size_t block = best_tcp_block(plan);
+    const std::size_t block = bench::best_tcp_block(plan.total_bytes);
     fmt::print("soft device beside raw TCP, 127.0.0.1; CRC32C {}; {} pairs; TCP's best block {} KiB\n",
                crc != nullptr && *crc == '1' ? "on" : "off", plan.pairs, block >> 10);
     fmt::print("{:<44} {:>8} {:>8} {:<6} {:>6}  {:<14} {}\n", "", "ours", "TCP", "", "ratio", "from to",

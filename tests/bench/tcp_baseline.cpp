@@ -106,6 +106,19 @@ double tcp_bandwidth(std::size_t block, std::size_t total) {
     return static_cast<double>(total) / seconds;
 }
 
+std::size_t best_tcp_block(std::size_t total) {
+    std::size_t best = 0;
+    double best_bandwidth = 0;
+    for (const std::size_t block : {32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20}) {
+        const double bandwidth = std::max(tcp_bandwidth(block, total), tcp_bandwidth(block, total));
+        if (bandwidth > best_bandwidth) {
+            best = block;
+            best_bandwidth = bandwidth;
+        }
+    }
+    return best;
+}
+
 double tcp_round_trip(unsigned rounds) {
     const PeerProcess peer{[&](const auto &listening) {
         const int connection = accepted(listening);

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Debian's perftest over libsoftrdma-verbs.so beside raw TCP on the same loopback: the median ratio of interleaved pairs.
+# UCX's put and libfabric's ping-pong over TCP beside them, where they are installed.
+#   programs.sh [--quick] BUILD
+set -u
+pairs=9 writes=20000 sends=20000 bytes=$((1 << 30))
+if [ "${1:-}" = --quick ]; then
+    pairs=1 writes=500 sends=500 bytes=$((1 << 26))
+    shift
+fi
+build=$(realpath "$1")
+for program in ib_write_bw ib_send_lat ib_write_lat; do
+    command -v $program >/dev/null || { echo "$program is not installed (utils/install-dependencies.sh compat)"; exit 77; }
+done
+tcp=$build/bench/bench_tcp
+work=$(mktemp -d)
+server=
+finish() {
+    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+die() {
+    cat "$work"/server "$work"/client >&2
+    echo "programs.sh: $1" >&2
+    exit 1
+}
+
+both_ends() {  # both_ends PRELOAD SERVER CLIENT: the client's output in $work/client; PORT is a free port
+    local port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000)) words tries=0
+    while [ -n "$(ss -Hltn "sport = :$port")" ]; do port=$((port + 1)); done
+    read -r -a words <<<"${2//PORT/$port}"
+    LD_PRELOAD=$1 timeout 120 "${words[@]}" >"$work/server" 2>&1 </dev/null &
+    server=$!
+    until [ -n "$(ss -Hltn "sport = :$port")" ]; do
+        if ! kill -0 $server 2>/dev/null || [ $((tries += 1)) -gt 3000 ]; then die "'$2' does not listen"; fi
+        sleep 0.02
+    done
+    read -r -a words <<<"${3//PORT/$port}"
+    LD_PRELOAD=$1 timeout 120 "${words[@]}" >"$work/client" 2>&1 </dev/null || die "'$3' failed"
+    wait $server || die "'$2' failed"
+    server=
+}
+perftest() { both_ends "$build/lib/libsoftrdma-verbs.so" "$1" "$1 127.0.0.1"; }
+last_row() { awk -v column="$1" '/^ *[0-9]/ { value = $column } END { print value }' "$work/client"; }
+
+median() { sort -g | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
+row() {  # row WHAT UNIT BAR: of the lines `ours TCP` of $work/pairs
+    awk -v what="$1" -v unit="$2" -v bar="$3" -v ours="$(awk '{ print $1 }' "$work/pairs" | median)" \
+        -v base="$(awk '{ print $2 }' "$work/pairs" | median)" -v ratio="$(awk '{ print $1 / $2 }' "$work/pairs" | median)" \
+        'BEGIN { printf "%-44s %8.2f %8.2f %-5s %6.2f   %s\n", what, ours, base, unit, ratio, bar }'
+    rm "$work/pairs"
+}
+
+block=$("$tcp" best-block $bytes) || die 'no baseline'
+printf 'perftest over the soft device beside raw TCP, 127.0.0.1; %d pairs; best block of TCP %d KiB\n' $pairs $((block >> 10))
+printf '%-44s %8s %8s %-5s %6s   %s\n' '' ours TCP '' ratio bar
+for _ in $(seq $pairs); do
+    base=$("$tcp" bandwidth "$block" $bytes)
+    perftest "ib_write_bw -R -p PORT -s 65536 -n $writes"
+    echo "$(last_row 4 | awk '{ print $1 * 1048576 / 1e9 }') $(awk -v base="$base" 'BEGIN { print base / 1e9 }')" >>"$work/pairs"
+done
+row 'ib_write_bw -R -s 65536' GB/s '>= 0.95'
+for program in ib_send_lat ib_write_lat; do
+    for _ in $(seq $pairs); do
+        base=$("$tcp" round-trip $sends)
+        perftest "$program -R -p PORT -s 8 -n $sends"
+        echo "$(last_row 6) $(awk -v base="$base" 'BEGIN { print base * 1e6 / 2 }')" >>"$work/pairs"
+    done
+    if [ $program = ib_send_lat ]; then bar='<= 1.30'; else bar=reported; fi
+    row "$program -R -s 8, mean / half a round trip" us "$bar"
+done
+if command -v ucx_perftest >/dev/null; then
+    common='env UCX_TLS=tcp UCX_NET_DEVICES=lo ucx_perftest -p PORT'
+    both_ends '' "$common" "$common 127.0.0.1 -t ucp_put_bw -s 65536 -n $writes -f"
+    printf '%-44s %8.2f %8s GB/s\n' 'UCX over TCP, ucp_put_bw of 64 KiB' "$(awk '/^Final/ { print $6 * 1048576 / 1e9 }' "$work/client")" ''
+fi
+if command -v fi_pingpong >/dev/null; then
+    both_ends '' "fi_pingpong -p tcp -e msg -B PORT -S 8 -I $sends" "fi_pingpong -p tcp -e msg -P PORT -S 8 -I $sends 127.0.0.1"
+    printf '%-44s %8.2f %8s us\n' 'libfabric over TCP, fi_pingpong of 8 bytes' "$(awk '/^8 / { print $(NF - 1) }' "$work/client")" ''
+fi
