@@ -93,9 +93,7 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::sh
       signal_all_{attributes.sq_sig_all != 0},
       shared_receives_{static_cast<SharedReceiveQueue *>(attributes.srq)},
       receives_{cap_.max_recv_wr, cap_.max_recv_sge},
-      requests_{cap_.max_send_wr},
-      sges_(std::size_t{cap_.max_send_wr} * cap_.max_send_sge),
-      inline_(std::size_t{cap_.max_send_wr} * cap_.max_inline_data),
+      requests_{cap_},
       responses_{0} {
     if (const Faults *const faults = Faults::active()) {
         faults_ = std::make_unique<RequestFaults>(*faults, qp_base.qp_num);
@@ -215,8 +213,7 @@ void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
     if (queue == CompletionQueue::Queue::Receive) {
         receives_.release(slots);
     } else {
-        // Relaxed: only a count; the slots themselves are guarded by send_mutex_.
-        send_slots_used_.fetch_sub(slots, std::memory_order_relaxed);
+        requests_.release(slots);
     }
 }
 

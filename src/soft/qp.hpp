@@ -32,6 +32,7 @@
 #include "soft/cq.hpp"
 #include "soft/faults.hpp"
 #include "soft/memory.hpp"
+#include "soft/posted_sends.hpp"
 #include "soft/progress.hpp"
 #include "soft/receive_queue.hpp"
 #include "soft/shared_receive.hpp"
@@ -109,7 +110,7 @@ private:
         std::uint64_t remote_address = 0;
         std::uint64_t compare_add = 0;  // of an atomic operation, as is what follows
         std::uint64_t swap = 0;
-        std::size_t slot = 0;  // its place in sges_ and inline_
+        std::size_t slot = 0;
     };
 
     // An answer that is owed to the peer.
@@ -152,7 +153,6 @@ private:
     [[nodiscard]] int check(const ibv_send_wr &request, std::uint64_t &bytes) const;
     [[nodiscard]] bool agreed(unsigned operation, const char *name) const;
     [[nodiscard]] int enqueue(const ibv_send_wr &request, std::uint32_t bytes);
-    void take_back(std::size_t count);
     void transmit();
     void build_batch();
     [[nodiscard]] bool add_next_request_segment();
@@ -173,7 +173,6 @@ private:
     void want_writable(bool wanted);
     void want_readable(bool wanted);
     void set_interest(Interest interest);
-    [[nodiscard]] std::span<const ibv_sge> sges_of(const SendRequest &request) const;
     [[nodiscard]] static bool is_answered(int opcode) {
         return opcode == IBV_WR_RDMA_READ || is_atomic(opcode) || opcode == SOFTRDMA_WR_FLUSH;
     }
@@ -337,10 +336,7 @@ private:
 
     // ---- guarded by send_mutex_ ----
     mutable std::mutex send_mutex_;
-    base::Ring<SendRequest> requests_;
-    std::vector<ibv_sge> sges_;
-    std::vector<std::byte> inline_;
-    std::size_t next_slot_ = 0;
+    PostedSends<SendRequest> requests_;
     std::size_t first_unbuilt_ = 0;      // index in requests_ of the first that is not wholly in a batch
     std::size_t first_uncommitted_ = 0;  // index of the first that is not wholly in TCP
     std::size_t request_offset_ = 0;
@@ -370,8 +366,6 @@ private:
     std::uint32_t response_msn_ = 1;
     std::array<iovec, Batch::max_payload_pieces> gathered_;
     std::size_t gathered_pieces_ = 0;
-
-    std::atomic<unsigned> send_slots_used_{0};
 };
 
 }  // namespace soft

@@ -82,7 +82,7 @@ void QueuePair::atomic_answered(std::span<const std::byte> body) {
         expected = in_sequence && request != nullptr && is_atomic(request->opcode) &&
                    request->immediate == response->identifier;
         if (expected) {
-            status = aim_at(qp_base.pd, target, sges_of(*request), 0, wire::atomic_bytes);
+            status = aim_at(qp_base.pd, target, requests_.sges_of(*request), 0, wire::atomic_bytes);
         }
         if (expected && status == IBV_WC_SUCCESS) {
             const auto *from = reinterpret_cast<const std::byte *>(&response->original);

@@ -62,7 +62,7 @@ void QueuePair::begin_read_response() {
         const std::scoped_lock lock{send_mutex_};
         SendRequest *const request = oldest_awaiting();
         if (request != nullptr && request->opcode == IBV_WR_RDMA_READ) {
-            const auto sink = sges_of(*request);
+            const auto sink = requests_.sges_of(*request);
             const std::uint64_t end = std::uint64_t{request->received} + segment_.payload_bytes;
             const std::uint32_t stag = sink.empty() ? 0 : sink[0].lkey;
             const std::uint64_t address = (sink.empty() ? 0 : sink[0].addr) + request->received;
@@ -88,7 +88,8 @@ void QueuePair::finish_read_response() {
 // Up to most_bytes of memory for the next payload.
 bool QueuePair::aim(Target &target, std::size_t most_bytes) {
     if (segment_.opcode == wire::Opcode::ReadResponse) {
-        if (aim_at(qp_base.pd, target, sges_of(*reading_), place_at_, most_bytes) != IBV_WC_SUCCESS) {
+        if (aim_at(qp_base.pd, target, requests_.sges_of(*reading_), place_at_, most_bytes) !=
+            IBV_WC_SUCCESS) {
             violate({"the memory of a read was deregistered", wire::terminate::local_catastrophic});
         }
         return connected();

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/qp: the send queue, from ibv_post_send to a work completion. A write or send is done when TCP has all
-// its bytes, a read, flush or
-// atomic operation when its answer is here; completions come in the order of posting.
-#include <algorithm>
+// its bytes, a read, flush or atomic operation when its answer is here; completions come in the order of
+// posting.
 #include <cerrno>
-#include <cstring>
 
 #include "base/log.hpp"
 #include "soft/limits.hpp"
@@ -36,19 +34,7 @@ ibv_wc_opcode completion_opcode(int opcode) {
     }
 }
 
-std::uint64_t total_bytes(const ibv_send_wr &request) {
-    std::uint64_t total = 0;
-    for (int i = 0; i < request.num_sge; ++i) {
-        total += request.sg_list[i].length;
-    }
-    return total;
-}
-
 }  // namespace
-
-std::span<const ibv_sge> QueuePair::sges_of(const SendRequest &request) const {
-    return std::span{sges_}.subspan(request.slot * cap_.max_send_sge, request.sges);
-}
 
 int QueuePair::post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
     const std::scoped_lock lock{send_mutex_};
@@ -63,7 +49,7 @@ int QueuePair::post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad)
         if (error != 0) {
             *bad = request;
             if (when_bad == Part::Nothing) {
-                take_back(requests_.size() - before);
+                requests_.take_back(requests_.size() - before);
             }
             break;
         }
@@ -139,15 +125,11 @@ int QueuePair::check(const ibv_send_wr &request, std::uint64_t &bytes) const {
 }
 
 int QueuePair::enqueue(const ibv_send_wr &request, std::uint32_t bytes) {
-    // Relaxed: only a count. A slot is free again when a completion behind it was polled, as on hardware.
-    if (send_slots_used_.load(std::memory_order_relaxed) >= cap_.max_send_wr || requests_.full()) {
+    if (requests_.full()) {
         return ENOMEM;
     }
-    send_slots_used_.fetch_add(1, std::memory_order_relaxed);
-    const std::size_t slot = next_slot_;
-    next_slot_ = next_slot_ + 1 == requests_.capacity() ? 0 : next_slot_ + 1;
     const int opcode = static_cast<int>(request.opcode);
-    requests_.push() = SendRequest{
+    SendRequest made{
         .signaled = signal_all_ || (request.send_flags & IBV_SEND_SIGNALED) != 0,
         .solicited = (request.send_flags & IBV_SEND_SOLICITED) != 0,
         .fence = (request.send_flags & IBV_SEND_FENCE) != 0,
@@ -159,36 +141,14 @@ int QueuePair::enqueue(const ibv_send_wr &request, std::uint32_t bytes) {
         .immediate = request.imm_data,
         .wr_id = request.wr_id,
         .remote_address = request.wr.rdma.remote_addr,
-        .slot = slot,
     };
     if (is_atomic(opcode)) {
-        requests_.back().rkey = request.wr.atomic.rkey;
-        requests_.back().compare_add = request.wr.atomic.compare_add;
-        requests_.back().swap = request.wr.atomic.swap;
+        made.rkey = request.wr.atomic.rkey;
+        made.compare_add = request.wr.atomic.compare_add;
+        made.swap = request.wr.atomic.swap;
     }
-    if (requests_.back().copied && requests_.back().length != 0) {
-        std::byte *to = inline_.data() + slot * cap_.max_inline_data;
-        for (int i = 0; i < request.num_sge; ++i) {
-            // NOLINTNEXTLINE(performance-no-int-to-ptr): verbs passes addresses as integers.
-            std::memcpy(to, reinterpret_cast<const void *>(request.sg_list[i].addr),
-                        request.sg_list[i].length);
-            to += request.sg_list[i].length;
-        }
-    } else if (!requests_.back().copied) {
-        std::copy_n(request.sg_list, requests_.back().sges,
-                    sges_.begin() + static_cast<std::ptrdiff_t>(slot * cap_.max_send_sge));
-    }
+    requests_.push(made, request);
     return 0;
-}
-
-// The youngest requests, none of which has been looked at since it was posted.
-void QueuePair::take_back(std::size_t count) {
-    // Relaxed: only a count.
-    send_slots_used_.fetch_sub(static_cast<unsigned>(count), std::memory_order_relaxed);
-    for (; count != 0; --count) {
-        next_slot_ = requests_.back().slot;
-        requests_.pop_back();
-    }
 }
 
 // Completions come in the order of posting.

@@ -150,7 +150,7 @@ bool QueuePair::add_next_request_segment() {
 ibv_wc_status QueuePair::gather(const SendRequest &request, std::size_t offset, std::size_t size) {
     const unsigned rights = is_answered(request.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
     gathered_pieces_ = 0;
-    for (const ibv_sge &sge : sges_of(request)) {
+    for (const ibv_sge &sge : requests_.sges_of(request)) {
         if (offset >= sge.length) {
             offset -= sge.length;
             continue;
@@ -190,8 +190,7 @@ bool QueuePair::add_data_segment(SendRequest &request) {
         segment.offset = request.remote_address + request_offset_;
     }
     if (request.copied) {
-        batch_.add_copied(
-            segment, std::span{inline_}.subspan(request.slot * cap_.max_inline_data + request_offset_, size));
+        batch_.add_copied(segment, requests_.copied_of(request).subspan(request_offset_, size));
     } else if (!batch_.add(segment, std::span{gathered_}.first(gathered_pieces_))) {
         return false;
     }
@@ -223,7 +222,7 @@ void QueuePair::add_answered_request(SendRequest &request) {
             {.opcode = opcode, .msn = msn, .payload_bytes = static_cast<std::uint16_t>(body.size())}, body);
     };
     if (request.opcode == IBV_WR_RDMA_READ) {
-        const auto sink = sges_of(request);
+        const auto sink = requests_.sges_of(request);
         add(wire::Opcode::ReadRequest,
             wire::encode(wire::ReadRequest{.sink_stag = sink.empty() ? 0 : sink[0].lkey,
                                            .sink_offset = sink.empty() ? 0 : sink[0].addr,

@@ -88,9 +88,7 @@ DatagramQueuePair::DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &att
       interface_{interface},
       gids_{udp::gids_of(*static_cast<const Device *>(domain.context->device))},
       receives_{cap_.max_recv_wr, cap_.max_recv_sge},
-      requests_{cap_.max_send_wr},
-      sges_(std::size_t{cap_.max_send_wr} * cap_.max_send_sge),
-      inline_(std::size_t{cap_.max_send_wr} * cap_.max_inline_data) {
+      requests_{cap_} {
     qp_base.state = IBV_QPS_RESET;
     receive_.sges.reserve(cap_.max_recv_sge);
     if (receive_queue_cq_.group() != group_) {
@@ -170,7 +168,6 @@ void DatagramQueuePair::enter(ibv_qp_state next) {
         requests_.clear();
         want_writable(false);
         unsignaled_ = 0;
-        send_slots_used_.store(0, std::memory_order_relaxed);
         receives_.clear();
         has_receive_ = false;
     }
@@ -198,8 +195,7 @@ void DatagramQueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
     if (queue == CompletionQueue::Queue::Receive) {
         receives_.release(slots);
     } else {
-        // Relaxed: only a count; the slots themselves are guarded by send_mutex_.
-        send_slots_used_.fetch_sub(slots, std::memory_order_relaxed);
+        requests_.release(slots);
     }
 }
 

@@ -19,11 +19,11 @@
 #include <mutex>
 #include <vector>
 
-#include "base/ring.hpp"
 #include "soft/any_qp.hpp"
 #include "soft/cq.hpp"
 #include "soft/limits.hpp"
 #include "soft/memory.hpp"
+#include "soft/posted_sends.hpp"
 #include "soft/progress.hpp"
 #include "soft/receive_queue.hpp"
 #include "soft/ud_address.hpp"
@@ -64,7 +64,7 @@ private:
         bool signaled = false;
         bool copied = false;  // inline data
         std::uint8_t sges = 0;
-        std::size_t slot = 0;  // its place in sges_ and inline_
+        std::size_t slot = 0;
     };
     struct Membership {
         ibv_gid group;
@@ -85,7 +85,6 @@ private:
     // ud_send.cpp, with send_mutex_ held
     [[nodiscard]] int check(const ibv_send_wr &request) const;
     [[nodiscard]] int enqueue(const ibv_send_wr &request);
-    void take_back(std::size_t count);
     void transmit();
     [[nodiscard]] int send_now(const SendRequest &request);
     void complete(const SendRequest &request, ibv_wc_status status);
@@ -124,13 +123,9 @@ private:
     // ---- guarded by send_mutex_ ----
     mutable std::mutex send_mutex_;
     std::uint32_t send_psn_ = 0;  // kept for who asks
-    base::Ring<SendRequest> requests_;
-    std::vector<ibv_sge> sges_;
-    std::vector<std::byte> inline_;
-    std::size_t next_slot_ = 0;
+    PostedSends<SendRequest> requests_;
     unsigned unsignaled_ = 0;  // completed since the last completion entry: freed with the next
     std::atomic<bool> waits_for_socket_{false};
-    std::atomic<unsigned> send_slots_used_{0};
 };
 
 }  // namespace soft

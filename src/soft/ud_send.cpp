@@ -2,9 +2,7 @@
 // soft/ud_qp: the send queue, from ibv_post_send into UDP. A message is one datagram.
 #include <infiniband/verbs.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "soft/ud_qp.hpp"
 
@@ -15,14 +13,6 @@ namespace {
 constexpr std::uint32_t qp_num_mask = 0xffffff;
 constexpr std::uint32_t port_mask = 0xffff;
 constexpr std::uint32_t own_qkey = 0x80000000;  // in a request: the queue pair's
-
-std::uint64_t total_bytes(const ibv_send_wr &request) {
-    std::uint64_t total = 0;
-    for (int i = 0; i < request.num_sge; ++i) {
-        total += request.sg_list[i].length;
-    }
-    return total;
-}
 
 }  // namespace
 
@@ -38,7 +28,7 @@ int DatagramQueuePair::post_send(ibv_send_wr *request, ibv_send_wr **bad, Part w
         if (error != 0) {
             *bad = request;
             if (when_bad == Part::Nothing) {
-                take_back(requests_.size() - before);
+                requests_.take_back(requests_.size() - before);
             }
             break;
         }
@@ -73,17 +63,12 @@ int DatagramQueuePair::check(const ibv_send_wr &request) const {
 
 // What the address handle says is copied: it may be destroyed before a send that waits for its socket.
 int DatagramQueuePair::enqueue(const ibv_send_wr &request) {
-    // Relaxed: only a count. A slot is free again when a completion behind it was polled, as on hardware.
-    if (send_slots_used_.load(std::memory_order_relaxed) >= cap_.max_send_wr || requests_.full()) {
+    if (requests_.full()) {
         return ENOMEM;
     }
-    send_slots_used_.fetch_add(1, std::memory_order_relaxed);
-    const std::size_t slot = next_slot_;
-    next_slot_ = next_slot_ + 1 == requests_.capacity() ? 0 : next_slot_ + 1;
     const auto &handle_to = *static_cast<const AddressHandle *>(request.wr.ud.ah);
     const bool has_immediate = request.opcode == IBV_WR_SEND_WITH_IMM;
-    SendRequest &made = requests_.push();
-    made = {
+    SendRequest made{
         .header = {.solicited = (request.send_flags & IBV_SEND_SOLICITED) != 0,
                    .has_immediate = has_immediate,
                    .destination = request.wr.ud.remote_qpn,
@@ -97,36 +82,12 @@ int DatagramQueuePair::enqueue(const ibv_send_wr &request) {
         .length = static_cast<std::uint32_t>(total_bytes(request)),
         .signaled = signal_all_ || (request.send_flags & IBV_SEND_SIGNALED) != 0,
         .copied = (request.send_flags & IBV_SEND_INLINE) != 0,
-        .sges = static_cast<std::uint8_t>(request.num_sge),
-        .slot = slot};
+        .sges = static_cast<std::uint8_t>(request.num_sge)};
     if (!handle_to.multicast) {
         made.to.port = static_cast<std::uint16_t>(request.wr.ud.remote_qpn & port_mask);
     }
-    if (made.copied) {
-        std::byte *to = inline_.data() + slot * cap_.max_inline_data;
-        for (int i = 0; i < request.num_sge; ++i) {
-            const ibv_sge &sge = request.sg_list[i];
-            if (sge.length != 0) {
-                // NOLINTNEXTLINE(performance-no-int-to-ptr): verbs passes addresses as integers.
-                std::memcpy(to, reinterpret_cast<const void *>(sge.addr), sge.length);
-            }
-            to += sge.length;
-        }
-    } else {
-        std::copy_n(request.sg_list, made.sges,
-                    sges_.begin() + static_cast<std::ptrdiff_t>(slot * cap_.max_send_sge));
-    }
+    requests_.push(made, request);
     return 0;
-}
-
-// The youngest requests, none of which has been looked at since it was posted.
-void DatagramQueuePair::take_back(std::size_t count) {
-    // Relaxed: only a count.
-    send_slots_used_.fetch_sub(static_cast<unsigned>(count), std::memory_order_relaxed);
-    for (; count != 0; --count) {
-        next_slot_ = requests_.back().slot;
-        requests_.pop_back();
-    }
 }
 
 // Datagrams get lost: one that the network refuses is lost at once. Only bad memory of our own is an error.
@@ -158,11 +119,9 @@ int DatagramQueuePair::send_now(const SendRequest &request) {
     pieces[0] = {.iov_base = header.data(), .iov_len = header.size()};
     std::size_t count = 1;
     if (request.copied) {
-        pieces[count++] = {.iov_base = inline_.data() + request.slot * cap_.max_inline_data,
-                           .iov_len = request.length};
+        pieces[count++] = {.iov_base = requests_.copied_of(request).data(), .iov_len = request.length};
     } else {
-        for (std::size_t i = 0; i < request.sges; ++i) {
-            const ibv_sge &sge = sges_[request.slot * cap_.max_send_sge + i];
+        for (const ibv_sge &sge : requests_.sges_of(request)) {
             if (sge.length == 0) {
                 continue;
             }

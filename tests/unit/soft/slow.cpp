@@ -56,11 +56,38 @@ void a_segment_that_waits_for_a_receive_is_not_slow(void **state) {
     }
 }
 
+// When it reads again, what is missing of a segment has its whole time again.
+void a_segment_that_waited_has_its_time_again(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const auto shortened = soft::limits::segment_timeout;
+    rdma_cm_id *const patient = device.establish(peer, {});
+    const Bytes all = test::pattern(60'000, 3);
+    const Bytes second = fpdu({.opcode = Opcode::Send, .msn = 2}, all);
+    peer.send(fpdu({.opcode = Opcode::Send, .msn = 1}, all));
+    peer.send(half(second));  // more than is kept
+    device.work();
+    // Begun later, so late later.
+    rdma_cm_id *const slow = device.establish(other, {});
+    other.send(half(test::ready_to_receive()));
+    device.work();
+    soft::limits::segment_timeout = std::chrono::minutes{10};
+    device.post_receive(patient, 1, 0, all.size());
+    device.expect_completion(1);
+    (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, slow);
+    soft::limits::segment_timeout = shortened;
+    assert_false(device.has_event());
+    peer.send(std::span{second}.subspan(second.size() / 2));
+    device.post_receive(patient, 2, 0, all.size());
+    device.expect_completion(2);
+    test::assert_same_bytes({device.at(0), all.size()}, all);
+}
+
 }  // namespace
 
 int main() {
     soft::limits::segment_timeout = std::chrono::milliseconds{200};
     const CMUnitTest tests[] = {test_of_ends(a_segment_that_does_not_end_costs_the_connection),
-                                test_of_ends(a_segment_that_waits_for_a_receive_is_not_slow)};
+                                test_of_ends(a_segment_that_waits_for_a_receive_is_not_slow),
+                                test_of_ends(a_segment_that_waited_has_its_time_again)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
