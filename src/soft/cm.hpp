@@ -10,9 +10,9 @@
 //   cm_api.cpp       the rest of the C face
 //   handshake.cpp    the MPA start-up of one socket
 //
-// Locks, in this order: the group of a channel (listeners and handshakes), the group of a queue pair, an id's
-// mutex_, a channel's. An id's mutex_ guards where its events go and how many are out; no group's lock is
-// taken with it held.
+// Locks, in this order: the group of a channel (listeners and handshakes), the table of queue pairs by
+// number, the group of a queue pair, an id's mutex_, a channel's. An id's mutex_ guards where its events go
+// and how many are out; no group's lock is taken with it held.
 #pragma once
 
 #include <rdma/rdma_cma.h>

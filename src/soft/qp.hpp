@@ -6,7 +6,7 @@
 //   qp_transmit.cpp  from the send queue and the owed responses into TCP
 //   qp_receive.cpp   from TCP to whole segments
 //   qp_place.cpp     where payload goes
-//   qp_respond.cpp   reads and flushes that the peer asks for
+//   qp_respond.cpp   reads and flushes that the peer asks for; answers to ours
 //   qp_atomic.cpp    atomic operations, asked for and answered
 //   qp_message.cpp   incoming sends and the receives posted for them
 //
@@ -132,8 +132,10 @@ private:
     // qp.cpp
     [[nodiscard]] bool in_error() const;
     void establish();
-    void give_up();
-    void disconnect();
+
+    // qp_end.cpp; breaking the link with send_mutex_ held, the rest with the group's lock
+    void give_up();     // takes it
+    void disconnect();  // takes it
     void end(const End &how);
     void finish_draining();
     void send_last_words();
@@ -141,14 +143,14 @@ private:
     void violate(const wire::Violation &violation, std::span<const std::byte> read_request = {});
     void terminate(const wire::Violation &violation, std::span<const std::byte> header,
                    std::span<const std::byte> read_request);
-    void break_link(int error);  // with send_mutex_ held
-    void cut_link();             // the same
+    void break_link(int error);
+    void cut_link();
     [[nodiscard]] bool found_broken();
     void link_lost(int error, bool drain = false);
     void peer_closed();
     void log_end(const char *text, int level) const;
 
-    // qp_send.cpp, with send_mutex_ held
+    // qp_send.cpp and qp_transmit.cpp, with send_mutex_ held
     // `bytes`: of its scatter list, when they were looked at.
     [[nodiscard]] int check(const ibv_send_wr &request, std::uint64_t &bytes) const;
     [[nodiscard]] bool agreed(unsigned operation, const char *name) const;
@@ -186,7 +188,7 @@ private:
         return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     }
 
-    // qp_receive.cpp, with the group's lock held
+    // qp_receive.cpp and qp_place.cpp, with the group's lock held
     // Where payload goes: pieces of memory, pinned.
     struct Target {
         std::array<iovec, Batch::max_payload_pieces + 1> pieces;  // one more, for what follows the payload
