@@ -26,7 +26,7 @@ std::vector<Histogram::Step> Histogram::steps() const {
     std::vector<Step> steps;
     std::size_t index = 0;
     for (std::uint64_t decade = 1; index < classes; decade *= 10) {
-        for (const std::uint64_t factor : {1, 2, 5}) {
+        for (const std::uint64_t factor : {1U, 2U, 5U}) {
             Step step{factor == 1 && decade == 1 ? 0 : factor * decade,
                       (factor == 2 ? 5 : 2 * factor) * decade, 0};
             while (index < classes && first_of(index) < step.to) {
