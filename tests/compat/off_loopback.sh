@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# off_loopback.sh COMMAND...: runs COMMAND in network and mount namespaces of its own, where 192.0.2.1 is an address of a
+# veth pair and `localhost` is its name: for programs that leave loopback interfaces out. All of it ends with COMMAND.
+set -eu
+skip() {
+    echo "SKIPPED, nothing was tested: $1"
+    exit 77
+}
+if [ "${1:-}" != --inside ]; then
+    unshare=(unshare --net --mount)
+    [ "$(id -u)" = 0 ] || unshare+=(--map-root-user)
+    "${unshare[@]}" true || skip 'no namespaces here: run it as root'
+    exec "${unshare[@]}" bash "$0" --inside "$@"
+fi
+shift
+ip link add veth0 type veth peer name veth1 || skip 'this kernel makes no veth pair'
+ip address add 192.0.2.1/24 dev veth0
+for interface in lo veth0 veth1; do ip link set "$interface" up; done
+# The mount keeps the file, which needs no name.
+hosts=$(mktemp)
+echo '192.0.2.1 localhost' >"$hosts"
+mount --bind "$hosts" /etc/hosts
+rm "$hosts"
+exec "$@"
