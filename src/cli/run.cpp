@@ -44,6 +44,7 @@ Outcome<> run(const std::vector<std::string> &words) {
     const char *const others = std::getenv("LD_PRELOAD");
     const std::string all = preload.string() + (others != nullptr ? fmt::format(":{}", others) : "");
     std::vector<char *> arguments;
+    arguments.reserve(words.size() + 1);
     for (const std::string &word : words) {
         arguments.push_back(const_cast<char *>(word.c_str()));  // execvp does not write to them
     }
