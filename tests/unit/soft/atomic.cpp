@@ -46,7 +46,7 @@ void answers_a_request(void **state) {
     request.add_swap_mask = 0;
     peer.send(fpdu({.opcode = Opcode::AtomicRequest, .msn = 2}, encode(request)));
     const std::uint64_t swapped = 0x1111'2222'cccc'dddd;
-    device.work_until([&, &device = device] { return word(device, 64) == swapped + 1; });
+    device.work_until([&] { return word(device, 64) == swapped + 1; });
     for (std::uint32_t msn = 1; msn <= 2; ++msn) {
         const test::Fpdu answer = peer.receive_fpdu();
         assert_true(answer.segment.opcode == Opcode::AtomicResponse);
