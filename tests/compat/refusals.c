@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the soft device does not have, asked for by a program that was linked to libibverbs and librdmacm:
+ * each call fails in the way its man page says, by NULL and errno, -1 and errno, or an errno value.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define assert_null_and_errno(call)          \
+    do {                                     \
+        errno = 0;                           \
+        assert_null(call);                   \
+        assert_int_equal(errno, EOPNOTSUPP); \
+    } while (0)
+#define assert_minus_one_and_errno(call)     \
+    do {                                     \
+        errno = 0;                           \
+        assert_int_equal((call), -1);        \
+        assert_int_equal(errno, EOPNOTSUPP); \
+    } while (0)
+#define assert_errno_value(call) assert_int_equal((call), EOPNOTSUPP)
+
+static struct {
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    struct ibv_cq *cq;
+    struct ibv_mr *mr;
+    char memory[64];
+} device;
+
+static int open_device(void **state) {
+    (void)state;
+    struct ibv_device **const list = ibv_get_device_list(NULL);
+    assert_non_null(list);
+    assert_non_null(list[0]);
+    /* Otherwise the preload is not there, and everything below would be another device's. */
+    assert_memory_equal(ibv_get_device_name(list[0]), "soft_", 5);
+    device.context = ibv_open_device(list[0]);
+    ibv_free_device_list(list);
+    assert_non_null(device.context);
+    device.pd = ibv_alloc_pd(device.context);
+    assert_non_null(device.pd);
+    device.cq = ibv_create_cq(device.context, 4, NULL, NULL, 0);
+    assert_non_null(device.cq);
+    device.mr = ibv_reg_mr(device.pd, device.memory, sizeof(device.memory), IBV_ACCESS_LOCAL_WRITE);
+    assert_non_null(device.mr);
+    return 0;
+}
+
+/* What was refused has not touched them: they go as they came. */
+static int close_device(void **state) {
+    (void)state;
+    assert_int_equal(ibv_dereg_mr(device.mr), 0);
+    assert_int_equal(ibv_destroy_cq(device.cq), 0);
+    assert_int_equal(ibv_dealloc_pd(device.pd), 0);
+    assert_int_equal(ibv_close_device(device.context), 0);
+    return 0;
+}
+
+static void exported_names(void **state) {
+    (void)state;
+    assert_null_and_errno(ibv_import_device(0));
+    assert_null_and_errno(ibv_import_pd(device.context, 0));
+    assert_null_and_errno(ibv_import_mr(device.pd, 0));
+    assert_null_and_errno(ibv_import_dm(device.context, 0));
+    assert_null_and_errno(
+        ibv_reg_dmabuf_mr(device.pd, 0, sizeof(device.memory), 0, 0, IBV_ACCESS_LOCAL_WRITE));
+    assert_errno_value(ibv_resize_cq(device.cq, 8));
+
+    /* Negative, and it tells what has become of the registration: it is as it was. */
+    const uint32_t lkey = device.mr->lkey;
+    errno = 0;
+    assert_int_equal(
+        ibv_rereg_mr(device.mr, IBV_REREG_MR_CHANGE_ACCESS, device.pd, NULL, 0, IBV_ACCESS_REMOTE_READ),
+        IBV_REREG_MR_ERR_INPUT);
+    assert_int_equal(errno, EOPNOTSUPP);
+    assert_int_equal(device.mr->lkey, lkey);
+}
+
+/* verbs.h's inlines look for these in the context. */
+static void operations_of_the_context(void **state) {
+    (void)state;
+    struct ibv_alloc_dm_attr dm = {.length = 64};
+    struct ibv_xrcd_init_attr xrcd = {
+        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
+    struct ibv_td_init_attr td = {0};
+    struct ibv_parent_domain_init_attr parent = {.pd = device.pd};
+    struct ibv_counters_init_attr counters = {0};
+    struct ibv_rwq_ind_table_init_attr table = {0};
+    struct ibv_modify_cq_attr modify = {.attr_mask = IBV_CQ_ATTR_MODERATE,
+                                        .moderate = {.cq_count = 1, .cq_period = 1}};
+    struct ibv_wq_init_attr wq = {
+        .wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = device.pd, .cq = device.cq};
+    assert_null_and_errno(ibv_alloc_mw(device.pd, IBV_MW_TYPE_1));
+    assert_null_and_errno(ibv_alloc_dm(device.context, &dm));
+    assert_null_and_errno(ibv_open_xrcd(device.context, &xrcd));
+    assert_null_and_errno(ibv_alloc_td(device.context, &td));
+    assert_null_and_errno(ibv_alloc_parent_domain(device.context, &parent));
+    assert_null_and_errno(ibv_create_counters(device.context, &counters));
+    assert_null_and_errno(ibv_create_wq(device.context, &wq));
+    assert_null_and_errno(ibv_create_rwq_ind_table(device.context, &table));
+    assert_null_and_errno(ibv_alloc_null_mr(device.pd));
+    assert_errno_value(ibv_modify_cq(device.cq, &modify));
+}
+
+static void queue_pairs(void **state) {
+    (void)state;
+    struct rdma_event_channel *const channel = rdma_create_event_channel();
+    struct rdma_cm_id *id = NULL;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct ibv_ece ece = {.vendor_id = 1, .options = 2, .comp_mask = 0};
+    assert_non_null(channel);
+    assert_int_equal(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_bind_addr(id, (struct sockaddr *)&address), 0);
+    assert_minus_one_and_errno(rdma_set_local_ece(id, &ece));
+    assert_minus_one_and_errno(rdma_get_remote_ece(id, &ece));
+    assert_int_equal(ece.options, 2);
+
+    struct ibv_pd *const pd = ibv_alloc_pd(id->verbs);
+    struct ibv_cq *const cq = ibv_create_cq(id->verbs, 4, NULL, NULL, 0);
+    struct ibv_qp_init_attr init = {
+        .send_cq = cq,
+        .recv_cq = cq,
+        .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+        .qp_type = IBV_QPT_RC};
+    struct ibv_flow_attr flow = {.type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(flow), .port = 1};
+    assert_int_equal(rdma_create_qp(id, pd, &init), 0);
+    assert_errno_value(ibv_query_ece(id->qp, &ece));
+    assert_errno_value(ibv_set_ece(id->qp, &ece));
+    assert_int_equal(ece.options, 2);
+    assert_null_and_errno(ibv_create_flow(id->qp, &flow));
+    /* A question, not an error: 0 is no. */
+    assert_int_equal(ibv_query_qp_data_in_order(id->qp, IBV_WR_RDMA_WRITE, 0), 0);
+
+    rdma_destroy_qp(id);
+    assert_int_equal(ibv_destroy_cq(cq), 0);
+    assert_int_equal(ibv_dealloc_pd(pd), 0);
+    assert_int_equal(rdma_destroy_id(id), 0);
+    rdma_destroy_event_channel(channel);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exported_names),
+        cmocka_unit_test(operations_of_the_context),
+        cmocka_unit_test(queue_pairs),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
