@@ -179,7 +179,7 @@ protected:
         QueuePair *operator->() const { return queue_pair_; }
 
     private:
-        QueuePair *queue_pair_;
+        QueuePair *queue_pair_ = nullptr;
         std::unique_lock<std::mutex> hold_;
     };
     // The one that was chosen by its number, or the id's own; none when there is none.

@@ -46,7 +46,7 @@ CmId::~CmId() {
     if (const InUse connected = queue_pair()) {
         connected->forget_owner(*this);
     }
-    if (state_.load() == State::Requested && !reject({})) {
+    if (state_.load() == State::Requested && !CmId::reject({})) {
         BASE_LOG(Debug, "a request that was dropped could not be rejected: the peer is gone");
     }
     drop_event();
@@ -145,7 +145,7 @@ void CmId::destroy_queue_pair() {
     }
 }
 
-CmId::InUse::InUse(AnyQueuePair::Found found) : queue_pair_{nullptr}, hold_{std::move(found.hold)} {
+CmId::InUse::InUse(AnyQueuePair::Found found) : hold_{std::move(found.hold)} {
     if (found.queue_pair != nullptr && found.queue_pair->qp_base.qp_type == IBV_QPT_RC) {
         queue_pair_ = static_cast<QueuePair *>(found.queue_pair);
     }
