@@ -109,7 +109,7 @@ double tcp_bandwidth(std::size_t block, std::size_t total) {
 std::size_t best_tcp_block(std::size_t total) {
     std::size_t best = 0;
     double best_bandwidth = 0;
-    for (const std::size_t block : {32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20}) {
+    for (const std::size_t block : {32UZ << 10, 64UZ << 10, 128UZ << 10, 256UZ << 10, 1UZ << 20, 4UZ << 20}) {
         const double bandwidth = std::max(tcp_bandwidth(block, total), tcp_bandwidth(block, total));
         if (bandwidth > best_bandwidth) {
             best = block;
