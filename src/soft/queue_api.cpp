@@ -61,16 +61,15 @@ ibv_cq *softrdma_ibv_create_cq(ibv_context *context, int cqe, void *cq_context, 
     });
 }
 
-ibv_cq_ex *softrdma_ibv_create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attributes) {
-    const bool flags = (attributes->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
-    if ((attributes->comp_mask & ~std::uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) != 0 ||
-        (attributes->wc_flags & ~std::uint64_t{IBV_WC_STANDARD_FLAGS}) != 0 ||
-        (flags && (attributes->flags & ~std::uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) != 0)) {
+ibv_cq_ex *softrdma_ibv_create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *cq_attr) {
+    const bool flags = (cq_attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
+    if ((cq_attr->comp_mask & ~std::uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) != 0 ||
+        (cq_attr->wc_flags & ~std::uint64_t{IBV_WC_STANDARD_FLAGS}) != 0 ||
+        (flags && (cq_attr->flags & ~std::uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) != 0)) {
         return failed<ibv_cq_ex>(EOPNOTSUPP);
     }
-    ibv_cq *const made =
-        softrdma_ibv_create_cq(context, static_cast<int>(attributes->cqe), attributes->cq_context,
-                               attributes->channel, static_cast<int>(attributes->comp_vector));
+    ibv_cq *const made = softrdma_ibv_create_cq(context, static_cast<int>(cq_attr->cqe), cq_attr->cq_context,
+                                                cq_attr->channel, static_cast<int>(cq_attr->comp_vector));
     if (made == nullptr) {
         return nullptr;
     }
@@ -160,17 +159,19 @@ ibv_srq *softrdma_ibv_create_srq(ibv_pd *pd, ibv_srq_init_attr *attributes) {
     return made([&]() -> ibv_srq * { return value_of(SharedReceiveQueue::create(*pd, *attributes)); });
 }
 
-ibv_srq *softrdma_ibv_create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *attributes) {
-    const auto has = [&](std::uint32_t part) { return (attributes->comp_mask & part) != 0; };
+ibv_srq *softrdma_ibv_create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *srq_init_attr_ex) {
+    const auto has = [&](std::uint32_t part) { return (srq_init_attr_ex->comp_mask & part) != 0; };
     if (has(~std::uint32_t{IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD}) ||
-        (has(IBV_SRQ_INIT_ATTR_TYPE) && attributes->srq_type != IBV_SRQT_BASIC)) {
+        (has(IBV_SRQ_INIT_ATTR_TYPE) && srq_init_attr_ex->srq_type != IBV_SRQT_BASIC)) {
         return failed<ibv_srq>(EOPNOTSUPP);
     }
-    if (!has(IBV_SRQ_INIT_ATTR_PD) || attributes->pd == nullptr || attributes->pd->context != context) {
+    if (!has(IBV_SRQ_INIT_ATTR_PD) || srq_init_attr_ex->pd == nullptr ||
+        srq_init_attr_ex->pd->context != context) {
         return failed<ibv_srq>(EINVAL);
     }
     // The members up to attr are those of ibv_srq_init_attr.
-    return softrdma_ibv_create_srq(attributes->pd, reinterpret_cast<ibv_srq_init_attr *>(attributes));
+    return softrdma_ibv_create_srq(srq_init_attr_ex->pd,
+                                   reinterpret_cast<ibv_srq_init_attr *>(srq_init_attr_ex));
 }
 
 int softrdma_ibv_modify_srq(ibv_srq *srq, ibv_srq_attr *attributes, int mask) {
