@@ -113,7 +113,8 @@ base::Result<void> DatagramId::connect(const rdma_conn_param *parameters) {
         return base::failure(EINVAL);
     }
     if (!socket_) {
-        udp::Endpoint here{.gid = source_gid(), .interface = udp::endpoint_of(route.addr.src_addr).interface};
+        const udp::Endpoint here{.gid = source_gid(),
+                                 .interface = udp::endpoint_of(route.addr.src_addr).interface};
         const tcp::Address address = udp::address_of(here);
         auto socket = udp::bound(reinterpret_cast<const sockaddr &>(address), {});
         if (!socket) {

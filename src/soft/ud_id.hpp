@@ -31,8 +31,8 @@ public:
     void queue_pair_created() override;
     [[nodiscard]] base::Result<void> disconnect() override;
     // The queue pair, if there is one, becomes a member, unless it is only to send.
-    [[nodiscard]] base::Result<void> join(const sockaddr &group, bool only_sends, void *join_context);
-    [[nodiscard]] base::Result<void> leave(const sockaddr &group);
+    [[nodiscard]] base::Result<void> join(const sockaddr &address, bool only_sends, void *join_context);
+    [[nodiscard]] base::Result<void> leave(const sockaddr &address);
 
     // ---- Source ----
     void progress() override;
