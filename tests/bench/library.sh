@@ -22,7 +22,7 @@ count() {  # count NAME FOLDER PRELOAD: instructions for an operation with the l
 mkdir "$work/debian"
 ln -s "$debian" "$work/debian/librpma.so.0"
 ours=$(count ours "$build/lib" '') || exit 1
-theirs=$(count theirs "$work/debian" "$build/lib/libsoftrdma-verbs.so") || exit 1
+theirs=$(count theirs "$work/debian" "$build/lib/softrdma/libsoftrdma-verbs.so") || exit 1
 printf '%-44s %12s\n' 'an 8-byte write and its completion' instructions 'our librpma' "$ours" "Debian's librpma0" "$theirs"
 awk -v ours="$ours" -v theirs="$theirs" 'BEGIN {
     printf "%-44s %12.1f   (bar: fewer than 0)\n", "ours beside it", ours - theirs

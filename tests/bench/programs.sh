@@ -42,7 +42,7 @@ both_ends() {  # both_ends PRELOAD SERVER CLIENT: the client's output in $work/c
     wait $server || die "'$2' failed"
     server=
 }
-perftest() { both_ends "$build/lib/libsoftrdma-verbs.so" "$1" "$1 127.0.0.1"; }
+perftest() { both_ends "$build/lib/softrdma/libsoftrdma-verbs.so" "$1" "$1 127.0.0.1"; }
 last_row() { awk -v column="$1" '/^ *[0-9]/ { value = $column } END { print value }' "$work/client"; }
 
 median() { sort -g | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
