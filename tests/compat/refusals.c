@@ -51,7 +51,7 @@ static int open_device(void **state) {
     assert_non_null(device.pd);
     device.cq = ibv_create_cq(device.context, 4, NULL, NULL, 0);
     assert_non_null(device.cq);
-    device.mr = ibv_reg_mr(device.pd, device.memory, sizeof(device.memory), IBV_ACCESS_LOCAL_WRITE);
+    device.mr = ibv_reg_mr(device.pd, device.memory, sizeof(device.memory), (int)IBV_ACCESS_LOCAL_WRITE);
     assert_non_null(device.mr);
     return 0;
 }
