@@ -80,7 +80,9 @@ base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes
 AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number)
     : ibv_qp_ex{},
       send_queue_cq_{*CompletionQueue::of(attributes.send_cq)},
-      receive_queue_cq_{*CompletionQueue::of(attributes.recv_cq)} {
+      receive_queue_cq_{*CompletionQueue::of(attributes.recv_cq)},
+      cap_{attributes.cap},
+      signal_all_{attributes.sq_sig_all != 0} {
     qp_base.qp_num = numbered(*this, number);
     qp_base.handle = qp_base.qp_num;
     qp_base.context = domain.context;
@@ -114,6 +116,22 @@ AnyQueuePair::Found AnyQueuePair::find(std::uint32_t number) {
         return {};
     }
     return {.queue_pair = known->second, .hold = std::move(lock)};
+}
+
+void AnyQueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
+    attributes = {};
+    attributes.path_mtu = IBV_MTU_4096;
+    attributes.cap = cap_;
+    attributes.port_num = 1;
+    query_state(attributes);
+    init = {};
+    init.qp_context = qp_base.qp_context;
+    init.send_cq = qp_base.send_cq;
+    init.recv_cq = qp_base.recv_cq;
+    init.srq = qp_base.srq;
+    init.cap = cap_;
+    init.qp_type = qp_base.qp_type;
+    init.sq_sig_all = signal_all_ ? 1 : 0;
 }
 
 void AnyQueuePair::forget_number() {

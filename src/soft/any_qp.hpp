@@ -47,7 +47,7 @@ public:
     virtual int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) = 0;
     virtual int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) = 0;
     virtual int modify(const ibv_qp_attr &attributes, int mask) = 0;
-    virtual void query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const = 0;
+    void query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const;
     // SOFTRDMA_OPERATION_ bits of its peer.
     [[nodiscard]] virtual unsigned peer_operations() const { return 0; }
 
@@ -68,8 +68,13 @@ protected:
     // Nobody finds it any more, and who found it is done with it. The last thing of its destructor.
     void forget_number();
 
+    // Of what query() tells: the state, and what only this type has.
+    virtual void query_state(ibv_qp_attr &attributes) const = 0;
+
     CompletionQueue &send_queue_cq_;
     CompletionQueue &receive_queue_cq_;
+    const ibv_qp_cap cap_;
+    const bool signal_all_;
 
 private:
     std::unique_ptr<WorkRequests> work_requests_;

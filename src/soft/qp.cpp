@@ -89,8 +89,6 @@ base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attrib
 QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group)
     : AnyQueuePair{domain, attributes},
       group_{std::move(group)},
-      cap_{attributes.cap},
-      signal_all_{attributes.sq_sig_all != 0},
       shared_receives_{static_cast<SharedReceiveQueue *>(attributes.srq)},
       receives_{cap_.max_recv_wr, cap_.max_recv_sge},
       requests_{cap_},
@@ -150,24 +148,11 @@ QueuePair::~QueuePair() {
     forget_number();
 }
 
-void QueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
+void QueuePair::query_state(ibv_qp_attr &attributes) const {
     const std::scoped_lock lock{send_mutex_};
-    attributes = {};
-    attributes.qp_state = qp_base.state;
-    attributes.cur_qp_state = qp_base.state;
-    attributes.path_mtu = IBV_MTU_4096;
-    attributes.cap = cap_;
-    attributes.port_num = 1;
+    attributes.qp_state = attributes.cur_qp_state = qp_base.state;
     attributes.max_rd_atomic = static_cast<std::uint8_t>(parameters_.ord);
     attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(parameters_.ird);
-    init = {};
-    init.qp_context = qp_base.qp_context;
-    init.send_cq = qp_base.send_cq;
-    init.recv_cq = qp_base.recv_cq;
-    init.srq = qp_base.srq;
-    init.cap = cap_;
-    init.qp_type = qp_base.qp_type;
-    init.sq_sig_all = signal_all_ ? 1 : 0;
 }
 
 // A queue pair's states up to RTS are the connection manager's to change. Programs of rdma_cm ask for them

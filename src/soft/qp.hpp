@@ -54,7 +54,6 @@ public:
     int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
     int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) override;
     int modify(const ibv_qp_attr &attributes, int mask) override;
-    void query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const override;
     [[nodiscard]] unsigned peer_operations() const override {
         return peer_operations_.load(std::memory_order_acquire);
     }
@@ -80,6 +79,8 @@ public:
     void expire() override;
 
 private:
+    void query_state(ibv_qp_attr &attributes) const override;
+
     enum class Phase { Idle, Connected, Draining, Ended };
 
     // Why a connection ends; says what becomes of the operations that are open.
@@ -278,8 +279,6 @@ private:
     static std::atomic<unsigned> persists_returned;
 
     const std::shared_ptr<Group> group_;
-    const ibv_qp_cap cap_;
-    const bool signal_all_;
 
     std::atomic<Phase> phase_{Phase::Idle};
     std::atomic<unsigned> peer_operations_{0};

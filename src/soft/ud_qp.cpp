@@ -82,8 +82,6 @@ DatagramQueuePair::DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &att
                                      std::uint32_t interface)
     : AnyQueuePair{domain, attributes, number_of(udp::local_endpoint(socket.get()).port)},
       group_{send_queue_cq_.group()},
-      cap_{attributes.cap},
-      signal_all_{attributes.sq_sig_all != 0},
       socket_{std::move(socket)},
       interface_{interface},
       gids_{udp::gids_of(*static_cast<const Device *>(domain.context->device))},
@@ -173,22 +171,11 @@ void DatagramQueuePair::enter(ibv_qp_state next) {
     }
 }
 
-void DatagramQueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
+void DatagramQueuePair::query_state(ibv_qp_attr &attributes) const {
     const std::scoped_lock lock{send_mutex_};
-    attributes = {};
     attributes.qp_state = attributes.cur_qp_state = phase_.load(std::memory_order_relaxed);
-    attributes.path_mtu = IBV_MTU_4096;
     attributes.qkey = qkey_.load(std::memory_order_relaxed);
     attributes.sq_psn = send_psn_;
-    attributes.cap = cap_;
-    attributes.port_num = 1;
-    init = {};
-    init.qp_context = qp_base.qp_context;
-    init.send_cq = qp_base.send_cq;
-    init.recv_cq = qp_base.recv_cq;
-    init.cap = cap_;
-    init.qp_type = qp_base.qp_type;
-    init.sq_sig_all = signal_all_ ? 1 : 0;
 }
 
 void DatagramQueuePair::release(CompletionQueue::Queue queue, unsigned slots) {

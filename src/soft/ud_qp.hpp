@@ -41,7 +41,6 @@ public:
     int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
     int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) override;
     int modify(const ibv_qp_attr &attributes, int mask) override;
-    void query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const override;
     void release(CompletionQueue::Queue queue, unsigned slots) override;
 
     // ---- multicast groups: 0 or an errno value ----
@@ -55,6 +54,8 @@ public:
     void progress() override;
 
 private:
+    void query_state(ibv_qp_attr &attributes) const override;
+
     struct SendRequest {
         wire::MessageHeader header;
         udp::Endpoint to;
@@ -103,8 +104,6 @@ private:
     void flush_receives();
 
     const std::shared_ptr<Group> group_;
-    const ibv_qp_cap cap_;
-    const bool signal_all_;
     const base::Fd socket_;
     const std::uint32_t interface_;
     const std::vector<ibv_gid> gids_;  // of the device when this was made
