@@ -17,6 +17,9 @@ namespace {
 
 // A poller that found nothing this often in a row, without asking for a notification in between, spins.
 constexpr unsigned polls_of_a_spinner = 64;
+// And after so many it has nothing to do for a while: it helps the engine with each polls_for_oneself-th.
+constexpr unsigned polls_of_an_idler = 1024;
+constexpr unsigned polls_for_oneself = 8;
 
 std::atomic<std::uint32_t> next_handle{1};
 
@@ -65,10 +68,14 @@ int CompletionQueue::take(int entries, ibv_wc *completions) {
     return taken;
 }
 
+// Relaxed: a poller's own counters, only a hint.
 int CompletionQueue::poll(int entries, ibv_wc *completions) {
     int taken = take(entries, completions);
-    if (taken == 0) {
-        // Relaxed: a poller's own counters, only a hint.
+    if (taken != 0) {
+        if (!notify_wanted_.load(std::memory_order_relaxed)) {
+            group_->keep();
+        }
+    } else {
         const unsigned empty_polls = empty_polls_.fetch_add(1, std::memory_order_relaxed) + 1;
         const bool spinning =
             !notify_wanted_.load(std::memory_order_relaxed) || empty_polls > polls_of_a_spinner;
@@ -77,6 +84,9 @@ int CompletionQueue::poll(int entries, ibv_wc *completions) {
             other->poll(spinning);
         }
         taken = take(entries, completions);
+        if (taken == 0 && empty_polls > polls_of_an_idler && empty_polls % polls_for_oneself == 0) {
+            Engine::instance().assist(last_assist_);
+        }
     }
     if (taken != 0) {
         empty_polls_.store(0, std::memory_order_relaxed);
@@ -94,7 +104,9 @@ int CompletionQueue::request_notification(bool solicited_only) {
         }
         notify_wanted_.store(true, std::memory_order_relaxed);
     }
-    empty_polls_.store(0, std::memory_order_relaxed);
+    if (empty_polls_.exchange(0, std::memory_order_relaxed) > polls_of_an_idler) {
+        Engine::instance().end_assistance();
+    }
     const auto *const events = static_cast<CompletionChannel *>(channel);
     if (events == nullptr || !events->sleeps_here_.load(std::memory_order_relaxed)) {
         group_->hand_over();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/progress: the engine, the thread behind the groups that nobody else serves.
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -50,6 +51,10 @@ struct Engine::State {
     std::size_t drains = 0;
     bool running = false;
     int tick_ms = 0;  // how long the thread may sleep; -1: until something happens
+
+    // Relaxed, all of them: what is handed over is the sockets, and those the kernel orders.
+    std::atomic<bool> assisted{false};
+    std::atomic<unsigned> assists{0};
 };
 
 // A socket that was shut down for writing: reads what still comes, so that no reset destroys what the peer
@@ -244,6 +249,66 @@ int Engine::tick(base::Clock::time_point now) {
     return state.tick_ms;
 }
 
+Engine::Found Engine::serve_ready(int timeout_ms) {
+    State &state = *state_;
+    std::array<epoll_event, max_events> events;
+    const int count = epoll_wait(state.epoll.get(), events.data(), max_events, timeout_ms);
+    Found found{};
+    for (int i = 0; i < count; ++i) {
+        const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
+        if (key == wake_key) {
+            found.woken = true;
+            continue;
+        }
+        std::shared_ptr<Group> group;
+        {
+            const std::scoped_lock lock{state.mutex};
+            if (const auto known = state.groups.find(key); known != state.groups.end()) {
+                group = known->second.lock();
+            }
+        }
+        if (group) {
+            group->serve_for_engine();
+            found.work = true;
+        }
+    }
+    return found;
+}
+
+void Engine::assist(std::atomic<base::Clock::time_point> &last) {
+    constexpr std::chrono::microseconds seldom{50};
+    constexpr int rounds = 8;  // then the caller's own queue has its turn
+    const auto now = base::Clock::now();
+    if (now - last.exchange(now, std::memory_order_relaxed) > seldom) {
+        return;
+    }
+    state_->assists.fetch_add(1, std::memory_order_relaxed);
+    if (!state_->assisted.exchange(true, std::memory_order_relaxed)) {
+        eventfd_write(state_->wake.get(), 1);
+    }
+    for (int round = 0; round < rounds && serve_ready(0).work; ++round) {
+    }
+}
+
+void Engine::end_assistance() {
+    if (state_->assisted.load(std::memory_order_relaxed)) {
+        state_->assisted.store(false, std::memory_order_relaxed);
+        eventfd_write(state_->wake.get(), 1);
+    }
+}
+
+// Until somebody wakes it, or to see whether the assistant has stopped without a word.
+Engine::Found Engine::sleep_beside_assistant() {
+    State &state = *state_;
+    const unsigned before = state.assists.load(std::memory_order_relaxed);
+    pollfd wake{.fd = state.wake.get(), .events = POLLIN, .revents = 0};
+    const bool woken = poll(&wake, 1, fast_tick_ms) > 0;
+    if (!woken && state.assists.load(std::memory_order_relaxed) == before) {
+        state.assisted.store(false, std::memory_order_relaxed);
+    }
+    return {.woken = woken};
+}
+
 void Engine::run(Engine &engine) {
     State &state = *engine.state_;
     pthread_setname_np(pthread_self(), "softrdma");
@@ -252,28 +317,17 @@ void Engine::run(Engine &engine) {
     int timeout_ms = engine.tick(ticked);
     bool spinning = false;
     while (true) {
-        std::array<epoll_event, max_events> events;
-        const int count = epoll_wait(state.epoll.get(), events.data(), max_events, spinning ? 0 : timeout_ms);
-        for (int i = 0; i < count; ++i) {
-            const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
-            std::shared_ptr<Group> group;
-            {
-                const std::scoped_lock lock{state.mutex};
-                if (key == wake_key) {
-                    eventfd_t ignored = 0;
-                    (void)eventfd_read(state.wake.get(), &ignored);
-                    timeout_ms = 0;  // something is watched since we fell asleep
-                } else if (const auto found = state.groups.find(key); found != state.groups.end()) {
-                    group = found->second.lock();
-                }
-            }
-            if (group) {
-                group->serve_for_engine();
-            }
-        }
+        const Found found = state.assisted.load(std::memory_order_relaxed)
+                                ? engine.sleep_beside_assistant()
+                                : engine.serve_ready(spinning ? 0 : timeout_ms);
         const auto now = base::Clock::now();
-        served = count > 0 ? now : served;
+        served = found.work ? now : served;
         spinning = now - served < spin_before_sleep;
+        if (found.woken) {
+            eventfd_t ignored = 0;
+            (void)eventfd_read(state.wake.get(), &ignored);
+            timeout_ms = 0;  // something is watched since we fell asleep
+        }
         if (timeout_ms >= 0 && now - ticked >= base::Milliseconds{timeout_ms}) {
             ticked = now;
             timeout_ms = engine.tick(now);

@@ -155,12 +155,23 @@ void Group::poll(bool spinning) {
     serve();
 }
 
+void Group::keep() {
+    polls_.fetch_add(1, std::memory_order_relaxed);
+    if (claimed_.load(std::memory_order_relaxed) || inherited()) {
+        return;
+    }
+    const std::unique_lock lock{mutex_, std::try_to_lock};
+    if (lock.owns_lock()) {
+        claim();
+    }
+}
+
 void Group::hand_over() {
     if (inherited()) {
         return;
     }
     const std::scoped_lock lock{mutex_};
-    claimed_ = false;
+    claimed_.store(false, std::memory_order_relaxed);
     if (waiters_ == 0) {
         arm();
     }
@@ -220,7 +231,7 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
 void Group::serve_for_engine() {
     const std::scoped_lock lock{mutex_};
     armed_ = false;  // the engine registers groups for one event at a time
-    if (claimed_ || waiters_ != 0) {
+    if (claimed_.load(std::memory_order_relaxed) || waiters_ != 0) {
         return;
     }
     serve();
@@ -229,27 +240,28 @@ void Group::serve_for_engine() {
 
 Group::Watch Group::tick(base::Clock::time_point now) {
     const std::scoped_lock lock{mutex_};
-    if (claimed_ && polls_ == polls_at_tick_) {
-        claimed_ = false;
+    const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
+    if (claimed_.load(std::memory_order_relaxed) && polls == polls_at_tick_) {
+        claimed_.store(false, std::memory_order_relaxed);
         if (waiters_ == 0) {
             arm();
         }
     }
-    polls_at_tick_ = polls_;
+    polls_at_tick_ = polls;
     while (!timed_.empty() && timed_.begin()->first <= now) {
         Source &source = *timed_.begin()->second;
         clear_deadline(source);
         source.expire();
     }
-    fast_ = claimed_;
-    watched_ = claimed_ || !timed_.empty();
+    fast_ = claimed_.load(std::memory_order_relaxed);
+    watched_ = fast_ || !timed_.empty();
     return {.needed = watched_, .fast = fast_};
 }
 
 void Group::claim() {
-    ++polls_;
-    if (!claimed_) {
-        claimed_ = true;
+    polls_.fetch_add(1, std::memory_order_relaxed);
+    if (!claimed_.load(std::memory_order_relaxed)) {
+        claimed_.store(true, std::memory_order_relaxed);
         disarm();
         watch(true);
     }

@@ -7,11 +7,13 @@
 // by its sockets:
 //   - a thread that sleeps in the library (Group::wait) or polls in a loop has claimed the group: only that
 //   thread;
-//   - otherwise the engine.
+//   - otherwise the engine: its thread, or a poller that has nothing to do (Engine::assist), so that a
+//   program that spins leaves its processors to those who work.
 // Hand-over loses nothing, because sockets are level-triggered: whoever takes over sees what is still unread.
 // A poller that stops without a word is found by the engine's tick, at most two ticks later.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -93,6 +95,8 @@ public:
 
     // A look without sleeping. `spinning`: the caller polls in a loop and need not be helped by the engine.
     void poll(bool spinning);
+    // Such a caller need not look now: it found what others had done for it.
+    void keep();
     // The poller is about to sleep on a file descriptor of its own: the engine takes over at once.
     void hand_over();
 
@@ -130,12 +134,14 @@ private:
     std::set<std::pair<base::Clock::time_point, Source *>> timed_;
     Buffer spare_;
     bool armed_ = false;    // the engine is woken by this group
-    bool claimed_ = false;  // a poller serves it
     bool watched_ = false;  // the engine's tick looks at it
     bool fast_ = false;     // and soon: a poller may have stopped
     unsigned waiters_ = 0;  // threads asleep in wait()
-    std::uint64_t polls_ = 0;
     std::uint64_t polls_at_tick_ = 0;
+
+    // Changed with the lock held, but for a poll that is only counted. Relaxed: each is looked at alone.
+    std::atomic<bool> claimed_{false};  // a poller serves it
+    std::atomic<std::uint64_t> polls_{0};
 };
 
 // The background thread: starts with the first group and ends with the last. After a fork the child has an
@@ -147,6 +153,12 @@ public:
     // Number of forks between the first process that used the library and this one: an object made under
     // another number is the parent's.
     [[nodiscard]] static unsigned fork_generation();
+
+    // A poller with nothing to do serves the groups that are the engine's, and its thread sleeps meanwhile.
+    // `last` is when that poller assisted last: one that comes seldom is no help.
+    void assist(std::atomic<base::Clock::time_point> &last);
+    // And no longer: it is about to sleep.
+    void end_assistance();
 
     // Takes over a socket that was shut down for writing, until the peer has closed it too or
     // limits::drain_timeout is over.
@@ -167,6 +179,12 @@ private:
     void arm(Group &group, bool armed);
     void drained();
     static void run(Engine &engine);
+    struct Found {
+        bool work = false;   // groups that had something to do
+        bool woken = false;  // for the thread: to look again what it should do
+    };
+    [[nodiscard]] Found serve_ready(int timeout_ms);
+    [[nodiscard]] Found sleep_beside_assistant();
     int tick(base::Clock::time_point now);
     static void after_fork_in_child();
     static const int renews_after_forks;

@@ -202,8 +202,8 @@ private:
     void return_empty_buffer();
     [[nodiscard]] bool inside_segment() const { return in_segment_ || buffer_begin_ != buffer_end_; }
     void watch_segment();
-    [[nodiscard]] ssize_t fill();
-    [[nodiscard]] ssize_t fill_target(Target &target);
+    [[nodiscard]] ssize_t fill(std::size_t &room);
+    [[nodiscard]] ssize_t fill_target(Target &target, std::size_t &room);
     void parse();
     [[nodiscard]] bool parse_one();
     [[nodiscard]] bool begin_segment();
@@ -348,6 +348,7 @@ private:
     bool response_turn_ = false;
     bool ready_to_receive_due_ = false;
     bool may_transmit_ = false;
+    bool full_ = false;  // TCP took no more; until it says that it does, it is not asked
     int link_error_ = 0;
     bool link_broken_ = false;
     bool link_cut_ = false;                  // broken on purpose, behind what TCP has

@@ -24,6 +24,8 @@ namespace {
 constexpr int rounds_in_a_turn = 32;
 // A message that is not data: request, answer, TERMINATE with what it quotes.
 constexpr std::size_t max_control_bytes = 1024;
+// What is received behind a segment's payload.
+constexpr std::size_t bytes_ahead = 256;
 
 bool is_data(wire::Opcode opcode) {
     return wire::is_send(opcode) || opcode == wire::Opcode::Write || opcode == wire::Opcode::ReadResponse;
@@ -59,8 +61,14 @@ void QueuePair::progress() {
     if (found_broken()) {
         return;
     }
+    bool readable = true;
     {
         const std::scoped_lock lock{send_mutex_};
+        if (full_) {
+            const auto ready = tcp::ready(socket_.get());
+            full_ = !ready.writable;
+            readable = ready.readable;
+        }
         if (interest_.writable) {
             transmit();
         }
@@ -70,7 +78,9 @@ void QueuePair::progress() {
         error != 0 ? link_lost(error) : peer_closed();
         return;
     }
-    receive();
+    if (readable) {
+        receive();
+    }
 }
 
 void QueuePair::receive() {
@@ -82,9 +92,13 @@ void QueuePair::receive() {
         }
     }
     for (int round = 0; round < rounds_in_a_turn && connected() && !parked_ && !stalled_; ++round) {
-        const ssize_t count = fill();
+        std::size_t room = 0;
+        const ssize_t count = fill(room);
         if (count > 0) {
             parse();
+            if (static_cast<std::size_t>(count) < room) {
+                break;  // that was all TCP had
+            }
             continue;
         }
         if (count == 0) {
@@ -125,8 +139,8 @@ void QueuePair::answer() {
     }
 }
 
-// Takes what TCP has. Like recv; EAGAIN also when the connection has ended meanwhile.
-ssize_t QueuePair::fill() {
+// Takes what TCP has, up to `room`. Like recv; EAGAIN also when the connection has ended meanwhile.
+ssize_t QueuePair::fill(std::size_t &room) {
     if (buffer_begin_ == buffer_end_) {
         buffer_begin_ = buffer_end_ = 0;
     } else if (buffer_begin_ != 0) {
@@ -141,22 +155,23 @@ ssize_t QueuePair::fill() {
             errno = EAGAIN;
             return -1;
         }
-        return fill_target(target);
+        return fill_target(target, room);
     }
-    const ssize_t count =
-        recv(socket_.get(), buffer_.bytes.get() + buffer_end_, buffer_bytes_ - buffer_end_, MSG_DONTWAIT);
+    room = buffer_bytes_ - buffer_end_;
+    const ssize_t count = recv(socket_.get(), buffer_.bytes.get() + buffer_end_, room, MSG_DONTWAIT);
     if (count > 0) {
         buffer_end_ += static_cast<std::size_t>(count);
     }
     return count;
 }
 
-// Payload to where it belongs, and into the buffer only the trailer and the next header: more would be copied
-// twice.
-ssize_t QueuePair::fill_target(Target &target) {
-    const std::size_t ahead = wire::fpdu_trailer_bytes(wire::segment_bytes(segment_)) + wire::tagged_bytes;
+// Payload to where it belongs, and into the buffer little of what follows: the trailer and the next header,
+// and a short segment behind a long one. More would be copied twice.
+ssize_t QueuePair::fill_target(Target &target, std::size_t &room) {
+    room = target.bytes;
     if (target.bytes == payload_left_) {
-        target.pieces[target.count++] = {.iov_base = buffer_.bytes.get(), .iov_len = ahead};
+        target.pieces[target.count++] = {.iov_base = buffer_.bytes.get(), .iov_len = bytes_ahead};
+        room += bytes_ahead;
     }
     msghdr message{};
     message.msg_iov = target.pieces.data();

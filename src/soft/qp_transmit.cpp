@@ -23,7 +23,7 @@ wire::Opcode send_opcode(bool solicited, bool invalidates) {
 }  // namespace
 
 void QueuePair::transmit() {
-    while (may_transmit_ && !link_broken_) {
+    while (may_transmit_ && !link_broken_ && !full_) {
         if (batch_.empty()) {
             build_batch();
             if (batch_.empty()) {
@@ -40,6 +40,7 @@ void QueuePair::transmit() {
         pins_.clear();
         if (!sent) {
             if (sent.error().number == EAGAIN) {
+                full_ = true;
                 want_writable(true);
             } else {
                 break_link(sent.error().number);

@@ -204,6 +204,14 @@ bool has_ended(int socket) {
     return poll(&state, 1, 0) > 0;
 }
 
+Ready ready(int socket) {
+    pollfd state{.fd = socket, .events = POLLIN | POLLOUT, .revents = 0};
+    if (poll(&state, 1, 0) < 0) {
+        return {.readable = true, .writable = true};  // whoever tries will see
+    }
+    return {.readable = (state.revents & ~POLLOUT) != 0, .writable = (state.revents & ~POLLIN) != 0};
+}
+
 Input discard_input(int socket) {
     constexpr int rounds = 64;  // then others have their turn
     std::array<std::byte, std::size_t{16} * 1024> waste;

@@ -56,6 +56,12 @@ void set_connection_options(int socket);
 
 // The peer's end of stream or an error is here, perhaps behind bytes that nobody has read.
 [[nodiscard]] bool has_ended(int socket);
+// What can be done without EAGAIN; asks without the socket's lock. An end or an error is something to read.
+struct Ready {
+    bool readable;
+    bool writable;
+};
+[[nodiscard]] Ready ready(int socket);
 
 enum class Input { Open, Ended };
 // Reads and throws away what is there; Ended at the peer's end of stream or an error.
