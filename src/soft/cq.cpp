@@ -15,8 +15,11 @@ namespace soft {
 
 namespace {
 
-// A poller that found nothing this often in a row, without asking for a notification in between, spins.
-constexpr unsigned polls_of_a_spinner = 64;
+// A poller that found nothing this often in a row spins: one that only looks, and then waits for something
+// else, perhaps for a byte in its memory, still needs the engine. If it asked for a notification it takes
+// more.
+constexpr unsigned polls_of_a_spinner = 8;
+constexpr unsigned polls_of_a_spinner_to_notify = 64;
 // And after so many it has nothing to do for a while: it helps the engine with each polls_for_oneself-th.
 constexpr unsigned polls_of_an_idler = 1024;
 constexpr unsigned polls_for_oneself = 8;
@@ -72,13 +75,12 @@ int CompletionQueue::take(int entries, ibv_wc *completions) {
 int CompletionQueue::poll(int entries, ibv_wc *completions) {
     int taken = take(entries, completions);
     if (taken != 0) {
-        if (!notify_wanted_.load(std::memory_order_relaxed)) {
-            group_->keep();
-        }
+        group_->count_poll();
     } else {
         const unsigned empty_polls = empty_polls_.fetch_add(1, std::memory_order_relaxed) + 1;
         const bool spinning =
-            !notify_wanted_.load(std::memory_order_relaxed) || empty_polls > polls_of_a_spinner;
+            empty_polls > (notify_wanted_.load(std::memory_order_relaxed) ? polls_of_a_spinner_to_notify
+                                                                          : polls_of_a_spinner);
         group_->poll(spinning);
         for (const auto &other : *other_groups()) {
             other->poll(spinning);

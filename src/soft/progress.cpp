@@ -155,23 +155,12 @@ void Group::poll(bool spinning) {
     serve();
 }
 
-void Group::keep() {
-    polls_.fetch_add(1, std::memory_order_relaxed);
-    if (claimed_.load(std::memory_order_relaxed) || inherited()) {
-        return;
-    }
-    const std::unique_lock lock{mutex_, std::try_to_lock};
-    if (lock.owns_lock()) {
-        claim();
-    }
-}
-
 void Group::hand_over() {
     if (inherited()) {
         return;
     }
     const std::scoped_lock lock{mutex_};
-    claimed_.store(false, std::memory_order_relaxed);
+    claimed_ = false;
     if (waiters_ == 0) {
         arm();
     }
@@ -231,7 +220,7 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
 void Group::serve_for_engine() {
     const std::scoped_lock lock{mutex_};
     armed_ = false;  // the engine registers groups for one event at a time
-    if (claimed_.load(std::memory_order_relaxed) || waiters_ != 0) {
+    if (claimed_ || waiters_ != 0) {
         return;
     }
     serve();
@@ -241,8 +230,8 @@ void Group::serve_for_engine() {
 Group::Watch Group::tick(base::Clock::time_point now) {
     const std::scoped_lock lock{mutex_};
     const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
-    if (claimed_.load(std::memory_order_relaxed) && polls == polls_at_tick_) {
-        claimed_.store(false, std::memory_order_relaxed);
+    if (claimed_ && polls == polls_at_tick_) {
+        claimed_ = false;
         if (waiters_ == 0) {
             arm();
         }
@@ -253,15 +242,15 @@ Group::Watch Group::tick(base::Clock::time_point now) {
         clear_deadline(source);
         source.expire();
     }
-    fast_ = claimed_.load(std::memory_order_relaxed);
+    fast_ = claimed_;
     watched_ = fast_ || !timed_.empty();
     return {.needed = watched_, .fast = fast_};
 }
 
 void Group::claim() {
-    polls_.fetch_add(1, std::memory_order_relaxed);
-    if (!claimed_.load(std::memory_order_relaxed)) {
-        claimed_.store(true, std::memory_order_relaxed);
+    count_poll();
+    if (!claimed_) {
+        claimed_ = true;
         disarm();
         watch(true);
     }
