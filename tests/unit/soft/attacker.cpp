@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "soft/limits.hpp"
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.
@@ -32,29 +33,62 @@ MpaFrame a_request(Dice &dice) {
             .ord = 4};
 }
 
+// Some refuse, and some are of those that the device tells why it cannot go on.
+MpaFrame a_reply(Dice &dice) {
+    MpaFrame frame = a_request(dice);
+    frame.role = MpaRole::Reply;
+    frame.reject = dice.chance(3);
+    frame.rtr_write = !dice.chance(3);
+    frame.ird = static_cast<std::uint16_t>(1 + dice.below(6));
+    frame.ord = static_cast<std::uint16_t>(dice.chance(3) ? 65 + dice.below(1000) : dice.below(5));
+    return frame;
+}
+
+// What becomes of a start-up with this reply.
+Verdict verdict_of(const MpaFrame &reply) {
+    if (reply.reject) {
+        return Verdict::Closed;
+    }
+    const bool another_rtr = reply.peer_to_peer && !reply.rtr_write;
+    const bool too_deep = reply.ord > soft::limits::max_rd_atomic;
+    return reply.enhanced && (another_rtr || too_deep) ? Verdict::Terminated : Verdict::Goes_on;
+}
+
 }  // namespace
 
-Attacker::Attacker(Device &device, const Aims &aims, Dice &dice, Tally &tally)
+Attacker::Attacker(const MpaFrame &first, const Aims &aims, Dice &dice, Tally &tally)
     : dice_{dice},
       tally_{tally},
-      request_{a_request(dice)},
-      disorder_{dice, aims, request_.crc, request_.soft_operations, Device::depth},
+      first_{first},
+      disorder_{dice, aims, first.crc, first.soft_operations, Device::depth},
       reads_{dice.chance(90)},
       drips_{dice.chance(5)},
+      resets_{dice.chance(95)},
       patience_{1 + dice.below(400)} {
-    peer_.connect(device.port());
-    sockaddr_in name{};
-    socklen_t length = sizeof(name);
-    assert_int_equal(getsockname(peer_.socket(), reinterpret_cast<sockaddr *>(&name), &length), 0);
-    port_ = ntohs(name.sin_port);
     ++tally.connections;
     start();
 }
 
+Attacker::Attacker(const Aims &aims, Dice &dice, Tally &tally) : Attacker{a_reply(dice), aims, dice, tally} {
+    port_ = peer_.listen();
+}
+
+Attacker::Attacker(std::uint16_t device_port, const Aims &aims, Dice &dice, Tally &tally)
+    : Attacker{a_request(dice), aims, dice, tally} {
+    peer_.connect(device_port);
+    sockaddr_in name{};
+    socklen_t length = sizeof(name);
+    assert_int_equal(getsockname(peer_.socket(), reinterpret_cast<sockaddr *>(&name), &length), 0);
+    port_ = ntohs(name.sin_port);
+}
+
 // Most start-ups are good.
 void Attacker::start() {
-    out_ = encoded(request_);
+    out_ = encoded(first_);
     ++frames_in_out_;
+    if (first_.role == MpaRole::Reply) {
+        verdict_ = verdict_of(first_);
+    }
     switch (dice_.below(40)) {
         case 0:  // half open
             out_.resize(dice_.below(out_.size()));
@@ -112,37 +146,29 @@ void Attacker::give() {
     }
 }
 
-void Attacker::heard(const Segment &segment, std::span<const std::byte> payload) {
-    if ((segment.opcode == Opcode::ReadResponse && segment.last) || segment.opcode == Opcode::FlushResponse ||
-        segment.opcode == Opcode::AtomicResponse) {
-        disorder_.answered();
-    } else if (segment.opcode == Opcode::ReadRequest) {
-        disorder_.asked(decode_read_request(payload).value());
-    } else if (segment.opcode == Opcode::Terminate) {
-        terminated_ = true;
-    }
-}
-
 // Everything that the device says is well formed.
 void Attacker::understand() {
     std::size_t at = 0;
     const auto left = [&] { return std::span{in_}.subspan(at); };
-    if (!replied_ && left().size() >= mpa_header_bytes) {
-        const auto tail = mpa_tail_bytes(left().first<mpa_header_bytes>(), MpaRole::Reply);
+    if (!greeted_ && left().size() >= mpa_header_bytes) {
+        const MpaRole role = first_.role == MpaRole::Reply ? MpaRole::Request : MpaRole::Reply;
+        const auto tail = mpa_tail_bytes(left().first<mpa_header_bytes>(), role);
         assert_true(tail.has_value());
         if (left().size() >= mpa_header_bytes + *tail) {
             at += mpa_header_bytes + *tail;
-            replied_ = true;
+            greeted_ = true;
         }
     }
-    while (replied_) {
+    while (greeted_) {
         const auto segment = decode_header(left());
         assert_true(segment.has_value());
         if (!*segment || left().size() < fpdu_bytes(**segment)) {
             break;
         }
         assert_false(terminated_);  // it was the last
-        heard(**segment, left().subspan(header_bytes((*segment)->opcode), (*segment)->payload_bytes));
+        disorder_.heard(**segment,
+                        left().subspan(header_bytes((*segment)->opcode), (*segment)->payload_bytes));
+        terminated_ = (*segment)->opcode == Opcode::Terminate;
         at += fpdu_bytes(**segment);
     }
     in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -158,6 +184,13 @@ void Attacker::check_end(int error) const {
     }
     if (verdict_ == Verdict::Goes_on || verdict_ == Verdict::Closed) {
         assert_false(terminated_);
+    }
+}
+
+Attacker::~Attacker() {
+    if (resets_) {
+        const linger at_once{.l_onoff = 1, .l_linger = 0};
+        (void)setsockopt(peer_.socket(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     }
 }
 
@@ -178,14 +211,18 @@ bool Attacker::take() {
 }
 
 bool Attacker::step() {
+    if (peer_.socket() < 0) {
+        peer_.accept();
+    }
     if (out_.empty() && verdict_ == Verdict::Goes_on && !silent_) {
         if (patience_-- == 0) {
             return false;  // goes without a word
         }
-        if (patience_ % 64 == 0) {
-            silent_ = dice_.chance(5);
-        }
         speak();
+        if (patience_ % 64 == 0 && dice_.chance(5)) {
+            silent_ = true;
+            out_.resize(out_.size() - dice_.below(out_.size()));  // perhaps in the middle of a frame
+        }
     }
     if (!out_.empty()) {
         give();

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One hostile peer of the device: its start-up, what it says (disorder.hpp), how, and when it goes; and
-// whether the device dealt with it as it deserves.
+// One hostile peer of the device, at either end of a connection: its start-up, what it says (disorder.hpp),
+// how, and when it goes; and whether the device dealt with it as it deserves.
 #pragma once
 
 #include <chrono>
-#include <cinttypes>
-#include <cstdio>
+#include <cstdint>
 #include <memory>
 
 #include "disorder.hpp"
@@ -29,23 +28,15 @@ struct Tally {
     std::uint64_t connections = 0;
     std::uint64_t terminates = 0;
     std::uint64_t closed = 0;
-
-    void print(std::uint64_t seed) const {
-        std::fprintf(stderr,
-                     "seed %" PRIu64 ": %" PRIu64 " frames, %" PRIu64 " connections, %" PRIu64
-                     " terminated, %" PRIu64 " closed without\n",
-                     seed, frames, connections, terminates, closed);
-    }
 };
 
-// One hostile peer.
 class Attacker {
 public:
-    Attacker(Device &device, const Aims &aims, Dice &dice, Tally &tally);
-    ~Attacker() {
-        const linger at_once{.l_onoff = 1, .l_linger = 0};
-        (void)setsockopt(peer_.socket(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-    }
+    // One that listens, and is asked: the program has to connect to its port before the first step.
+    Attacker(const Aims &aims, Dice &dice, Tally &tally);
+    // One that asks the device at this port.
+    Attacker(std::uint16_t device_port, const Aims &aims, Dice &dice, Tally &tally);
+    ~Attacker();
     Attacker(const Attacker &) = delete;
     Attacker &operator=(const Attacker &) = delete;
 
@@ -60,28 +51,30 @@ public:
     [[nodiscard]] bool step();
 
 private:
+    Attacker(const soft::wire::MpaFrame &first, const Aims &aims, Dice &dice, Tally &tally);
     void start();
     void speak();
     void give();
     [[nodiscard]] bool take();
     void understand();
-    void heard(const soft::wire::Segment &segment, std::span<const std::byte> payload);
     void check_end(int error) const;
 
     Dice &dice_;
     Tally &tally_;
     Peer peer_;
     std::uint16_t port_ = 0;
-    soft::wire::MpaFrame request_;
+    const soft::wire::MpaFrame first_;  // what it asks, or replies
     Disorder disorder_;
     Bytes out_;
     std::uint64_t frames_in_out_ = 0;
     Bytes in_;
-    bool replied_ = false;
+    bool greeted_ = false;  // the device's start-up frame is here
     bool terminated_ = false;
     bool silent_ = false;  // says nothing more
     const bool reads_;     // or never does
     const bool drips_;     // a few bytes at a time
+    const bool
+        resets_;  // at its end, instead of closing; most do, for each that closes keeps its port a minute
     Verdict verdict_ = Verdict::Goes_on;
     std::uint64_t patience_;  // steps that it stays
     std::unique_ptr<Clock> deadline_;

@@ -6,13 +6,7 @@ namespace test {
 
 using namespace soft::wire;
 
-namespace {
-
-constexpr std::size_t receives_at = 48 * 1024;  // of the open region, where receives are
-
-}  // namespace
-
-Disorder::Frame Disorder::made(const Segment &segment, std::span<const std::byte> payload, Verdict verdict) {
+Spoken Disorder::made(const Segment &segment, std::span<const std::byte> payload, Verdict verdict) {
     return {.bytes = fpdu(segment, payload, crc_), .verdict = verdict};
 }
 
@@ -22,15 +16,14 @@ std::size_t Disorder::size() {
     return dice_.below(kind < 75 ? 64 : kind < 97 ? 2000 : 40'000);
 }
 
-Disorder::Frame Disorder::write(const Aim &aim, std::uint64_t offset, std::size_t bytes, bool last,
-                                Verdict verdict) {
+Spoken Disorder::write(const Aim &aim, std::uint64_t offset, std::size_t bytes, bool last, Verdict verdict) {
     in_write_ = !last;
     return made({.opcode = Opcode::Write, .last = last, .stag = aim.key, .offset = aim.address + offset},
                 pattern(bytes, static_cast<unsigned>(dice_.any())), verdict);
 }
 
-Disorder::Frame Disorder::read(const Aim &aim, std::uint64_t offset, std::size_t bytes, std::uint32_t msn,
-                               Verdict verdict) {
+Spoken Disorder::read(const Aim &aim, std::uint64_t offset, std::size_t bytes, std::uint32_t msn,
+                      Verdict verdict) {
     return made({.opcode = Opcode::ReadRequest, .msn = msn},
                 encode(ReadRequest{.sink_stag = static_cast<std::uint32_t>(dice_.any()),
                                    .sink_offset = dice_.any(),
@@ -40,32 +33,32 @@ Disorder::Frame Disorder::read(const Aim &aim, std::uint64_t offset, std::size_t
                 verdict);
 }
 
-Disorder::Frame Disorder::flush(const Aim &aim, std::uint32_t level, Verdict verdict) {
+Spoken Disorder::flush(const Aim &aim, std::uint32_t level, Verdict verdict) {
     return made({.opcode = Opcode::FlushRequest, .msn = request_msn_},
                 encode(FlushRequest{
                     .stag = aim.key, .offset = aim.address, .length = 64, .level = FlushLevel{level}}),
                 verdict);
 }
 
-Disorder::Frame Disorder::send(bool may_end) {
+Spoken Disorder::send(bool may_end) {
     const std::size_t room = receive_bytes - std::min<std::size_t>(message_bytes_, receive_bytes);
     const std::size_t bytes = std::min<std::size_t>(dice_.below(160), room);
     const Segment segment{.opcode = dice_.chance(80) ? Opcode::Send : Opcode::SendSolicited,
                           .last = may_end && (bytes == room || dice_.chance(70)),
                           .offset = message_bytes_,
                           .msn = send_msn_};
-    Frame frame = made(segment, pattern(bytes, send_msn_));
+    Spoken frame = made(segment, pattern(bytes, send_msn_));
     in_message_ = !segment.last;
     message_bytes_ = segment.last ? 0 : message_bytes_ + static_cast<std::uint32_t>(bytes);
     send_msn_ += segment.last ? 1 : 0;
     return frame;
 }
 
-Disorder::Frame Disorder::immediate() {
-    Frame frame = made({.opcode = dice_.chance(50) ? Opcode::Immediate : Opcode::ImmediateSolicited,
-                        .offset = message_bytes_,
-                        .msn = send_msn_},
-                       Bytes(immediate_bytes));
+Spoken Disorder::immediate() {
+    Spoken frame = made({.opcode = dice_.chance(50) ? Opcode::Immediate : Opcode::ImmediateSolicited,
+                         .offset = message_bytes_,
+                         .msn = send_msn_},
+                        Bytes(immediate_bytes));
     if (!in_message_ && in_write_) {
         frame.verdict = Verdict::Terminated;
     }
@@ -77,9 +70,9 @@ Disorder::Frame Disorder::immediate() {
 
 // One that is answered. One more than was agreed on is borne, or not: that depends on what was answered
 // meanwhile.
-Disorder::Frame Disorder::request() {
+Spoken Disorder::request() {
     const Verdict verdict = open_requests_ < depth_ ? Verdict::Goes_on : Verdict::Unknown;
-    Frame frame;
+    Spoken frame;
     if (soft_ && dice_.chance(30)) {
         frame = flush(aims_.open, 1, verdict);
     } else if (soft_ && dice_.chance(30)) {
@@ -107,21 +100,25 @@ Disorder::Frame Disorder::request() {
     return frame;
 }
 
-Disorder::Frame Disorder::answer() {
-    const ReadRequest read = asked_.front();
-    asked_.pop_front();
-    return made({.opcode = Opcode::ReadResponse, .stag = read.sink_stag, .offset = read.sink_offset},
-                Bytes(read.size));
+void Disorder::heard(const Segment &segment, std::span<const std::byte> payload) {
+    const bool answers = (segment.opcode == Opcode::ReadResponse && segment.last) ||
+                         segment.opcode == Opcode::FlushResponse || segment.opcode == Opcode::AtomicResponse;
+    if (answers) {
+        open_requests_ -= open_requests_ != 0 ? 1 : 0;
+    } else {
+        answers_.asked(segment, payload);
+    }
 }
 
-Disorder::Frame Disorder::valid() {
-    if (!asked_.empty() && dice_.chance(40)) {
-        return answer();
+Spoken Disorder::valid() {
+    if (answers_.owed() && dice_.chance(40)) {
+        return answers_.right();
     }
     const auto kind = dice_.below(10);
     if (kind < 3) {
         const std::size_t bytes = size();
-        return write(aims_.open, dice_.below(receives_at - bytes), bytes, dice_.chance(90), Verdict::Goes_on);
+        return write(aims_.open, dice_.below(aims_.open.bytes - bytes), bytes, dice_.chance(90),
+                     Verdict::Goes_on);
     }
     if (kind < 6) {
         return send(true);
@@ -142,18 +139,14 @@ Disorder::Frame Disorder::valid() {
     return open_requests_ < depth_ || dice_.chance(3) ? request() : send(true);
 }
 
-Disorder::Frame Disorder::out_of_order() {
+Spoken Disorder::out_of_order() {
+    if (answers_.owed() && dice_.chance(50)) {
+        return answers_.wrong();
+    }
     const std::uint32_t off =
         static_cast<std::uint32_t>(1 + dice_.below(3)) * (dice_.chance(50) ? 1U : UINT32_MAX);
     const Bytes eight(8);
-    switch (dice_.below(11)) {
-        case 10:  // a key that is not theirs to give back
-            return made(
-                {.opcode = dice_.chance(50) ? Opcode::SendInvalidate : Opcode::SendSolicitedInvalidate,
-                 .stag = dice_.chance(50) ? aims_.local.key : aims_.foreign.key,
-                 .offset = message_bytes_,
-                 .msn = send_msn_},
-                {}, Verdict::Terminated);
+    switch (dice_.below(10)) {
         case 0:
             return made({.opcode = Opcode::Send, .offset = message_bytes_, .msn = send_msn_ + off}, eight,
                         Verdict::Terminated);
@@ -162,13 +155,15 @@ Disorder::Frame Disorder::out_of_order() {
                         Verdict::Terminated);
         case 2:
             return read(aims_.open, 0, 8, request_msn_ + off, Verdict::Terminated);
-        case 3:  // an answer to no question
-            return made({.opcode = Opcode::ReadResponse,
-                         .stag = static_cast<std::uint32_t>(dice_.any()),
-                         .offset = dice_.any()},
-                        eight, Verdict::Terminated);
+        case 3:  // a key that is not theirs to give back
+            return made(
+                {.opcode = dice_.chance(50) ? Opcode::SendInvalidate : Opcode::SendSolicitedInvalidate,
+                 .stag = dice_.chance(50) ? aims_.local.key : aims_.foreign.key,
+                 .offset = message_bytes_,
+                 .msn = send_msn_},
+                {}, Verdict::Terminated);
         case 4:
-            return made({.opcode = Opcode::FlushResponse, .msn = 1}, {}, Verdict::Terminated);
+            return answers_.wrong();
         case 5: {
             const auto body = encode(TerminateCode{static_cast<std::uint8_t>(dice_.below(16)),
                                                    static_cast<std::uint8_t>(dice_.below(16)),
@@ -187,14 +182,14 @@ Disorder::Frame Disorder::out_of_order() {
                         Verdict::Terminated);
         case 8:  // to another queue
         {
-            Frame frame = read(aims_.open, 0, 8, request_msn_, Verdict::Terminated);
+            Spoken frame = read(aims_.open, 0, 8, request_msn_, Verdict::Terminated);
             constexpr std::byte queues[] = {std::byte{0}, std::byte{2}, std::byte{3}, std::byte{7}};
             patch(frame, 11, queues[dice_.below(std::size(queues))]);
             return frame;
         }
         default:  // longer than any receive
         {
-            Frame frame =
+            Spoken frame =
                 made({.opcode = Opcode::Send, .last = false, .offset = message_bytes_, .msn = send_msn_},
                      Bytes(receive_bytes + 1), Verdict::Unknown);
             message_bytes_ += receive_bytes + 1;
@@ -204,7 +199,7 @@ Disorder::Frame Disorder::out_of_order() {
     }
 }
 
-Disorder::Frame Disorder::out_of_place() {
+Spoken Disorder::out_of_place() {
     const std::size_t bytes = 1 + size();
     const Aim aims[] = {aims_.local, aims_.foreign, aims_.stale};
     const Aim &forbidden = aims[dice_.below(std::size(aims))];
@@ -231,8 +226,8 @@ Disorder::Frame Disorder::out_of_place() {
     }
 }
 
-Disorder::Frame Disorder::malformed() {
-    Frame frame = write(aims_.open, 0, 8, true, Verdict::Terminated);
+Spoken Disorder::malformed() {
+    Spoken frame = write(aims_.open, 0, 8, true, Verdict::Terminated);
     switch (dice_.below(6)) {
         case 0:  // versions
             patch(frame, 2, std::byte{0xc0} | static_cast<std::byte>(2 + dice_.below(2)));
@@ -261,7 +256,7 @@ Disorder::Frame Disorder::malformed() {
     }
 }
 
-void Disorder::patch(Frame &frame, std::size_t at, std::byte value) const {
+void Disorder::patch(Spoken &frame, std::size_t at, std::byte value) const {
     frame.bytes[at] = value;
     if (crc_) {
         Crc sum;
@@ -270,7 +265,7 @@ void Disorder::patch(Frame &frame, std::size_t at, std::byte value) const {
     }
 }
 
-Disorder::Frame Disorder::next() {
+Spoken Disorder::next() {
     const auto kind = dice_.below(1000);
     if (kind < 982) {
         return valid();

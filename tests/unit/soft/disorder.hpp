@@ -4,27 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <random>
 
-#include "soft/wire/rdmap.hpp"
-
-// Last, as it wants.
-#include "fpdu.hpp"
+#include "answers.hpp"
 
 namespace test {
-
-class Dice {
-public:
-    explicit Dice(std::uint64_t seed) : engine_{seed} {}
-    // 0 to limit - 1.
-    std::uint64_t below(std::uint64_t limit) { return engine_() % limit; }
-    bool chance(unsigned percent) { return below(100) < percent; }
-    std::uint64_t any() { return engine_(); }
-
-private:
-    std::mt19937_64 engine_;
-};
 
 // A region as a peer knows it.
 struct Aim {
@@ -41,50 +24,36 @@ struct Aims {
     Aim stale;      // deregistered
 };
 
-// What becomes of the connection behind a frame.
-enum class Verdict {
-    Goes_on,
-    Terminated,  // the device says why
-    Closed,      // the peer has said that it is over
-    Unknown
-};
-
 class Disorder {
 public:
     static constexpr std::size_t receive_bytes = 512;  // of the receives that wait for its sends
 
     Disorder(Dice &dice, const Aims &aims, bool crc, bool soft, unsigned depth)
-        : dice_{dice}, aims_{aims}, crc_{crc}, soft_{soft}, depth_{depth} {}
+        : dice_{dice}, aims_{aims}, crc_{crc}, soft_{soft}, depth_{depth}, answers_{dice, crc} {}
 
-    struct Frame {
-        Bytes bytes;
-        Verdict verdict = Verdict::Goes_on;
-    };
-    [[nodiscard]] Frame next();
+    [[nodiscard]] Spoken next();
 
-    // What the other side said: it answered a request, it asks for a read.
-    void answered() { open_requests_ -= open_requests_ != 0 ? 1 : 0; }
-    void asked(const soft::wire::ReadRequest &read) { asked_.push_back(read); }
+    // What the other side said: it may answer, or ask.
+    void heard(const soft::wire::Segment &segment, std::span<const std::byte> payload);
 
 private:
     using Segment = soft::wire::Segment;
-    [[nodiscard]] Frame valid();
-    [[nodiscard]] Frame out_of_order();
-    [[nodiscard]] Frame out_of_place();
-    [[nodiscard]] Frame malformed();
-    [[nodiscard]] Frame made(const Segment &segment, std::span<const std::byte> payload,
-                             Verdict verdict = Verdict::Goes_on);
-    [[nodiscard]] Frame write(const Aim &aim, std::uint64_t offset, std::size_t size, bool last,
+    [[nodiscard]] Spoken valid();
+    [[nodiscard]] Spoken out_of_order();
+    [[nodiscard]] Spoken out_of_place();
+    [[nodiscard]] Spoken malformed();
+    [[nodiscard]] Spoken made(const Segment &segment, std::span<const std::byte> payload,
+                              Verdict verdict = Verdict::Goes_on);
+    [[nodiscard]] Spoken write(const Aim &aim, std::uint64_t offset, std::size_t size, bool last,
+                               Verdict verdict);
+    [[nodiscard]] Spoken read(const Aim &aim, std::uint64_t offset, std::size_t size, std::uint32_t msn,
                               Verdict verdict);
-    [[nodiscard]] Frame read(const Aim &aim, std::uint64_t offset, std::size_t size, std::uint32_t msn,
-                             Verdict verdict);
-    [[nodiscard]] Frame flush(const Aim &aim, std::uint32_t level, Verdict verdict);
-    [[nodiscard]] Frame send(bool may_end);
-    [[nodiscard]] Frame immediate();
-    [[nodiscard]] Frame request();
-    [[nodiscard]] Frame answer();
+    [[nodiscard]] Spoken flush(const Aim &aim, std::uint32_t level, Verdict verdict);
+    [[nodiscard]] Spoken send(bool may_end);
+    [[nodiscard]] Spoken immediate();
+    [[nodiscard]] Spoken request();
     // Bytes of an FPDU changed, and its checksum made anew.
-    void patch(Frame &frame, std::size_t at, std::byte value) const;
+    void patch(Spoken &frame, std::size_t at, std::byte value) const;
     [[nodiscard]] std::size_t size();
 
     Dice &dice_;
@@ -98,7 +67,7 @@ private:
     bool in_message_ = false;
     bool in_write_ = false;
     unsigned open_requests_ = 0;
-    std::deque<soft::wire::ReadRequest> asked_;
+    Answers answers_;
 };
 
 }  // namespace test

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hostile peers, many at once and one after another, from a seed: bad start-ups, valid frames in wrong orders
-// (disorder.hpp), slow and half-open ones, some that never read, some that just go. After each:
+// Hostile peers, many at once and one after another, from a seed, half of them asked by the device and half
+// asking: bad start-ups, valid frames in wrong orders (disorder.hpp), answers that nobody asked for
+// (answers.hpp), slow and half-open ones, some that never read, some that just go. After each:
 //   - who broke a rule was told (TERMINATE) and dropped, who kept them all was not;
+//   - every request of the program has completed, once (ledger.hpp);
 // and all the while:
-//   - an honest connection goes on, and every byte that was not opened to peers is as it was;
+//   - an honest connection goes on, and every byte that was not opened to peers, or posted to be filled, is
+//   as
+//     it was;
 //   - the memory in use stays within a bound of so much a connection, and comes back to what it was.
 // Arguments: seed, number of frames.
 #include <malloc.h>
@@ -22,6 +26,8 @@
 
 // Last, as it wants.
 #include "attacker.hpp"
+#include "ground.hpp"
+#include "ledger.hpp"
 
 namespace {
 
@@ -36,79 +42,12 @@ using test::Disorder;
 using test::Tally;
 
 constexpr std::size_t slots = 24;
-constexpr std::size_t open_bytes = 64 * 1024;
-constexpr std::size_t small_bytes = 4096;
-constexpr std::size_t margin_bytes = 4096;
-constexpr std::size_t receives_at = 48 * 1024;
-constexpr std::byte untouched{0xee};
 // Of our memory, what one connection may make us use: buffers, kept messages, a full batch copied at its end.
 constexpr std::size_t most_connection_bytes = 2 * 1024 * 1024;
 constexpr std::size_t most_lost_bytes = 256 * 1024;
 
 std::uint64_t seed = 1;
 std::uint64_t most_frames = 20'000;
-
-// Regions between margins: one that peers may write, one they may read, one whose key is an old one.
-class Ground {
-public:
-    explicit Ground(ibv_pd *pd)
-        : pd_{pd}, bytes_(open_bytes + 2 * small_bytes + 4 * margin_bytes, untouched) {
-        open_ = registered(margin_bytes, open_bytes,
-                           IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
-        read_only_ = registered(read_only_at, small_bytes, IBV_ACCESS_REMOTE_READ);
-        register_spare();
-    }
-    ~Ground() {
-        for (ibv_mr *const region : {open_, read_only_, spare_}) {
-            (void)softrdma_ibv_dereg_mr(region);
-        }
-    }
-    Ground(const Ground &) = delete;
-    Ground &operator=(const Ground &) = delete;
-
-    void register_spare() {
-        stale_key_ = spare_ != nullptr ? spare_->rkey : 0;
-        if (spare_ != nullptr) {
-            assert_int_equal(softrdma_ibv_dereg_mr(spare_), 0);
-        }
-        spare_ = registered(spare_at, small_bytes, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
-    }
-    [[nodiscard]] Aim open() const { return aim(*open_); }
-    [[nodiscard]] Aim read_only() const { return aim(*read_only_); }
-    [[nodiscard]] Aim stale() const {
-        return {.key = stale_key_,
-                .address = reinterpret_cast<std::uintptr_t>(spare_->addr),
-                .bytes = small_bytes};
-    }
-    [[nodiscard]] bool is_untouched() const {
-        const auto same = [](std::byte byte) { return byte == untouched; };
-        return std::ranges::all_of(std::span{bytes_}.first(margin_bytes), same) &&
-               std::ranges::all_of(std::span{bytes_}.subspan(margin_bytes + open_bytes), same);
-    }
-
-private:
-    static constexpr std::size_t read_only_at = 2 * margin_bytes + open_bytes;
-    static constexpr std::size_t spare_at = read_only_at + small_bytes + margin_bytes;
-
-    [[nodiscard]] static Aim aim(const ibv_mr &region) {
-        return {.key = region.rkey,
-                .address = reinterpret_cast<std::uintptr_t>(region.addr),
-                .bytes = region.length};
-    }
-    [[nodiscard]] ibv_mr *registered(std::size_t at, std::size_t size, int access) {
-        ibv_mr *const region = softrdma_ibv_reg_mr(
-            pd_, bytes_.data() + at, size, access | IBV_ACCESS_LOCAL_WRITE | SOFTRDMA_ACCESS_FLUSH_GLOBAL);
-        assert_non_null(region);
-        return region;
-    }
-
-    ibv_pd *const pd_;
-    Bytes bytes_;
-    ibv_mr *open_ = nullptr;
-    ibv_mr *read_only_ = nullptr;
-    ibv_mr *spare_ = nullptr;
-    std::uint32_t stale_key_ = 0;
-};
 
 // The program on the device's side, and all its peers.
 class Storm {
@@ -117,7 +56,12 @@ public:
         (void)softrdma_ibv_destroy_cq(device_.cq);
         device_.cq = softrdma_ibv_create_cq(device_.mr->context, 8192, nullptr, nullptr, 0);
         assert_non_null(device_.cq);
-        ground_ = std::make_unique<Ground>(device_.mr->pd);
+        ground_ = std::make_unique<test::Ground>(device_.mr->pd);
+        const Aim open = ground_->open();
+        ledger_ = std::make_unique<test::Ledger>(
+            device_.mr->pd,
+            ibv_sge{.addr = open.address, .length = static_cast<std::uint32_t>(open.bytes), .lkey = open.key},
+            dice_);
         device_.fill(1);
         honest_id_ = device_.establish(honest_, {.ird = 4, .ord = 4});
     }
@@ -125,14 +69,21 @@ public:
     void blow();
 
 private:
+    void attack();
     void work();
+    void take_completions();
     void answer(rdma_cm_id *id);
+    void ask(std::uint16_t port);
     void act();
+    void part_with(rdma_cm_id *id);
+    void ended(const test::Event &event);
     void close(rdma_cm_id *id);
+    [[nodiscard]] Attacker *attacker_of(rdma_cm_id *id);
     void check_honest();
     void check_memory();
     void check_use();
     void calm();
+    void say() const;
     [[nodiscard]] test::Aims aims() const;
     [[nodiscard]] static std::size_t memory_in_use() {
         const auto info = mallinfo2();
@@ -141,7 +92,8 @@ private:
 
     Dice dice_;
     Device device_;
-    std::unique_ptr<Ground> ground_;
+    std::unique_ptr<test::Ground> ground_;
+    std::unique_ptr<test::Ledger> ledger_;
     test::Peer honest_;
     rdma_cm_id *honest_id_ = nullptr;
     std::uint32_t honest_msn_ = 0;
@@ -153,31 +105,62 @@ private:
 };
 
 test::Aims Storm::aims() const {
-    const Aim elsewhere{
-        .key = device_.local_mr->rkey, .address = device_.address(8192), .bytes = small_bytes};
+    const Aim elsewhere{.key = device_.local_mr->rkey, .address = device_.address(8192), .bytes = 4096};
     return {.open = ground_->open(),
             .read_only = ground_->read_only(),
             .local = elsewhere,
-            .foreign = {.key = device_.foreign_mr->rkey, .address = elsewhere.address, .bytes = small_bytes},
+            .foreign = {.key = device_.foreign_mr->rkey, .address = elsewhere.address, .bytes = 4096},
             .stale = ground_->stale()};
 }
 
+Attacker *Storm::attacker_of(rdma_cm_id *id) {
+    const auto attacker = attackers_.find(ntohs(softrdma_rdma_get_dst_port(id)));
+    return attacker != attackers_.end() ? attacker->second.get() : nullptr;
+}
+
+void Storm::take_completions() {
+    std::array<ibv_wc, 64> completions;
+    int count = 0;
+    while ((count = ibv_poll_cq(device_.cq, static_cast<int>(completions.size()), completions.data())) > 0) {
+        for (const ibv_wc &completion : std::span{completions}.first(static_cast<std::size_t>(count))) {
+            ledger_->completed(completion);
+        }
+    }
+}
+
+// Wherever it stands; what was posted is over with it.
 void Storm::close(rdma_cm_id *id) {
     std::erase(ids_, id);
+    const std::uint32_t number = id->qp != nullptr ? id->qp->qp_num : 0;
     device_.close(id);
+    take_completions();
+    ledger_->forget(number);
+}
+
+// Nothing that was posted is left open.
+void Storm::ended(const test::Event &event) {
+    if (event.type != RDMA_CM_EVENT_DISCONNECTED) {
+        // Of one that was never connected, as verbs has it.
+        ibv_qp_attr attributes{};
+        attributes.qp_state = IBV_QPS_ERR;
+        assert_int_equal(softrdma_ibv_modify_qp(event.id->qp, &attributes, IBV_QP_STATE), 0);
+    }
+    take_completions();
+    assert_true(ledger_->is_settled(*event.id->qp));
+    close(event.id);
 }
 
 void Storm::answer(rdma_cm_id *id) {
-    const auto attacker = attackers_.find(ntohs(softrdma_rdma_get_dst_port(id)));
     if (dice_.chance(2)) {
-        if (attacker != attackers_.end()) {
-            attacker->second->dropped_by_program();
+        if (Attacker *const attacker = attacker_of(id)) {
+            attacker->dropped_by_program();
         }
         (void)softrdma_rdma_reject(id, "no", 2);
         close(id);
         return;
     }
     device_.create_queue_pair(id);
+    ledger_->post_receive(id->qp);
     rdma_conn_param depths{};
     depths.responder_resources = depths.initiator_depth = Device::depth;
     if (softrdma_rdma_accept(id, &depths) != 0) {
@@ -187,49 +170,48 @@ void Storm::answer(rdma_cm_id *id) {
     ids_.push_back(id);
 }
 
-// Receives, and now and then something of its own.
+void Storm::ask(std::uint16_t port) {
+    rdma_cm_id *const id = device_.connect(port);
+    ledger_->post_receive(id->qp);
+    ids_.push_back(id);
+}
+
+// The program ends it, in one way or the other, unless the device has to.
+void Storm::part_with(rdma_cm_id *id) {
+    if (Attacker *const attacker = attacker_of(id)) {
+        if (attacker->must_end()) {
+            return;
+        }
+        attacker->dropped_by_program();
+    }
+    if (dice_.chance(50)) {
+        close(id);
+    } else {
+        (void)softrdma_rdma_disconnect(id);
+    }
+}
+
 void Storm::act() {
     if (ids_.empty()) {
         return;
     }
     rdma_cm_id *const id = ids_[dice_.below(ids_.size())];
+    if (dice_.chance(75)) {
+        ledger_->post_receive(id->qp);
+    }
+    if (dice_.chance(50)) {
+        ledger_->post_request(id->qp);
+    }
     const auto kind = dice_.below(200);
-    ibv_sge place{.addr = ground_->open().address + receives_at + 512 * dice_.below(30),
-                  .length = Disorder::receive_bytes,
-                  .lkey = ground_->open().key};
-    if (kind < 150) {
-        ibv_recv_wr request{};
-        request.sg_list = &place;
-        request.num_sge = 1;
-        ibv_recv_wr *bad = nullptr;
-        (void)ibv_post_recv(id->qp, &request, &bad);  // full, or over
-    } else if (kind < 198) {
-        ibv_send_wr request{};
-        request.sg_list = &place;
-        request.num_sge = 1;
-        constexpr ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ};
-        request.opcode = opcodes[dice_.below(3)];
-        request.wr.rdma.remote_addr = dice_.any();
-        ibv_send_wr *bad = nullptr;
-        (void)ibv_post_send(id->qp, &request, &bad);
-    } else if (kind == 198) {
+    if (kind == 0) {
         ground_->register_spare();
-    } else {
-        const auto attacker = attackers_.find(ntohs(softrdma_rdma_get_dst_port(id)));
-        if (attacker != attackers_.end()) {
-            if (attacker->second->must_end()) {
-                return;  // that is the device's to do
-            }
-            attacker->second->dropped_by_program();
-        }
-        (void)softrdma_rdma_disconnect(id);
+    } else if (kind == 1) {
+        part_with(id);
     }
 }
 
 void Storm::work() {
-    std::array<ibv_wc, 64> completions;
-    while (ibv_poll_cq(device_.cq, static_cast<int>(completions.size()), completions.data()) > 0) {
-    }
+    take_completions();
     while (const auto event = device_.next_event()) {
         if (event->id == honest_id_) {
             fail_msg("the honest connection ended");
@@ -237,10 +219,22 @@ void Storm::work() {
         if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
             answer(event->id);
         } else if (event->type != RDMA_CM_EVENT_ESTABLISHED) {
-            close(event->id);
+            ended(*event);
         }
     }
     act();
+}
+
+// One more of them.
+void Storm::attack() {
+    const bool asks = dice_.chance(50);
+    auto made = asks ? std::make_unique<Attacker>(device_.port(), aims_, dice_, tally_)
+                     : std::make_unique<Attacker>(aims_, dice_, tally_);
+    const std::uint16_t port = made->port();
+    attackers_.insert_or_assign(port, std::move(made));
+    if (!asks) {
+        ask(port);
+    }
 }
 
 // Writes, and reads back.
@@ -266,6 +260,7 @@ void Storm::check_honest() {
 void Storm::check_memory() {
     static const Bytes before = test::pattern(Device::memory_bytes, 1);
     assert_true(ground_->is_untouched());
+    ledger_->check_sinks();
     assert_true(device_.margins_are_untouched());
     assert_true(std::equal(before.begin(), before.begin() + 100, device_.at(0)));
     assert_true(std::equal(before.begin() + 116, before.end(), device_.at(116)));
@@ -293,15 +288,23 @@ void Storm::calm() {
     check_honest();
 }
 
+void Storm::say() const {
+    const auto &counts = ledger_->counts();
+    std::fprintf(stderr,
+                 "seed %" PRIu64 ": %" PRIu64 " frames, %" PRIu64 " connections, %" PRIu64
+                 " terminated, %" PRIu64 " closed without; %" PRIu64 " requests, %" PRIu64
+                 " answered, %" PRIu64 " failed\n",
+                 seed, tally_.frames, tally_.connections, tally_.terminates, tally_.closed, counts.posted,
+                 counts.answered, counts.failed);
+}
+
 void Storm::blow() {
     auto said = std::chrono::steady_clock::now();
     aims_ = aims();
     for (std::uint64_t round = 0; tally_.frames < most_frames; ++round) {
         aims_ = aims();
         while (attackers_.size() < slots) {
-            auto made = std::make_unique<Attacker>(device_, aims_, dice_, tally_);
-            const std::uint16_t port = made->port();
-            attackers_.insert_or_assign(port, std::move(made));
+            attack();
         }
         for (auto one = attackers_.begin(); one != attackers_.end();) {
             one = one->second->step() ? std::next(one) : attackers_.erase(one);
@@ -324,14 +327,15 @@ void Storm::blow() {
         const auto now = std::chrono::steady_clock::now();
         if (now - said > std::chrono::seconds{10}) {
             said = now;
-            tally_.print(seed);
+            say();
         }
     }
     calm();
     check_memory();
     assert_true(memory_in_use() < calm_bytes_ + most_lost_bytes);
-    tally_.print(seed);
-    assert_true(tally_.terminates > 0 && tally_.closed > 0);
+    say();
+    const auto &counts = ledger_->counts();
+    assert_true(tally_.terminates > 0 && tally_.closed > 0 && counts.answered > 0 && counts.failed > 0);
 }
 
 void peers_that_break_every_rule(void **) {
