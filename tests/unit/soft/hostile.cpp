@@ -5,9 +5,7 @@
 //   - who broke a rule was told (TERMINATE) and dropped, who kept them all was not;
 //   - every request of the program has completed, once (ledger.hpp);
 // and all the while:
-//   - an honest connection goes on, and every byte that was not opened to peers, or posted to be filled, is
-//   as
-//     it was;
+//   - an honest connection goes on, and every byte that was neither opened to peers nor posted is as it was;
 //   - the memory in use stays within a bound of so much a connection, and comes back to what it was.
 // Arguments: seed, number of frames.
 #include <malloc.h>
