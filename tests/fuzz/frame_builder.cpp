@@ -12,13 +12,16 @@ using namespace soft::wire;
 
 namespace {
 
-constexpr Opcode opcodes[FrameBuilder::kinds] = {
-    Opcode::Write,         Opcode::ReadRequest,  Opcode::ReadResponse,  Opcode::Send,
-    Opcode::SendSolicited, Opcode::FlushRequest, Opcode::FlushResponse, Opcode::AtomicWrite,
-    Opcode::Terminate,     Opcode::Write};
+constexpr Opcode opcodes[FrameBuilder::kinds] = {Opcode::Write,          Opcode::ReadRequest,
+                                                 Opcode::ReadResponse,   Opcode::Send,
+                                                 Opcode::SendSolicited,  Opcode::FlushRequest,
+                                                 Opcode::FlushResponse,  Opcode::AtomicWrite,
+                                                 Opcode::Terminate,      Opcode::Write,
+                                                 Opcode::AtomicRequest,  Opcode::AtomicResponse,
+                                                 Opcode::SendInvalidate, Opcode::SendSolicitedInvalidate};
 
-// The last kind takes every field from the input.
-constexpr unsigned arbitrary = FrameBuilder::kinds - 1;
+// This kind takes every field from the input.
+constexpr unsigned arbitrary = 9;
 
 enum Twist : unsigned {
     MsnOff = 1,
@@ -86,6 +89,22 @@ void FrameBuilder::body(Opcode opcode) {
                                     .level = FlushLevel{choices_.byte() % 4U}}));
             break;
         }
+        case Opcode::AtomicRequest: {
+            const Place at = place();
+            const unsigned choice = choices_.byte();
+            put(encode(AtomicRequest{.operation = AtomicOperation{choice % 4},
+                                     .identifier = choice,
+                                     .stag = at.key,
+                                     .offset = at.address,
+                                     .add_swap = choices_.byte(),
+                                     .add_swap_mask = choices_.flag() ? UINT64_MAX : 0,
+                                     .compare = choices_.byte(),
+                                     .compare_mask = choices_.flag() ? UINT64_MAX : 0}));
+            break;
+        }
+        case Opcode::AtomicResponse:
+            put(encode(AtomicResponse{.identifier = choices_.byte(), .original = 0xa0}));
+            break;
         case Opcode::AtomicWrite:
             payload_.assign(sizeof(std::uint64_t), std::byte{0xa7});
             break;
@@ -131,14 +150,21 @@ Segment FrameBuilder::segment(unsigned kind) {
             break;
         case Opcode::ReadRequest:
         case Opcode::FlushRequest:
+        case Opcode::AtomicRequest:
             segment.msn = request_msn_++;
             break;
         case Opcode::FlushResponse:
+        case Opcode::AtomicResponse:
             segment.msn = response_msn_++;
             break;
         case Opcode::Terminate:
             segment.msn = 1;
             break;
+        case Opcode::SendInvalidate:
+        case Opcode::SendSolicitedInvalidate:
+            segment.stag = place().key;
+            device_.may_lose_keys();
+            [[fallthrough]];
         default:
             segment.msn = send_msn_;
             segment.offset = message_bytes_;

@@ -13,10 +13,10 @@ namespace fuzz {
 
 class FrameBuilder {
 public:
-    FrameBuilder(Choices &choices, const FuzzDevice &device, bool crc)
+    FrameBuilder(Choices &choices, FuzzDevice &device, bool crc)
         : choices_{choices}, device_{device}, crc_{crc} {}
 
-    static constexpr unsigned kinds = 10;
+    static constexpr unsigned kinds = 14;
     // The next FPDU of this kind (modulo kinds); borrowed until the next call.
     [[nodiscard]] std::span<const std::byte> build(unsigned kind);
     [[nodiscard]] std::span<const std::byte> last() const { return frame_; }
@@ -32,7 +32,7 @@ private:
     void twist(soft::wire::Segment &segment);
 
     Choices &choices_;
-    const FuzzDevice &device_;
+    FuzzDevice &device_;
     const bool crc_;
     std::uint32_t send_msn_ = 1;
     std::uint32_t request_msn_ = 1;

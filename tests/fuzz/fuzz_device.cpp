@@ -13,6 +13,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "base/fd.hpp"
 #include "choices.hpp"
@@ -52,7 +53,8 @@ void map_file(std::byte *at, std::size_t size) {
 
 unsigned access_of(Area area) {
     constexpr unsigned everything = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                                    IBV_ACCESS_REMOTE_READ | SOFTRDMA_ACCESS_FLUSH_GLOBAL;
+                                    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                                    SOFTRDMA_ACCESS_FLUSH_GLOBAL;
     switch (area) {
         case Area::LocalOnly:
             return IBV_ACCESS_LOCAL_WRITE;
@@ -150,12 +152,17 @@ std::uint64_t FuzzDevice::address(Area area) const {
     return reinterpret_cast<std::uintptr_t>(bytes(area));
 }
 
-void FuzzDevice::register_spare_again() {
-    ibv_mr *&region = regions_[static_cast<std::size_t>(Area::Spare)];
-    stale_key_ = region->rkey;
+void FuzzDevice::register_again(Area area) {
+    ibv_mr *&region = regions_[static_cast<std::size_t>(area)];
+    const std::uint32_t before = region->rkey;
     require(softrdma_ibv_dereg_mr(region) == 0, "memory can be deregistered");
-    region = register_area(Area::Spare);
-    require(region->rkey != stale_key_, "a key is not given twice in a row");
+    region = register_area(area);
+    require(region->rkey != before, "a key is not given twice in a row");
+}
+
+void FuzzDevice::register_spare_again() {
+    stale_key_ = key(Area::Spare);
+    register_again(Area::Spare);
 }
 
 void FuzzDevice::turn() {
@@ -241,10 +248,17 @@ void FuzzDevice::post(unsigned kind, std::size_t bytes_wanted) {
     if (id_ == nullptr || id_->qp == nullptr) {
         return;
     }
-    static constexpr int kinds[] = {IBV_WR_SEND,       IBV_WR_RDMA_WRITE,    IBV_WR_RDMA_READ,
-                                    SOFTRDMA_WR_FLUSH, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM,
-                                    IBV_WR_RDMA_READ,  SOFTRDMA_WR_FLUSH};
+    static constexpr int kinds[] = {IBV_WR_SEND,
+                                    IBV_WR_RDMA_WRITE,
+                                    IBV_WR_RDMA_READ,
+                                    SOFTRDMA_WR_FLUSH,
+                                    IBV_WR_SEND_WITH_IMM,
+                                    IBV_WR_RDMA_WRITE_WITH_IMM,
+                                    IBV_WR_ATOMIC_FETCH_AND_ADD,
+                                    IBV_WR_ATOMIC_CMP_AND_SWP};
     const int opcode = kinds[(kind & 3) + (kind & 8) / 2];
+    const bool is_atomic = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+    bytes_wanted = is_atomic ? sizeof(std::uint64_t) : bytes_wanted;
     const std::size_t at = opcode == IBV_WR_RDMA_READ ? reads_++ % depth * 1024 : 0;
     ibv_sge place{.addr = address(Area::Open) + at,
                   .length = static_cast<std::uint32_t>(std::min(bytes_wanted, open_bytes - at)),
@@ -255,8 +269,13 @@ void FuzzDevice::post(unsigned kind, std::size_t bytes_wanted) {
     request.opcode = static_cast<ibv_wr_opcode>(opcode);
     request.send_flags = (kind & 4) != 0 ? IBV_SEND_SIGNALED | IBV_SEND_FENCE : IBV_SEND_SIGNALED;
     request.imm_data = SOFTRDMA_FLUSH_GLOBAL;
-    request.wr.rdma.remote_addr = made_up_address;
-    request.wr.rdma.rkey = made_up_key;
+    if (is_atomic) {
+        request.wr.atomic.remote_addr = made_up_address;
+        request.wr.atomic.rkey = made_up_key;
+    } else {
+        request.wr.rdma.remote_addr = made_up_address;
+        request.wr.rdma.rkey = made_up_key;
+    }
     ibv_send_wr *bad = nullptr;
     const int error = ibv_post_send(id_->qp, &request, &bad);
     require(error == 0 || error == ENOMEM || error == EINVAL || error == EOPNOTSUPP,
@@ -280,6 +299,11 @@ void FuzzDevice::close() {
     }
     answered_ = false;
     turn();
+    if (std::exchange(keys_may_be_lost_, false)) {
+        for (const Area area : all_areas) {
+            register_again(area);
+        }
+    }
 }
 
 void FuzzDevice::check_memory() const {
