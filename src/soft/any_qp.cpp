@@ -28,7 +28,12 @@ std::mutex numbers_lock;  // of numbers(); taken before a queue pair's group
 [[maybe_unused]] const int numbers_survive_forks =
     pthread_atfork([] { numbers_lock.lock(); }, [] { numbers_lock.unlock(); }, [] { numbers_lock.unlock(); });
 
-using Numbers = std::unordered_map<std::uint32_t, AnyQueuePair *>;
+// A number is taken from the beginning, but what is still being made is not found by it.
+struct Numbered {
+    AnyQueuePair *queue_pair;
+    bool complete = false;
+};
+using Numbers = std::unordered_map<std::uint32_t, Numbered>;
 Numbers &numbers() {
     static auto &all = *new Numbers;  // never destroyed: queue pairs may be, while the process ends
     return all;
@@ -38,13 +43,13 @@ std::uint32_t numbered(AnyQueuePair &queue_pair, std::uint32_t given) {
     static std::uint32_t next = first_number;
     const std::scoped_lock lock{numbers_lock};
     if (given != 0) {
-        numbers().insert_or_assign(given, &queue_pair);
+        numbers().insert_or_assign(given, Numbered{&queue_pair});
         return given;
     }
     while (true) {
         const std::uint32_t number = next;
         next = next == last_number ? first_number : next + 1;
-        if (numbers().emplace(number, &queue_pair).second) {
+        if (numbers().emplace(number, Numbered{&queue_pair}).second) {
             return number;
         }
     }
@@ -112,10 +117,15 @@ AnyQueuePair::~AnyQueuePair() {
 AnyQueuePair::Found AnyQueuePair::find(std::uint32_t number) {
     std::unique_lock lock{numbers_lock};
     const auto known = numbers().find(number);
-    if (known == numbers().end()) {
+    if (known == numbers().end() || !known->second.complete) {
         return {};
     }
-    return {.queue_pair = known->second, .hold = std::move(lock)};
+    return {.queue_pair = known->second.queue_pair, .hold = std::move(lock)};
+}
+
+void AnyQueuePair::show_number() {
+    const std::scoped_lock lock{numbers_lock};
+    numbers().find(qp_base.qp_num)->second.complete = true;  // its own: nobody takes it over
 }
 
 void AnyQueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
@@ -138,7 +148,7 @@ void AnyQueuePair::forget_number() {
     // A datagram queue pair's socket is closed already: the number may be another's by now.
     const std::scoped_lock lock{numbers_lock};
     const auto known = numbers().find(qp_base.qp_num);
-    if (known != numbers().end() && known->second == this) {
+    if (known != numbers().end() && known->second.queue_pair == this) {
         numbers().erase(known);
     }
 }
@@ -168,6 +178,9 @@ base::Result<AnyQueuePair *> create_queue_pair(ibv_pd &domain, ibv_qp_init_attr 
             delete *made;
             throw;
         }
+    }
+    if (made) {
+        (*made)->show_number();
     }
     return made;
 }

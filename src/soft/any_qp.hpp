@@ -40,6 +40,8 @@ public:
         std::unique_lock<std::mutex> hold;
     };
     [[nodiscard]] static Found find(std::uint32_t number);
+    // It is complete: from now on it is found. When it is created, behind its constructors.
+    void show_number();
 
     // ---- verbs: 0 or an errno value ----
     // What of a chain is posted when one of its requests cannot be.
