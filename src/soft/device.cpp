@@ -3,7 +3,6 @@
 #include "soft/device.hpp"
 
 #include <endian.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -18,6 +17,7 @@
 #include "soft/any_qp.hpp"
 #include "soft/cq.hpp"
 #include "soft/faults.hpp"
+#include "soft/interfaces.hpp"
 #include "soft/limits.hpp"
 #include "soft/shared_receive.hpp"
 #include "softrdma.h"
@@ -38,21 +38,6 @@ std::vector<std::unique_ptr<Device>> &registry() {
     static auto &all = *new std::vector<std::unique_ptr<Device>>;  // never destroyed: contexts stay good
                                                                    // while the process ends
     return all;
-}
-
-struct FreeInterfaces {
-    void operator()(ifaddrs *list) const { freeifaddrs(list); }
-};
-using Interfaces = std::unique_ptr<ifaddrs, FreeInterfaces>;
-
-Interfaces interfaces() {
-    ifaddrs *list = nullptr;
-    return Interfaces{getifaddrs(&list) == 0 ? list : nullptr};
-}
-
-bool serves(const ifaddrs &entry) {
-    return entry.ifa_addr != nullptr && (entry.ifa_flags & IFF_UP) != 0 &&
-           (entry.ifa_addr->sa_family == AF_INET || entry.ifa_addr->sa_family == AF_INET6);
 }
 
 bool same_host(const sockaddr &a, const sockaddr &b) {
@@ -177,35 +162,31 @@ ibv_gid gid_of(const sockaddr &address) {
 
 std::vector<Device *> devices() {
     std::vector<Device *> all;
-    const Interfaces list = interfaces();
-    for (const ifaddrs *entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
-        if (serves(*entry)) {
-            Device *const device = device_named(entry->ifa_name);
-            if (std::ranges::find(all, device) == all.end()) {
-                all.push_back(device);
-            }
+    const auto known = local_addresses();
+    for (const LocalAddress &local : *known) {
+        Device *const device = device_named(local.interface);
+        if (std::ranges::find(all, device) == all.end()) {
+            all.push_back(device);
         }
     }
     return all;
 }
 
 Device *device_of(const sockaddr &address) {
-    const Interfaces list = interfaces();
-    for (const ifaddrs *entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
-        if (serves(*entry) && (same_host(*entry->ifa_addr, address) ||
-                               (is_loopback(address) && (entry->ifa_flags & IFF_LOOPBACK) != 0))) {
-            return device_named(entry->ifa_name);
-        }
-    }
-    return nullptr;
+    const auto all = local_addresses();
+    const auto local = std::ranges::find_if(*all, [&](const LocalAddress &one) {
+        return same_host(reinterpret_cast<const sockaddr &>(one.address), address) ||
+               (is_loopback(address) && one.is_loopback);
+    });
+    return local != all->end() ? device_named(local->interface) : nullptr;
 }
 
 std::vector<tcp::Address> addresses_of(const Device &device) {
     std::vector<tcp::Address> all;
-    const Interfaces list = interfaces();
-    for (const ifaddrs *entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
-        if (serves(*entry) && device.interface == entry->ifa_name) {
-            all.push_back(tcp::copy_of(*entry->ifa_addr));
+    const auto known = local_addresses();
+    for (const LocalAddress &local : *known) {
+        if (local.interface == device.interface) {
+            all.push_back(local.address);
         }
     }
     return all;

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/interfaces: see the header.
+#include "soft/interfaces.hpp"
+
+#include <ifaddrs.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <mutex>
+
+#include "base/fd.hpp"
+#include "soft/progress.hpp"
+
+namespace soft {
+
+namespace {
+
+// Where the kernel tells of changes.
+class Changes {
+public:
+    // Since the last call; also when that cannot be known.
+    [[nodiscard]] bool any() {
+        if (fork_generation_ != Engine::fork_generation()) {
+            (void)socket_.release();  // the parent's: what one reads the other misses
+            fork_generation_ = Engine::fork_generation();
+        }
+        if (!socket_) {
+            socket_ = opened();
+            return true;
+        }
+        bool changed = false;
+        std::byte first;
+        ssize_t count = 0;
+        do {
+            count = recv(socket_.get(), &first, sizeof(first), MSG_DONTWAIT);
+            changed = changed || count >= 0 || errno != EAGAIN;
+        } while (count > 0 || (count < 0 && errno == ENOBUFS));
+        return changed;
+    }
+
+private:
+    [[nodiscard]] static base::Fd opened() {
+        base::Fd socket{::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)};
+        sockaddr_nl groups{};
+        groups.nl_family = AF_NETLINK;
+        groups.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
+        const bool told =
+            socket && bind(socket.get(), reinterpret_cast<const sockaddr *>(&groups), sizeof(groups)) == 0;
+        return told ? std::move(socket) : base::Fd{};
+    }
+
+    base::Fd socket_;
+    unsigned fork_generation_ = Engine::fork_generation();
+};
+
+std::mutex addresses_lock;
+
+// Held while the process forks, so that the child finds all whole and nobody in it.
+[[maybe_unused]] const int addresses_survive_forks = pthread_atfork(
+    [] { addresses_lock.lock(); }, [] { addresses_lock.unlock(); }, [] { addresses_lock.unlock(); });
+
+bool serves(const ifaddrs &entry) {
+    return entry.ifa_addr != nullptr && (entry.ifa_flags & IFF_UP) != 0 &&
+           (entry.ifa_addr->sa_family == AF_INET || entry.ifa_addr->sa_family == AF_INET6);
+}
+
+std::shared_ptr<const LocalAddresses> asked_for() {
+    ifaddrs *list = nullptr;
+    auto all = std::make_shared<LocalAddresses>();
+    if (getifaddrs(&list) != 0) {
+        return all;
+    }
+    const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner{list, freeifaddrs};
+    for (const ifaddrs *entry = list; entry != nullptr; entry = entry->ifa_next) {
+        if (serves(*entry)) {
+            all->push_back({.interface = entry->ifa_name,
+                            .is_loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0,
+                            .address = tcp::copy_of(*entry->ifa_addr)});
+        }
+    }
+    return all;
+}
+
+}  // namespace
+
+std::shared_ptr<const LocalAddresses> local_addresses() {
+    static auto &changes = *new Changes;  // never destroyed: ids may be made while the process ends
+    static auto &known = *new std::shared_ptr<const LocalAddresses>;
+    const std::scoped_lock lock{addresses_lock};
+    // Before asking: what changes meanwhile is told again.
+    if (changes.any() || known == nullptr) {
+        known = asked_for();
+    }
+    return known;
+}
+
+}  // namespace soft

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/interfaces: the addresses of this machine, and the interface that has each. To ask for them takes a
+// dozen system calls, and the longer the more interfaces there are: too much for each id. So it is asked for
+// once, and again when the kernel has said that there was a change.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "soft/tcp.hpp"
+
+namespace soft {
+
+struct LocalAddress {
+    std::string interface;
+    bool is_loopback = false;
+    tcp::Address address{};
+};
+using LocalAddresses = std::vector<LocalAddress>;
+
+// Of the interfaces that are up, in the kernel's order; none when the kernel does not tell.
+[[nodiscard]] std::shared_ptr<const LocalAddresses> local_addresses();
+
+}  // namespace soft

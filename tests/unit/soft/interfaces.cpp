@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The addresses of this machine, while they change. In a network of its own, which has only the loopback
+// interface, and that down; skipped where the process may not have one.
+#include "soft/interfaces.hpp"
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "base/fd.hpp"
+#include "soft/device.hpp"
+
+// Last, as it wants.
+#include "../base/check.hpp"
+
+namespace {
+
+constexpr int skipped = 77;
+
+sockaddr_in ipv4(const char *text) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    assert_int_equal(inet_pton(AF_INET, text, &address.sin_addr), 1);
+    return address;
+}
+
+soft::Device *device_at(const char *text) {
+    const sockaddr_in address = ipv4(text);
+    return soft::device_of(reinterpret_cast<const sockaddr &>(address));
+}
+
+void set(unsigned long what, ifreq wanted) {
+    std::strncpy(wanted.ifr_name, "lo", sizeof(wanted.ifr_name) - 1);
+    const base::Fd any{socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+    assert_int_equal(ioctl(any.get(), what, &wanted), 0);
+}
+
+void set_up(bool up) {
+    ifreq wanted{};
+    wanted.ifr_flags = static_cast<short>(up ? IFF_UP : 0);
+    set(SIOCSIFFLAGS, wanted);
+}
+
+void set_address(const char *text) {
+    ifreq wanted{};
+    const sockaddr_in address = ipv4(text);
+    std::memcpy(&wanted.ifr_addr, &address, sizeof(address));
+    set(SIOCSIFADDR, wanted);
+}
+
+void what_changes_is_seen_at_once(void **) {
+    assert_true(soft::local_addresses()->empty());
+    assert_true(soft::devices().empty());
+    set_up(true);
+    assert_int_equal(soft::devices().size(), 1);
+    assert_non_null(device_at("127.0.0.1"));
+    assert_null(device_at("192.0.2.1"));
+    set_address("192.0.2.1");
+    assert_ptr_equal(device_at("192.0.2.1"), soft::devices().front());
+    set_address("192.0.2.2");
+    assert_null(device_at("192.0.2.1"));
+    set_up(false);
+    assert_true(soft::devices().empty());
+    set_up(true);
+}
+
+void what_does_not_change_is_not_asked_for(void **) {
+    const auto before = soft::local_addresses();
+    assert_ptr_equal(soft::local_addresses().get(), before.get());
+}
+
+// A child hears for itself: it takes nothing away from its parent.
+void a_child_misses_nothing(void **) {
+    assert_null(device_at("192.0.2.3"));
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const bool known_before = device_at("192.0.2.3") != nullptr;
+        set_address("192.0.2.3");
+        _exit(!known_before && device_at("192.0.2.3") != nullptr ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_non_null(device_at("192.0.2.3"));
+}
+
+}  // namespace
+
+int main() {
+    if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+        std::perror("interfaces: no network of our own");
+        return skipped;
+    }
+    const CMUnitTest tests[] = {cmocka_unit_test(what_changes_is_seen_at_once),
+                                cmocka_unit_test(what_does_not_change_is_not_asked_for),
+                                cmocka_unit_test(a_child_misses_nothing)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
