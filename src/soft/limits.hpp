@@ -50,6 +50,9 @@ inline constexpr std::size_t max_unexpected_messages = 256;
 inline constexpr std::chrono::seconds handshake_timeout{10};
 // And for the rest of a segment that it has begun: at least this, at most twice as long. Tests shorten it.
 inline std::chrono::milliseconds segment_timeout{60'000};
+// How long the end of a stream waits for receives for the messages before it, since the last that found one.
+// Tests shorten it.
+inline std::chrono::milliseconds unclaimed_timeout{2'000};
 // A peer that acknowledges nothing, or takes nothing, for so long is given up (TCP_USER_TIMEOUT).
 inline constexpr std::chrono::seconds silence_timeout{60};
 // How long a connection that ended is still read, and how long a slow peer may take to read why it ended.

@@ -274,6 +274,8 @@ private:
     void flush_receives();
     void stall();
     void resume();
+    void stream_ended();
+    void hold_end();
 
     // Counts persists that came back to their queue pair: who destroys one waits for a change.
     static std::atomic<unsigned> persists_returned;
@@ -326,7 +328,8 @@ private:
     };
     std::vector<std::byte> unexpected_bytes_;
     std::vector<Unexpected> unexpected_;
-    bool stalled_ = false;  // until a receive is posted
+    bool stalled_ = false;   // until a receive is posted
+    bool end_held_ = false;  // what is stalled is the last of the stream
 
     std::vector<Dirty> dirty_;
     bool parked_ = false;      // until the worker has persisted

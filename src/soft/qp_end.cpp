@@ -121,11 +121,15 @@ void QueuePair::give_up() {
     disconnect();
 }
 
-// What was waited for: the first FPDU of an initiator that promised it, the rest of a segment, or the end of
-// a connection that ended.
+// What was waited for: the first FPDU of an initiator that promised it, the rest of a segment, receives for
+// the last messages, or the end of a connection that ended.
 void QueuePair::expire() {
     if (!connected()) {
         finish_draining();
+        return;
+    }
+    if (end_held_) {
+        peer_closed();
         return;
     }
     const bool ours_to_go_on = stalled_ || parked_;
@@ -211,9 +215,12 @@ void QueuePair::peer_closed() {
     if (found_broken()) {
         return;
     }
+    const bool unclaimed = !unexpected_.empty() && unexpected_.front().complete;
     const bool inside = inside_segment() || message_ != Message::None;
-    end({.text = inside ? "the peer closed it inside a message" : "closed by the peer",
-         .level = static_cast<int>(inside ? base::LogLevel::Warning : base::LogLevel::Info),
+    end({.text = unclaimed ? "closed by the peer; messages that found no receive are lost"
+                 : inside  ? "the peer closed it inside a message"
+                           : "closed by the peer",
+         .level = static_cast<int>(unclaimed || inside ? base::LogLevel::Warning : base::LogLevel::Info),
          .oldest = IBV_WC_WR_FLUSH_ERR,
          .drain = false});
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/qp: incoming sends. A send takes the oldest posted receive. One that finds none is kept, within a
 // bound, while the connection goes on being parsed; past the bound the stream stalls until a receive is
-// posted, or the peer is gone: then what it sent is dropped, as it is when the stream ends without a stall.
+// posted. The end of the stream comes behind them, though not later than limits::unclaimed_timeout after the
+// last receive: then what still has none is dropped.
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -68,6 +69,25 @@ void QueuePair::stall() {
              peer_.c_str(), unexpected_.size(), unexpected_bytes_.size());
     stalled_ = true;
     want_readable(false);
+}
+
+// The peer has ended the stream, and is told to have sent what is before the end: programs that disconnect
+// behind their last send count on it. A program that waits for that end before it posts receives gets it too.
+void QueuePair::stream_ended() {
+    if (unexpected_.empty() || !unexpected_.front().complete) {
+        peer_closed();
+        return;
+    }
+    stall();
+    hold_end();
+}
+
+void QueuePair::hold_end() {
+    if (!end_held_) {
+        end_held_ = true;
+        want_readable(false);
+        group_->set_deadline(*this, base::Clock::now() + limits::unclaimed_timeout);
+    }
 }
 
 void QueuePair::begin_send() {
@@ -194,7 +214,7 @@ void QueuePair::deliver_unexpected() {
         }
     }
     if (stalled_) {
-        stalled_ = false;
+        stalled_ = end_held_ = false;
         want_readable(true);
         resume();
     }

@@ -75,7 +75,7 @@ void QueuePair::progress() {
     }
     if (stalled_ && tcp::has_ended(socket_.get())) {
         const int error = tcp::pending_error(socket_.get());
-        error != 0 ? link_lost(error) : peer_closed();
+        error != 0 ? link_lost(error) : hold_end();
         return;
     }
     if (readable) {
@@ -102,7 +102,7 @@ void QueuePair::receive() {
             continue;
         }
         if (count == 0) {
-            peer_closed();
+            stream_ended();
         } else if (errno != EAGAIN && errno != EINTR && connected()) {
             link_lost(errno);
         }

@@ -328,12 +328,12 @@ void QueuePair::want_writable(bool wanted) {
     set_interest({.readable = interest_.readable, .writable = wanted, .ended = interest_.ended});
 }
 
-// What is stalled may be so for ever, and has to see that the peer is gone. What is parked is read again
-// soon, and until then misses nothing.
+// What is stalled may be so for ever, and has to see, once, that the peer is gone. What is parked is read
+// again soon, and until then misses nothing.
 void QueuePair::want_readable(bool wanted) {
     const std::scoped_lock lock{send_mutex_};
     if (!link_broken_) {
-        set_interest({.readable = wanted, .writable = interest_.writable, .ended = stalled_});
+        set_interest({.readable = wanted, .writable = interest_.writable, .ended = stalled_ && !end_held_});
     }
 }
 

@@ -154,8 +154,8 @@ void the_receiver_disconnects_while_stalled(void **) {
     ends.expect_disconnected();
 }
 
-// The end of the stream does not wait for receives: what finds one in time is delivered, in order; the rest
-// is gone.
+// The end of the stream waits for receives, though not for ever: what finds one in time is delivered, in
+// order; the rest is gone.
 void the_sender_disconnects_while_the_receiver_is_stalled(void **) {
     if (!subject.is_soft) {
         skip();

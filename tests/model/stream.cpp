@@ -158,20 +158,26 @@ std::string Stream::settle() {
 
 // Both have seen the end: everything was told.
 std::string Stream::ended(Side &here, Side &there) {
+    // A side that has messages and no receives for them sees the end only after a time: mostly it leaves too.
+    for (Side *const side : {&here, &there}) {
+        if (here.ending() != Ending::RefusedThere && side->ending() != Ending::Here &&
+            side->messages_waiting() > side->receives_posted() && !one_in(16)) {
+            side->end(Ending::Here);
+            (void)conformance::provider().disconnect(side->end().id);  // which may have seen its end already
+        }
+    }
     ends_->expect_disconnected();
     for (Side *const side : {&here, &there}) {
         if (auto wrong = side->poll_rest(); !wrong.empty()) {
             return wrong;
         }
     }
-    if (here.ending() == Ending::Here) {
-        there.forget_unsettled(here);  // `here` no longer looked
-    }
     for (Side *const side : {&here, &there}) {
-        if (side->cut()) {
-            (side == &here ? there : here).forget_unsettled(*side);  // nor did it
+        Side &other = side == &here ? there : here;
+        if (side->ending() == Ending::Here || side->cut()) {
+            other.forget_unsettled(*side);  // it no longer looked
         }
-        if (auto wrong = side->account_for_failed(side == &here ? there : here); !wrong.empty()) {
+        if (auto wrong = side->account_for_failed(other); !wrong.empty()) {
             return "after the end, " + wrong;
         }
     }

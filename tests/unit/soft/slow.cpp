@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peers that begin a segment and do not end it. The limit is shortened for all of this program.
+// Peers that begin a segment and do not end it, and programs that leave messages without a receive. The
+// limits are shortened for all of this program.
 #include "soft/limits.hpp"
 
 // Last, as it wants.
@@ -82,12 +83,63 @@ void a_segment_that_waited_has_its_time_again(void **state) {
     test::assert_same_bytes({device.at(0), all.size()}, all);
 }
 
+Bytes sends(std::uint32_t count, const Bytes &payload) {
+    Bytes all;
+    for (std::uint32_t msn = 1; msn <= count; ++msn) {
+        all = test::joined(all, fpdu({.opcode = Opcode::Send, .msn = msn}, payload));
+    }
+    return all;
+}
+
+// As many bytes as are kept, and more.
+constexpr std::size_t kept_bytes = 100;
+constexpr std::size_t stalling_bytes = 60'000;
+
+// Programs send and disconnect, and count on it that all of that arrives.
+void the_end_comes_behind_the_messages_before_it(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    constexpr std::uint32_t count = 4;
+    const auto shortened = soft::limits::unclaimed_timeout;
+    soft::limits::unclaimed_timeout = std::chrono::minutes{10};
+    for (const std::size_t bytes : {kept_bytes, stalling_bytes}) {
+        rdma_cm_id *const id = device.establish(peer, {});
+        const Bytes all = test::pattern(bytes, 3);
+        peer.send(sends(count, all));
+        peer.finish();
+        for (std::uint64_t wr_id = 1; wr_id <= count; ++wr_id) {
+            assert_false(device.has_event());
+            device.post_receive(id, wr_id, 0, bytes);
+            device.expect_completion(wr_id);
+            test::assert_same_bytes({device.at(0), bytes}, all);
+        }
+        (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+        device.close(id);
+    }
+    soft::limits::unclaimed_timeout = shortened;
+}
+
+// A program may wait for the end before it does anything else.
+void the_end_does_not_wait_for_ever(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    for (const std::size_t bytes : {kept_bytes, stalling_bytes}) {
+        rdma_cm_id *const id = device.establish(peer, {});
+        peer.send(sends(2, Bytes(bytes)));
+        peer.finish();
+        (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+        device.post_receive(id, 1, 0, bytes);
+        device.expect_completion(1, IBV_WC_WR_FLUSH_ERR);
+        device.close(id);
+    }
+}
+
 }  // namespace
 
 int main() {
-    soft::limits::segment_timeout = std::chrono::milliseconds{200};
+    soft::limits::segment_timeout = soft::limits::unclaimed_timeout = std::chrono::milliseconds{200};
     const CMUnitTest tests[] = {test_of_ends(a_segment_that_does_not_end_costs_the_connection),
                                 test_of_ends(a_segment_that_waits_for_a_receive_is_not_slow),
-                                test_of_ends(a_segment_that_waited_has_its_time_again)};
+                                test_of_ends(a_segment_that_waited_has_its_time_again),
+                                test_of_ends(the_end_comes_behind_the_messages_before_it),
+                                test_of_ends(the_end_does_not_wait_for_ever)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
