@@ -209,7 +209,8 @@ int rpma_peer_delete(struct rpma_peer **peer_ptr);
  *
  * On the soft device RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT needs memory that can be durable: a shared mapping
  * of a file on storage, or DAX; the log says what stands against it otherwise. On a kernel device, memory of
- * a file system with DAX needs on-demand paging, which is used when the device has it.
+ * a file system with DAX needs on-demand paging, which is used when the device has it; memory that the device
+ * would flush, but not to persistence, is flushed by reading.
  *
  * May block while pages are read and pinned.
  * Errors: RPMA_E_INVAL: NULL argument, size 0, usage 0 or with unknown bits. RPMA_E_NOMEM. RPMA_E_PROVIDER:
@@ -231,7 +232,10 @@ int rpma_mr_dereg(struct rpma_mr_local **mr_ptr);
  */
 int rpma_mr_get_descriptor(const struct rpma_mr_local *mr, void *desc);
 
-/** The descriptor's size, in bytes: 21. Errors: RPMA_E_INVAL: NULL argument. */
+/**
+ * The descriptor's size, in bytes: 21; 23 on a kernel device that has native flush or atomic write, when the
+ * region takes them. Errors: RPMA_E_INVAL: NULL argument.
+ */
 int rpma_mr_get_descriptor_size(const struct rpma_mr_local *mr, size_t *desc_size);
 
 /** Where the registered memory begins. Errors: RPMA_E_INVAL: NULL argument. */
@@ -600,7 +604,8 @@ enum rpma_flush_type {
 /**
  * Flushes earlier writes of this connection to len bytes of remote memory. Complete when they are durable, or
  * visible. Where the connection has no native flush this is a read after write of up to 8 bytes inside the
- * range, and its completion says so (IBV_WC_RDMA_READ). Errors: RPMA_E_INVAL: conn or dst is NULL, flags is
+ * range, and its completion says so (IBV_WC_RDMA_READ); on a kernel device also where the region's descriptor
+ * does not say that it takes native flushes. Errors: RPMA_E_INVAL: conn or dst is NULL, flags is
  * 0, unknown type. RPMA_E_NOSUPP: the region was not registered for this type of flush; or it is to
  * persistence, and the peer did not declare direct write to persistent memory
  * (rpma_conn_apply_remote_peer_cfg).

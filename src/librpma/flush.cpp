@@ -30,11 +30,11 @@ Result<FlushBuffer> FlushBuffer::create(const rpma_peer &peer) {
         return Failure{RPMA_E_NOMEM};
     }
     FlushBuffer buffer{page};
-    auto region = peer.register_memory(page, flush_read_size, RPMA_MR_USAGE_READ_DST);
-    if (!region) {
-        return Failure{region.error()};
+    auto memory = peer.register_memory(page, flush_read_size, RPMA_MR_USAGE_READ_DST);
+    if (!memory) {
+        return Failure{memory.error()};
     }
-    buffer.region_ = std::move(*region);
+    buffer.region_ = std::move(memory->region);
     return buffer;
 }
 
@@ -102,7 +102,7 @@ int prepare_flush(Request &request, const rpma_conn *conn, const rpma_mr_remote 
     }
     // A longer range than a native flush can name is never cut: a read after write flushes all of it.
     request.is_native =
-        conn->has_native(verbs::native_flush) && len <= std::numeric_limits<std::uint32_t>::max();
+        conn->has_native(verbs::native_flush, *remote) && len <= std::numeric_limits<std::uint32_t>::max();
     if (request.is_native) {
         const auto flush = persistent ? verbs::Flush::Persistent : verbs::Flush::Visibility;
         request.part = {.addr = 0, .length = static_cast<std::uint32_t>(len), .lkey = 0};

@@ -4,7 +4,13 @@
 
 #include <cerrno>
 
-#include "librpma/mr_descriptor.hpp"
+librpma::MrDescriptor rpma_mr_local::descriptor() const {
+    return {.address = address_,
+            .size = size(),
+            .rkey = region_->rkey,
+            .usage = static_cast<std::uint8_t>(usage_),
+            .native_operations = static_cast<std::uint8_t>(native_operations_)};
+}
 
 int rpma_mr_local::close() {
     librpma::FirstError error;
@@ -17,11 +23,11 @@ int rpma_mr_reg(struct rpma_peer *peer, void *ptr, size_t size, int usage, struc
         (usage & ~librpma::all_usages) != 0) {
         return RPMA_E_INVAL;
     }
-    auto region = peer->register_memory(ptr, size, usage);
-    if (!region) {
-        return region.error();
+    auto memory = peer->register_memory(ptr, size, usage);
+    if (!memory) {
+        return memory.error();
     }
-    auto mr = librpma::make<rpma_mr_local>(peer->provider(), std::move(*region), usage);
+    auto mr = librpma::make<rpma_mr_local>(peer->provider(), std::move(*memory), usage);
     if (mr == nullptr) {
         return RPMA_E_NOMEM;
     }
@@ -37,13 +43,8 @@ int rpma_mr_get_descriptor(const struct rpma_mr_local *mr, void *desc) {
     if (mr == nullptr || desc == nullptr) {
         return RPMA_E_INVAL;
     }
-    const ibv_mr &region = mr->region();
-    librpma::write(librpma::MrDescriptor{.address = std::bit_cast<std::uintptr_t>(region.addr),
-                                         .size = region.length,
-                                         .rkey = region.rkey,
-                                         .usage = static_cast<std::uint8_t>(mr->usage())},
-                   std::span<std::byte, librpma::mr_descriptor_size>{static_cast<std::byte *>(desc),
-                                                                     librpma::mr_descriptor_size});
+    const librpma::MrDescriptor descriptor = mr->descriptor();
+    librpma::write(descriptor, {static_cast<std::byte *>(desc), descriptor.written_size()});
     return 0;
 }
 
@@ -51,7 +52,7 @@ int rpma_mr_get_descriptor_size(const struct rpma_mr_local *mr, size_t *desc_siz
     if (mr == nullptr || desc_size == nullptr) {
         return RPMA_E_INVAL;
     }
-    *desc_size = librpma::mr_descriptor_size;
+    *desc_size = mr->descriptor().written_size();
     return 0;
 }
 

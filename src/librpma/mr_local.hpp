@@ -5,20 +5,22 @@
 #include <bit>
 #include <cstdint>
 
+#include "librpma/mr_descriptor.hpp"
 #include "librpma/peer.hpp"
 
 struct rpma_mr_local final {
 public:
-    rpma_mr_local(const verbs::Provider &provider, verbs::MemoryRegion region, int usage)
+    rpma_mr_local(const verbs::Provider &provider, librpma::RegisteredMemory memory, int usage)
         : provider_{provider},
-          address_{std::bit_cast<std::uintptr_t>(region->addr)},
-          lkey_{region->lkey},
+          address_{std::bit_cast<std::uintptr_t>(memory.region->addr)},
+          lkey_{memory.region->lkey},
           usage_{usage},
-          region_{std::move(region)} {}
+          native_operations_{memory.native_operations},
+          region_{std::move(memory.region)} {}
 
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] const ibv_mr &region() const { return *region_.get(); }
-    [[nodiscard]] int usage() const { return usage_; }
+    [[nodiscard]] librpma::MrDescriptor descriptor() const;
     [[nodiscard]] std::size_t size() const { return region_->length; }
 
     // A part of the region for a work request; not checked, and of the length only the lower 32 bits count.
@@ -33,5 +35,6 @@ private:
     std::uint64_t address_;
     std::uint32_t lkey_;
     int usage_;
+    unsigned native_operations_;
     verbs::MemoryRegion region_;
 };

@@ -16,8 +16,11 @@ int rpma_mr_remote_from_descriptor(const void *desc, size_t desc_size, struct rp
     if (mr == nullptr) {
         return RPMA_E_NOMEM;
     }
-    BASE_LOG(Debug, "remote region: address 0x%" PRIx64 ", %" PRIu64 " bytes, rkey 0x%" PRIx32 ", usage 0x%x",
-             descriptor->address, descriptor->size, descriptor->rkey, unsigned{descriptor->usage});
+    BASE_LOG(Debug,
+             "remote region: address 0x%" PRIx64 ", %" PRIu64 " bytes, rkey 0x%" PRIx32
+             ", usage 0x%x, native operations 0x%x",
+             descriptor->address, descriptor->size, descriptor->rkey, unsigned{descriptor->usage},
+             unsigned{descriptor->native_operations});
     *mr_ptr = mr.release();
     return 0;
 }

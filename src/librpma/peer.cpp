@@ -65,6 +65,13 @@ void explain_refused_registration(const verbs::Provider &provider, std::size_t s
     }
 }
 
+// The native operations that a region for this usage is for.
+unsigned operations_of(int usage) {
+    constexpr int flushes = RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
+    return ((usage & flushes) != 0 ? verbs::native_flush : 0) |
+           ((usage & RPMA_MR_USAGE_WRITE_DST) != 0 ? verbs::native_atomic_write : 0);
+}
+
 }  // namespace
 
 }  // namespace librpma
@@ -102,7 +109,7 @@ librpma::Result<std::unique_ptr<rpma_peer>> rpma_peer::create(ibv_context *conte
     return peer;
 }
 
-int rpma_peer::access_for(int usage) const {
+int rpma_peer::access_for(int usage, unsigned native_operations) const {
     int access = 0;
     if ((usage & RPMA_MR_USAGE_READ_SRC) != 0) {
         access |= IBV_ACCESS_REMOTE_READ;
@@ -121,23 +128,33 @@ int rpma_peer::access_for(int usage) const {
         access |= IBV_ACCESS_LOCAL_WRITE;
     }
     if ((usage & RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY) != 0) {
-        access |= verbs::flush_access(native_operations(), verbs::Flush::Visibility);
+        access |= verbs::flush_access(native_operations, verbs::Flush::Visibility);
     }
     if ((usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
-        access |= verbs::flush_access(native_operations(), verbs::Flush::Persistent);
+        access |= verbs::flush_access(native_operations, verbs::Flush::Persistent);
     }
     // SEND and WRITE_SRC need none: a device may always read, so a read-only mapping will do.
     return access;
 }
 
-librpma::Result<verbs::MemoryRegion> rpma_peer::register_memory(void *address, std::size_t size,
-                                                                int usage) const {
-    int access = access_for(usage);
+librpma::Result<librpma::RegisteredMemory> rpma_peer::register_memory(void *address, std::size_t size,
+                                                                      int usage) const {
+    unsigned native = native_operations();
+    int access = access_for(usage, native);
     errno = 0;
     verbs::MemoryRegion region{provider_, provider_.reg_mr(pd(), address, size, access)};
     if (!region && errno == EOPNOTSUPP && abilities_.on_demand_paging) {
         // Memory of a file system with DAX cannot be pinned.
         access |= IBV_ACCESS_ON_DEMAND;
+        region = {provider_, provider_.reg_mr(pd(), address, size, access)};
+    }
+    if (!region && errno == EINVAL && !provider_.knows_peer && (native & verbs::native_flush) != 0 &&
+        (usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
+        BASE_LOG(Notice,
+                 "%s does not flush the memory at %p (%zu bytes) to persistence; peers read after they write",
+                 pd()->context->device->name, address, size);
+        native &= ~verbs::native_flush;
+        access = access_for(usage, native);
         region = {provider_, provider_.reg_mr(pd(), address, size, access)};
     }
     if (!region) {
@@ -148,7 +165,9 @@ librpma::Result<verbs::MemoryRegion> rpma_peer::register_memory(void *address, s
         librpma::explain_refused_registration(provider_, size, abilities_.on_demand_paging, number);
         return librpma::Failure{RPMA_E_PROVIDER};
     }
-    return region;
+    return librpma::RegisteredMemory{
+        .region = std::move(region),
+        .native_operations = provider_.knows_peer ? 0 : native & librpma::operations_of(usage)};
 }
 
 int rpma_peer::close() {

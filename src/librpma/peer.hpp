@@ -19,6 +19,13 @@ struct DeviceAbilities {
 [[nodiscard]] DeviceAbilities abilities_of(const verbs::Provider &provider,
                                            const ibv_device_attr_ex &attributes);
 
+// Memory that is registered, and which native operations of peers it takes, if they have to be told: none
+// where connections know them.
+struct RegisteredMemory {
+    verbs::MemoryRegion region;
+    unsigned native_operations = 0;
+};
+
 // After a queue could not be made: logs how large the device's queues can be, and what sets their sizes.
 void log_queue_limits(const verbs::Provider &provider, ibv_context *context);
 
@@ -35,13 +42,14 @@ public:
     // The native_ operations of this end.
     [[nodiscard]] unsigned native_operations() const { return abilities_.native_operations; }
 
-    // A region with the access that the usage needs, pinned, or on demand where pinning is not possible.
-    [[nodiscard]] librpma::Result<verbs::MemoryRegion> register_memory(void *address, std::size_t size,
-                                                                       int usage) const;
+    // A region with the access that the usage needs, pinned, or on demand where pinning is not possible;
+    // without native flush where the device refuses that of this memory.
+    [[nodiscard]] librpma::Result<librpma::RegisteredMemory> register_memory(void *address, std::size_t size,
+                                                                             int usage) const;
     [[nodiscard]] int close();
 
 private:
-    [[nodiscard]] int access_for(int usage) const;
+    [[nodiscard]] int access_for(int usage, unsigned native_operations) const;
 
     const verbs::Provider &provider_;
     verbs::ProtectionDomain pd_;

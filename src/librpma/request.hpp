@@ -124,7 +124,7 @@ inline int prepare_atomic_write(Request &request, const rpma_conn *conn, const r
     // A flush that is a read, which one above 4 GiB always is, is not done before a fence says so. Between
     // soft devices nothing is answered before what was asked ahead of it.
     const unsigned fence = conn->keeps_order() ? 0 : IBV_SEND_FENCE;
-    request.is_native = conn->has_native(verbs::native_atomic_write);
+    request.is_native = conn->has_native(verbs::native_atomic_write, *remote);
     if (request.is_native) {
         request.wr = verbs::atomic_write_request(&request.part, remote->at(offset), send_flags(flags) | fence,
                                                  wr_id(op_context));

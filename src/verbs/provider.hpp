@@ -67,10 +67,13 @@ struct Provider {
     // What a queue pair is to be created with (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) to have these native_
     // operations; 0 when it needs nothing.
     std::uint64_t (*send_operations)(unsigned native_operations);
-    // Which native_ operations can be posted to a queue pair: those it was created with and, as far as that
-    // can be known, its peer has. 0 before it is connected. A kernel's device must have been asked for some
+    // Which native_ operations can be posted to a queue pair: those it was created with and, if the provider
+    // knows its peer, that has. 0 before it is connected. A kernel's device must have been asked for some
     // when the queue pair was made: if not, its driver may have made less than an ibv_qp_ex (siw's does).
     unsigned (*native_operations)(const ibv_qp *qp);
+    // Whether that says what the peer has. InfiniBand's connection manager does not ask; posting what the
+    // peer or its region does not take ends the connection.
+    bool knows_peer;
     // Posts a flush_request or atomic_write_request to a queue pair that has it natively; nullptr where
     // ibv_post_send takes them like any other.
     int (*post_native)(ibv_qp *qp, const ibv_send_wr &request);

@@ -73,6 +73,7 @@ const Provider rdma_core = {
     .device_operations = device_operations,
     .send_operations = extended::send_operations,
     .native_operations = native_operations,
+    .knows_peer = false,
     .post_native = post_native,
 };
 

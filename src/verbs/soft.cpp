@@ -58,6 +58,7 @@ const Provider soft = {
     .device_operations = all_operations,
     .send_operations = no_send_operations,
     .native_operations = softrdma_peer_operations,
+    .knows_peer = true,
     .post_native = nullptr,
 };
 

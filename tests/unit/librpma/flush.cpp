@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/flush and operations towards a peer without native operations: the soft device, told that it has
-// none.
+// librpma/flush and operations towards a peer without native operations, and towards one of which only its
+// regions' descriptors tell them: the soft device, told that it is so.
 #include "librpma/flush.hpp"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <csetjmp>
 #include <cstdarg>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "librpma/conn.hpp"
 #include "librpma/ep.hpp"
@@ -33,6 +36,24 @@ verbs::Provider without_native_operations() {
     return provider;
 }
 const verbs::Provider plain = without_native_operations();
+
+constexpr unsigned all_operations = verbs::native_flush | verbs::native_atomic_write;
+
+// As the kernel's devices: no word from the peer, and flush to persistence of persistent memory only.
+verbs::Provider without_knowledge_of_peer() {
+    verbs::Provider provider = verbs::soft;
+    provider.knows_peer = false;
+    provider.native_operations = [](const ibv_qp *) { return all_operations; };
+    provider.reg_mr = [](ibv_pd *pd, void *address, std::size_t length, int access) -> ibv_mr * {
+        if ((access & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) != 0) {
+            errno = EINVAL;
+            return nullptr;
+        }
+        return verbs::soft.reg_mr(pd, address, length, access);
+    };
+    return provider;
+}
+const verbs::Provider unknowing = without_knowledge_of_peer();
 
 // Both ends of a connection in one thread; static, because a failed assertion jumps past destructors.
 struct Ends {
@@ -65,13 +86,14 @@ void await_established(rpma_conn *conn) {
     assert_int_equal(event, RPMA_CONN_ESTABLISHED);
 }
 
-int make_connection(void **) {
+int make_connection(const verbs::Provider &provider, unsigned native_operations) {
     char port[6];
     choose_port(port);
     const auto context = verbs::find_context("127.0.0.1", verbs::Side::Local);
     assert_true(context.has_value());
-    ends.peer = std::make_unique<rpma_peer>(plain, verbs::ProtectionDomain{plain, plain.alloc_pd(*context)},
-                                            librpma::DeviceAbilities{});
+    ends.peer = std::make_unique<rpma_peer>(
+        provider, verbs::ProtectionDomain{provider, provider.alloc_pd(*context)},
+        librpma::DeviceAbilities{.on_demand_paging = false, .native_operations = native_operations});
     assert_ok(rpma_ep_listen(ends.peer.get(), "127.0.0.1", port, &ends.ep));
     assert_ok(rpma_conn_req_new(ends.peer.get(), "127.0.0.1", port, nullptr, &ends.request));
     assert_ok(rpma_conn_req_connect(&ends.request, nullptr, &ends.client));
@@ -80,6 +102,13 @@ int make_connection(void **) {
     await_established(ends.client);
     await_established(ends.server);
     return 0;
+}
+
+int make_plain_connection(void **) {
+    return make_connection(plain, 0);
+}
+int make_unknowing_connection(void **) {
+    return make_connection(unknowing, all_operations);
 }
 
 int end_all(void **) {
@@ -95,15 +124,22 @@ int end_all(void **) {
     return failures;
 }
 
-// The first `size` bytes of the memory, as a peer sees them.
-void register_target(std::size_t size) {
-    char descriptor[librpma::mr_descriptor_size];
+// The first `size` bytes of the memory, as a peer sees them that reads at most so many bytes of a descriptor.
+// Returns the descriptor's size.
+std::size_t register_target(std::size_t size, int flush_type = RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY,
+                            std::size_t most = librpma::most_mr_descriptor_size) {
+    char descriptor[librpma::most_mr_descriptor_size];
+    std::size_t descriptor_size = 0;
     assert_ok(rpma_mr_dereg(&ends.region));
     assert_ok(rpma_mr_remote_delete(&ends.remote));
     assert_ok(rpma_mr_reg(ends.peer.get(), ends.memory, size,
-                          RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY, &ends.region));
+                          RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY | flush_type,
+                          &ends.region));
+    assert_ok(rpma_mr_get_descriptor_size(ends.region, &descriptor_size));
+    assert_true(descriptor_size <= sizeof(descriptor));
     assert_ok(rpma_mr_get_descriptor(ends.region, descriptor));
-    assert_ok(rpma_mr_remote_from_descriptor(descriptor, sizeof(descriptor), &ends.remote));
+    assert_ok(rpma_mr_remote_from_descriptor(descriptor, std::min(descriptor_size, most), &ends.remote));
+    return descriptor_size;
 }
 
 ibv_wc await_completion() {
@@ -135,6 +171,13 @@ void flush_is_a_read_within_the_region(void **) {
     }
 }
 
+ibv_wc atomic_write() {
+    char source[8] = {'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H'};
+    assert_ok(rpma_atomic_write(ends.client, ends.remote, 16, source, RPMA_F_COMPLETION_ALWAYS, nullptr));
+    std::memset(source, 0, sizeof(source));
+    return await_completion();
+}
+
 // What is out of bounds is not moved into them.
 void flush_out_of_bounds_is_the_targets_error(void **) {
     register_target(16);
@@ -143,21 +186,55 @@ void flush_out_of_bounds_is_the_targets_error(void **) {
 
 void atomic_write_is_a_write(void **) {
     register_target(64);
-    char source[8] = {'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H'};
-    assert_ok(rpma_atomic_write(ends.client, ends.remote, 16, source, RPMA_F_COMPLETION_ALWAYS, nullptr));
-    std::memset(source, 0, sizeof(source));
-    assert_int_equal(await_completion().opcode, IBV_WC_RDMA_WRITE);
+    assert_int_equal(atomic_write().opcode, IBV_WC_RDMA_WRITE);
     assert_int_equal(flush(16, 8).status, IBV_WC_SUCCESS);
     assert_memory_equal(ends.memory + 16, "ABCDEFGH", 8);
+}
+
+void regions_descriptor_tells_what_is_native(void **) {
+    assert_int_equal(register_target(64), 23);
+    assert_int_equal(flush(0, 64).opcode, SOFTRDMA_WC_FLUSH);
+    assert_int_equal(atomic_write().opcode, IBV_WC_ATOMIC_WRITE);
+    // Of a peer that does not tell, such as librpma 1.2.
+    register_target(64, 0, 21);
+    assert_int_equal(flush(0, 64).opcode, IBV_WC_RDMA_READ);
+    assert_int_equal(atomic_write().opcode, IBV_WC_RDMA_WRITE);
+}
+
+void memory_that_is_not_persistent_is_flushed_by_reading(void **) {
+    register_target(64, RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT);
+    assert_int_equal(flush(0, 64).opcode, IBV_WC_RDMA_READ);
+    assert_int_equal(atomic_write().opcode, IBV_WC_ATOMIC_WRITE);
+}
+
+// What programs have behind a descriptor when they pass more than it is.
+void other_bytes_behind_a_descriptor_are_not_taken_for_native_operations(void **) {
+    const librpma::MrDescriptor plain_one{.address = 1, .size = 2, .rkey = 3, .usage = 4};
+    for (const auto &[first, second] :
+         {std::pair{0, 0}, {1, 0}, {0, 0xa3}, {1, 0xa3}, {'N', 0}, {'N', 3}, {'N', 0xa4}, {'N', 0xff}}) {
+        std::byte bytes[librpma::most_mr_descriptor_size];
+        librpma::write(plain_one, bytes);
+        bytes[21] = static_cast<std::byte>(first);
+        bytes[22] = static_cast<std::byte>(second);
+        const auto read = librpma::read_mr_descriptor(bytes);
+        assert_true(read.has_value());
+        assert_int_equal(read->native_operations, 0);
+    }
 }
 
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(flush_is_a_read_within_the_region, make_connection, end_all),
-        cmocka_unit_test_setup_teardown(flush_out_of_bounds_is_the_targets_error, make_connection, end_all),
-        cmocka_unit_test_setup_teardown(atomic_write_is_a_write, make_connection, end_all),
+        cmocka_unit_test_setup_teardown(flush_is_a_read_within_the_region, make_plain_connection, end_all),
+        cmocka_unit_test_setup_teardown(flush_out_of_bounds_is_the_targets_error, make_plain_connection,
+                                        end_all),
+        cmocka_unit_test_setup_teardown(atomic_write_is_a_write, make_plain_connection, end_all),
+        cmocka_unit_test_setup_teardown(regions_descriptor_tells_what_is_native, make_unknowing_connection,
+                                        end_all),
+        cmocka_unit_test_setup_teardown(memory_that_is_not_persistent_is_flushed_by_reading,
+                                        make_unknowing_connection, end_all),
+        cmocka_unit_test(other_bytes_behind_a_descriptor_are_not_taken_for_native_operations),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

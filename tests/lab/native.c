@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * native: whether flush and atomic write are the device's own. Two ends in two processes, which may have
+ * different libraries: what of librpma is used, librpma 1.2 has.
+ *
+ *     native serve ADDRESS memory|DEVICE [readable]
+ *                            a region of either, for peers to read as well or not; prints its port, ends with
+ *                            the client
+ *     native push ADDRESS PORT [flush] [atomic_write]
+ *                            writes and flushes; demands that these are the device's own, and not the other
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <librpma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A devdax device is mapped in pieces of 2 MiB. */
+#define SIZE ((size_t)2 << 20)
+#define TEXT_PLACE 4096
+#define TEXT "durable when its flush is done"
+#define WORD "8 bytes."
+/* Of rdma-core 45. */
+#define WC_FLUSH 8
+
+static void check(int result, const char *call) {
+    if (result != 0) {
+        fprintf(stderr, "%s: %s\n", call, rpma_err_2str(result));
+        exit(EXIT_FAILURE);
+    }
+}
+#define CHECK(call) check((call), #call)
+
+static void require(bool holds, const char *what) {
+    if (!holds) {
+        perror(what);
+        exit(EXIT_FAILURE);
+    }
+}
+#define REQUIRE(holds) require((holds), #holds)
+
+static struct rpma_peer *new_peer(const char *address) {
+    struct ibv_context *context = NULL;
+    struct rpma_peer *peer = NULL;
+    CHECK(rpma_utils_get_ibv_context(address, RPMA_UTIL_IBV_CONTEXT_LOCAL, &context));
+    CHECK(rpma_peer_new(context, &peer));
+    return peer;
+}
+
+static void await(struct rpma_conn *conn, enum rpma_conn_event expected) {
+    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    CHECK(rpma_conn_next_event(conn, &event));
+    REQUIRE(event == expected);
+}
+
+static void choose_port(const char *ip, char port[6]) {
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof(address);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    REQUIRE(inet_pton(AF_INET, ip, &address.sin_addr) == 1);
+    REQUIRE(bind(fd, (struct sockaddr *)&address, size) == 0);
+    REQUIRE(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    close(fd);
+    snprintf(port, 6, "%u", (unsigned)ntohs(address.sin_port));
+}
+
+static char *map(const char *where) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    int fd = -1;
+    if (strcmp(where, "memory") != 0) {
+        flags = MAP_SHARED;
+        fd = open(where, O_RDWR | O_CLOEXEC);
+        REQUIRE(fd >= 0);
+    }
+    char *const memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, flags, fd, 0);
+    REQUIRE(memory != MAP_FAILED);
+    memset(memory, 0, TEXT_PLACE * 2);
+    return memory;
+}
+
+static void serve(const char *address, const char *where, int readable) {
+    struct rpma_peer *peer = new_peer(address);
+    struct rpma_ep *ep = NULL;
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *conn = NULL;
+    struct rpma_mr_local *mr = NULL;
+    char *const memory = map(where);
+    unsigned char descriptor[64];
+    size_t size = 0;
+    char port[6];
+    CHECK(rpma_mr_reg(peer, memory, SIZE,
+                      RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY |
+                          RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT | (readable ? RPMA_MR_USAGE_READ_SRC : 0),
+                      &mr));
+    CHECK(rpma_mr_get_descriptor_size(mr, &size));
+    REQUIRE(size <= sizeof(descriptor));
+    CHECK(rpma_mr_get_descriptor(mr, descriptor));
+    choose_port(address, port);
+    CHECK(rpma_ep_listen(peer, address, port, &ep));
+    printf("%s\n", port);
+    REQUIRE(fflush(stdout) == 0);
+    CHECK(rpma_ep_next_conn_req(ep, NULL, &request));
+    CHECK(
+        rpma_conn_req_connect(&request, &(struct rpma_conn_private_data){descriptor, (uint8_t)size}, &conn));
+    await(conn, RPMA_CONN_ESTABLISHED);
+    await(conn, RPMA_CONN_CLOSED);
+    REQUIRE(strcmp(memory + TEXT_PLACE, TEXT) == 0);
+    REQUIRE(memcmp(memory, WORD, 8) == 0);
+    CHECK(rpma_conn_disconnect(conn));
+    CHECK(rpma_conn_delete(&conn));
+    CHECK(rpma_ep_shutdown(&ep));
+    CHECK(rpma_mr_dereg(&mr));
+    CHECK(rpma_peer_delete(&peer));
+    munmap(memory, SIZE);
+}
+
+/* The next completion is a success, of this kind. */
+static void complete(struct rpma_conn *conn, const char *what, unsigned opcode) {
+    struct rpma_cq *cq = NULL;
+    struct ibv_wc wc;
+    int result = RPMA_E_NO_COMPLETION;
+    CHECK(rpma_conn_get_cq(conn, &cq));
+    while (result == RPMA_E_NO_COMPLETION) {
+        CHECK(rpma_cq_wait(cq));
+        result = rpma_cq_get_wc(cq, 1, &wc, NULL);
+    }
+    CHECK(result);
+    if (wc.status != IBV_WC_SUCCESS || wc.opcode != opcode) {
+        fprintf(stderr, "%s: status %d, opcode %u (expected: 0, %u)\n", what, wc.status, wc.opcode, opcode);
+        exit(EXIT_FAILURE);
+    }
+}
+
+static void push(const char *address, const char *port, bool native_flush, bool native_atomic_write) {
+    const unsigned flush = native_flush ? WC_FLUSH : IBV_WC_RDMA_READ;
+    struct rpma_peer *peer = new_peer(address);
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *conn = NULL;
+    struct rpma_mr_local *mr = NULL;
+    struct rpma_mr_remote *remote = NULL;
+    struct rpma_peer_cfg *peer_cfg = NULL;
+    struct rpma_conn_private_data data = {NULL, 0};
+    char *const memory = aligned_alloc(4096, 4096);
+    REQUIRE(memory != NULL);
+    memcpy(memory, TEXT, sizeof(TEXT));
+    CHECK(rpma_mr_reg(peer, memory, 4096, RPMA_MR_USAGE_WRITE_SRC, &mr));
+    CHECK(rpma_conn_req_new(peer, address, port, NULL, &request));
+    CHECK(rpma_conn_req_connect(&request, NULL, &conn));
+    await(conn, RPMA_CONN_ESTABLISHED);
+    CHECK(rpma_conn_get_private_data(conn, &data));
+    CHECK(rpma_mr_remote_from_descriptor(data.ptr, data.len, &remote));
+    /* What stands for it here is that the server registered the region for it. */
+    CHECK(rpma_peer_cfg_new(&peer_cfg));
+    CHECK(rpma_peer_cfg_set_direct_write_to_pmem(peer_cfg, true));
+    CHECK(rpma_conn_apply_remote_peer_cfg(conn, peer_cfg));
+    CHECK(rpma_peer_cfg_delete(&peer_cfg));
+
+    CHECK(rpma_write(conn, remote, TEXT_PLACE, mr, 0, sizeof(TEXT), RPMA_F_COMPLETION_ON_ERROR, NULL));
+    CHECK(rpma_flush(conn, remote, TEXT_PLACE, sizeof(TEXT), RPMA_FLUSH_TYPE_PERSISTENT,
+                     RPMA_F_COMPLETION_ALWAYS, NULL));
+    complete(conn, "flush to persistence", flush);
+    CHECK(rpma_atomic_write(conn, remote, 0, WORD, RPMA_F_COMPLETION_ALWAYS, NULL));
+    complete(conn, "atomic write", native_atomic_write ? IBV_WC_ATOMIC_WRITE : IBV_WC_RDMA_WRITE);
+    CHECK(rpma_flush(conn, remote, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, RPMA_F_COMPLETION_ALWAYS, NULL));
+    complete(conn, "flush to visibility", flush);
+
+    CHECK(rpma_conn_disconnect(conn));
+    await(conn, RPMA_CONN_CLOSED);
+    CHECK(rpma_conn_delete(&conn));
+    CHECK(rpma_mr_remote_delete(&remote));
+    CHECK(rpma_mr_dereg(&mr));
+    CHECK(rpma_peer_delete(&peer));
+    free(memory);
+}
+
+static bool has_word(char *words[], const char *word) {
+    while (*words != NULL && strcmp(*words, word) != 0) {
+        ++words;
+    }
+    return *words != NULL;
+}
+
+int main(int argc, char *argv[]) {
+    if ((argc == 4 || argc == 5) && strcmp(argv[1], "serve") == 0) {
+        serve(argv[2], argv[3], argc == 5);
+        return EXIT_SUCCESS;
+    }
+    if (argc >= 4 && strcmp(argv[1], "push") == 0) {
+        push(argv[2], argv[3], has_word(argv + 4, "flush"), has_word(argv + 4, "atomic_write"));
+        return EXIT_SUCCESS;
+    }
+    fprintf(stderr,
+            "usage: %s serve ADDRESS memory|DEVICE [readable] | push ADDRESS PORT [flush] [atomic_write]\n",
+            argv[0]);
+    return 2;
+}
