@@ -57,11 +57,14 @@ void explain_refused_registration(const verbs::Provider &provider, std::size_t s
             size, static_cast<unsigned long long>(limit.rlim_cur));
     }
     // The soft device pins nothing, and has said why.
-    if (number == EOPNOTSUPP && !on_demand_paging && &provider != &verbs::soft) {
+    // Linux: EOPNOTSUPP of a file on a file system with DAX, EFAULT (since 6.5) of one in the page cache.
+    if ((number == EOPNOTSUPP || number == EFAULT) && !on_demand_paging && &provider != &verbs::soft) {
         BASE_LOG(
             Error,
-            "this device has no on-demand paging, and memory of a file system with DAX cannot be pinned: "
-            "use a device with on-demand paging (rpma_utils_ibv_context_is_odp_capable), or device DAX");
+            "if this is memory of a file: this device has no on-demand paging, and pages of a file system, "
+            "with DAX or without, cannot be pinned: use a device with on-demand paging "
+            "(rpma_utils_ibv_context_is_odp_capable), device DAX, or memory that is no file's, from which the "
+            "program here makes durable what arrives");
     }
 }
 

@@ -29,6 +29,13 @@ void choose_port(char port[6]) {
     snprintf(port, 6, "%u", (unsigned)ntohs(address.sin_port));
 }
 
+static enum device kind_of(const struct ibv_context *context) {
+    if (context->device->transport_type == IBV_TRANSPORT_IB) {
+        return KERNEL_INFINIBAND;
+    }
+    return strncmp(context->device->name, "soft_", 5) == 0 ? SOFT_DEVICE : KERNEL_IWARP;
+}
+
 int make_peer(void **state) {
     struct ibv_context *context = NULL;
     memset(&the_ends, 0, sizeof(the_ends));
@@ -41,6 +48,7 @@ int make_peer(void **state) {
     memset(the_ends.near, 0, BUFFER_SIZE);
     memset(the_ends.far, 0, BUFFER_SIZE);
     assert_ok(rpma_utils_get_ibv_context(ADDRESS, RPMA_UTIL_IBV_CONTEXT_LOCAL, &context));
+    the_ends.device = kind_of(context);
     assert_ok(rpma_peer_new(context, &the_ends.peer));
     assert_ok(rpma_conn_cfg_new(&the_ends.cfg));
     return 0;

@@ -11,8 +11,12 @@
 #define BUFFER_SIZE 4096
 #define MAX_REGIONS 8
 
+/* What serves ADDRESS. What the kernel's devices do otherwise is in doc/LAB.md. */
+enum device { SOFT_DEVICE, KERNEL_IWARP, KERNEL_INFINIBAND };
+
 /* What a test has made; end_all releases what is there, also after a failed assertion. */
 struct ends {
+    enum device device;
     struct rpma_peer *peer;
     struct rpma_ep *ep;
     char port[6];

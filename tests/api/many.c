@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* many: completion queues and event queues of many connections, waiting without arming, addresses. */
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -214,6 +215,10 @@ static void write_nothing(struct rpma_conn *conn) {
 
 static void a_queue_in_use_is_not_deleted(void **state) {
     struct ends *ends = *state;
+    if (ends->device == KERNEL_IWARP) {
+        /* The driver of rdma-core 44 has unmapped the queue that the kernel keeps. */
+        skip();
+    }
     struct ibv_wc wc;
     assert_ok(rpma_cq_new(ends->peer, 10, 0, &many.cq));
     assert_ok(rpma_conn_cfg_set_cq(ends->cfg, many.cq));
@@ -301,6 +306,7 @@ static void arming_by_hand(void **state) {
     assert_code(rpma_cq_wait_event(cq, 0), RPMA_E_NO_COMPLETION);
     assert_ok(rpma_cq_rearm(cq, false));
     write_nothing(ends->client);
+    await_readable(fd);
     assert_ok(rpma_cq_wait_event(cq, 0));
 }
 
@@ -322,6 +328,7 @@ static void arming_by_hand_on_a_shared_channel(void **state) {
     assert_code(rpma_conn_wait(ends->client, 0, &cq, NULL), RPMA_E_NO_COMPLETION);
     assert_ok(rpma_cq_rearm(cq, false));
     write_nothing(ends->client);
+    await_readable(fd);
     assert_ok(rpma_conn_wait(ends->client, 0, &cq, NULL));
 }
 
@@ -338,6 +345,10 @@ static void addresses(void **state) {
     struct sockaddr_storage far;
     struct sockaddr_storage listening;
     struct sockaddr_in wanted = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
+    if (ends->device != SOFT_DEVICE) {
+        /* It has no other. */
+        assert_int_equal(inet_pton(AF_INET, ADDRESS, &wanted.sin_addr), 1);
+    }
     assert_ok(rpma_conn_cfg_set_source_addr(ends->cfg, (const struct sockaddr *)&wanted));
     ask(ends, ends->cfg, NULL);
     assert_ok(rpma_ep_next_conn_req(ends->ep, NULL, &ends->request));

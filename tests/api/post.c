@@ -60,6 +60,10 @@ static void expect(struct rpma_conn *conn, uint64_t wr_id) {
 
 static void one_of_each(void **state) {
     struct ends *ends = *state;
+    if (ends->device == KERNEL_IWARP) {
+        /* It has no immediate data, and completes what is behind a read before it. */
+        skip();
+    }
     const struct rpma_op ops[] = {
         {.type = RPMA_OP_WRITE,
          .flags = ALWAYS,
@@ -241,6 +245,10 @@ static void lengths_of_more_than_32_bits(void **state) {
 /* A receiver that waits for solicited ones only. */
 static void solicited_messages_wake(void **state) {
     struct ends *ends = *state;
+    if (ends->device == KERNEL_IWARP) {
+        /* It does not wake for them, and has no immediate data. */
+        skip();
+    }
     struct rpma_cq *cq = NULL;
     int fd = -1;
     assert_ok(rpma_conn_get_cq(ends->server, &cq));

@@ -120,7 +120,10 @@ static void messages_of_both_connections_arrive(struct ends *ends, struct rpma_c
     assert_true(wc.wr_id == (uintptr_t)(ends->far + 64));
     assert_string_equal(ends->far + 64, "two!");
 
-    /* A message that comes before its receive. */
+    /* A message that comes before its receive. InfiniBand's waits for it, siw's ends the connection. */
+    if (ends->device != SOFT_DEVICE) {
+        return;
+    }
     assert_ok(rpma_send(ends->client, NULL, 0, 0, ALWAYS, ends));
     assert_int_equal(await_completion(ends->client).status, IBV_WC_SUCCESS);
     assert_ok(rpma_srq_recv(the_srq, NULL, 0, 0, ends));
@@ -155,6 +158,10 @@ static void completions_of_the_connections(void **state) {
 
 static void connection_has_no_receives_of_its_own(void **state) {
     struct ends *ends = *state;
+    if (ends->device == KERNEL_IWARP) {
+        /* The driver of rdma-core 44 takes it for granted that it has. */
+        skip();
+    }
     connect_both(ends, 8);
     assert_code(rpma_recv(ends->server, NULL, 0, 0, NULL), RPMA_E_PROVIDER);
     assert_true(logged("cannot be posted", NULL));
@@ -162,11 +169,15 @@ static void connection_has_no_receives_of_its_own(void **state) {
 
 static void full_queue_refuses(void **state) {
     struct ends *ends = *state;
+    struct rpma_mr_local *const far = reg(ends, ends->far, BUFFER_SIZE, RPMA_MR_USAGE_RECV);
+    int result = 0;
     connect_both(ends, 8);
-    for (int i = 0; i < 4; ++i) {
-        assert_ok(rpma_srq_recv(the_srq, NULL, 0, 0, NULL));
+    /* It may have room for more than the four that were asked for. */
+    for (int i = 0; i < 1000 && result == 0; ++i) {
+        result = rpma_srq_recv(the_srq, far, 0, 64, NULL);
+        assert_true(i >= 4 || result == 0);
     }
-    assert_code(rpma_srq_recv(the_srq, NULL, 0, 0, NULL), RPMA_E_PROVIDER);
+    assert_int_equal(result, RPMA_E_PROVIDER);
     assert_true(logged("full", NULL));
 }
 

@@ -14,12 +14,15 @@ trap 'rm -f "$said"' EXIT
 count() { sed -n "s/^\[ *$1 *\] \([a-z_0-9]*\)$/\1/p" "$said" | sort -u | wc -l; }
 
 for program in "$@"; do
-    code=0
+    code=0 begun=$SECONDS
     read -r -a command <<<"$program"
-    RPMA_DEVICE=kernel RPMA_TEST_ADDRESS=$address timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-300}" "${command[@]}" >"$said" 2>&1 || code=$?
+    RPMA_DEVICE=kernel RPMA_TEST_ADDRESS=$address timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-300}" \
+        stdbuf --output=L "${command[@]}" >"$said" 2>&1 || code=$?
     bad=$(count FAILED)
     grep -q '^\[==========\] [0-9]* test(s) run' "$said" || bad=$((bad + 1)) code=${code/#0/1}
-    printf '%-28s exit code %d\n' "${command[0]##*/}" "$code"
+    printf '%-28s exit code %d after %d s\n' "${command[0]##*/}" "$code" $((SECONDS - begun))
+    # What the kernel says of itself, with a device that may not work any more.
+    dmesg --read-clear | grep -m 1 -A 12 'BUG:\|Oops' | sed 's/^/    kernel: /'
     passed=$((passed + $(count OK)))
     skipped=$((skipped + $(count SKIPPED)))
     failed=$((failed + bad))
