@@ -55,7 +55,7 @@ Outcome<> Link::request(const DevicePeer &device, const Hello &hello, const Queu
     const ConnectionConfiguration owner{configuration};
     (void)rpma_conn_cfg_set_sq_size(configuration, queues.sends);
     (void)rpma_conn_cfg_set_rq_size(configuration, queues.receives);
-    (void)rpma_conn_cfg_set_cq_size(configuration, queues.sends);
+    (void)rpma_conn_cfg_set_cq_size(configuration, queues.sends + queues.receives);
     (void)rpma_conn_cfg_set_cq(configuration, queues.completions);
     (void)rpma_conn_cfg_set_timeout(configuration, static_cast<int>(timeout_.count()));
     rpma_conn_req *request = nullptr;

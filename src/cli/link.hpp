@@ -25,7 +25,7 @@ public:
     struct Queues {
         std::uint32_t sends;
         std::uint32_t receives = 1;
-        rpma_cq *completions = nullptr;  // none: one of its own, of `sends`
+        rpma_cq *completions = nullptr;  // none: one of its own, for both
     };
 
     Link(const Address &address, double timeout_seconds)

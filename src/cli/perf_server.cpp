@@ -61,6 +61,9 @@ bool MessageAnswers::serve(const ibv_wc &completion) const {
     if (completion.opcode != IBV_WC_RECV) {
         return true;
     }
+    if (action_ && !action_(area_.scratch.bytes().subspan(offset(completion.wr_id), completion.byte_len))) {
+        return false;
+    }
     auto *context = reinterpret_cast<void *>(static_cast<std::uintptr_t>(completion.wr_id));
     return rpma_recv(connection_, area_.region.get(), offset(completion.wr_id), hello_.message_bytes,
                      context) == 0 &&

@@ -3,6 +3,7 @@
 // baseline. What is committed in the pool stays out of reach.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -27,7 +28,11 @@ struct PerfArea {
 // Takes the messages of one client, and sends an empty one for each, in a thread of its own.
 class MessageAnswers {
 public:
-    MessageAnswers(const PerfArea &area, const Hello &hello) : area_{area}, hello_{hello} {}
+    // What is done with a message, in scratch memory, before it is answered: false ends the connection.
+    using Action = std::function<bool(std::span<const std::byte>)>;
+
+    MessageAnswers(const PerfArea &area, const Hello &hello, Action action = {})
+        : area_{area}, hello_{hello}, action_{std::move(action)} {}
     MessageAnswers(const MessageAnswers &) = delete;
     MessageAnswers &operator=(const MessageAnswers &) = delete;
     ~MessageAnswers();
@@ -44,6 +49,7 @@ private:
 
     const PerfArea &area_;
     Hello hello_;
+    Action action_;
     rpma_conn *connection_ = nullptr;
     rpma_cq *completions_ = nullptr;
     StopEvent stop_;

@@ -3,8 +3,10 @@
 #include "cli/pool.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <array>
@@ -117,7 +119,57 @@ Outcome<std::optional<Content>> Pool::content() const {
     return content;
 }
 
+bool Pool::is_on_storage() const {
+    struct statfs where{};
+    return fstatfs(fd_.get(), &where) == 0 && where.f_type != TMPFS_MAGIC && where.f_type != RAMFS_MAGIC;
+}
+
+Outcome<> Pool::serve_copy() {
+    const auto original = region();
+    Mapping copy{original.size(), MAP_PRIVATE | MAP_ANONYMOUS, -1};
+    if (!copy) {
+        return failed("pool {}: cannot allocate {} bytes for a copy of it: {}", path_, original.size(),
+                      errno_text(errno));
+    }
+    // Through the file: a mapping of one that somebody truncates ends the process.
+    for (std::size_t done = 0; done < original.size();) {
+        const auto rest = copy.bytes().subspan(done);
+        const ssize_t got = pread(fd_.get(), rest.data(), rest.size(), static_cast<off_t>(page_size + done));
+        if (got <= 0 && !(got < 0 && errno == EINTR)) {
+            return failed("pool {}: cannot read: {}", path_,
+                          got < 0 ? errno_text(errno) : "it was truncated");
+        }
+        done += got > 0 ? static_cast<std::size_t>(got) : 0;
+    }
+    copy_ = std::move(copy);
+    mapping_ = {};
+    return {};
+}
+
+Outcome<> Pool::store(std::uint64_t offset, std::uint64_t length) const {
+    if (offset > copy_.bytes().size() || length > copy_.bytes().size() - offset) {
+        return failed("pool {}: {} bytes at {} are to be stored (expected a range within its {} bytes)",
+                      path_, length, offset, copy_.bytes().size());
+    }
+    auto rest = copy_.bytes().subspan(offset, length);
+    while (!rest.empty()) {
+        const auto where = static_cast<off_t>(page_size + offset + length - rest.size());
+        const ssize_t put = pwrite(fd_.get(), rest.data(), rest.size(), where);
+        if (put < 0 && errno != EINTR) {
+            return failed("pool {}: cannot write: {}", path_, errno_text(errno));
+        }
+        rest = rest.subspan(put > 0 ? static_cast<std::size_t>(put) : 0);
+    }
+    if (fdatasync(fd_.get()) != 0) {
+        return failed("pool {}: cannot make it durable: {}", path_, errno_text(errno));
+    }
+    return {};
+}
+
 Outcome<> Pool::make_commit_durable() const {
+    if (copy_) {
+        return store(Layout::commit_word, sizeof(CommitWord));
+    }
     if (msync(region().data(), page_size, MS_SYNC) != 0) {
         return failed("pool {}: cannot make it durable: {}", path_, errno_text(errno));
     }

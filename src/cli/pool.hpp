@@ -26,8 +26,20 @@ public:
     [[nodiscard]] bool created() const { return created_; }
     // Mapped with MAP_SYNC: stores are durable once their cache lines are written back.
     [[nodiscard]] bool is_dax() const { return is_dax_; }
+    // The file is on storage, and not in memory only.
+    [[nodiscard]] bool is_on_storage() const;
     // What remote peers get.
-    [[nodiscard]] std::span<std::byte> region() const { return mapping_.bytes().subspan(page_size); }
+    [[nodiscard]] std::span<std::byte> region() const {
+        return copy_ ? copy_.bytes() : mapping_.bytes().subspan(page_size);
+    }
+
+    // From now on the region is a copy in memory, for a device that can register no page of a file: what is
+    // written there is in the file, and durable, once it is stored. Blocks.
+    [[nodiscard]] Outcome<> serve_copy();
+    [[nodiscard]] bool is_copied() const { return static_cast<bool>(copy_); }
+    // Makes bytes of the copy durable, from an offset in the region on. The range may be a peer's. Blocks.
+    // Any thread.
+    [[nodiscard]] Outcome<> store(std::uint64_t offset, std::uint64_t length) const;
 
     // What is committed now; read through the file, because a mapping of a file that somebody truncates ends
     // the process.
@@ -52,6 +64,7 @@ private:
     Layout layout_;
     base::Fd fd_;
     Mapping mapping_;
+    Mapping copy_;
     bool created_ = false;
     bool is_dax_ = false;
 };

@@ -24,6 +24,8 @@ const char *durability_text(Durability durability) {
             return "page cache";
         case Durability::Dax:
             return "DAX";
+        case Durability::ByMessage:
+            return "page cache, by message";
         case Durability::None:
             break;
     }
@@ -54,6 +56,24 @@ OfferBytes encode_offer(const Offer &offer) {
     writer.bytes(offer.memory_region);
     writer.little(offer.tcp_port);
     return bytes;
+}
+
+StoreRequestBytes encode_store_request(const StoreRequest &request) {
+    StoreRequestBytes bytes{};
+    base::Writer writer{bytes};
+    writer.little(request.offset);
+    writer.little(request.length);
+    return bytes;
+}
+
+Outcome<StoreRequest> decode_store_request(std::span<const std::byte> bytes) {
+    if (bytes.size() != sizeof(StoreRequestBytes)) {
+        return failed("sent a message of {} bytes (expected {}: what to make durable)", bytes.size(),
+                      sizeof(StoreRequestBytes));
+    }
+    base::Reader reader{bytes};
+    const auto offset = reader.little<std::uint64_t>();
+    return StoreRequest{offset, reader.little<std::uint64_t>()};
 }
 
 Outcome<Hello> decode_hello(std::span<const std::byte> bytes) {
@@ -100,7 +120,7 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
         offer.status == Status::Version) {
         return failed("speaks version {} of rpma's protocol (expected {})", offer.version, protocol_version);
     }
-    if (offer.status > Status::Limit || offer.durability > Durability::Dax ||
+    if (offer.status > Status::Limit || offer.durability > Durability::ByMessage ||
         offer.capacity > largest_capacity || (offer.status == Status::Ok && offer.capacity == 0)) {
         return failed("offers what this rpma does not know (status {}, durability {}, capacity {})",
                       static_cast<int>(offer.status), static_cast<int>(offer.durability), offer.capacity);

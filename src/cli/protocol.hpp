@@ -28,8 +28,13 @@ enum class Status : std::uint8_t {
     Limit = 4,    // more is asked for than the server gives
 };
 
-enum class Durability : std::uint8_t { None = 0, PageCache = 1, Dax = 2 };
-// For people: "page cache", "DAX", "not durable".
+enum class Durability : std::uint8_t {
+    None = 0,
+    PageCache = 1,
+    Dax = 2,
+    ByMessage = 3,  // no flush makes it durable, the server does when it is asked to
+};
+// For people: "page cache", "DAX", "page cache, by message", "not durable".
 [[nodiscard]] const char *durability_text(Durability durability);
 
 // Version 2 added measuring and what belongs to it. Push and pull say 1, as before, so that any server serves
@@ -72,12 +77,26 @@ struct Offer {
     std::uint16_t tcp_port = 0;
 };
 
+// A pusher's, as a message, where durability is by message: make these bytes of the region durable. The
+// server answers each with an empty message, once they are; it takes so many at once.
+//    0        8        16
+//    | offset | length |
+using StoreRequestBytes = std::array<std::byte, 16>;
+inline constexpr std::uint32_t most_store_requests = 4;
+
+struct StoreRequest {
+    std::uint64_t offset;
+    std::uint64_t length;
+};
+
 [[nodiscard]] HelloBytes encode_hello(const Hello &hello);
 [[nodiscard]] OfferBytes encode_offer(const Offer &offer);
+[[nodiscard]] StoreRequestBytes encode_store_request(const StoreRequest &request);
 
 // Bytes behind the message are ignored: some transports pad private data with zeros. The failure says what is
 // wrong and goes behind the peer's name. A hello of another version is decoded; its mode means nothing then.
 [[nodiscard]] Outcome<Hello> decode_hello(std::span<const std::byte> bytes);
 [[nodiscard]] Outcome<Offer> decode_offer(std::span<const std::byte> bytes);
+[[nodiscard]] Outcome<StoreRequest> decode_store_request(std::span<const std::byte> bytes);
 
 }  // namespace cli

@@ -42,14 +42,9 @@ Outcome<> check_durable(const ServeOptions &options, const Server &server, const
     if (server.durability() != Durability::None || options.allow_volatile) {
         return {};
     }
-    const std::string reason = device.is_soft ? logged_reason()
-                                              : fmt::format(
-                                                    ": kernel device {} makes no page cache durable "
-                                                    "(RPMA_DEVICE=soft does)",
-                                                    device.name);
     return failed(
         "pool {}: is not durable here (expected a file on storage, or --volatile to serve it all the same){}",
-        options.pool, reason);
+        options.pool, device.is_soft ? logged_reason() : std::string{});
 }
 
 std::string describe(const Content &content) {
@@ -101,7 +96,11 @@ Outcome<> serve(const ServeOptions &options) {
     const std::uint64_t capacity = TRY(parse_size(options.size));
     const base::Fd signals = TRY(open_signals());
     const DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL));
-    const Pool pool = TRY(Pool::open(options.pool, capacity));
+    Pool pool = TRY(Pool::open(options.pool, capacity));
+    // A kernel's device pins no page of a file, and would not make it durable.
+    if (!device.is_soft && !pool.is_dax() && pool.is_on_storage()) {
+        TRY(pool.serve_copy());
+    }
     Server server{pool, device, [&options](const Content &content) { print_commit(options, content); }};
     const auto content = start(options, address, device, pool, server);
     if (!content) {

@@ -33,6 +33,7 @@ Outcome<> Server::register_pool() {
     // A kernel device answers a flush once the bytes are in memory: durable when that memory is, not in a
     // page cache.
     bool durable = device_.is_soft || pool_.is_dax();
+    const bool by_message = pool_.is_copied();
     if (durable) {
         auto region = register_memory(device_, pool_.region(), usage | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT);
         durable = region.has_value();
@@ -50,6 +51,8 @@ Outcome<> Server::register_pool() {
     Offer offer{.capacity = pool_.layout().capacity};
     if (durable) {
         offer.durability = pool_.is_dax() ? Durability::Dax : Durability::PageCache;
+    } else if (by_message) {
+        offer.durability = Durability::ByMessage;
     }
     // The sizes of both descriptors are librpma's API.
     TRY(checked(rpma_peer_cfg_set_direct_write_to_pmem(configuration, durable), "peer configuration"));
@@ -60,6 +63,33 @@ Outcome<> Server::register_pool() {
                 "memory region"));
     return checked(rpma_mr_get_descriptor(pull_region_.get(), pull_offer_.memory_region.data()),
                    "memory region");
+}
+
+// Of a pusher, when the pool is served from a copy.
+Outcome<PerfClient> Server::take_store_requests(rpma_conn_req *request) {
+    constexpr std::size_t size = sizeof(StoreRequestBytes);
+    const auto store = [this](std::span<const std::byte> message) {
+        const auto wanted = decode_store_request(message);
+        if (!wanted) {
+            complain(fmt::format("ended a push: it {}", wanted.error().text));
+            return false;
+        }
+        const auto stored = pool_.store(wanted->offset, wanted->length);
+        if (!stored) {
+            complain(stored.error().text);
+        }
+        return stored.has_value();
+    };
+    if (!requests_.region) {
+        requests_.size = most_store_requests * size;
+        requests_.scratch = Mapping{requests_.size, MAP_PRIVATE | MAP_ANONYMOUS, -1};
+        requests_.region = TRY(register_memory(device_, requests_.scratch.bytes(), RPMA_MR_USAGE_RECV));
+    }
+    PerfClient client;
+    const Hello messages{first_version, Mode::Push, most_store_requests, size};
+    client.messages = std::make_unique<MessageAnswers>(requests_, messages, store);
+    TRY(client.messages->prepare(request));
+    return client;
 }
 
 Outcome<> Server::watch(int fd) const {
@@ -156,14 +186,23 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, PerfClient &per
             return only(Status::Failed);
         }
     }
-    if (hello.mode == Mode::Measure || hello.mode == Mode::MeasureDurable) {
-        auto admitted = perf_.admit(hello, request, offer);
-        if (!admitted) {
-            complain(admitted.error().text);
-            return only(Status::Failed);
+    const auto admit = [&]() -> Outcome<PerfClient> {
+        if (hello.mode == Mode::Push && pool_.is_copied()) {
+            return take_store_requests(request);
         }
-        perf = *std::move(admitted);
+        if (hello.mode == Mode::Push || hello.mode == Mode::Pull) {
+            return PerfClient{};
+        }
+        // Messages are measured as such.
+        offer.durability = pool_.is_copied() ? Durability::None : offer.durability;
+        return perf_.admit(hello, request, offer);
+    };
+    auto admitted = admit();
+    if (!admitted) {
+        complain(admitted.error().text);
+        return only(Status::Failed);
     }
+    perf = *std::move(admitted);
     return offer;
 }
 
@@ -248,6 +287,12 @@ void Server::drop_late() {
 }
 
 void Server::report_push() {
+    // A pusher that died right after its commit word arrived in the copy.
+    const auto durable = pool_.is_copied() ? pool_.make_commit_durable() : Outcome<>{};
+    if (!durable) {
+        complain(durable.error().text);
+        return;
+    }
     const auto content = pool_.content();
     if (!content) {
         complain(content.error().text);

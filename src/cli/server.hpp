@@ -47,6 +47,7 @@ private:
 
     [[nodiscard]] Outcome<> watch(int fd) const;
     void take_request();
+    [[nodiscard]] Outcome<PerfClient> take_store_requests(rpma_conn_req *request);
     [[nodiscard]] Offer answer(const Hello &hello, rpma_conn_req *request, PerfClient &perf);
     void admit(ConnectionRequest request, const Hello &hello);
     void take_event(int fd);
@@ -58,6 +59,7 @@ private:
     const DevicePeer &device_;
     std::function<void(const Content &)> committed_;
     PerfServer perf_;
+    PerfArea requests_;  // where StoreRequests arrive
     LocalRegion push_region_;
     LocalRegion pull_region_;
     Offer push_offer_;

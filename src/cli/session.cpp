@@ -24,8 +24,9 @@ Outcome<std::unique_ptr<Session>> Session::open(const Address &address, Mode mod
     std::unique_ptr<Session> session{new Session{address, timeout_seconds}};
     session->device_ = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
     TRY(session->allocate());
-    const Offer offer =
-        TRY(session->link_.connect(session->device_, {version_of(mode), mode}, {.sends = queue_size}));
+    const Offer offer = TRY(
+        session->link_.connect(session->device_, {version_of(mode), mode},
+                               {.sends = queue_size + most_store_requests, .receives = most_store_requests}));
     if (offer.status != Status::Ok) {
         return nullptr;
     }
@@ -34,11 +35,14 @@ Outcome<std::unique_ptr<Session>> Session::open(const Address &address, Mode mod
 }
 
 Outcome<> Session::allocate() {
-    memory_ = Mapping{depth * chunk_size, MAP_PRIVATE | MAP_ANONYMOUS, -1};
+    constexpr std::size_t size = messages_offset + page_size;
+    memory_ = Mapping{size, MAP_PRIVATE | MAP_ANONYMOUS, -1};
     if (!memory_) {
-        return failed("cannot allocate {} bytes: {}", depth * chunk_size, errno_text(errno));
+        return failed("cannot allocate {} bytes: {}", size, errno_text(errno));
     }
-    local_ = TRY(register_memory(device_, memory_.bytes(), RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_WRITE_SRC));
+    local_ = TRY(register_memory(
+        device_, memory_.bytes(),
+        RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV));
     return {};
 }
 
@@ -50,8 +54,9 @@ Outcome<> Session::take_offer(const Offer &offer, Mode mode) {
     int flush_types = 0;
     (void)rpma_mr_remote_get_size(link_.remote(), &size);
     (void)rpma_mr_remote_get_flush_type(link_.remote(), &flush_types);
-    const int needed = durability_ == Durability::None ? RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY
-                                                       : RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
+    const int needed = durability_ == Durability::None || durability_ == Durability::ByMessage
+                           ? RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY
+                           : RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
     if (size != layout_.region_size() || (mode == Mode::Push && (flush_types & needed) == 0)) {
         return failed("{}: offers {} bytes with flush types {:#x} (expected {} and {:#x})", link_.name(),
                       size, flush_types, layout_.region_size(), needed);
@@ -92,6 +97,9 @@ Outcome<Session::Operation> Session::write(std::uint64_t offset, std::span<const
 }
 
 Outcome<Session::Operation> Session::flush(std::uint64_t offset, std::uint64_t length) {
+    if (durability_ == Durability::ByMessage) {
+        return ask_to_store(offset, length);
+    }
     const auto type =
         durability_ == Durability::None ? RPMA_FLUSH_TYPE_VISIBILITY : RPMA_FLUSH_TYPE_PERSISTENT;
     TRY(reserve());
@@ -99,6 +107,26 @@ Outcome<Session::Operation> Session::flush(std::uint64_t offset, std::uint64_t l
     return posted(rpma_flush(link_.get(), link_.remote(), offset, length, type, RPMA_F_COMPLETION_ALWAYS,
                              context_of(posted_ + 1)),
                   "flush");
+}
+
+// Done when the answer is there. What was written before has arrived when the message does.
+Outcome<Session::Operation> Session::ask_to_store(std::uint64_t offset, std::uint64_t length) {
+    while (flushes_.size() >= most_store_requests) {
+        TRY(wait_for(flushes_.front().operation));
+    }
+    TRY(reserve());
+    const StoreRequestBytes request = encode_store_request({offset, length});
+    const std::size_t number = flush_seconds_.size() + flushes_.size();
+    const std::size_t sent = messages_offset + number % most_store_requests * request.size();
+    // Answers are empty; siw takes no receive without memory.
+    const std::size_t answered = messages_offset + most_store_requests * request.size();
+    std::ranges::copy(request, memory_.bytes().begin() + static_cast<std::ptrdiff_t>(sent));
+    flushes_.push_back({posted_ + 1, Clock::now()});
+    TRY(checked(rpma_recv(link_.get(), local_.get(), answered, 1, context_of(posted_ + 1)),
+                "{}: cannot post a receive", link_.name()));
+    return posted(rpma_send(link_.get(), local_.get(), sent, request.size(), RPMA_F_COMPLETION_ON_ERROR,
+                            context_of(posted_ + 1)),
+                  "message");
 }
 
 Outcome<Session::Operation> Session::atomic_write(std::uint64_t offset, std::span<const std::byte, 8> word) {

@@ -45,7 +45,8 @@ public:
     // Between bytes at `offset` of the region and local bytes, all in chunks, that stay untouched meanwhile.
     [[nodiscard]] Outcome<Operation> read(std::span<std::byte> local, std::uint64_t offset);
     [[nodiscard]] Outcome<Operation> write(std::uint64_t offset, std::span<const std::byte> local);
-    // Makes the bytes written there durable, or just visible when the pool cannot be durable.
+    // Makes the bytes written there durable, or just visible when the pool cannot be durable. The server does
+    // it where that is by message.
     [[nodiscard]] Outcome<Operation> flush(std::uint64_t offset, std::uint64_t length);
     [[nodiscard]] Outcome<Operation> atomic_write(std::uint64_t offset, std::span<const std::byte, 8> word);
 
@@ -69,9 +70,12 @@ private:
     [[nodiscard]] Outcome<> take_offer(const Offer &offer, Mode mode);
     [[nodiscard]] std::size_t local_offset(std::span<const std::byte> local) const;
     [[nodiscard]] Outcome<> reserve();
+    [[nodiscard]] Outcome<Operation> ask_to_store(std::uint64_t offset, std::uint64_t length);
     [[nodiscard]] Outcome<Operation> posted(int result, const char *what);
     [[nodiscard]] Outcome<> reap();
     void complete(Operation operation);
+
+    static constexpr std::size_t messages_offset = depth * chunk_size;  // behind the chunks
 
     DevicePeer device_;
     Mapping memory_;

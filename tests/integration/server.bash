@@ -1,20 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sourced by the scripts here, with the paths of rpma and of test_peer as arguments: a server on a free port, checks, and
-# a working folder that is removed at the end. RPMA_TEST_ADDRESS is where the server listens (default: 127.0.0.1).
+# a working folder that is removed at the end. RPMA_TEST_ADDRESS is where the server listens (default: 127.0.0.1),
+# RPMA_POOL_FOLDER where its pools are, if not there.
 set -eu
 rpma=$1
 peer=$2
-folder=$PWD durable=yes
-serve_options=()
-if [ "${RPMA_DEVICE:-}" = kernel ]; then
-    # It registers no page of a disk's file.
-    folder=/dev/shm durable=NO serve_options=(--volatile)
-else
-    case $(stat -f -c %T .) in
-    tmpfs | ramfs) echo "skipped: the build folder is in memory, where nothing is durable"; exit 77 ;;
-    esac
-fi
-work=$(mktemp -d "$folder/work.XXXXXX")
+case $(stat -f -c %T .) in
+tmpfs | ramfs) echo "skipped: the build folder is in memory, where nothing is durable"; exit 77 ;;
+esac
+work=$(mktemp -d "$PWD/work.XXXXXX")
 cd "$work"
 server=
 helpers=()
@@ -43,13 +37,14 @@ bounded() { timeout --kill-after=5 120 "$@"; }
 # start_server POOL SIZE [OPTION...]: returns when it listens; sets server (pid), port and address. Its output goes on to
 # server.out and server.err. There is no port 0 in librpma's API, so ports are tried.
 start_server() {
-    local try out line
+    local try out line pool=$1
+    [[ $pool = /* ]] || pool=${RPMA_POOL_FOLDER:-.}/$pool
     for try in $(seq 50); do
         port=$(shuf -i 20000-31999 -n 1)
         address=${listen_on:-${RPMA_TEST_ADDRESS:-127.0.0.1}}:$port
         rm -f server.fifo
         mkfifo server.fifo
-        "$rpma" serve --pool "$1" --size "$2" --listen "$address" "${serve_options[@]}" "${@:3}" \
+        "$rpma" serve --pool "$pool" --size "$2" --listen "$address" "${@:3}" \
             >server.fifo 2>server.err &
         server=$!
         exec {out}<server.fifo

@@ -55,6 +55,29 @@ void what_is_written_is_found_again(void **) {
     assert_int_equal(pool->content().value().value().length, 5);
 }
 
+void a_copy_is_in_the_file_once_it_is_stored(void **) {
+    const cli::Content content{.sequence = 4, .slot = 0, .length = 5, .checksum = 9};
+    auto pool = cli::Pool::open(pool_path(), capacity);
+    std::ranges::copy(std::as_bytes(std::span{"before", 6}), pool->region().begin() + 20'000);
+    assert_false(pool->is_copied());
+    assert_true(pool->serve_copy().has_value());
+    assert_true(pool->is_copied());
+    const auto region = pool->region();
+    assert_int_equal(region.size(), cli::Layout{capacity}.region_size());
+    assert_memory_equal(region.data() + 20'000, "before", 6);
+    std::ranges::copy(content.header(), region.begin() + static_cast<std::ptrdiff_t>(cli::Layout::header(0)));
+    std::ranges::copy(content.word(), region.begin());
+    assert_false(pool->content().value().has_value());
+    assert_true(pool->store(cli::Layout::header(0), sizeof(cli::SlotHeader)).has_value());
+    assert_false(pool->content().value().has_value());
+    assert_true(pool->make_commit_durable().has_value());
+    assert_int_equal(pool->content().value().value().sequence, 4);
+    assert_true(pool->store(region.size(), 0).has_value());
+    assert_fails(pool->store(region.size(), 1), "a range within");
+    assert_fails(pool->store(1, region.size()), "a range within");
+    assert_fails(pool->store(UINT64_MAX, 2), "a range within");
+}
+
 void one_opens_a_pool(void **) {
     {
         const auto pool = cli::Pool::open(pool_path(), capacity);
@@ -120,6 +143,7 @@ int main() {
     const CMUnitTest tests[] = {
         IN_FOLDER(a_new_pool_is_empty_and_allocated),
         IN_FOLDER(what_is_written_is_found_again),
+        IN_FOLDER(a_copy_is_in_the_file_once_it_is_stored),
         IN_FOLDER(one_opens_a_pool),
         IN_FOLDER(another_capacity_is_refused),
         IN_FOLDER(foreign_files_are_refused_and_untouched),

@@ -72,6 +72,14 @@ void offer_survives(void **) {
                 cli::Status::Busy);
 }
 
+void store_request_survives(void **) {
+    const auto bytes = cli::encode_store_request({1 << 20, 0xffff'ffff'ff});
+    const auto decoded = cli::decode_store_request(bytes).value();
+    assert_true(decoded.offset == 1 << 20 && decoded.length == 0xffff'ffff'ff);
+    assert_fails(cli::decode_store_request(std::span{bytes}.first(15)), "a message of 15 bytes");
+    assert_fails(cli::decode_store_request({}), "a message of 0 bytes");
+}
+
 void bad_offer_is_refused(void **) {
     const auto good = cli::encode_offer(some_offer());
     for (std::size_t size = 0; size < good.size(); ++size) {
@@ -94,7 +102,7 @@ void bad_offer_is_refused(void **) {
         assert_fails(cli::decode_offer(cli::encode_offer(offer)), "does not know");
     };
     refuse([](cli::Offer &offer) { offer.status = cli::Status{5}; });
-    refuse([](cli::Offer &offer) { offer.durability = cli::Durability{3}; });
+    refuse([](cli::Offer &offer) { offer.durability = cli::Durability{4}; });
     refuse([](cli::Offer &offer) { offer.capacity = 0; });
     refuse([](cli::Offer &offer) { offer.capacity = std::uint64_t{1} << 63; });
 }
@@ -103,9 +111,8 @@ void bad_offer_is_refused(void **) {
 
 int main() {
     const CMUnitTest tests[] = {
-        cmocka_unit_test(hello_survives),
-        cmocka_unit_test(bad_hello_is_refused),
-        cmocka_unit_test(offer_survives),
+        cmocka_unit_test(hello_survives),       cmocka_unit_test(bad_hello_is_refused),
+        cmocka_unit_test(offer_survives),       cmocka_unit_test(store_request_survives),
         cmocka_unit_test(bad_offer_is_refused),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
