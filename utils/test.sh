@@ -7,8 +7,9 @@
 #   --asan       the suites under ASan and UBSan too    --asan-clang   the same, with clang-19
 #   --tsan       the suites under TSan too              --tsan-clang   the same, with clang-19
 #   --valgrind   the api and example suites under memcheck too
+#   --lab        the suites in the kernel lab too: rxe, siw, an NVDIMM (doc/LAB.md); skipped, and why, where it cannot run
 #   --fuzz=SECONDS   libFuzzer for so long on each fuzz target, after its corpus (clang-19)
-#   --all        lint, asan, tsan, valgrind and clang
+#   --all        lint, asan, tsan, valgrind, clang and lab
 #   --only       just the runs named beside it (what a job of the workflows asks for)
 #
 # Ends with one line `N passed, N failed, N skipped`; the exit code is 0 when nothing failed.
@@ -20,12 +21,12 @@ fuzz_seconds=30
 declare -A wanted=()
 for option in "$@"; do
     case $option in
-        --lint | --asan | --tsan | --valgrind | --clang | --asan-clang | --tsan-clang) wanted[${option#--}]=1 ;;
+        --lint | --asan | --tsan | --valgrind | --clang | --lab | --asan-clang | --tsan-clang) wanted[${option#--}]=1 ;;
         --fuzz=*) wanted[fuzz]=1 fuzz_seconds=${option#--fuzz=} ;;
-        --all) for name in lint asan tsan valgrind clang; do wanted[$name]=1; done ;;
+        --all) for name in lint asan tsan valgrind clang lab; do wanted[$name]=1; done ;;
         --only) basic=no ;;
         *)
-            sed -n '3,15s/^# \{0,1\}//p' "$0"
+            sed -n '3,16s/^# \{0,1\}//p' "$0"
             [ "$option" = --help ] && exit 0
             printf '\nno option %s\n' "$option" >&2
             exit 2
@@ -60,6 +61,7 @@ install_dependencies() {
     is_wanted format && groups+=(format)
     is_wanted lint && groups+=(lint)
     is_wanted valgrind && groups+=(valgrind)
+    is_wanted lab && groups+=(lab)
     local name
     for name in clang asan-clang tsan-clang fuzz; do
         is_wanted $name && groups+=(clang) && break
@@ -67,7 +69,7 @@ install_dependencies() {
     utils/install-dependencies.sh "${groups[@]}"
 }
 
-folder_of() { case $1 in release) echo build ;; release-clang) echo build-clang ;; *) echo "build-$1" ;; esac; }
+folder_of() { case $1 in release | lab) echo build ;; release-clang) echo build-clang ;; *) echo "build-$1" ;; esac; }
 
 build() {  # build PRESET
     local log
@@ -134,6 +136,11 @@ under_valgrind() {
     build release && RPMA_VALGRIND=1 run_tests valgrind release --label-regex '^(api|examples)$'
 }
 
+# One guest after another, each with two processors.
+in_the_lab() {
+    build release && run_tests lab lab
+}
+
 fuzz() {
     build fuzz || return
     run_tests fuzz fuzz --label-regex '^fuzz$'
@@ -170,11 +177,12 @@ is_wanted asan && suites asan asan
 is_wanted tsan && suites tsan tsan
 is_wanted valgrind && under_valgrind
 is_wanted clang && suites clang release-clang
+is_wanted lab && in_the_lab
 is_wanted asan-clang && suites asan-clang asan-clang
 is_wanted tsan-clang && suites tsan-clang tsan-clang
 is_wanted fuzz && fuzz
 
-for name in lint asan tsan valgrind clang asan-clang tsan-clang fuzz; do
+for name in lint asan tsan valgrind clang lab asan-clang tsan-clang fuzz; do
     is_wanted $name || left_out+=("--$name")
 done
 say 'done'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# verbs_program.sh [-k] [-n TIMES] [-r TRIES] [-e REGEX] [-l FILTER] [-t SECONDS] PRELOAD SERVER [CLIENT]: programs of Debian,
-# unmodified, over the soft device. SERVER and CLIENT are command lines in which PORT stands for a free port, the same in
+# verbs_program.sh [-k] [-n TIMES] [-r TRIES] [-e REGEX] [-l FILTER] [-t SECONDS] [-o END] PRELOAD SERVER [CLIENT]: programs of
+# Debian, unmodified, over the soft device; with -o only the server or only the client, and the other on the kernel's. SERVER and CLIENT are command lines in which PORT stands for a free port, the same in
 # both. When the server listens at that port, TCP or UDP, or there is a listening socket that FILTER of ss(8) finds, the
 # client runs, TIMES times; with -r it may fail and try again. Everybody must end with 0 within SECONDS (50); with -k the
 # server is one that goes on, and is ended when the client is done. Without a CLIENT, SERVER is all there is, and nobody
@@ -18,7 +18,8 @@ expected=
 filter=
 tries=1
 limit_s=50
-while getopts kn:r:e:l:t: option; do
+soft=both
+while getopts kn:r:e:l:t:o: option; do
     case $option in
         k) endless=1 ;;
         n) times=$OPTARG ;;
@@ -26,6 +27,7 @@ while getopts kn:r:e:l:t: option; do
         l) filter=$OPTARG ;;
         r) tries=$OPTARG ;;
         t) limit_s=$OPTARG ;;
+        o) soft=$OPTARG ;;
         *) exit 2 ;;
     esac
 done
@@ -54,9 +56,10 @@ finish() {
 }
 trap finish EXIT
 run() {  # run COMMAND FILE: in this process's place
-    local words
+    local words preloaded=()
     read -r -a words <<<"$1"
-    exec timeout "$limit_s" env LD_PRELOAD="$preload" "${words[@]}" >"$2" 2>&1 </dev/null
+    [ $soft != both ] && [ $soft != "$2" ] || preloaded=("LD_PRELOAD=$preload")
+    exec timeout "$limit_s" env "${preloaded[@]}" "${words[@]}" >"$2" 2>&1 </dev/null
 }
 begin_anew_after_race() {  # where a client of perftest was refused
     local races=$((${RPMA_RACES:-0} + 1))

@@ -20,6 +20,7 @@ constexpr char siw_local_error[] =
     "siw says of any bad local key only that the queue pair failed, or reports "
     "what was done before it as failed too";
 constexpr char siw_terminate[] = "siw says of no request what its peer refused: all are flushed";
+constexpr char siw_no_query[] = "its driver queries no shared receive queue";
 constexpr char siw_order[] = "siw completes a write before the read that was posted before it";
 constexpr char rxe_local_error[] =
     "rxe says of any bad local key only that the queue pair failed, and flushes "
@@ -68,6 +69,11 @@ constexpr Difference differences[] = {
     {"siw", "too_much_private_data_is_refused", "siw takes 197 bytes of private data"},
     {"siw", "nobody_listens", "rdma_connect itself fails where nobody listens"},
     {"siw", "many_clients_before_any_is_accepted", "siw makes no completion queues for 80 ends"},
+    {"siw", "elements_of_no_bytes",
+     "siw follows a null pointer: its kernel thread dies, and with it the device"},
+    {"siw", "its_places_are_free_again", siw_no_query},
+    {"siw", "what_is_refused", siw_no_query},
+    {"siw", "fewer_than_the_limit_is_an_event", siw_no_query},
     {"siw", "messages_of_no_bytes_need_no_key", "siw refuses a read without an element"},
     {"siw", "posts_behind_the_end_are_flushed", "siw refuses what is posted behind the end"},
     {"siw", "objects_in_use_are_not_destroyed", "its driver has unmapped the queue that the kernel keeps"},

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <vector>
 
 #include "suite.hpp"
@@ -17,7 +18,10 @@ Subject subject;
 namespace {
 
 // Far above what any test takes, also with a sanitizer on a busy machine.
-constexpr unsigned watchdog_s = 200;
+unsigned watchdog_s() {
+    const char *const chosen = std::getenv("CONFORMANCE_WATCHDOG_S");
+    return chosen != nullptr ? static_cast<unsigned>(std::strtoul(chosen, nullptr, 10)) : 200;
+}
 
 std::vector<std::shared_ptr<void>> &kept() {
     static std::vector<std::shared_ptr<void>> objects;
@@ -38,7 +42,7 @@ void keep_until_end_of_test(std::shared_ptr<void> object) {
 
 int begin_test(void **) {
     signal(SIGALRM, on_alarm);
-    alarm(watchdog_s);
+    alarm(watchdog_s());
     return 0;
 }
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // conformance PROVIDER ADDRESS [timeouts]: the verbs suite over one device. Exit code 77 when there is no
 // such device. With a first argument "peer" it is the other process of a test.
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "differences.hpp"
@@ -85,6 +88,11 @@ int main(int argc, char **argv) {
             std::fprintf(stderr, "SKIPPED: %s on %s: %s\n", test.name, name.c_str(), reason);
             test.test_func = [](void **) { skip(); };
         }
+    }
+    // After a test that ended the program: those behind it.
+    if (const char *const last = std::getenv("CONFORMANCE_AFTER")) {
+        const auto found = std::ranges::find(tests, std::string_view{last}, &CMUnitTest::name);
+        tests.erase(tests.begin(), found != tests.end() ? found + 1 : tests.begin());
     }
     if (const char *const only = std::getenv("CONFORMANCE_ONLY")) {
         cmocka_set_test_filter(only);

@@ -30,25 +30,48 @@ std::string content(const std::vector<ibv_sge> &sges) {
     return bytes;
 }
 
+void expect_written(Ends &ends, const Request &write) {
+    assert_int_equal(post(ends.client, {write}), 0);
+    expect_completion(ends.client.cq, 1);
+    settle(ends.client, ends.server);
+    const std::string sent = content(write.sges);
+    assert_memory_equal(ends.server.memory.data() + 4096, sent.data(), sent.size());
+}
+
 void a_write_gathers(void **) {
     Ends &ends = connected(four_elements);
     fill(ends.client, 0, 300'000, 1);
     Request write = write_request(ends.client, ends.server, 4096, 0, 1);
     for (const auto &lengths :
-         {std::initializer_list<std::size_t>{1, 2, 3, 4}, {100'000, 1, 0, 70'000}, {0, 0, 0, 5}}) {
+         {std::initializer_list<std::size_t>{1, 2, 3, 4}, {100'000, 1, 3, 70'000}, {1, 1, 1, 5}}) {
         write.sges = scattered(ends.client, 1, lengths);
-        assert_int_equal(post(ends.client, {write}), 0);
-        expect_completion(ends.client.cq, 1);
-        settle(ends.client, ends.server);
-        const std::string sent = content(write.sges);
-        assert_memory_equal(ends.server.memory.data() + 4096, sent.data(), sent.size());
+        expect_written(ends, write);
     }
+}
+
+void elements_of_no_bytes(void **) {
+    Ends &ends = connected(four_elements);
+    fill(ends.client, 0, 300'000, 1);
+    Request write = write_request(ends.client, ends.server, 4096, 0, 1);
+    for (const auto &lengths :
+         {std::initializer_list<std::size_t>{100'000, 1, 0, 70'000}, {0, 0, 0, 5}, {0, 0, 0, 0}}) {
+        write.sges = scattered(ends.client, 1, lengths);
+        expect_written(ends, write);
+    }
+    const auto to = scattered(ends.server, 5, {0, 4, 0, 20});
+    assert_int_equal(post_receive(ends.server, 2, to), 0);
+    Request send = send_request(ends.client, 0, 0, 1);
+    send.sges = scattered(ends.client, 3, {7, 0, 1, 0});
+    assert_int_equal(post(ends.client, {send}), 0);
+    assert_int_equal(next_completion(ends.server.cq).byte_len, 8);
+    assert_true(content(to).starts_with(content(send.sges)));
+    expect_completion(ends.client.cq, 1);
 }
 
 void a_send_gathers_and_its_receive_scatters(void **) {
     Ends &ends = connected(four_elements);
     fill(ends.client, 0, 300'000, 2);
-    const auto from = scattered(ends.client, 3, {70'001, 0, 1, 50'000});
+    const auto from = scattered(ends.client, 3, {70'001, 2, 1, 49'998});
     const auto to = scattered(ends.server, 5, {1, 60'000, 60'000, 1});
     assert_int_equal(post_receive(ends.server, 2, to), 0);
     Request send = send_request(ends.client, 0, 0, 1);
@@ -79,17 +102,12 @@ void inline_data_gathers(void **) {
     Ends &ends = connected(four_elements);
     fill(ends.client, 0, 500, 4);
     Request write = inlined(write_request(ends.client, ends.server, 4096, 0, 1));
-    for (const auto &lengths :
-         {std::initializer_list<std::size_t>{1, 2, 3, 4}, {16, 16, 16, 16}, {0, 0, 0, 0}, {64}}) {
+    for (const auto &lengths : {std::initializer_list<std::size_t>{1, 2, 3, 4}, {16, 16, 16, 16}, {64}}) {
         write.sges = scattered(ends.client, 1, lengths);
         for (ibv_sge &one : write.sges) {
             one.lkey = 0;
         }
-        assert_int_equal(post(ends.client, {write}), 0);
-        expect_completion(ends.client.cq, 1);
-        settle(ends.client, ends.server);
-        const std::string sent = content(write.sges);
-        assert_memory_equal(ends.server.memory.data() + 4096, sent.data(), sent.size());
+        expect_written(ends, write);
     }
 }
 
@@ -150,6 +168,7 @@ void bad_wr_of_receives_too(void **) {
 
 constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_write_gathers),
+    cmocka_unit_test(elements_of_no_bytes),
     cmocka_unit_test(a_send_gathers_and_its_receive_scatters),
     cmocka_unit_test(a_shorter_send_fills_only_its_bytes),
     cmocka_unit_test(inline_data_gathers),

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run in the kernel lab's guest: test programs over the kernel's device that serves an address.
+# Run in the kernel lab's guest: test programs over the kernel's device that serves an address; with RPMA_DEVICE=soft in
+# the environment, over the soft one.
 #   programs.sh ADDRESS PROGRAM...      a PROGRAM may have arguments behind it, in one word with it
 # What a program says is printed when a test of it failed. Ends with one line `N passed, N failed, N skipped`, of tests;
 # a program that ends otherwise than by its tests is one that failed.
@@ -16,7 +17,7 @@ count() { sed -n "s/^\[ *$1 *\] \([a-z_0-9]*\)$/\1/p" "$said" | sort -u | wc -l;
 for program in "$@"; do
     code=0 begun=$SECONDS
     read -r -a command <<<"$program"
-    RPMA_DEVICE=kernel RPMA_TEST_ADDRESS=$address timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-300}" \
+    RPMA_DEVICE=${RPMA_DEVICE:-kernel} RPMA_TEST_ADDRESS=$address timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-300}" \
         stdbuf --output=L "${command[@]}" >"$said" 2>&1 || code=$?
     bad=$(count FAILED)
     grep -q '^\[==========\] [0-9]* test(s) run' "$said" || bad=$((bad + 1)) code=${code/#0/1}

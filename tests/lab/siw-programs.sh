@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run as root inside the kernel lab's guest: the examples and the rpma command with the soft device at one end and the
-# kernel's soft-iWARP at the other.
+# Run as root inside the kernel lab's guest: the examples, the rpma command, and rping and perftest of Debian, with the soft
+# device at one end and the kernel's soft-iWARP at the other.
 #   siw-programs.sh BUILD-FOLDER [ADDRESS]      ADDRESS (default $SIW_IP) is the one that siw serves
 # One line a run: what, client->server, ok or FAIL. Ends with 0 when all are ok. What is durable runs only with the soft
 # device as server: siw registers no page of a page cache or of a DAX file.
@@ -12,6 +12,7 @@ here=$(dirname "$(realpath "$0")")
 . "$here/store.bash"
 # shellcheck source=../examples/ports.sh
 . "$here/../examples/ports.sh"
+preload=$(realpath "$build/lib/softrdma/libsoftrdma-verbs.so")
 failed=0
 
 report() {  # report WHAT CLIENT SERVER CODE
@@ -78,10 +79,26 @@ rpma_command() {  # rpma_command CLIENT SERVER POOL [OPTION...]
     rm -f "$3"
 }
 
+# Programs of Debian, unmodified: the preload library gives the soft device to one end.
+debian() {  # debian CLIENT SERVER "PROGRAM AND COMMON OPTIONS" "SERVER'S OPTIONS" "CLIENT'S OPTIONS"
+    local code=0 soft=client
+    [ "$2" = kernel ] || soft=server
+    : >"$work/client.log"
+    bash "$here/../compat/verbs_program.sh" -o $soft -t 100 "$preload" "$3 $4" "$3 $5" >"$work/server.log" 2>&1 || code=$?
+    report "${3%% *}" "$1" "$2" $code
+}
+device_of() { [ "$1" = soft ] && echo "soft_$(interface)" || rdma link show | sed -n "s,^link \([^/]*\)/.* netdev $(interface) .*,\1,p"; }
+interface() { ip -oneline address show to "$address" | awk '{ print $2; exit }'; }
+
 for pair in "soft kernel" "kernel soft"; do
     read -r client server_device <<<"$pair"
     for name in 01-connection 02-read-to-volatile 08-messages-ping-pong; do
         example $name "$client" "$server_device"
+    done
+    debian "$client" "$server_device" "rping -a $address -p PORT -V -C 10" -s -c
+    for test in "ib_write_bw -n 200" "ib_read_bw -n 200" "ib_send_lat -n 100"; do
+        debian "$client" "$server_device" "$test -R -F -p PORT" "-d $(device_of "$server_device")" \
+            "-d $(device_of "$client") $address"
     done
 done
 for name in 04-write-to-persistent 05-flush-to-persistent; do
