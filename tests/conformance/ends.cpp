@@ -291,6 +291,10 @@ void Ends::connect(const std::string &client_data, const std::string &server_dat
 }
 
 void Ends::expect_disconnected() {
+    if (!client.is_iwarp()) {
+        // InfiniBand's connections are ended by programs only, not by errors.
+        (void)provider().disconnect(client.id);
+    }
     pollfd channels[] = {{.fd = client.events->fd, .events = POLLIN, .revents = 0},
                          {.fd = server.events->fd, .events = POLLIN, .revents = 0}};
     assert_in_range(poll(channels, 2, patience_ms), 1, 2);

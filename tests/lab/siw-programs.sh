@@ -3,8 +3,8 @@
 # Run as root inside the kernel lab's guest: the examples, the rpma command, and rping and perftest of Debian, with the soft
 # device at one end and the kernel's soft-iWARP at the other.
 #   siw-programs.sh BUILD-FOLDER [ADDRESS]      ADDRESS (default $SIW_IP) is the one that siw serves
-# One line a run: what, client->server, ok or FAIL. Ends with 0 when all are ok. What is durable runs only with the soft
-# device as server: siw registers no page of a page cache or of a DAX file.
+# One line a run: what, client->server, ok or FAIL. Ends with 0 when all are ok. Examples with a durable file run only with
+# the soft device as server: siw registers no page of one; the rpma command makes it durable by message there.
 set -u
 build=$1 address=${2:-${SIW_IP:?no address that siw serves}}
 here=$(dirname "$(realpath "$0")")
@@ -30,7 +30,7 @@ start() {  # start PROVIDER COMMAND...
     local line
     rm -f "$work/said"
     mkfifo "$work/said"
-    RPMA_DEVICE=$1 timeout 120 "${@:2}" >"$work/said" 2>"$work/server.log" &
+    RPMA_DEVICE=$1 timeout 900 "${@:2}" >"$work/said" 2>"$work/server.log" &
     server=$!
     background=("$server")
     exec 3<"$work/said"
@@ -59,23 +59,23 @@ example() {  # example NAME CLIENT SERVER [PATH]
 }
 
 # Push, pull and compare, twice: the second content replaces the first.
-rpma_command() {  # rpma_command CLIENT SERVER POOL [OPTION...]
+rpma_command() {  # rpma_command CLIENT SERVER POOL
     local code=0 port
     port=$(free_port)
     : >"$work/client.log"
-    start "$2" "$build/bin/rpma" serve --pool "$3" --size 64M --listen "$address:$port" "${@:4}" || code=1
+    start "$2" "$build/bin/rpma" serve --pool "$3" --size 64M --listen "$address:$port" || code=1
     for content in first second; do
         [ $code = 0 ] || break
-        head -c 50000001 /dev/urandom >"$work/$content"
+        head -c 20000001 /dev/urandom >"$work/$content"
         {
-            RPMA_DEVICE=$1 timeout 60 "$build/bin/rpma" push "$work/$content" "$address:$port" &&
-                RPMA_DEVICE=$1 timeout 60 "$build/bin/rpma" pull "$address:$port" "$work/pulled" &&
+            RPMA_DEVICE=$1 timeout 300 "$build/bin/rpma" push "$work/$content" "$address:$port" &&
+                RPMA_DEVICE=$1 timeout 300 "$build/bin/rpma" pull "$address:$port" "$work/pulled" &&
                 cmp "$work/$content" "$work/pulled"
         } >>"$work/client.log" 2>&1 || code=1
     done
     kill "$server" 2>/dev/null
-    wait "$server" || code=1
-    report "rpma push, pull ${4:-}" "$1" "$2" $code
+    wait "$server" || { echo "the server ended with $?" >>"$work/server.log"; code=1; }
+    report "rpma push, pull" "$1" "$2" $code
     rm -f "$3"
 }
 
@@ -105,5 +105,5 @@ for name in 04-write-to-persistent 05-flush-to-persistent; do
     example $name kernel soft "$store/$name"
 done
 rpma_command kernel soft "$store/pool"
-rpma_command soft kernel /dev/shm/pool --volatile
+rpma_command soft kernel "$store/pool"
 exit $failed
