@@ -10,14 +10,10 @@
  * prints its port.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <dlfcn.h>
-#include <librpma.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
+
+#include "program.h"
 
 #define ADDRESS test_address()
 #define SIZE 4096
@@ -28,30 +24,6 @@ static const char *test_address(void) {
     return chosen != NULL ? chosen : "127.0.0.1";
 }
 
-static void check(int result, const char *call) {
-    if (result != 0) {
-        fprintf(stderr, "%s: %s\n", call, rpma_err_2str(result));
-        exit(EXIT_FAILURE);
-    }
-}
-#define CHECK(call) check((call), #call)
-
-static void require(bool holds, const char *what) {
-    if (!holds) {
-        fprintf(stderr, "not so: %s\n", what);
-        exit(EXIT_FAILURE);
-    }
-}
-#define REQUIRE(holds) require((holds), #holds)
-
-static struct rpma_peer *new_peer(void) {
-    struct ibv_context *context = NULL;
-    struct rpma_peer *peer = NULL;
-    CHECK(rpma_utils_get_ibv_context(ADDRESS, RPMA_UTIL_IBV_CONTEXT_LOCAL, &context));
-    CHECK(rpma_peer_new(context, &peer));
-    return peer;
-}
-
 static void *new_page(void) {
     void *const page = aligned_alloc(SIZE, SIZE);
     REQUIRE(page != NULL);
@@ -59,45 +31,18 @@ static void *new_page(void) {
     return page;
 }
 
-static void await(struct rpma_conn *conn, enum rpma_conn_event expected) {
-    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
-    CHECK(rpma_conn_next_event(conn, &event));
-    fprintf(stderr, "%s\n", rpma_utils_conn_event_2str(event));
-    REQUIRE(event == expected);
-}
-
-static void complete(struct rpma_conn *conn) {
-    struct rpma_cq *cq = NULL;
-    struct ibv_wc wc;
-    int result = RPMA_E_NO_COMPLETION;
-    CHECK(rpma_conn_get_cq(conn, &cq));
-    while (result == RPMA_E_NO_COMPLETION) {
-        CHECK(rpma_cq_wait(cq));
-        result = rpma_cq_get_wc(cq, 1, &wc, NULL);
-    }
-    CHECK(result);
-    REQUIRE(wc.status == IBV_WC_SUCCESS);
-}
-
 /* Listens at a port that is free, writes which to port_fd, serves one client until it goes. */
 static void serve(int port_fd) {
-    struct rpma_peer *peer = new_peer();
+    struct rpma_peer *peer = new_peer(ADDRESS);
     struct rpma_ep *ep = NULL;
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
     struct rpma_mr_local *mr = NULL;
     char *const memory = new_page();
-    char port[6];
+    char port[PORT_SIZE];
     unsigned char descriptor[64];
     size_t size = 0;
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t address_size = sizeof(address);
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    REQUIRE(inet_pton(AF_INET, ADDRESS, &address.sin_addr) == 1);
-    REQUIRE(bind(fd, (struct sockaddr *)&address, address_size) == 0);
-    REQUIRE(getsockname(fd, (struct sockaddr *)&address, &address_size) == 0);
-    close(fd);
-    snprintf(port, sizeof(port), "%u", (unsigned)ntohs(address.sin_port));
+    find_port(ADDRESS, port);
 
     CHECK(rpma_mr_reg(peer, memory, SIZE,
                       RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY,
@@ -122,7 +67,7 @@ static void serve(int port_fd) {
 }
 
 static void write_flush_read(const char *port) {
-    struct rpma_peer *peer = new_peer();
+    struct rpma_peer *peer = new_peer(ADDRESS);
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
     struct rpma_mr_local *mr = NULL;
@@ -159,7 +104,7 @@ static void write_flush_read(const char *port) {
 
 int main(int argc, char *argv[]) {
     int port_pipe[2];
-    char port[6] = "";
+    char port[PORT_SIZE] = "";
     int status = -1;
     Dl_info library = {0};
     REQUIRE(dladdr((void *)rpma_peer_new, &library) != 0);

@@ -1,57 +1,119 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run on the host: pushes records (test_records) into durable memory in the kernel lab's guest, over the soft device, kills
-# the guest's QEMU with SIGKILL at a random moment, starts it again on the same images, and checks that all that was
-# acknowledged is there.
-#   power-cut.sh fsdax|disk TEST_RECORDS
-#       fsdax: a file on the NVDIMM, mapped with DAX; disk: a file on the guest's disk, in its page cache
-# RPMA_CUTS: how many (default 5); RPMA_SEED: repeats a run's choices. What QEMU was given by the guest survives in the
-# host's memory: what the guest had only in its own caches does not, and that is what this can tell.
+# Run on the host: in the kernel lab's guest, clients push records (test_records) into durable memory of five kinds at
+# once; at a random moment QEMU is killed with SIGKILL, and with it the cache of the guest's disk; started again on the same
+# images, all that was acknowledged of each kind has to be there before pushing goes on.
+#   power-cut.sh TEST_RECORDS                  RPMA_CUTS: how many (default 5)
+#   power-cut.sh TEST_RECORDS msync LIBRARY    the page cache only, with LIBRARY (lying_msync) preloaded
+#   power-cut.sh TEST_RECORDS flush            the page cache only, and a kernel that does not flush its disk
+# With a fault the test passes when records are lost, within three cuts. RPMA_SEED repeats the choices.
 set -u
-kind=$1
-records=$(realpath "$2")
+records=$(realpath "$1")
+fault=${2:-}
 run=$(dirname "$(realpath "$0")")/../../utils/lab/run
-cuts=${RPMA_CUTS:-5}
 seed=${RPMA_SEED:-$((RANDOM * 32768 + RANDOM))}
 RANDOM=$((seed % 32768))
-case $kind in
-    fsdax) file='$PMEM_DIR/ring' ;;
-    disk) file=/var/tmp/ring ;;
-    *) echo "power-cut: '$kind' is neither fsdax nor disk" >&2; exit 2 ;;
-esac
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-guest() { "$run" --pmem "$work/pmem" --disk "$work/disk" --pidfile "$work/pid" "$@"; }
-noted() { tr -d '\r' <"$work/notes" | grep -E '^[0-9]+$' | tail -n 1; }
 
-echo "seed $seed, $cuts cuts"
-last=0
-for ((cut = 1; cut <= cuts; cut++)); do
+# Each is what test_records takes before the seed; the guest knows the variables. A device of 2 MiB for each on devdax.
+# shellcheck disable=SC2016
+declare -A ring_of=(
+    [soft-fsdax]='127.0.0.1 dax $PMEM_DIR/ring 0'
+    [soft-devdax]='127.0.0.1 dax $DAX_DEVICE 0'
+    [soft-pages]='127.0.0.1 pages /var/tmp/ring 0'
+    [rxe-devdax]='$RXE_IP dax $DAX_DEVICE 2097152'
+    [siw-devdax]='$SIW_IP dax $DAX_DEVICE 4194304'
+)
+kinds=(soft-fsdax soft-devdax soft-pages rxe-devdax siw-devdax)
+cuts=${RPMA_CUTS:-5} before='' preload=''
+[ -z "$fault" ] || { kinds=(soft-pages) cuts=3; }
+case $fault in
+    '') ;;
+    msync) preload="LD_PRELOAD=$(realpath "$3")" ;;
+    flush) before='echo write through >/sys/block/vda/queue/write_cache' ;;
+    *) echo "power-cut: no fault '$fault'" >&2; exit 2 ;;
+esac
+declare -A last
+for kind in "${kinds[@]}"; do
+    last[$kind]=0
+done
+
+work=$(mktemp -d)
+job=
+end_guest() {
+    [ ! -s "$work/pid" ] || kill -KILL "$(<"$work/pid")"
+    wait $job
     rm -f "$work/pid"
+} 2>/dev/null
+trap 'end_guest; rm -rf "$work"' EXIT
+trap 'exit 143' TERM INT
+
+# start [COUNT]: a guest in which each kind says what it has, and then pushes; what it prints goes to $work/notes.
+start() {
+    local kind device commands=$before
+    for kind in "${kinds[@]}"; do
+        device=kernel
+        [[ $kind != soft-* ]] || device=soft
+        commands+="
+RPMA_DEVICE=$device $preload $records $kind ${ring_of[$kind]} $seed ${last[$kind]} $* &"
+    done
+    for kind in "${kinds[@]}"; do
+        commands+='
+wait -n || exit'
+    done
     : >"$work/notes"
-    # As long as it takes to start, and to be acknowledged something.
-    guest --timeout 900 "RPMA_DEVICE=soft $records push $file $seed" >"$work/notes" 2>"$work/errors" &
+    # One processor: a guest that is emulated starts in little more than half the time then.
+    "$run" --timeout 900 --cpus 1 --pmem "$work/pmem" --disk "$work/disk" --pidfile "$work/pid" "$commands" \
+        >"$work/notes" 2>"$work/errors" &
     job=$!
-    while kill -0 $job 2>/dev/null && [ -z "$(noted)" ]; do sleep 0.1; done
+}
+noted() { tr -d '\r' <"$work/notes" | sed -n "s/^$1 \([0-9][0-9]*\)$/\1/p" | sort -n | tail -n 1; }  # noted KIND
+pushed() {  # whether each kind was acknowledged something since the start
+    awk -v kinds=${#kinds[@]} '$2 ~ /^[0-9]/ && !seen[$1]++ { kinds-- } END { exit kinds > 0 }' "$work/notes"
+}
+found() { tr -d '\r' <"$work/notes" | grep '^[a-z-]*: '; }
+
+# Why a guest ended that should not have, or with what it should have.
+explain() {  # explain CODE CUT
+    if [ "$1" = 77 ]; then
+        cat "$work/errors"
+        exit 77
+    fi
+    found
+    if grep -q ': LOST' "$work/notes"; then
+        echo "cut $2 of seed $seed: records were lost"
+        [ -z "$fault" ] || { echo "as they must be with the fault '$fault'"; exit 0; }
+        exit 1
+    fi
+    echo "the start after cut $2 of seed $seed ended with $1:"
+    tail -n 40 "$work/notes" "$work/errors"
+    exit 1
+}
+
+echo "seed $seed, $cuts cuts of ${kinds[*]}${fault:+, with the fault $fault}"
+for ((cut = 1; cut <= cuts; cut++)); do
+    start
+    # From when each kind pushes.
+    while kill -0 $job 2>/dev/null && ! pushed; do sleep 0.5; done
     delay_ms=$((RANDOM * 3000 / 32768))
     sleep "$((delay_ms / 1000)).$(printf '%03d' $((delay_ms % 1000)))"
-    if ! kill -0 $job 2>/dev/null || [ ! -s "$work/pid" ]; then
+    if ! kill -0 $job 2>/dev/null; then
         code=0
         wait $job || code=$?
-        [ $code != 77 ] || { cat "$work/errors"; exit 77; }
-        echo "cut $cut: the pusher ended by itself with $code:"
-        cat "$work/notes" "$work/errors"
-        exit 1
+        explain $code $((cut - 1))
     fi
-    kill -KILL "$(<"$work/pid")"
-    wait $job
-    # The last line may be half of a number, which is a smaller one: less is asked then, never more.
-    note=$(noted)
-    last=${note:-$last}
-    if ! guest --timeout 900 "$records check $file $seed $last" >"$work/verdict" 2>&1; then
-        cat "$work/verdict"
-        echo "cut $cut, seed $seed: records were lost"
-        exit 1
-    fi
-    echo "cut $cut after $delay_ms ms: $(tail -n 1 "$work/verdict")"
+    end_guest
+    line=
+    for kind in "${kinds[@]}"; do
+        # The last line may be half of a number, which is a smaller one: less is asked then, never more.
+        note=$(noted "$kind")
+        [ "${note:-0}" -le "${last[$kind]}" ] || last[$kind]=$note
+        line+=", $kind ${last[$kind]}"
+    done
+    echo "cut $cut, $delay_ms ms after all pushed; acknowledged${line#,}"
 done
+start 0
+code=0
+wait $job || code=$?
+[ $code = 0 ] || explain $code $cuts
+found
+[ -z "$fault" ] || { echo "no record was lost in $cuts cuts with the fault '$fault': this test can tell nothing"; exit 1; }

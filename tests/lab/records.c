@@ -1,33 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * records: what a power cut may not lose. A client pushes numbered records into a server's durable memory,
- * each with a write, a persistent flush, and then its number as the committed one, by an atomic write and a
- * persistent flush.
+ * records: what a power cut may not lose. A client pushes numbered records into the durable memory of a
+ * server (both ends, as processes), each with a write, a persistent flush, and then its number as the
+ * committed one, by an atomic write and a persistent flush.
  *
- *     records push FILE SEED        both ends, as processes; prints the number of each record that is
- * acknowledged records check FILE SEED LAST  whether FILE has all that a pusher of SEED was acknowledged up
- * to LAST
+ *     records NAME ADDRESS dax|pages FILE OFFSET SEED LAST [COUNT]
  *
- * FILE, which is made when it is not there, is a ring of SLOTS records behind the committed number. A record
- * is its number, bytes that follow from it and the seed, and a checksum. Pushing goes on after the committed
- * number.
+ * At OFFSET of FILE, which is made when it is not there, is a ring of SLOTS records behind the committed
+ * number. First it says what is there: all that was acknowledged up to LAST, whole, or the program ends
+ * with 1. Then it pushes COUNT records behind the committed one, or goes on until the power is cut; each that
+ * is acknowledged is a line of its own: NAME and the number, by one write(2). A record is its number, bytes
+ * that follow from it and the seed, and a checksum. `dax` insists on a mapping whose flush is of cache lines,
+ * `pages` is the page cache.
  */
 #define _GNU_SOURCE /* MAP_SYNC */
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <librpma.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#define ADDRESS "127.0.0.1"
+#include "../compat/program.h"
+
 #define SLOTS 64
 #define BODY 4072
+/* What is mapped of the file: devdax maps nothing smaller. */
+#define MAPPED ((size_t)2 << 20)
+#define OFFER_MAX 64
 
 struct record {
     uint64_t number; /* from 1 */
@@ -40,22 +39,14 @@ struct ring {
     uint8_t unused[4088];
     struct record slot[SLOTS];
 };
+_Static_assert(sizeof(struct ring) <= MAPPED, "a ring is mapped whole");
 
-static void check(int result, const char *call) {
-    if (result != 0) {
-        fprintf(stderr, "%s: %s\n", call, rpma_err_2str(result));
-        exit(EXIT_FAILURE);
-    }
-}
-#define CHECK(call) check((call), #call)
-
-static void require(bool holds, const char *what) {
-    if (!holds) {
-        perror(what);
-        exit(EXIT_FAILURE);
-    }
-}
-#define REQUIRE(holds) require((holds), #holds)
+struct run {
+    const char *name;
+    const char *address;
+    struct ring *ring;
+    uint64_t seed;
+};
 
 /* FNV-1a of a record's bytes before the checksum. */
 static uint64_t checksum_of(const struct record *record) {
@@ -77,70 +68,104 @@ static void make_record(struct record *record, uint64_t number, uint64_t seed) {
     record->checksum = checksum_of(record);
 }
 
-static struct ring *map_ring(const char *file) {
+static struct ring *map_ring(const char *file, off_t offset, bool is_dax) {
+    struct stat status;
     const int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     REQUIRE(fd >= 0);
-    REQUIRE(posix_fallocate(fd, 0, sizeof(struct ring)) == 0);
-    REQUIRE(fsync(fd) == 0); /* its name and length: they are made before anything is acknowledged */
-    void *memory =
-        mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
-    if (memory == MAP_FAILED) {
-        memory = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    REQUIRE(fstat(fd, &status) == 0);
+    if (S_ISREG(status.st_mode)) {
+        REQUIRE(posix_fallocate(fd, offset, MAPPED) == 0);
+        REQUIRE(fsync(fd) == 0); /* its name and length: they are made before anything is acknowledged */
     }
+    void *const memory = mmap(NULL, MAPPED, PROT_READ | PROT_WRITE,
+                              is_dax ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED, fd, offset);
     REQUIRE(memory != MAP_FAILED);
     close(fd);
     return memory;
 }
 
-static struct rpma_peer *new_peer(void) {
-    struct ibv_context *context = NULL;
-    struct rpma_peer *peer = NULL;
-    CHECK(rpma_utils_get_ibv_context(ADDRESS, RPMA_UTIL_IBV_CONTEXT_LOCAL, &context));
-    CHECK(rpma_peer_new(context, &peer));
-    return peer;
+/* Nothing behind the committed number counts; all that the ring still has up to it must be whole. */
+static bool is_whole(const struct run *run, uint64_t last) {
+    const uint64_t committed = run->ring->committed;
+    bool whole = committed >= last;
+    /* The slot behind the committed one may have been half overwritten: it held the oldest. */
+    for (uint64_t back = 0; back + 1 < SLOTS && back < committed; ++back) {
+        static struct record expected;
+        const struct record *const found = &run->ring->slot[(committed - back) % SLOTS];
+        make_record(&expected, committed - back, run->seed);
+        if (memcmp(found, &expected, sizeof(expected)) != 0) {
+            printf("%s: record %" PRIu64 " is not as it was written: number %" PRIu64 ", checksum %s\n",
+                   run->name, committed - back, found->number,
+                   found->checksum == checksum_of(found) ? "right" : "wrong");
+            whole = false;
+        }
+    }
+    printf("%s: committed %" PRIu64 ", acknowledged at least %" PRIu64 ": %s\n", run->name, committed, last,
+           whole ? "all there" : "LOST");
+    fflush(stdout);
+    return whole;
 }
 
-static void await(struct rpma_conn *conn, enum rpma_conn_event expected) {
-    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
-    CHECK(rpma_conn_next_event(conn, &event));
-    REQUIRE(event == expected);
+/*
+ * Two descriptors: of what our side can do, and of the memory. That a remote flush makes it durable is true
+ * of persistent memory behind any device, and of the page cache behind the soft device, which are all that is
+ * run.
+ */
+static uint8_t make_offer(const struct rpma_mr_local *mr, uint8_t offer[OFFER_MAX]) {
+    struct rpma_peer_cfg *config = NULL;
+    size_t config_size = 0;
+    size_t mr_size = 0;
+    CHECK(rpma_peer_cfg_new(&config));
+    CHECK(rpma_peer_cfg_set_direct_write_to_pmem(config, true));
+    CHECK(rpma_peer_cfg_get_descriptor_size(config, &config_size));
+    CHECK(rpma_mr_get_descriptor_size(mr, &mr_size));
+    REQUIRE(config_size + mr_size <= OFFER_MAX);
+    CHECK(rpma_peer_cfg_get_descriptor(config, offer));
+    CHECK(rpma_mr_get_descriptor(mr, offer + config_size));
+    CHECK(rpma_peer_cfg_delete(&config));
+    return (uint8_t)(config_size + mr_size);
 }
 
-/* Waits until the client has gone; the writes and flushes are the device's. */
-static void serve(const char *file, const char *port, int ready_fd) {
-    struct rpma_peer *const peer = new_peer();
+static struct rpma_mr_remote *take_offer(struct rpma_conn *conn) {
+    struct rpma_conn_private_data offer = {NULL, 0};
+    struct rpma_peer_cfg *config = NULL;
+    struct rpma_mr_remote *remote = NULL;
+    size_t config_size = 0;
+    CHECK(rpma_conn_get_private_data(conn, &offer));
+    CHECK(rpma_peer_cfg_from_descriptor(offer.ptr, offer.len, &config));
+    CHECK(rpma_peer_cfg_get_descriptor_size(config, &config_size));
+    CHECK(rpma_conn_apply_remote_peer_cfg(conn, config));
+    CHECK(rpma_mr_remote_from_descriptor((const char *)offer.ptr + config_size, offer.len - config_size,
+                                         &remote));
+    CHECK(rpma_peer_cfg_delete(&config));
+    return remote;
+}
+
+/* Until the client has gone; the writes and flushes are the device's. */
+static void serve(const struct run *run, int port_fd) {
+    struct rpma_peer *peer = new_peer(run->address);
     struct rpma_ep *ep = NULL;
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
     struct rpma_mr_local *mr = NULL;
-    unsigned char descriptor[64];
-    size_t size = 0;
-    CHECK(rpma_mr_reg(peer, map_ring(file), sizeof(struct ring),
+    uint8_t offer[OFFER_MAX];
+    char port[PORT_SIZE];
+    find_port(run->address, port);
+    CHECK(rpma_mr_reg(peer, run->ring, sizeof(struct ring),
                       RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT,
                       &mr));
-    CHECK(rpma_mr_get_descriptor_size(mr, &size));
-    REQUIRE(size <= sizeof(descriptor));
-    CHECK(rpma_mr_get_descriptor(mr, descriptor));
-    CHECK(rpma_ep_listen(peer, ADDRESS, port, &ep));
-    REQUIRE(write(ready_fd, "", 1) == 1);
+    const struct rpma_conn_private_data data = {offer, make_offer(mr, offer)};
+    CHECK(rpma_ep_listen(peer, run->address, port, &ep));
+    REQUIRE(write(port_fd, port, sizeof(port)) == sizeof(port));
     CHECK(rpma_ep_next_conn_req(ep, NULL, &request));
-    CHECK(
-        rpma_conn_req_connect(&request, &(struct rpma_conn_private_data){descriptor, (uint8_t)size}, &conn));
+    CHECK(rpma_conn_req_connect(&request, &data, &conn));
     await(conn, RPMA_CONN_ESTABLISHED);
     await(conn, RPMA_CONN_CLOSED);
-}
-
-static void complete(struct rpma_conn *conn) {
-    struct rpma_cq *cq = NULL;
-    struct ibv_wc wc;
-    int result = RPMA_E_NO_COMPLETION;
-    CHECK(rpma_conn_get_cq(conn, &cq));
-    while (result == RPMA_E_NO_COMPLETION) {
-        CHECK(rpma_cq_wait(cq));
-        result = rpma_cq_get_wc(cq, 1, &wc, NULL);
-    }
-    CHECK(result);
-    REQUIRE(wc.status == IBV_WC_SUCCESS);
+    CHECK(rpma_conn_disconnect(conn));
+    CHECK(rpma_conn_delete(&conn));
+    CHECK(rpma_ep_shutdown(&ep));
+    CHECK(rpma_mr_dereg(&mr));
+    CHECK(rpma_peer_delete(&peer));
 }
 
 static void flush(struct rpma_conn *conn, struct rpma_mr_remote *remote, size_t offset, size_t size) {
@@ -148,89 +173,74 @@ static void flush(struct rpma_conn *conn, struct rpma_mr_remote *remote, size_t 
     complete(conn);
 }
 
-/* For ever: the power cut ends it. */
-static void push(const char *port, uint64_t seed) {
-    struct rpma_peer *const peer = new_peer();
-    /* A local record, and room for what the ring says is committed. */
-    struct record *const memory = aligned_alloc(4096, 2 * sizeof(struct record));
+static void push(const struct run *run, const char *port, uint64_t count) {
+    struct rpma_peer *peer = new_peer(run->address);
+    struct record *const record = aligned_alloc(sizeof(*record), sizeof(*record));
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
     struct rpma_mr_local *mr = NULL;
-    struct rpma_mr_remote *remote = NULL;
-    struct rpma_peer_cfg *peer_cfg = NULL;
-    struct rpma_conn_private_data data = {NULL, 0};
-    REQUIRE(memory != NULL);
-    CHECK(rpma_mr_reg(peer, memory, 2 * sizeof(struct record),
-                      RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST, &mr));
-    CHECK(rpma_conn_req_new(peer, ADDRESS, port, NULL, &request));
+    REQUIRE(record != NULL);
+    CHECK(rpma_mr_reg(peer, record, sizeof(*record), RPMA_MR_USAGE_WRITE_SRC, &mr));
+    CHECK(rpma_conn_req_new(peer, run->address, port, NULL, &request));
     CHECK(rpma_conn_req_connect(&request, NULL, &conn));
     await(conn, RPMA_CONN_ESTABLISHED);
-    CHECK(rpma_conn_get_private_data(conn, &data));
-    CHECK(rpma_mr_remote_from_descriptor(data.ptr, data.len, &remote));
-    /* The server's region is durable by the device's flush: it was registered for that. */
-    CHECK(rpma_peer_cfg_new(&peer_cfg));
-    CHECK(rpma_peer_cfg_set_direct_write_to_pmem(peer_cfg, true));
-    CHECK(rpma_conn_apply_remote_peer_cfg(conn, peer_cfg));
+    struct rpma_mr_remote *remote = take_offer(conn);
 
-    CHECK(rpma_read(conn, mr, sizeof(struct record), remote, offsetof(struct ring, committed),
-                    sizeof(uint64_t), RPMA_F_COMPLETION_ALWAYS, NULL));
-    complete(conn);
-    for (uint64_t number = memory[1].number + 1;; ++number) {
-        const size_t place = offsetof(struct ring, slot) + number % SLOTS * sizeof(struct record);
-        make_record(memory, number, seed);
-        CHECK(
-            rpma_write(conn, remote, place, mr, 0, sizeof(struct record), RPMA_F_COMPLETION_ON_ERROR, NULL));
-        flush(conn, remote, place, sizeof(struct record));
+    const uint64_t committed = run->ring->committed;
+    for (uint64_t number = committed + 1; number <= committed + count; ++number) {
+        const size_t place = offsetof(struct ring, slot) + number % SLOTS * sizeof(*record);
+        char line[64];
+        make_record(record, number, run->seed);
+        CHECK(rpma_write(conn, remote, place, mr, 0, sizeof(*record), RPMA_F_COMPLETION_ON_ERROR, NULL));
+        flush(conn, remote, place, sizeof(*record));
         CHECK(rpma_atomic_write(conn, remote, offsetof(struct ring, committed), (const char *)&number,
                                 RPMA_F_COMPLETION_ON_ERROR, NULL));
-        flush(conn, remote, offsetof(struct ring, committed), sizeof(uint64_t));
-        printf("%" PRIu64 "\n", number);
-        fflush(stdout);
+        flush(conn, remote, offsetof(struct ring, committed), sizeof(number));
+        const int size = snprintf(line, sizeof(line), "%s %" PRIu64 "\n", run->name, number);
+        REQUIRE(write(STDOUT_FILENO, line, (size_t)size) == size);
     }
-}
-
-/* Nothing behind the committed number counts; all that the ring still has up to it must be whole. */
-static int verify(const char *file, uint64_t seed, uint64_t last) {
-    const struct ring *const ring = map_ring(file);
-    const uint64_t committed = ring->committed;
-    int lost = committed < last;
-    /* The slot behind the committed one may have been half overwritten: it held the oldest. */
-    for (uint64_t back = 0; back + 1 < SLOTS && back < committed; ++back) {
-        static struct record expected;
-        const struct record *const found = &ring->slot[(committed - back) % SLOTS];
-        make_record(&expected, committed - back, seed);
-        if (memcmp(found, &expected, sizeof(expected)) != 0) {
-            printf("record %" PRIu64 " is not as it was written: number %" PRIu64 ", checksum %s\n",
-                   committed - back, found->number,
-                   found->checksum == checksum_of(found) ? "right" : "wrong");
-            lost = 1;
-        }
-    }
-    printf("committed %" PRIu64 ", acknowledged at least %" PRIu64 ": %s\n", committed, last,
-           lost ? "LOST" : "all there");
-    return lost;
+    CHECK(rpma_conn_disconnect(conn));
+    await(conn, RPMA_CONN_CLOSED);
+    CHECK(rpma_conn_delete(&conn));
+    CHECK(rpma_mr_remote_delete(&remote));
+    CHECK(rpma_mr_dereg(&mr));
+    CHECK(rpma_peer_delete(&peer));
+    free(record);
 }
 
 int main(int argc, char *argv[]) {
-    int ready[2];
-    char byte;
-    if (argc == 5 && strcmp(argv[1], "check") == 0) {
-        return verify(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10));
-    }
-    if (argc != 4 || strcmp(argv[1], "push") != 0) {
-        fprintf(stderr, "usage: %s push FILE SEED | check FILE SEED LAST\n", argv[0]);
+    int port_pipe[2];
+    char port[PORT_SIZE];
+    int status = -1;
+    const bool is_dax = argc > 3 && strcmp(argv[3], "dax") == 0;
+    if (argc < 8 || argc > 9 || (!is_dax && strcmp(argv[3], "pages") != 0)) {
+        fprintf(stderr, "usage: %s NAME ADDRESS dax|pages FILE OFFSET SEED LAST [COUNT]\n", argv[0]);
         return 2;
     }
-    const char *const port = "7204";
-    REQUIRE(pipe(ready) == 0);
+    const struct run run = {.name = argv[1],
+                            .address = argv[2],
+                            .ring = map_ring(argv[4], (off_t)strtoll(argv[5], NULL, 10), is_dax),
+                            .seed = strtoull(argv[6], NULL, 10)};
+    /* More than there is time for. */
+    const uint64_t count = argc == 9 ? strtoull(argv[8], NULL, 10) : UINT32_MAX;
+    if (!is_whole(&run, strtoull(argv[7], NULL, 10))) {
+        return EXIT_FAILURE;
+    }
+    if (count == 0) {
+        return EXIT_SUCCESS;
+    }
+    REQUIRE(pipe(port_pipe) == 0);
     const pid_t server = fork();
     REQUIRE(server >= 0);
     if (server == 0) {
-        close(ready[0]);
-        serve(argv[2], port, ready[1]);
+        close(port_pipe[0]);
+        serve(&run, port_pipe[1]);
         return EXIT_SUCCESS;
     }
-    close(ready[1]);
-    REQUIRE(read(ready[0], &byte, 1) == 1);
-    push(port, strtoull(argv[3], NULL, 10));
+    close(port_pipe[1]);
+    REQUIRE(read(port_pipe[0], port, sizeof(port)) == sizeof(port));
+    push(&run, port, count);
+    REQUIRE(waitpid(server, &status, 0) == server);
+    REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS);
+    return EXIT_SUCCESS;
 }

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What small programs on librpma need, Debian's or ours; they end at the first thing that is not so. */
+#pragma once
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <librpma.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Room for the text of a port. */
+#define PORT_SIZE 6
+
+static inline void check(int result, const char *call) {
+    if (result != 0) {
+        fprintf(stderr, "%s: %s\n", call, rpma_err_2str(result));
+        exit(EXIT_FAILURE);
+    }
+}
+#define CHECK(call) check((call), #call)
+
+static inline void require(bool holds, const char *what) {
+    if (!holds) {
+        fprintf(stderr, "not so: %s (last error: %s)\n", what, strerror(errno));
+        exit(EXIT_FAILURE);
+    }
+}
+#define REQUIRE(holds) require((holds), #holds)
+
+/* A port that is free, of an address of this machine. */
+static inline void find_port(const char *ip, char port[PORT_SIZE]) {
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof(address);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    REQUIRE(inet_pton(AF_INET, ip, &address.sin_addr) == 1);
+    REQUIRE(bind(fd, (struct sockaddr *)&address, size) == 0);
+    REQUIRE(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    close(fd);
+    snprintf(port, PORT_SIZE, "%u", (unsigned)ntohs(address.sin_port));
+}
+
+static inline struct rpma_peer *new_peer(const char *ip) {
+    struct ibv_context *context = NULL;
+    struct rpma_peer *peer = NULL;
+    CHECK(rpma_utils_get_ibv_context(ip, RPMA_UTIL_IBV_CONTEXT_LOCAL, &context));
+    CHECK(rpma_peer_new(context, &peer));
+    return peer;
+}
+
+static inline void await(struct rpma_conn *conn, enum rpma_conn_event expected) {
+    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    CHECK(rpma_conn_next_event(conn, &event));
+    if (event != expected) {
+        fprintf(stderr, "event %s, expected %s\n", rpma_utils_conn_event_2str(event),
+                rpma_utils_conn_event_2str(expected));
+        exit(EXIT_FAILURE);
+    }
+}
+
+static inline void complete(struct rpma_conn *conn) {
+    struct rpma_cq *cq = NULL;
+    struct ibv_wc wc;
+    int result = RPMA_E_NO_COMPLETION;
+    CHECK(rpma_conn_get_cq(conn, &cq));
+    while (result == RPMA_E_NO_COMPLETION) {
+        CHECK(rpma_cq_wait(cq));
+        result = rpma_cq_get_wc(cq, 1, &wc, NULL);
+    }
+    CHECK(result);
+    REQUIRE(wc.status == IBV_WC_SUCCESS);
+}
