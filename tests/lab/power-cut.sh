@@ -14,7 +14,7 @@ run=$(dirname "$(realpath "$0")")/../../utils/lab/run
 seed=${RPMA_SEED:-$((RANDOM * 32768 + RANDOM))}
 RANDOM=$((seed % 32768))
 
-# Each is what test_records takes before the seed; the guest knows the variables. A device of 2 MiB for each on devdax.
+# Each is what test_records takes before the seed; the guest knows the variables. On devdax each has its own 2 MiB.
 # shellcheck disable=SC2016
 declare -A ring_of=(
     [soft-fsdax]='127.0.0.1 dax $PMEM_DIR/ring 0'
@@ -49,12 +49,12 @@ trap 'exit 143' TERM INT
 
 # start [COUNT]: a guest in which each kind says what it has, and then pushes; what it prints goes to $work/notes.
 start() {
-    local kind device commands=$before
-    for kind in "${kinds[@]}"; do
-        device=kernel
+    local i kind device commands=$before
+    for i in "${!kinds[@]}"; do
+        kind=${kinds[i]} device=kernel
         [[ $kind != soft-* ]] || device=soft
         commands+="
-RPMA_DEVICE=$device $preload $records $kind ${ring_of[$kind]} $seed ${last[$kind]} $* &"
+RPMA_DEVICE=$device $preload $records $kind ${ring_of[$kind]} $((seed + i)) ${last[$kind]} $* &"
     done
     for kind in "${kinds[@]}"; do
         commands+='

@@ -23,7 +23,7 @@
 #include "../compat/program.h"
 
 #define SLOTS 64
-#define BODY 4072
+#define BODY 4072 /* so that a record is a little less than a page, and most are in two */
 /* What is mapped of the file: devdax maps nothing smaller. */
 #define MAPPED ((size_t)2 << 20)
 #define OFFER_MAX 64
@@ -175,7 +175,7 @@ static void flush(struct rpma_conn *conn, struct rpma_mr_remote *remote, size_t 
 
 static void push(const struct run *run, const char *port, uint64_t count) {
     struct rpma_peer *peer = new_peer(run->address);
-    struct record *const record = aligned_alloc(sizeof(*record), sizeof(*record));
+    struct record *const record = malloc(sizeof(*record));
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
     struct rpma_mr_local *mr = NULL;

@@ -21,8 +21,8 @@ expect 'ring 101'
 loses 102
 expect 'ring: committed 101, acknowledged at least 102: LOST'
 
-# Record 90 is in slot 90 % 64, behind the page of the committed number.
-printf '\377\377' | dd of=ring conv=notrunc bs=1 seek=$((4096 + 90 % 64 * 4096 + 2000)) status=none
+# Record 90 is in slot 90 % 64, 4088 bytes each, behind the page of the committed number.
+printf '\377\377' | dd of=ring conv=notrunc bs=1 seek=$((4096 + 90 % 64 * 4088 + 2000)) status=none
 loses 101
 expect 'ring: record 90 is not as it was written: number 90, checksum wrong'
 expect 'ring: committed 101, acknowledged at least 101: LOST'
