@@ -146,7 +146,7 @@ private:
                    std::span<const std::byte> read_request);
     void break_link(int error);
     void cut_link();
-    [[nodiscard]] bool found_broken();
+    [[nodiscard]] bool found_broken(bool at_end);
     void link_lost(int error, bool drain = false);
     void peer_closed();
     void log_end(const char *text, int level) const;

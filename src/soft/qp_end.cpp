@@ -191,10 +191,11 @@ void QueuePair::cut_link() {
     set_interest({.readable = true, .writable = true});
 }
 
-// Who sends has broken the link: the connection ends with it.
-bool QueuePair::found_broken() {
+// Who sends has broken the link: the connection ends with it. Where the network or the peer is the cause,
+// only `at_end` of what had come before: the peer may have been told that it was done.
+bool QueuePair::found_broken(bool at_end) {
     std::unique_lock lock{send_mutex_};
-    if (!link_broken_) {
+    if (!link_broken_ || (link_error_ != 0 && !link_cut_ && !at_end)) {
         return false;
     }
     const int error = link_error_;
@@ -212,7 +213,7 @@ void QueuePair::link_lost(int error, bool drain) {
 }
 
 void QueuePair::peer_closed() {
-    if (found_broken()) {
+    if (found_broken(true)) {
         return;
     }
     const bool unclaimed = !unexpected_.empty() && unexpected_.front().complete;

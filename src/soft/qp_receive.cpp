@@ -58,7 +58,10 @@ void QueuePair::progress() {
         }
         return;
     }
-    if (found_broken()) {
+    if (parked_) {
+        want_readable(false);  // who sends may have broken the link, and wants to be looked at for it
+    }
+    if (found_broken(false)) {
         return;
     }
     bool readable = true;

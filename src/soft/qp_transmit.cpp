@@ -332,9 +332,7 @@ void QueuePair::want_writable(bool wanted) {
 // again soon, and until then misses nothing.
 void QueuePair::want_readable(bool wanted) {
     const std::scoped_lock lock{send_mutex_};
-    if (!link_broken_) {
-        set_interest({.readable = wanted, .writable = interest_.writable, .ended = stalled_ && !end_held_});
-    }
+    set_interest({.readable = wanted, .writable = interest_.writable, .ended = stalled_ && !end_held_});
 }
 
 void QueuePair::set_interest(Interest interest) {

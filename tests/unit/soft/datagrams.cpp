@@ -497,7 +497,8 @@ void many_threads_send(void **state) {
         });
         const auto until = std::chrono::steady_clock::now() + std::chrono::seconds{30};
         ibv_wc completion{};
-        while (sent + failed.load() < threads * rounds && std::chrono::steady_clock::now() < until) {
+        while ((sent + failed.load() < threads * rounds || received == 0) &&
+               std::chrono::steady_clock::now() < until) {
             if (ibv_poll_cq(a.cq, 1, &completion) == 1) {
                 failed.fetch_add(completion.status == IBV_WC_SUCCESS ? 0 : 1);
                 ++sent;

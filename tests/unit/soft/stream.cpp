@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A connected device on the wire: wherever TCP cuts the stream, in which order it answers, how long its
 // FPDUs are, and what becomes of messages that nobody waits for yet.
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <chrono>
+
 #include "soft/limits.hpp"
+#include "soft/qp.hpp"
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.
@@ -480,6 +485,48 @@ void a_disconnect_drains(void **state) {
     (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
 }
 
+// Ends the connection with a reset, when the device's TCP has all that was sent.
+void reset(test::Peer &peer) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+    int unacknowledged = 0;
+    do {
+        assert_true(std::chrono::steady_clock::now() < end);
+        assert_int_equal(ioctl(peer.socket(), SIOCOUTQ, &unacknowledged), 0);
+    } while (unacknowledged != 0);
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    assert_int_equal(setsockopt(peer.socket(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+    peer.close();
+}
+
+// The peer has gone, which who sends here finds first; what it had sent is placed all the same.
+void what_came_before_the_link_broke_is_placed(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, plain);
+    const Bytes all = pattern(std::size_t{32} * 1024, 7);
+    peer.send(test::ready_to_receive());
+    device.post(id, IBV_WR_SEND, 1, all.size(), 1);
+    (void)peer.receive_fpdu();
+    device.expect_completion(1);
+    {
+        const auto found = soft::AnyQueuePair::find(id->qp->qp_num);
+        const auto group = static_cast<soft::QueuePair *>(found.queue_pair)->group();
+        const std::scoped_lock nobody_receives{group->mutex()};
+        constexpr std::size_t part = std::size_t{8} * 1024;
+        for (std::size_t at = 0; at < all.size(); at += part) {
+            peer.send(fpdu({.opcode = Opcode::Write,
+                            .last = true,
+                            .stag = device.mr->rkey,
+                            .offset = device.address(at)},
+                           std::span{all}.subspan(at, part)));
+        }
+        reset(peer);
+        device.post(id, IBV_WR_SEND, 2, all.size(), 1);
+    }
+    (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+    assert_same_bytes({device.at(0), all.size()}, all);
+    device.expect_completion(2, IBV_WC_RETRY_EXC_ERR);
+}
+
 }  // namespace
 
 int main() {
@@ -499,6 +546,7 @@ int main() {
                                 test_of_ends(the_end_of_a_stalled_peer),
                                 test_of_ends(a_write_inside_a_send),
                                 test_of_ends(an_orderly_end),
-                                test_of_ends(a_disconnect_drains)};
+                                test_of_ends(a_disconnect_drains),
+                                test_of_ends(what_came_before_the_link_broke_is_placed)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
