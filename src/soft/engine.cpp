@@ -57,35 +57,45 @@ struct Engine::State {
     std::atomic<unsigned> assists{0};
 };
 
-// A socket that was shut down for writing: reads what still comes, so that no reset destroys what the peer
-// has not read yet.
+// A socket that was shut down for writing: reads what still comes, so that no reset destroys what TCP still
+// has for a peer that is slow. What the peer's TCP has, a reset does not destroy.
 class Engine::Drain final : public Source {
 public:
     Drain(Engine &engine, std::shared_ptr<Group> group, base::Fd socket)
         : engine_{engine}, group_{std::move(group)}, socket_{std::move(socket)} {
         const std::scoped_lock lock{group_->mutex()};
         group_->add(*this, socket_.get(), {.readable = true});
-        group_->set_deadline(*this, base::Clock::now() + limits::drain_timeout);
+        group_->set_deadline(*this, began_ + limits::drain_timeout);
     }
 
     void progress() override {
         if (tcp::discard_input(socket_.get()) == tcp::Input::Ended) {
-            expire();
+            end();
         }
     }
 
-    // The last thing it does.
     void expire() override {
+        const auto now = base::Clock::now();
+        if (tcp::has_unacknowledged(socket_.get()) && now - began_ < limits::silence_timeout) {
+            group_->set_deadline(*this, now + limits::drain_timeout);
+        } else {
+            end();
+        }
+    }
+
+private:
+    // The last thing it does.
+    void end() {
         group_->remove(*this, socket_.get());
         Engine &engine = engine_;
         delete this;
         engine.drained();
     }
 
-private:
     Engine &engine_;
     std::shared_ptr<Group> group_;
     base::Fd socket_;
+    const base::Clock::time_point began_ = base::Clock::now();
 };
 
 void Engine::drain(base::Fd socket) {

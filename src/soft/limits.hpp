@@ -55,8 +55,9 @@ inline std::chrono::milliseconds segment_timeout{60'000};
 inline std::chrono::milliseconds unclaimed_timeout{2'000};
 // A peer that acknowledges nothing, or takes nothing, for so long is given up (TCP_USER_TIMEOUT).
 inline constexpr std::chrono::seconds silence_timeout{60};
-// How long a connection that ended is still read, and how long a slow peer may take to read why it ended.
-inline constexpr std::chrono::seconds drain_timeout{2};
+// How long a program that disconnects waits for the peer's end, and how long a slow peer may take to read why
+// it ended. What TCP has by then goes on behind its back, up to silence_timeout. Tests shorten the first.
+inline std::chrono::milliseconds drain_timeout{2'000};
 inline constexpr std::chrono::seconds last_words_timeout{10};
 
 }  // namespace soft::limits

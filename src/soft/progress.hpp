@@ -159,8 +159,8 @@ public:
     // And no longer: it is about to sleep.
     void end_assistance();
 
-    // Takes over a socket that was shut down for writing, until the peer has closed it too or
-    // limits::drain_timeout is over.
+    // Takes over a socket that was shut down for writing, until the peer has closed it too, or has everything
+    // when limits::drain_timeout is over, or limits::silence_timeout is over.
     void drain(base::Fd socket);
 
     // When the process ends: waits, within limits::drain_timeout, for the sockets that are being drained.

@@ -10,6 +10,7 @@
 #include "soft/device.hpp"
 #include "soft/limits.hpp"
 #include "soft/qp.hpp"
+#include "soft/tcp.hpp"
 
 namespace soft {
 
@@ -125,6 +126,13 @@ void QueuePair::give_up() {
 // the last messages, or the end of a connection that ended.
 void QueuePair::expire() {
     if (!connected()) {
+        // The program need not wait any longer. But a reset would destroy what it was told is done and TCP
+        // has.
+        if (last_words_.empty() && tcp::has_unacknowledged(socket_.get())) {
+            const std::scoped_lock lock{send_mutex_};
+            group_->remove(*this, socket_.get());
+            Engine::instance().drain(std::move(socket_));
+        }
         finish_draining();
         return;
     }

@@ -4,9 +4,11 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -210,6 +212,11 @@ Ready ready(int socket) {
         return {.readable = true, .writable = true};  // whoever tries will see
     }
     return {.readable = (state.revents & ~POLLOUT) != 0, .writable = (state.revents & ~POLLIN) != 0};
+}
+
+bool has_unacknowledged(int socket) {
+    int bytes = 0;
+    return ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 Input discard_input(int socket) {

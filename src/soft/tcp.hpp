@@ -63,6 +63,9 @@ struct Ready {
 };
 [[nodiscard]] Ready ready(int socket);
 
+// Not all that was sent has been acknowledged.
+[[nodiscard]] bool has_unacknowledged(int socket);
+
 enum class Input { Open, Ended };
 // Reads and throws away what is there; Ended at the peer's end of stream or an error.
 Input discard_input(int socket);

@@ -485,6 +485,32 @@ void a_disconnect_drains(void **state) {
     (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
 }
 
+// The program waits for a slow peer only so long; but what it was told is done is not destroyed.
+void a_peer_slower_than_the_wait_has_everything(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    constexpr std::size_t bytes = 100'000;
+    constexpr std::uint64_t count = 4;  // more than a peer's TCP takes when nobody reads
+    const Bytes talk =
+        fpdu({.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address()}, Bytes(5000));
+    const auto usual = soft::limits::drain_timeout;
+    soft::limits::drain_timeout = std::chrono::milliseconds{100};
+    rdma_cm_id *const id = device.establish(peer, plain);
+    for (std::uint64_t wr_id = 1; wr_id <= count; ++wr_id) {
+        device.post(id, IBV_WR_SEND, wr_id, 0, bytes);
+        device.expect_completion(wr_id);
+    }
+    assert_int_equal(softrdma_rdma_disconnect(id), 0);
+    peer.send(talk);
+    (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+    peer.send(talk);
+    std::size_t received = 0;
+    while (received < count * bytes) {
+        received += peer.receive_fpdu().payload.size();
+    }
+    assert_int_equal(peer.receive_rest().size(), 0);
+    soft::limits::drain_timeout = usual;
+}
+
 // Ends the connection with a reset, when the device's TCP has all that was sent.
 void reset(test::Peer &peer) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{20};
@@ -547,6 +573,7 @@ int main() {
                                 test_of_ends(a_write_inside_a_send),
                                 test_of_ends(an_orderly_end),
                                 test_of_ends(a_disconnect_drains),
+                                test_of_ends(a_peer_slower_than_the_wait_has_everything),
                                 test_of_ends(what_came_before_the_link_broke_is_placed)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
