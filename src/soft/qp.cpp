@@ -35,6 +35,8 @@ std::size_t payload_bytes(bool soft_peer, int socket) {
     return (room - segment_overhead_bytes) / payload_alignment * payload_alignment;
 }
 
+constexpr std::uint32_t least_inline_bytes = 16;
+
 bool exceeds(const ibv_qp_cap &cap) {
     return cap.max_send_wr > limits::max_qp_wr || cap.max_recv_wr > limits::max_qp_wr ||
            cap.max_send_sge > limits::max_sge || cap.max_recv_sge > limits::max_sge ||
@@ -42,10 +44,12 @@ bool exceeds(const ibv_qp_cap &cap) {
 }
 
 // A queue of no entries or no scatter list cannot be used: verbs lets the device give more than was asked
-// for.
+// for. Of inline bytes, what librdmacm's rsockets (before version 51) need and do not ask for in their
+// bandwidth mode: on iWARP they send each message, and the place for the next bytes, inline.
 ibv_qp_cap given(ibv_qp_cap cap, bool shares_receives) {
     cap.max_send_wr = std::max(cap.max_send_wr, 1U);
     cap.max_send_sge = std::max(cap.max_send_sge, 1U);
+    cap.max_inline_data = std::max(cap.max_inline_data, least_inline_bytes);
     if (!shares_receives) {
         cap.max_recv_wr = std::max(cap.max_recv_wr, 1U);
         cap.max_recv_sge = std::max(cap.max_recv_sge, 1U);
