@@ -8,16 +8,21 @@ namespace conformance {
 
 namespace {
 
-// An id without a channel waits in its calls; the events are in id->event.
-void calls_of_a_synchronous_id_wait(void **) {
-    Ends &ends = make<Ends>();
-    End &client = ends.client;
+// An id without a channel that knows its way to the listener, and has its queues.
+void prepare(End &client, std::uint16_t port) {
     assert_int_equal(provider().create_id(nullptr, &client.id, nullptr, RDMA_PS_TCP), 0);
-    resolve_address(client.id, ends.listener.port);
+    resolve_address(client.id, port);
     assert_int_equal(client.id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
     assert_int_equal(provider().resolve_route(client.id, patience_ms), 0);
     assert_int_equal(client.id->event->event, RDMA_CM_EVENT_ROUTE_RESOLVED);
     client.create_objects();
+}
+
+// An id without a channel waits in its calls; the events are in id->event.
+void calls_of_a_synchronous_id_wait(void **) {
+    Ends &ends = make<Ends>();
+    End &client = ends.client;
+    prepare(client, ends.listener.port);
     auto &connecting = make<Thread>([&client]() -> std::string {
         const std::string hello = "hello";
         auto parameters = connection_parameters(hello, 4);
@@ -41,10 +46,7 @@ void calls_of_a_synchronous_id_wait(void **) {
 void a_synchronous_id_hears_of_its_rejection(void **) {
     Ends &ends = make<Ends>();
     End &client = ends.client;
-    assert_int_equal(provider().create_id(nullptr, &client.id, nullptr, RDMA_PS_TCP), 0);
-    resolve_address(client.id, ends.listener.port);
-    assert_int_equal(provider().resolve_route(client.id, patience_ms), 0);
-    client.create_objects();
+    prepare(client, ends.listener.port);
     auto &connecting = make<Thread>([&client]() -> std::string {
         auto parameters = connection_parameters(no_data, 4);
         if (provider().connect(client.id, &parameters) != -1 || errno != ECONNREFUSED) {
@@ -62,10 +64,7 @@ void a_synchronous_id_hears_of_its_rejection(void **) {
 void a_synchronous_id_migrates(void **) {
     Ends &ends = make<Ends>();
     End &client = ends.client;
-    assert_int_equal(provider().create_id(nullptr, &client.id, nullptr, RDMA_PS_TCP), 0);
-    resolve_address(client.id, ends.listener.port);
-    assert_int_equal(provider().resolve_route(client.id, patience_ms), 0);
-    client.create_objects();
+    prepare(client, ends.listener.port);
     client.events = provider().create_event_channel();
     assert_int_equal(provider().migrate_id(client.id, client.events), 0);
     assert_null(client.id->event);

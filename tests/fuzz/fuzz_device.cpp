@@ -67,14 +67,6 @@ unsigned access_of(Area area) {
     }
 }
 
-sockaddr_in loopback(std::uint16_t port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return address;
-}
-
 rdma_conn_param wanted() {
     rdma_conn_param parameters{};
     parameters.responder_resources = FuzzDevice::depth;
@@ -83,6 +75,14 @@ rdma_conn_param wanted() {
 }
 
 }  // namespace
+
+sockaddr_in loopback(std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+}
 
 FuzzDevice &FuzzDevice::instance() {
     static FuzzDevice &device = *new FuzzDevice;  // never destroyed: the process ends with it

@@ -29,14 +29,6 @@ private:
     std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now() + std::chrono::seconds{20};
 };
 
-sockaddr_in loopback(std::uint16_t port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return address;
-}
-
 // Where the device connects to.
 struct Listener {
     int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <iterator>
 #include <semaphore>
+#include <span>
 
 #include "memory.hpp"
 #include "persist/guard.hpp"
@@ -48,7 +49,16 @@ struct Gate {
     std::counting_semaphore<> arrived{0};
     std::counting_semaphore<> open{0};
 
-    Job job() { return {pass, this}; }
+    // Jobs for all the threads there can be, or more: each thread waits here now.
+    void block(std::span<Job> jobs) {
+        for (Job &job : jobs) {
+            job = {pass, this};
+            assert_true(Worker::instance().submit(job));
+        }
+        for (unsigned number = 0; number < most; ++number) {
+            arrived.acquire();
+        }
+    }
     static void pass(void *gate) {
         static_cast<Gate *>(gate)->arrived.release();
         static_cast<Gate *>(gate)->open.acquire();
@@ -66,13 +76,7 @@ Worker &worker() {
 void runs_blocked_jobs_side_by_side(void **) {
     static Gate gate;
     static std::array<Job, most> blocked;
-    for (Job &job : blocked) {
-        job = gate.job();
-        assert_true(worker().submit(job));
-    }
-    for (unsigned number = 0; number < most; ++number) {
-        gate.arrived.acquire();
-    }
+    gate.block(blocked);
     // One more has no thread until one is free; then it runs.
     static std::counting_semaphore<> done{0};
     static Job late{post, &done};
@@ -90,13 +94,7 @@ int ordered;
 void runs_in_order_when_busy(void **) {
     static Gate gate;
     static std::array<Job, most> blocked;
-    for (Job &job : blocked) {
-        job = gate.job();
-        assert_true(worker().submit(job));
-    }
-    for (unsigned number = 0; number < most; ++number) {
-        gate.arrived.acquire();
-    }
+    gate.block(blocked);
     static std::array<int, 100> numbers;
     static std::array<Job, 100> jobs;
     static std::counting_semaphore<> done{0};
@@ -174,13 +172,7 @@ void threads_end_when_idle(void **) {
 void a_forked_child_starts_afresh(void **) {
     static Gate gate;
     static std::array<Job, most + 1> blocked;
-    for (Job &job : blocked) {
-        job = gate.job();
-        assert_true(worker().submit(job));
-    }
-    for (unsigned number = 0; number < most; ++number) {
-        gate.arrived.acquire();
-    }
+    gate.block(blocked);
     // Here all threads are busy and one job waits: the child has neither.
     const pid_t child = fork();
     assert_true(child >= 0);

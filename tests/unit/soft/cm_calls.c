@@ -43,11 +43,6 @@ static struct rdma_cm_id *expect(enum rdma_cm_event_type type) {
     return id;
 }
 
-static void fails(int result, int error) {
-    assert_int_equal(result, -1);
-    assert_int_equal(errno, error);
-}
-
 /* ---- options ---- */
 
 static void options_have_their_sizes(void **state) {
@@ -361,8 +356,10 @@ static void post_receive(struct end *end) {
     assert_int_equal(ibv_post_recv(end->qp, &request, &bad), 0);
 }
 
-/* Up to the response: the client has heard that it is accepted. */
-static void begin(struct end *client, struct end *server, struct rdma_cm_id *listener) {
+/* Up to the response: the client has heard that it is accepted. The listener, which it asked. */
+static struct rdma_cm_id *begin(struct end *client, struct end *server) {
+    struct rdma_cm_id *listener = new_id();
+    assert_int_equal(softrdma_rdma_listen(listener, 1), 0);
     struct rdma_addrinfo *there = loopback(0, ntohs(softrdma_rdma_get_src_port(listener)));
     client->id = new_id();
     assert_int_equal(softrdma_rdma_resolve_addr(client->id, NULL, there->ai_dst_addr, 1), 0);
@@ -391,15 +388,14 @@ static void begin(struct end *client, struct end *server, struct rdma_cm_id *lis
     assert_int_equal(softrdma_rdma_accept(server->id, &parameters), 0);
     assert_ptr_equal(expect(RDMA_CM_EVENT_CONNECT_RESPONSE), client->id);
     attributes_are_given(client);
+    return listener;
 }
 
 static void queue_pairs_are_connected_by_number(void **state) {
     (void)state;
     struct end client = {0};
     struct end server = {0};
-    struct rdma_cm_id *listener = new_id();
-    assert_int_equal(softrdma_rdma_listen(listener, 1), 0);
-    begin(&client, &server, listener);
+    struct rdma_cm_id *listener = begin(&client, &server);
     fails(softrdma_rdma_establish(server.id), EINVAL);
     assert_int_equal(softrdma_rdma_establish(client.id), 0);
     fails(softrdma_rdma_establish(client.id), EINVAL);
@@ -421,9 +417,7 @@ static void ids_go_before_their_queue_pairs(void **state) {
     (void)state;
     struct end client = {0};
     struct end server = {0};
-    struct rdma_cm_id *listener = new_id();
-    assert_int_equal(softrdma_rdma_listen(listener, 1), 0);
-    begin(&client, &server, listener);
+    struct rdma_cm_id *listener = begin(&client, &server);
     assert_int_equal(softrdma_rdma_destroy_id(client.id), 0);
     assert_ptr_equal(expect(RDMA_CM_EVENT_CONNECT_ERROR), server.id);
     assert_int_equal(softrdma_rdma_destroy_id(server.id), 0);
@@ -437,9 +431,7 @@ static void refused_calls_leave_queue_pairs_alone(void **state) {
     (void)state;
     struct end client = {0};
     struct end server = {0};
-    struct rdma_cm_id *listener = new_id();
-    assert_int_equal(softrdma_rdma_listen(listener, 1), 0);
-    begin(&client, &server, listener);
+    struct rdma_cm_id *listener = begin(&client, &server);
     fails(softrdma_rdma_connect(client.id, NULL), EINVAL);
     assert_int_equal(softrdma_rdma_establish(client.id), 0);
     assert_ptr_equal(expect(RDMA_CM_EVENT_ESTABLISHED), server.id);

@@ -32,14 +32,6 @@ void count(int level, const char *, int, const char *, const char *, ...) {
     (level <= static_cast<int>(base::LogLevel::Error) ? errors : warnings).fetch_add(1);
 }
 
-sockaddr_in loopback(std::uint16_t port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return address;
-}
-
 rdma_conn_param parameters(std::string_view private_data) {
     rdma_conn_param all{};
     all.private_data = private_data.data();

@@ -100,6 +100,14 @@ static void finish(struct client *client) {
 
 /* ---- the server's side of it ---- */
 
+/* A client begins, and this is its request. */
+static struct rdma_cm_id *request_of(struct client *client, struct rdma_cm_id *listener) {
+    start(client, softrdma_rdma_get_src_port(listener));
+    struct rdma_cm_id *id = NULL;
+    assert_int_equal(softrdma_rdma_get_request(listener, &id), 0);
+    return id;
+}
+
 static void answer(struct rdma_cm_id *id) {
     char bytes[message_bytes] = "";
     struct ibv_mr *region = rdma_reg_msgs(id, bytes, sizeof(bytes));
@@ -126,9 +134,7 @@ static void endpoints_make_what_they_need(void **state) {
     struct rdma_cm_id *listener = listening(&attributes);
     assert_null(listener->qp);
     struct client client;
-    start(&client, softrdma_rdma_get_src_port(listener));
-    struct rdma_cm_id *id = NULL;
-    assert_int_equal(softrdma_rdma_get_request(listener, &id), 0);
+    struct rdma_cm_id *id = request_of(&client, listener);
     assert_int_equal(id->event->event, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_ptr_equal(id->event->listen_id, listener);
     assert_ptr_not_equal(id->channel, listener->channel);
@@ -151,9 +157,7 @@ static void a_request_outlives_its_endpoint(void **state) {
     struct ibv_qp_init_attr attributes = one_of_each();
     struct rdma_cm_id *listener = listening(&attributes);
     struct client client;
-    start(&client, softrdma_rdma_get_src_port(listener));
-    struct rdma_cm_id *id = NULL;
-    assert_int_equal(softrdma_rdma_get_request(listener, &id), 0);
+    struct rdma_cm_id *id = request_of(&client, listener);
     softrdma_rdma_destroy_ep(listener);
     answer(id);
     finish(&client);
@@ -164,9 +168,7 @@ static void a_request_that_is_destroyed_is_rejected(void **state) {
     (void)state;
     struct rdma_cm_id *listener = listening(NULL);
     struct client client;
-    start(&client, softrdma_rdma_get_src_port(listener));
-    struct rdma_cm_id *id = NULL;
-    assert_int_equal(softrdma_rdma_get_request(listener, &id), 0);
+    struct rdma_cm_id *id = request_of(&client, listener);
     assert_null(id->qp);
     assert_non_null(id->pd); /* the device's */
     softrdma_rdma_destroy_ep(id);
@@ -183,8 +185,7 @@ static void a_request_without_room_for_its_queue_pair_is_rejected(void **state) 
     struct client client;
     start(&client, softrdma_rdma_get_src_port(listener));
     struct rdma_cm_id *id = NULL;
-    assert_int_equal(softrdma_rdma_get_request(listener, &id), -1);
-    assert_int_equal(errno, EINVAL);
+    fails(softrdma_rdma_get_request(listener, &id), EINVAL);
     assert_null(id);
     finish(&client);
     assert_int_equal(client.error, ECONNREFUSED);
@@ -196,9 +197,7 @@ static void queues_of_the_program_are_not_the_ids(void **state) {
     (void)state;
     struct rdma_cm_id *listener = listening(NULL);
     struct client client;
-    start(&client, softrdma_rdma_get_src_port(listener));
-    struct rdma_cm_id *id = NULL;
-    assert_int_equal(softrdma_rdma_get_request(listener, &id), 0);
+    struct rdma_cm_id *id = request_of(&client, listener);
     struct ibv_qp_init_attr attributes = one_of_each();
     struct ibv_pd *pd = softrdma_ibv_alloc_pd(id->verbs);
     attributes.send_cq = softrdma_ibv_create_cq(id->verbs, 2, NULL, NULL, 0);
@@ -208,8 +207,7 @@ static void queues_of_the_program_are_not_the_ids(void **state) {
     assert_null(id->send_cq);
     assert_null(id->send_cq_channel);
     assert_ptr_equal(id->recv_cq, attributes.recv_cq);
-    assert_int_equal(softrdma_rdma_create_qp(id, pd, &attributes), -1);
-    assert_int_equal(errno, EINVAL);
+    fails(softrdma_rdma_create_qp(id, pd, &attributes), EINVAL);
     softrdma_rdma_destroy_qp(id);
     assert_null(id->qp);
     assert_null(id->recv_cq);
@@ -225,16 +223,12 @@ static void an_id_has_a_shared_receive_queue(void **state) {
     (void)state;
     struct rdma_cm_id *listener = listening(NULL);
     struct client client;
-    start(&client, softrdma_rdma_get_src_port(listener));
-    struct rdma_cm_id *id = NULL;
-    assert_int_equal(softrdma_rdma_get_request(listener, &id), 0);
+    struct rdma_cm_id *id = request_of(&client, listener);
     struct ibv_srq_init_attr_ex shared = {.attr = {.max_wr = 4, .max_sge = 1}};
-    assert_int_equal(softrdma_rdma_create_srq_ex(id, &shared), -1);
-    assert_int_equal(errno, EINVAL); /* of no type */
+    fails(softrdma_rdma_create_srq_ex(id, &shared), EINVAL); /* of no type */
     shared.comp_mask = IBV_SRQ_INIT_ATTR_TYPE;
     shared.srq_type = IBV_SRQT_XRC;
-    assert_int_equal(softrdma_rdma_create_srq_ex(id, &shared), -1);
-    assert_int_equal(errno, EOPNOTSUPP);
+    fails(softrdma_rdma_create_srq_ex(id, &shared), EOPNOTSUPP);
     struct ibv_srq_init_attr basic = {.attr = {.max_wr = 4, .max_sge = 1}};
     assert_int_equal(softrdma_rdma_create_srq(id, NULL, &basic), 0);
     assert_ptr_equal(id->srq->pd, id->pd);
@@ -254,38 +248,30 @@ static void endpoints_that_cannot_be(void **state) {
     (void)state;
     struct rdma_addrinfo *there = loopback(0, 1);
     struct rdma_cm_id *id = NULL;
-    assert_int_equal(softrdma_rdma_create_ep(&id, NULL, NULL, NULL), -1);
-    assert_int_equal(errno, EINVAL);
-    assert_int_equal(softrdma_rdma_create_ep(NULL, there, NULL, NULL), -1);
-    assert_int_equal(errno, EINVAL);
+    fails(softrdma_rdma_create_ep(&id, NULL, NULL, NULL), EINVAL);
+    fails(softrdma_rdma_create_ep(NULL, there, NULL, NULL), EINVAL);
     there->ai_qp_type = IBV_QPT_XRC_SEND;
-    assert_int_equal(softrdma_rdma_create_ep(&id, there, NULL, NULL), -1);
-    assert_int_equal(errno, EINVAL);
+    fails(softrdma_rdma_create_ep(&id, there, NULL, NULL), EINVAL);
     there->ai_qp_type = IBV_QPT_RC;
     there->ai_port_space = RDMA_PS_IB;
-    assert_int_equal(softrdma_rdma_create_ep(&id, there, NULL, NULL), -1);
-    assert_int_equal(errno, EPROTONOSUPPORT);
+    fails(softrdma_rdma_create_ep(&id, there, NULL, NULL), EPROTONOSUPPORT);
     there->ai_port_space = RDMA_PS_TCP;
     there->ai_route_len = 1;
-    assert_int_equal(softrdma_rdma_create_ep(&id, there, NULL, NULL), -1);
-    assert_int_equal(errno, EOPNOTSUPP);
+    fails(softrdma_rdma_create_ep(&id, there, NULL, NULL), EOPNOTSUPP);
     there->ai_route_len = 0;
     struct ibv_qp_init_attr attributes = one_of_each();
     attributes.cap.max_send_sge = UINT16_MAX;
-    assert_int_equal(softrdma_rdma_create_ep(&id, there, NULL, &attributes), -1);
-    assert_int_equal(errno, EINVAL);
+    fails(softrdma_rdma_create_ep(&id, there, NULL, &attributes), EINVAL);
     assert_null(attributes.send_cq);
     assert_null(id);
     /* Nobody listens at port 1. */
     assert_int_equal(softrdma_rdma_create_ep(&id, there, NULL, NULL), 0);
     attributes = one_of_each();
     attributes.qp_type = IBV_QPT_UD;
-    assert_int_equal(softrdma_rdma_create_qp(id, NULL, &attributes), -1);
-    assert_int_equal(errno, EINVAL);
+    fails(softrdma_rdma_create_qp(id, NULL, &attributes), EINVAL);
     attributes.qp_type = IBV_QPT_RC;
     assert_int_equal(softrdma_rdma_create_qp(id, NULL, &attributes), 0);
-    assert_int_equal(softrdma_rdma_connect(id, NULL), -1);
-    assert_int_equal(errno, ECONNREFUSED);
+    fails(softrdma_rdma_connect(id, NULL), ECONNREFUSED);
     assert_int_equal(id->event->event, RDMA_CM_EVENT_REJECTED);
     softrdma_rdma_destroy_ep(id);
     softrdma_rdma_freeaddrinfo(there);
@@ -296,12 +282,10 @@ static void only_synchronous_ids_wait_for_requests(void **state) {
     struct rdma_event_channel *channel = softrdma_rdma_create_event_channel();
     assert_non_null(channel);
     struct rdma_cm_id *listener = listening(NULL);
-    assert_int_equal(softrdma_rdma_migrate_id(listener, NULL), -1);
-    assert_int_equal(errno, EINVAL);
+    fails(softrdma_rdma_migrate_id(listener, NULL), EINVAL);
     assert_int_equal(softrdma_rdma_migrate_id(listener, channel), 0);
     struct rdma_cm_id *id = NULL;
-    assert_int_equal(softrdma_rdma_get_request(listener, &id), -1);
-    assert_int_equal(errno, EINVAL);
+    fails(softrdma_rdma_get_request(listener, &id), EINVAL);
     assert_null(id);
     softrdma_rdma_destroy_ep(listener);
     softrdma_rdma_destroy_event_channel(channel);

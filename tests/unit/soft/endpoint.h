@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* unit/soft: librdmacm's names for the soft device's calls, so that the helpers of rdma_verbs.h run as they
- * are, and the addresses that these tests use. */
+ * are; the addresses that these tests use, and how calls fail. */
 #ifndef ENDPOINT_H
 #define ENDPOINT_H 1
 
@@ -33,6 +33,11 @@ static inline struct rdma_addrinfo *loopback(int flags, uint16_t port) {
     struct rdma_addrinfo *found = NULL;
     assert_int_equal(softrdma_rdma_getaddrinfo("127.0.0.1", service, &hints, &found), 0);
     return found;
+}
+
+static inline void fails(int result, int error) {
+    assert_int_equal(result, -1);
+    assert_int_equal(errno, error);
 }
 
 #endif

@@ -17,14 +17,6 @@ namespace test {
 
 namespace {
 
-sockaddr_in loopback(std::uint16_t port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return address;
-}
-
 void set_options(int socket) {
     const int on = 1;
     assert_int_equal(setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)), 0);
@@ -34,6 +26,14 @@ void set_options(int socket) {
 }
 
 }  // namespace
+
+sockaddr_in loopback(std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+}
 
 void Peer::connect(std::uint16_t port, int max_segment_bytes) {
     close();

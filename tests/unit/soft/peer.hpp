@@ -3,6 +3,8 @@
 // asserts (cmocka) that it succeeds; nothing waits longer than 20 s.
 #pragma once
 
+#include <netinet/in.h>
+
 #include "fpdu.hpp"
 
 namespace test {
@@ -49,6 +51,9 @@ private:
     int listener_ = -1;
     int socket_ = -1;
 };
+
+// 127.0.0.1.
+[[nodiscard]] sockaddr_in loopback(std::uint16_t port);
 
 [[nodiscard]] Bytes encoded(const soft::wire::MpaFrame &frame);
 
