@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm: the connection manager, rdma_cm's ids and event channels.
-//   cm_channel.cpp   event channels and events
+//   cm_channel.cpp   event channels and events; an id's
 //   cm_id.cpp        an id: addresses, queue pair, disconnect, end
 //   cm_options.cpp   what can be set on an id
 //   cm_connect.cpp   the initiator's side: connect, establish

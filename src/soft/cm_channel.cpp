@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm: event channels and events.
+// soft/cm: event channels and events; where the events of an id go, and who waits for them.
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 
 #include "soft/cm.hpp"
 
@@ -95,6 +97,105 @@ std::vector<std::unique_ptr<Event>> EventChannel::withdraw(const CmId &id) {
     std::erase(events_, nullptr);
     readable_.set(!events_.empty());
     return gone;
+}
+
+// ---- the events of one id ----
+
+base::Result<void> CmId::migrate(EventChannel *to) {
+    std::unique_ptr<EventChannel> own;
+    if (to == nullptr && own_channel_) {
+        return base::failure(EINVAL);  // synchronous already
+    }
+    if (to == nullptr) {
+        auto made = EventChannel::create();
+        if (!made) {
+            return std::unexpected{made.error()};
+        }
+        own.reset(*made);
+        to = own.get();
+    }
+    drop_event();
+    const std::unique_ptr<EventChannel> old = std::exchange(own_channel_, std::move(own));
+    const std::scoped_lock lock{mutex_};
+    for (auto &waiting : channel_->withdraw(*this)) {
+        if (waiting->id != this) {
+            static_cast<CmId *>(waiting->id)->arrived_on(*to);
+        }
+        to->push(std::move(waiting));
+    }
+    channel_ = to;
+    channel = to;
+    return {};
+}
+
+void CmId::push(rdma_cm_event_type type, int status) {
+    auto made = std::make_unique<Event>();
+    made->event = type;
+    made->status = status;
+    made->id = this;
+    push(std::move(made));
+}
+
+void CmId::push(std::unique_ptr<Event> made) {
+    made->counted = this;
+    const std::scoped_lock lock{mutex_};
+    channel_->push(std::move(made));
+}
+
+// Sequentially consistent, though the channel's lock already orders it with ~CmId, which takes that lock
+// first.
+void CmId::delivered(const Event &fetched) {
+    --waiting_;
+    ++unacknowledged_;
+    if (fetched.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        --unfetched_requests_;
+    }
+}
+
+void CmId::acknowledged() {
+    const std::scoped_lock lock{mutex_};
+    --unacknowledged_;
+    acknowledged_.notify_all();
+}
+
+void CmId::arrived_on(EventChannel &events) {
+    const std::scoped_lock lock{mutex_};
+    channel_ = &events;
+    channel = &events;
+}
+
+// What a synchronous id waits for stays readable in id->event until its next call.
+base::Result<void> CmId::wait_if_synchronous() {
+    if (!own_channel_) {
+        return {};
+    }
+    drop_event();
+    auto got = own_channel_->next();
+    if (!got) {
+        return std::unexpected{got.error()};
+    }
+    event = *got;
+    if (event->event == RDMA_CM_EVENT_REJECTED) {
+        return base::failure(ECONNREFUSED);
+    }
+    return event->status == 0 ? base::Result<void>{} : base::failure(std::abs(event->status));
+}
+
+// Of a synchronous id. A program may have acknowledged it, and cleared the member.
+void CmId::drop_event() {
+    if (event != nullptr) {
+        acknowledge(static_cast<Event *>(std::exchange(event, nullptr)));
+    }
+}
+
+std::unique_ptr<Event> CmId::connection_event(rdma_cm_event_type type) {
+    auto made = std::make_unique<Event>();
+    made->event = type;
+    made->id = this;
+    made->param.conn.responder_resources = static_cast<std::uint8_t>(parameters_.ird);
+    made->param.conn.initiator_depth = static_cast<std::uint8_t>(parameters_.ord);
+    made->set_private_data(reply_data_);
+    return made;
 }
 
 }  // namespace soft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cq: completion queues and completion channels.
+// soft/cq: completion queues (cq.cpp) and completion channels (cq_channel.cpp).
 #pragma once
 
 #include <infiniband/verbs.h>
