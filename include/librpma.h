@@ -232,10 +232,7 @@ int rpma_mr_dereg(struct rpma_mr_local **mr_ptr);
  */
 int rpma_mr_get_descriptor(const struct rpma_mr_local *mr, void *desc);
 
-/**
- * The descriptor's size, in bytes: 21; 23 on a kernel device that has native flush or atomic write, when the
- * region takes them. Errors: RPMA_E_INVAL: NULL argument.
- */
+/** The descriptor's size, in bytes: 21. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_mr_get_descriptor_size(const struct rpma_mr_local *mr, size_t *desc_size);
 
 /** Where the registered memory begins. Errors: RPMA_E_INVAL: NULL argument. */

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/mr_descriptor: what gives a peer access to a region; 21 or 23 bytes, little endian, not aligned:
+// librpma/mr_descriptor: what gives a peer access to a region; 21 bytes, little endian, not aligned:
 //
-//    0       8       16    20  21  22  23
-//    +-------+-------+-----+---+---+---+
-//    |address| size  | rkey| u | m | n |    u: usage, a set of RPMA_MR_USAGE_ bits
-//    +-------+-------+-----+---+---+---+    m, n: mark and native operations, where there are some
+//    0       8       16    20  21
+//    +-------+-------+-----+---+
+//    |address| size  | rkey| u |    u: usage, a set of RPMA_MR_USAGE_ bits
+//    +-------+-------+-----+---+
 //
-// m and n are there where a connection does not tell what its peer can do (verbs::Provider::knows_peer). Who
-// does not know them ignores them, as all behind byte 20; what else may be there, mostly a peer
-// configuration's descriptor (0 or 1) and zeros, is not taken for them.
+// Of u, librpma 1.0 to 1.3 look at the two flush bits only. With them, all bits that concern the region's
+// owner alone, and not WRITE_DST, u says that the region is written to, and takes native flush and atomic
+// write: as a usage that would be flush of what nobody may write. It is said where a connection does not tell
+// it (verbs::Provider::knows_peer).
 #pragma once
 
 #include <cassert>
@@ -18,7 +19,6 @@
 
 #include "base/cursor.hpp"
 #include "librpma/api.hpp"
-#include "verbs/native.hpp"
 
 namespace librpma {
 
@@ -29,41 +29,29 @@ struct MrDescriptor {
     std::uint64_t size;
     std::uint32_t rkey;
     std::uint8_t usage;
-    // A set of verbs::native_flush and verbs::native_atomic_write.
-    std::uint8_t native_operations = 0;
-
-    [[nodiscard]] std::size_t written_size() const;
+    // Whether native flush and atomic write may be posted to it; such a region's usage has WRITE_DST and a
+    // flush bit.
+    bool takes_native = false;
 };
 
 inline constexpr std::size_t mr_descriptor_size = 21;
 static_assert(mr_descriptor_size == sizeof(std::uint64_t) * 2 + sizeof(std::uint32_t) + sizeof(std::uint8_t));
-inline constexpr std::size_t most_mr_descriptor_size = mr_descriptor_size + 2;
 
-inline constexpr std::uint8_t native_mark = 'N';
-// Of the byte behind it: the upper bits, so that it too is none that is there by chance.
-inline constexpr std::uint8_t native_byte = 0xa0;
-inline constexpr std::uint8_t all_native_operations = verbs::native_flush | verbs::native_atomic_write;
+inline constexpr int flush_usages = RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
+inline constexpr int owners_usages =
+    RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV;
 
-inline std::size_t MrDescriptor::written_size() const {
-    return native_operations != 0 ? most_mr_descriptor_size : mr_descriptor_size;
-}
-
-// bytes has room for written_size().
-inline void write(const MrDescriptor &descriptor, std::span<std::byte> bytes) {
+inline void write(const MrDescriptor &descriptor, std::span<std::byte, mr_descriptor_size> bytes) {
+    const int native = (descriptor.usage | owners_usages) & ~RPMA_MR_USAGE_WRITE_DST;
     base::Writer writer{bytes};
     writer.little(descriptor.address);
     writer.little(descriptor.size);
     writer.little(descriptor.rkey);
-    writer.little(descriptor.usage);
-    if (descriptor.native_operations != 0) {
-        writer.little(native_mark);
-        writer.little(static_cast<std::uint8_t>(native_byte | descriptor.native_operations));
-    }
+    writer.little(descriptor.takes_native ? static_cast<std::uint8_t>(native) : descriptor.usage);
     assert(writer.ok());
 }
 
-// RPMA_E_INVAL, logged, when there are too few bytes or the region allows nothing. Other bytes behind are
-// ignored.
+// RPMA_E_INVAL, logged, when there are too few bytes or the region allows nothing. Bytes behind are ignored.
 [[nodiscard]] inline Result<MrDescriptor> read_mr_descriptor(std::span<const std::byte> bytes) {
     base::Reader reader{bytes};
     MrDescriptor descriptor{};
@@ -81,10 +69,11 @@ inline void write(const MrDescriptor &descriptor, std::span<std::byte> bytes) {
                  "a memory region's descriptor has usage 0, at least one RPMA_MR_USAGE_ bit is needed");
         return Failure{RPMA_E_INVAL};
     }
-    const auto mark = reader.little<std::uint8_t>();
-    const auto native = reader.little<std::uint8_t>();
-    if (reader.ok() && mark == native_mark && (native & ~all_native_operations) == native_byte) {
-        descriptor.native_operations = native & all_native_operations;
+    if ((descriptor.usage & flush_usages) != 0 &&
+        (descriptor.usage & (owners_usages | RPMA_MR_USAGE_WRITE_DST)) == owners_usages) {
+        descriptor.takes_native = true;
+        descriptor.usage =
+            static_cast<std::uint8_t>((descriptor.usage & ~owners_usages) | RPMA_MR_USAGE_WRITE_DST);
     }
     return descriptor;
 }

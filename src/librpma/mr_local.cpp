@@ -9,7 +9,7 @@ librpma::MrDescriptor rpma_mr_local::descriptor() const {
             .size = size(),
             .rkey = region_->rkey,
             .usage = static_cast<std::uint8_t>(usage_),
-            .native_operations = static_cast<std::uint8_t>(native_operations_)};
+            .takes_native = takes_native_};
 }
 
 int rpma_mr_local::close() {
@@ -43,8 +43,8 @@ int rpma_mr_get_descriptor(const struct rpma_mr_local *mr, void *desc) {
     if (mr == nullptr || desc == nullptr) {
         return RPMA_E_INVAL;
     }
-    const librpma::MrDescriptor descriptor = mr->descriptor();
-    librpma::write(descriptor, {static_cast<std::byte *>(desc), descriptor.written_size()});
+    librpma::write(mr->descriptor(), std::span<std::byte, librpma::mr_descriptor_size>{
+                                         static_cast<std::byte *>(desc), librpma::mr_descriptor_size});
     return 0;
 }
 
@@ -52,7 +52,7 @@ int rpma_mr_get_descriptor_size(const struct rpma_mr_local *mr, size_t *desc_siz
     if (mr == nullptr || desc_size == nullptr) {
         return RPMA_E_INVAL;
     }
-    *desc_size = mr->descriptor().written_size();
+    *desc_size = librpma::mr_descriptor_size;
     return 0;
 }
 

@@ -15,7 +15,7 @@ public:
           address_{std::bit_cast<std::uintptr_t>(memory.region->addr)},
           lkey_{memory.region->lkey},
           usage_{usage},
-          native_operations_{memory.native_operations},
+          takes_native_{memory.takes_native},
           region_{std::move(memory.region)} {}
 
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
@@ -35,6 +35,6 @@ private:
     std::uint64_t address_;
     std::uint32_t lkey_;
     int usage_;
-    unsigned native_operations_;
+    bool takes_native_;
     verbs::MemoryRegion region_;
 };

@@ -17,10 +17,9 @@ int rpma_mr_remote_from_descriptor(const void *desc, size_t desc_size, struct rp
         return RPMA_E_NOMEM;
     }
     BASE_LOG(Debug,
-             "remote region: address 0x%" PRIx64 ", %" PRIu64 " bytes, rkey 0x%" PRIx32
-             ", usage 0x%x, native operations 0x%x",
+             "remote region: address 0x%" PRIx64 ", %" PRIu64 " bytes, rkey 0x%" PRIx32 ", usage 0x%x%s",
              descriptor->address, descriptor->size, descriptor->rkey, unsigned{descriptor->usage},
-             unsigned{descriptor->native_operations});
+             descriptor->takes_native ? ", takes native flush and atomic write" : "");
     *mr_ptr = mr.release();
     return 0;
 }

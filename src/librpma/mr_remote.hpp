@@ -11,8 +11,8 @@ public:
 
     [[nodiscard]] std::uint64_t size() const { return descriptor_.size; }
     [[nodiscard]] int usage() const { return descriptor_.usage; }
-    // Which native operations the peer says the region takes.
-    [[nodiscard]] unsigned native_operations() const { return descriptor_.native_operations; }
+    // Whether the peer says that it takes native flush and atomic write.
+    [[nodiscard]] bool takes_native() const { return descriptor_.takes_native; }
     // Not checked: the target does that.
     [[nodiscard]] verbs::Remote at(std::size_t offset) const {
         return {.address = descriptor_.address + offset, .rkey = descriptor_.rkey};

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "librpma/mr_descriptor.hpp"
 #include "verbs/select.hpp"
 
 namespace librpma {
@@ -63,16 +64,18 @@ void explain_refused_registration(const verbs::Provider &provider, std::size_t s
             Error,
             "if this is memory of a file: this device has no on-demand paging, and pages of a file system, "
             "with DAX or without, cannot be pinned: use a device with on-demand paging "
-            "(rpma_utils_ibv_context_is_odp_capable), device DAX, or memory that is no file's, from which the "
+            "(rpma_utils_ibv_context_is_odp_capable), device DAX, or memory that is no file's, from which "
+            "the "
             "program here makes durable what arrives");
     }
 }
 
-// The native operations that a region for this usage is for.
-unsigned operations_of(int usage) {
-    constexpr int flushes = RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
-    return ((usage & flushes) != 0 ? verbs::native_flush : 0) |
-           ((usage & RPMA_MR_USAGE_WRITE_DST) != 0 ? verbs::native_atomic_write : 0);
+// Whether a region for this usage is told to take native flush and atomic write: where a peer has both to
+// post.
+bool takes_native(int usage, unsigned native_operations) {
+    constexpr unsigned both = verbs::native_flush | verbs::native_atomic_write;
+    return (usage & flush_usages) != 0 && (usage & RPMA_MR_USAGE_WRITE_DST) != 0 &&
+           (native_operations & both) == both;
 }
 
 }  // namespace
@@ -170,7 +173,7 @@ librpma::Result<librpma::RegisteredMemory> rpma_peer::register_memory(void *addr
     }
     return librpma::RegisteredMemory{
         .region = std::move(region),
-        .native_operations = provider_.knows_peer ? 0 : native & librpma::operations_of(usage)};
+        .takes_native = !provider_.knows_peer && librpma::takes_native(usage, native)};
 }
 
 int rpma_peer::close() {

@@ -19,11 +19,11 @@ struct DeviceAbilities {
 [[nodiscard]] DeviceAbilities abilities_of(const verbs::Provider &provider,
                                            const ibv_device_attr_ex &attributes);
 
-// Memory that is registered, and which native operations of peers it takes, if they have to be told: none
-// where connections know them.
+// Memory that is registered, and whether its descriptor is to say that it takes native flush and atomic
+// write.
 struct RegisteredMemory {
     verbs::MemoryRegion region;
-    unsigned native_operations = 0;
+    bool takes_native = false;
 };
 
 // After a queue could not be made: logs how large the device's queues can be, and what sets their sizes.

@@ -46,9 +46,9 @@ static void write_atomically(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addre
 }
 
 static int make_connection(void **state) {
-    /* 64 bytes at REMOTE_ADDRESS, every usage but persistent flush; takes native atomic writes */
-    const unsigned char descriptor[23] = {0, 0, 1, 0, 0,    0,    0,    0,    64,   0,   0,   0,
-                                          0, 0, 0, 0, 0x21, 0x22, 0x23, 0x24, 0xdf, 'N', 0xa2};
+    /* 64 bytes at REMOTE_ADDRESS, for every use by a peer but persistent flush; takes native operations */
+    const unsigned char descriptor[21] = {0, 0, 1, 0, 0, 0,    0,    0,    64,   0,   0,
+                                          0, 0, 0, 0, 0, 0x21, 0x22, 0x23, 0x24, 0xd7};
     make_kernel_peer(state);
     conn = kernel_connection(cfg);
     assert_ok(rpma_mr_reg(peer, memory, sizeof(memory), RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV, &local));

@@ -7,13 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csetjmp>
 #include <cstdarg>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include "librpma/conn.hpp"
 #include "librpma/ep.hpp"
@@ -124,22 +122,15 @@ int end_all(void **) {
     return failures;
 }
 
-// The first `size` bytes of the memory, as a peer sees them that reads at most so many bytes of a descriptor.
-// Returns the descriptor's size.
-std::size_t register_target(std::size_t size, int flush_type = RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY,
-                            std::size_t most = librpma::most_mr_descriptor_size) {
-    char descriptor[librpma::most_mr_descriptor_size];
-    std::size_t descriptor_size = 0;
+// The first `size` bytes of the memory, as a peer sees them.
+void register_target(std::size_t size, int flush_type = RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY) {
+    char descriptor[librpma::mr_descriptor_size];
     assert_ok(rpma_mr_dereg(&ends.region));
     assert_ok(rpma_mr_remote_delete(&ends.remote));
-    assert_ok(rpma_mr_reg(ends.peer.get(), ends.memory, size,
-                          RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY | flush_type,
-                          &ends.region));
-    assert_ok(rpma_mr_get_descriptor_size(ends.region, &descriptor_size));
-    assert_true(descriptor_size <= sizeof(descriptor));
+    assert_ok(
+        rpma_mr_reg(ends.peer.get(), ends.memory, size, RPMA_MR_USAGE_WRITE_DST | flush_type, &ends.region));
     assert_ok(rpma_mr_get_descriptor(ends.region, descriptor));
-    assert_ok(rpma_mr_remote_from_descriptor(descriptor, std::min(descriptor_size, most), &ends.remote));
-    return descriptor_size;
+    assert_ok(rpma_mr_remote_from_descriptor(descriptor, sizeof(descriptor), &ends.remote));
 }
 
 ibv_wc await_completion() {
@@ -192,33 +183,46 @@ void atomic_write_is_a_write(void **) {
 }
 
 void regions_descriptor_tells_what_is_native(void **) {
-    assert_int_equal(register_target(64), 23);
+    register_target(64);
     assert_int_equal(flush(0, 64).opcode, SOFTRDMA_WC_FLUSH);
     assert_int_equal(atomic_write().opcode, IBV_WC_ATOMIC_WRITE);
-    // Of a peer that does not tell, such as librpma 1.2.
-    register_target(64, 0, 21);
+    int flush_type = 0;
+    assert_ok(rpma_mr_remote_get_flush_type(ends.remote, &flush_type));
+    assert_int_equal(flush_type, RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY);
+}
+
+// As librpma 1.2 describes it.
+void region_of_which_nothing_is_told_is_flushed_by_reading(void **) {
+    register_target(64);
+    librpma::MrDescriptor descriptor = ends.region->descriptor();
+    descriptor.takes_native = false;
+    std::byte bytes[librpma::mr_descriptor_size];
+    librpma::write(descriptor, bytes);
+    assert_ok(rpma_mr_remote_delete(&ends.remote));
+    assert_ok(rpma_mr_remote_from_descriptor(bytes, sizeof(bytes), &ends.remote));
     assert_int_equal(flush(0, 64).opcode, IBV_WC_RDMA_READ);
     assert_int_equal(atomic_write().opcode, IBV_WC_RDMA_WRITE);
 }
 
 void memory_that_is_not_persistent_is_flushed_by_reading(void **) {
-    register_target(64, RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT);
+    register_target(64, RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY);
     assert_int_equal(flush(0, 64).opcode, IBV_WC_RDMA_READ);
-    assert_int_equal(atomic_write().opcode, IBV_WC_ATOMIC_WRITE);
+    assert_int_equal(atomic_write().opcode, IBV_WC_RDMA_WRITE);
 }
 
-// What programs have behind a descriptor when they pass more than it is.
-void other_bytes_behind_a_descriptor_are_not_taken_for_native_operations(void **) {
-    const librpma::MrDescriptor plain_one{.address = 1, .size = 2, .rkey = 3, .usage = 4};
-    for (const auto &[first, second] :
-         {std::pair{0, 0}, {1, 0}, {0, 0xa3}, {1, 0xa3}, {'N', 0}, {'N', 3}, {'N', 0xa4}, {'N', 0xff}}) {
-        std::byte bytes[librpma::most_mr_descriptor_size];
-        librpma::write(plain_one, bytes);
-        bytes[21] = static_cast<std::byte>(first);
-        bytes[22] = static_cast<std::byte>(second);
+// Whatever a peer registered, also for every use there is: of 255 usages only those that no program would
+// choose.
+void usages_are_not_taken_for_native_operations(void **) {
+    for (unsigned usage = 1; usage < 256; ++usage) {
+        const librpma::MrDescriptor written{
+            .address = 1, .size = 2, .rkey = 3, .usage = static_cast<std::uint8_t>(usage)};
+        std::byte bytes[librpma::mr_descriptor_size];
+        librpma::write(written, bytes);
         const auto read = librpma::read_mr_descriptor(bytes);
         assert_true(read.has_value());
-        assert_int_equal(read->native_operations, 0);
+        const bool flush_of_what_nobody_writes = (usage & 0x30) != 0 && (usage & 0xce) == 0xc6;
+        assert_int_equal(read->takes_native, flush_of_what_nobody_writes);
+        assert_int_equal(read->usage, flush_of_what_nobody_writes ? (usage & 0x31) | 0x08 : usage);
     }
 }
 
@@ -234,7 +238,9 @@ int main() {
                                         end_all),
         cmocka_unit_test_setup_teardown(memory_that_is_not_persistent_is_flushed_by_reading,
                                         make_unknowing_connection, end_all),
-        cmocka_unit_test(other_bytes_behind_a_descriptor_are_not_taken_for_native_operations),
+        cmocka_unit_test_setup_teardown(region_of_which_nothing_is_told_is_flushed_by_reading,
+                                        make_unknowing_connection, end_all),
+        cmocka_unit_test(usages_are_not_taken_for_native_operations),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
