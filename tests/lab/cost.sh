@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Run in the kernel lab's guest: a write and its flush to persistence with our librpma and with Debian's librpma0, over
+# each of the kernel's devices: instructions in user space, which callgrind counts, and which ours needs at most as many
+# of; time, which is the emulated processor's and reported only.
+#   cost.sh BUILD [OPERATIONS]
+set -u
+build=$(realpath "$1") operations=${2:-20}
+command -v valgrind >/dev/null || { echo 'SKIPPED: valgrind is not installed (utils/install-dependencies.sh valgrind)'; exit 77; }
+debian=$(ldconfig -p | awk '/librpma\.so\.0 /{ print $NF; exit }')
+[ -n "$debian" ] || { echo 'SKIPPED: librpma0 is not installed (utils/install-dependencies.sh compat)'; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/debian"
+ln -s "$debian" "$work/debian/librpma.so.0"
+declare -A folder=([ours]=$build/lib [librpma0]=$work/debian) address=([rxe]=$RXE_IP [siw]=$SIW_IP)
+port=7300
+
+# cost DEVICE LIBRARY OPERATIONS small|large [COMMAND...]: microseconds for an operation, of the program run by COMMAND
+cost() {
+    port=$((port + 1))
+    RPMA_DEVICE=kernel LD_LIBRARY_PATH=${folder[$2]} timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-300}" "${@:5}" \
+        "$build/tests/test_cost" "${address[$1]}" $port "$3" "$4" 2>"$work/log" || { cat "$work/log" >&2; return 1; }
+}
+# count DEVICE LIBRARY: instructions for a small operation
+count() {
+    cost "$1" "$2" "$operations" small valgrind --tool=callgrind --callgrind-out-file="$work/count" --collect-atstart=no \
+        --toggle-collect=measured >"$work/time" || return 1
+    awk -v operations="$operations" '/^(summary|totals):/ { count = $2 } END { printf "%.1f\n", count / operations }' "$work/count"
+}
+
+failed=0
+printf '%-6s %14s %14s %14s\n' device librpma0 ours 'ours - theirs'
+for device in rxe siw; do
+    theirs=$(count $device librpma0) && ours=$(count $device ours) || exit 1
+    awk -v theirs="$theirs" -v ours="$ours" -v device=$device 'BEGIN {
+        printf "%-6s %14.1f %14.1f %14.1f   instructions (bar: at most 0)\n", device, theirs, ours, ours - theirs
+        exit ours <= 0 || theirs <= 0 || ours > theirs }' || failed=1
+done
+for device in rxe siw; do
+    theirs=$(cost $device librpma0 "$operations" small) && ours=$(cost $device ours "$operations" small) || exit 1
+    printf '%-6s %14s %14s %14s   microseconds for 8 bytes\n' $device "$theirs" "$ours" ''
+    theirs=$(cost $device librpma0 8 large) && ours=$(cost $device ours 8 large) || exit 1
+    printf '%-6s %14s %14s %14s   microseconds for 1 MiB\n' $device "$theirs" "$ours" ''
+done
+exit $failed
