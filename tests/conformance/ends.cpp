@@ -36,6 +36,10 @@ CmEvent expect_event(rdma_event_channel *events, rdma_cm_event_type type) {
                      provider().event_str(seen.type), seen.status);
     }
     assert_int_equal(seen.type, type);
+    if (type == RDMA_CM_EVENT_DISCONNECTED && seen.id->verbs->device->transport_type == IBV_TRANSPORT_IB) {
+        // InfiniBand's connection manager answers when the program disconnects too, and flushes then.
+        (void)provider().disconnect(seen.id);
+    }
     return seen;
 }
 
@@ -301,10 +305,6 @@ void Ends::expect_disconnected() {
     End &told = channels[0].revents != 0 ? client : server;
     End &other = channels[0].revents != 0 ? server : client;
     expect_event(told.events, RDMA_CM_EVENT_DISCONNECTED);
-    if (!told.is_iwarp()) {
-        // InfiniBand's connection manager answers when the program disconnects too, and flushes then.
-        (void)provider().disconnect(told.id);
-    }
     expect_event(other.events, RDMA_CM_EVENT_DISCONNECTED);
 }
 
