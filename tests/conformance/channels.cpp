@@ -71,6 +71,7 @@ void only_solicited_ones(void **) {
     // An error is solicited by itself.
     arm(server.cq, true);
     assert_int_equal(provider().disconnect(ends.client.id), 0);
+    expect_event(server.events, RDMA_CM_EVENT_DISCONNECTED);
     expect_cq_event(server, server.cq);
     expect_completion(server.cq, 3, IBV_WC_WR_FLUSH_ERR);
 }

@@ -223,6 +223,9 @@ void one_after_another_from_one_listener(void **) {
         expect_event(server.events, RDMA_CM_EVENT_ESTABLISHED);
         settle(client, server);
         assert_int_equal(provider().disconnect(round % 2 == 0 ? client.id : server.id), 0);
+        if (round % 2 != 0) {
+            expect_event(client.events, RDMA_CM_EVENT_DISCONNECTED);
+        }
         expect_event(server.events, RDMA_CM_EVENT_DISCONNECTED);
         client.destroy();
         server.destroy();

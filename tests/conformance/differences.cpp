@@ -100,7 +100,6 @@ constexpr Difference differences[] = {
     {"rxe", "a_kept_send_longer_than_the_receive_that_comes",
      "rxe says of a send that is too long that the queue pair failed"},
     {"rxe", "a_send_too_long_is_an_invalid_request", "rxe says that it is a remote operation error"},
-    {"rxe", "a_disconnect_flushes_what_is_open", "the other end flushes when its own program disconnects"},
     {"rxe", "calls_of_a_synchronous_id_wait",
      "its rdma_disconnect waits for the other program to disconnect"},
     {"rxe", "posts_behind_the_end_are_flushed", "not all that is posted behind the end completes"},

@@ -119,10 +119,10 @@ void a_disconnect_flushes_what_is_open(void **) {
     assert_int_equal(post_receive(ends.client, 8, {sge(ends.client, 0, 8)}), 0);
     assert_int_equal(post_receive(ends.server, 9, {sge(ends.server, 0, 8)}), 0);
     assert_int_equal(provider().disconnect(ends.client.id), 0);
+    ends.expect_disconnected();
     expect_completion(ends.client.cq, 7, IBV_WC_WR_FLUSH_ERR);
     expect_completion(ends.client.cq, 8, IBV_WC_WR_FLUSH_ERR);
     expect_completion(ends.server.cq, 9, IBV_WC_WR_FLUSH_ERR);
-    ends.expect_disconnected();
 }
 
 // Each one is done or flushed, in order, and none is done behind one that is flushed.

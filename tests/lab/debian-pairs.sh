@@ -27,7 +27,8 @@ pair() {  # pair DEVICE ADDRESS SERVER CLIENT
     mkfifo "$work/port"
     RPMA_TEST_ADDRESS=$2 end "$3" server >"$work/port" 2>"$work/server" &
     server=$!
-    port=$(tr -d '\0' <"$work/port" | head -c 5)
+    # It ends the port with a zero byte.
+    IFS= read -r -d '' port <"$work/port"
     RPMA_TEST_ADDRESS=$2 end "$4" client "$port" 2>"$work/client" || verdict=FAIL
     [ $verdict = ok ] || kill $server 2>/dev/null
     wait $server || verdict=FAIL
