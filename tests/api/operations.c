@@ -118,8 +118,7 @@ static void out_of_bounds_is_a_status(void **state) {
     struct rpma_mr_remote *const far = remote_of(ends, reg(ends, ends->far, 64, RPMA_MR_USAGE_READ_SRC));
     assert_ok(rpma_read(ends->client, near, 0, far, 60, 8, ALWAYS, ends));
     const struct ibv_wc wc = await_completion(ends->client);
-    assert_int_equal(wc.status,
-                     ends->device == KERNEL_IWARP ? IBV_WC_WR_FLUSH_ERR : IBV_WC_REM_ACCESS_ERR);
+    assert_int_equal(wc.status, ends->device == KERNEL_IWARP ? IBV_WC_WR_FLUSH_ERR : IBV_WC_REM_ACCESS_ERR);
     assert_true(wc.wr_id == (uintptr_t)ends);
     if (ends->device == KERNEL_INFINIBAND) {
         /* An error does not end a connection there. */

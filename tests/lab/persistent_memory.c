@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* persistent_memory: what is written and flushed into the guest's NVDIMM, over the device that serves RPMA_TEST_ADDRESS:
- * a devdax device (DAX_DEVICE), and a file on a file system with DAX (PMEM_DIR). */
+/* persistent_memory: what is written and flushed into the guest's NVDIMM, over the device that serves
+ * RPMA_TEST_ADDRESS: a devdax device (DAX_DEVICE), and a file on a file system with DAX (PMEM_DIR). */
 #include <fcntl.h>
 #include <libpmem2.h>
 #include <stdio.h>
