@@ -33,7 +33,7 @@ public:
             return true;
         }
         bool changed = false;
-        std::byte first;
+        std::byte first{};
         ssize_t count = 0;
         do {
             count = recv(socket_.get(), &first, sizeof(first), MSG_DONTWAIT);
