@@ -73,9 +73,7 @@ int CompletionQueue::take(int entries, ibv_wc *completions) {
 // Relaxed: a poller's own counters, only a hint.
 int CompletionQueue::poll(int entries, ibv_wc *completions) {
     int taken = take(entries, completions);
-    if (taken != 0) {
-        group_->count_poll();
-    } else {
+    if (taken == 0) {
         const unsigned empty_polls = empty_polls_.fetch_add(1, std::memory_order_relaxed) + 1;
         const bool spinning =
             empty_polls > (notify_wanted_.load(std::memory_order_relaxed) ? polls_of_a_spinner_to_notify
@@ -85,7 +83,8 @@ int CompletionQueue::poll(int entries, ibv_wc *completions) {
             other->poll(spinning);
         }
         taken = take(entries, completions);
-        if (taken == 0 && empty_polls > polls_of_an_idler && empty_polls % polls_for_oneself == 0) {
+        if (taken == 0 && empty_polls > polls_of_an_idler && empty_polls % polls_for_oneself == 0 &&
+            !group_->inherited()) {
             Engine::instance().assist(last_assist_);
         }
     }
@@ -105,7 +104,8 @@ int CompletionQueue::request_notification(bool solicited_only) {
         }
         notify_wanted_.store(true, std::memory_order_relaxed);
     }
-    if (empty_polls_.exchange(0, std::memory_order_relaxed) > polls_of_an_idler) {
+    empty_polls_.store(0, std::memory_order_relaxed);
+    if (last_assist_.exchange({}, std::memory_order_relaxed) != base::Clock::time_point{}) {
         Engine::instance().end_assistance();
     }
     const auto *const events = static_cast<CompletionChannel *>(channel);

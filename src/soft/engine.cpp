@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <unordered_map>
+#include <utility>
 
 #include "base/log.hpp"
 #include "persist/guard.hpp"
@@ -55,6 +56,9 @@ struct Engine::State {
     // Relaxed, all of them: what is handed over is the sockets, and those the kernel orders.
     std::atomic<bool> assisted{false};
     std::atomic<unsigned> assists{0};
+    // The thread's own: how many it knows of, and since when.
+    unsigned known_assists = 0;
+    base::Clock::time_point assisted_at{};
 };
 
 // A socket that was shut down for writing: reads what still comes, so that no reset destroys what TCP still
@@ -287,7 +291,7 @@ Engine::Found Engine::serve_ready(int timeout_ms) {
 
 void Engine::assist(std::atomic<base::Clock::time_point> &last) {
     constexpr std::chrono::microseconds seldom{50};
-    constexpr int rounds = 8;  // then the caller's own queue has its turn
+    constexpr std::chrono::microseconds enough{50};  // then the caller's own queue has its turn
     const auto now = base::Clock::now();
     if (now - last.exchange(now, std::memory_order_relaxed) > seldom) {
         return;
@@ -296,7 +300,7 @@ void Engine::assist(std::atomic<base::Clock::time_point> &last) {
     if (!state_->assisted.exchange(true, std::memory_order_relaxed)) {
         eventfd_write(state_->wake.get(), 1);
     }
-    for (int round = 0; round < rounds && serve_ready(0).work; ++round) {
+    while (serve_ready(0).work && base::Clock::now() - now < enough) {
     }
 }
 
@@ -310,10 +314,13 @@ void Engine::end_assistance() {
 // Until somebody wakes it, or to see whether the assistant has stopped without a word.
 Engine::Found Engine::sleep_beside_assistant() {
     State &state = *state_;
-    const unsigned before = state.assists.load(std::memory_order_relaxed);
     pollfd wake{.fd = state.wake.get(), .events = POLLIN, .revents = 0};
     const bool woken = poll(&wake, 1, fast_tick_ms) > 0;
-    if (!woken && state.assists.load(std::memory_order_relaxed) == before) {
+    const unsigned assists = state.assists.load(std::memory_order_relaxed);
+    const auto now = base::Clock::now();
+    if (std::exchange(state.known_assists, assists) != assists) {
+        state.assisted_at = now;
+    } else if (now - state.assisted_at >= base::Milliseconds{fast_tick_ms}) {
         state.assisted.store(false, std::memory_order_relaxed);
     }
     return {.woken = woken};

@@ -68,12 +68,13 @@ bool serves(const ifaddrs &entry) {
            (entry.ifa_addr->sa_family == AF_INET || entry.ifa_addr->sa_family == AF_INET6);
 }
 
+// Null when the kernel does not tell.
 std::shared_ptr<const LocalAddresses> asked_for() {
     ifaddrs *list = nullptr;
-    auto all = std::make_shared<LocalAddresses>();
     if (getifaddrs(&list) != 0) {
-        return all;
+        return nullptr;
     }
+    auto all = std::make_shared<LocalAddresses>();
     const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner{list, freeifaddrs};
     for (const ifaddrs *entry = list; entry != nullptr; entry = entry->ifa_next) {
         if (serves(*entry)) {
@@ -95,7 +96,7 @@ std::shared_ptr<const LocalAddresses> local_addresses() {
     if (changes.any() || known == nullptr) {
         known = asked_for();
     }
-    return known;
+    return known != nullptr ? known : std::make_shared<const LocalAddresses>();
 }
 
 }  // namespace soft

@@ -19,7 +19,8 @@ struct LocalAddress {
 };
 using LocalAddresses = std::vector<LocalAddress>;
 
-// Of the interfaces that are up, in the kernel's order; none when the kernel does not tell.
+// Of the interfaces that are up, in the kernel's order; none when the kernel does not tell. Of the network
+// namespace in which the process first asked.
 [[nodiscard]] std::shared_ptr<const LocalAddresses> local_addresses();
 
 }  // namespace soft

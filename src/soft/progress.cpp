@@ -229,14 +229,13 @@ void Group::serve_for_engine() {
 
 Group::Watch Group::tick(base::Clock::time_point now) {
     const std::scoped_lock lock{mutex_};
-    const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
-    if (claimed_ && polls == polls_at_tick_) {
+    if (claimed_ && polls_ == polls_at_tick_) {
         claimed_ = false;
         if (waiters_ == 0) {
             arm();
         }
     }
-    polls_at_tick_ = polls;
+    polls_at_tick_ = polls_;
     while (!timed_.empty() && timed_.begin()->first <= now) {
         Source &source = *timed_.begin()->second;
         clear_deadline(source);
@@ -248,7 +247,7 @@ Group::Watch Group::tick(base::Clock::time_point now) {
 }
 
 void Group::claim() {
-    count_poll();
+    ++polls_;
     if (!claimed_) {
         claimed_ = true;
         disarm();

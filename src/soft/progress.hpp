@@ -95,8 +95,6 @@ public:
 
     // A look without sleeping. `spinning`: the caller polls in a loop and need not be helped by the engine.
     void poll(bool spinning);
-    // Such a caller need not look now: what it wanted was there. What it has claimed it keeps.
-    void count_poll() { polls_.fetch_add(1, std::memory_order_relaxed); }
     // The poller is about to sleep on a file descriptor of its own: the engine takes over at once.
     void hand_over();
 
@@ -138,9 +136,8 @@ private:
     bool watched_ = false;  // the engine's tick looks at it
     bool fast_ = false;     // and soon: a poller may have stopped
     unsigned waiters_ = 0;  // threads asleep in wait()
+    std::uint64_t polls_ = 0;
     std::uint64_t polls_at_tick_ = 0;
-
-    std::atomic<std::uint64_t> polls_{0};  // relaxed: only counted
 };
 
 // The background thread: starts with the first group and ends with the last. After a fork the child has an

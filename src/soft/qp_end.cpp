@@ -14,6 +14,16 @@
 
 namespace soft {
 
+namespace {
+
+// What break_link() is called with when neither the network nor the peer is the cause: a request that fails,
+// memory that is gone, a completion queue that is full.
+constexpr bool is_ours(int error) {
+    return error == 0 || error == EACCES || error == EFAULT || error == ENOBUFS;
+}
+
+}  // namespace
+
 void QueuePair::log_end(const char *text, int level) const {
     if (level <= base::log_threshold.load(std::memory_order_relaxed)) {
         base::log_sink()(level, __FILE__, __LINE__, __func__, "connection with %s ends: %s\n", peer_.c_str(),
@@ -160,6 +170,7 @@ void QueuePair::terminate(const wire::Violation &violation, std::span<const std:
         // Behind what TCP has not taken yet of the FPDUs before it, which is copied: those whose memory it is
         // are told that all is over.
         const std::scoped_lock lock{send_mutex_};
+        may_transmit_ = false;  // nothing comes behind it: somebody may post before end() has the lock
         if (pin_again() && batch_.copy_rest(last_words_)) {
             std::array<std::byte, wire::terminate_max_bytes> body;
             const std::size_t size = wire::encode(violation.code, header, read_request, body);
@@ -203,7 +214,7 @@ void QueuePair::cut_link() {
 // only `at_end` of what had come before: the peer may have been told that it was done.
 bool QueuePair::found_broken(bool at_end) {
     std::unique_lock lock{send_mutex_};
-    if (!link_broken_ || (link_error_ != 0 && !link_cut_ && !at_end)) {
+    if (!link_broken_ || (!at_end && !link_cut_ && !is_ours(link_error_))) {
         return false;
     }
     const int error = link_error_;

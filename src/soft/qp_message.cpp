@@ -83,9 +83,9 @@ void QueuePair::stream_ended() {
 }
 
 void QueuePair::hold_end() {
-    if (!end_held_) {
-        end_held_ = true;
-        want_readable(false);
+    const bool begins = !std::exchange(end_held_, true);
+    want_readable(false);  // also when a break of the link has asked for it since
+    if (begins) {
         group_->set_deadline(*this, base::Clock::now() + limits::unclaimed_timeout);
     }
 }

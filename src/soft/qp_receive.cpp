@@ -77,8 +77,11 @@ void QueuePair::progress() {
         }
     }
     if (stalled_ && tcp::has_ended(socket_.get())) {
-        const int error = tcp::pending_error(socket_.get());
-        error != 0 ? link_lost(error) : hold_end();
+        if (const int error = tcp::pending_error(socket_.get())) {
+            const std::scoped_lock lock{send_mutex_};
+            break_link(error);
+        }
+        hold_end();
         return;
     }
     if (readable) {
@@ -107,7 +110,11 @@ void QueuePair::receive() {
         if (count == 0) {
             stream_ended();
         } else if (errno != EAGAIN && errno != EINTR && connected()) {
-            link_lost(errno);
+            {
+                const std::scoped_lock lock{send_mutex_};
+                break_link(errno);
+            }
+            stream_ended();
         }
         break;
     }

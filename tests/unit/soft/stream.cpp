@@ -492,8 +492,6 @@ void a_peer_slower_than_the_wait_has_everything(void **state) {
     constexpr std::uint64_t count = 4;  // more than a peer's TCP takes when nobody reads
     const Bytes talk =
         fpdu({.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address()}, Bytes(5000));
-    const auto usual = soft::limits::drain_timeout;
-    soft::limits::drain_timeout = std::chrono::milliseconds{100};
     rdma_cm_id *const id = device.establish(peer, plain);
     for (std::uint64_t wr_id = 1; wr_id <= count; ++wr_id) {
         device.post(id, IBV_WR_SEND, wr_id, 0, bytes);
@@ -508,7 +506,6 @@ void a_peer_slower_than_the_wait_has_everything(void **state) {
         received += peer.receive_fpdu().payload.size();
     }
     assert_int_equal(peer.receive_rest().size(), 0);
-    soft::limits::drain_timeout = usual;
 }
 
 // Ends the connection with a reset, when the device's TCP has all that was sent.
@@ -556,6 +553,8 @@ void what_came_before_the_link_broke_is_placed(void **state) {
 }  // namespace
 
 int main() {
+    // Before there is a thread that looks at it.
+    soft::limits::drain_timeout = std::chrono::milliseconds{100};
     const CMUnitTest tests[] = {test_of_ends(a_stream_cut_anywhere),
                                 test_of_ends(rfc5040_5_2_2_read_responses_must_come_in_order),
                                 test_of_ends(rfc5040_5_5_a_read_must_follow_what_was_sent_before),
