@@ -102,6 +102,7 @@ constexpr Difference differences[] = {
     {"rxe", "a_send_too_long_is_an_invalid_request", "rxe says that it is a remote operation error"},
     {"rxe", "a_connection_goes_with_its_events_unfetched",
      "the server's ESTABLISHED comes when the client's program has fetched its own"},
+    {"rxe", "clients_go_while_they_connect", "a client behind many that went hears nothing: not understood"},
     {"rxe", "only_solicited_ones", "an error does not wake who waits for solicited completions"},
     {"rxe", "a_disconnect_amid_posts_and_polls", "the other program has to disconnect too, and does not"},
     {"rxe", "calls_of_a_synchronous_id_wait",
