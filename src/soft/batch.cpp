@@ -12,6 +12,22 @@
 
 namespace soft {
 
+namespace {
+
+// One piece, as every small message is, costs the kernel less without a msghdr.
+ssize_t send_pieces(int socket, std::span<iovec> pieces) {
+    constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+    if (pieces.size() == 1) {
+        return send(socket, pieces[0].iov_base, pieces[0].iov_len, flags);
+    }
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = pieces.size();
+    return sendmsg(socket, &message, flags);
+}
+
+}  // namespace
+
 void Batch::use_crc() {
     copy_ = std::make_unique<std::byte[]>(wire::max_segment_bytes);
 }
@@ -89,10 +105,7 @@ void Batch::add_copied(const wire::Segment &segment, std::span<const std::byte> 
 
 base::Result<void> Batch::send(int socket) {
     while (next_ < pieces_) {
-        msghdr message{};
-        message.msg_iov = &iov_[next_];
-        message.msg_iovlen = pieces_ - next_;
-        const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const ssize_t sent = send_pieces(socket, std::span{iov_}.subspan(next_, pieces_ - next_));
         if (sent < 0) {
             if (errno == EINTR) {
                 continue;

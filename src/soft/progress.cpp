@@ -24,6 +24,8 @@ constexpr int max_events = 64;
 // A sleep costs tens of microseconds: look again this long before sleeping.
 constexpr std::chrono::microseconds spin_before_sleep{20};
 
+constexpr unsigned most_missed_ticks = 16;
+
 std::uint32_t epoll_events(Interest interest) {
     return (interest.readable ? EPOLLIN : 0U) | (interest.writable ? EPOLLOUT : 0U) |
            (interest.ended ? EPOLLRDHUP : 0U);
@@ -227,8 +229,17 @@ void Group::serve_for_engine() {
     arm();
 }
 
+// Whoever has the lock serves: to wait for it would cost him a system call and his processor. Deadlines,
+// which are not exact, wait with it, though not for ever.
 Group::Watch Group::tick(base::Clock::time_point now) {
-    const std::scoped_lock lock{mutex_};
+    std::unique_lock lock{mutex_, std::try_to_lock};
+    if (!lock.owns_lock()) {
+        if (++missed_ticks_ < most_missed_ticks) {
+            return {.needed = true, .fast = true};
+        }
+        lock.lock();
+    }
+    missed_ticks_ = 0;
     if (claimed_ && polls_ == polls_at_tick_) {
         claimed_ = false;
         if (waiters_ == 0) {

@@ -138,6 +138,8 @@ private:
     unsigned waiters_ = 0;  // threads asleep in wait()
     std::uint64_t polls_ = 0;
     std::uint64_t polls_at_tick_ = 0;
+
+    unsigned missed_ticks_ = 0;  // the engine's thread alone uses it
 };
 
 // The background thread: starts with the first group and ends with the last. After a fork the child has an

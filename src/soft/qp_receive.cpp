@@ -61,12 +61,11 @@ void QueuePair::progress() {
     if (parked_) {
         want_readable(false);  // who sends may have broken the link, and wants to be looked at for it
     }
-    if (found_broken(false)) {
-        return;
-    }
     bool readable = true;
+    bool broken = false;
     {
         const std::scoped_lock lock{send_mutex_};
+        broken = link_broken_;
         if (full_) {
             const auto ready = tcp::ready(socket_.get());
             full_ = !ready.writable;
@@ -75,6 +74,9 @@ void QueuePair::progress() {
         if (interest_.writable) {
             transmit();
         }
+    }
+    if (broken && found_broken(false)) {
+        return;
     }
     if (stalled_ && tcp::has_ended(socket_.get())) {
         if (const int error = tcp::pending_error(socket_.get())) {
