@@ -72,6 +72,9 @@ int CompletionQueue::take(int entries, ibv_wc *completions) {
 
 // Relaxed: a poller's own counters, only a hint.
 int CompletionQueue::poll(int entries, ibv_wc *completions) {
+    if (group_->inherited()) {
+        return -1;  // its queue pairs may be gone, which forget no completions here
+    }
     int taken = take(entries, completions);
     if (taken == 0) {
         const unsigned empty_polls = empty_polls_.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -83,8 +86,7 @@ int CompletionQueue::poll(int entries, ibv_wc *completions) {
             other->poll(spinning);
         }
         taken = take(entries, completions);
-        if (taken == 0 && empty_polls > polls_of_an_idler && empty_polls % polls_for_oneself == 0 &&
-            !group_->inherited()) {
+        if (taken == 0 && empty_polls > polls_of_an_idler && empty_polls % polls_for_oneself == 0) {
             Engine::instance().assist(last_assist_);
         }
     }
@@ -97,6 +99,9 @@ int CompletionQueue::poll(int entries, ibv_wc *completions) {
 // Asking for a notification is what a program does before it sleeps: unless it sleeps in next_event(), the
 // engine takes over.
 int CompletionQueue::request_notification(bool solicited_only) {
+    if (group_->inherited()) {
+        return EINVAL;
+    }
     {
         const std::scoped_lock lock{mutex_};
         if (notify_ != Notify::Any) {

@@ -15,8 +15,9 @@ CompletionQueue &queue_of(ibv_cq_ex *queue) {
 }  // namespace
 
 int CompletionQueue::poll_extended() {
-    if (poll(1, &read_) == 0) {
-        return ENOENT;
+    const int polled = poll(1, &read_);
+    if (polled <= 0) {
+        return polled == 0 ? ENOENT : EINVAL;
     }
     wr_id = read_.wr_id;
     status = read_.status;

@@ -163,6 +163,9 @@ void QueuePair::query_state(ibv_qp_attr &attributes) const {
 // too, in between; what they say with that (paths, numbers of packets, rights, which here are the regions'
 // alone) means nothing on this wire.
 int QueuePair::modify(const ibv_qp_attr &attributes, int mask) {
+    if (group_->inherited()) {
+        return EINVAL;
+    }
     if ((mask & IBV_QP_STATE) == 0) {
         return 0;
     }

@@ -94,6 +94,9 @@ void QueuePair::finish_draining() {
 }
 
 bool QueuePair::disconnect(const ConnectionOwner &owner) {
+    if (group_->inherited()) {
+        return false;
+    }
     {
         const std::scoped_lock lock{group_->mutex()};
         if (owner_ != &owner) {

@@ -17,7 +17,7 @@
 namespace soft {
 
 int QueuePair::post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) {
-    if (shared_receives_ != nullptr) {
+    if (shared_receives_ != nullptr || group_->inherited()) {
         *bad = request;
         return EINVAL;
     }

@@ -127,6 +127,9 @@ void DatagramQueuePair::log_drops() const {
 }
 
 int DatagramQueuePair::modify(const ibv_qp_attr &attributes, int mask) {
+    if (group_->inherited()) {
+        return EINVAL;
+    }
     const std::scoped_lock receiving{group_->mutex()};
     const std::scoped_lock sending{send_mutex_};
     const ibv_qp_state now = phase_.load(std::memory_order_relaxed);

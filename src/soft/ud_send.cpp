@@ -17,6 +17,10 @@ constexpr std::uint32_t own_qkey = 0x80000000;  // in a request: the queue pair'
 }  // namespace
 
 int DatagramQueuePair::post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
+    if (group_->inherited()) {
+        *bad = request;
+        return EINVAL;
+    }
     const std::scoped_lock lock{send_mutex_};
     const std::size_t before = requests_.size();
     int error = 0;

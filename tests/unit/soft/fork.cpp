@@ -33,6 +33,28 @@ void look(Ends &ends) {
     }
 }
 
+// What it inherited is refused to it, also what of it it has destroyed.
+bool is_refused(const Ends &ends, rdma_cm_id *id) {
+    ibv_sge sge = ends.device.sge(0, 8);
+    ibv_send_wr send{};
+    send.opcode = IBV_WR_SEND;
+    send.sg_list = &sge;
+    send.num_sge = 1;
+    ibv_send_wr *bad_send = nullptr;
+    ibv_recv_wr receive{};
+    ibv_recv_wr *bad_receive = nullptr;
+    ibv_qp_attr error{};
+    error.qp_state = IBV_QPS_ERR;
+    ibv_wc completion;
+    const bool refused = ibv_post_send(id->qp, &send, &bad_send) == EINVAL && bad_send == &send &&
+                         ibv_post_recv(id->qp, &receive, &bad_receive) == EINVAL && bad_receive == &receive &&
+                         softrdma_ibv_modify_qp(id->qp, &error, IBV_QP_STATE) == EINVAL &&
+                         softrdma_rdma_disconnect(id) == -1 && errno == EINVAL &&
+                         ibv_req_notify_cq(ends.device.cq, 0) == EINVAL;
+    softrdma_rdma_destroy_qp(id);
+    return refused && ibv_poll_cq(ends.device.cq, 1, &completion) == -1;
+}
+
 void a_child_takes_nothing_off_a_connection(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     auto &[device, peer, other] = ends;
@@ -43,7 +65,7 @@ void a_child_takes_nothing_off_a_connection(void **state) {
     if (child == 0) {
         alarm(20);
         look(ends);
-        _exit(0);
+        _exit(is_refused(ends, id) ? 0 : 1);
     }
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
