@@ -127,7 +127,7 @@ private:
     // Of a poller's loop: whether it spins.
     std::atomic<bool> notify_wanted_{false};
     std::atomic<unsigned> empty_polls_{0};
-    std::atomic<base::Clock::time_point> last_assist_{};
+    std::atomic<base::Clock::time_point> last_assist_;
 
     // Of ibv_cq_ex: the completion that is read, by one thread from start_poll() to end_poll().
     std::mutex reading_;

@@ -58,7 +58,7 @@ struct Engine::State {
     std::atomic<unsigned> assists{0};
     // The thread's own: how many it knows of, and since when.
     unsigned known_assists = 0;
-    base::Clock::time_point assisted_at{};
+    base::Clock::time_point assisted_at;
 };
 
 // A socket that was shut down for writing: reads what still comes, so that no reset destroys what TCP still
