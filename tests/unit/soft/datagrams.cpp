@@ -294,6 +294,8 @@ void requests_prepared_one_by_one(void **state) {
     char text[] = "one";
     ibv_ah *const to = a.handle_to(b.gid());
     for (const bool sound : {false, true}) {
+        b.post_receive(1);
+        b.post_receive(2);
         ibv_wr_start(extended);
         extended->wr_flags = IBV_SEND_SIGNALED;
         ibv_wr_send_imm(extended, htonl(7));
@@ -303,8 +305,6 @@ void requests_prepared_one_by_one(void **state) {
         ibv_wr_set_ud_addr(extended, sound ? to : nullptr, b.qp->qp_num, qkey);
         ibv_wr_set_sge(extended, a.mr->lkey, a.sge(0, 0).addr, 0);
         assert_int_equal(ibv_wr_complete(extended), sound ? 0 : EINVAL);
-        b.post_receive(1);
-        b.post_receive(2);
         if (!sound) {
             b.expect_nothing();
             a.expect_nothing();
