@@ -5,6 +5,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -43,12 +44,18 @@ public:
     // It is complete: from now on it is found. When it is created, behind its constructors.
     void show_number();
 
-    // ---- verbs: 0 or an errno value ----
+    // ---- verbs: 0 or an errno value; EINVAL in a child of the process that made it ----
     // What of a chain is posted when one of its requests cannot be.
     enum class Part : std::uint8_t { BeforeTheBad, Nothing };
-    virtual int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) = 0;
-    virtual int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) = 0;
-    virtual int modify(const ibv_qp_attr &attributes, int mask) = 0;
+    int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
+        return inherited() ? refused(request, bad) : post_sends(request, bad, when_bad);
+    }
+    int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) {
+        return inherited() ? refused(request, bad) : post_receives(request, bad);
+    }
+    int modify(const ibv_qp_attr &attributes, int mask) {
+        return inherited() ? EINVAL : change_state(attributes, mask);
+    }
     void query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const;
     // SOFTRDMA_OPERATION_ bits of its peer.
     [[nodiscard]] virtual unsigned peer_operations() const { return 0; }
@@ -70,8 +77,15 @@ protected:
     // Nobody finds it any more, and who found it is done with it. The last thing of its destructor.
     void forget_number();
 
+    // What the type does of the above, in the process that made it.
+    virtual int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) = 0;
+    virtual int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) = 0;
+    virtual int change_state(const ibv_qp_attr &attributes, int mask) = 0;
     // Of what query() tells: the state, and what only this type has.
     virtual void query_state(ibv_qp_attr &attributes) const = 0;
+
+    // Made before a fork, by the parent, whose socket it uses.
+    [[nodiscard]] bool inherited() const { return send_queue_cq_.group()->inherited(); }
 
     CompletionQueue &send_queue_cq_;
     CompletionQueue &receive_queue_cq_;
@@ -79,6 +93,12 @@ protected:
     const bool signal_all_;
 
 private:
+    template <typename Request>
+    static int refused(Request *request, Request **bad) {
+        *bad = request;
+        return EINVAL;
+    }
+
     std::unique_ptr<WorkRequests> work_requests_;
 };
 

@@ -111,7 +111,7 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::sh
 
 QueuePair::~QueuePair() {
     base::Fd socket;
-    if (!group_->inherited()) {
+    if (!inherited()) {
         while (true) {
             const unsigned returned = persists_returned.load(std::memory_order_acquire);
             {
@@ -162,10 +162,7 @@ void QueuePair::query_state(ibv_qp_attr &attributes) const {
 // A queue pair's states up to RTS are the connection manager's to change. Programs of rdma_cm ask for them
 // too, in between; what they say with that (paths, numbers of packets, rights, which here are the regions'
 // alone) means nothing on this wire.
-int QueuePair::modify(const ibv_qp_attr &attributes, int mask) {
-    if (group_->inherited()) {
-        return EINVAL;
-    }
+int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
     if ((mask & IBV_QP_STATE) == 0) {
         return 0;
     }

@@ -51,9 +51,6 @@ public:
     ~QueuePair() override;
 
     // ---- AnyQueuePair ----
-    int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
-    int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) override;
-    int modify(const ibv_qp_attr &attributes, int mask) override;
     [[nodiscard]] unsigned peer_operations() const override {
         return peer_operations_.load(std::memory_order_acquire);
     }
@@ -79,6 +76,9 @@ public:
     void expire() override;
 
 private:
+    int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
+    int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) override;
+    int change_state(const ibv_qp_attr &attributes, int mask) override;
     void query_state(ibv_qp_attr &attributes) const override;
 
     enum class Phase { Idle, Connected, Draining, Ended };

@@ -94,7 +94,7 @@ void QueuePair::finish_draining() {
 }
 
 bool QueuePair::disconnect(const ConnectionOwner &owner) {
-    if (group_->inherited()) {
+    if (inherited()) {
         return false;
     }
     {

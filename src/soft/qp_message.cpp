@@ -16,8 +16,8 @@
 
 namespace soft {
 
-int QueuePair::post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) {
-    if (shared_receives_ != nullptr || group_->inherited()) {
+int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
+    if (shared_receives_ != nullptr) {
         *bad = request;
         return EINVAL;
     }

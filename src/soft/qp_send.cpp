@@ -36,11 +36,7 @@ ibv_wc_opcode completion_opcode(int opcode) {
 
 }  // namespace
 
-int QueuePair::post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
-    if (group_->inherited()) {
-        *bad = request;
-        return EINVAL;
-    }
+int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
     const std::scoped_lock lock{send_mutex_};
     const std::size_t before = requests_.size();
     int error = 0;

@@ -97,7 +97,7 @@ DatagramQueuePair::DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &att
 }
 
 DatagramQueuePair::~DatagramQueuePair() {
-    if (group_->inherited()) {
+    if (inherited()) {
         return;
     }
     {
@@ -126,10 +126,7 @@ void DatagramQueuePair::log_drops() const {
     }
 }
 
-int DatagramQueuePair::modify(const ibv_qp_attr &attributes, int mask) {
-    if (group_->inherited()) {
-        return EINVAL;
-    }
+int DatagramQueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
     const std::scoped_lock receiving{group_->mutex()};
     const std::scoped_lock sending{send_mutex_};
     const ibv_qp_state now = phase_.load(std::memory_order_relaxed);

@@ -38,9 +38,6 @@ public:
     ~DatagramQueuePair() override;
 
     // ---- AnyQueuePair ----
-    int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
-    int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) override;
-    int modify(const ibv_qp_attr &attributes, int mask) override;
     void release(CompletionQueue::Queue queue, unsigned slots) override;
 
     // ---- multicast groups: 0 or an errno value ----
@@ -54,6 +51,9 @@ public:
     void progress() override;
 
 private:
+    int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
+    int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) override;
+    int change_state(const ibv_qp_attr &attributes, int mask) override;
     void query_state(ibv_qp_attr &attributes) const override;
 
     struct SendRequest {

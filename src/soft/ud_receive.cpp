@@ -34,11 +34,7 @@ bool is_loopback(const ibv_gid &gid) {
 
 }  // namespace
 
-int DatagramQueuePair::post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) {
-    if (group_->inherited()) {
-        *bad = request;
-        return EINVAL;
-    }
+int DatagramQueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
     int error = 0;
     for (; request != nullptr && error == 0; request = request->next) {
         if (phase_.load(std::memory_order_acquire) == IBV_QPS_RESET || request->num_sge < 0 ||

@@ -151,3 +151,11 @@ struct rpma_mr_remote *remote_of(struct ends *ends, const struct rpma_mr_local *
     assert_ok(rpma_mr_remote_from_descriptor(descriptor, size, &ends->remote[ends->remotes]));
     return ends->remote[ends->remotes++];
 }
+
+void declare_direct_write(struct ends *ends, bool supported) {
+    struct rpma_peer_cfg *pcfg = NULL;
+    assert_ok(rpma_peer_cfg_new(&pcfg));
+    assert_ok(rpma_peer_cfg_set_direct_write_to_pmem(pcfg, supported));
+    assert_ok(rpma_conn_apply_remote_peer_cfg(ends->client, pcfg));
+    assert_ok(rpma_peer_cfg_delete(&pcfg));
+}

@@ -64,4 +64,7 @@ struct rpma_mr_local *reg(struct ends *ends, void *memory, size_t size, int usag
 /* The same region as a peer would see it. */
 struct rpma_mr_remote *remote_of(struct ends *ends, const struct rpma_mr_local *mr);
 
+/* Tells the client's end whether its peer writes to persistent memory directly. */
+void declare_direct_write(struct ends *ends, bool supported);
+
 #endif

@@ -31,14 +31,6 @@ static struct rpma_mr_remote *imagined(struct ends *ends, int usage) {
     return ends->remote[ends->remotes++];
 }
 
-static void declare_direct_write(struct ends *ends, bool supported) {
-    struct rpma_peer_cfg *pcfg = NULL;
-    assert_ok(rpma_peer_cfg_new(&pcfg));
-    assert_ok(rpma_peer_cfg_set_direct_write_to_pmem(pcfg, supported));
-    assert_ok(rpma_conn_apply_remote_peer_cfg(ends->client, pcfg));
-    assert_ok(rpma_peer_cfg_delete(&pcfg));
-}
-
 static void not_supported(struct ends *ends, struct rpma_mr_remote *remote, enum rpma_flush_type type) {
     assert_code(rpma_flush(ends->client, remote, 0, 8, type, ALWAYS, NULL), RPMA_E_NOSUPP);
 }

@@ -62,7 +62,8 @@ static inline void await(struct rpma_conn *conn, enum rpma_conn_event expected) 
     }
 }
 
-static inline void complete(struct rpma_conn *conn) {
+/* Waits for the next completion, which must be a success; its opcode. */
+static inline unsigned complete(struct rpma_conn *conn) {
     struct rpma_cq *cq = NULL;
     struct ibv_wc wc;
     int result = RPMA_E_NO_COMPLETION;
@@ -73,4 +74,5 @@ static inline void complete(struct rpma_conn *conn) {
     }
     CHECK(result);
     REQUIRE(wc.status == IBV_WC_SUCCESS);
+    return wc.opcode;
 }

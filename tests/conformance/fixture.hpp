@@ -38,7 +38,11 @@ T &make(Arguments &&...arguments) {
     return object;
 }
 
-// Before and after every test. begin_test() also arms a watchdog: a test that hangs ends the program.
+// From here on a process that takes too long, also to end, says so and aborts. A child of fork inherits no
+// watchdog, nor does the other process of a test: what hangs there would keep the output of the suite open.
+void watch();
+
+// Before and after every test; begin_test() watches.
 int begin_test(void **);
 int end_test(void **);
 

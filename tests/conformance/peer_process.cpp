@@ -140,6 +140,7 @@ std::string Peer::obey(std::istringstream &words, const std::string &command) {
 }  // namespace
 
 int run_as_peer() {
+    watch();
     auto peer = std::make_unique<Peer>();
     std::array<char, 256> line;
     while (std::fgets(line.data(), line.size(), stdin) != nullptr) {

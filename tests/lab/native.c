@@ -10,15 +10,10 @@
  *                            writes and flushes; demands that these are the device's own, and not the other
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <librpma.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <unistd.h>
+
+#include "../compat/program.h"
 
 /* A devdax device is mapped in pieces of 2 MiB. */
 #define SIZE ((size_t)2 << 20)
@@ -27,47 +22,6 @@
 #define WORD "8 bytes."
 /* Of rdma-core 45. */
 #define WC_FLUSH 8
-
-static void check(int result, const char *call) {
-    if (result != 0) {
-        fprintf(stderr, "%s: %s\n", call, rpma_err_2str(result));
-        exit(EXIT_FAILURE);
-    }
-}
-#define CHECK(call) check((call), #call)
-
-static void require(bool holds, const char *what) {
-    if (!holds) {
-        perror(what);
-        exit(EXIT_FAILURE);
-    }
-}
-#define REQUIRE(holds) require((holds), #holds)
-
-static struct rpma_peer *new_peer(const char *address) {
-    struct ibv_context *context = NULL;
-    struct rpma_peer *peer = NULL;
-    CHECK(rpma_utils_get_ibv_context(address, RPMA_UTIL_IBV_CONTEXT_LOCAL, &context));
-    CHECK(rpma_peer_new(context, &peer));
-    return peer;
-}
-
-static void await(struct rpma_conn *conn, enum rpma_conn_event expected) {
-    enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
-    CHECK(rpma_conn_next_event(conn, &event));
-    REQUIRE(event == expected);
-}
-
-static void choose_port(const char *ip, char port[6]) {
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t size = sizeof(address);
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    REQUIRE(inet_pton(AF_INET, ip, &address.sin_addr) == 1);
-    REQUIRE(bind(fd, (struct sockaddr *)&address, size) == 0);
-    REQUIRE(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
-    close(fd);
-    snprintf(port, 6, "%u", (unsigned)ntohs(address.sin_port));
-}
 
 static char *map(const char *where) {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -92,7 +46,7 @@ static void serve(const char *address, const char *where, int readable) {
     char *const memory = map(where);
     unsigned char descriptor[64];
     size_t size = 0;
-    char port[6];
+    char port[PORT_SIZE];
     CHECK(rpma_mr_reg(peer, memory, SIZE,
                       RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY |
                           RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT | (readable ? RPMA_MR_USAGE_READ_SRC : 0),
@@ -100,7 +54,7 @@ static void serve(const char *address, const char *where, int readable) {
     CHECK(rpma_mr_get_descriptor_size(mr, &size));
     REQUIRE(size <= sizeof(descriptor));
     CHECK(rpma_mr_get_descriptor(mr, descriptor));
-    choose_port(address, port);
+    find_port(address, port);
     CHECK(rpma_ep_listen(peer, address, port, &ep));
     printf("%s\n", port);
     REQUIRE(fflush(stdout) == 0);
@@ -120,18 +74,10 @@ static void serve(const char *address, const char *where, int readable) {
 }
 
 /* The next completion is a success, of this kind. */
-static void complete(struct rpma_conn *conn, const char *what, unsigned opcode) {
-    struct rpma_cq *cq = NULL;
-    struct ibv_wc wc;
-    int result = RPMA_E_NO_COMPLETION;
-    CHECK(rpma_conn_get_cq(conn, &cq));
-    while (result == RPMA_E_NO_COMPLETION) {
-        CHECK(rpma_cq_wait(cq));
-        result = rpma_cq_get_wc(cq, 1, &wc, NULL);
-    }
-    CHECK(result);
-    if (wc.status != IBV_WC_SUCCESS || wc.opcode != opcode) {
-        fprintf(stderr, "%s: status %d, opcode %u (expected: 0, %u)\n", what, wc.status, wc.opcode, opcode);
+static void complete_as(struct rpma_conn *conn, const char *what, unsigned opcode) {
+    const unsigned found = complete(conn);
+    if (found != opcode) {
+        fprintf(stderr, "%s: opcode %u (expected: %u)\n", what, found, opcode);
         exit(EXIT_FAILURE);
     }
 }
@@ -163,11 +109,11 @@ static void push(const char *address, const char *port, bool native_flush, bool 
     CHECK(rpma_write(conn, remote, TEXT_PLACE, mr, 0, sizeof(TEXT), RPMA_F_COMPLETION_ON_ERROR, NULL));
     CHECK(rpma_flush(conn, remote, TEXT_PLACE, sizeof(TEXT), RPMA_FLUSH_TYPE_PERSISTENT,
                      RPMA_F_COMPLETION_ALWAYS, NULL));
-    complete(conn, "flush to persistence", flush);
+    complete_as(conn, "flush to persistence", flush);
     CHECK(rpma_atomic_write(conn, remote, 0, WORD, RPMA_F_COMPLETION_ALWAYS, NULL));
-    complete(conn, "atomic write", native_atomic_write ? IBV_WC_ATOMIC_WRITE : IBV_WC_RDMA_WRITE);
+    complete_as(conn, "atomic write", native_atomic_write ? IBV_WC_ATOMIC_WRITE : IBV_WC_RDMA_WRITE);
     CHECK(rpma_flush(conn, remote, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, RPMA_F_COMPLETION_ALWAYS, NULL));
-    complete(conn, "flush to visibility", flush);
+    complete_as(conn, "flush to visibility", flush);
 
     CHECK(rpma_conn_disconnect(conn));
     await(conn, RPMA_CONN_CLOSED);

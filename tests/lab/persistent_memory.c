@@ -56,14 +56,6 @@ static const char *named(const char *variable) {
     return value;
 }
 
-static void declare_direct_write(struct ends *ends, bool supported) {
-    struct rpma_peer_cfg *pcfg = NULL;
-    assert_ok(rpma_peer_cfg_new(&pcfg));
-    assert_ok(rpma_peer_cfg_set_direct_write_to_pmem(pcfg, supported));
-    assert_ok(rpma_conn_apply_remote_peer_cfg(ends->client, pcfg));
-    assert_ok(rpma_peer_cfg_delete(&pcfg));
-}
-
 static const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
 
 /* Persistently only when the peer declares direct write to persistent memory. */
