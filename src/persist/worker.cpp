@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "base/log.hpp"
@@ -23,7 +24,6 @@ struct Worker::Pool {
     unsigned queued = 0;
     unsigned idle = 0;
     unsigned threads = 0;
-    Pool *before_fork = nullptr;  // never touched again; kept so that it is not taken for a leak
 
     Job *take() {
         Job *const job = first;
@@ -95,8 +95,7 @@ Worker &Worker::instance() {
 Worker::Worker() : pool_{new Pool} {}
 
 bool Worker::submit(Job &job) {
-    // Relaxed: only a fork changes it, when there is one thread.
-    Pool &pool = *pool_.load(std::memory_order_relaxed);
+    Pool &pool = *pool_;
     std::unique_lock lock{pool.mutex};
     job.next = nullptr;
     (pool.first == nullptr ? pool.first : pool.last->next) = &job;
@@ -120,11 +119,9 @@ bool Worker::submit(Job &job) {
     return !pool.take_back(job);
 }
 
-// Touches no lock, which a vanished thread might hold.
+// Made anew where it is. Touches no lock that a vanished thread might hold, an allocator's neither.
 void Worker::drop_after_fork() {
-    Pool *const fresh = new Pool;
-    fresh->before_fork = pool_.load(std::memory_order_relaxed);
-    pool_.store(fresh, std::memory_order_relaxed);
+    new (pool_) Pool;
 }
 
 // Made here, when the library is loaded: a fork cannot come in between.

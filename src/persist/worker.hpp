@@ -2,8 +2,6 @@
 // persist/worker: a few threads for work that waits for storage.
 #pragma once
 
-#include <atomic>
-
 #include "base/clock.hpp"
 
 namespace persist {
@@ -37,7 +35,7 @@ private:
     void drop_after_fork();
     static const int renews_after_forks;
 
-    std::atomic<Pool *> pool_;
+    Pool *const pool_;
 };
 
 }  // namespace persist

@@ -3,6 +3,7 @@
 #include "fixture.hpp"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -28,9 +29,14 @@ std::vector<std::shared_ptr<void>> &kept() {
     return objects;
 }
 
+volatile pid_t watched = 0;  // a child
+
 void on_alarm(int) {
     static constexpr char text[] = "the last test that was begun hangs, or the end of the process does\n";
     (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+    if (watched > 0) {
+        kill(watched, SIGKILL);
+    }
     abort();
 }
 
@@ -43,6 +49,21 @@ void keep_until_end_of_test(std::shared_ptr<void> object) {
 void watch() {
     signal(SIGALRM, on_alarm);
     alarm(watchdog_s());
+}
+
+pid_t watched_fork() {
+    watched = fork();
+    if (watched == 0) {
+        alarm(100);  // it inherits none
+    }
+    return watched;
+}
+
+int status_of(pid_t child) {
+    int status = -1;
+    const bool ended = child > 0 && waitpid(child, &status, 0) == child;
+    watched = 0;
+    return ended ? status : -1;
 }
 
 int begin_test(void **) {

@@ -3,6 +3,8 @@
 // past destructors, so a test makes its objects with make(); its teardown destroys them.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -38,9 +40,14 @@ T &make(Arguments &&...arguments) {
     return object;
 }
 
-// From here on a process that takes too long, also to end, says so and aborts. A child of fork inherits no
-// watchdog, nor does the other process of a test: what hangs there would keep the output of the suite open.
+// From here on a process that takes too long, also to end, says so and aborts. The other process of a test
+// watches itself: what hangs there would keep the output of the suite open.
 void watch();
+
+// fork(). A child that hangs, even in what libraries do before it returns, is killed with its parent.
+pid_t watched_fork();
+// Waits for its end: its status as of waitpid(); -1 when there is no such child.
+int status_of(pid_t child);
 
 // Before and after every test; begin_test() watches.
 int begin_test(void **);

@@ -2,7 +2,6 @@
 // conformance: a child inherits the objects of its parent. Whatever it does with them short of using them,
 // nothing is sent and the parent notices nothing.
 #include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -30,17 +29,13 @@ namespace {
 template <typename Body>
 void in_child(Body body) {
     std::fflush(nullptr);  // what is buffered would be written twice
-    const pid_t pid = fork();
+    const pid_t pid = watched_fork();
     assert_int_not_equal(pid, -1);
     if (pid == 0) {
-        alarm(100);  // the watchdog is not inherited
         body();
         _exit(0);
     }
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(status_of(pid), 0);
 }
 
 // Both directions, and the end.
@@ -186,16 +181,13 @@ void a_child_opens_a_device_that_another_thread_opens(void **) {
         return "";
     });
     for (int round = 0; round < 40; ++round) {
-        const pid_t pid = fork();
+        const pid_t pid = watched_fork();
         if (pid == 0) {
-            alarm(10);
             _exit(softrdma_ibv_open_device(device) == nullptr ? 1 : 0);
         }
-        int status = -1;
-        const bool ended = pid > 0 && waitpid(pid, &status, 0) == pid;
-        if (!ended || status != 0) {
+        const int status = status_of(pid);
+        if (status != 0) {
             over = true;  // before an assertion leaves the thread behind
-            assert_true(ended);
             assert_int_equal(status, 0);
         }
     }
