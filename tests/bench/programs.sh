@@ -83,7 +83,7 @@ done
 if command -v ucx_perftest >/dev/null; then
     common='env UCX_TLS=tcp UCX_NET_DEVICES=lo ucx_perftest -p PORT'
     both_ends '' "$common" "$common 127.0.0.1 -t ucp_put_bw -s 65536 -n $writes -f"
-    printf '%-44s %8.2f %8s GB/s\n' 'UCX over TCP, ucp_put_bw of 64 KiB' "$(awk '/^Final/ { print $6 * 1048576 / 1e9 }' "$work/client")" ''
+    printf '%-44s %8.2f %8s GB/s\n' 'UCX over TCP, ucp_put_bw of 64 KiB' "$(last_row 6 | awk '{ print $1 * 1048576 / 1e9 }')" ''
 fi
 if command -v fi_pingpong >/dev/null; then
     both_ends '' "fi_pingpong -p tcp -e msg -B PORT -S 8 -I $sends" "fi_pingpong -p tcp -e msg -P PORT -S 8 -I $sends 127.0.0.1"
