@@ -6,8 +6,10 @@
  *     client ADDR PORT
  */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
+#include <errno.h>
 #include <inttypes.h>
 #include <librpma.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +25,13 @@ struct region {
     uint64_t numbers[NUMBERS];
 };
 
-/* What is written from, and read into. */
-static struct {
+/* What is written and sent from, and read and received into. */
+struct memory {
     uint64_t number;
     uint64_t count;
-} memory;
+    uint64_t answer;
+};
+static struct memory memory;
 
 /* True when the call worked. Otherwise says which one did not, and why. */
 #define OK(call) worked(#call, call)
@@ -51,12 +55,36 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
-static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
+/*
+ * Waits for the next completion of the queue. True when it is there and its operation was a success. What
+ * ends the connection ends the wait: devices of InfiniBand complete nothing for a peer that has gone, they
+ * only tell of it.
+ */
+static bool completed(struct rpma_conn *conn, struct rpma_cq *cq, struct ibv_wc *wc) {
+    struct pollfd waiting[] = {{.fd = -1, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+    if (!OK(rpma_cq_get_fd(cq, &waiting[0].fd)) || !OK(rpma_conn_get_event_fd(conn, &waiting[1].fd))) {
+        return false;
+    }
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
     /* Waking up is no promise that there is a completion: hence a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
-        if (!OK(rpma_cq_wait(cq))) {
+        if (poll(waiting, 2, -1) < 0) {
+            if (errno != EINTR) {
+                perror("client: poll");
+                return false;
+            }
+            continue;
+        }
+        /* First what was completed before the end. */
+        if (waiting[0].revents != 0) {
+            if (!OK(rpma_cq_wait(cq))) {
+                return false;
+            }
+        } else if (waiting[1].revents != 0) {
+            enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
+            if (OK(rpma_conn_next_event(conn, &event))) {
+                fprintf(stderr, "client: %s (expected: a completion)\n", rpma_utils_conn_event_2str(event));
+            }
             return false;
         }
         ret = rpma_cq_get_wc(cq, 1, wc, NULL);
@@ -92,7 +120,7 @@ static bool asked(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_loc
     struct ibv_wc wc;
     if (!OK(rpma_read(conn, mr, sizeof(uint64_t), remote, offsetof(struct region, count), sizeof(uint64_t),
                       RPMA_F_COMPLETION_ALWAYS, NULL)) ||
-        !completed(cq, &wc)) {
+        !completed(conn, cq, &wc)) {
         return false;
     }
     if (memory.count > NUMBERS) {
@@ -104,8 +132,8 @@ static bool asked(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_loc
 }
 
 /*
- * Adds the next number, tells the server's program by an empty message, and waits for its answer, which is as
- * empty. A number that is there is there whole.
+ * Adds the next number, sends it to the server's program as well, and waits for its answer, how many numbers
+ * there are. A number that is there is there whole.
  */
 static bool added(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *mr,
                   struct rpma_mr_remote *remote) {
@@ -115,15 +143,20 @@ static bool added(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_loc
     memcpy(word, &count, sizeof(word));
     memory.number = count;
     const size_t place = offsetof(struct region, numbers) + memory.count * sizeof(uint64_t);
-    if (!OK(rpma_recv(conn, NULL, 0, 0, NULL)) ||
+    if (!OK(rpma_recv(conn, mr, offsetof(struct memory, answer), sizeof(uint64_t), NULL)) ||
         !OK(rpma_write(conn, remote, place, mr, 0, sizeof(uint64_t), RPMA_F_COMPLETION_ON_ERROR, NULL)) ||
         !OK(rpma_flush(conn, remote, place, sizeof(uint64_t), RPMA_FLUSH_TYPE_VISIBILITY,
                        RPMA_F_COMPLETION_ON_ERROR, NULL)) ||
         !OK(rpma_atomic_write(conn, remote, offsetof(struct region, count), word, RPMA_F_COMPLETION_ON_ERROR,
                               NULL)) ||
-        !OK(rpma_send(conn, NULL, 0, 0, RPMA_F_COMPLETION_ALWAYS, NULL)) ||
+        !OK(rpma_send(conn, mr, 0, sizeof(uint64_t), RPMA_F_COMPLETION_ALWAYS, NULL)) ||
         /* The message has left, the answer has come: in any order. */
-        !completed(cq, &wc) || !completed(cq, &wc)) {
+        !completed(conn, cq, &wc) || !completed(conn, cq, &wc)) {
+        return false;
+    }
+    if (memory.answer != count) {
+        fprintf(stderr, "client: the server answers %" PRIu64 " (expected: %" PRIu64 ")\n", memory.answer,
+                count);
         return false;
     }
     memory.count = count;
@@ -166,7 +199,8 @@ int main(int argc, char *argv[]) {
     struct rpma_mr_local *mr = NULL;
 
     /* The device, the peer and the registered memory outlive connections. */
-    const int usage = RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST;
+    const int usage =
+        RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV;
     /* What the library finds wrong it tells its log: let it, on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&

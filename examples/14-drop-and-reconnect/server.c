@@ -5,9 +5,12 @@
  *
  *     server ADDR PORT
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <librpma.h>
+#include <poll.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,10 +20,12 @@
 #define DESCRIPTOR_MAX 32
 
 /* The first `count` numbers are there. The device changes it under our hands: hence atomic. */
-static struct {
+struct memory {
     _Atomic uint64_t count;
     uint64_t numbers[NUMBERS];
-} memory;
+    uint64_t message; /* the last that was received */
+};
+static struct memory memory;
 
 /* True when the call worked. Otherwise says which one did not, and why. */
 #define OK(call) worked(#call, call)
@@ -44,12 +49,36 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
-static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
+/*
+ * Waits for the next completion of the queue. True when it is there and its operation was a success. What
+ * ends the connection ends the wait: devices of InfiniBand complete nothing for a peer that has gone, they
+ * only tell of it.
+ */
+static bool completed(struct rpma_conn *conn, struct rpma_cq *cq, struct ibv_wc *wc) {
+    struct pollfd waiting[] = {{.fd = -1, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+    if (!OK(rpma_cq_get_fd(cq, &waiting[0].fd)) || !OK(rpma_conn_get_event_fd(conn, &waiting[1].fd))) {
+        return false;
+    }
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
     /* Waking up is no promise that there is a completion: hence a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
-        if (!OK(rpma_cq_wait(cq))) {
+        if (poll(waiting, 2, -1) < 0) {
+            if (errno != EINTR) {
+                perror("server: poll");
+                return false;
+            }
+            continue;
+        }
+        /* First what was completed before the end. */
+        if (waiting[0].revents != 0) {
+            if (!OK(rpma_cq_wait(cq))) {
+                return false;
+            }
+        } else if (waiting[1].revents != 0) {
+            enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
+            if (OK(rpma_conn_next_event(conn, &event))) {
+                fprintf(stderr, "server: %s (expected: a completion)\n", rpma_utils_conn_event_2str(event));
+            }
             return false;
         }
         ret = rpma_cq_get_wc(cq, 1, wc, NULL);
@@ -76,14 +105,14 @@ static bool described(const struct rpma_mr_local *mr, uint8_t *descriptor) {
     return OK(rpma_mr_get_descriptor(mr, descriptor));
 }
 
-/* Accepts a connection. It sends an empty message for each number: at most as many as there are receives. */
+/* Accepts a connection. It sends a message for each number: at most as many as there are receives. */
 static bool accepted(struct rpma_ep *endpoint, const struct rpma_conn_cfg *config, struct rpma_mr_local *mr,
                      const uint8_t *descriptor, struct rpma_conn **conn) {
     struct rpma_conn_req *request = NULL;
     const struct rpma_conn_private_data ours = {.ptr = (void *)descriptor, .len = DESCRIPTOR_MAX};
     bool ok = OK(rpma_ep_next_conn_req(endpoint, config, &request));
     for (int i = 0; ok && i < NUMBERS; i++) {
-        ok = OK(rpma_conn_req_recv(request, mr, 0, 0, NULL));
+        ok = OK(rpma_conn_req_recv(request, mr, offsetof(struct memory, message), sizeof(uint64_t), NULL));
     }
     ok = ok && OK(rpma_conn_req_connect(&request, &ours, conn)) && happened(*conn, RPMA_CONN_ESTABLISHED);
     return OK(rpma_conn_req_delete(&request)) && ok;
@@ -93,18 +122,20 @@ static bool accepted(struct rpma_ep *endpoint, const struct rpma_conn_cfg *confi
  * Takes a message for each number and answers it, and the client waits for the answer: until all numbers are
  * there, or until there were so many messages, of which the last is not answered.
  */
-static bool followed(struct rpma_conn *conn, int messages) {
+static bool followed(struct rpma_conn *conn, struct rpma_mr_local *mr, int messages) {
     struct rpma_cq *cq = NULL;
     struct ibv_wc wc;
-    bool ok = OK(rpma_conn_get_cq(conn, &cq)) && completed(cq, &wc);
+    bool ok = OK(rpma_conn_get_cq(conn, &cq)) && completed(conn, cq, &wc);
     for (int i = 1; ok && i < messages; i++) {
         /* The client's number was placed before its message was received: `count` has it. */
         const bool is_last = atomic_load(&memory.count) == NUMBERS;
-        ok = OK(rpma_send(conn, NULL, 0, 0, RPMA_F_COMPLETION_ON_ERROR, NULL));
+        ok = memory.message == atomic_load(&memory.count) &&
+             OK(rpma_send(conn, mr, offsetof(struct memory, count), sizeof(uint64_t),
+                          RPMA_F_COMPLETION_ON_ERROR, NULL));
         if (is_last) {
             break;
         }
-        ok = ok && completed(cq, &wc);
+        ok = ok && completed(conn, cq, &wc);
     }
     return ok;
 }
@@ -123,7 +154,7 @@ int main(int argc, char *argv[]) {
 
     uint8_t descriptor[DESCRIPTOR_MAX] = {0};
     const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY |
-                      RPMA_MR_USAGE_RECV;
+                      RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_SEND;
     /* What the library finds wrong it tells its log: let it, on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
@@ -138,13 +169,13 @@ int main(int argc, char *argv[]) {
         fflush(stdout);
     }
     for (int drop = 0; ok && drop < DROPS; drop++) {
-        ok = accepted(endpoint, config, mr, descriptor, &conn) && followed(conn, DROP_AFTER);
+        ok = accepted(endpoint, config, mr, descriptor, &conn) && followed(conn, mr, DROP_AFTER);
         /* No goodbye: the client's operations that are still open fail. */
         ok = OK(rpma_conn_delete(&conn)) && ok;
         printf("dropped connection %d; there are %" PRIu64 " numbers\n", drop + 1,
                atomic_load(&memory.count));
     }
-    ok = ok && accepted(endpoint, config, mr, descriptor, &conn) && followed(conn, NUMBERS + 1) &&
+    ok = ok && accepted(endpoint, config, mr, descriptor, &conn) && followed(conn, mr, NUMBERS + 1) &&
          happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
 
     /* None is missing, and none came twice. */
