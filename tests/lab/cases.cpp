@@ -492,11 +492,7 @@ void writes_with_a_made_up_key(End &end, const Case &) {
     end.join();
     end.ask({.kind = Kind::Fill, .seed = 6, .length = half});
     end.prepare_to_hear();
-    const std::uint32_t right = end.peer.data_rkey;
-    end.peer.data_rkey ^= 0x00100100;
-    end.post_write(half, 0, 4096, 0);
-    end.peer.data_rkey = right;
-    end.post_read(0, half, 4096);
+    end.post_write_and_read(0, end.peer.data_rkey ^ 0x00100100, 4096);
     ends_badly(end);
 }
 
@@ -504,8 +500,7 @@ void writes_past_the_end(End &end, const Case &) {
     end.join();
     end.ask({.kind = Kind::Fill, .seed = 6, .length = half});
     end.prepare_to_hear();
-    end.post_write(half, data_bytes + (std::size_t{1} << 20), 4096, 0);
-    end.post_read(0, half, 4096);
+    end.post_write_and_read(data_bytes + (std::size_t{1} << 20), end.peer.data_rkey, 4096);
     ends_badly(end);
 }
 

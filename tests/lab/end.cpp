@@ -293,6 +293,16 @@ void End::post_read(std::size_t from, std::size_t to, std::size_t length, unsign
                  "ibv_post_send of a read");
 }
 
+void End::post_write_and_read(std::size_t to, std::uint32_t rkey, std::size_t length) {
+    ibv_sge local = part(0, length);
+    const verbs::Remote target{.address = peer.data_address + to, .rkey = rkey};
+    const verbs::Remote source{.address = peer.data_address, .rkey = peer.data_rkey};
+    ibv_send_wr write = verbs::request_of(IBV_WR_RDMA_WRITE, &local, target, 0, operation);
+    ibv_send_wr read = verbs::request_of(IBV_WR_RDMA_READ, &local, source, IBV_SEND_SIGNALED, operation);
+    write.next = &read;
+    require_done(verbs::post(qp(), write), "ibv_post_send of a write and a read");
+}
+
 void End::write(std::size_t from, std::size_t to, std::size_t length) {
     post_write(from, to, length);
     require(sent().opcode == IBV_WC_RDMA_WRITE, "the completion is not a write's");

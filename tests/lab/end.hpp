@@ -115,6 +115,9 @@ public:
     // ---- operations on the peer's data, each waited for unless it is only posted ----
     void post_write(std::size_t from, std::size_t to, std::size_t length, unsigned flags = IBV_SEND_SIGNALED);
     void post_read(std::size_t from, std::size_t to, std::size_t length, unsigned flags = IBV_SEND_SIGNALED);
+    // A write without a completion, to where `rkey` may not allow it, and a read behind it, in one post:
+    // after the first alone the connection may have ended already.
+    void post_write_and_read(std::size_t to, std::uint32_t rkey, std::size_t length);
     void write(std::size_t from, std::size_t to, std::size_t length);
     void read(std::size_t from, std::size_t to, std::size_t length);
     void send(std::size_t from, std::size_t length, unsigned flags = 0);

@@ -61,8 +61,7 @@ RPMA_DEVICE=$device $preload $records $kind ${ring_of[$kind]} $((seed + i)) ${la
 wait -n || exit'
     done
     : >"$work/notes"
-    # One processor: a guest that is emulated starts in little more than half the time then.
-    "$run" --timeout 900 --cpus 1 --pmem "$work/pmem" --disk "$work/disk" --pidfile "$work/pid" "$commands" \
+    "$run" --timeout 900 --pmem "$work/pmem" --disk "$work/disk" --pidfile "$work/pid" "$commands" \
         >"$work/notes" 2>"$work/errors" &
     job=$!
 }
