@@ -176,6 +176,9 @@ static void one_that_is_refused(void **state) {
 
 static void more_than_the_queue_takes(void **state) {
     struct ends *ends = *state;
+    if (ends->device != SOFT_DEVICE) {
+        skip(); /* the kernel's devices take requests out of the queue while it is being filled */
+    }
     static struct rpma_op ops[400];
     size_t posted = 0;
     for (size_t i = 0; i < 400; ++i) {
