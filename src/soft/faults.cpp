@@ -2,6 +2,9 @@
 // soft/faults: see the header.
 #include "soft/faults.hpp"
 
+#include <sys/timerfd.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -165,11 +168,38 @@ bool Faults::fills(std::uint32_t completion_queue, std::uint64_t completion) con
     return true;
 }
 
+RequestFaults::RequestFaults(const Faults &faults, std::uint32_t queue_pair)
+    : faults_{faults},
+      queue_pair_{queue_pair},
+      timer_{timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)} {}
+
+// 0: never.
+void RequestFaults::set_timer(std::uint64_t us) {
+    constexpr std::uint64_t us_in_a_second = 1'000'000;
+    itimerspec time{};
+    time.it_value.tv_sec = static_cast<time_t>(us / us_in_a_second);
+    time.it_value.tv_nsec = static_cast<long>(us % us_in_a_second) * 1000;
+    waiting_ = timerfd_settime(timer_.get(), 0, &time, nullptr) == 0 && us != 0;
+}
+
+bool RequestFaults::delay_is_over() {
+    std::uint64_t times = 0;
+    if (!waiting_ || read(timer_.get(), &times, sizeof(times)) != sizeof(times)) {
+        return false;
+    }
+    waiting_ = false;
+    return true;
+}
+
+void RequestFaults::stop() {
+    set_timer(0);
+}
+
 void RequestFaults::draw(std::size_t write_bytes) {
     drawn_ = true;
     if (const auto delay_us = faults_.at(Faults::Kind::Delay, queue_pair_, request_);
         delay_us != Faults::none) {
-        until_ = base::Clock::now() + std::chrono::microseconds{delay_us};
+        set_timer(delay_us);
     }
     const auto bytes = faults_.at(Faults::Kind::Tear, queue_pair_, request_);
     if (faults_.at(Faults::Kind::Drop, queue_pair_, request_) != Faults::none) {
@@ -189,7 +219,6 @@ RequestFaults::Verdict RequestFaults::verdict(std::size_t offset, std::size_t wr
     if (!drawn_) {
         draw(write_bytes);
     }
-    waiting_ = base::Clock::now() < until_;
     if (waiting_) {
         return Verdict::Wait;
     }

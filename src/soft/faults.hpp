@@ -6,14 +6,13 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <expected>
 #include <string>
 #include <string_view>
 
-#include "base/clock.hpp"
+#include "base/fd.hpp"
 
 namespace soft {
 
@@ -52,8 +51,7 @@ private:
 // The faults of one queue pair's requests. Guarded by its send_mutex_.
 class RequestFaults {
 public:
-    RequestFaults(const Faults &faults, std::uint32_t queue_pair)
-        : faults_{faults}, queue_pair_{queue_pair} {}
+    RequestFaults(const Faults &faults, std::uint32_t queue_pair);
 
     // What becomes of the request in hand when `offset` of its bytes are built; `write_bytes`: those of a
     // write.
@@ -61,21 +59,26 @@ public:
     [[nodiscard]] Verdict verdict(std::size_t offset, std::size_t write_bytes);
     // So much of the request in hand may be built.
     [[nodiscard]] std::size_t most(std::size_t length) const { return length < torn_at_ ? length : torn_at_; }
-    // The last verdict was Wait.
-    [[nodiscard]] bool waiting() const { return waiting_; }
+    // Readable when the request in hand has waited; -1 when the process had no more file descriptors.
+    [[nodiscard]] int timer() const { return timer_.get(); }
+    // It has, since the last time this was asked; the timer is not readable any more.
+    [[nodiscard]] bool delay_is_over();
+    // The timer stays silent: nothing is sent any more.
+    void stop();
     // The request in hand is built: the next one's turn.
     void next();
 
 private:
     void draw(std::size_t write_bytes);
+    void set_timer(std::uint64_t us);
 
     const Faults &faults_;
     const std::uint32_t queue_pair_;
+    const base::Fd timer_;
     std::uint64_t request_ = 0;  // the number of the one in hand
     bool drawn_ = false;
     bool waiting_ = false;
     std::size_t torn_at_ = SIZE_MAX;
-    base::Clock::time_point until_;
 };
 
 }  // namespace soft

@@ -87,7 +87,12 @@ base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attrib
         return std::unexpected{cap.error()};
     }
     attributes.cap = *cap;
-    return new QueuePair{pd, attributes, CompletionQueue::of(attributes.send_cq)->group()};
+    std::unique_ptr<QueuePair> made{
+        new QueuePair{pd, attributes, CompletionQueue::of(attributes.send_cq)->group()}};
+    if (made->faults_ != nullptr && made->faults_->timer() < 0) {
+        return base::failure(EMFILE);
+    }
+    return made.release();
 }
 
 QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group)
@@ -117,7 +122,7 @@ QueuePair::~QueuePair() {
             {
                 const std::scoped_lock lock{group_->mutex()};
                 if (socket_) {
-                    group_->remove(*this, socket_.get());
+                    leave_group();
                     socket = std::move(socket_);
                 }
                 if (phase_.load(std::memory_order_relaxed) == Phase::Draining && ending_locally_ &&
@@ -232,6 +237,9 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     phase_.store(Phase::Connected, std::memory_order_release);
     interest_ = {.readable = true};
     group_->add(*this, socket_.get(), interest_);
+    if (faults_ != nullptr) {
+        group_->change(*this, faults_->timer(), {}, {.readable = true});
+    }
     sending.unlock();
     // The responder says nothing before the initiator's first FPDU (RFC 5044 section 7.1.2). It waits with
     // ESTABLISHED too when that FPDU is promised, though not for ever; an initiator that promised none may be
@@ -254,6 +262,16 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
              .level = static_cast<int>(base::LogLevel::Info),
              .oldest = IBV_WC_WR_FLUSH_ERR,
              .drain = true});
+    }
+}
+
+void QueuePair::leave_group() {
+    if (!socket_) {
+        return;
+    }
+    group_->remove(*this, socket_.get());
+    if (faults_ != nullptr) {
+        group_->change(*this, faults_->timer(), {.readable = true}, {});
     }
 }
 

@@ -133,6 +133,7 @@ private:
     // qp.cpp
     [[nodiscard]] bool in_error() const;
     void establish();
+    void leave_group();
 
     // qp_end.cpp; breaking the link with send_mutex_ held, the rest with the group's lock
     void give_up();     // takes it

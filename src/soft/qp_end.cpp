@@ -41,6 +41,9 @@ void QueuePair::end(const End &how) {
         batch_.clear();
         pins_.clear();
         batch_reads_.clear();
+        if (faults_ != nullptr) {
+            faults_->stop();
+        }
         flush_requests(how.oldest);
         set_interest({.readable = how.drain});
     }
@@ -84,7 +87,7 @@ void QueuePair::send_last_words() {
 void QueuePair::finish_draining() {
     {
         const std::scoped_lock lock{send_mutex_};
-        group_->remove(*this, socket_.get());
+        leave_group();
         socket_.reset();
     }
     phase_.store(Phase::Ended, std::memory_order_release);
@@ -143,7 +146,7 @@ void QueuePair::expire() {
         // has.
         if (last_words_.empty() && tcp::has_unacknowledged(socket_.get())) {
             const std::scoped_lock lock{send_mutex_};
-            group_->remove(*this, socket_.get());
+            leave_group();
             Engine::instance().drain(std::move(socket_));
         }
         finish_draining();

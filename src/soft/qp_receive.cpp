@@ -71,7 +71,8 @@ void QueuePair::progress() {
             full_ = !ready.writable;
             readable = ready.readable;
         }
-        if (interest_.writable) {
+        const bool delay_is_over = faults_ != nullptr && faults_->delay_is_over();
+        if (interest_.writable || delay_is_over) {
             transmit();
         }
     }

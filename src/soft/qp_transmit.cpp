@@ -28,7 +28,7 @@ void QueuePair::transmit() {
             build_batch();
             if (batch_.empty()) {
                 if (!link_broken_) {
-                    want_writable(faults_ != nullptr && faults_->waiting());
+                    want_writable(false);
                 }
                 return;
             }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SOFTRDMA_FAULTS as a program meets it. Each run is a process of its own, for the variable is read once: it
 // does something with two connected ends, and tells in words what came of it.
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,8 +13,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "requests.hpp"
 
@@ -139,6 +142,52 @@ void a_request_is_delayed(void **) {
         "late");
 }
 
+// What the device's threads sleep on: its epoll sets.
+std::vector<pollfd> epoll_sets() {
+    std::vector<pollfd> sets;
+    for (const auto &entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
+        std::error_code gone;
+        if (std::filesystem::read_symlink(entry.path(), gone) == "anon_inode:[eventpoll]") {
+            sets.push_back(
+                {.fd = std::stoi(entry.path().filename().string()), .events = POLLIN, .revents = 0});
+        }
+    }
+    return sets;
+}
+
+// Quiet comes before the request does: nothing that is ready, such as a socket that takes more, keeps them
+// awake.
+void who_waits_for_a_delayed_request_can_sleep(void **) {
+    const Scenario scenario = [] {
+        Ends ends;
+        ends.connect();
+        assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8)}), 0);
+        auto sets = epoll_sets();
+        ibv_wc completion{};
+        while (poll(sets.data(), sets.size(), 0) != 0) {
+            if (ibv_poll_cq(ends.client.cq, 1, &completion) != 0) {
+                return std::string{"never quiet"};
+            }
+        }
+        return std::string{sets.empty() ? "nothing there" : "quiet"};
+    };
+    assert_string_equal(outcome("delay_us=5000000", scenario).c_str(), "quiet");
+}
+
+// Nobody polls: the end of the delay itself has to wake the device.
+void a_delayed_request_is_sent_though_all_sleep(void **) {
+    const Scenario scenario = [] {
+        Ends ends;
+        ends.connect();
+        assert_int_equal(ibv_req_notify_cq(ends.client.cq, 0), 0);
+        assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8)}), 0);
+        expect_cq_event(ends.client, ends.client.cq);
+        expect_completion(ends.client.cq, 1);
+        return std::string{"sent"};
+    };
+    assert_string_equal(outcome("delay_us=30000", scenario).c_str(), "sent");
+}
+
 void a_registration_fails(void **) {
     const Scenario scenario = [] {
         End end;
@@ -204,6 +253,8 @@ int main() {
         cmocka_unit_test(a_write_is_torn_at_a_byte),
         cmocka_unit_test(shorter_writes_are_not_torn),
         cmocka_unit_test(a_request_is_delayed),
+        cmocka_unit_test(who_waits_for_a_delayed_request_can_sleep),
+        cmocka_unit_test(a_delayed_request_is_sent_though_all_sleep),
         cmocka_unit_test(a_registration_fails),
         cmocka_unit_test(a_completion_queue_fills),
         cmocka_unit_test(the_same_seed_gives_the_same_faults),
