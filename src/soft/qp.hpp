@@ -238,7 +238,7 @@ private:
     [[nodiscard]] bool next_request();
     void read_requested(std::span<const std::byte> body);
     void flush_requested(std::span<const std::byte> body);
-    void flush_answered();
+    void flush_answered(std::span<const std::byte> body);
     void retire_answered(SendRequest &request);
     void respond(const Response &response);
     void respond_when_durable(const Response &response);

@@ -311,7 +311,7 @@ void QueuePair::control_message() {
             break;
         case wire::Opcode::FlushResponse:
             if (parameters_.soft_peer) {
-                return flush_answered();
+                return flush_answered(body);
             }
             break;
         case wire::Opcode::AtomicRequest:

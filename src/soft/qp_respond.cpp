@@ -108,7 +108,11 @@ void QueuePair::flush_requested(std::span<const std::byte> body) {
     }
 }
 
-void QueuePair::flush_answered() {
+void QueuePair::flush_answered(std::span<const std::byte> body) {
+    if (!body.empty()) {
+        violate({"a FLUSH RESPONSE with a body", wire::terminate::untagged_too_long});
+        return;
+    }
     const bool in_sequence = segment_.msn == next_response_msn_++;
     bool expected = false;
     {

@@ -82,7 +82,7 @@ void Answers::spoil_read_response(Answer &answer) {
 
 void Answers::spoil_untagged(Answer &answer) {
     const bool to_atomic = answer.segment.opcode == Opcode::AtomicResponse;
-    switch (dice_.below(5)) {
+    switch (dice_.below(6)) {
         case 0:
             answer.segment.msn += off();
             break;
@@ -94,6 +94,9 @@ void Answers::spoil_untagged(Answer &answer) {
             break;
         case 3:  // of another operation
             answer.segment.opcode = to_atomic ? Opcode::FlushResponse : Opcode::AtomicResponse;
+            break;
+        case 4:  // longer than it is
+            answer.payload.resize(answer.payload.size() + 1 + dice_.below(64));
             break;
         default:
             if (to_atomic) {

@@ -172,8 +172,8 @@ Spoken Disorder::out_of_order() {
                         body, Verdict::Closed);
         }
         case 6: {  // what was not agreed on, or is not of its length
-            constexpr Opcode opcodes[] = {Opcode::AtomicRequest, Opcode::AtomicResponse, Opcode::Immediate,
-                                          Opcode::FlushRequest, Opcode::AtomicWrite};
+            constexpr Opcode opcodes[] = {Opcode::AtomicRequest, Opcode::AtomicResponse, Opcode::FlushRequest,
+                                          Opcode::FlushResponse, Opcode::Immediate,      Opcode::AtomicWrite};
             return made({.opcode = opcodes[dice_.below(std::size(opcodes))], .stag = 1, .msn = request_msn_},
                         Bytes(1 + dice_.below(7)), Verdict::Terminated);
         }

@@ -250,6 +250,10 @@ void flushes(void **state) {
     expect_terminate(ends, flush(key, device.address(), 8, FlushLevel::Persistent), terminate::access, soft);
     expect_terminate(ends, flush(key, device.address(), 8, FlushLevel{3}), terminate::operation_unspecified,
                      soft);
+    for (const std::size_t size : {0UL, 19UL, 21UL}) {
+        expect_terminate(ends, fpdu({.opcode = Opcode::FlushRequest, .msn = 1}, Bytes(size)),
+                         terminate::untagged_too_long, soft);
+    }
 }
 
 void rfc7306_8_2_immediate_data_must_be_validated(void **state) {
@@ -357,8 +361,20 @@ void answers_that_nobody_asked_for(void **state) {
                      from_a_soft_device());
     expect_terminate(ends, fpdu({.opcode = Opcode::AtomicResponse, .msn = 1}, encode(AtomicResponse{})),
                      terminate::untagged_msn, from_a_soft_device());
-    expect_terminate(ends, fpdu({.opcode = Opcode::AtomicResponse, .msn = 1}, Bytes(8)),
-                     terminate::untagged_too_long, from_a_soft_device());
+}
+
+// Looked at before whether anybody asked.
+void answers_must_be_of_their_length(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const MpaFrame soft = from_a_soft_device();
+    for (const std::size_t size : {1UL, 20UL, 1024UL}) {
+        expect_terminate(ends, fpdu({.opcode = Opcode::FlushResponse, .msn = 1}, Bytes(size)),
+                         terminate::untagged_too_long, soft);
+    }
+    for (const std::size_t size : {0UL, 11UL, 13UL}) {
+        expect_terminate(ends, fpdu({.opcode = Opcode::AtomicResponse, .msn = 1}, Bytes(size)),
+                         terminate::untagged_too_long, soft);
+    }
 }
 
 void rfc5044_8_a_wrong_crc_must_be_detected(void **state) {
@@ -388,6 +404,7 @@ int main() {
                                 test_of_ends(rfc7306_8_2_an_atomic_request_must_be_validated),
                                 test_of_ends(rfc5040_5_3_a_key_must_be_one_that_can_be_invalidated),
                                 test_of_ends(answers_that_nobody_asked_for),
+                                test_of_ends(answers_must_be_of_their_length),
                                 test_of_ends(rfc5044_8_a_wrong_crc_must_be_detected)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
