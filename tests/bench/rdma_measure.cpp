@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../loopback.hpp"
 #include "bench.hpp"
 #include "verbs/provider.hpp"
 
@@ -76,9 +77,7 @@ struct End {
 void serve(Target target, const std::function<void(std::uint16_t)> &listening) {
     End end;
     rdma_cm_id *listener = nullptr;
-    sockaddr_in here{};
-    here.sin_family = AF_INET;
-    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in here = test::loopback(0);
     if (device.create_id(end.events, &listener, nullptr, RDMA_PS_TCP) != 0 ||
         device.bind_addr(listener, reinterpret_cast<sockaddr *>(&here)) != 0 ||
         device.listen(listener, 1) != 0) {
@@ -113,10 +112,7 @@ void serve(Target target, const std::function<void(std::uint16_t)> &listening) {
 }
 
 void connect(End &end, std::uint16_t port) {
-    sockaddr_in there{};
-    there.sin_family = AF_INET;
-    there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    there.sin_port = htons(port);
+    sockaddr_in there = test::loopback(port);
     rdma_conn_param parameters{};
     parameters.responder_resources = parameters.initiator_depth = depth;
     if (device.create_id(end.events, &end.id, nullptr, RDMA_PS_TCP) != 0 ||

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // bench: raw TCP on the same loopback, the baseline.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,23 +9,16 @@
 #include <cstdlib>
 #include <vector>
 
+#include "../loopback.hpp"
 #include "bench.hpp"
 
 namespace bench {
 
 namespace {
 
-sockaddr_in loopback(std::uint16_t port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(port);
-    return address;
-}
-
 int accepted(const std::function<void(std::uint16_t)> &listening) {
     const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address = loopback(0);
+    sockaddr_in address = test::loopback(0);
     socklen_t length = sizeof(address);
     if (bind(listener, reinterpret_cast<sockaddr *>(&address), length) != 0 || listen(listener, 1) != 0 ||
         getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length) != 0) {
@@ -41,7 +32,7 @@ int accepted(const std::function<void(std::uint16_t)> &listening) {
 
 int connected(std::uint16_t port) {
     const int connection = socket(AF_INET, SOCK_STREAM, 0);
-    const sockaddr_in address = loopback(port);
+    const sockaddr_in address = test::loopback(port);
     const int on = 1;
     (void)setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (connect(connection, reinterpret_cast<const sockaddr *>(&address), sizeof(address)) != 0) {

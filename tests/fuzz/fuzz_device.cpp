@@ -2,9 +2,7 @@
 // See the header.
 #include "fuzz_device.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "../loopback.hpp"
 #include "base/fd.hpp"
 #include "choices.hpp"
 
@@ -76,14 +75,6 @@ rdma_conn_param wanted() {
 
 }  // namespace
 
-sockaddr_in loopback(std::uint16_t port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return address;
-}
-
 FuzzDevice &FuzzDevice::instance() {
     static FuzzDevice &device = *new FuzzDevice;  // never destroyed: the process ends with it
     return device;
@@ -94,7 +85,7 @@ FuzzDevice::FuzzDevice() {
     softrdma_set_log(swallow, every_level);
     events_ = softrdma_rdma_create_event_channel();
     require(events_ != nullptr && fcntl(events_->fd, F_SETFL, O_NONBLOCK) == 0, "there is an event channel");
-    sockaddr_in address = loopback(0);
+    sockaddr_in address = test::loopback(0);
     require(softrdma_rdma_create_id(events_, &listener_, nullptr, RDMA_PS_TCP) == 0 &&
                 softrdma_rdma_bind_addr(listener_, reinterpret_cast<sockaddr *>(&address)) == 0 &&
                 softrdma_rdma_listen(listener_, 16) == 0,
@@ -216,7 +207,7 @@ void FuzzDevice::create_queue_pair(rdma_cm_id *id, unsigned receives) {
 
 void FuzzDevice::connect(std::uint16_t port, unsigned receives) {
     rdma_cm_id *id = nullptr;
-    sockaddr_in address = loopback(port);
+    sockaddr_in address = test::loopback(port);
     require(softrdma_rdma_create_id(events_, &id, nullptr, RDMA_PS_TCP) == 0 &&
                 softrdma_rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&address), 1000) == 0 &&
                 softrdma_rdma_resolve_route(id, 1000) == 0,

@@ -4,7 +4,6 @@
 // here, but the peer's doing, is a broken invariant.
 #pragma once
 
-#include <netinet/in.h>
 #include <sys/types.h>
 
 #include <array>
@@ -27,9 +26,6 @@ struct Acceptance {
     bool reject = false;
     unsigned receives = 0;
 };
-
-// 127.0.0.1.
-[[nodiscard]] sockaddr_in loopback(std::uint16_t port);
 
 class FuzzDevice {
 public:

@@ -2,8 +2,6 @@
 // See the header.
 #include "hostile_peer.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include <array>
 #include <cerrno>
 
+#include "../loopback.hpp"
 #include "choices.hpp"
 
 namespace fuzz {
@@ -35,7 +34,7 @@ struct Listener {
     std::uint16_t port = 0;
 
     Listener() {
-        sockaddr_in address = loopback(0);
+        sockaddr_in address = test::loopback(0);
         socklen_t length = sizeof(address);
         require(bind(socket, reinterpret_cast<sockaddr *>(&address), length) == 0 && listen(socket, 4) == 0 &&
                     getsockname(socket, reinterpret_cast<sockaddr *>(&address), &length) == 0,
@@ -48,7 +47,7 @@ struct Listener {
 
 HostilePeer::HostilePeer(FuzzDevice &device, const Acceptance &acceptance)
     : device_{device}, socket_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
-    sockaddr_in address = loopback(device.port());
+    sockaddr_in address = test::loopback(device.port());
     socklen_t length = sizeof(address);
     require(socket_ >= 0 && ::connect(socket_, reinterpret_cast<sockaddr *>(&address), length) == 0,
             "the listener takes TCP connections");

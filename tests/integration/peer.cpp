@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A peer of the rpma command that behaves badly: `test_peer MODE [ADDRESS PORT]`. Ends with 0 when the other
 // side reacted as it should.
-#include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "../loopback.hpp"
 #include "cli/peer.hpp"
 #include "cli/protocol.hpp"
 
@@ -164,9 +164,7 @@ int hold(const char *address, const char *port) {
 // never.
 int serve_badly(bool answer) {
     const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in address = test::loopback(0);
     socklen_t size = sizeof(address);
     check(bind(listener, reinterpret_cast<sockaddr *>(&address), size), "bind");
     check(listen(listener, 8), "listen");

@@ -3,7 +3,6 @@
 // regions' descriptors tell them: the soft device, told that it is so.
 #include "librpma/flush.hpp"
 
-#include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "../../loopback.hpp"
 #include "librpma/conn.hpp"
 #include "librpma/ep.hpp"
 #include "librpma/mr_local.hpp"
@@ -67,10 +67,8 @@ struct Ends {
 Ends ends;
 
 void choose_port(char (&port)[6]) {
-    sockaddr_in address{};
+    sockaddr_in address = test::loopback(0);
     socklen_t size = sizeof(address);
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_ok(bind(fd, reinterpret_cast<sockaddr *>(&address), size));
     assert_ok(getsockname(fd, reinterpret_cast<sockaddr *>(&address), &size));

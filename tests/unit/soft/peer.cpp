@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // See the header.
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,14 +24,6 @@ void set_options(int socket) {
 }
 
 }  // namespace
-
-sockaddr_in loopback(std::uint16_t port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return address;
-}
 
 void Peer::connect(std::uint16_t port, int max_segment_bytes) {
     close();

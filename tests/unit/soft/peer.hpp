@@ -3,8 +3,7 @@
 // asserts (cmocka) that it succeeds; nothing waits longer than 20 s.
 #pragma once
 
-#include <netinet/in.h>
-
+#include "../../loopback.hpp"
 #include "fpdu.hpp"
 
 namespace test {
@@ -51,9 +50,6 @@ private:
     int listener_ = -1;
     int socket_ = -1;
 };
-
-// 127.0.0.1.
-[[nodiscard]] sockaddr_in loopback(std::uint16_t port);
 
 [[nodiscard]] Bytes encoded(const soft::wire::MpaFrame &frame);
 

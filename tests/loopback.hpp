@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// 127.0.0.1, for tests, fuzz targets and benchmarks.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <cstdint>
+
+namespace test {
+
+[[nodiscard]] inline sockaddr_in loopback(std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+}
+
+}  // namespace test
