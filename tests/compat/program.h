@@ -62,12 +62,10 @@ static inline void await(struct rpma_conn *conn, enum rpma_conn_event expected) 
     }
 }
 
-/* Waits for the next completion, which must be a success; its opcode. */
-static inline unsigned complete(struct rpma_conn *conn) {
-    struct rpma_cq *cq = NULL;
+/* Waits, in the kernel, for the next completion, which must be a success; its opcode. */
+static inline unsigned complete_on(struct rpma_cq *cq) {
     struct ibv_wc wc;
     int result = RPMA_E_NO_COMPLETION;
-    CHECK(rpma_conn_get_cq(conn, &cq));
     while (result == RPMA_E_NO_COMPLETION) {
         CHECK(rpma_cq_wait(cq));
         result = rpma_cq_get_wc(cq, 1, &wc, NULL);
@@ -75,4 +73,10 @@ static inline unsigned complete(struct rpma_conn *conn) {
     CHECK(result);
     REQUIRE(wc.status == IBV_WC_SUCCESS);
     return wc.opcode;
+}
+
+static inline unsigned complete(struct rpma_conn *conn) {
+    struct rpma_cq *cq = NULL;
+    CHECK(rpma_conn_get_cq(conn, &cq));
+    return complete_on(cq);
 }

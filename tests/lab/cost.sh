@@ -5,15 +5,9 @@
 # of; time, which is the emulated processor's and reported only.
 #   cost.sh BUILD [OPERATIONS]
 set -u
-build=$(realpath "$1") operations=${2:-20}
-command -v valgrind >/dev/null || { echo 'SKIPPED: valgrind is not installed (utils/install-dependencies.sh valgrind)'; exit 77; }
-debian=$(ldconfig -p | awk '/librpma\.so\.0 /{ print $NF; exit }')
-[ -n "$debian" ] || { echo 'SKIPPED: librpma0 is not installed (utils/install-dependencies.sh compat)'; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-mkdir "$work/debian"
-ln -s "$debian" "$work/debian/librpma.so.0"
-declare -A folder=([ours]=$build/lib [librpma0]=$work/debian) address=([rxe]=$RXE_IP [siw]=$SIW_IP)
+operations=${2:-20}
+. "$(dirname "$0")/../bench/librpma0.bash"
+declare -A address=([rxe]=$RXE_IP [siw]=$SIW_IP)
 port=7300
 
 # cost DEVICE LIBRARY OPERATIONS small|large [COMMAND...]: microseconds for an operation, of the program run by COMMAND
@@ -24,9 +18,7 @@ cost() {
 }
 # count DEVICE LIBRARY: instructions for a small operation
 count() {
-    cost "$1" "$2" "$operations" small valgrind --tool=callgrind --callgrind-out-file="$work/count" --collect-atstart=no \
-        --toggle-collect=measured >"$work/time" || return 1
-    awk -v operations="$operations" '/^(summary|totals):/ { count = $2 } END { printf "%.1f\n", count / operations }' "$work/count"
+    cost "$1" "$2" "$operations" small "${callgrind[@]}" >"$work/time" && counted "$operations"
 }
 
 failed=0
