@@ -110,7 +110,7 @@ public:
     // ---- rdma_cm ----
     [[nodiscard]] base::Result<void> set_option(int level, int name, const void *value, std::size_t size);
     [[nodiscard]] virtual base::Result<void> bind(const sockaddr &address);
-    [[nodiscard]] base::Result<void> resolve_address(const sockaddr *source, const sockaddr &destination);
+    [[nodiscard]] base::Result<void> resolve_address(const sockaddr *source, const sockaddr &asked_for);
     [[nodiscard]] virtual base::Result<void> resolve_route();
     void destroy_queue_pair();
     [[nodiscard]] virtual base::Result<void> connect(const rdma_conn_param *parameters);
@@ -188,21 +188,25 @@ protected:
     // there is none, or it was connected before.
     [[nodiscard]] base::Result<InUse> choose_queue_pair(std::uint32_t number);
     [[nodiscard]] base::Result<void> answer(const rdma_conn_param &wanted);
+    [[nodiscard]] bool inherited() const;
+    // Finds the device; there may be none, and then `verbs` stays null.
     void set_source(const tcp::Address &address);
     void set_destination(const sockaddr &address);
     void begin_handshake(base::Fd socket, Handshake::Role role, const wire::MpaFrame *request);
     void end_handshakes();
     void request_arrived(Handshake &handshake, const wire::MpaFrame &request);
     void adoption_failed(int error);
-    // This id is the request that came on the handshake's socket.
-    void become(Handshake &handshake, const wire::MpaFrame &request);
+    // This id is the request that came on the handshake's socket. False when no device serves the address it
+    // came to (logged): then it is not to be delivered.
+    [[nodiscard]] bool become(Handshake &handshake, const wire::MpaFrame &request);
+    [[nodiscard]] bool has_device(const tcp::Address &peer) const;
     [[nodiscard]] std::unique_ptr<Event> request_event(CmId &child, const wire::MpaFrame &request);
     void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
     [[nodiscard]] std::unique_ptr<Event> connection_event(rdma_cm_event_type type);
 
     std::mutex mutex_;
     std::condition_variable acknowledged_;
-    EventChannel *channel_;                      // guarded by mutex_
+    EventChannel *channel_;                      // guarded by mutex_; null until a request is delivered
     std::unique_ptr<EventChannel> own_channel_;  // of a synchronous id
     std::atomic<unsigned> waiting_{0};           // events in its channel
     std::atomic<unsigned> unacknowledged_{0};    // raised with the channel's lock, lowered with mutex_

@@ -38,7 +38,7 @@ CmId::CmId(EventChannel *event_channel, void *id_context) : LibrdmacmId{}, chann
 }
 
 CmId::~CmId() {
-    if (channel_->group()->inherited()) {
+    if (inherited()) {
         delete static_cast<Event *>(event);
         return;  // the parent's: nothing is sent, nothing is taken from its channel
     }
@@ -50,6 +50,9 @@ CmId::~CmId() {
         BASE_LOG(Debug, "a request that was dropped could not be rejected: the peer is gone");
     }
     drop_event();
+    if (channel_ == nullptr) {
+        return;  // a request that was never delivered
+    }
     // A request that nobody fetched is an id that nobody knows.
     for (const auto &unseen : channel_->withdraw(*this)) {
         if (unseen->event == RDMA_CM_EVENT_CONNECT_REQUEST && unseen->id != this) {
@@ -58,6 +61,10 @@ CmId::~CmId() {
     }
     std::unique_lock lock{mutex_};
     acknowledged_.wait(lock, [this] { return unacknowledged_ == 0; });
+}
+
+bool CmId::inherited() const {
+    return channel_ != nullptr && channel_->group()->inherited();
 }
 
 // An id has the protection domain of its device until a queue pair brings another.
@@ -83,7 +90,8 @@ base::Result<void> CmId::bind(const sockaddr &address) {
     if (state_.load() != State::Idle) {
         return base::failure(EINVAL);
     }
-    auto socket = tcp::bound(address, options_);
+    const tcp::Address here = tcp::copy_of(address);
+    auto socket = tcp::bound(reinterpret_cast<const sockaddr &>(here), options_);
     if (!socket) {
         return std::unexpected{socket.error()};
     }
@@ -93,7 +101,9 @@ base::Result<void> CmId::bind(const sockaddr &address) {
     return {};
 }
 
-base::Result<void> CmId::resolve_address(const sockaddr *source, const sockaddr &destination) {
+base::Result<void> CmId::resolve_address(const sockaddr *source, const sockaddr &asked_for) {
+    const tcp::Address there = tcp::copy_of(asked_for);
+    const auto &destination = reinterpret_cast<const sockaddr &>(there);
     if (source != nullptr && state_.load() == State::Idle) {
         if (auto bound = bind(*source); !bound) {
             return bound;
@@ -132,13 +142,12 @@ base::Result<void> CmId::resolve_route() {
 }
 
 void CmId::destroy_queue_pair() {
-    const bool inherited = channel_->group()->inherited();
-    if (state_.load() == State::Connecting && !inherited) {
+    if (state_.load() == State::Connecting && !inherited()) {
         end_handshakes();
     }
     if (qp != nullptr) {
         delete AnyQueuePair::of(std::exchange(qp, nullptr));
-        if (state_.load() == State::Connected && !inherited) {
+        if (state_.load() == State::Connected && !inherited()) {
             connection_ended();  // with the queue pair, which told nobody: whoever waits for the event gets
                                  // it
         }

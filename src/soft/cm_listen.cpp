@@ -133,19 +133,25 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
         return;
     }
     if (state_.load() == State::Adopting) {
-        become(handshake, request);
+        if (!become(handshake, request)) {
+            (void)CmId::reject({});
+            push(RDMA_CM_EVENT_CONNECT_ERROR, -ENODEV);
+            return;
+        }
         ++unfetched_requests_;
         push(request_event(*this, request));
         return;
     }
-    auto *const child = new CmId{nullptr, context};
-    child->become(handshake, request);
-    ++unfetched_requests_;
+    std::unique_ptr<CmId> child{new CmId{nullptr, context}};  // unless delivered, it rejects the request
+    if (!child->become(handshake, request)) {
+        return;
+    }
     auto made = request_event(*child, request);
     made->counted = this;
+    ++unfetched_requests_;
     // With the lock, for the listener may just be migrated: the child goes where its event goes.
     const std::scoped_lock lock{mutex_};
-    child->arrived_on(*channel_);
+    child.release()->arrived_on(*channel_);
     channel_->push(std::move(made));
 }
 
@@ -156,7 +162,7 @@ void CmId::adoption_failed(int error) {
     }
 }
 
-void CmId::become(Handshake &handshake, const wire::MpaFrame &request) {
+bool CmId::become(Handshake &handshake, const wire::MpaFrame &request) {
     request_ = request;
     request_.private_data = {};
     socket_ = handshake.take_socket();
@@ -164,6 +170,17 @@ void CmId::become(Handshake &handshake, const wire::MpaFrame &request) {
     const auto peer = tcp::peer_address(socket_.get());
     set_destination(reinterpret_cast<const sockaddr &>(peer));
     state_.store(State::Requested);
+    return has_device(peer);
+}
+
+bool CmId::has_device(const tcp::Address &peer) const {
+    if (verbs == nullptr) {
+        BASE_LOG(Warning,
+                 "%s asks for a connection with %s: refused, for no device serves that address; expected is "
+                 "one that an interface has which is up",
+                 tcp::text_of(peer).c_str(), tcp::text_of(route.addr.src_storage).c_str());
+    }
+    return verbs != nullptr;
 }
 
 std::unique_ptr<Event> CmId::request_event(CmId &child, const wire::MpaFrame &request) {

@@ -27,6 +27,7 @@ constexpr int keep_alive_interval_s = 5;
 constexpr int keep_alive_probes = 4;
 // What TCP takes at least on any path, for when the kernel does not tell.
 constexpr std::size_t smallest_segment_bytes = 536;
+constexpr std::size_t mapped_prefix_bytes = 12;  // ::ffff:0:0
 
 template <typename T>
 void set(int socket, int level, int option, T value) {
@@ -46,7 +47,7 @@ Address name_of(int socket, NameFunction name) {
     Address address{};
     socklen_t length = sizeof(address);
     (void)name(socket, reinterpret_cast<sockaddr *>(&address), &length);
-    return address;
+    return copy_of(reinterpret_cast<const sockaddr &>(address));
 }
 
 }  // namespace
@@ -57,7 +58,15 @@ socklen_t length_of(const sockaddr &address) {
 
 Address copy_of(const sockaddr &address) {
     Address copy{};
-    std::memcpy(&copy, &address, length_of(address));
+    const auto &v6 = reinterpret_cast<const sockaddr_in6 &>(address);
+    if (address.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+        auto &v4 = reinterpret_cast<sockaddr_in &>(copy);
+        v4.sin_family = AF_INET;
+        v4.sin_port = v6.sin6_port;
+        std::memcpy(&v4.sin_addr, v6.sin6_addr.s6_addr + mapped_prefix_bytes, sizeof(v4.sin_addr));
+    } else {
+        std::memcpy(&copy, &address, length_of(address));
+    }
     return copy;
 }
 

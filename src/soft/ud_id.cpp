@@ -46,7 +46,7 @@ DatagramId::DatagramId(EventChannel *event_channel, void *id_context, rdma_port_
 }
 
 DatagramId::~DatagramId() {
-    if (channel_->group()->inherited()) {
+    if (inherited()) {
         return;
     }
     if (handshake_group_) {
@@ -245,23 +245,26 @@ void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::Lookup
     if (device_of(reinterpret_cast<const sockaddr &>(here)) == nullptr || !service_->begin(lookup)) {
         return;
     }
-    auto *const child = new DatagramId{nullptr, context, ps};
+    std::unique_ptr<DatagramId> child{new DatagramId{nullptr, context, ps}};
     child->service_ = service_;
     child->lookup_ = lookup;
     child->set_source(here);
     const tcp::Address peer = udp::address_of(lookup.from);
     child->set_destination(reinterpret_cast<const sockaddr &>(peer));
-    child->state_.store(State::Requested);
+    child->state_.store(State::Requested);  // from here on it rejects, unless delivered
+    if (!child->has_device(peer)) {
+        return;
+    }
     auto made = std::make_unique<Event>();
     made->event = RDMA_CM_EVENT_CONNECT_REQUEST;
-    made->id = child;
+    made->id = child.get();
     made->listen_id = this;
     made->counted = this;
     made->set_private_data(request.private_data);
     ++unfetched_requests_;
     // With the lock, for the listener may just be migrated: the child goes where its event goes.
     const std::scoped_lock lock{mutex_};
-    child->arrived_on(*channel_);
+    child.release()->arrived_on(*channel_);
     channel_->push(std::move(made));
 }
 

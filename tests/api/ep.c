@@ -94,6 +94,19 @@ static void connection_outlives_its_endpoint(void **state) {
     await_established(ends);
 }
 
+/* The device sees IPv4 addresses on an IPv6 socket. */
+static void ipv4_client_of_an_endpoint_for_both(void **state) {
+    struct ends *ends = *state;
+    if (ends->device != SOFT_DEVICE) {
+        skip();
+    }
+    choose_port(ends->port);
+    assert_ok(rpma_ep_listen(ends->peer, "::", ends->port, &ends->ep));
+    ask(ends, NULL, NULL);
+    answer(ends, NULL, NULL);
+    await_established(ends);
+}
+
 #define WITH_ENDPOINT(test) cmocka_unit_test_setup_teardown(test, make_endpoint, end_all)
 
 int main(void) {
@@ -105,6 +118,7 @@ int main(void) {
         WITH_ENDPOINT(request_makes_the_fd_readable),
         WITH_ENDPOINT(request_that_cannot_be_served_is_rejected),
         WITH_ENDPOINT(connection_outlives_its_endpoint),
+        cmocka_unit_test_setup_teardown(ipv4_client_of_an_endpoint_for_both, make_peer, end_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

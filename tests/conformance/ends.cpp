@@ -64,14 +64,18 @@ rdma_conn_param connection_parameters(const std::string &private_data, std::uint
 }
 
 sockaddr_storage subject_address(std::uint16_t port) {
+    return numeric_address(subject.address, port);
+}
+
+sockaddr_storage numeric_address(const std::string &text, std::uint16_t port) {
     sockaddr_storage address{};
     auto &v4 = reinterpret_cast<sockaddr_in &>(address);
     auto &v6 = reinterpret_cast<sockaddr_in6 &>(address);
-    if (inet_pton(AF_INET, subject.address.c_str(), &v4.sin_addr) == 1) {
+    if (inet_pton(AF_INET, text.c_str(), &v4.sin_addr) == 1) {
         v4.sin_family = AF_INET;
         v4.sin_port = htons(port);
     } else {
-        assert_int_equal(inet_pton(AF_INET6, subject.address.c_str(), &v6.sin6_addr), 1);
+        assert_int_equal(inet_pton(AF_INET6, text.c_str(), &v6.sin6_addr), 1);
         v6.sin6_family = AF_INET6;
         v6.sin6_port = htons(port);
     }
@@ -244,11 +248,11 @@ void End::destroy() {
     }
 }
 
-Listener::Listener(int backlog) {
+Listener::Listener(int backlog, const std::string &address) {
     events = provider().create_event_channel();
     assert_non_null(events);
     assert_int_equal(provider().create_id(events, &id, this, RDMA_PS_TCP), 0);
-    auto here = subject_address(0);
+    auto here = numeric_address(address, 0);
     assert_int_equal(provider().bind_addr(id, reinterpret_cast<sockaddr *>(&here)), 0);
     assert_int_equal(provider().listen(id, backlog), 0);
     port = port_of(*id);

@@ -107,10 +107,10 @@ private:
     std::vector<ibv_mr *> more_regions_;
 };
 
-// An id that listens on the subject's address.
+// An id that listens, on the subject's address unless told otherwise.
 class Listener {
 public:
-    explicit Listener(int backlog = 64);
+    explicit Listener(int backlog = 64, const std::string &address = subject.address);
     ~Listener() { destroy(); }
     Listener(const Listener &) = delete;
     Listener &operator=(const Listener &) = delete;
@@ -127,7 +127,8 @@ public:
 // Two ends in this process.
 class Ends {
 public:
-    explicit Ends(const Sizes &sizes = {}) : client{sizes}, server{sizes} {}
+    explicit Ends(const Sizes &sizes = {}, const std::string &listens_on = subject.address)
+        : listener{64, listens_on}, client{sizes}, server{sizes} {}
 
     void connect(const std::string &client_data = {}, const std::string &server_data = {});
     // The parts of connect().
@@ -154,8 +155,9 @@ rdma_conn_param connection_parameters(std::string &&private_data, std::uint8_t d
 inline const std::string no_data;
 // Begins to resolve a port of the subject's address.
 void resolve_address(rdma_cm_id *id, std::uint16_t port);
-// The subject's address with this port.
+// The subject's address, or another one, with this port.
 sockaddr_storage subject_address(std::uint16_t port);
+sockaddr_storage numeric_address(const std::string &text, std::uint16_t port);
 std::uint16_t port_of(const rdma_cm_id &id);
 
 }  // namespace conformance

@@ -55,6 +55,39 @@ void addresses_of_other_machines(void **) {
     assert_true(error == EADDRNOTAVAIL || error == ENODEV);
 }
 
+// A socket of both families tells IPv4 addresses as parts of IPv6 ones; a program sees what they are.
+void an_ipv4_client_of_a_listener_for_both(void **) {
+    if (!subject.is_soft || subject_address(0).ss_family != AF_INET) {
+        skip();
+    }
+    Ends &ends = make<Ends>(Sizes{}, "::");
+    ends.connect();
+    settle(ends.client, ends.server);
+    const rdma_addr &near = ends.server.id->route.addr;
+    const rdma_addr &far = ends.client.id->route.addr;
+    assert_memory_equal(&near.src_sin, &far.dst_sin, sizeof(sockaddr_in));
+    assert_memory_equal(&near.dst_sin, &far.src_sin, sizeof(sockaddr_in));
+    assert_ptr_equal(ends.server.id->verbs, ends.client.id->verbs);
+}
+
+// The same address in its two forms.
+void ipv4_addresses_that_are_mapped_into_ipv6(void **) {
+    if (!subject.is_soft || subject_address(0).ss_family != AF_INET) {
+        skip();
+    }
+    const std::string mapped = "::ffff:" + subject.address;
+    Ends &ends = make<Ends>(Sizes{}, mapped);
+    assert_int_equal(ends.listener.id->route.addr.src_addr.sa_family, AF_INET);
+    assert_non_null(ends.listener.id->verbs);
+    rdma_cm_id *const id = make<Bound>(std::uint16_t{0}).id;
+    auto there = numeric_address(mapped, ends.listener.port);
+    assert_int_equal(provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms),
+                     0);
+    assert_int_equal(id->route.addr.dst_addr.sa_family, AF_INET);
+    ends.connect();
+    settle(ends.client, ends.server);
+}
+
 // A server that ended its connections itself starts again on its port.
 void a_port_is_free_again_after_its_connections(void **) {
     Ends &ends = connected();
@@ -202,6 +235,8 @@ void peers_that_say_nothing_are_given_up(void **) {
 constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_port_is_taken_once),
     cmocka_unit_test(addresses_of_other_machines),
+    cmocka_unit_test(an_ipv4_client_of_a_listener_for_both),
+    cmocka_unit_test(ipv4_addresses_that_are_mapped_into_ipv6),
     cmocka_unit_test(a_port_is_free_again_after_its_connections),
     cmocka_unit_test(many_clients_before_any_is_accepted),
     cmocka_unit_test(requests_that_nobody_fetched_are_rejected),

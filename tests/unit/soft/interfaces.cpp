@@ -4,6 +4,7 @@
 #include "soft/interfaces.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -12,11 +13,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
+#include <string>
 
 #include "base/fd.hpp"
 #include "soft/device.hpp"
+#include "softrdma.h"
 
 // Last, as it wants.
 #include "../base/check.hpp"
@@ -93,6 +99,58 @@ void a_child_misses_nothing(void **) {
     assert_non_null(device_at("192.0.2.3"));
 }
 
+std::mutex log_lock;
+std::string log_text;
+
+void note(int, const char *, int, const char *, const char *format, ...) {
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    const std::scoped_lock lock{log_lock};
+    log_text += line;
+}
+
+bool has_logged(const char *text) {
+    const std::scoped_lock lock{log_lock};
+    return log_text.find(text) != std::string::npos;
+}
+
+// With an address of the loopback interface, all of its network is local (AnyIP): TCP connects, though no
+// interface has the address.
+void a_request_to_nobodys_address_is_refused(void **) {
+    set_address("192.0.2.1");
+    softrdma_set_log(note, 2);
+    rdma_event_channel *const events = softrdma_rdma_create_event_channel();
+    assert_non_null(events);
+    rdma_cm_id *listener = nullptr;
+    assert_int_equal(softrdma_rdma_create_id(events, &listener, nullptr, RDMA_PS_TCP), 0);
+    assert_int_equal(softrdma_rdma_listen(listener, 1), 0);
+    rdma_cm_id *client = nullptr;
+    assert_int_equal(softrdma_rdma_create_id(nullptr, &client, nullptr, RDMA_PS_TCP), 0);
+    sockaddr_in there = ipv4("192.0.2.77");
+    there.sin_port = softrdma_rdma_get_src_port(listener);
+    assert_int_equal(softrdma_rdma_resolve_addr(client, nullptr, reinterpret_cast<sockaddr *>(&there), 1000),
+                     0);
+    assert_int_equal(softrdma_rdma_resolve_route(client, 1000), 0);
+    ibv_qp_init_attr sizes{};
+    sizes.qp_type = IBV_QPT_RC;
+    assert_int_equal(softrdma_rdma_create_qp(client, nullptr, &sizes), 0);
+    assert_int_equal(softrdma_rdma_connect(client, nullptr), -1);
+    assert_int_equal(errno, ECONNREFUSED);
+    assert_int_equal(fcntl(events->fd, F_SETFL, O_NONBLOCK), 0);
+    rdma_cm_event *event = nullptr;
+    assert_int_equal(softrdma_rdma_get_cm_event(events, &event), -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_true(has_logged("192.0.2.77:"));
+    softrdma_set_log(nullptr, 2);
+    softrdma_rdma_destroy_qp(client);
+    assert_int_equal(softrdma_rdma_destroy_id(client), 0);
+    assert_int_equal(softrdma_rdma_destroy_id(listener), 0);
+    softrdma_rdma_destroy_event_channel(events);
+}
+
 }  // namespace
 
 int main() {
@@ -102,6 +160,7 @@ int main() {
     }
     const CMUnitTest tests[] = {cmocka_unit_test(what_changes_is_seen_at_once),
                                 cmocka_unit_test(what_does_not_change_is_not_asked_for),
-                                cmocka_unit_test(a_child_misses_nothing)};
+                                cmocka_unit_test(a_child_misses_nothing),
+                                cmocka_unit_test(a_request_to_nobodys_address_is_refused)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
