@@ -84,6 +84,7 @@ base::Result<void> Memory::insert(MemoryRegion &region) {
                               random_bits();
     region.lkey = key;
     region.rkey = key;
+    region.registration = ++registrations_;
     place.key.store(key, std::memory_order_seq_cst);
     return {};
 }
@@ -140,10 +141,8 @@ std::expected<Pin, Fault> Memory::pin(const Access &access) {
         return pin;
     }
     const MemoryRegion &region = pin->region();
-    // Relaxed: an access that is under way when the key is invalidated may still be made.
-    if ((region.access.load(std::memory_order_relaxed) & access.rights) != access.rights) {
-        return std::unexpected{region.invalidated.load(std::memory_order_relaxed) ? Fault::InvalidKey
-                                                                                  : Fault::Access};
+    if ((region.access & access.rights) != access.rights) {
+        return std::unexpected{Fault::Access};
     }
     if (access.address + access.length < access.address) {
         return std::unexpected{Fault::Wrap};
@@ -155,17 +154,15 @@ std::expected<Pin, Fault> Memory::pin(const Access &access) {
     return pin;
 }
 
-bool Memory::invalidate(const ibv_pd *pd, std::uint32_t key) {
+std::optional<std::uint64_t> Memory::registration_for_peers(const ibv_pd *pd, std::uint32_t key) const {
     constexpr unsigned of_peers = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                                   IBV_ACCESS_REMOTE_ATOMIC | SOFTRDMA_ACCESS_FLUSH_GLOBAL |
                                   SOFTRDMA_ACCESS_FLUSH_PERSISTENT;
     const auto pin = hold(pd, key);
-    if (!pin || (pin->region().access.load(std::memory_order_relaxed) & of_peers) == 0) {
-        return false;
+    if (!pin || (pin->region().access & of_peers) == 0) {
+        return std::nullopt;
     }
-    pin->slot_->region->invalidated.store(true, std::memory_order_relaxed);
-    pin->slot_->region->access.fetch_and(~of_peers, std::memory_order_relaxed);
-    return true;
+    return pin->region().registration;
 }
 
 const char *text_of(Fault fault) {

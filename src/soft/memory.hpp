@@ -10,6 +10,7 @@
 #include <expected>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,8 +25,8 @@ struct ProtectionDomain : ibv_pd {
 };
 
 struct MemoryRegion : ibv_mr {
-    std::atomic<unsigned> access = 0;
-    std::atomic<bool> invalidated = false;     // by a peer: no peer may use its key any more
+    unsigned access = 0;
+    std::uint64_t registration = 0;            // no other has this number, before or after
     std::uint64_t iova = 0;                    // the address that peers and scatter lists use for `addr`
     std::unique_ptr<persist::Region> durable;  // when registered for persistent flush
 
@@ -84,12 +85,9 @@ public:
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
 
-    // A peer gives back the key of a region of this protection domain (RFC 5040 section 5.3): peers have no
-    // access to it any more, of whatever connection; the program's own use of it, and its registration, go
-    // on. False when peers had none: a peer cannot take away what was not given to any. Hardware invalidates
-    // in this way only what a program can make valid again (memory windows, fast registrations); here, as
-    // with siw, any region, which its program can only register anew.
-    [[nodiscard]] bool invalidate(const ibv_pd *pd, std::uint32_t key);
+    // Of the region of this protection domain that has the key now, if its peers have any right to it.
+    [[nodiscard]] std::optional<std::uint64_t> registration_for_peers(const ibv_pd *pd,
+                                                                      std::uint32_t key) const;
 
 private:
     static constexpr std::uint32_t chunk_slots = 256;
@@ -103,6 +101,7 @@ private:
     std::mutex mutex_;  // of insert and erase
     std::vector<std::uint32_t> free_;
     std::uint32_t used_ = 0;
+    std::uint64_t registrations_ = 0;
     std::atomic<Pin::Slot *> chunks_[chunks] = {};
 };
 

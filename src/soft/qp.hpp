@@ -31,6 +31,7 @@
 #include "soft/connection.hpp"
 #include "soft/cq.hpp"
 #include "soft/faults.hpp"
+#include "soft/invalidated_keys.hpp"
 #include "soft/memory.hpp"
 #include "soft/posted_sends.hpp"
 #include "soft/progress.hpp"
@@ -224,6 +225,8 @@ private:
     [[nodiscard]] static ibv_wc_status aim_at(const ibv_pd *domain, Target &target,
                                               std::span<const ibv_sge> sges, std::size_t offset,
                                               std::size_t most_bytes);
+    // What the peer asks for: InvalidKey also for what it has given back.
+    [[nodiscard]] std::expected<Pin, Fault> pin_for_peer(const Access &access) const;
     void placed(std::size_t bytes, bool durable);
     [[nodiscard]] bool connected() const {
         return phase_.load(std::memory_order_relaxed) == Phase::Connected;
@@ -332,6 +335,7 @@ private:
     bool stalled_ = false;   // until a receive is posted
     bool end_held_ = false;  // what is stalled is the last of the stream
 
+    InvalidatedKeys invalidated_;
     std::vector<Dirty> dirty_;
     bool parked_ = false;      // until the worker has persisted
     bool persisting_ = false;  // a worker uses dirty_ and this object

@@ -36,11 +36,11 @@ void QueuePair::atomic_requested(std::span<const std::byte> body) {
     if (!next_request()) {
         return;
     }
-    const auto pin = Memory::instance().pin({.pd = qp_base.pd,
-                                             .key = request->stag,
-                                             .address = request->offset,
-                                             .length = wire::atomic_bytes,
-                                             .rights = IBV_ACCESS_REMOTE_ATOMIC});
+    const auto pin = pin_for_peer({.pd = qp_base.pd,
+                                   .key = request->stag,
+                                   .address = request->offset,
+                                   .length = wire::atomic_bytes,
+                                   .rights = IBV_ACCESS_REMOTE_ATOMIC});
     if (!pin) {
         BASE_LOG(Warning, "%s asks for an atomic operation at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s",
                  peer_.c_str(), request->offset, request->stag, text_of(pin.error()));

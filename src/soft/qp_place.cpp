@@ -101,11 +101,11 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
         }
         return connected();
     }
-    auto pin = Memory::instance().pin({.pd = qp_base.pd,
-                                       .key = segment_.stag,
-                                       .address = place_at_,
-                                       .length = most_bytes,
-                                       .rights = IBV_ACCESS_REMOTE_WRITE});
+    auto pin = pin_for_peer({.pd = qp_base.pd,
+                             .key = segment_.stag,
+                             .address = place_at_,
+                             .length = most_bytes,
+                             .rights = IBV_ACCESS_REMOTE_WRITE});
     if (!pin) {
         BASE_LOG(Warning, "%s writes %zu bytes to 0x%" PRIx64 " with key 0x%" PRIx32 ": %s", peer_.c_str(),
                  most_bytes, place_at_, segment_.stag, text_of(pin.error()));
@@ -118,6 +118,13 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
     target.count = 1;
     target.bytes = most_bytes;
     return true;
+}
+
+std::expected<Pin, Fault> QueuePair::pin_for_peer(const Access &access) const {
+    if (!invalidated_.empty() && invalidated_.contains(access.pd, access.key)) {
+        return std::unexpected{Fault::InvalidKey};
+    }
+    return Memory::instance().pin(access);
 }
 
 // A shared receive queue's receives are in memory of its own protection domain.

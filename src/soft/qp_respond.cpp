@@ -53,11 +53,11 @@ void QueuePair::read_requested(std::span<const std::byte> body) {
         respond(response);  // touches nothing: no key is checked
         return;
     }
-    const auto pin = Memory::instance().pin({.pd = qp_base.pd,
-                                             .key = read->source_stag,
-                                             .address = read->source_offset,
-                                             .length = read->size,
-                                             .rights = IBV_ACCESS_REMOTE_READ});
+    const auto pin = pin_for_peer({.pd = qp_base.pd,
+                                   .key = read->source_stag,
+                                   .address = read->source_offset,
+                                   .length = read->size,
+                                   .rights = IBV_ACCESS_REMOTE_READ});
     if (!pin) {
         BASE_LOG(Warning, "%s reads %" PRIu32 " bytes at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s",
                  peer_.c_str(), read->size, read->source_offset, read->source_stag, text_of(pin.error()));
@@ -83,13 +83,12 @@ void QueuePair::flush_requested(std::span<const std::byte> body) {
     }
     const bool persistent = flush->level == wire::FlushLevel::Persistent;
     if (flush->length != 0) {
-        const auto pin =
-            Memory::instance().pin({.pd = qp_base.pd,
-                                    .key = flush->stag,
-                                    .address = flush->offset,
-                                    .length = flush->length,
-                                    .rights = persistent ? unsigned{SOFTRDMA_ACCESS_FLUSH_PERSISTENT}
-                                                         : unsigned{SOFTRDMA_ACCESS_FLUSH_GLOBAL}});
+        const auto pin = pin_for_peer({.pd = qp_base.pd,
+                                       .key = flush->stag,
+                                       .address = flush->offset,
+                                       .length = flush->length,
+                                       .rights = persistent ? unsigned{SOFTRDMA_ACCESS_FLUSH_PERSISTENT}
+                                                            : unsigned{SOFTRDMA_ACCESS_FLUSH_GLOBAL}});
         if (!pin) {
             BASE_LOG(Warning, "%s flushes %" PRIu32 " bytes at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s",
                      peer_.c_str(), flush->length, flush->offset, flush->stag, text_of(pin.error()));
@@ -158,7 +157,7 @@ void QueuePair::respond_when_durable(const Response &response) {
 }
 
 std::expected<Pin, Fault> QueuePair::pin_dirty(const Dirty &range) const {
-    // With no rights of the peer, which it may have given back since.
+    // Whatever the peer has given back since.
     auto pin = Memory::instance().pin({.pd = qp_base.pd,
                                        .key = range.key,
                                        .address = range.begin,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: sends with invalidate (RFC 5040 section 5.3): the peer of a key gives it back with a message.
-// Devices of hardware take back no key of an ordinary region.
+// conformance: sends with invalidate (RFC 5040 section 5.3): the peer of a key gives it back with a message,
+// for its connection. Devices of hardware take back no key of an ordinary region.
+#include <algorithm>
+
 #include "suite.hpp"
 
 namespace conformance {
@@ -19,18 +21,23 @@ struct Given {
         if (!subject.is_soft) {
             skip();
         }
-        region = ends.server.register_memory(bytes.data(), bytes.size(), full_access);
+        region = ends.server.register_memory(
+            bytes.data(), bytes.size(),
+            full_access | IBV_ACCESS_REMOTE_ATOMIC | SOFTRDMA_ACCESS_FLUSH_GLOBAL);
         assert_non_null(region);
     }
-    [[nodiscard]] Request write(std::uint64_t wr_id) const {
-        Request request = write_request(ends.client, ends.server, 0, 8, wr_id);
+    // That request of a client's, to the region.
+    [[nodiscard]] Request to_region(Request request) const {
         request.remote_address = reinterpret_cast<std::uintptr_t>(bytes.data());
         request.rkey = region->rkey;
         return request;
     }
+    [[nodiscard]] Request write(std::uint64_t wr_id) const {
+        return to_region(write_request(ends.client, ends.server, 0, 8, wr_id));
+    }
 
     Ends &ends;
-    std::vector<std::byte> bytes{4096};
+    std::vector<std::byte> bytes = std::vector<std::byte>(4096);
     ibv_mr *region = nullptr;
 };
 
@@ -44,7 +51,7 @@ void expect_invalidated(const End &end, std::uint64_t wr_id, std::size_t bytes, 
     assert_int_equal(received.invalidated_rkey, rkey);
 }
 
-void a_key_that_was_given_back_is_nobodys(void **) {
+void a_key_that_was_given_back_is_the_peers_no_more(void **) {
     for (const std::size_t length : {std::size_t{0}, std::size_t{64}, std::size_t{200'000}}) {
         auto &given = make<Given>();
         Ends &ends = given.ends;
@@ -77,6 +84,57 @@ void a_key_that_was_given_back_is_nobodys(void **) {
         ends.expect_disconnected();
         assert_int_equal(given.bytes[0], 0x5a);
     }
+}
+
+void for_no_operation(void **) {
+    for (int which = 0; which < 4; ++which) {
+        auto &given = make<Given>();
+        Ends &ends = given.ends;
+        const Request add{
+            .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sges = {sge(ends.client, 0, 8)}, .compare_add = 1};
+        const Request operations[] = {read_request(ends.client, ends.server, 0, 8),
+                                      flush_request(ends.server, 0, 8), add,
+                                      atomic_write_request(ends.client, ends.server, 0)};
+        Request operation = given.to_region(operations[which]);
+        operation.wr_id = 4;
+        assert_int_equal(post_receive(ends.server, 5, {sge(ends.server, 0, 8)}), 0);
+        fill(ends.client, 0, 8, 1);
+        // The write that ATOMIC WRITE is has no answer: the read behind it sees the end.
+        assert_int_equal(
+            post(ends.client, {unsignaled(invalidating(send_request(ends.client, 0, 8), given.region->rkey)),
+                               which == 3 ? unsignaled(operation) : operation,
+                               read_request(ends.client, ends.server, 64, 8, 6)}),
+            0);
+        expect_invalidated(ends.server, 5, 8, given.region->rkey);
+        expect_completion(ends.client.cq, which == 3 ? 6 : 4, IBV_WC_REM_ACCESS_ERR);
+        ends.expect_disconnected();
+        assert_true(std::ranges::all_of(given.bytes, [](std::byte byte) { return byte == std::byte{0}; }));
+    }
+}
+
+// A client of the same server, with the same protection domain, may have been given the key too.
+void other_connections_keep_it(void **) {
+    auto &given = make<Given>();
+    Ends &ends = given.ends;
+    End &client = make<End>();
+    End &server = make<End>(Sizes{}, &ends.server);
+    client.resolve(ends.listener.port);
+    client.request();
+    server.take(ends.listener.take_request().id);
+    server.accept();
+    expect_event(client.events, RDMA_CM_EVENT_ESTABLISHED);
+    expect_event(server.events, RDMA_CM_EVENT_ESTABLISHED);
+    assert_int_equal(post_receive(ends.server, 5, {sge(ends.server, 0, 8)}), 0);
+    assert_int_equal(
+        post(ends.client, {unsignaled(invalidating(send_request(ends.client, 0, 8), given.region->rkey))}),
+        0);
+    expect_invalidated(ends.server, 5, 8, given.region->rkey);
+    fill(client, 0, 8, 9);
+    assert_int_equal(post(client, {unsignaled(given.to_region(write_request(client, ends.server, 0, 8))),
+                                   given.to_region(read_request(client, ends.server, 64, 8, 2))}),
+                     0);
+    expect_completion(client.cq, 2);
+    assert_memory_equal(client.memory.data() + 64, client.memory.data(), 8);
 }
 
 // The message waits for its receive, the key does not.
@@ -140,7 +198,9 @@ void keys_that_cannot_be_given_back(void **) {
 }
 
 constexpr CMUnitTest tests[] = {
-    cmocka_unit_test(a_key_that_was_given_back_is_nobodys),
+    cmocka_unit_test(a_key_that_was_given_back_is_the_peers_no_more),
+    cmocka_unit_test(for_no_operation),
+    cmocka_unit_test(other_connections_keep_it),
     cmocka_unit_test(a_message_that_waits),
     cmocka_unit_test(a_prepared_one),
     cmocka_unit_test(keys_that_cannot_be_given_back),

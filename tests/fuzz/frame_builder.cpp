@@ -163,7 +163,6 @@ Segment FrameBuilder::segment(unsigned kind) {
         case Opcode::SendInvalidate:
         case Opcode::SendSolicitedInvalidate:
             segment.stag = place().key;
-            device_.may_lose_keys();
             [[fallthrough]];
         default:
             segment.msn = send_msn_;

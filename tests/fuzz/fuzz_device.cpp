@@ -143,17 +143,12 @@ std::uint64_t FuzzDevice::address(Area area) const {
     return reinterpret_cast<std::uintptr_t>(bytes(area));
 }
 
-void FuzzDevice::register_again(Area area) {
-    ibv_mr *&region = regions_[static_cast<std::size_t>(area)];
-    const std::uint32_t before = region->rkey;
-    require(softrdma_ibv_dereg_mr(region) == 0, "memory can be deregistered");
-    region = register_area(area);
-    require(region->rkey != before, "a key is not given twice in a row");
-}
-
 void FuzzDevice::register_spare_again() {
     stale_key_ = key(Area::Spare);
-    register_again(Area::Spare);
+    ibv_mr *&region = regions_[static_cast<std::size_t>(Area::Spare)];
+    require(softrdma_ibv_dereg_mr(region) == 0, "memory can be deregistered");
+    region = register_area(Area::Spare);
+    require(region->rkey != stale_key_, "a key is not given twice in a row");
 }
 
 void FuzzDevice::turn() {
@@ -290,11 +285,6 @@ void FuzzDevice::close() {
     }
     answered_ = false;
     turn();
-    if (std::exchange(keys_may_be_lost_, false)) {
-        for (const Area area : all_areas) {
-            register_again(area);
-        }
-    }
 }
 
 void FuzzDevice::check_memory() const {

@@ -60,8 +60,6 @@ public:
     void post(unsigned kind, std::size_t bytes);
     void disconnect();
     void register_spare_again();
-    // A peer may invalidate keys: when its connection is over, the areas get new ones.
-    void may_lose_keys() { keys_may_be_lost_ = true; }
 
     // The connection is over: its objects go. Then every byte that no peer may change must be as it was.
     void close();
@@ -72,7 +70,6 @@ private:
     void answer(rdma_cm_id *id);
     void create_queue_pair(rdma_cm_id *id, unsigned receives);
     [[nodiscard]] ibv_mr *register_area(Area area);
-    void register_again(Area area);
     [[nodiscard]] std::byte *bytes(Area area) const;
 
     std::uint16_t port_ = 0;
@@ -84,7 +81,6 @@ private:
     std::span<std::byte> memory_;
     std::array<ibv_mr *, areas> regions_{};
     std::uint32_t stale_key_ = 0;
-    bool keys_may_be_lost_ = false;
     std::uint16_t peer_port_ = 0;
     Acceptance acceptance_;
     bool answered_ = false;

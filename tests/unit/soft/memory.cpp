@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "soft/invalidated_keys.hpp"
 #include "soft/limits.hpp"
 #include "softrdma.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 using soft::Access;
 using soft::Fault;
+using soft::InvalidatedKeys;
 using soft::Memory;
 using soft::MemoryRegion;
 using soft::Pin;
@@ -280,6 +282,61 @@ void erasing_waits_for_pins(void **) {
     assert_true(erased.load());
 }
 
+// Of one connection; another's, here the second, is not touched.
+void a_key_is_given_back_once(void **) {
+    const Registered region;
+    const Registered other;
+    const Registered local{IBV_ACCESS_LOCAL_WRITE};
+    InvalidatedKeys keys;
+    const InvalidatedKeys others;
+    assert_true(keys.add(&domain, region.rkey));
+    assert_false(keys.empty());
+    assert_true(keys.contains(&domain, region.rkey));
+    assert_false(keys.contains(&domain, other.rkey));
+    assert_false(others.contains(&domain, region.rkey));
+    assert_false(keys.add(&domain, region.rkey));
+    assert_false(keys.add(&domain, local.rkey));
+    assert_false(keys.add(&domain, region.rkey ^ 1));
+    assert_false(keys.add(&other_domain, other.rkey));
+    assert_true(keys.add(&domain, other.rkey));
+    assert_int_equal(keys.size(), 2);
+}
+
+// A slot's keys come back after 16 generations of 4096: a region with the key that another one had is new.
+void a_key_that_comes_back_is_another_regions(void **) {
+    constexpr int many = 16 * 4096 * 32;
+    MemoryRegion region;
+    describe(region);
+    InvalidatedKeys keys;
+    assert_true(memory().insert(region).has_value());
+    const std::uint32_t given_back = region.rkey;
+    assert_true(keys.add(&domain, given_back));
+    int again = 0;
+    do {
+        memory().erase(region);
+        assert_true(memory().insert(region).has_value());
+        ++again;
+    } while (region.rkey != given_back && again < many);
+    assert_int_equal(region.rkey, given_back);
+    assert_false(keys.contains(&domain, given_back));
+    assert_true(keys.add(&domain, given_back));
+    assert_true(keys.contains(&domain, given_back));
+    assert_int_equal(keys.size(), 1);
+    memory().erase(region);
+}
+
+void keys_of_regions_that_are_gone_are_forgotten(void **) {
+    const Registered kept;
+    InvalidatedKeys keys;
+    assert_true(keys.add(&domain, kept.rkey));
+    for (int turn = 0; turn < 1000; ++turn) {
+        const Registered region;
+        assert_true(keys.add(&domain, region.rkey));
+        assert_true(keys.contains(&domain, kept.rkey));
+    }
+    assert_in_range(keys.size(), 1, 4);
+}
+
 // Under sanitizers: no region is touched after erase() returned.
 void threads(void **) {
     constexpr int turns = 2000;
@@ -336,6 +393,9 @@ int main() {
                                 cmocka_unit_test(another_protection_domain),
                                 cmocka_unit_test(faults_have_their_codes),
                                 cmocka_unit_test(the_table_is_bounded),
+                                cmocka_unit_test(a_key_is_given_back_once),
+                                cmocka_unit_test(a_key_that_comes_back_is_another_regions),
+                                cmocka_unit_test(keys_of_regions_that_are_gone_are_forgotten),
                                 cmocka_unit_test(erasing_waits_for_pins),
                                 cmocka_unit_test(threads)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
