@@ -33,9 +33,10 @@ void QueuePair::log_end(const char *text, int level) const {
 
 void QueuePair::end(const End &how) {
     log_end(how.text, how.level);
-    phase_.store(Phase::Draining, std::memory_order_release);
     {
         const std::scoped_lock lock{send_mutex_};
+        // With the lock: who posts and sees it flushes, and the oldest request has its status by then.
+        phase_.store(Phase::Draining, std::memory_order_release);
         qp_base.state = IBV_QPS_ERR;
         may_transmit_ = false;
         batch_.clear();

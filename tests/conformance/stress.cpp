@@ -226,6 +226,37 @@ void a_disconnect_amid_posts_and_polls(void **) {
     }
 }
 
+// A request fails while other threads post behind it: it says why, and is not flushed by who posts.
+void a_request_fails_amid_posts(void **) {
+    for (unsigned round = 0; round < 30; ++round) {
+        Ends &ends = connected({.send_wr = 64, .cqe = 128, .memory_bytes = 4096});
+        const End &client = ends.client;
+        auto &ended = make<std::atomic<bool>>(false);
+        Request bad = read_request(client, ends.server, 0, 8, 1);
+        bad.rkey ^= 0x0000'0fff;
+        assert_int_equal(post(client, {bad}), 0);
+        std::vector<Thread *> posters;
+        for (unsigned poster = 0; poster < 3; ++poster) {
+            posters.push_back(&make<Thread>([&client, &ends, &ended]() -> std::string {
+                const Request behind = unsignaled(write_request(client, ends.server, 0, 8));
+                while (!ended.load()) {
+                    (void)post(client, {behind});  // the queue is full, or the connection over
+                }
+                return {};
+            }));
+        }
+        ibv_wc completion{};
+        const bool polled = poll_for(client.cq, completion);
+        ended.store(true);  // before an assertion leaves the threads behind
+        for (Thread *const poster : posters) {
+            poster->expect_well();
+        }
+        assert_true(polled);
+        assert_int_equal(completion.wr_id, 1);
+        assert_int_equal(completion.status, IBV_WC_REM_ACCESS_ERR);
+    }
+}
+
 // Who asks for the state of a queue pair, or for another, while its connection ends, sees it end.
 void states_are_asked_for_while_it_ends(void **) {
     if (!subject.is_soft) {
@@ -263,6 +294,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(queues_go_while_their_events_are_fetched),
     cmocka_unit_test(connections_live_in_several_threads),
     cmocka_unit_test(a_disconnect_amid_posts_and_polls),
+    cmocka_unit_test(a_request_fails_amid_posts),
     cmocka_unit_test(states_are_asked_for_while_it_ends),
 };
 
