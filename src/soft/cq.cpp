@@ -194,7 +194,8 @@ void CompletionQueue::publish_others() {
 }
 
 std::shared_ptr<const CompletionQueue::Groups> CompletionQueue::other_groups() {
-    static const auto none = std::make_shared<const Groups>();
+    // Never destroyed: threads of the program may poll while the process ends.
+    static const auto &none = *new auto(std::make_shared<const Groups>());
     // Acquire: pairs with publish_others(), though the lock would do; it saves the lock where there are none.
     if (!has_others_.load(std::memory_order_acquire)) {
         return none;
