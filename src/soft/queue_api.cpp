@@ -179,8 +179,7 @@ int softrdma_ibv_modify_srq(ibv_srq *srq, ibv_srq_attr *attributes, int mask) {
 }
 
 int softrdma_ibv_query_srq(ibv_srq *srq, ibv_srq_attr *attributes) {
-    static_cast<SharedReceiveQueue *>(srq)->query(*attributes);
-    return 0;
+    return static_cast<SharedReceiveQueue *>(srq)->query(*attributes);
 }
 
 int softrdma_ibv_destroy_srq(ibv_srq *srq) {

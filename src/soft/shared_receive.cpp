@@ -46,6 +46,10 @@ SharedReceiveQueue::~SharedReceiveQueue() {
 }
 
 int SharedReceiveQueue::post(ibv_recv_wr *request, ibv_recv_wr **bad) {
+    if (inherited()) {
+        *bad = request;  // who waits for it is a connection of the parent's
+        return EINVAL;
+    }
     int error = 0;
     {
         const std::scoped_lock lock{mutex_};
@@ -92,6 +96,9 @@ bool SharedReceiveQueue::is_first(const QueuePair &queue_pair) {
 }
 
 int SharedReceiveQueue::modify(const ibv_srq_attr &attributes, int mask) {
+    if (inherited()) {
+        return EINVAL;
+    }
     if ((mask & ~IBV_SRQ_LIMIT) != 0) {
         BASE_LOG(Error, "a shared receive queue keeps its size: only its limit can be modified, not 0x%x",
                  static_cast<unsigned>(mask));
@@ -107,11 +114,15 @@ int SharedReceiveQueue::modify(const ibv_srq_attr &attributes, int mask) {
     return 0;
 }
 
-void SharedReceiveQueue::query(ibv_srq_attr &attributes) {
+int SharedReceiveQueue::query(ibv_srq_attr &attributes) {
+    if (inherited()) {
+        return EINVAL;
+    }
     const std::scoped_lock lock{mutex_};
     attributes = {.max_wr = static_cast<std::uint32_t>(posted_.max_wr()),
                   .max_sge = static_cast<std::uint32_t>(max_sge_),
                   .srq_limit = limit_};
+    return 0;
 }
 
 void SharedReceiveQueue::attach() {

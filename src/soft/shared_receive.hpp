@@ -28,10 +28,11 @@ public:
     SharedReceiveQueue(const SharedReceiveQueue &) = delete;
     SharedReceiveQueue &operator=(const SharedReceiveQueue &) = delete;
 
-    // ---- verbs: 0 or an errno value ----
+    // ---- verbs: 0 or an errno value; EINVAL in a child of the process that made it ----
     int post(ibv_recv_wr *request, ibv_recv_wr **bad);
     int modify(const ibv_srq_attr &attributes, int mask);
-    void query(ibv_srq_attr &attributes);
+    int query(ibv_srq_attr &attributes);
+    [[nodiscard]] bool inherited() const { return fork_generation_ != Engine::fork_generation(); }
 
     // ---- queue pairs ----
     [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
@@ -55,6 +56,7 @@ private:
     void serve_waiters();
     [[nodiscard]] bool is_first(const QueuePair &queue_pair);
 
+    const unsigned fork_generation_ = Engine::fork_generation();
     const std::size_t max_sge_;
     std::mutex mutex_;  // guards what follows; taken with a group's lock held, never the other way round
     PostedReceives posted_;

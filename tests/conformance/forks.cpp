@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 
@@ -127,6 +128,9 @@ void shared_receives_stay_with_the_parent(void **) {
     expect_completion(ends.client.cq, 2);
     settle(ends.client, ends.server);  // the second is kept by now
     in_child([&ends] {
+        if (post_shared_receive(ends.server, 3, {sge(ends.server, 8192, 8)}) != EINVAL) {
+            _exit(1);
+        }
         ends.client.destroy();
         ends.server.destroy();
     });
