@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 
 #include <utility>
 
@@ -23,15 +24,21 @@ public:
     }
 
     [[nodiscard]] int fd() const { return fd_.get(); }
-    // Whether it is to be readable; a system call only when that changes. Does not block: what is read was
-    // written.
+    // Whether it is to be readable; a system call only when that changes. Does not block, even if another
+    // process has read what was written: whether reading blocks is the program's to choose, and not this.
     void set(bool readable) {
         if (readable == is_set_) {
             return;
         }
         is_set_ = readable;
+        if (readable) {
+            (void)eventfd_write(fd(), 1);
+            return;
+        }
         eventfd_t ignored = 0;
-        (void)(readable ? eventfd_write(fd(), 1) : eventfd_read(fd(), &ignored));
+        const iovec to{.iov_base = &ignored, .iov_len = sizeof(ignored)};
+        constexpr off_t as_read = -1;
+        (void)preadv2(fd(), &to, 1, as_read, RWF_NOWAIT);
     }
 
 private:

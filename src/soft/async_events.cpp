@@ -54,6 +54,9 @@ void AsyncEvents::push(ibv_event_type type, void *element) {
 }
 
 base::Result<ibv_async_event> AsyncEvents::next() {
+    if (inherited()) {
+        return base::failure(EINVAL);
+    }
     while (true) {
         {
             const std::scoped_lock lock{mutex_};
@@ -76,6 +79,9 @@ base::Result<ibv_async_event> AsyncEvents::next() {
 }
 
 void AsyncEvents::acknowledge(const ibv_async_event &event) {
+    if (inherited()) {
+        return;
+    }
     {
         const std::scoped_lock lock{mutex_};
         const auto known = std::ranges::find(unacknowledged_, element_of(event));

@@ -26,7 +26,7 @@ public:
     [[nodiscard]] int fd() const { return readable_.fd(); }
     // element: the ibv_qp or ibv_srq.
     void push(ibv_event_type type, void *element);
-    // The next event: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR.
+    // The next event: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR; EINVAL when inherited.
     [[nodiscard]] base::Result<ibv_async_event> next();
     void acknowledge(const ibv_async_event &event);
     // The element is going: its events are dropped; returns when those that were fetched are acknowledged.

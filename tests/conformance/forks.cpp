@@ -128,7 +128,9 @@ void shared_receives_stay_with_the_parent(void **) {
     expect_completion(ends.client.cq, 2);
     settle(ends.client, ends.server);  // the second is kept by now
     in_child([&ends] {
-        if (post_shared_receive(ends.server, 3, {sge(ends.server, 8192, 8)}) != EINVAL) {
+        ibv_async_event event{};
+        if (post_shared_receive(ends.server, 3, {sge(ends.server, 8192, 8)}) != EINVAL ||
+            softrdma_ibv_get_async_event(ends.server.id->verbs, &event) != -1 || errno != EINVAL) {
             _exit(1);
         }
         ends.client.destroy();
