@@ -128,7 +128,10 @@ void AnyQueuePair::show_number() {
     numbers().find(qp_base.qp_num)->second.complete = true;  // its own: nobody takes it over
 }
 
-void AnyQueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
+int AnyQueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
+    if (inherited()) {
+        return EINVAL;
+    }
     attributes = {};
     attributes.path_mtu = IBV_MTU_4096;
     attributes.cap = cap_;
@@ -142,6 +145,7 @@ void AnyQueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const 
     init.cap = cap_;
     init.qp_type = qp_base.qp_type;
     init.sq_sig_all = signal_all_ ? 1 : 0;
+    return 0;
 }
 
 void AnyQueuePair::forget_number() {

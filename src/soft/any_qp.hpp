@@ -56,7 +56,8 @@ public:
     int modify(const ibv_qp_attr &attributes, int mask) {
         return inherited() ? EINVAL : change_state(attributes, mask);
     }
-    void query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const;
+    int query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const;
+    [[nodiscard]] bool inherited() const { return send_queue_cq_.inherited(); }
     // SOFTRDMA_OPERATION_ bits of its peer.
     [[nodiscard]] virtual unsigned peer_operations() const { return 0; }
 
@@ -83,9 +84,6 @@ protected:
     virtual int change_state(const ibv_qp_attr &attributes, int mask) = 0;
     // Of what query() tells: the state, and what only this type has.
     virtual void query_state(ibv_qp_attr &attributes) const = 0;
-
-    // Made before a fork, by the parent, whose socket it uses.
-    [[nodiscard]] bool inherited() const { return send_queue_cq_.group()->inherited(); }
 
     CompletionQueue &send_queue_cq_;
     CompletionQueue &receive_queue_cq_;

@@ -36,6 +36,9 @@ CompletionQueue::CompletionQueue(std::size_t entries, std::shared_ptr<Group> gro
 
 base::Result<CompletionQueue *> CompletionQueue::create(ibv_context *context, int entries, void *cq_context,
                                                         ibv_comp_channel *channel) {
+    if (channel != nullptr && static_cast<CompletionChannel *>(channel)->inherited()) {
+        return base::failure(EINVAL);
+    }
     auto group = Group::create();
     if (!group) {
         return base::failure(EMFILE);
@@ -72,7 +75,7 @@ int CompletionQueue::take(int entries, ibv_wc *completions) {
 
 // Relaxed: a poller's own counters, only a hint.
 int CompletionQueue::poll(int entries, ibv_wc *completions) {
-    if (group_->inherited()) {
+    if (inherited()) {
         return -1;  // its queue pairs may be gone, which forget no completions here
     }
     int taken = take(entries, completions);
@@ -99,7 +102,7 @@ int CompletionQueue::poll(int entries, ibv_wc *completions) {
 // Asking for a notification is what a program does before it sleeps: unless it sleeps in next_event(), the
 // engine takes over.
 int CompletionQueue::request_notification(bool solicited_only) {
-    if (group_->inherited()) {
+    if (inherited()) {
         return EINVAL;
     }
     {
@@ -205,6 +208,9 @@ std::shared_ptr<const CompletionQueue::Groups> CompletionQueue::other_groups() {
 }
 
 int CompletionQueue::resize(int entries) {
+    if (inherited()) {
+        return EINVAL;
+    }
     base::Ring<Entry> larger{static_cast<std::size_t>(entries)};
     const std::scoped_lock lock{mutex_};
     if (ring_.size() > larger.capacity()) {
@@ -219,6 +225,9 @@ int CompletionQueue::resize(int entries) {
 }
 
 void CompletionQueue::acknowledge(unsigned events) {
+    if (inherited()) {
+        return;
+    }
     pthread_mutex_lock(&mutex);
     comp_events_completed += events;
     unacknowledged_events_ -= std::min(events, unacknowledged_events_);
@@ -228,7 +237,7 @@ void CompletionQueue::acknowledge(unsigned events) {
 
 void CompletionQueue::leave_channel() {
     // After a fork the channel's descriptor is the parent's too.
-    if (channel == nullptr || group_->inherited()) {
+    if (channel == nullptr || inherited()) {
         return;
     }
     static_cast<CompletionChannel *>(channel)->detach(*this);

@@ -64,7 +64,7 @@ public:
     CompletionQueue(const CompletionQueue &) = delete;
     CompletionQueue &operator=(const CompletionQueue &) = delete;
 
-    // verbs
+    // ---- verbs, refused in a child of the process that made it: -1, EINVAL, or nothing happens ----
     int poll(int entries, ibv_wc *completions);
     int request_notification(bool solicited_only);
     void acknowledge(unsigned events);
@@ -84,6 +84,7 @@ public:
     void forget(const AnyQueuePair &queue_pair);
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
+    [[nodiscard]] bool inherited() const { return group_->inherited(); }
     // This queue's poller serves that group too: a queue pair that completes here has its socket there.
     void serve_also(const std::shared_ptr<Group> &group);
     void stop_serving(const std::shared_ptr<Group> &group);

@@ -28,7 +28,7 @@ int CompletionQueue::poll_extended() {
 // stays null.
 void CompletionQueue::extend() {
     start_poll = [](ibv_cq_ex *self, ibv_poll_cq_attr *attributes) {
-        if (attributes->comp_mask != 0) {
+        if (attributes->comp_mask != 0 || queue_of(self).inherited()) {
             return EINVAL;
         }
         queue_of(self).reading_.lock();

@@ -62,7 +62,10 @@ ibv_qp_cap given(ibv_qp_cap cap, bool shares_receives) {
 std::atomic<unsigned> QueuePair::persists_returned{0};
 
 base::Result<ibv_qp_cap> granted_sizes(const ibv_qp_init_attr &attributes) {
-    if (attributes.send_cq == nullptr || attributes.recv_cq == nullptr) {
+    const auto is_usable = [](ibv_cq *cq) { return cq != nullptr && !CompletionQueue::of(cq)->inherited(); };
+    const auto *const shared = static_cast<const SharedReceiveQueue *>(attributes.srq);
+    if (!is_usable(attributes.send_cq) || !is_usable(attributes.recv_cq) ||
+        (shared != nullptr && shared->inherited())) {
         return base::failure(EINVAL);
     }
     ibv_qp_cap cap = attributes.cap;

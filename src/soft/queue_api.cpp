@@ -141,8 +141,7 @@ int softrdma_ibv_destroy_qp(ibv_qp *qp) {
 }
 
 int softrdma_ibv_query_qp(ibv_qp *qp, ibv_qp_attr *attributes, int, ibv_qp_init_attr *init) {
-    AnyQueuePair::of(qp)->query(*attributes, *init);
-    return 0;
+    return AnyQueuePair::of(qp)->query(*attributes, *init);
 }
 
 int softrdma_ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attributes, int mask) {

@@ -187,7 +187,7 @@ void DatagramQueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
 }
 
 int DatagramQueuePair::attach(const ibv_gid &group) {
-    if (!udp::is_multicast(group)) {
+    if (inherited() || !udp::is_multicast(group)) {
         return EINVAL;
     }
     const std::scoped_lock lock{group_->mutex()};
@@ -213,6 +213,9 @@ int DatagramQueuePair::attach(const ibv_gid &group) {
 }
 
 int DatagramQueuePair::detach(const ibv_gid &group) {
+    if (inherited()) {
+        return EINVAL;
+    }
     const std::scoped_lock lock{group_->mutex()};
     const auto known = std::ranges::find_if(
         memberships_, [&](const Membership &one) { return udp::same(one.group, group); });

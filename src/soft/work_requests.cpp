@@ -118,9 +118,18 @@ WorkRequests::WorkRequests(AnyQueuePair &queue_pair, const ibv_qp_cap &cap)
 }
 
 void WorkRequests::start() {
-    mutex_.lock();
+    const bool refused = queue_pair_.inherited();
+    if (!refused) {
+        mutex_.lock();
+    }
     count_ = 0;
-    error_ = 0;
+    error_ = refused ? EINVAL : 0;
+}
+
+void WorkRequests::abort() {
+    if (!queue_pair_.inherited()) {
+        mutex_.unlock();
+    }
 }
 
 int WorkRequests::complete() {
@@ -129,7 +138,7 @@ int WorkRequests::complete() {
         ibv_send_wr *bad = nullptr;
         error = queue_pair_.post_send(requests_.data(), &bad, AnyQueuePair::Part::Nothing);
     }
-    mutex_.unlock();
+    abort();  // of what was posted nothing is left here: the next one may start
     return error;
 }
 

@@ -18,10 +18,11 @@ public:
     // Fills in the table of the queue pair, whose it is.
     WorkRequests(AnyQueuePair &queue_pair, const ibv_qp_cap &cap);
 
-    // Until complete() or abort() no other thread gets past start().
+    // Until complete() or abort() no other thread gets past start(). In a child of the process that made the
+    // queue pair it waits for nobody, and complete() says EINVAL.
     void start();
     [[nodiscard]] int complete();
-    void abort() { mutex_.unlock(); }
+    void abort();
 
     // The next request, with the queue pair's wr_id and wr_flags; null when there was an error.
     [[nodiscard]] ibv_send_wr *add(ibv_wr_opcode opcode);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A child that looks at what it inherited takes nothing of what is its parent's: not a byte of a connection,
 // not an event.
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@ namespace {
 
 using namespace soft::wire;
 using test::assert_same_bytes;
+using test::Device;
 using test::Ends;
 using test::fpdu;
 using test::pattern;
@@ -101,10 +103,103 @@ void a_child_takes_no_event(void **state) {
     assert_int_equal(softrdma_ibv_destroy_comp_channel(channel), 0);
 }
 
+// Objects that the parent is about to use when it forks, with their locks held; in the child nobody lets go
+// of them.
+struct Held {
+    explicit Held(Device &device) : context{device.cq->context} {
+        ibv_cq_init_attr_ex queue{};
+        queue.cqe = 4;
+        cq = softrdma_ibv_create_cq_ex(context, &queue);
+        ibv_srq_init_attr shared{};
+        srq = softrdma_ibv_create_srq(device.mr->pd, &shared);
+        assert_true(cq != nullptr && srq != nullptr);
+        ibv_qp_init_attr_ex pair{};
+        pair.send_cq = pair.recv_cq = plain_cq();
+        pair.qp_type = IBV_QPT_RC;
+        pair.pd = device.mr->pd;
+        pair.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        pair.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
+        qp = softrdma_ibv_create_qp_ex(context, &pair);
+        assert_non_null(qp);
+        ibv_recv_wr receive{};
+        ibv_recv_wr *bad = nullptr;
+        ibv_qp_attr error{};
+        error.qp_state = IBV_QPS_ERR;
+        assert_int_equal(ibv_post_recv(qp, &receive, &bad), 0);
+        assert_int_equal(softrdma_ibv_modify_qp(qp, &error, IBV_QP_STATE), 0);  // flushes it
+        ibv_poll_cq_attr attributes{};
+        assert_int_equal(ibv_start_poll(cq, &attributes), 0);
+        pthread_mutex_lock(&plain_cq()->mutex);
+        ibv_wr_start(extended());
+    }
+    void let_go() {
+        ibv_wr_abort(extended());
+        pthread_mutex_unlock(&plain_cq()->mutex);
+        ibv_end_poll(cq);
+        assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
+        assert_int_equal(softrdma_ibv_destroy_srq(srq), 0);
+        assert_int_equal(softrdma_ibv_destroy_cq(plain_cq()), 0);
+    }
+    [[nodiscard]] ibv_cq *plain_cq() const { return ibv_cq_ex_to_cq(cq); }
+    [[nodiscard]] ibv_qp_ex *extended() const { return softrdma_ibv_qp_to_qp_ex(qp); }
+
+    ibv_context *context;
+    ibv_cq_ex *cq = nullptr;
+    ibv_srq *srq = nullptr;
+    ibv_qp *qp = nullptr;
+};
+
+// Without waiting. Destroying them is allowed.
+bool are_refused(const Held &held, ibv_pd *pd, ibv_comp_channel *channel) {
+    ibv_qp_ex *const extended = held.extended();
+    ibv_wr_start(extended);
+    ibv_wr_rdma_write(extended, 0, 0);
+    bool refused = ibv_wr_complete(extended) == EINVAL;
+    ibv_qp_attr state{};
+    ibv_qp_init_attr init{};
+    refused = refused && softrdma_ibv_query_qp(held.qp, &state, IBV_QP_STATE, &init) == EINVAL;
+    ibv_poll_cq_attr attributes{};
+    refused = refused && ibv_start_poll(held.cq, &attributes) == EINVAL &&
+              softrdma_ibv_resize_cq(held.plain_cq(), 8) == EINVAL;
+    softrdma_ibv_ack_cq_events(held.plain_cq(), 1);
+    ibv_srq_attr limits{};
+    ibv_recv_wr receive{};
+    ibv_recv_wr *bad = nullptr;
+    refused = refused && softrdma_ibv_query_srq(held.srq, &limits) == EINVAL &&
+              softrdma_ibv_modify_srq(held.srq, &limits, IBV_SRQ_LIMIT) == EINVAL &&
+              ibv_post_srq_recv(held.srq, &receive, &bad) == EINVAL && bad == &receive;
+    ibv_qp_init_attr pair{};
+    pair.send_cq = pair.recv_cq = held.plain_cq();
+    pair.qp_type = IBV_QPT_RC;
+    refused = refused && softrdma_ibv_create_qp(pd, &pair) == nullptr && errno == EINVAL &&
+              softrdma_ibv_create_cq(held.context, 4, nullptr, channel, 0) == nullptr && errno == EINVAL;
+    return refused && softrdma_ibv_destroy_qp(held.qp) == 0 && softrdma_ibv_destroy_srq(held.srq) == 0 &&
+           softrdma_ibv_destroy_cq(held.plain_cq()) == 0;
+}
+
+void a_child_waits_for_no_lock_that_it_inherited(void **state) {
+    auto &device = static_cast<Ends *>(*state)->device;
+    ibv_comp_channel *const channel = softrdma_ibv_create_comp_channel(device.cq->context);
+    assert_non_null(channel);
+    Held held{device};
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(20);
+        _exit(are_refused(held, device.mr->pd, channel) ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    held.let_go();
+    assert_int_equal(softrdma_ibv_destroy_comp_channel(channel), 0);
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {test_of_ends(a_child_takes_nothing_off_a_connection),
-                                test_of_ends(a_child_takes_no_event)};
+                                test_of_ends(a_child_takes_no_event),
+                                test_of_ends(a_child_waits_for_no_lock_that_it_inherited)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
