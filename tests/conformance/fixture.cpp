@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "../child.hpp"
 #include "suite.hpp"
 
 namespace conformance {
@@ -52,7 +53,7 @@ void watch() {
 }
 
 pid_t watched_fork() {
-    watched = fork();
+    watched = test::fork_child();
     if (watched == 0) {
         alarm(100);  // it inherits none
     }

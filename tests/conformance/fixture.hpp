@@ -44,7 +44,7 @@ T &make(Arguments &&...arguments) {
 // watches itself: what hangs there would keep the output of the suite open.
 void watch();
 
-// fork(). A child that hangs, even in what libraries do before it returns, is killed with its parent.
+// fork_child(). One that hangs, even in what libraries do before fork() returns, is killed with its parent.
 pid_t watched_fork();
 // Waits for its end: its status as of waitpid(); -1 when there is no such child.
 int status_of(pid_t child);

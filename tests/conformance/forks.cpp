@@ -129,10 +129,9 @@ void shared_receives_stay_with_the_parent(void **) {
     settle(ends.client, ends.server);  // the second is kept by now
     in_child([&ends] {
         ibv_async_event event{};
-        if (post_shared_receive(ends.server, 3, {sge(ends.server, 8192, 8)}) != EINVAL ||
-            softrdma_ibv_get_async_event(ends.server.id->verbs, &event) != -1 || errno != EINVAL) {
-            _exit(1);
-        }
+        assert_int_equal(post_shared_receive(ends.server, 3, {sge(ends.server, 8192, 8)}), EINVAL);
+        assert_int_equal(softrdma_ibv_get_async_event(ends.server.id->verbs, &event), -1);
+        assert_int_equal(errno, EINVAL);
         ends.client.destroy();
         ends.server.destroy();
     });

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "../child.hpp"
 #include "requests.hpp"
 
 // Last, as it wants.
@@ -36,7 +37,7 @@ using Scenario = std::function<std::string()>;
 std::string outcome(const char *faults, const Scenario &scenario, const char *crc = "0") {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
-    const pid_t pid = fork();
+    const pid_t pid = test::fork_child();
     assert_true(pid >= 0);
     if (pid == 0) {
         alarm(static_cast<unsigned>(patience.count()));

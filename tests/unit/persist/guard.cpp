@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "../../child.hpp"
 #include "memory.hpp"
 
 namespace {
@@ -177,7 +178,7 @@ void works_with_an_alternate_stack(void **) {
 template <typename Body>
 int in_child(Body body) {
     fflush(nullptr);
-    const pid_t child = fork();
+    const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
         body();

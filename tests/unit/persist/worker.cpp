@@ -13,6 +13,7 @@
 #include <semaphore>
 #include <span>
 
+#include "../../child.hpp"
 #include "memory.hpp"
 #include "persist/guard.hpp"
 
@@ -151,7 +152,7 @@ void threads_end_when_idle(void **) {
     static Job job{post, &done};
     // Those of sanitizers stay.
     static unsigned without = 0;
-    const pid_t child = fork();
+    const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
         without = thread_count();
@@ -174,7 +175,7 @@ void a_forked_child_starts_afresh(void **) {
     static std::array<Job, most + 1> blocked;
     gate.block(blocked);
     // Here all threads are busy and one job waits: the child has neither.
-    const pid_t child = fork();
+    const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
         static std::counting_semaphore<> done{0};

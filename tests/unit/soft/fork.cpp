@@ -7,6 +7,8 @@
 
 #include <cerrno>
 
+#include "../../child.hpp"
+
 // Last, as it wants.
 #include "device.hpp"
 
@@ -62,7 +64,7 @@ void a_child_takes_nothing_off_a_connection(void **state) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, {.ird = 4, .ord = 4});
     device.post_receive(id, 1, 4096, 8);
-    const pid_t child = fork();
+    const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
         alarm(20);
@@ -86,7 +88,7 @@ void a_child_takes_no_event(void **state) {
     assert_non_null(channel);
     rdma_event_channel *const events = softrdma_rdma_create_event_channel();
     assert_non_null(events);
-    const pid_t child = fork();
+    const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
         alarm(20);
@@ -182,7 +184,7 @@ void a_child_waits_for_no_lock_that_it_inherited(void **state) {
     ibv_comp_channel *const channel = softrdma_ibv_create_comp_channel(device.cq->context);
     assert_non_null(channel);
     Held held{device};
-    const pid_t child = fork();
+    const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
         alarm(20);

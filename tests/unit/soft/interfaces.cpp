@@ -20,6 +20,7 @@
 #include <mutex>
 #include <string>
 
+#include "../../child.hpp"
 #include "base/fd.hpp"
 #include "soft/device.hpp"
 #include "softrdma.h"
@@ -86,7 +87,7 @@ void what_does_not_change_is_not_asked_for(void **) {
 // A child hears for itself: it takes nothing away from its parent.
 void a_child_misses_nothing(void **) {
     assert_null(device_at("192.0.2.3"));
-    const pid_t child = fork();
+    const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
         const bool known_before = device_at("192.0.2.3") != nullptr;
