@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -140,6 +141,7 @@ std::string Peer::obey(std::istringstream &words, const std::string &command) {
 }  // namespace
 
 int run_as_peer() {
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);  // also when it is stopped, and watches nothing
     watch();
     auto peer = std::make_unique<Peer>();
     std::array<char, 256> line;
