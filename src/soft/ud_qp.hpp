@@ -89,6 +89,7 @@ private:
     void transmit();
     [[nodiscard]] int send_now(const SendRequest &request);
     void complete(const SendRequest &request, ibv_wc_status status);
+    void fail_sending();
     void flush_requests();
     void want_writable(bool wanted);
 

@@ -90,9 +90,10 @@ int DatagramQueuePair::enqueue(const ibv_send_wr &request) {
     return 0;
 }
 
-// Datagrams get lost: one that the network refuses is lost at once. Only bad memory of our own is an error.
+// Datagrams get lost: one that the network refuses is lost at once. Only bad memory of our own is an error,
+// and a completion for which there is no room: what is behind it is flushed.
 void DatagramQueuePair::transmit() {
-    while (!requests_.empty()) {
+    while (!requests_.empty() && phase_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
         const SendRequest request = requests_.front();
         const int error = send_now(request);
         if (error == EAGAIN) {
@@ -101,15 +102,16 @@ void DatagramQueuePair::transmit() {
         }
         requests_.pop();
         if (error == EFAULT) {
-            phase_.store(IBV_QPS_SQE, std::memory_order_release);
-            qp_base.state = IBV_QPS_SQE;
-            complete(request, IBV_WC_LOC_PROT_ERR);
-            flush_requests();
-            return;
+            fail_sending();
         }
-        complete(request, IBV_WC_SUCCESS);
+        complete(request, error == EFAULT ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS);
     }
-    want_writable(false);
+    flush_requests();
+}
+
+void DatagramQueuePair::fail_sending() {
+    phase_.store(IBV_QPS_SQE, std::memory_order_release);
+    qp_base.state = IBV_QPS_SQE;
 }
 
 int DatagramQueuePair::send_now(const SendRequest &request) {
@@ -152,8 +154,7 @@ void DatagramQueuePair::complete(const SendRequest &request, ibv_wc_status statu
                                             status != IBV_WC_SUCCESS);
     unsignaled_ = 0;
     if (!pushed && phase_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
-        phase_.store(IBV_QPS_SQE, std::memory_order_release);
-        qp_base.state = IBV_QPS_SQE;
+        fail_sending();
     }
 }
 

@@ -259,6 +259,47 @@ void bad_memory_of_a_send(void **state) {
     assert_string_equal(b.next_message().text.c_str(), "yes");
 }
 
+// Nothing is sent behind it, and the queue pair still receives.
+void an_overrun_of_the_send_side(void **state) {
+    auto &[a, b] = *static_cast<Ends *>(*state);
+    ibv_qp *const own = a.qp;
+    ibv_cq *const small = softrdma_ibv_create_cq(a.context, 1, nullptr, nullptr, 0);
+    assert_non_null(small);
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = small;
+    wanted.recv_cq = a.cq;
+    wanted.cap = {
+        .max_send_wr = 8, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 16};
+    wanted.qp_type = IBV_QPT_UD;
+    a.qp = softrdma_ibv_create_qp(a.pd, &wanted);
+    assert_non_null(a.qp);
+    a.climb(IBV_QPS_RTS);
+    std::array<ibv_send_wr, 4> requests{};
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        b.post_receive(i);
+        requests[i].next = i + 1 < requests.size() ? &requests[i + 1] : nullptr;
+        requests[i].opcode = IBV_WR_SEND;
+        requests[i].send_flags = IBV_SEND_SIGNALED;
+        requests[i].wr.ud = {.ah = a.handle_to(b.gid()), .remote_qpn = b.qp->qp_num, .remote_qkey = qkey};
+    }
+    assert_int_equal(a.post_send(requests[0]), 0);
+    const ibv_qp_state after = a.state();
+    ibv_wc completion{};
+    assert_int_equal(ibv_poll_cq(small, 1, &completion), 1);
+    assert_int_equal(completion.status, IBV_WC_SUCCESS);
+    a.post_receive(0);
+    b.send("still there?", a);
+    const bool there = a.next_message().text == "still there?";
+    assert_int_equal(softrdma_ibv_destroy_qp(std::exchange(a.qp, own)), 0);
+    assert_int_equal(softrdma_ibv_destroy_cq(small), 0);
+    assert_int_equal(after, IBV_QPS_SQE);
+    assert_true(there);
+    // The first, and the second, whose completion was lost.
+    (void)b.next_message();
+    (void)b.next_message();
+    b.expect_nothing();
+}
+
 void bad_memory_of_a_receive(void **state) {
     auto &[a, b] = *static_cast<Ends *>(*state);
     ibv_sge place = b.sge(0, 100);
@@ -595,6 +636,7 @@ int main() {
         cmocka_unit_test(the_states),
         test_of_ends(an_error_flushes_and_a_reset_forgets),
         test_of_ends(bad_memory_of_a_send),
+        test_of_ends(an_overrun_of_the_send_side),
         test_of_ends(bad_memory_of_a_receive),
         test_of_ends(requests_prepared_one_by_one),
         test_of_ends(events_and_full_queues),
