@@ -84,15 +84,16 @@ void SharedReceiveQueue::serve_waiters() {
             waiter = waiters_.front();
         }
         const std::scoped_lock serving{waiter.group->mutex()};
-        if (is_first(*waiter.queue_pair)) {
+        if (is_first(waiter)) {
             waiter.queue_pair->receives_posted();
         }
     }
 }
 
-bool SharedReceiveQueue::is_first(const QueuePair &queue_pair) {
+// Its group too: another queue pair, with another group, may have come to stand at the same address.
+bool SharedReceiveQueue::is_first(const Waiter &waiter) {
     const std::scoped_lock lock{mutex_};
-    return !waiters_.empty() && waiters_.front().queue_pair == &queue_pair;
+    return !waiters_.empty() && waiters_.front() == waiter;
 }
 
 int SharedReceiveQueue::modify(const ibv_srq_attr &attributes, int mask) {

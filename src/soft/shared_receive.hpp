@@ -50,11 +50,13 @@ private:
     struct Waiter {
         QueuePair *queue_pair;
         std::shared_ptr<Group> group;
+
+        friend bool operator==(const Waiter &, const Waiter &) = default;
     };
 
     SharedReceiveQueue(ibv_pd &domain, const ibv_srq_init_attr &attributes);
     void serve_waiters();
-    [[nodiscard]] bool is_first(const QueuePair &queue_pair);
+    [[nodiscard]] bool is_first(const Waiter &waiter);
 
     const unsigned fork_generation_ = Engine::fork_generation();
     const std::size_t max_sge_;
