@@ -59,6 +59,7 @@ bool QueuePair::pin_again() {
         }
         auto pin = Memory::instance().pin(read.access);
         if (!pin) {
+            pins_.clear();  // nothing will be sent: who deregisters another of them need not wait
             return false;
         }
         pins_.push_back(std::move(*pin));
