@@ -36,9 +36,11 @@ SOFTRDMA_LIKE(ibv_open_device);
 SOFTRDMA_LIKE(ibv_close_device);
 SOFTRDMA_LIKE(ibv_query_device);
 SOFTRDMA_LIKE(ibv_query_gid);
-/* One entry an address of the interface; the type of all is IBV_GID_TYPE_IB. */
+/* One entry an address of the interface as it is now; the type of all is IBV_GID_TYPE_IB. 0, or EINVAL: no
+ * such index, a port_num other than 1, flags other than 0. */
 extern int softrdma_ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t gid_index,
                                      struct ibv_gid_entry *entry, uint32_t flags);
+/* The number of entries that were written: all, or -EINVAL and none when there are more than max_entries. */
 extern ssize_t softrdma_ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
                                             size_t max_entries, uint32_t flags);
 /* iWARP has no partitions: there is the default key, 0xffff, at index 0. */
@@ -136,8 +138,10 @@ SOFTRDMA_LIKE(ibv_modify_srq);
 SOFTRDMA_LIKE(ibv_get_async_event);
 SOFTRDMA_LIKE(ibv_ack_async_event);
 
+/* ---- operations beyond RFC 5040 ---- */
+
 /*
- * Operations beyond RFC 5040, posted with ibv_post_send; only towards a peer that agreed
+ * They are posted with ibv_post_send; only towards a peer that agreed
  * (softrdma_peer_operations), otherwise the post fails with EOPNOTSUPP. Values of later rdma-core's enum
  * ibv_wr_opcode and ibv_wc_opcode.
  *
@@ -230,11 +234,21 @@ SOFTRDMA_LIKE(rdma_get_dst_port);
 SOFTRDMA_LIKE(rdma_getaddrinfo);
 SOFTRDMA_LIKE(rdma_freeaddrinfo);
 SOFTRDMA_LIKE(rdma_event_str);
-/*
- * As responder on a TCP connection that the caller accepted: fd is a connected stream socket of which nothing
- * was read. On success it belongs to the new id, on which RDMA_CM_EVENT_CONNECT_REQUEST arrives (listen_id is
- * NULL) when the peer's request is whole, or RDMA_CM_EVENT_CONNECT_ERROR. Then as any request. 0, or -1 and
- * errno: EINVAL, fd is no connected TCP socket.
+
+/* ---- connections that the program accepts by itself ---- */
+
+/**
+ * Makes the id of a peer that was accepted as a TCP connection: fd is a connected stream socket, of IPv4 or
+ * IPv6, on which the peer is about to speak iWARP's start-up (RFC 5044), not a byte of it read. context
+ * becomes the id's; channel is where its events go, and outlives it.
+ *
+ * On success fd is closed and the connection is the id's, which the caller destroys with
+ * softrdma_rdma_destroy_id; on failure fd stays the caller's, and *id is not written. The first event comes
+ * within ten seconds: RDMA_CM_EVENT_CONNECT_REQUEST of the id itself (listen_id is NULL), which is accepted
+ * or rejected as any request; or RDMA_CM_EVENT_CONNECT_ERROR, after which the id can only be destroyed, with
+ * -EPROTO as its status when the peer spoke something else, -ECONNRESET when it went away, -ETIMEDOUT when it
+ * was silent. Returns: 0; or -1 and errno: EINVAL, channel or id is NULL, or fd is no connected TCP socket;
+ * ENOMEM; EMFILE, for a moment fd is open twice. Threads: safe in any number of threads.
  */
 extern int softrdma_adopt(struct rdma_event_channel *channel, int fd, void *context, struct rdma_cm_id **id);
 
