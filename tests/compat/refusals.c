@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the soft device does not have, asked for by a program that was linked to libibverbs and librdmacm:
- * each call fails in the way its man page says, by NULL and errno, -1 and errno, or an errno value.
+ * each call fails in the way its man page says, by NULL and errno, -1 and errno, or an errno value; by errno
+ * alone when it returns nothing.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,6 +26,12 @@
     do {                                     \
         errno = 0;                           \
         assert_int_equal((call), -1);        \
+        assert_int_equal(errno, EOPNOTSUPP); \
+    } while (0)
+#define assert_errno(call)                   \
+    do {                                     \
+        errno = 0;                           \
+        (call);                              \
         assert_int_equal(errno, EOPNOTSUPP); \
     } while (0)
 #define assert_errno_value(call) assert_int_equal((call), EOPNOTSUPP)
@@ -84,6 +91,30 @@ static void exported_names(void **state) {
         IBV_REREG_MR_ERR_INPUT);
     assert_int_equal(errno, EOPNOTSUPP);
     assert_int_equal(device.mr->lkey, lkey);
+}
+
+/* These return nothing: errno says it, and what they were given is as it was, for close_device takes it back.
+ */
+static void exported_names_without_a_result(void **state) {
+    (void)state;
+    /* There is no device memory of ours: nothing but a context is known of one. */
+    struct ibv_dm dm = {.context = device.context};
+    assert_errno(ibv_unimport_pd(device.pd));
+    assert_errno(ibv_unimport_mr(device.mr));
+    assert_errno(ibv_unimport_dm(&dm));
+    assert_ptr_equal(dm.context, device.context);
+}
+
+static void a_gid_has_no_ethernet_address(void **state) {
+    (void)state;
+    struct ibv_ah_attr to = {.is_global = 1, .port_num = 1};
+    uint8_t mac[6] = {1, 2, 3, 4, 5, 6};
+    const uint8_t mac_before[6] = {1, 2, 3, 4, 5, 6};
+    uint16_t vid = 7;
+    assert_int_equal(ibv_query_gid(device.context, 1, 0, &to.grh.dgid), 0);
+    assert_errno_value(ibv_resolve_eth_l2_from_gid(device.context, &to, mac, &vid));
+    assert_memory_equal(mac, mac_before, sizeof(mac));
+    assert_int_equal(vid, 7);
 }
 
 /* verbs.h's inlines look for these in the context. */
@@ -151,6 +182,8 @@ static void queue_pairs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exported_names),
+        cmocka_unit_test(exported_names_without_a_result),
+        cmocka_unit_test(a_gid_has_no_ethernet_address),
         cmocka_unit_test(operations_of_the_context),
         cmocka_unit_test(queue_pairs),
     };
