@@ -15,6 +15,7 @@ using test::Bytes;
 using test::Device;
 using test::Ends;
 using test::fpdu;
+using test::joined;
 
 const MpaFrame soft_device{.soft_operations = true, .ird = 4, .ord = 4};
 
@@ -26,7 +27,7 @@ std::uint64_t word(Device &device, std::size_t offset) {
 
 // Each answer is on queue 3, in order, with its request's identifier; of 64 bits only what the masks say is
 // touched.
-void answers_a_request(void **state) {
+void rfc7306_5_2_2_a_response_must_carry_its_requests_identifier(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     rdma_cm_id *const id = device.establish(peer, soft_device);
     AtomicRequest request{.operation = AtomicOperation::CompareSwap,
@@ -73,16 +74,35 @@ void post_atomic(Device &device, rdma_cm_id *id, ibv_wr_opcode opcode, std::uint
     assert_int_equal(ibv_post_send(id->qp, &request, &bad), 0);
 }
 
-void asks_byte_by_byte(void **state) {
+std::uint32_t take_identifier(test::Peer &peer) {
+    const test::Fpdu asked = peer.receive_fpdu();
+    assert_true(asked.segment.opcode == Opcode::AtomicRequest);
+    return decode_atomic_request(asked.payload).value().identifier;
+}
+
+Bytes response(std::uint32_t msn, std::uint32_t identifier, std::uint64_t original) {
+    return fpdu({.opcode = Opcode::AtomicResponse, .msn = msn},
+                encode(AtomicResponse{.identifier = identifier, .original = original}));
+}
+
+// Numbered together with reads; answers are numbered by themselves.
+void rfc7306_5_2_1_a_request_must_be_on_the_queue_of_reads(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     rdma_cm_id *const id = device.establish(peer, soft_device);
-    std::uint32_t msn = 0;
+    device.post(id, IBV_WR_RDMA_READ, 3, 0, 0, 0x1000, 0x77);
+    const test::Fpdu first = peer.receive_fpdu();
+    assert_int_equal(first.segment.msn, 1);
+    const auto read = decode_read_request(first.payload);
+    peer.send(fpdu(
+        {.opcode = Opcode::ReadResponse, .stag = read.value().sink_stag, .offset = read->sink_offset}, {}));
+    device.expect_completion(3);
+    std::uint32_t answers = 0;
     for (const auto opcode : {IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP}) {
         post_atomic(device, id, opcode, 1);
         const test::Fpdu asked = peer.receive_fpdu();
         assert_true(asked.segment.opcode == Opcode::AtomicRequest);
         assert_true(asked.segment.queue == Queue::Request);
-        assert_int_equal(asked.segment.msn, ++msn);
+        assert_int_equal(asked.segment.msn, ++answers + 1);
         const auto request = decode_atomic_request(asked.payload);
         const bool adds = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
         assert_true(request.has_value());
@@ -94,18 +114,109 @@ void asks_byte_by_byte(void **state) {
         assert_int_equal(request->compare, adds ? 0 : 5);
         assert_int_equal(request->compare_mask, adds ? 0 : UINT64_MAX);
         // The answer is a number, and comes into memory as this machine has numbers.
-        peer.send(fpdu({.opcode = Opcode::AtomicResponse, .msn = msn},
-                       encode(AtomicResponse{.identifier = request->identifier, .original = 1000 + msn})));
+        peer.send(response(answers, request->identifier, 1000 + answers));
         device.expect_completion(1);
-        assert_int_equal(word(device, 128), 1000 + msn);
+        assert_int_equal(word(device, 128), 1000 + answers);
     }
-    // Another's identifier.
+    device.close(id);
+}
+
+void rfc7306_5_2_2_a_response_must_be_to_the_oldest_request(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, soft_device);
     post_atomic(device, id, IBV_WR_ATOMIC_FETCH_AND_ADD, 2);
-    const auto request = decode_atomic_request(peer.receive_fpdu().payload);
-    peer.send(fpdu({.opcode = Opcode::AtomicResponse, .msn = ++msn},
-                   encode(AtomicResponse{.identifier = request->identifier + 1, .original = 1})));
+    peer.send(response(1, take_identifier(peer) + 1, 1));
     device.expect_completion(2, IBV_WC_WR_FLUSH_ERR);
     assert_true(decode_terminate(peer.receive_fpdu().payload).value() == terminate::untagged_msn);
+    device.close(id);
+}
+
+// Nor does what was posted behind it.
+void rfc7306_5_4_an_atomic_must_not_complete_before_its_response(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, soft_device);
+    post_atomic(device, id, IBV_WR_ATOMIC_FETCH_AND_ADD, 1);
+    device.post(id, IBV_WR_RDMA_WRITE, 2, 0, 8, 0x7000, 0x99);
+    const std::uint32_t identifier = take_identifier(peer);
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::Write);
+    assert_false(device.has_completion());
+    peer.send(response(1, identifier, 77));
+    device.expect_completion(1);
+    device.expect_completion(2);
+    assert_int_equal(word(device, 128), 77);
+    device.close(id);
+}
+
+// A peer's request to add 1 to the word at 64, and to read it.
+Bytes add_one(const Device &device, std::uint32_t msn) {
+    return fpdu(
+        {.opcode = Opcode::AtomicRequest, .msn = msn},
+        encode(AtomicRequest{
+            .identifier = msn + 100, .stag = device.mr->rkey, .offset = device.address(64), .add_swap = 1}));
+}
+Bytes read_it(const Device &device, std::uint32_t msn) {
+    return fpdu({.opcode = Opcode::ReadRequest, .msn = msn},
+                encode(ReadRequest{.sink_stag = 1,
+                                   .sink_offset = 2,
+                                   .size = 8,
+                                   .source_stag = device.mr->rkey,
+                                   .source_offset = device.address(64)}));
+}
+
+// A read sees the atomics before it, and may see those behind it.
+void rfc7306_5_4_requests_must_be_executed_and_answered_in_order(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, soft_device);
+    const std::uint64_t before = word(device, 64);
+    std::uint32_t msn = 0;
+    std::uint32_t answers = 0;
+    for (std::uint64_t round = 0; round < 20; ++round) {
+        peer.send(joined(add_one(device, msn + 1), read_it(device, msn + 2), add_one(device, msn + 3),
+                         read_it(device, msn + 4)));
+        for (std::uint64_t value = 2 * round; value < 2 * round + 2; ++value) {
+            const test::Fpdu added = peer.receive_fpdu();
+            assert_true(added.segment.opcode == Opcode::AtomicResponse);
+            assert_int_equal(added.segment.msn, ++answers);
+            assert_same_bytes(added.payload,
+                              encode(AtomicResponse{.identifier = ++msn + 100, .original = before + value}));
+            const test::Fpdu seen = peer.receive_fpdu();
+            assert_true(seen.segment.opcode == Opcode::ReadResponse);
+            std::uint64_t now = 0;
+            assert_int_equal(seen.payload.size(), sizeof(now));
+            std::memcpy(&now, seen.payload.data(), sizeof(now));
+            assert_in_range(now - before, value + 1, 2 * round + 2);
+            ++msn;
+        }
+    }
+    device.close(id);
+}
+
+void rfc7306_5_4_an_atomic_must_follow_what_was_sent_before(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, soft_device);
+    for (std::uint32_t msn = 1; msn <= 20; ++msn) {
+        const std::uint64_t written = 0x0101'0101'0101'0101 * msn;
+        const Segment write{.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(64)};
+        peer.send(joined(fpdu(write, std::as_bytes(std::span{&written, 1})), add_one(device, msn)));
+        assert_same_bytes(peer.receive_fpdu().payload,
+                          encode(AtomicResponse{.identifier = msn + 100, .original = written}));
+    }
+    device.close(id);
+}
+
+void rfc7306_7_messages_must_be_sent_in_the_order_they_were_posted(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, soft_device);
+    device.post(id, IBV_WR_RDMA_WRITE_WITH_IMM, 1, 0, 8, 0x7000, 0x99);
+    post_atomic(device, id, IBV_WR_ATOMIC_FETCH_AND_ADD, 2);
+    device.post(id, IBV_WR_SEND, 3, 0, 8);
+    device.post(id, IBV_WR_RDMA_READ, 4, 0, 8, 0x7000, 0x99);
+    post_atomic(device, id, IBV_WR_ATOMIC_CMP_AND_SWP, 5);
+    device.post(id, IBV_WR_RDMA_WRITE, 6, 0, 8, 0x7000, 0x99);
+    for (const Opcode opcode : {Opcode::Write, Opcode::Immediate, Opcode::AtomicRequest, Opcode::Send,
+                                Opcode::ReadRequest, Opcode::AtomicRequest, Opcode::Write}) {
+        assert_true(peer.receive_fpdu().segment.opcode == opcode);
+    }
     device.close(id);
 }
 
@@ -148,7 +259,13 @@ void invalidates_byte_by_byte(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(answers_a_request), test_of_ends(asks_byte_by_byte),
+    const CMUnitTest tests[] = {test_of_ends(rfc7306_5_2_1_a_request_must_be_on_the_queue_of_reads),
+                                test_of_ends(rfc7306_5_2_2_a_response_must_carry_its_requests_identifier),
+                                test_of_ends(rfc7306_5_2_2_a_response_must_be_to_the_oldest_request),
+                                test_of_ends(rfc7306_5_4_an_atomic_must_follow_what_was_sent_before),
+                                test_of_ends(rfc7306_5_4_requests_must_be_executed_and_answered_in_order),
+                                test_of_ends(rfc7306_5_4_an_atomic_must_not_complete_before_its_response),
+                                test_of_ends(rfc7306_7_messages_must_be_sent_in_the_order_they_were_posted),
                                 test_of_ends(invalidates_byte_by_byte)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -272,6 +272,11 @@ ibv_wc Device::next_completion() {
     return completion;
 }
 
+bool Device::has_completion() {
+    work();
+    return !completions_.empty();
+}
+
 void Device::forget_completions() {
     work();
     completions_.clear();

@@ -67,6 +67,8 @@ public:
     void post(rdma_cm_id *id, ibv_wr_opcode opcode, std::uint64_t wr_id, std::size_t offset,
               std::size_t length, std::uint64_t remote_address = 0, std::uint32_t rkey = 0);
     [[nodiscard]] ibv_wc next_completion();
+    // Works, and says whether there is a completion.
+    [[nodiscard]] bool has_completion();
     // Takes and ignores what is there.
     void forget_completions();
     void expect_completion(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS);

@@ -11,6 +11,7 @@ namespace {
 using namespace soft::wire;
 using test::assert_same_bytes;
 using test::Bytes;
+using test::bytes;
 using test::Device;
 using test::Ends;
 using test::Fpdu;
@@ -157,6 +158,68 @@ void rfc5040_5_4_a_terminate_must_reach_the_program(void **state) {
     }
 }
 
+// On a queue of its own, once; with the length and header of the segment that was wrong, and a read request
+// whole.
+void rfc5040_4_8_a_terminate_must_quote_what_was_wrong(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const ReadRequest read{.sink_stag = 1, .sink_offset = 2, .size = 8, .source_stag = 0, .source_offset = 0};
+    const struct {
+        Bytes wrong;
+        Bytes said;  // layer and type, code; which of length, header and request follow
+        std::size_t quoted;
+    } cases[] = {
+        {fpdu({.opcode = Opcode::Write, .stag = 0x01020304}, Bytes(8)), bytes({0x11, 0x00, 0xc0, 0}), 16},
+        {fpdu({.opcode = Opcode::Send, .msn = 9}, Bytes(8)), bytes({0x12, 0x03, 0xc0, 0}), 20},
+        {fpdu({.opcode = Opcode::ReadRequest, .msn = 1}, encode(read)), bytes({0x01, 0x00, 0xe0, 0}), 48},
+        {joined(bytes({0, 17, 0x41, 0x43}), Bytes(20)), bytes({0x20, 0x04, 0x00, 0}),
+         0},  // no room for a header
+    };
+    for (const auto &[wrong, said, quoted] : cases) {
+        rdma_cm_id *const id = device.establish(peer, plain);
+        peer.send(wrong);
+        const Fpdu terminate = peer.receive_fpdu();
+        assert_true(terminate.segment.opcode == Opcode::Terminate);
+        assert_true(terminate.segment.queue == Queue::Terminate);
+        assert_true(terminate.segment.last);
+        assert_int_equal(terminate.segment.msn, 1);
+        assert_int_equal(terminate.segment.offset, 0);
+        assert_same_bytes(terminate.payload, joined(said, Bytes(wrong.begin(), wrong.begin() + quoted)));
+        device.close(id);
+    }
+}
+
+void rfc5040_4_8_reserved_bits_must_not_be_checked(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, plain);
+    device.post(id, IBV_WR_RDMA_READ, 1, 0, 8, 0x1000, 0x77);
+    (void)peer.receive_fpdu();
+    peer.send(fpdu({.opcode = Opcode::Terminate, .msn = 1}, bytes({0x01, 0x02, 0x1f, 0xff})));
+    device.expect_completion(1, IBV_WC_REM_ACCESS_ERR);
+}
+
+// Whoever sends it: TCP's stream ends in order, and what came behind it has no effect.
+void rfc5040_6_2_a_terminate_must_end_the_stream(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const Segment write{.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(64)};
+    const struct {
+        Bytes end;
+        std::size_t answers;
+    } cases[] = {{fpdu({.opcode = Opcode::Terminate, .msn = 1}, encode(terminate::access)), 0},
+                 {fpdu({.opcode = Opcode::Send, .msn = 2}, Bytes(8)), 1}};
+    for (const auto &[end, answers] : cases) {
+        rdma_cm_id *const id = device.establish(peer, plain);
+        device.fill(6);
+        peer.send(joined(end, fpdu(write, Bytes(8))));
+        for (std::size_t i = 0; i < answers; ++i) {
+            assert_true(peer.receive_fpdu().segment.opcode == Opcode::Terminate);
+        }
+        assert_int_equal(peer.receive_rest().size(), 0);
+        (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+        assert_same_bytes({device.at(0), Device::memory_bytes}, pattern(Device::memory_bytes, 6));
+        device.close(id);
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -166,6 +229,9 @@ int main() {
                                 test_of_ends(rfc5040_5_3_an_empty_send_must_consume_a_buffer),
                                 test_of_ends(rfc5041_7_1_what_follows_an_error_must_be_dropped),
                                 test_of_ends(rfc5040_5_4_nothing_must_follow_a_terminate),
-                                test_of_ends(rfc5040_5_4_a_terminate_must_reach_the_program)};
+                                test_of_ends(rfc5040_5_4_a_terminate_must_reach_the_program),
+                                test_of_ends(rfc5040_4_8_a_terminate_must_quote_what_was_wrong),
+                                test_of_ends(rfc5040_4_8_reserved_bits_must_not_be_checked),
+                                test_of_ends(rfc5040_6_2_a_terminate_must_end_the_stream)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

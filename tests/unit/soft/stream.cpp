@@ -241,8 +241,8 @@ void fpdus_of_a_soft_peer_are_long(void **state) {
     assert_same_bytes(joined(first.payload, second.payload), {device.at(0), 100'000});
 }
 
-// RFC 7306's Immediate Data: a message of its own behind a write, the last segment of a send.
-void immediate_data_byte_by_byte(void **state) {
+// A message of its own behind a write, with the next number; of a send, which no RFC has, the last segment.
+void rfc7306_6_3_immediate_data_must_be_numbered_as_sends(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     const auto expect_immediate = [&](Opcode opcode, std::uint32_t msn, std::uint32_t offset) {
@@ -291,7 +291,7 @@ void immediate_data_byte_by_byte(void **state) {
 }
 
 // Immediate data without a write, and behind several: what is told is the length of the last one.
-void immediate_data_of_a_peer(void **state) {
+void rfc7306_6_3_immediate_data_must_consume_a_receive(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     const auto immediate = [](std::uint32_t msn) {
@@ -562,8 +562,8 @@ int main() {
                                 test_of_ends(rfc5041_5_2_a_segment_must_fit_the_mulpdu),
                                 test_of_ends(fpdus_of_the_smallest_segments_carry_something),
                                 test_of_ends(fpdus_of_a_soft_peer_are_long),
-                                test_of_ends(immediate_data_byte_by_byte),
-                                test_of_ends(immediate_data_of_a_peer),
+                                test_of_ends(rfc7306_6_3_immediate_data_must_be_numbered_as_sends),
+                                test_of_ends(rfc7306_6_3_immediate_data_must_consume_a_receive),
                                 test_of_ends(rfc5041_5_3_messages_must_be_delivered_in_order),
                                 test_of_ends(too_many_bytes_stall),
                                 test_of_ends(too_many_messages_stall),

@@ -289,17 +289,36 @@ void atomic_writes(void **state) {
     const Device &device = ends.device;
     const std::uint32_t key = device.mr->rkey;
     const MpaFrame soft = from_a_soft_device();
-    const auto atomic = [](std::uint32_t stag, std::uint64_t offset, std::size_t size) {
+    const auto atomic_write = [](std::uint32_t stag, std::uint64_t offset, std::size_t size) {
         return fpdu({.opcode = Opcode::AtomicWrite, .stag = stag, .offset = offset}, Bytes(size));
     };
     for (const std::size_t size : {0UL, 7UL, 9UL, 16UL}) {
-        expect_terminate(ends, atomic(key, device.address(), size), terminate::operation_unspecified, soft);
+        expect_terminate(ends, atomic_write(key, device.address(), size), terminate::operation_unspecified,
+                         soft);
     }
-    expect_terminate(ends, atomic(key, device.address(4), 8), terminate::operation_unspecified, soft);
-    expect_terminate(ends, atomic(key ^ 1, device.address(), 8), terminate::tagged_invalid_stag, soft);
-    expect_terminate(ends, atomic(key, device.address(Device::memory_bytes), 8), terminate::tagged_bounds,
-                     soft);
-    expect_terminate(ends, atomic(device.local_mr->rkey, device.address(), 8), terminate::access, soft);
+    expect_terminate(ends, atomic_write(key, device.address(4), 8), terminate::operation_unspecified, soft);
+    expect_terminate(ends, atomic_write(key ^ 1, device.address(), 8), terminate::tagged_invalid_stag, soft);
+    expect_terminate(ends, atomic_write(key, device.address(Device::memory_bytes), 8),
+                     terminate::tagged_bounds, soft);
+    expect_terminate(ends, atomic_write(device.local_mr->rkey, device.address(), 8), terminate::access, soft);
+}
+
+Bytes atomic(std::uint32_t stag, std::uint64_t offset, std::uint32_t msn = 1,
+             AtomicOperation operation = AtomicOperation::FetchAdd) {
+    return fpdu({.opcode = Opcode::AtomicRequest, .msn = msn},
+                encode(AtomicRequest{
+                    .operation = operation, .identifier = 1, .stag = stag, .offset = offset, .add_swap = 1}));
+}
+
+void rfc7306_5_2_1_the_address_must_be_aligned(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    const Device &device = ends.device;
+    for (const auto operation : {AtomicOperation::FetchAdd, AtomicOperation::CompareSwap}) {
+        for (std::size_t offset = 1; offset < atomic_bytes; ++offset) {
+            expect_terminate(ends, atomic(device.mr->rkey, device.address(offset), 1, operation),
+                             terminate::catastrophic_stream, from_a_soft_device());
+        }
+    }
 }
 
 void rfc7306_8_2_an_atomic_request_must_be_validated(void **state) {
@@ -307,14 +326,6 @@ void rfc7306_8_2_an_atomic_request_must_be_validated(void **state) {
     const Device &device = ends.device;
     const std::uint32_t key = device.mr->rkey;
     const MpaFrame soft = from_a_soft_device();
-    const auto atomic = [](std::uint32_t stag, std::uint64_t offset, std::uint32_t msn = 1) {
-        return fpdu({.opcode = Opcode::AtomicRequest, .msn = msn},
-                    encode(AtomicRequest{.operation = AtomicOperation::FetchAdd,
-                                         .identifier = 1,
-                                         .stag = stag,
-                                         .offset = offset,
-                                         .add_swap = 1}));
-    };
     expect_terminate(ends, atomic(key ^ 1, device.address()), terminate::invalid_stag, soft);
     expect_terminate(ends, atomic(key, device.address() - 8), terminate::bounds, soft);
     expect_terminate(ends, atomic(key, device.address(Device::memory_bytes)), terminate::bounds, soft);
@@ -322,7 +333,6 @@ void rfc7306_8_2_an_atomic_request_must_be_validated(void **state) {
     expect_terminate(ends, atomic(device.local_mr->rkey, device.address()), terminate::access, soft);
     expect_terminate(ends, atomic(device.foreign_mr->rkey, device.address()), terminate::not_associated,
                      soft);
-    expect_terminate(ends, atomic(key, device.address(4)), terminate::catastrophic_stream, soft);
     expect_terminate(ends, atomic(key, device.address(), 2), terminate::untagged_msn, soft);
     for (const std::size_t size : {0UL, 51UL, 53UL}) {
         expect_terminate(ends, fpdu({.opcode = Opcode::AtomicRequest, .msn = 1}, Bytes(size)),
@@ -401,6 +411,7 @@ int main() {
                                 test_of_ends(flushes),
                                 test_of_ends(rfc7306_8_2_immediate_data_must_be_validated),
                                 test_of_ends(atomic_writes),
+                                test_of_ends(rfc7306_5_2_1_the_address_must_be_aligned),
                                 test_of_ends(rfc7306_8_2_an_atomic_request_must_be_validated),
                                 test_of_ends(rfc5040_5_3_a_key_must_be_one_that_can_be_invalidated),
                                 test_of_ends(answers_that_nobody_asked_for),

@@ -89,7 +89,7 @@ void an_atomic_response(void **) {
     assert_refused(decode_atomic_response(joined(expected, bytes({0}))), terminate::untagged_too_long);
 }
 
-void what_atomic_operations_do(void **) {
+void rfc7306_5_1_only_what_the_masks_say_must_change(void **) {
     const auto added = [](std::uint64_t original, std::uint64_t add, std::uint64_t mask) {
         return result_of({.operation = AtomicOperation::FetchAdd, .add_swap = add, .add_swap_mask = mask},
                          original);
@@ -193,7 +193,7 @@ int main() {
                                 cmocka_unit_test(a_flush_request),
                                 cmocka_unit_test(an_atomic_request),
                                 cmocka_unit_test(an_atomic_response),
-                                cmocka_unit_test(what_atomic_operations_do),
+                                cmocka_unit_test(rfc7306_5_1_only_what_the_masks_say_must_change),
                                 cmocka_unit_test(immediate_data),
                                 cmocka_unit_test(there_are_two_levels),
                                 cmocka_unit_test(terminate_as_the_rfc_draws_it),

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What RFC 5040 section 5.5 and RFC 7306 section 6.4 say of order, as a peer sees it. The order of what is
+// answered is in stream.cpp, that of atomic operations in atomic.cpp.
+#include "soft/wire/rdmap.hpp"
+
+// Last, as it wants.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::assert_same_bytes;
+using test::bytes;
+using test::Bytes;
+using test::Device;
+using test::Ends;
+using test::Fpdu;
+using test::fpdu;
+using test::joined;
+using test::pattern;
+
+constexpr MpaFrame plain{.ird = 4, .ord = 4};
+constexpr MpaFrame from_a_soft_device{.soft_operations = true, .ird = 4, .ord = 4};
+
+void rfc5040_5_5_messages_must_be_sent_in_the_order_they_were_posted(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, plain);
+    constexpr std::uint64_t to = 0x7000;
+    const struct {
+        ibv_wr_opcode posted;
+        Opcode sent;
+    } cases[] = {{IBV_WR_RDMA_WRITE, Opcode::Write},
+                 {IBV_WR_RDMA_READ, Opcode::ReadRequest},
+                 {IBV_WR_SEND, Opcode::Send},
+                 {IBV_WR_SEND, Opcode::Send},
+                 {IBV_WR_RDMA_READ, Opcode::ReadRequest},
+                 {IBV_WR_RDMA_WRITE, Opcode::Write}};
+    for (const auto &one : cases) {
+        device.post(id, one.posted, 1, 0, 8, to, 0x99);
+    }
+    for (const auto &one : cases) {
+        assert_true(peer.receive_fpdu().segment.opcode == one.sent);
+    }
+}
+
+// Nor does what was posted behind it, though it is with the peer.
+void rfc5040_5_5_a_read_must_not_complete_before_its_response(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, plain);
+    device.post(id, IBV_WR_RDMA_READ, 1, 1000, 16, 0x7000, 0x99);
+    device.post(id, IBV_WR_RDMA_WRITE, 2, 0, 8, 0x7000, 0x99);
+    device.post(id, IBV_WR_SEND, 3, 0, 8);
+    const auto asked = decode_read_request(peer.receive_fpdu().payload);
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::Write);
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::Send);
+    assert_false(device.has_completion());
+    const Bytes read = pattern(16, 3);
+    Segment response{.opcode = Opcode::ReadResponse,
+                     .last = false,
+                     .stag = asked.value().sink_stag,
+                     .offset = asked->sink_offset};
+    peer.send(fpdu(response, std::span{read}.first(8)));
+    assert_false(device.has_completion());
+    response.last = true;
+    response.offset += 8;
+    peer.send(fpdu(response, std::span{read}.subspan(8)));
+    for (std::uint64_t wr_id = 1; wr_id <= 3; ++wr_id) {
+        device.expect_completion(wr_id);
+    }
+    assert_same_bytes({device.at(1000), 16}, read);
+}
+
+// When a message is delivered, what was written before it is placed; `message` has the number it is given.
+template <typename Message>
+void expect_placed_before(Ends &ends, const MpaFrame &request, ibv_wc_opcode opcode, Message message) {
+    auto &[device, peer, other] = ends;
+    rdma_cm_id *const id = device.establish(peer, request);
+    for (std::uint32_t msn = 1; msn <= 50; ++msn) {
+        const Bytes written = pattern(std::size_t{msn} * 977, msn);
+        const Segment write{.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(64)};
+        device.post_receive(id, msn, 0, 8);
+        peer.send(joined(fpdu(write, written), message(msn)));
+        const ibv_wc delivered = device.next_completion();
+        assert_int_equal(delivered.wr_id, msn);
+        assert_int_equal(delivered.opcode, opcode);
+        assert_same_bytes({device.at(64), written.size()}, written);
+    }
+}
+
+void rfc5040_5_5_a_send_must_be_delivered_after_what_was_sent_before(void **state) {
+    expect_placed_before(*static_cast<Ends *>(*state), plain, IBV_WC_RECV, [](std::uint32_t msn) {
+        return fpdu({.opcode = Opcode::Send, .msn = msn}, Bytes(8));
+    });
+}
+
+void rfc7306_6_4_immediate_data_must_be_delivered_after_the_write(void **state) {
+    expect_placed_before(
+        *static_cast<Ends *>(*state), from_a_soft_device, IBV_WC_RECV_RDMA_WITH_IMM, [](std::uint32_t msn) {
+            return fpdu({.opcode = Opcode::Immediate, .msn = msn}, bytes({1, 2, 3, 4, 0, 0, 0, 0}));
+        });
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {test_of_ends(rfc5040_5_5_messages_must_be_sent_in_the_order_they_were_posted),
+                                test_of_ends(rfc5040_5_5_a_read_must_not_complete_before_its_response),
+                                test_of_ends(rfc5040_5_5_a_send_must_be_delivered_after_what_was_sent_before),
+                                test_of_ends(rfc7306_6_4_immediate_data_must_be_delivered_after_the_write)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
