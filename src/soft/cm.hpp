@@ -20,7 +20,6 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -42,7 +41,8 @@ namespace soft {
 class CmId;
 
 struct Event : rdma_cm_event {
-    CmId *counted = nullptr;  // the id that cannot be destroyed before this is acknowledged
+    CmId *counted = nullptr;      // the id that cannot be destroyed before this is acknowledged
+    std::unique_ptr<Event> next;  // in a queue
     std::array<std::byte, wire::mpa_max_private_bytes> private_data{};
 
     void set_private_data(std::span<const std::byte> bytes);
@@ -50,6 +50,24 @@ struct Event : rdma_cm_event {
 
 // Destroys it: the id that it counts for may go.
 void acknowledge(Event *event);
+
+// Events in their order. Nothing here needs memory.
+class EventQueue {
+public:
+    EventQueue() = default;
+    ~EventQueue();
+    EventQueue(EventQueue &&) = default;
+    EventQueue &operator=(EventQueue &&) = default;
+
+    [[nodiscard]] bool empty() const { return first_ == nullptr; }
+    void push(std::unique_ptr<Event> event);
+    // The oldest one, or null.
+    [[nodiscard]] std::unique_ptr<Event> pop();
+
+private:
+    std::unique_ptr<Event> first_;
+    Event *last_ = nullptr;  // when there is a first
+};
 
 // The events of the ids attached to it. `fd` is readable while there is one.
 class EventChannel : public rdma_event_channel {
@@ -62,7 +80,7 @@ public:
     [[nodiscard]] base::Result<Event *> next();
     void push(std::unique_ptr<Event> event);
     // Takes out the events of an id that is going.
-    [[nodiscard]] std::vector<std::unique_ptr<Event>> withdraw(const CmId &id);
+    [[nodiscard]] EventQueue withdraw(const CmId &id);
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
 
@@ -72,7 +90,7 @@ private:
 
     std::mutex mutex_;
     base::Readable readable_;  // fd; while there are events
-    std::deque<std::unique_ptr<Event>> events_;
+    EventQueue events_;
     const std::shared_ptr<Group> group_;
 };
 
@@ -167,7 +185,9 @@ protected:
 
     CmId(EventChannel *channel, void *context);
 
-    void push(rdma_cm_event_type type, int status = 0);
+    // What others than the program's own calls tell is in one of the events that were made with the id.
+    void push(rdma_cm_event_type type, int status = 0,
+              std::unique_ptr<Event> made = std::make_unique<Event>());
     void push(std::unique_ptr<Event> made);
     [[nodiscard]] base::Result<void> wait_if_synchronous();
     void drop_event();
@@ -202,7 +222,7 @@ protected:
     [[nodiscard]] bool has_device(const tcp::Address &peer) const;
     [[nodiscard]] std::unique_ptr<Event> request_event(CmId &child, const wire::MpaFrame &request);
     void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
-    [[nodiscard]] std::unique_ptr<Event> connection_event(rdma_cm_event_type type);
+    void push_outcome(rdma_cm_event_type type);
 
     std::mutex mutex_;
     std::condition_variable acknowledged_;
@@ -211,9 +231,11 @@ protected:
     std::atomic<unsigned> waiting_{0};           // events in its channel
     std::atomic<unsigned> unacknowledged_{0};    // raised with the channel's lock, lowered with mutex_
     std::atomic<State> state_{State::Idle};
-    std::atomic<int> unfetched_requests_{0};  // of a listener
-    bool accept_paused_ = false;              // of a listener, for want of file descriptors
-    bool established_told_ = false;           // guarded by mutex_
+    std::unique_ptr<Event> outcome_ = std::make_unique<Event>();  // of connecting or asking
+    std::unique_ptr<Event> end_ = std::make_unique<Event>();      // of a connection
+    std::atomic<int> unfetched_requests_{0};                      // of a listener
+    bool accept_paused_ = false;     // of a listener, for want of file descriptors
+    bool established_told_ = false;  // guarded by mutex_
 
     base::Fd socket_;  // bound, listening, or requested
     tcp::Options options_;

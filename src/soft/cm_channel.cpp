@@ -22,6 +22,25 @@ void acknowledge(Event *event) {
     id.acknowledged();
 }
 
+EventQueue::~EventQueue() {
+    while (pop() != nullptr) {
+    }
+}
+
+void EventQueue::push(std::unique_ptr<Event> event) {
+    auto &place = empty() ? first_ : last_->next;
+    last_ = event.get();
+    place = std::move(event);
+}
+
+std::unique_ptr<Event> EventQueue::pop() {
+    auto event = std::move(first_);
+    if (event != nullptr) {
+        first_ = std::move(event->next);
+    }
+    return event;
+}
+
 EventChannel::EventChannel(base::Readable readable, std::shared_ptr<Group> group)
     : rdma_event_channel{.fd = readable.fd()}, readable_{std::move(readable)}, group_{std::move(group)} {}
 
@@ -42,7 +61,7 @@ base::Result<EventChannel *> EventChannel::create() {
 void EventChannel::push(std::unique_ptr<Event> event) {
     const std::scoped_lock lock{mutex_};
     event->counted->waits();
-    events_.push_back(std::move(event));
+    events_.push(std::move(event));
     readable_.set(true);
 }
 
@@ -50,11 +69,10 @@ Event *EventChannel::take() {
     std::unique_ptr<Event> event;
     {
         const std::scoped_lock lock{mutex_};
-        if (events_.empty()) {
+        event = events_.pop();
+        if (event == nullptr) {
             return nullptr;
         }
-        event = std::move(events_.front());
-        events_.pop_front();
         event->counted->delivered(*event);  // before anybody can find that none is out
         readable_.set(!events_.empty());
     }
@@ -82,19 +100,22 @@ base::Result<Event *> EventChannel::next() {
     return base::failure(interrupted ? EINTR : EAGAIN);
 }
 
-std::vector<std::unique_ptr<Event>> EventChannel::withdraw(const CmId &id) {
-    std::vector<std::unique_ptr<Event>> gone;
+EventQueue EventChannel::withdraw(const CmId &id) {
+    EventQueue gone;
+    EventQueue kept;
     const std::scoped_lock lock{mutex_};
     if (!id.has_waiting()) {
         return gone;  // the channel may be long
     }
-    for (auto &event : events_) {
+    while (auto event = events_.pop()) {
         if (event->counted == &id) {
             event->counted->withdrawn();
-            gone.push_back(std::move(event));
+            gone.push(std::move(event));
+        } else {
+            kept.push(std::move(event));
         }
     }
-    std::erase(events_, nullptr);
+    events_ = std::move(kept);
     readable_.set(!events_.empty());
     return gone;
 }
@@ -117,7 +138,8 @@ base::Result<void> CmId::migrate(EventChannel *to) {
     drop_event();
     const std::unique_ptr<EventChannel> old = std::exchange(own_channel_, std::move(own));
     const std::scoped_lock lock{mutex_};
-    for (auto &waiting : channel_->withdraw(*this)) {
+    EventQueue all_waiting = channel_->withdraw(*this);
+    while (auto waiting = all_waiting.pop()) {
         if (waiting->id != this) {
             static_cast<CmId *>(waiting->id)->arrived_on(*to);
         }
@@ -128,8 +150,7 @@ base::Result<void> CmId::migrate(EventChannel *to) {
     return {};
 }
 
-void CmId::push(rdma_cm_event_type type, int status) {
-    auto made = std::make_unique<Event>();
+void CmId::push(rdma_cm_event_type type, int status, std::unique_ptr<Event> made) {
     made->event = type;
     made->status = status;
     made->id = this;
@@ -188,14 +209,11 @@ void CmId::drop_event() {
     }
 }
 
-std::unique_ptr<Event> CmId::connection_event(rdma_cm_event_type type) {
-    auto made = std::make_unique<Event>();
-    made->event = type;
-    made->id = this;
-    made->param.conn.responder_resources = static_cast<std::uint8_t>(parameters_.ird);
-    made->param.conn.initiator_depth = static_cast<std::uint8_t>(parameters_.ord);
-    made->set_private_data(reply_data_);
-    return made;
+void CmId::push_outcome(rdma_cm_event_type type) {
+    outcome_->param.conn.responder_resources = static_cast<std::uint8_t>(parameters_.ird);
+    outcome_->param.conn.initiator_depth = static_cast<std::uint8_t>(parameters_.ord);
+    outcome_->set_private_data(reply_data_);
+    push(type, 0, std::move(outcome_));
 }
 
 }  // namespace soft

@@ -116,15 +116,11 @@ void terminate(base::Fd socket, bool crc, const wire::TerminateCode &code) {
 void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     const auto peer = tcp::text_of(tcp::peer_address(handshake.socket()));
     if (reply.reject) {
-        auto made = std::make_unique<Event>();
-        made->event = RDMA_CM_EVENT_REJECTED;
-        made->status = -ECONNREFUSED;
-        made->id = this;
-        made->param.conn.responder_resources = told_depth(reply.ord);
-        made->param.conn.initiator_depth = told_depth(reply.ird);
-        made->set_private_data(reply.private_data);
+        outcome_->param.conn.responder_resources = told_depth(reply.ord);
+        outcome_->param.conn.initiator_depth = told_depth(reply.ird);
+        outcome_->set_private_data(reply.private_data);
         state_.store(State::Closed);
-        push(std::move(made));
+        push(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, std::move(outcome_));
         return;
     }
     // The deepest of all says that the programs agree on depths (RFC 6581 section 9.1).
@@ -143,7 +139,7 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
                 deeper_than_we_serve ? wire::terminate::insufficient_ird : wire::terminate::no_matching_rtr);
         }
         state_.store(State::Closed);
-        push(RDMA_CM_EVENT_CONNECT_ERROR, -EPROTO);
+        push(RDMA_CM_EVENT_CONNECT_ERROR, -EPROTO, std::move(outcome_));
         return;
     }
     parameters_.crc = parameters_.crc || reply.crc;
@@ -159,7 +155,7 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     if (qp_num_ != 0) {
         socket_ = handshake.take_socket();
         state_.store(State::Responded);
-        push(connection_event(RDMA_CM_EVENT_CONNECT_RESPONSE));
+        push_outcome(RDMA_CM_EVENT_CONNECT_RESPONSE);
         return;
     }
     queue_pair()->start(handshake.take_socket(), parameters_, this);

@@ -54,7 +54,8 @@ CmId::~CmId() {
         return;  // a request that was never delivered
     }
     // A request that nobody fetched is an id that nobody knows.
-    for (const auto &unseen : channel_->withdraw(*this)) {
+    EventQueue all_unseen = channel_->withdraw(*this);
+    while (const auto unseen = all_unseen.pop()) {
         if (unseen->event == RDMA_CM_EVENT_CONNECT_REQUEST && unseen->id != this) {
             delete static_cast<CmId *>(unseen->id);
         }
@@ -194,7 +195,7 @@ void CmId::connection_established() {
         established_told_ = true;
     }
     if (!told_by_program) {
-        push(connection_event(RDMA_CM_EVENT_ESTABLISHED));
+        push_outcome(RDMA_CM_EVENT_ESTABLISHED);
     }
 }
 
@@ -206,9 +207,9 @@ void CmId::connection_ended() {
     }
     state_.store(State::Closed);
     if (told) {
-        push(RDMA_CM_EVENT_DISCONNECTED);
+        push(RDMA_CM_EVENT_DISCONNECTED, 0, std::move(end_));
     } else {
-        push(RDMA_CM_EVENT_CONNECT_ERROR, -ECONNRESET);
+        push(RDMA_CM_EVENT_CONNECT_ERROR, -ECONNRESET, std::move(end_));
     }
 }
 
@@ -242,11 +243,11 @@ void CmId::handshake_failed(Handshake &handshake, int error) {
     if (handshake.role() == Handshake::Role::Initiator) {
         state_.store(State::Closed);
         if (error == ECONNREFUSED || error == ECONNRESET) {
-            push(RDMA_CM_EVENT_REJECTED, -error);
+            push(RDMA_CM_EVENT_REJECTED, -error, std::move(outcome_));
         } else if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH) {
-            push(RDMA_CM_EVENT_UNREACHABLE, -error);
+            push(RDMA_CM_EVENT_UNREACHABLE, -error, std::move(outcome_));
         } else {
-            push(RDMA_CM_EVENT_CONNECT_ERROR, -error);
+            push(RDMA_CM_EVENT_CONNECT_ERROR, -error, std::move(outcome_));
         }
     } else {
         adoption_failed(error);

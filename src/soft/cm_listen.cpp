@@ -132,21 +132,26 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
                  limits::max_listen_backlog);
         return;
     }
-    if (state_.load() == State::Adopting) {
+    // What needs memory first: where there is none, the peer sees the end of its connection.
+    std::unique_ptr<CmId> child;  // unless delivered, it rejects the request
+    const bool adopting = state_.load() == State::Adopting;
+    if (!adopting) {
+        child.reset(new CmId{nullptr, context});
+    }
+    auto made = request_event(adopting ? *this : *child, request);
+    if (adopting) {
         if (!become(handshake, request)) {
             (void)CmId::reject({});
-            push(RDMA_CM_EVENT_CONNECT_ERROR, -ENODEV);
+            push(RDMA_CM_EVENT_CONNECT_ERROR, -ENODEV, std::move(outcome_));
             return;
         }
         ++unfetched_requests_;
-        push(request_event(*this, request));
+        push(std::move(made));
         return;
     }
-    std::unique_ptr<CmId> child{new CmId{nullptr, context}};  // unless delivered, it rejects the request
     if (!child->become(handshake, request)) {
         return;
     }
-    auto made = request_event(*child, request);
     made->counted = this;
     ++unfetched_requests_;
     // With the lock, for the listener may just be migrated: the child goes where its event goes.
@@ -158,7 +163,7 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
 void CmId::adoption_failed(int error) {
     if (state_.load() == State::Adopting) {
         state_.store(State::Closed);
-        push(RDMA_CM_EVENT_CONNECT_ERROR, -error);
+        push(RDMA_CM_EVENT_CONNECT_ERROR, -error, std::move(outcome_));
     }
 }
 

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
+#include <new>
 #include <unordered_map>
 #include <utility>
 
@@ -46,7 +47,7 @@ struct Engine::State {
     base::Fd epoll;
     base::Fd wake;
     std::unordered_map<std::uint64_t, std::weak_ptr<Group>> groups;
-    std::unordered_map<std::uint64_t, std::weak_ptr<Group>> watched;
+    Watched watched;
     std::uint64_t next_key = wake_key + 1;
     std::shared_ptr<Group> draining;  // of the sockets whose owners are gone
     std::size_t drains = 0;
@@ -110,19 +111,23 @@ void Engine::drain(base::Fd socket) {
         ++state_->drains;
         group = state_->draining;
     }
-    if (!group) {
-        made = Group::create();
-        const std::scoped_lock lock{state_->mutex};
-        if (!state_->draining) {
-            state_->draining = made;
+    try {
+        if (!group) {
+            made = Group::create();
+            const std::scoped_lock lock{state_->mutex};
+            if (!state_->draining) {
+                state_->draining = made;
+            }
+            group = state_->draining;
         }
-        group = state_->draining;
+        if (group) {
+            new Drain{*this, std::move(group), std::move(socket)};  // deletes itself
+            return;
+        }
+    } catch (const std::bad_alloc &) {
+        BASE_LOG(Error, "a connection is closed before its peer may have read all: out of memory");
     }
-    if (!group) {
-        drained();
-        return;
-    }
-    new Drain{*this, std::move(group), std::move(socket)};  // deletes itself
+    drained();
 }
 
 void Engine::drained() {
@@ -181,6 +186,9 @@ bool Engine::enrol(Group &group) {
         return false;
     }
     state.groups.emplace(group.engine_key_, group.weak_from_this());
+    Watched one;
+    one.emplace(group.engine_key_, group.weak_from_this());
+    group.unwatched_ = one.extract(one.begin());
     if (!state.running) {
         const sigset_t others = persist::signals_of_others();  // they are the program's, not this thread's
         sigset_t before;
@@ -213,10 +221,10 @@ void Engine::withdraw(Group &group) {
     }
 }
 
-void Engine::watch(const std::shared_ptr<Group> &group, bool fast) {
+void Engine::watch(Group &group, bool fast) {
     State &state = *state_;
     const std::scoped_lock lock{state.mutex};
-    state.watched.emplace(group->engine_key_, group);
+    state.watched.insert(std::move(group.unwatched_));  // nothing, when it is watched already
     const int needed_ms = fast ? fast_tick_ms : slow_tick_ms;
     if (state.tick_ms < 0 || state.tick_ms > needed_ms) {
         state.tick_ms = needed_ms;
@@ -231,30 +239,35 @@ void Engine::arm(Group &group, bool armed) {
     (void)epoll_ctl(state_->epoll.get(), EPOLL_CTL_MOD, group.epoll_.get(), &event);
 }
 
+// The next one behind the key that is still there.
+std::shared_ptr<Group> Engine::take_watched(std::uint64_t &key) {
+    Watched &watched = state_->watched;
+    const std::scoped_lock lock{state_->mutex};
+    for (auto next = watched.upper_bound(key); next != watched.end(); ++next) {
+        key = next->first;
+        if (auto group = next->second.lock()) {
+            group->unwatched_ = watched.extract(next);
+            return group;
+        }
+    }
+    return nullptr;
+}
+
 // Looks after the watched groups; how long the engine may sleep then.
 int Engine::tick(base::Clock::time_point now) {
     State &state = *state_;
-    std::vector<std::shared_ptr<Group>> groups;
     {
         const std::scoped_lock lock{state.mutex};
         state.tick_ms = -1;  // who wants to be watched from here on wakes the thread again
-        for (const auto &[key, group] : state.watched) {
-            if (auto alive = group.lock()) {
-                groups.push_back(std::move(alive));
-            }
-        }
     }
     bool fast = false;
-    for (const auto &group : groups) {
-        // Erased first: a group that wants to be watched again meanwhile is not lost.
-        {
-            const std::scoped_lock lock{state.mutex};
-            state.watched.erase(group->engine_key_);
-        }
+    std::uint64_t key = wake_key;
+    // Taken out first: a group that wants to be watched again meanwhile is not lost.
+    while (const auto group = take_watched(key)) {
         const Group::Watch watch = group->tick(now);
         if (watch.needed) {
             const std::scoped_lock lock{state.mutex};
-            state.watched.emplace(group->engine_key_, group);
+            state.watched.insert(std::move(group->unwatched_));
         }
         fast = fast || watch.fast;
     }

@@ -61,10 +61,16 @@ bool Group::inherited() const {
     return fork_generation_ != Engine::fork_generation();
 }
 
+Source::Source() {
+    Deadlines one;
+    one.emplace(base::Clock::time_point{}, this);
+    unused_deadline_ = one.extract(one.begin());
+}
+
 void Group::add(Source &source, int fd, Interest interest) {
     assert(source.place_ == Source::nowhere);
-    source.place_ = sources_.size();
     sources_.push_back(&source);
+    source.place_ = sources_.size() - 1;
     change(source, fd, Interest{}, interest);
 }
 
@@ -100,14 +106,15 @@ void Group::change(Source &source, int fd, Interest from, Interest to) {
 
 void Group::set_deadline(Source &source, base::Clock::time_point deadline) {
     clear_deadline(source);
-    timed_.emplace(deadline, &source);
+    source.unused_deadline_.value().first = deadline;
+    timed_.insert(std::move(source.unused_deadline_));
     source.deadline_ = deadline;
     watch(false);
 }
 
 void Group::clear_deadline(Source &source) {
     if (source.deadline_) {
-        timed_.erase({*source.deadline_, &source});
+        source.unused_deadline_ = timed_.extract({*source.deadline_, &source});
         source.deadline_.reset();
     }
 }
@@ -270,7 +277,7 @@ void Group::watch(bool fast) {
     if (!watched_ || (fast && !fast_)) {
         watched_ = true;
         fast_ = fast_ || fast;
-        Engine::instance().watch(shared_from_this(), fast);
+        Engine::instance().watch(*this, fast);
     }
 }
 

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,11 +31,14 @@
 namespace soft {
 
 class Group;
+class Source;
+using Deadlines = std::set<std::pair<base::Clock::time_point, Source *>>;
+using Watched = std::map<std::uint64_t, std::weak_ptr<Group>>;
 
 // A socket that a group serves. progress() and expire() run with the group's lock held and do not block.
 class Source {
 public:
-    Source() = default;
+    Source();
     Source(const Source &) = delete;
     Source &operator=(const Source &) = delete;
     virtual ~Source() = default;
@@ -47,7 +51,8 @@ public:
 private:
     friend class Group;
     static constexpr std::size_t nowhere = SIZE_MAX;
-    std::size_t place_ = nowhere;  // in its group's sources_
+    std::size_t place_ = nowhere;           // in its group's sources_
+    Deadlines::node_type unused_deadline_;  // when it has none: to set one needs no memory
     std::optional<base::Clock::time_point> deadline_;
 };
 
@@ -128,8 +133,9 @@ private:
     const unsigned fork_generation_;
     std::mutex mutex_;  // guards everything below, and the progress() of all sources
     std::uint64_t engine_key_ = 0;
+    Watched::node_type unwatched_;  // while the engine does not watch it; guarded by the engine's lock
     std::vector<Source *> sources_;
-    std::set<std::pair<base::Clock::time_point, Source *>> timed_;
+    Deadlines timed_;
     Buffer spare_;
     bool armed_ = false;    // the engine is woken by this group
     bool claimed_ = false;  // a poller serves it
@@ -159,7 +165,7 @@ public:
     void end_assistance();
 
     // Takes over a socket that was shut down for writing, until the peer has closed it too, or has everything
-    // when limits::drain_timeout is over, or limits::silence_timeout is over.
+    // when limits::drain_timeout is over, or limits::silence_timeout is over. Closes it when memory is out.
     void drain(base::Fd socket);
 
     // When the process ends: waits, within limits::drain_timeout, for the sockets that are being drained.
@@ -173,7 +179,8 @@ private:
     Engine();
     bool enrol(Group &group);
     void withdraw(Group &group);
-    void watch(const std::shared_ptr<Group> &group, bool fast);
+    void watch(Group &group, bool fast);
+    [[nodiscard]] std::shared_ptr<Group> take_watched(std::uint64_t &key);
     void arm(Group &group, bool armed);
     void drained();
     static void run(Engine &engine);

@@ -220,11 +220,14 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     const std::scoped_lock receiving{group->mutex()};
     std::unique_lock sending{send_mutex_};
     const bool given_up = !idle();
-    parameters_ = parameters;
-    buffer_bytes_ = parameters.crc ? crc_buffer_bytes : buffer_bytes;
+    // What needs memory first: without it nothing has begun.
     responses_ = base::Ring<Response>{std::max<std::size_t>(parameters.ird, 1)};
     pins_.reserve(Batch::max_segments);
     batch_reads_.reserve(Batch::max_segments);
+    interest_ = {.readable = true};
+    group_->add(*this, socket.get(), interest_);
+    parameters_ = parameters;
+    buffer_bytes_ = parameters.crc ? crc_buffer_bytes : buffer_bytes;
     if (parameters.crc) {
         batch_.use_crc();
     }
@@ -238,8 +241,6 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     owner_ = owner;
     qp_base.state = IBV_QPS_RTS;
     phase_.store(Phase::Connected, std::memory_order_release);
-    interest_ = {.readable = true};
-    group_->add(*this, socket_.get(), interest_);
     if (faults_ != nullptr) {
         group_->change(*this, faults_->timer(), {}, {.readable = true});
     }

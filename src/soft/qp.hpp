@@ -21,7 +21,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/ring.hpp"
@@ -37,6 +36,7 @@
 #include "soft/progress.hpp"
 #include "soft/receive_queue.hpp"
 #include "soft/shared_receive.hpp"
+#include "soft/tcp.hpp"
 #include "soft/wire/ddp.hpp"
 #include "soft/wire/rdmap.hpp"
 #include "softrdma.h"
@@ -147,6 +147,8 @@ private:
     void violate(const wire::Violation &violation, std::span<const std::byte> read_request = {});
     void terminate(const wire::Violation &violation, std::span<const std::byte> header,
                    std::span<const std::byte> read_request);
+    [[nodiscard]] bool add_last_words(const wire::Violation &violation, std::span<const std::byte> header,
+                                      std::span<const std::byte> read_request);
     void break_link(int error);
     void cut_link();
     [[nodiscard]] bool found_broken(bool at_end);
@@ -292,7 +294,7 @@ private:
 
     // ---- guarded by the group's lock ----
     base::Fd socket_;
-    std::string peer_;  // its address, for log lines
+    tcp::Text peer_;  // its address, for log lines
     ConnectionOwner *owner_ = nullptr;
     ConnectionParameters parameters_;
     bool established_ = false;  // the owner knows

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "base/log.hpp"
 #include "soft/device.hpp"
@@ -171,6 +172,24 @@ void QueuePair::violate(const wire::Violation &violation, std::span<const std::b
     terminate(violation, std::span{header}.first(wire::encode_header(segment_, header)), read_request);
 }
 
+// False when what is before them cannot be read any more.
+bool QueuePair::add_last_words(const wire::Violation &violation, std::span<const std::byte> header,
+                               std::span<const std::byte> read_request) {
+    if (!batch_.copy_rest(last_words_)) {
+        return false;
+    }
+    std::array<std::byte, wire::terminate_max_bytes> body;
+    const std::size_t size = wire::encode(violation.code, header, read_request, body);
+    batch_.clear();
+    batch_.add_copied({.opcode = wire::Opcode::Terminate,
+                       .queue = wire::Queue::Terminate,
+                       .msn = 1,
+                       .payload_bytes = static_cast<std::uint16_t>(size)},
+                      std::span{body}.first(size));
+    (void)batch_.copy_rest(last_words_);
+    return true;
+}
+
 void QueuePair::terminate(const wire::Violation &violation, std::span<const std::byte> header,
                           std::span<const std::byte> read_request) {
     {
@@ -178,17 +197,11 @@ void QueuePair::terminate(const wire::Violation &violation, std::span<const std:
         // are told that all is over.
         const std::scoped_lock lock{send_mutex_};
         may_transmit_ = false;  // nothing comes behind it: somebody may post before end() has the lock
-        if (pin_again() && batch_.copy_rest(last_words_)) {
-            std::array<std::byte, wire::terminate_max_bytes> body;
-            const std::size_t size = wire::encode(violation.code, header, read_request, body);
-            batch_.clear();
-            batch_.add_copied({.opcode = wire::Opcode::Terminate,
-                               .queue = wire::Queue::Terminate,
-                               .msn = 1,
-                               .payload_bytes = static_cast<std::uint16_t>(size)},
-                              std::span{body}.first(size));
-            (void)batch_.copy_rest(last_words_);
-        } else {
+        try {
+            if (!pin_again() || !add_last_words(violation, header, read_request)) {
+                last_words_.clear();
+            }
+        } catch (const std::bad_alloc &) {
             last_words_.clear();
         }
     }

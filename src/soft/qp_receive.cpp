@@ -193,7 +193,13 @@ ssize_t QueuePair::fill_target(Target &target, std::size_t &room) {
     if (count > 0) {
         const std::size_t payload = std::min(static_cast<std::size_t>(count), target.bytes);
         buffer_end_ = static_cast<std::size_t>(count) - payload;
-        placed(payload, target.durable);
+        try {
+            placed(payload, target.durable);
+        } catch (const std::bad_alloc &) {
+            link_lost(ENOMEM);
+            errno = EAGAIN;
+            return -1;
+        }
     }
     return count;
 }

@@ -11,9 +11,9 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 
 #include "soft/limits.hpp"
@@ -70,17 +70,18 @@ Address copy_of(const sockaddr &address) {
     return copy;
 }
 
-std::string text_of(const Address &address) {
+Text text_of(const Address &address) {
     std::array<char, INET6_ADDRSTRLEN> host{};
-    std::string text;
+    Text text;
+    auto &to = text.characters_;
     if (address.ss_family == AF_INET6) {
         const auto &v6 = reinterpret_cast<const sockaddr_in6 &>(address);
         inet_ntop(AF_INET6, &v6.sin6_addr, host.data(), host.size());
-        text.append("[").append(host.data()).append("]:").append(std::to_string(ntohs(v6.sin6_port)));
+        (void)std::snprintf(to.data(), to.size(), "[%s]:%u", host.data(), unsigned{ntohs(v6.sin6_port)});
     } else {
         const auto &v4 = reinterpret_cast<const sockaddr_in &>(address);
         inet_ntop(AF_INET, &v4.sin_addr, host.data(), host.size());
-        text.append(host.data()).append(":").append(std::to_string(ntohs(v4.sin_port)));
+        (void)std::snprintf(to.data(), to.size(), "%s:%u", host.data(), unsigned{ntohs(v4.sin_port)});
     }
     return text;
 }

@@ -2,12 +2,13 @@
 // soft/tcp: the sockets below MPA. All are non-blocking and closed on exec.
 #pragma once
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
@@ -19,8 +20,16 @@ using Address = sockaddr_storage;
 [[nodiscard]] socklen_t length_of(const sockaddr &address);
 // An IPv4 address that is mapped into an IPv6 one, as a socket of both families tells it, is IPv4 again.
 [[nodiscard]] Address copy_of(const sockaddr &address);
-// "127.0.0.1:7204", "[::1]:7204": for logs.
-[[nodiscard]] std::string text_of(const Address &address);
+// "127.0.0.1:7204", "[::1]:7204": for logs, also of memory that is out.
+class Text {
+public:
+    [[nodiscard]] const char *c_str() const { return characters_.data(); }
+
+private:
+    friend Text text_of(const Address &address);
+    std::array<char, INET6_ADDRSTRLEN + sizeof("[]:65535")> characters_{};
+};
+[[nodiscard]] Text text_of(const Address &address);
 // As copy_of().
 [[nodiscard]] Address local_address(int socket);
 [[nodiscard]] Address peer_address(int socket);

@@ -129,6 +129,7 @@ base::Result<void> DatagramId::connect(const rdma_conn_param *parameters) {
     if (getrandom(&token_, sizeof(token_), 0) != sizeof(token_)) {
         return base::last_failure();
     }
+    outcome_->param.ud.ah_attr = address_attributes(device(), source_gid(), route.addr.addr.ibaddr.dgid);
     request_bytes_ = wire::encode(wire::LookupRequest{.token = token_, .private_data = private_data});
     {
         const std::scoped_lock lock{mutex_};
@@ -161,15 +162,10 @@ void DatagramId::expire() {
 void DatagramId::stop_asking(rdma_cm_event_type outcome, int status, const wire::LookupReply &reply) {
     handshake_group_->remove(*this, socket_.get());
     state_.store(outcome == RDMA_CM_EVENT_ESTABLISHED ? State::Connected : State::Closed);
-    auto made = std::make_unique<Event>();
-    made->event = outcome;
-    made->status = status;
-    made->id = this;
-    made->set_private_data(reply.private_data);
-    made->param.ud.ah_attr = address_attributes(device(), source_gid(), route.addr.addr.ibaddr.dgid);
-    made->param.ud.qp_num = reply.qp_num;
-    made->param.ud.qkey = reply.qkey;
-    push(std::move(made));
+    outcome_->set_private_data(reply.private_data);
+    outcome_->param.ud.qp_num = reply.qp_num;
+    outcome_->param.ud.qkey = reply.qkey;
+    push(outcome, status, std::move(outcome_));
 }
 
 // ---- who is asked ----

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The device's thread has no memory: a connection may end over it, the process does not, and the program
+// hears what became of each.
+#include <poll.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <new>
+
+// Last, as it wants.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::Bytes;
+using test::Ends;
+using test::fpdu;
+
+std::atomic<bool> memory_is_out{false};
+thread_local bool is_the_test = false;  // this thread always has memory
+
+}  // namespace
+
+// For the whole process; those for arrays, and those that do not throw, call it. Not inline: g++ would miss
+// that they belong together.
+[[gnu::noinline]] void *operator new(std::size_t size) {
+    void *const memory = memory_is_out.load() && !is_the_test ? nullptr : std::malloc(size);
+    if (memory == nullptr) {
+        throw std::bad_alloc{};
+    }
+    return memory;
+}
+[[gnu::noinline]] void operator delete(void *memory) noexcept {
+    std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void *memory, std::size_t) noexcept {
+    std::free(memory);
+}
+
+namespace {
+
+constexpr int patience_ms = 20'000;
+constexpr MpaFrame promising{.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4};
+
+// While this lives. The test's thread then only sleeps, so that the device's does all there is to do.
+class Outage {
+public:
+    Outage() { memory_is_out.store(true); }
+    ~Outage() { memory_is_out.store(false); }
+    Outage(const Outage &) = delete;
+    Outage &operator=(const Outage &) = delete;
+
+    static void last_until_an_event(const rdma_cm_id *id) {
+        pollfd readable{.fd = id->channel->fd, .events = POLLIN, .revents = 0};
+        const bool told = ::poll(&readable, 1, patience_ms) == 1;
+        memory_is_out.store(false);
+        assert_true(told);
+    }
+};
+
+void the_end_of_a_connection(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    // Closed; a rule broken; a message that finds no receive and cannot be kept.
+    const Bytes last[] = {{}, Bytes(64), fpdu({.opcode = Opcode::Send, .msn = 1}, Bytes(100))};
+    for (const Bytes &bytes : last) {
+        rdma_cm_id *const id = device.establish(peer, {});
+        {
+            const Outage outage;
+            if (bytes.empty()) {
+                peer.close();
+            } else {
+                peer.send(bytes);
+            }
+            Outage::last_until_an_event(id);
+        }
+        (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+        device.close(id);
+        peer.close();
+    }
+}
+
+void the_outcome_of_connecting(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const struct {
+        MpaFrame reply;
+        rdma_cm_event_type event;
+        int status;
+    } outcomes[] = {
+        {{.role = MpaRole::Reply, .reject = true, .ird = 4, .ord = 4}, RDMA_CM_EVENT_REJECTED, -ECONNREFUSED},
+        {{.role = MpaRole::Reply, .ird = 4, .ord = 4}, RDMA_CM_EVENT_CONNECT_ERROR, -ENOMEM},
+    };
+    for (const auto &outcome : outcomes) {
+        rdma_cm_id *const id = device.connect(peer.listen());
+        peer.accept();
+        (void)peer.receive_frame(MpaRole::Request);
+        {
+            const Outage outage;
+            peer.send_frame(outcome.reply);
+            Outage::last_until_an_event(id);
+        }
+        assert_int_equal(device.wait_for(outcome.event, id).status, outcome.status);
+        device.close(id);
+        peer.close();
+    }
+}
+
+void a_connection_that_is_established(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    (void)device.establish(other, {});  // there is a buffer to receive into
+    peer.connect(device.port());
+    peer.send_frame(promising);
+    rdma_cm_id *const id = device.take_request();
+    device.accept(id);
+    (void)peer.receive_frame(MpaRole::Reply);
+    {
+        const Outage outage;
+        peer.send(test::ready_to_receive());
+        Outage::last_until_an_event(id);
+    }
+    (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
+}
+
+void a_request_is_dropped(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    peer.connect(device.port());
+    device.work();  // accepts the connection
+    {
+        const Outage outage;
+        peer.send_frame({});
+        assert_int_equal(peer.receive_rest().size(), 0);
+    }
+    assert_false(device.has_event());
+    (void)device.establish(other, {});
+}
+
+void a_service_that_is_not_there(void **) {
+    rdma_event_channel *const events = softrdma_rdma_create_event_channel();
+    rdma_cm_id *id = nullptr;
+    assert_int_equal(softrdma_rdma_create_id(events, &id, nullptr, RDMA_PS_UDP), 0);
+    sockaddr_in there = test::loopback(1);
+    rdma_cm_event *event = nullptr;
+    assert_int_equal(
+        softrdma_rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms), 0);
+    assert_int_equal(softrdma_rdma_get_cm_event(events, &event), 0);
+    assert_int_equal(softrdma_rdma_ack_cm_event(event), 0);
+    assert_int_equal(softrdma_rdma_resolve_route(id, patience_ms), 0);
+    assert_int_equal(softrdma_rdma_get_cm_event(events, &event), 0);
+    assert_int_equal(softrdma_rdma_ack_cm_event(event), 0);
+    {
+        const Outage outage;
+        assert_int_equal(softrdma_rdma_connect(id, nullptr), 0);
+        Outage::last_until_an_event(id);
+    }
+    assert_int_equal(softrdma_rdma_get_cm_event(events, &event), 0);
+    assert_int_equal(event->event, RDMA_CM_EVENT_UNREACHABLE);
+    assert_int_equal(softrdma_rdma_ack_cm_event(event), 0);
+    assert_int_equal(softrdma_rdma_destroy_id(id), 0);
+    softrdma_rdma_destroy_event_channel(events);
+}
+
+}  // namespace
+
+int main() {
+    is_the_test = true;
+    const CMUnitTest tests[] = {
+        test_of_ends(the_end_of_a_connection),          test_of_ends(the_outcome_of_connecting),
+        test_of_ends(a_connection_that_is_established), test_of_ends(a_request_is_dropped),
+        test_of_ends(a_service_that_is_not_there),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
