@@ -7,6 +7,8 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <new>
+#include <numeric>
 
 #include "persist/guard.hpp"
 
@@ -125,12 +127,20 @@ base::Result<void> Batch::send(int socket) {
 }
 
 base::Result<void> Batch::copy_rest(std::vector<std::byte> &to) const {
-    for (const iovec &piece : std::span{iov_}.subspan(next_, pieces_ - next_)) {
-        const std::size_t done = to.size();
-        to.resize(done + piece.iov_len);
+    const auto rest = std::span{iov_}.subspan(next_, pieces_ - next_);
+    std::size_t done = to.size();
+    try {
+        to.resize(std::accumulate(rest.begin(), rest.end(), done, [](std::size_t bytes, const iovec &piece) {
+            return bytes + piece.iov_len;
+        }));
+    } catch (const std::bad_alloc &) {
+        return base::failure(ENOMEM);
+    }
+    for (const iovec &piece : rest) {
         if (!persist::guarded_copy(to.data() + done, piece.iov_base, piece.iov_len)) {
             return base::failure(EFAULT);
         }
+        done += piece.iov_len;
     }
     return {};
 }

@@ -38,7 +38,7 @@ public:
 
     // Sends what TCP takes; EAGAIN when that is not all. Other errors end the connection.
     [[nodiscard]] base::Result<void> send(int socket);
-    // What is not sent yet is appended; EFAULT when its memory has vanished.
+    // What is not sent yet is appended; EFAULT when its memory has vanished, ENOMEM.
     [[nodiscard]] base::Result<void> copy_rest(std::vector<std::byte> &to) const;
     // The piece that holds the last segment's payload, when there was any; whether TCP has a piece whole.
     [[nodiscard]] std::size_t payload_piece() const { return pieces_ - 2; }
