@@ -175,6 +175,7 @@ private:
     void add_answered_request(SendRequest &request);
     [[nodiscard]] ibv_wc_status gather(const SendRequest &request, std::size_t offset, std::size_t size);
     void batch_was_sent();
+    [[nodiscard]] SendRequest *oldest_awaiting();
     void retire();
     void complete(const SendRequest &request);
     void flush_requests(ibv_wc_status oldest);
@@ -234,7 +235,6 @@ private:
     [[nodiscard]] bool connected() const {
         return phase_.load(std::memory_order_relaxed) == Phase::Connected;
     }
-    [[nodiscard]] SendRequest *oldest_awaiting();
     void answer();
     [[nodiscard]] std::span<const std::byte> buffered() const {
         return {buffer_.bytes.get() + buffer_begin_, buffer_end_ - buffer_begin_};

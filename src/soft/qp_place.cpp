@@ -45,17 +45,6 @@ void QueuePair::atomic_write(std::span<const std::byte> payload) {
     }
 }
 
-// The request whose answer comes next.
-QueuePair::SendRequest *QueuePair::oldest_awaiting() {
-    for (std::size_t i = 0; i < first_unbuilt_; ++i) {
-        SendRequest &request = requests_.at(i);
-        if (request.state != SendRequest::State::Done && is_answered(request.opcode)) {
-            return &request;
-        }
-    }
-    return nullptr;
-}
-
 void QueuePair::begin_read_response() {
     bool fits = false;
     {

@@ -151,6 +151,17 @@ int QueuePair::enqueue(const ibv_send_wr &request, std::uint32_t bytes) {
     return 0;
 }
 
+// The request whose answer comes next.
+QueuePair::SendRequest *QueuePair::oldest_awaiting() {
+    for (std::size_t i = 0; i < first_unbuilt_; ++i) {
+        SendRequest &request = requests_.at(i);
+        if (request.state != SendRequest::State::Done && is_answered(request.opcode)) {
+            return &request;
+        }
+    }
+    return nullptr;
+}
+
 // Completions come in the order of posting.
 void QueuePair::retire() {
     while (first_uncommitted_ != 0 && requests_.front().state == SendRequest::State::Done) {
