@@ -8,6 +8,7 @@
 #   --tsan       the suites under TSan too              --tsan-clang   the same, with clang-19
 #   --valgrind   the api and example suites under memcheck too
 #   --lab        the suites in the kernel lab too: rxe, siw, an NVDIMM (doc/LAB.md); skipped, and why, where it cannot run
+#   --soak       what takes too long for every change too (10,000 connections)
 #   --fuzz=SECONDS   libFuzzer for so long on each fuzz target, after its corpus (clang-19)
 #   --all        lint, asan, tsan, valgrind, clang and lab
 #   --only       just the runs named beside it (what a job of the workflows asks for)
@@ -21,12 +22,12 @@ fuzz_seconds=30
 declare -A wanted=()
 for option in "$@"; do
     case $option in
-        --lint | --asan | --tsan | --valgrind | --clang | --lab | --asan-clang | --tsan-clang) wanted[${option#--}]=1 ;;
+        --lint | --asan | --tsan | --valgrind | --clang | --lab | --soak | --asan-clang | --tsan-clang) wanted[${option#--}]=1 ;;
         --fuzz=*) wanted[fuzz]=1 fuzz_seconds=${option#--fuzz=} ;;
         --all) for name in lint asan tsan valgrind clang lab; do wanted[$name]=1; done ;;
         --only) basic=no ;;
         *)
-            sed -n '3,16s/^# \{0,1\}//p' "$0"
+            sed -n '3,17s/^# \{0,1\}//p' "$0"
             [ "$option" = --help ] && exit 0
             printf '\nno option %s\n' "$option" >&2
             exit 2
@@ -69,7 +70,7 @@ install_dependencies() {
     utils/install-dependencies.sh "${groups[@]}"
 }
 
-folder_of() { case $1 in release | lab) echo build ;; release-clang) echo build-clang ;; *) echo "build-$1" ;; esac; }
+folder_of() { case $1 in release | lab | soak) echo build ;; release-clang) echo build-clang ;; *) echo "build-$1" ;; esac; }
 
 build() {  # build PRESET
     local log
@@ -142,6 +143,10 @@ in_the_lab() {
     build release && run_tests lab lab --repeat until-pass:2
 }
 
+soak() {
+    build release && run_tests soak soak --verbose
+}
+
 fuzz() {
     build fuzz || return
     run_tests fuzz fuzz --label-regex '^fuzz$'
@@ -181,9 +186,10 @@ is_wanted clang && suites clang release-clang
 is_wanted lab && in_the_lab
 is_wanted asan-clang && suites asan-clang asan-clang
 is_wanted tsan-clang && suites tsan-clang tsan-clang
+is_wanted soak && soak
 is_wanted fuzz && fuzz
 
-for name in lint asan tsan valgrind clang lab asan-clang tsan-clang fuzz; do
+for name in lint asan tsan valgrind clang lab asan-clang tsan-clang soak fuzz; do
     is_wanted $name || left_out+=("--$name")
 done
 say 'done'

@@ -2,10 +2,9 @@
 // many CONNECTIONS: as many connections in one process, with processes of their own at the other ends, one
 // polled completion queue and one event channel for all. Fails unless each works in both directions, costs
 // one descriptor, no thread, and at most 16 KiB of this process's memory, and all of it is given back; prints
-// the connection rate and what an operation costs at one connection and at all. More than the limit of open
-// files allows are scaled down, and it says so.
+// the connection rate, and what an operation costs beside what it costs in a process that has one connection
+// and never had another. More than the limit of open files allows are scaled down, and it says so.
 #include <malloc.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -13,209 +12,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <memory>
-#include <vector>
 
-#include "verbs/provider.hpp"
+#include "many_side.hpp"
 
 namespace {
 
-constexpr const verbs::Provider &device = verbs::soft;
+using namespace many;
 
 constexpr std::size_t peers = 4;
 constexpr std::size_t connecting_at_once = 128;  // a peer's
-constexpr std::uint32_t queue_depth = 16;
 constexpr std::size_t most_bytes_a_connection = std::size_t{16} * 1024;
 constexpr std::size_t descriptors_aside = 64;
-constexpr std::uint64_t mark = 0x5ca1'ab1e'0000'0000;
-
-[[noreturn]] void die(const char *what) {
-    std::fprintf(stderr, "many: %s (errno: %s)\n", what, std::strerror(errno));
-    std::_Exit(EXIT_FAILURE);
-}
-
-void expect(bool right, const char *what) {
-    if (!right) {
-        die(what);
-    }
-}
-
-// Where the other side writes to: the private data of a connection.
-struct Slot {
-    std::uint64_t address;
-    std::uint32_t rkey;
-    std::uint32_t index;
-};
-
-// One side of many connections. Slot i of its memory is written by the other side of connection i.
-struct Side {
-    explicit Side(std::size_t most) : slots(most), inbox(most) {
-        expect(events != nullptr, "event channel");
-        connections.reserve(most);
-    }
-
-    void create_objects(ibv_context *verbs) {
-        pd = device.alloc_pd(verbs);
-        channel = device.create_comp_channel(verbs);
-        cq = device.create_cq(verbs, static_cast<int>(3 * slots.size() + 3 * queue_depth), nullptr, channel,
-                              0);
-        constexpr int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-        slots_mr = device.reg_mr(pd, slots.data(), slots.size() * sizeof(slots[0]), access);
-        inbox_mr = device.reg_mr(pd, inbox.data(), inbox.size() * sizeof(inbox[0]), access);
-        expect(slots_mr != nullptr && inbox_mr != nullptr && cq != nullptr, "objects");
-    }
-
-    // Receives one message of 8 bytes into inbox[index].
-    void create_queue_pair(rdma_cm_id *id, std::size_t index) {
-        if (pd == nullptr) {
-            create_objects(id->verbs);
-        }
-        ibv_qp_init_attr_ex attributes{};
-        attributes.send_cq = attributes.recv_cq = cq;
-        attributes.cap = {.max_send_wr = queue_depth,
-                          .max_recv_wr = queue_depth,
-                          .max_send_sge = 1,
-                          .max_recv_sge = 1,
-                          .max_inline_data = 8};
-        attributes.qp_type = IBV_QPT_RC;
-        attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
-        attributes.pd = pd;
-        expect(device.create_qp_ex(id, &attributes) == 0, "queue pair");
-        ibv_sge into{.addr = reinterpret_cast<std::uintptr_t>(&inbox[index]),
-                     .length = sizeof(inbox[index]),
-                     .lkey = inbox_mr->lkey};
-        ibv_recv_wr receive{};
-        ibv_recv_wr *bad = nullptr;
-        receive.wr_id = index;
-        receive.sg_list = &into;
-        receive.num_sge = 1;
-        expect(ibv_post_recv(id->qp, &receive, &bad) == 0, "posting a receive");
-        id->context = reinterpret_cast<void *>(index);  // NOLINT(performance-no-int-to-ptr)
-    }
-
-    // What the other side is told. Depth one is enough.
-    rdma_conn_param parameters(std::size_t index, Slot &slot) const {
-        slot = {.address = reinterpret_cast<std::uintptr_t>(&slots[index]),
-                .rkey = slots_mr->rkey,
-                .index = static_cast<std::uint32_t>(index)};
-        rdma_conn_param given{};
-        given.private_data = &slot;
-        given.private_data_len = sizeof(slot);
-        given.responder_resources = given.initiator_depth = queue_depth;
-        return given;
-    }
-
-    void post(std::size_t index, ibv_wr_opcode opcode, unsigned flags, std::uint64_t *local) {
-        ibv_sge sge{.addr = reinterpret_cast<std::uintptr_t>(local),
-                    .length = sizeof(*local),
-                    .lkey = inbox_mr->lkey};
-        ibv_send_wr request{};
-        ibv_send_wr *bad = nullptr;
-        request.opcode = opcode;
-        request.send_flags = flags;
-        request.sg_list = &sge;
-        request.num_sge = 1;
-        request.wr.rdma.remote_addr = there[index].address;
-        request.wr.rdma.rkey = there[index].rkey;
-        expect(ibv_post_send(connections[index]->qp, &request, &bad) == 0, "posting a request");
-    }
-
-    // Tells the other side which connection this is, twice: by a write and by a message.
-    void greet(std::size_t index) {
-        std::uint64_t word = mark + there[index].index;
-        post(index, IBV_WR_RDMA_WRITE, IBV_SEND_INLINE, &word);
-        post(index, IBV_WR_SEND, IBV_SEND_INLINE | IBV_SEND_SIGNALED, &word);
-    }
-
-    // Polls in a loop, or sleeps in between, until as many completions of either kind are seen.
-    void take(std::size_t sends, std::size_t receives, bool sleeps) {
-        std::array<ibv_wc, 32> completions;
-        bool asked = false;
-        while (sends != 0 || receives != 0) {
-            const int count = ibv_poll_cq(cq, completions.size(), completions.data());
-            for (int i = 0; i < count; ++i) {
-                const ibv_wc &one = completions[static_cast<std::size_t>(i)];
-                expect(one.status == IBV_WC_SUCCESS, ibv_wc_status_str(one.status));
-                std::size_t &kind = (one.opcode & IBV_WC_RECV) != 0 ? receives : sends;
-                expect(kind-- != 0, "a completion more than was asked for");
-            }
-            if (count != 0 || !sleeps) {
-                continue;
-            }
-            if (!asked) {
-                asked = ibv_req_notify_cq(cq, 0) == 0;
-                continue;
-            }
-            ibv_cq *of = nullptr;
-            void *context = nullptr;
-            expect(device.get_cq_event(channel, &of, &context) == 0, "waiting for a completion");
-            device.ack_cq_events(of, 1);
-            asked = false;
-        }
-    }
-
-    void expect_greeted() const {
-        for (std::size_t i = 0; i < connections.size(); ++i) {
-            expect(slots[i] == mark + i, "a write went elsewhere");
-            expect(inbox[i] == mark + i, "a message went elsewhere");
-        }
-    }
-
-    void destroy() {
-        for (rdma_cm_id *const id : connections) {
-            device.destroy_qp(id);
-            (void)device.destroy_id(id);
-        }
-        connections.clear();
-        (void)device.dereg_mr(slots_mr);
-        (void)device.dereg_mr(inbox_mr);
-        expect(device.destroy_cq(cq) == 0, "destroying the completion queue");
-        (void)device.destroy_comp_channel(channel);
-        expect(device.dealloc_pd(pd) == 0, "destroying the protection domain");
-        device.destroy_event_channel(events);
-    }
-
-    rdma_event_channel *events = device.create_event_channel();
-    ibv_pd *pd = nullptr;
-    ibv_comp_channel *channel = nullptr;
-    ibv_cq *cq = nullptr;
-    ibv_mr *slots_mr = nullptr;
-    ibv_mr *inbox_mr = nullptr;
-    std::vector<std::uint64_t> slots;
-    std::vector<std::uint64_t> inbox;
-    std::vector<rdma_cm_id *> connections;
-    std::vector<Slot> there = std::vector<Slot>(slots.size());
-};
-
-// The next event of the connection manager, acknowledged.
-rdma_cm_event next_event(const Side &side, Slot *told = nullptr) {
-    rdma_cm_event *event = nullptr;
-    expect(device.get_cm_event(side.events, &event) == 0, "waiting for an event");
-    const rdma_cm_event seen = *event;
-    if (told != nullptr && seen.param.conn.private_data != nullptr) {
-        std::memcpy(told, seen.param.conn.private_data, sizeof(*told));
-    }
-    (void)device.ack_cm_event(event);
-    return seen;
-}
-
-void expect_event(const Side &side, rdma_cm_event_type type) {
-    const rdma_cm_event seen = next_event(side);
-    if (seen.event != type) {
-        std::fprintf(stderr, "%s with status %d instead of %s: ", device.event_str(seen.event), seen.status,
-                     device.event_str(type));
-        die("connection manager");
-    }
-}
 
 sockaddr_in loopback(std::size_t host, std::uint16_t port) {
     sockaddr_in address{};
@@ -359,22 +169,47 @@ double median(std::vector<double> &values) {
     return *middle;
 }
 
-// The median of 9 pairs: as many operations on one connection as, one each, on all in turn.
-void print_cost(Side &side, ibv_wr_opcode opcode, const char *name) {
+// Seconds of one operation, the median of as many as asked for, on all connections in turn.
+double median_seconds(Side &side, ibv_wr_opcode opcode, std::size_t operations) {
+    std::vector<double> seconds(operations);
+    for (std::size_t i = 0; i < operations; ++i) {
+        const std::size_t index = i % side.connections.size();
+        seconds[i] = seconds_of(side, index, opcode);
+        settle(side, index);
+    }
+    return median(seconds);
+}
+
+// The process with one connection: what is told to it, and what it answers with median_seconds.
+struct Measurement {
+    ibv_wr_opcode opcode;
+    std::size_t operations;
+};
+struct Single {
+    pid_t pid = -1;
+    int measurements = -1;
+    int answers = -1;
+};
+
+double median_seconds(const Single &single, const Measurement &measurement) {
+    double answer = 0;
+    expect(write(single.measurements, &measurement, sizeof(measurement)) == sizeof(measurement) &&
+               read(single.answers, &answer, sizeof(answer)) == sizeof(answer),
+           "asking the process with one connection");
+    return answer;
+}
+
+// The median of 9 pairs: as many operations in the process with one connection as, one each, here on all.
+// One measures while the other sleeps, so that both meet the same machine.
+void print_cost(Side &side, const Single &single, ibv_wr_opcode opcode, const char *name) {
     const std::size_t all = side.connections.size();
-    std::vector<double> on_one(all);
-    std::vector<double> in_turn(all);
+    std::vector<double> on_one(9);
+    std::vector<double> in_turn(9);
     std::vector<double> ratios(9);
     for (std::size_t sample = 0; sample < ratios.size(); ++sample) {
-        for (std::size_t i = 0; i < all; ++i) {
-            on_one[i] = seconds_of(side, sample % all, opcode);
-            settle(side, sample % all);
-        }
-        for (std::size_t i = 0; i < all; ++i) {
-            in_turn[i] = seconds_of(side, i, opcode);
-            settle(side, i);
-        }
-        ratios[sample] = median(in_turn) / median(on_one);
+        on_one[sample] = median_seconds(single, {.opcode = opcode, .operations = all});
+        in_turn[sample] = median_seconds(side, opcode, all);
+        ratios[sample] = in_turn[sample] / on_one[sample];
     }
     std::printf("%s of 8 bytes: %.2f us on one connection, %.2f in turn on %zu: ratio %.2f\n", name,
                 1e6 * median(on_one), 1e6 * median(in_turn), all, median(ratios));
@@ -412,8 +247,8 @@ std::size_t allowed_by_open_files(std::size_t wanted) {
     return limit.rlim_max - descriptors_aside;
 }
 
-void run(const std::array<int, 2> &ports, std::size_t count) {
-    Side side{count};
+// Listens, with the objects that all connections share.
+rdma_cm_id *listening(Side &side) {
     rdma_cm_id *listener = nullptr;
     sockaddr_in anywhere{};
     anywhere.sin_family = AF_INET;
@@ -421,8 +256,6 @@ void run(const std::array<int, 2> &ports, std::size_t count) {
                device.bind_addr(listener, reinterpret_cast<sockaddr *>(&anywhere)) == 0 &&
                device.listen(listener, static_cast<int>(peers * connecting_at_once)) == 0,
            "listening");
-    const std::uint16_t port = ntohs(listener->route.addr.src_sin.sin_port);
-    // The objects that are there once are made before the look.
     int devices_found = 0;
     ibv_device **const list = softrdma_ibv_get_device_list(&devices_found);
     for (int i = 0; i < devices_found; ++i) {
@@ -432,22 +265,19 @@ void run(const std::array<int, 2> &ports, std::size_t count) {
     }
     softrdma_ibv_free_device_list(list);
     expect(side.pd != nullptr, "finding the loopback's device");
-    const Footprint before;
-    for (std::size_t i = 0; i < peers; ++i) {
-        expect(write(ports[1], &port, sizeof(port)) == sizeof(port), "telling the port");
+    return listener;
+}
+
+void tell_port(const rdma_cm_id *listener, int ports, std::size_t listeners) {
+    const std::uint16_t port = ntohs(listener->route.addr.src_sin.sin_port);
+    for (std::size_t i = 0; i < listeners; ++i) {
+        expect(write(ports, &port, sizeof(port)) == sizeof(port), "telling the port");
     }
-    const auto start = std::chrono::steady_clock::now();
-    const double cpu_start = cpu_seconds();
-    accept_all(side, count);
-    const double seconds = seconds_since(start);
-    std::printf("%.0f connections a second (%.0f us of processor each here)\n",
-                static_cast<double>(count) / seconds,
-                1e6 * (cpu_seconds() - cpu_start) / static_cast<double>(count));
-    side.take(0, count, true);
-    side.expect_greeted();
-    print_cost(side, IBV_WR_RDMA_WRITE, "write");
-    print_cost(side, IBV_WR_RDMA_READ, "read");
-    expect_small(before, count);
+}
+
+// Greets everybody, who then has what it waits for, and ends all connections; ends a second.
+double end_all(Side &side, rdma_cm_id *listener) {
+    const std::size_t count = side.connections.size();
     for (std::size_t i = 0; i < count; ++i) {
         side.greet(i);
     }
@@ -461,7 +291,85 @@ void run(const std::array<int, 2> &ports, std::size_t count) {
     }
     (void)device.destroy_id(listener);
     side.destroy();
-    std::printf("%.0f ends a second\n", static_cast<double>(count) / seconds_since(ending));
+    return static_cast<double>(count) / seconds_since(ending);
+}
+
+void expect_success(pid_t pid) {
+    int status = 0;
+    expect(waitpid(pid, &status, 0) == pid && status == 0, "a process at the other end failed");
+}
+
+// A process that connects so often to the port it is told, and goes with its parent.
+pid_t start_peer(std::size_t number, std::size_t count, const std::array<int, 2> &ports) {
+    const pid_t pid = fork();
+    expect(pid >= 0, "fork");
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(ports[1]);
+        std::uint16_t port = 0;
+        expect(read(ports[0], &port, sizeof(port)) == sizeof(port), "reading the port");
+        run_peer(number, count, port);
+        std::_Exit(EXIT_SUCCESS);
+    }
+    return pid;
+}
+
+// The process with one connection: measures when it is told to, until nobody is there to tell it.
+void run_single(int measurements, int answers) {
+    std::array<int, 2> ports{};
+    expect(pipe(ports.data()) == 0, "pipe");
+    const pid_t peer = start_peer(peers, 1, ports);
+    Side side{1};
+    rdma_cm_id *const listener = listening(side);
+    tell_port(listener, ports[1], 1);
+    accept_all(side, 1);
+    side.take(0, 1, true);
+    side.expect_greeted();
+    Measurement wanted{};
+    while (read(measurements, &wanted, sizeof(wanted)) == sizeof(wanted)) {
+        const double answer = median_seconds(side, wanted.opcode, wanted.operations);
+        expect(write(answers, &answer, sizeof(answer)) == sizeof(answer), "answering");
+    }
+    (void)end_all(side, listener);
+    expect_success(peer);
+}
+
+Single start_single() {
+    std::array<int, 2> measurements{};
+    std::array<int, 2> answers{};
+    expect(pipe(measurements.data()) == 0 && pipe(answers.data()) == 0, "pipe");
+    const pid_t pid = fork();
+    expect(pid >= 0, "fork");
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(measurements[1]);
+        close(answers[0]);
+        run_single(measurements[0], answers[1]);
+        std::_Exit(EXIT_SUCCESS);
+    }
+    close(measurements[0]);
+    close(answers[1]);
+    return {.pid = pid, .measurements = measurements[1], .answers = answers[0]};
+}
+
+void run(int ports, std::size_t count, const Single &single) {
+    Side side{count};
+    rdma_cm_id *const listener = listening(side);
+    const Footprint before;
+    tell_port(listener, ports, peers);
+    const auto start = std::chrono::steady_clock::now();
+    const double cpu_start = cpu_seconds();
+    accept_all(side, count);
+    const double seconds = seconds_since(start);
+    std::printf("%.0f connections a second (%.0f us of processor each here)\n",
+                static_cast<double>(count) / seconds,
+                1e6 * (cpu_seconds() - cpu_start) / static_cast<double>(count));
+    side.take(0, count, true);
+    side.expect_greeted();
+    print_cost(side, single, IBV_WR_RDMA_WRITE, "write");
+    print_cost(side, single, IBV_WR_RDMA_READ, "read");
+    expect_small(before, count);
+    std::printf("%.0f ends a second\n", end_all(side, listener));
 }
 
 }  // namespace
@@ -478,21 +386,14 @@ int main(int argc, char **argv) {
     expect(pipe(ports.data()) == 0, "pipe");
     std::array<pid_t, peers> pids{};
     for (std::size_t i = 0; i < peers; ++i) {
-        pids[i] = fork();
-        expect(pids[i] >= 0, "fork");
-        if (pids[i] == 0) {
-            (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-            close(ports[1]);
-            std::uint16_t port = 0;
-            expect(read(ports[0], &port, sizeof(port)) == sizeof(port), "reading the port");
-            run_peer(i, each, port);
-            return 0;
-        }
+        pids[i] = start_peer(i, each, ports);
     }
-    run(ports, each * peers);
+    const Single single = start_single();
+    run(ports[1], each * peers, single);
+    close(single.measurements);
+    expect_success(single.pid);
     for (const pid_t pid : pids) {
-        int status = 0;
-        expect(waitpid(pid, &status, 0) == pid && status == 0, "a peer failed");
+        expect_success(pid);
     }
     return 0;
 }
