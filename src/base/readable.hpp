@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "base/fd.hpp"
@@ -38,7 +39,9 @@ public:
         eventfd_t ignored = 0;
         const iovec to{.iov_base = &ignored, .iov_len = sizeof(ignored)};
         constexpr off_t as_read = -1;
-        (void)preadv2(fd(), &to, 1, as_read, RWF_NOWAIT);
+        if (preadv2(fd(), &to, 1, as_read, RWF_NOWAIT) < 0 && errno != EAGAIN) {
+            (void)eventfd_read(fd(), &ignored);  // before Linux 5.8
+        }
     }
 
 private:

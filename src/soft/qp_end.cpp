@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 
 #include "base/log.hpp"
 #include "soft/device.hpp"
@@ -172,7 +171,7 @@ void QueuePair::violate(const wire::Violation &violation, std::span<const std::b
     terminate(violation, std::span{header}.first(wire::encode_header(segment_, header)), read_request);
 }
 
-// False when what is before them cannot be read any more.
+// False when what is before them cannot be read any more, or there is no memory for them.
 bool QueuePair::add_last_words(const wire::Violation &violation, std::span<const std::byte> header,
                                std::span<const std::byte> read_request) {
     if (!batch_.copy_rest(last_words_)) {
@@ -186,8 +185,7 @@ bool QueuePair::add_last_words(const wire::Violation &violation, std::span<const
                        .msn = 1,
                        .payload_bytes = static_cast<std::uint16_t>(size)},
                       std::span{body}.first(size));
-    (void)batch_.copy_rest(last_words_);
-    return true;
+    return batch_.copy_rest(last_words_).has_value();
 }
 
 void QueuePair::terminate(const wire::Violation &violation, std::span<const std::byte> header,
@@ -197,11 +195,7 @@ void QueuePair::terminate(const wire::Violation &violation, std::span<const std:
         // are told that all is over.
         const std::scoped_lock lock{send_mutex_};
         may_transmit_ = false;  // nothing comes behind it: somebody may post before end() has the lock
-        try {
-            if (!pin_again() || !add_last_words(violation, header, read_request)) {
-                last_words_.clear();
-            }
-        } catch (const std::bad_alloc &) {
+        if (!pin_again() || !add_last_words(violation, header, read_request)) {
             last_words_.clear();
         }
     }
