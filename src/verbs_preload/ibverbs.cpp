@@ -46,7 +46,7 @@ FORWARD(1, ibv_create_comp_channel)
 FORWARD(1, ibv_destroy_comp_channel)
 FORWARD(5, ibv_create_cq)
 FORWARD(1, ibv_destroy_cq)
-REFUSE(2, ibv_resize_cq, EOPNOTSUPP)
+FORWARD(2, ibv_resize_cq)
 FORWARD(3, ibv_get_cq_event)
 FORWARD(2, ibv_ack_cq_events)
 
