@@ -183,7 +183,7 @@ void rfc5040_4_8_a_terminate_must_quote_what_was_wrong(void **state) {
         assert_true(terminate.segment.last);
         assert_int_equal(terminate.segment.msn, 1);
         assert_int_equal(terminate.segment.offset, 0);
-        assert_same_bytes(terminate.payload, joined(said, Bytes(wrong.begin(), wrong.begin() + quoted)));
+        assert_same_bytes(terminate.payload, joined(said, Bytes(wrong.data(), wrong.data() + quoted)));
         device.close(id);
     }
 }
