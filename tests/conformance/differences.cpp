@@ -58,6 +58,7 @@ constexpr Difference differences[] = {
     {"siw", "reads_that_are_not_allowed", siw_terminate},
     {"siw", "rights_that_are_missing", siw_terminate},
     {"siw", "a_region_that_the_target_deregistered", siw_terminate},
+    {"siw", "a_request_fails_amid_posts", siw_terminate},
     {"siw", "an_error_while_the_target_answers", siw_terminate},
     {"siw", "a_write_that_is_not_allowed_with_nothing_behind_it", siw_terminate},
     {"siw", "a_send_too_long_is_an_invalid_request", siw_terminate},
