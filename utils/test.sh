@@ -137,10 +137,10 @@ under_valgrind() {
     build release && RPMA_VALGRIND=1 run_tests valgrind release --label-regex '^(api|examples)$'
 }
 
-# One guest after another: each has the machine for itself. What fails is run once more, and both are shown: the kernel's
+# One guest after another: each has the machine for itself. What fails is run up to twice more, and all is shown: the kernel's
 # devices are not ours to mend.
 in_the_lab() {
-    build release && run_tests lab lab --repeat until-pass:2
+    build release && run_tests lab lab --repeat until-pass:3
 }
 
 soak() {
