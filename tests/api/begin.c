@@ -8,6 +8,9 @@
 
 #include "ends.h"
 
+/* Last: it asserts. */
+#include "../sockets.h"
+
 static void arguments_are_checked(void **state) {
     (void)state;
     struct rpma_peer *const peer = anything();
@@ -71,21 +74,6 @@ static void one_that_is_not_ready(void **state) {
     assert_true(logged("rpma_conn_req_proceed", NULL));
     assert_ok(rpma_conn_req_begin(ends->peer, ADDRESS, ends->port, NULL, &ends->request));
     assert_ok(rpma_conn_req_delete(&ends->request));
-}
-
-/* A TCP connection with both of its ends here: fds[0] connected, fds[1] accepted. */
-static void connect_sockets(int fds[2]) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(address);
-    const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(listen(listener, 1), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &size), 0);
-    fds[0] = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(fds[0], (struct sockaddr *)&address, size), 0);
-    fds[1] = accept(listener, NULL, NULL);
-    assert_true(fds[1] >= 0);
-    close(listener);
 }
 
 /* What rsockets does: it listens by TCP itself, and hands over those who speak iWARP. */

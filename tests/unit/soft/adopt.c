@@ -2,29 +2,12 @@
 /* unit/soft: softrdma_adopt: a TCP connection that the program accepted becomes an id. */
 #include "endpoint.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-enum { watchdog_s = 50 };
-
-static struct rdma_event_channel *channel;
-
-static int begin_test(void **state) {
-    (void)state;
-    alarm(watchdog_s);
-    channel = softrdma_rdma_create_event_channel();
-    return channel != NULL ? 0 : -1;
-}
-
-static int end_test(void **state) {
-    (void)state;
-    softrdma_rdma_destroy_event_channel(channel);
-    return 0;
-}
+#include "../../sockets.h"
+#include "channel.h"
 
 /* The next event, acknowledged: it has no more than its plain members. */
 static struct rdma_cm_event next_event(void) {
@@ -42,31 +25,6 @@ static struct rdma_cm_event expect(enum rdma_cm_event_type type, const struct rd
     return event;
 }
 
-/* A socket that listens on the loopback, and its port. */
-static int listening(uint16_t *port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(address);
-    const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(listen(listener, 1), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &size), 0);
-    *port = ntohs(address.sin_port);
-    return listener;
-}
-
-/* Two ends of a TCP connection. */
-static void connect_sockets(int fds[2]) {
-    uint16_t port = 0;
-    const int listener = listening(&port);
-    const struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
-    fds[0] = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(fds[0], (const struct sockaddr *)&address, sizeof(address)), 0);
-    fds[1] = accept(listener, NULL, NULL);
-    assert_true(fds[1] >= 0);
-    close(listener);
-}
-
 static bool is_open(int fd) {
     return fcntl(fd, F_GETFD) != -1;
 }
@@ -81,7 +39,7 @@ static void create_queue_pair(struct rdma_cm_id *id) {
 static void it_is_a_request_and_then_a_connection(void **state) {
     (void)state;
     uint16_t port = 0;
-    const int listener = listening(&port);
+    const int listener = listening_socket(&port);
     struct rdma_addrinfo *there = loopback(0, port);
     struct rdma_cm_id *client = NULL;
     assert_int_equal(softrdma_rdma_create_id(channel, &client, NULL, RDMA_PS_TCP), 0);
@@ -137,7 +95,7 @@ static void what_is_no_tcp_connection_stays_the_programs(void **state) {
     int fds[2];
     fails(softrdma_adopt(channel, -1, NULL, &id), EINVAL);
     refused(open("/dev/null", O_RDWR | O_CLOEXEC));
-    refused(listening(&port));
+    refused(listening_socket(&port));
     refused(socket(AF_INET, SOCK_STREAM, 0));
     const int datagrams = socket(AF_INET, SOCK_DGRAM, 0);
     const struct sockaddr_in address = {

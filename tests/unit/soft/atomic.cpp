@@ -15,9 +15,8 @@ using test::Bytes;
 using test::Device;
 using test::Ends;
 using test::fpdu;
+using test::from_a_soft_device;
 using test::joined;
-
-const MpaFrame soft_device{.soft_operations = true, .ird = 4, .ord = 4};
 
 std::uint64_t word(Device &device, std::size_t offset) {
     std::uint64_t value = 0;
@@ -29,7 +28,7 @@ std::uint64_t word(Device &device, std::size_t offset) {
 // touched.
 void rfc7306_5_2_2_a_response_must_carry_its_requests_identifier(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
-    rdma_cm_id *const id = device.establish(peer, soft_device);
+    rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     AtomicRequest request{.operation = AtomicOperation::CompareSwap,
                           .identifier = 0xa1b2c3d4,
                           .stag = device.mr->rkey,
@@ -88,7 +87,7 @@ Bytes response(std::uint32_t msn, std::uint32_t identifier, std::uint64_t origin
 // Numbered together with reads; answers are numbered by themselves.
 void rfc7306_5_2_1_a_request_must_be_on_the_queue_of_reads(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
-    rdma_cm_id *const id = device.establish(peer, soft_device);
+    rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     device.post(id, IBV_WR_RDMA_READ, 3, 0, 0, 0x1000, 0x77);
     const test::Fpdu first = peer.receive_fpdu();
     assert_int_equal(first.segment.msn, 1);
@@ -123,7 +122,7 @@ void rfc7306_5_2_1_a_request_must_be_on_the_queue_of_reads(void **state) {
 
 void rfc7306_5_2_2_a_response_must_be_to_the_oldest_request(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
-    rdma_cm_id *const id = device.establish(peer, soft_device);
+    rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     post_atomic(device, id, IBV_WR_ATOMIC_FETCH_AND_ADD, 2);
     peer.send(response(1, take_identifier(peer) + 1, 1));
     device.expect_completion(2, IBV_WC_WR_FLUSH_ERR);
@@ -134,7 +133,7 @@ void rfc7306_5_2_2_a_response_must_be_to_the_oldest_request(void **state) {
 // Nor does what was posted behind it.
 void rfc7306_5_4_an_atomic_must_not_complete_before_its_response(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
-    rdma_cm_id *const id = device.establish(peer, soft_device);
+    rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     post_atomic(device, id, IBV_WR_ATOMIC_FETCH_AND_ADD, 1);
     device.post(id, IBV_WR_RDMA_WRITE, 2, 0, 8, 0x7000, 0x99);
     const std::uint32_t identifier = take_identifier(peer);
@@ -166,7 +165,7 @@ Bytes read_it(const Device &device, std::uint32_t msn) {
 // A read sees the atomics before it, and may see those behind it.
 void rfc7306_5_4_requests_must_be_executed_and_answered_in_order(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
-    rdma_cm_id *const id = device.establish(peer, soft_device);
+    rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     const std::uint64_t before = word(device, 64);
     std::uint32_t msn = 0;
     std::uint32_t answers = 0;
@@ -193,7 +192,7 @@ void rfc7306_5_4_requests_must_be_executed_and_answered_in_order(void **state) {
 
 void rfc7306_5_4_an_atomic_must_follow_what_was_sent_before(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
-    rdma_cm_id *const id = device.establish(peer, soft_device);
+    rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     for (std::uint32_t msn = 1; msn <= 20; ++msn) {
         const std::uint64_t written = 0x0101'0101'0101'0101 * msn;
         const Segment write{.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(64)};
@@ -206,7 +205,7 @@ void rfc7306_5_4_an_atomic_must_follow_what_was_sent_before(void **state) {
 
 void rfc7306_7_messages_must_be_sent_in_the_order_they_were_posted(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
-    rdma_cm_id *const id = device.establish(peer, soft_device);
+    rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     device.post(id, IBV_WR_RDMA_WRITE_WITH_IMM, 1, 0, 8, 0x7000, 0x99);
     post_atomic(device, id, IBV_WR_ATOMIC_FETCH_AND_ADD, 2);
     device.post(id, IBV_WR_SEND, 3, 0, 8);

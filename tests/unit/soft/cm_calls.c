@@ -8,22 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { watchdog_s = 50, most_descriptors = 1024 };
+#include "channel.h"
 
-static struct rdma_event_channel *channel;
-
-static int begin_test(void **state) {
-    (void)state;
-    alarm(watchdog_s);
-    channel = softrdma_rdma_create_event_channel();
-    return channel != NULL ? 0 : -1;
-}
-
-static int end_test(void **state) {
-    (void)state;
-    softrdma_rdma_destroy_event_channel(channel);
-    return 0;
-}
+enum { most_descriptors = 1024 };
 
 static void *context_of_ids = &channel;
 

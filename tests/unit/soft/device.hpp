@@ -16,6 +16,10 @@
 
 namespace test {
 
+// What a peer asks for a connection with: one that is no soft device, and one that is.
+inline constexpr soft::wire::MpaFrame plain{.ird = 4, .ord = 4};
+inline constexpr soft::wire::MpaFrame from_a_soft_device{.soft_operations = true, .ird = 4, .ord = 4};
+
 // What became known of an event.
 struct Event {
     rdma_cm_event_type type;

@@ -18,8 +18,7 @@ using test::Fpdu;
 using test::fpdu;
 using test::joined;
 using test::pattern;
-
-constexpr MpaFrame plain{.ird = 4, .ord = 4};
+using test::plain;
 
 void rfc5041_4_3_msns_must_begin_at_one_and_rise_by_one(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);

@@ -16,11 +16,10 @@ using test::Device;
 using test::Ends;
 using test::Fpdu;
 using test::fpdu;
+using test::from_a_soft_device;
 using test::joined;
 using test::pattern;
-
-constexpr MpaFrame plain{.ird = 4, .ord = 4};
-constexpr MpaFrame from_a_soft_device{.soft_operations = true, .ird = 4, .ord = 4};
+using test::plain;
 
 void rfc5040_5_5_messages_must_be_sent_in_the_order_they_were_posted(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);

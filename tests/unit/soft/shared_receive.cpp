@@ -21,8 +21,7 @@ using test::Ends;
 using test::fpdu;
 using test::pattern;
 using test::Peer;
-
-constexpr MpaFrame plain{.ird = 4, .ord = 4};
+using test::plain;
 
 // Of this region's protection domain.
 ibv_srq *create(const ibv_mr &region) {

@@ -26,11 +26,10 @@ using test::Device;
 using test::Ends;
 using test::Fpdu;
 using test::fpdu;
+using test::from_a_soft_device;
 using test::joined;
 using test::pattern;
-
-constexpr MpaFrame plain{.ird = 4, .ord = 4};
-constexpr MpaFrame from_a_soft_device{.soft_operations = true, .ird = 4, .ord = 4};
+using test::plain;
 
 MpaFrame with_crc(MpaFrame frame, bool crc) {
     frame.crc = crc;
