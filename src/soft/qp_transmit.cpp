@@ -148,9 +148,11 @@ bool QueuePair::add_next_request_segment() {
     return true;
 }
 
-// The pieces of local memory that hold `size` bytes of the request from `offset` on, into gathered_.
+// The pieces of local memory that hold `size` bytes of the request from `offset` on, into gathered_. When a
+// message begins, all of its memory is looked at: what is refused has sent nothing, and waits for its turn.
 ibv_wc_status QueuePair::gather(const SendRequest &request, std::size_t offset, std::size_t size) {
     const unsigned rights = is_answered(request.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
+    const bool begins = offset == 0;
     gathered_pieces_ = 0;
     for (const ibv_sge &sge : requests_.sges_of(request)) {
         if (offset >= sge.length) {
@@ -158,7 +160,7 @@ ibv_wc_status QueuePair::gather(const SendRequest &request, std::size_t offset, 
             continue;
         }
         const std::size_t bytes = std::min<std::size_t>(sge.length - offset, size);
-        if (bytes == 0) {
+        if (bytes == 0 && !begins) {
             break;
         }
         const auto pin = Memory::instance().pin(

@@ -99,12 +99,40 @@ void rfc7306_6_4_immediate_data_must_be_delivered_after_the_write(void **state) 
         });
 }
 
+// All of its memory is looked at before any of it is sent, and none before its turn: the last element here is
+// far behind the first segment.
+void a_refused_request_fails_behind_those_before_it(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, plain);
+    ibv_sge small = device.sge(0, 8);
+    ibv_sge large[] = {device.sge(0, Device::memory_bytes), device.sge(0, 8)};
+    large[1].lkey ^= 1;
+    ibv_send_wr requests[2]{};
+    requests[0].next = &requests[1];
+    requests[0].sg_list = &small;
+    requests[0].num_sge = 1;
+    requests[1].sg_list = large;
+    requests[1].num_sge = 2;
+    for (ibv_send_wr &request : requests) {
+        request.wr_id = static_cast<std::uint64_t>(&request - requests) + 1;
+        request.opcode = IBV_WR_RDMA_WRITE;
+        request.send_flags = IBV_SEND_SIGNALED;
+    }
+    ibv_send_wr *bad = nullptr;
+    assert_int_equal(ibv_post_send(id->qp, requests, &bad), 0);
+    device.expect_completion(1);
+    device.expect_completion(2, IBV_WC_LOC_PROT_ERR);
+    assert_same_bytes(peer.receive_fpdu().payload, {device.at(0), 8});
+    assert_int_equal(peer.receive_rest().size(), 0);
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {test_of_ends(rfc5040_5_5_messages_must_be_sent_in_the_order_they_were_posted),
                                 test_of_ends(rfc5040_5_5_a_read_must_not_complete_before_its_response),
                                 test_of_ends(rfc5040_5_5_a_send_must_be_delivered_after_what_was_sent_before),
-                                test_of_ends(rfc7306_6_4_immediate_data_must_be_delivered_after_the_write)};
+                                test_of_ends(rfc7306_6_4_immediate_data_must_be_delivered_after_the_write),
+                                test_of_ends(a_refused_request_fails_behind_those_before_it)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
