@@ -207,8 +207,8 @@ void QueuePair::terminate(const wire::Violation &violation, std::span<const std:
 
 // While sending, with send_mutex_ held: the thread that serves the group sees it, and ends the connection.
 void QueuePair::break_link(int error) {
-    if (link_broken_ || !socket_) {
-        return;
+    if (link_broken_ || !connected()) {
+        return;  // of a connection that has ended the peer may still have to read
     }
     link_broken_ = true;
     link_error_ = error;

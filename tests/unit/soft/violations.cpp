@@ -398,6 +398,22 @@ void rfc5044_8_a_wrong_crc_must_be_detected(void **state) {
                      from_a_soft_device(true));
 }
 
+// What is flushed then has no room either: that is not the peer's fault.
+void an_overrun_is_told_to_the_peer(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, test::plain);
+    assert_int_equal(softrdma_ibv_resize_cq(device.cq, 1), 0);
+    device.post(id, IBV_WR_RDMA_READ, 1, 0, 8, 0x7000, 0x99);
+    (void)peer.receive_fpdu();
+    device.post_receive(id, 2, 0, 8);
+    device.post_receive(id, 3, 0, 8);
+    peer.send(joined(fpdu({.opcode = Opcode::Send, .msn = 1}, Bytes(8)),
+                     fpdu({.opcode = Opcode::Send, .msn = 2}, Bytes(8))));
+    const test::Fpdu terminate = peer.receive_fpdu();
+    assert_true(terminate.segment.opcode == Opcode::Terminate);
+    (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+}
+
 }  // namespace
 
 int main() {
@@ -416,6 +432,7 @@ int main() {
                                 test_of_ends(rfc5040_5_3_a_key_must_be_one_that_can_be_invalidated),
                                 test_of_ends(answers_that_nobody_asked_for),
                                 test_of_ends(answers_must_be_of_their_length),
-                                test_of_ends(rfc5044_8_a_wrong_crc_must_be_detected)};
+                                test_of_ends(rfc5044_8_a_wrong_crc_must_be_detected),
+                                test_of_ends(an_overrun_is_told_to_the_peer)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
