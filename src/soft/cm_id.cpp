@@ -219,6 +219,7 @@ void CmId::end_handshakes() {
         handshakes_.clear();
         if (state_.load() == State::Listening) {
             handshake_group_->remove(*this, socket_.get());
+            (void)shutdown(socket_.get(), SHUT_RDWR);  // to close it is not enough where a child has it too
             state_.store(State::Closed);
         }
     }

@@ -89,7 +89,10 @@ void QueuePair::finish_draining() {
     {
         const std::scoped_lock lock{send_mutex_};
         leave_group();
-        socket_.reset();
+        if (socket_) {
+            (void)shutdown(socket_.get(), SHUT_RDWR);  // to close it is not enough where a child has it too
+            socket_.reset();
+        }
     }
     phase_.store(Phase::Ended, std::memory_order_release);
     if (ending_locally_ && owner_ != nullptr) {

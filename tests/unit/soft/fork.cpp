@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A child that looks at what it inherited takes nothing of what is its parent's: not a byte of a connection,
-// not an event.
+// not an event. Nor does it keep open what its parent ends.
 #include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -197,11 +199,68 @@ void a_child_waits_for_no_lock_that_it_inherited(void **state) {
     assert_int_equal(softrdma_ibv_destroy_comp_channel(channel), 0);
 }
 
+// It has every descriptor that its parent has, and does nothing, for as long as this lives.
+class IdleChild {
+public:
+    IdleChild() : child_{test::fork_child()} {
+        assert_true(child_ >= 0);
+        if (child_ == 0) {
+            alarm(60);
+            while (true) {
+                (void)pause();
+            }
+        }
+    }
+    ~IdleChild() {
+        (void)kill(child_, SIGKILL);
+        (void)waitpid(child_, nullptr, 0);
+    }
+    IdleChild(const IdleChild &) = delete;
+    IdleChild &operator=(const IdleChild &) = delete;
+
+private:
+    const pid_t child_;
+};
+
+void a_connection_that_ends_has_ended_for_its_peer(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = device.establish(peer, {.ird = 4, .ord = 4});
+    const IdleChild child;
+    peer.finish();
+    (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+    assert_int_equal(peer.receive_rest().size(), 0);
+}
+
+// Nobody is connected to it, and its port is free.
+void a_listener_that_is_gone_listens_no_more(void **) {
+    rdma_event_channel *const events = softrdma_rdma_create_event_channel();
+    rdma_cm_id *id = nullptr;
+    sockaddr_in address = test::loopback(0);
+    auto *const there = reinterpret_cast<sockaddr *>(&address);
+    assert_int_equal(softrdma_rdma_create_id(events, &id, nullptr, RDMA_PS_TCP), 0);
+    assert_int_equal(softrdma_rdma_bind_addr(id, there), 0);
+    assert_int_equal(softrdma_rdma_listen(id, 1), 0);
+    address.sin_port = softrdma_rdma_get_src_port(id);
+    const IdleChild child;
+    assert_int_equal(softrdma_rdma_destroy_id(id), 0);
+    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(socket, there, sizeof(address)), -1);
+    assert_int_equal(errno, ECONNREFUSED);
+    assert_int_equal(close(socket), 0);
+    assert_int_equal(softrdma_rdma_create_id(events, &id, nullptr, RDMA_PS_TCP), 0);
+    assert_int_equal(softrdma_rdma_bind_addr(id, there), 0);
+    assert_int_equal(softrdma_rdma_listen(id, 1), 0);
+    assert_int_equal(softrdma_rdma_destroy_id(id), 0);
+    softrdma_rdma_destroy_event_channel(events);
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {test_of_ends(a_child_takes_nothing_off_a_connection),
                                 test_of_ends(a_child_takes_no_event),
-                                test_of_ends(a_child_waits_for_no_lock_that_it_inherited)};
+                                test_of_ends(a_child_waits_for_no_lock_that_it_inherited),
+                                test_of_ends(a_connection_that_ends_has_ended_for_its_peer),
+                                cmocka_unit_test(a_listener_that_is_gone_listens_no_more)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
