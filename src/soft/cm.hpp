@@ -125,6 +125,9 @@ public:
     CmId(const CmId &) = delete;
     CmId &operator=(const CmId &) = delete;
 
+    // Made before a fork, and so the parent's.
+    [[nodiscard]] bool inherited() const;
+
     // ---- rdma_cm ----
     [[nodiscard]] base::Result<void> set_option(int level, int name, const void *value, std::size_t size);
     [[nodiscard]] virtual base::Result<void> bind(const sockaddr &address);
@@ -208,7 +211,6 @@ protected:
     // there is none, or it was connected before.
     [[nodiscard]] base::Result<InUse> choose_queue_pair(std::uint32_t number);
     [[nodiscard]] base::Result<void> answer(const rdma_conn_param &wanted);
-    [[nodiscard]] bool inherited() const;
     // Finds the device; there may be none, and then `verbs` stays null.
     void set_source(const tcp::Address &address);
     void set_destination(const sockaddr &address);

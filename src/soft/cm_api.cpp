@@ -26,6 +26,13 @@ CmId &id_of(rdma_cm_id *id) {
     return *static_cast<CmId *>(id);
 }
 
+// A call of an id: EINVAL in a child of the process that made it, where its locks may be held for ever.
+template <typename Call>
+int status_of_call(rdma_cm_id *id, Call call) {
+    CmId &called = id_of(id);
+    return called.inherited() ? status_failed(EINVAL) : status_of([&] { return call(called); });
+}
+
 bool is_internet(const sockaddr *address) {
     return address != nullptr && (address->sa_family == AF_INET || address->sa_family == AF_INET6);
 }
@@ -112,22 +119,24 @@ int softrdma_rdma_destroy_id(rdma_cm_id *id) {
 }
 
 int softrdma_rdma_migrate_id(rdma_cm_id *id, rdma_event_channel *channel) {
-    return status_of([&] { return id_of(id).migrate(static_cast<EventChannel *>(channel)); });
+    return status_of_call(id,
+                          [&](CmId &called) { return called.migrate(static_cast<EventChannel *>(channel)); });
 }
 
 int softrdma_rdma_set_option(rdma_cm_id *id, int level, int optname, void *optval, size_t optlen) {
-    return status_of([&] { return id_of(id).set_option(level, optname, optval, optlen); });
+    return status_of_call(id,
+                          [&](CmId &called) { return called.set_option(level, optname, optval, optlen); });
 }
 
 int softrdma_rdma_bind_addr(rdma_cm_id *id, sockaddr *addr) {
     if (!is_internet(addr)) {
         return status_failed(EINVAL);
     }
-    return status_of([&] { return id_of(id).bind(*addr); });
+    return status_of_call(id, [&](CmId &called) { return called.bind(*addr); });
 }
 
 int softrdma_rdma_listen(rdma_cm_id *id, int backlog) {
-    return status_of([&] { return id_of(id).listen(backlog); });
+    return status_of_call(id, [&](CmId &called) { return called.listen(backlog); });
 }
 
 // Resolving asks the routing table only: it never waits, so the timeout is not used.
@@ -135,28 +144,29 @@ int softrdma_rdma_resolve_addr(rdma_cm_id *id, sockaddr *src_addr, sockaddr *dst
     if (!is_internet(dst_addr) || (src_addr != nullptr && !is_internet(src_addr))) {
         return status_failed(EINVAL);
     }
-    return status_of([&] { return id_of(id).resolve_address(src_addr, *dst_addr); });
+    return status_of_call(id, [&](CmId &called) { return called.resolve_address(src_addr, *dst_addr); });
 }
 
 int softrdma_rdma_resolve_route(rdma_cm_id *id, int) {
-    return status_of([&] { return id_of(id).resolve_route(); });
+    return status_of_call(id, [&](CmId &called) { return called.resolve_route(); });
 }
 
 int softrdma_rdma_connect(rdma_cm_id *id, rdma_conn_param *parameters) {
-    return status_of([&] { return id_of(id).connect(parameters); });
+    return status_of_call(id, [&](CmId &called) { return called.connect(parameters); });
 }
 
 int softrdma_rdma_establish(rdma_cm_id *id) {
-    return status_of([&] { return id_of(id).establish(); });
+    return status_of_call(id, [&](CmId &called) { return called.establish(); });
 }
 
 int softrdma_rdma_accept(rdma_cm_id *id, rdma_conn_param *parameters) {
-    return status_of([&] { return id_of(id).accept(parameters); });
+    return status_of_call(id, [&](CmId &called) { return called.accept(parameters); });
 }
 
 int softrdma_rdma_reject(rdma_cm_id *id, const void *private_data, uint8_t private_data_len) {
-    return status_of(
-        [&] { return id_of(id).reject({static_cast<const std::byte *>(private_data), private_data_len}); });
+    return status_of_call(id, [&](CmId &called) {
+        return called.reject({static_cast<const std::byte *>(private_data), private_data_len});
+    });
 }
 
 // On this wire a rejection has no reason.
@@ -173,7 +183,7 @@ int softrdma_rdma_get_remote_ece(rdma_cm_id *id, ibv_ece *ece) {
 }
 
 int softrdma_rdma_disconnect(rdma_cm_id *id) {
-    return status_of([&] { return id_of(id).disconnect(); });
+    return status_of_call(id, [&](CmId &called) { return called.disconnect(); });
 }
 
 // Whatever the event says, TCP has told the device.

@@ -15,6 +15,9 @@ namespace soft {
 
 base::Result<CmId *> CmId::create(EventChannel *channel, void *context, rdma_port_space port_space) {
     std::unique_ptr<EventChannel> own;
+    if (channel != nullptr && channel->group()->inherited()) {
+        return base::failure(EINVAL);
+    }
     if (channel == nullptr) {
         auto made = EventChannel::create();
         if (!made) {

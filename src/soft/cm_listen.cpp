@@ -69,6 +69,9 @@ base::Result<void> CmId::listen(int backlog) {
 }
 
 base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, void *context) {
+    if (channel.group()->inherited()) {
+        return base::failure(EINVAL);
+    }
     auto socket = tcp::adopted(fd);
     if (!socket) {
         return std::unexpected{socket.error()};
@@ -201,7 +204,7 @@ std::unique_ptr<Event> CmId::request_event(CmId &child, const wire::MpaFrame &re
 }
 
 base::Result<CmId *> CmId::next_request() {
-    if (!own_channel_) {
+    if (!own_channel_ || inherited()) {
         return base::failure(EINVAL);
     }
     drop_event();

@@ -27,7 +27,7 @@ int failed(int error) {
 }
 
 int join(rdma_cm_id *id, const sockaddr *address, bool only_sends, void *context) {
-    if (id->qp_type != IBV_QPT_UD || address == nullptr) {
+    if (id->qp_type != IBV_QPT_UD || address == nullptr || static_cast<DatagramId *>(id)->inherited()) {
         return failed(EINVAL);
     }
     try {

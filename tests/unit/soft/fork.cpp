@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A child that looks at what it inherited takes nothing of what is its parent's: not a byte of a connection,
 // not an event. Nor does it keep open what its parent ends.
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 
 #include "../../child.hpp"
+#include "soft/cm.hpp"
 
 // Last, as it wants.
 #include "device.hpp"
@@ -199,6 +201,53 @@ void a_child_waits_for_no_lock_that_it_inherited(void **state) {
     assert_int_equal(softrdma_ibv_destroy_comp_channel(channel), 0);
 }
 
+// Ids, and what is made on their channel.
+bool are_refused(rdma_cm_id *bound, rdma_cm_id *request) {
+    const auto is_refused = [](int result) { return result == -1 && errno == EINVAL; };
+    sockaddr_in address = test::loopback(1);
+    auto *const there = reinterpret_cast<sockaddr *>(&address);
+    rdma_cm_id *made = nullptr;
+    return is_refused(softrdma_rdma_create_id(bound->channel, &made, nullptr, RDMA_PS_TCP)) &&
+           is_refused(softrdma_rdma_resolve_addr(bound, nullptr, there, 1)) &&
+           is_refused(softrdma_rdma_listen(bound, 1)) &&
+           is_refused(softrdma_rdma_migrate_id(bound, nullptr)) &&
+           is_refused(softrdma_rdma_accept(request, nullptr)) &&
+           is_refused(softrdma_rdma_reject(request, nullptr, 0)) && softrdma_rdma_destroy_id(bound) == 0 &&
+           softrdma_rdma_destroy_id(request) == 0;
+}
+
+// The locks are held when the process forks, as its engine may hold them.
+void a_child_is_refused_ids_that_it_inherited(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_event_channel *const events = softrdma_rdma_create_event_channel();
+    rdma_cm_id *bound = nullptr;
+    sockaddr_in address = test::loopback(0);
+    assert_int_equal(softrdma_rdma_create_id(events, &bound, nullptr, RDMA_PS_TCP), 0);
+    assert_int_equal(softrdma_rdma_bind_addr(bound, reinterpret_cast<sockaddr *>(&address)), 0);
+    peer.connect(device.port());
+    peer.send_frame({});
+    rdma_cm_id *const request = device.take_request();
+    std::unique_lock of_channel{static_cast<soft::EventChannel *>(events)->group()->mutex()};
+    std::unique_lock of_queue{soft::CompletionQueue::of(device.cq)->group()->mutex()};
+    const pid_t child = test::fork_child();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(20);
+        _exit(are_refused(bound, request) ? 0 : 1);
+    }
+    of_channel.unlock();
+    of_queue.unlock();
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    // And the child has told nobody anything.
+    pollfd readable{.fd = events->fd, .events = POLLIN, .revents = 0};
+    assert_int_equal(poll(&readable, 1, 0), 0);
+    assert_true(peer.silent());
+    assert_int_equal(softrdma_rdma_destroy_id(bound), 0);
+    softrdma_rdma_destroy_event_channel(events);
+}
+
 // It has every descriptor that its parent has, and does nothing, for as long as this lives.
 class IdleChild {
 public:
@@ -260,6 +309,7 @@ int main() {
     const CMUnitTest tests[] = {test_of_ends(a_child_takes_nothing_off_a_connection),
                                 test_of_ends(a_child_takes_no_event),
                                 test_of_ends(a_child_waits_for_no_lock_that_it_inherited),
+                                test_of_ends(a_child_is_refused_ids_that_it_inherited),
                                 test_of_ends(a_connection_that_ends_has_ended_for_its_peer),
                                 cmocka_unit_test(a_listener_that_is_gone_listens_no_more)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
