@@ -34,8 +34,8 @@ public:
     [[nodiscard]] static const AnyQueuePair *of(const ibv_qp *qp) {
         return static_cast<const AnyQueuePair *>(reinterpret_cast<const ibv_qp_ex *>(qp));
     }
-    // The queue pair that has a number, or null. One that is connected (RC) is not destroyed while this
-    // lives: no thread may wait for another's work with it.
+    // The queue pair that has a number, or null. It is not destroyed while this lives: no thread may wait for
+    // another's work with it.
     struct Found {
         AnyQueuePair *queue_pair = nullptr;
         std::unique_lock<std::mutex> hold;
@@ -75,7 +75,7 @@ protected:
     AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number = 0);
     // Its completions stay in their queues, but free nothing. Before its destructor ends.
     void forget_completions();
-    // Nobody finds it any more, and who found it is done with it. The last thing of its destructor.
+    // Nobody finds it any more, and who found it is done with it. In the destructor of each type.
     void forget_number();
 
     // What the type does of the above, in the process that made it.

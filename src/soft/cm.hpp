@@ -194,7 +194,7 @@ protected:
     void push(std::unique_ptr<Event> made);
     [[nodiscard]] base::Result<void> wait_if_synchronous();
     void drop_event();
-    // Of a connection. One that is not the id's own is not destroyed while this lives.
+    // Of a connection, and not destroyed while this lives.
     class InUse {
     public:
         explicit InUse(AnyQueuePair::Found found);
@@ -205,7 +205,8 @@ protected:
         QueuePair *queue_pair_ = nullptr;
         std::unique_lock<std::mutex> hold_;
     };
-    // The one that was chosen by its number, or the id's own; none when there is none.
+    // The one that was chosen; none when there is none, or it was destroyed, which the program may do to an
+    // id's own with ibv_destroy_qp.
     [[nodiscard]] InUse queue_pair() const;
     // For a connection that begins: the id's own, or that with the number. EINVAL, and all is as it was, when
     // there is none, or it was connected before.
@@ -241,7 +242,7 @@ protected:
 
     base::Fd socket_;  // bound, listening, or requested
     tcp::Options options_;
-    std::uint32_t qp_num_ = 0;  // of the chosen queue pair when it is not the id's own
+    std::uint32_t qp_num_ = 0;  // of the queue pair that was chosen, which may be gone: no pointer is kept
     ConnectionParameters parameters_;
     wire::MpaFrame request_;  // what the peer asked for, without its private data
     std::vector<std::byte> reply_data_;

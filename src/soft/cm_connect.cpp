@@ -152,13 +152,19 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
         parameters_.ready_to_receive = reply.peer_to_peer && reply.rtr_write;
     }
     reply_data_.assign(reply.private_data.begin(), reply.private_data.end());
-    if (qp_num_ != 0) {
+    const InUse chosen = queue_pair();
+    if (!chosen) {
+        state_.store(State::Closed);  // with the socket: its queue pair was destroyed meanwhile
+        push(RDMA_CM_EVENT_CONNECT_ERROR, -ECONNRESET, std::move(outcome_));
+        return;
+    }
+    if (qp == nullptr) {
         socket_ = handshake.take_socket();
         state_.store(State::Responded);
         push_outcome(RDMA_CM_EVENT_CONNECT_RESPONSE);
         return;
     }
-    queue_pair()->start(handshake.take_socket(), parameters_, this);
+    chosen->start(handshake.take_socket(), parameters_, this);
 }
 
 base::Result<void> CmId::establish() {

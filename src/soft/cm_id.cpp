@@ -165,12 +165,11 @@ CmId::InUse::InUse(AnyQueuePair::Found found) : hold_{std::move(found.hold)} {
 }
 
 CmId::InUse CmId::queue_pair() const {
-    return InUse{qp_num_ != 0 ? AnyQueuePair::find(qp_num_)
-                              : AnyQueuePair::Found{.queue_pair = AnyQueuePair::of(qp), .hold = {}}};
+    return InUse{AnyQueuePair::find(qp_num_)};
 }
 
 base::Result<CmId::InUse> CmId::choose_queue_pair(std::uint32_t number) {
-    const std::uint32_t before = std::exchange(qp_num_, qp == nullptr ? number : 0);
+    const std::uint32_t before = std::exchange(qp_num_, qp == nullptr ? number : qp->qp_num);
     InUse chosen = queue_pair();
     if (!chosen || !chosen->idle()) {
         qp_num_ = before;

@@ -124,6 +124,7 @@ QueuePair::~QueuePair() {
             const unsigned returned = persists_returned.load(std::memory_order_acquire);
             {
                 const std::scoped_lock lock{group_->mutex()};
+                going_ = true;
                 if (socket_) {
                     leave_group();
                     socket = std::move(socket_);
@@ -218,6 +219,10 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     // The group's lock goes last: who waits for it may then destroy this queue pair.
     const auto group = group_;
     const std::scoped_lock receiving{group->mutex()};
+    if (going_) {
+        owner->connection_ended();  // who destroys this only waits until nobody has found it any more
+        return;
+    }
     std::unique_lock sending{send_mutex_};
     const bool given_up = !idle();
     // What needs memory first: without it nothing has begun.

@@ -300,6 +300,7 @@ private:
     bool established_ = false;  // the owner knows
     bool peer_ready_ = false;   // we initiate, or the initiator's first FPDU is here
     bool ending_locally_ = false;
+    bool going_ = false;  // it is being destroyed
 
     Buffer buffer_;  // the group's, but while it holds a part of something
     std::size_t buffer_bytes_ = 0;

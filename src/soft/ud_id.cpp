@@ -60,13 +60,8 @@ DatagramId::~DatagramId() {
     if (state_.load() == State::Requested && !reject({})) {
         BASE_LOG(Debug, "a request that was dropped could not be rejected");
     }
-    if (qp != nullptr) {
-        for (const Membership &membership : memberships_) {
-            if (membership.attached) {
-                (void)datagram_qp()->detach(membership.group);
-            }
-        }
-        qp = nullptr;  // the program's to destroy
+    for (const Membership &membership : memberships_) {
+        detach(membership);
     }
 }
 
@@ -102,6 +97,7 @@ base::Result<void> DatagramId::resolve_route() {
 }
 
 void DatagramId::queue_pair_created() {
+    qp_num_ = qp->qp_num;
     datagram_qp()->make_ready(RDMA_UDP_QKEY);
 }
 
@@ -328,12 +324,16 @@ base::Result<void> DatagramId::leave(const sockaddr &address) {
     if (known == memberships_.end()) {
         return base::failure(EADDRNOTAVAIL);
     }
-    const bool attached = known->attached && qp != nullptr;
+    detach(*known);
     memberships_.erase(known);
-    if (attached) {
-        (void)datagram_qp()->detach(group);
-    }
     return {};
+}
+
+void DatagramId::detach(const Membership &membership) const {
+    const auto found = AnyQueuePair::find(membership.attached ? qp_num_ : 0);
+    if (found.queue_pair != nullptr) {
+        (void)static_cast<DatagramQueuePair *>(found.queue_pair)->detach(membership.group);
+    }
 }
 
 }  // namespace soft

@@ -39,9 +39,17 @@ public:
     void expire() override;
 
 private:
+    struct Membership {
+        ibv_gid group;
+        bool attached;
+    };
+
+    // The id's own, which exists.
     [[nodiscard]] DatagramQueuePair *datagram_qp() const {
         return static_cast<DatagramQueuePair *>(AnyQueuePair::of(qp));
     }
+    // Of the id's own, which the program may have destroyed with ibv_destroy_qp.
+    void detach(const Membership &membership) const;
     [[nodiscard]] const Device &device() const { return *static_cast<const Device *>(verbs->device); }
     [[nodiscard]] ibv_gid source_gid() const { return route.addr.addr.ibaddr.sgid; }
 
@@ -50,11 +58,6 @@ private:
     void stop_asking(rdma_cm_event_type outcome, int status, const wire::LookupReply &reply);
     void stop_listening();
     void request_arrived(const udp::Arrival &arrival, const wire::LookupRequest &request);
-
-    struct Membership {
-        ibv_gid group;
-        bool attached;
-    };
 
     std::shared_ptr<LookupService> service_;    // of a listener, and of a request that came to it
     Lookup lookup_;                             // of a request

@@ -97,6 +97,7 @@ DatagramQueuePair::DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &att
 }
 
 DatagramQueuePair::~DatagramQueuePair() {
+    forget_number();
     if (inherited()) {
         return;
     }

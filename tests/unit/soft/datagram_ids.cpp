@@ -384,6 +384,22 @@ rdma_cm_id *bound(Ids &ids, rdma_port_space port_space = RDMA_PS_UDP) {
     return id;
 }
 
+// With ibv_destroy_qp: the id has nothing of it any more.
+void a_queue_pair_goes_before_its_id(void **state) {
+    Ids &ids = ids_of(state);
+    rdma_cm_id *const member = bound(ids);
+    DatagramEnd end{member};
+    for (const char *const joined : {group, "239.255.77.4"}) {
+        sockaddr_in address = address_of(joined);
+        assert_int_equal(softrdma_rdma_join_multicast(member, general(address), nullptr), 0);
+        (void)ids.next(RDMA_CM_EVENT_MULTICAST_JOIN);
+    }
+    assert_int_equal(softrdma_ibv_destroy_qp(end.qp), 0);
+    sockaddr_in address = address_of(group);
+    assert_int_equal(softrdma_rdma_leave_multicast(member, general(address)), 0);
+    member->qp = nullptr;  // the other group is left when the id goes
+}
+
 void joining_and_leaving(void **state) {
     Ids &ids = ids_of(state);
     rdma_cm_id *const member = bound(ids, RDMA_PS_IPOIB);
@@ -507,6 +523,7 @@ int main() {
         test_of_ids(a_request_comes_again),
         test_of_ids(bytes_that_mean_nothing),
         test_of_ids(calls_that_are_refused),
+        test_of_ids(a_queue_pair_goes_before_its_id),
         test_of_ids(joining_and_leaving),
         test_of_ids(groups_that_cannot_be_joined),
         test_of_ids(ids_go_while_they_ask),
