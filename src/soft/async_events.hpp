@@ -12,16 +12,14 @@
 
 #include "base/readable.hpp"
 #include "base/result.hpp"
-#include "soft/progress.hpp"
+#include "soft/fork.hpp"
 
 namespace soft {
 
-class AsyncEvents {
+class AsyncEvents : public Inheritable {
 public:
     explicit AsyncEvents(base::Readable readable) : readable_{std::move(readable)} {}
 
-    // Made before a fork, and so the parent's.
-    [[nodiscard]] bool inherited() const { return fork_generation_ != Engine::fork_generation(); }
     // Readable while there is an event.
     [[nodiscard]] int fd() const { return readable_.fd(); }
     // element: the ibv_qp or ibv_srq.
@@ -38,7 +36,6 @@ private:
         void *element;
     };
 
-    const unsigned fork_generation_ = Engine::fork_generation();
     std::mutex mutex_;  // guards the rest; a leaf
     base::Readable readable_;
     std::condition_variable acknowledged_;

@@ -14,6 +14,7 @@
 #include "base/result.hpp"
 #include "base/ring.hpp"
 #include "soft/faults.hpp"
+#include "soft/fork.hpp"
 #include "soft/progress.hpp"
 
 namespace soft {
@@ -22,7 +23,7 @@ class AnyQueuePair;
 class CompletionQueue;
 
 // The events of the completion queues attached to it. `fd` is readable while there is one.
-class CompletionChannel : public ibv_comp_channel {
+class CompletionChannel : public ibv_comp_channel, public Inheritable {
 public:
     [[nodiscard]] static base::Result<CompletionChannel *> create(ibv_context *context);
     ~CompletionChannel() = default;
@@ -36,7 +37,6 @@ private:
     friend class CompletionQueue;
     explicit CompletionChannel(base::Readable readable) : readable_{std::move(readable)} {}
 
-    [[nodiscard]] bool inherited() const { return fork_generation_ != Engine::fork_generation(); }
     void attach(CompletionQueue &queue);
     void detach(CompletionQueue &queue);
     void notify(CompletionQueue &queue);
@@ -44,7 +44,6 @@ private:
 
     std::mutex mutex_;         // taken with a group's or queue pair's lock held, before a queue's
     base::Readable readable_;  // fd; while something is pending
-    const unsigned fork_generation_ = Engine::fork_generation();
     std::vector<CompletionQueue *> attached_;
     base::Ring<CompletionQueue *> pending_{0};  // grows with attach(): one place a queue
     // The last event was waited for in next_event(), not on fd: the waiter keeps its groups while it is away.

@@ -34,7 +34,6 @@ constexpr std::uint64_t wake_key = 0;
 // Who writes to a sleeping target often writes again: a sleep costs more than these looks.
 constexpr std::chrono::microseconds spin_before_sleep{30};
 
-std::atomic<unsigned> forks{0};
 // Never destroyed: threads of the program may use it while the process ends.
 std::atomic<Engine *> current{nullptr};
 std::mutex creation;
@@ -162,13 +161,8 @@ Engine &Engine::instance() {
     return *current.load(std::memory_order_relaxed);
 }
 
-unsigned Engine::fork_generation() {
-    return forks.load(std::memory_order_relaxed);
-}
-
 // The parent's engine stays where it is, untouched: its locks may be held by threads that do not exist here.
 void Engine::after_fork_in_child() {
-    forks.fetch_add(1, std::memory_order_relaxed);
     current.store(nullptr, std::memory_order_release);
     new (&creation) std::mutex;
 }

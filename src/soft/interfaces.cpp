@@ -13,7 +13,7 @@
 #include <mutex>
 
 #include "base/fd.hpp"
-#include "soft/progress.hpp"
+#include "soft/fork.hpp"
 
 namespace soft {
 
@@ -24,9 +24,9 @@ class Changes {
 public:
     // Since the last call; also when that cannot be known.
     [[nodiscard]] bool any() {
-        if (fork_generation_ != Engine::fork_generation()) {
+        if (generation_ != fork_generation()) {
             (void)socket_.release();  // the parent's: what one reads the other misses
-            fork_generation_ = Engine::fork_generation();
+            generation_ = fork_generation();
         }
         if (!socket_) {
             socket_ = opened();
@@ -54,7 +54,7 @@ private:
     }
 
     base::Fd socket_;
-    unsigned fork_generation_ = Engine::fork_generation();
+    unsigned generation_ = fork_generation();
 };
 
 std::mutex addresses_lock;

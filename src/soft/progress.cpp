@@ -49,16 +49,12 @@ std::shared_ptr<Group> Group::create() {
     return group;
 }
 
-Group::Group(base::Fd epoll) : epoll_{std::move(epoll)}, fork_generation_{Engine::fork_generation()} {}
+Group::Group(base::Fd epoll) : epoll_{std::move(epoll)} {}
 
 Group::~Group() {
     if (!inherited()) {
         Engine::instance().withdraw(*this);
     }
-}
-
-bool Group::inherited() const {
-    return fork_generation_ != Engine::fork_generation();
 }
 
 Source::Source() {

@@ -27,6 +27,7 @@
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "soft/fork.hpp"
 
 namespace soft {
 
@@ -71,16 +72,14 @@ struct Interest {
     friend bool operator==(const Interest &, const Interest &) = default;
 };
 
-class Group : public std::enable_shared_from_this<Group> {
+// One that is inherited touches no socket and no epoll set: those are the parent's.
+class Group : public Inheritable, public std::enable_shared_from_this<Group> {
 public:
     // A group, known to the engine; nothing when the process has no more file descriptors (logged).
     [[nodiscard]] static std::shared_ptr<Group> create();
     ~Group();
     Group(const Group &) = delete;
     Group &operator=(const Group &) = delete;
-
-    // Made before a fork, by the parent, whose sockets and epoll set these are: nothing here touches them.
-    [[nodiscard]] bool inherited() const;
 
     // Held to add, remove or time a source, or to touch what a source's progress() touches.
     [[nodiscard]] std::mutex &mutex() { return mutex_; }
@@ -130,7 +129,6 @@ private:
     void disarm();
 
     const base::Fd epoll_;
-    const unsigned fork_generation_;
     std::mutex mutex_;  // guards everything below, and the progress() of all sources
     std::uint64_t engine_key_ = 0;
     Watched::node_type unwatched_;  // while the engine does not watch it; guarded by the engine's lock
@@ -153,10 +151,6 @@ private:
 class Engine {
 public:
     static Engine &instance();
-
-    // Number of forks between the first process that used the library and this one: an object made under
-    // another number is the parent's.
-    [[nodiscard]] static unsigned fork_generation();
 
     // A poller with nothing to do serves the groups that are the engine's, and its thread sleeps meanwhile.
     // `last` is when that poller assisted last: one that comes seldom is no help.

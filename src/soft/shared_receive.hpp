@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "soft/fork.hpp"
 #include "soft/progress.hpp"
 #include "soft/receive_queue.hpp"
 
@@ -18,7 +19,7 @@ namespace soft {
 
 class QueuePair;
 
-class SharedReceiveQueue final : public ibv_srq {
+class SharedReceiveQueue final : public ibv_srq, public Inheritable {
 public:
     // The attributes' sizes become those that are given.
     [[nodiscard]] static base::Result<SharedReceiveQueue *> create(ibv_pd &domain,
@@ -32,7 +33,6 @@ public:
     int post(ibv_recv_wr *request, ibv_recv_wr **bad);
     int modify(const ibv_srq_attr &attributes, int mask);
     int query(ibv_srq_attr &attributes);
-    [[nodiscard]] bool inherited() const { return fork_generation_ != Engine::fork_generation(); }
 
     // ---- queue pairs ----
     [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
@@ -58,7 +58,6 @@ private:
     void serve_waiters();
     [[nodiscard]] bool is_first(const Waiter &waiter);
 
-    const unsigned fork_generation_ = Engine::fork_generation();
     const std::size_t max_sge_;
     std::mutex mutex_;  // guards what follows; taken with a group's lock held, never the other way round
     PostedReceives posted_;
