@@ -197,7 +197,7 @@ void rfc5040_4_8_reserved_bits_must_not_be_checked(void **state) {
 }
 
 // Whoever sends it: TCP's stream ends in order, and what came behind it has no effect.
-void rfc5040_6_2_a_terminate_must_end_the_stream(void **state) {
+void rfc5040_7_a_terminate_must_end_the_stream(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     const Segment write{.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(64)};
     const struct {
@@ -231,6 +231,6 @@ int main() {
                                 test_of_ends(rfc5040_5_4_a_terminate_must_reach_the_program),
                                 test_of_ends(rfc5040_4_8_a_terminate_must_quote_what_was_wrong),
                                 test_of_ends(rfc5040_4_8_reserved_bits_must_not_be_checked),
-                                test_of_ends(rfc5040_6_2_a_terminate_must_end_the_stream)};
+                                test_of_ends(rfc5040_7_a_terminate_must_end_the_stream)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
