@@ -165,53 +165,33 @@ std::optional<std::uint64_t> Memory::registration_for_peers(const ibv_pd *pd, st
     return pin->region().registration;
 }
 
+namespace {
+
+// DDP knows no access rights: a write without the right has RDMAP's code (RFC 5040 section 7.2).
+constexpr struct {  // in the order of Fault
+    const char *text;
+    wire::TerminateCode of_reads;
+    wire::TerminateCode of_writes;
+} faults[] = {
+    {"no region has this key", wire::terminate::invalid_stag, wire::terminate::tagged_invalid_stag},
+    {"outside of the region", wire::terminate::bounds, wire::terminate::tagged_bounds},
+    {"the region was not registered for this access", wire::terminate::access, wire::terminate::access},
+    {"the region belongs to another protection domain", wire::terminate::not_associated,
+     wire::terminate::tagged_not_associated},
+    {"the range wraps around the address space", wire::terminate::wrap, wire::terminate::tagged_wrap}};
+
+}  // namespace
+
 const char *text_of(Fault fault) {
-    switch (fault) {
-        case Fault::InvalidKey:
-            return "no region has this key";
-        case Fault::Bounds:
-            return "outside of the region";
-        case Fault::Access:
-            return "the region was not registered for this access";
-        case Fault::ProtectionDomain:
-            return "the region belongs to another protection domain";
-        case Fault::Wrap:
-            return "the range wraps around the address space";
-    }
-    return "";
+    return faults[std::to_underlying(fault)].text;
 }
 
 wire::TerminateCode rdmap_code(Fault fault) {
-    switch (fault) {
-        case Fault::InvalidKey:
-            return wire::terminate::invalid_stag;
-        case Fault::Bounds:
-            return wire::terminate::bounds;
-        case Fault::Access:
-            return wire::terminate::access;
-        case Fault::ProtectionDomain:
-            return wire::terminate::not_associated;
-        case Fault::Wrap:
-            return wire::terminate::wrap;
-    }
-    return wire::terminate::operation_unspecified;
+    return faults[std::to_underlying(fault)].of_reads;
 }
 
-// DDP knows no access rights: that one is RDMAP's (RFC 5040 section 7.2).
 wire::TerminateCode tagged_code(Fault fault) {
-    switch (fault) {
-        case Fault::InvalidKey:
-            return wire::terminate::tagged_invalid_stag;
-        case Fault::Bounds:
-            return wire::terminate::tagged_bounds;
-        case Fault::Access:
-            return wire::terminate::access;
-        case Fault::ProtectionDomain:
-            return wire::terminate::tagged_not_associated;
-        case Fault::Wrap:
-            return wire::terminate::tagged_wrap;
-    }
-    return wire::terminate::local_catastrophic;
+    return faults[std::to_underlying(fault)].of_writes;
 }
 
 }  // namespace soft

@@ -305,46 +305,31 @@ void QueuePair::control_message() {
         violate({"a request or answer in several segments", wire::terminate::untagged_offset});
         return;
     }
+    if (segment_.opcode > wire::Opcode::Terminate && !parameters_.soft_peer) {
+        violate({"an RDMAP opcode that was not agreed on", wire::terminate::unexpected_opcode});
+        return;
+    }
     switch (segment_.opcode) {
         case wire::Opcode::ReadRequest:
             return read_requested(body);
         case wire::Opcode::Terminate:
             return terminated(body);
         case wire::Opcode::FlushRequest:
-            if (parameters_.soft_peer) {
-                return flush_requested(body);
-            }
-            break;
+            return flush_requested(body);
         case wire::Opcode::FlushResponse:
-            if (parameters_.soft_peer) {
-                return flush_answered(body);
-            }
-            break;
+            return flush_answered(body);
         case wire::Opcode::AtomicRequest:
-            if (parameters_.soft_peer) {
-                return atomic_requested(body);
-            }
-            break;
+            return atomic_requested(body);
         case wire::Opcode::AtomicResponse:
-            if (parameters_.soft_peer) {
-                return atomic_answered(body);
-            }
-            break;
+            return atomic_answered(body);
         case wire::Opcode::AtomicWrite:
-            if (parameters_.soft_peer) {
-                return atomic_write(body);
-            }
-            break;
+            return atomic_write(body);
         case wire::Opcode::Immediate:
         case wire::Opcode::ImmediateSolicited:
-            if (parameters_.soft_peer) {
-                return immediate_arrived(body);
-            }
-            break;
+            return immediate_arrived(body);
         default:
-            break;
+            return;  // the others are no control messages
     }
-    violate({"an RDMAP opcode that was not agreed on", wire::terminate::unexpected_opcode});
 }
 
 void QueuePair::end_segment() {
