@@ -62,6 +62,33 @@ static inline void await(struct rpma_conn *conn, enum rpma_conn_event expected) 
     }
 }
 
+/* The next client of `ep`, until it has gone. */
+static inline void serve_client(struct rpma_ep *ep, const struct rpma_conn_private_data *data) {
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *conn = NULL;
+    CHECK(rpma_ep_next_conn_req(ep, NULL, &request));
+    CHECK(rpma_conn_req_connect(&request, data, &conn));
+    await(conn, RPMA_CONN_ESTABLISHED);
+    await(conn, RPMA_CONN_CLOSED);
+    CHECK(rpma_conn_disconnect(conn));
+    CHECK(rpma_conn_delete(&conn));
+}
+
+static inline struct rpma_conn *connect_to(struct rpma_peer *peer, const char *ip, const char *port) {
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *conn = NULL;
+    CHECK(rpma_conn_req_new(peer, ip, port, NULL, &request));
+    CHECK(rpma_conn_req_connect(&request, NULL, &conn));
+    await(conn, RPMA_CONN_ESTABLISHED);
+    return conn;
+}
+
+static inline void disconnect(struct rpma_conn *conn) {
+    CHECK(rpma_conn_disconnect(conn));
+    await(conn, RPMA_CONN_CLOSED);
+    CHECK(rpma_conn_delete(&conn));
+}
+
 /* Waits, in the kernel, for the next completion, which must be a success; its opcode. */
 static inline unsigned complete_on(struct rpma_cq *cq) {
     struct ibv_wc wc;

@@ -35,8 +35,6 @@ static void *new_page(void) {
 static void serve(int port_fd) {
     struct rpma_peer *peer = new_peer(ADDRESS);
     struct rpma_ep *ep = NULL;
-    struct rpma_conn_req *request = NULL;
-    struct rpma_conn *conn = NULL;
     struct rpma_mr_local *mr = NULL;
     char *const memory = new_page();
     char port[PORT_SIZE];
@@ -53,13 +51,8 @@ static void serve(int port_fd) {
     const struct rpma_conn_private_data data = {descriptor, (uint8_t)size};
     CHECK(rpma_ep_listen(peer, ADDRESS, port, &ep));
     REQUIRE(write(port_fd, port, sizeof(port)) == sizeof(port));
-    CHECK(rpma_ep_next_conn_req(ep, NULL, &request));
-    CHECK(rpma_conn_req_connect(&request, &data, &conn));
-    await(conn, RPMA_CONN_ESTABLISHED);
-    await(conn, RPMA_CONN_CLOSED);
+    serve_client(ep, &data);
     REQUIRE(strcmp(memory, TEXT) == 0);
-    CHECK(rpma_conn_disconnect(conn));
-    CHECK(rpma_conn_delete(&conn));
     CHECK(rpma_ep_shutdown(&ep));
     CHECK(rpma_mr_dereg(&mr));
     CHECK(rpma_peer_delete(&peer));
@@ -68,17 +61,13 @@ static void serve(int port_fd) {
 
 static void write_flush_read(const char *port) {
     struct rpma_peer *peer = new_peer(ADDRESS);
-    struct rpma_conn_req *request = NULL;
-    struct rpma_conn *conn = NULL;
     struct rpma_mr_local *mr = NULL;
     struct rpma_mr_remote *remote = NULL;
     struct rpma_conn_private_data data = {NULL, 0};
     char *const memory = new_page();
     size_t size = 0;
     CHECK(rpma_mr_reg(peer, memory, SIZE, RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST, &mr));
-    CHECK(rpma_conn_req_new(peer, ADDRESS, port, NULL, &request));
-    CHECK(rpma_conn_req_connect(&request, NULL, &conn));
-    await(conn, RPMA_CONN_ESTABLISHED);
+    struct rpma_conn *const conn = connect_to(peer, ADDRESS, port);
     CHECK(rpma_conn_get_private_data(conn, &data));
     CHECK(rpma_mr_remote_from_descriptor(data.ptr, data.len, &remote));
     CHECK(rpma_mr_remote_get_size(remote, &size));
@@ -93,9 +82,7 @@ static void write_flush_read(const char *port) {
     complete(conn);
     REQUIRE(strcmp(memory + SIZE / 2, TEXT) == 0);
 
-    CHECK(rpma_conn_disconnect(conn));
-    await(conn, RPMA_CONN_CLOSED);
-    CHECK(rpma_conn_delete(&conn));
+    disconnect(conn);
     CHECK(rpma_mr_remote_delete(&remote));
     CHECK(rpma_mr_dereg(&mr));
     CHECK(rpma_peer_delete(&peer));

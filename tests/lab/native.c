@@ -40,8 +40,6 @@ static char *map(const char *where) {
 static void serve(const char *address, const char *where, int readable) {
     struct rpma_peer *peer = new_peer(address);
     struct rpma_ep *ep = NULL;
-    struct rpma_conn_req *request = NULL;
-    struct rpma_conn *conn = NULL;
     struct rpma_mr_local *mr = NULL;
     char *const memory = map(where);
     unsigned char descriptor[64];
@@ -58,15 +56,9 @@ static void serve(const char *address, const char *where, int readable) {
     CHECK(rpma_ep_listen(peer, address, port, &ep));
     printf("%s\n", port);
     REQUIRE(fflush(stdout) == 0);
-    CHECK(rpma_ep_next_conn_req(ep, NULL, &request));
-    CHECK(
-        rpma_conn_req_connect(&request, &(struct rpma_conn_private_data){descriptor, (uint8_t)size}, &conn));
-    await(conn, RPMA_CONN_ESTABLISHED);
-    await(conn, RPMA_CONN_CLOSED);
+    serve_client(ep, &(struct rpma_conn_private_data){descriptor, (uint8_t)size});
     REQUIRE(strcmp(memory + TEXT_PLACE, TEXT) == 0);
     REQUIRE(memcmp(memory, WORD, 8) == 0);
-    CHECK(rpma_conn_disconnect(conn));
-    CHECK(rpma_conn_delete(&conn));
     CHECK(rpma_ep_shutdown(&ep));
     CHECK(rpma_mr_dereg(&mr));
     CHECK(rpma_peer_delete(&peer));
@@ -85,8 +77,6 @@ static void complete_as(struct rpma_conn *conn, const char *what, unsigned opcod
 static void push(const char *address, const char *port, bool native_flush, bool native_atomic_write) {
     const unsigned flush = native_flush ? WC_FLUSH : IBV_WC_RDMA_READ;
     struct rpma_peer *peer = new_peer(address);
-    struct rpma_conn_req *request = NULL;
-    struct rpma_conn *conn = NULL;
     struct rpma_mr_local *mr = NULL;
     struct rpma_mr_remote *remote = NULL;
     struct rpma_peer_cfg *peer_cfg = NULL;
@@ -95,9 +85,7 @@ static void push(const char *address, const char *port, bool native_flush, bool 
     REQUIRE(memory != NULL);
     memcpy(memory, TEXT, sizeof(TEXT));
     CHECK(rpma_mr_reg(peer, memory, 4096, RPMA_MR_USAGE_WRITE_SRC, &mr));
-    CHECK(rpma_conn_req_new(peer, address, port, NULL, &request));
-    CHECK(rpma_conn_req_connect(&request, NULL, &conn));
-    await(conn, RPMA_CONN_ESTABLISHED);
+    struct rpma_conn *const conn = connect_to(peer, address, port);
     CHECK(rpma_conn_get_private_data(conn, &data));
     CHECK(rpma_mr_remote_from_descriptor(data.ptr, data.len, &remote));
     /* What stands for it here is that the server registered the region for it. */
@@ -115,9 +103,7 @@ static void push(const char *address, const char *port, bool native_flush, bool 
     CHECK(rpma_flush(conn, remote, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, RPMA_F_COMPLETION_ALWAYS, NULL));
     complete_as(conn, "flush to visibility", flush);
 
-    CHECK(rpma_conn_disconnect(conn));
-    await(conn, RPMA_CONN_CLOSED);
-    CHECK(rpma_conn_delete(&conn));
+    disconnect(conn);
     CHECK(rpma_mr_remote_delete(&remote));
     CHECK(rpma_mr_dereg(&mr));
     CHECK(rpma_peer_delete(&peer));

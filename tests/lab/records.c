@@ -145,8 +145,6 @@ static struct rpma_mr_remote *take_offer(struct rpma_conn *conn) {
 static void serve(const struct run *run, int port_fd) {
     struct rpma_peer *peer = new_peer(run->address);
     struct rpma_ep *ep = NULL;
-    struct rpma_conn_req *request = NULL;
-    struct rpma_conn *conn = NULL;
     struct rpma_mr_local *mr = NULL;
     uint8_t offer[OFFER_MAX];
     char port[PORT_SIZE];
@@ -157,12 +155,7 @@ static void serve(const struct run *run, int port_fd) {
     const struct rpma_conn_private_data data = {offer, make_offer(mr, offer)};
     CHECK(rpma_ep_listen(peer, run->address, port, &ep));
     REQUIRE(write(port_fd, port, sizeof(port)) == sizeof(port));
-    CHECK(rpma_ep_next_conn_req(ep, NULL, &request));
-    CHECK(rpma_conn_req_connect(&request, &data, &conn));
-    await(conn, RPMA_CONN_ESTABLISHED);
-    await(conn, RPMA_CONN_CLOSED);
-    CHECK(rpma_conn_disconnect(conn));
-    CHECK(rpma_conn_delete(&conn));
+    serve_client(ep, &data);
     CHECK(rpma_ep_shutdown(&ep));
     CHECK(rpma_mr_dereg(&mr));
     CHECK(rpma_peer_delete(&peer));
@@ -176,14 +169,10 @@ static void flush(struct rpma_conn *conn, struct rpma_mr_remote *remote, size_t 
 static void push(const struct run *run, const char *port, uint64_t count) {
     struct rpma_peer *peer = new_peer(run->address);
     struct record *const record = malloc(sizeof(*record));
-    struct rpma_conn_req *request = NULL;
-    struct rpma_conn *conn = NULL;
     struct rpma_mr_local *mr = NULL;
     REQUIRE(record != NULL);
     CHECK(rpma_mr_reg(peer, record, sizeof(*record), RPMA_MR_USAGE_WRITE_SRC, &mr));
-    CHECK(rpma_conn_req_new(peer, run->address, port, NULL, &request));
-    CHECK(rpma_conn_req_connect(&request, NULL, &conn));
-    await(conn, RPMA_CONN_ESTABLISHED);
+    struct rpma_conn *const conn = connect_to(peer, run->address, port);
     struct rpma_mr_remote *remote = take_offer(conn);
 
     const uint64_t committed = run->ring->committed;
@@ -199,9 +188,7 @@ static void push(const struct run *run, const char *port, uint64_t count) {
         const int size = snprintf(line, sizeof(line), "%s %" PRIu64 "\n", run->name, number);
         REQUIRE(write(STDOUT_FILENO, line, (size_t)size) == size);
     }
-    CHECK(rpma_conn_disconnect(conn));
-    await(conn, RPMA_CONN_CLOSED);
-    CHECK(rpma_conn_delete(&conn));
+    disconnect(conn);
     CHECK(rpma_mr_remote_delete(&remote));
     CHECK(rpma_mr_dereg(&mr));
     CHECK(rpma_peer_delete(&peer));
