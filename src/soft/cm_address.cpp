@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm_address: rdma_getaddrinfo: names and services to the addresses that ids are bound to and resolve.
 #include <netdb.h>
-#include <netinet/in.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
 #include "soft/made.hpp"
-#include "soft/tcp.hpp"
 #include "softrdma.h"
 
 namespace {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <new>
 #include <vector>
 
 #include "base/log.hpp"

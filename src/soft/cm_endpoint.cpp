@@ -2,7 +2,6 @@
 // soft/cm_endpoint: the C face of what an id makes for itself: completion queues for a program that gives
 // none, a shared receive queue, the queue pair, and endpoints, which are all of it in one call. Written in
 // terms of the other calls, as librdmacm's are.
-#include <rdma/rdma_verbs.h>
 
 #include <algorithm>
 #include <cerrno>

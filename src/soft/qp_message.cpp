@@ -3,7 +3,6 @@
 // bound, while the connection goes on being parsed; past the bound the stream stalls until a receive is
 // posted. The end of the stream comes behind them, though not later than limits::unclaimed_timeout after the
 // last receive: then what still has none is dropped.
-#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cinttypes>

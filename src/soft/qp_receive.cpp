@@ -5,16 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cinttypes>
 #include <cstring>
 #include <new>
 
 #include "base/log.hpp"
-#include "persist/guard.hpp"
 #include "soft/limits.hpp"
 #include "soft/qp.hpp"
 #include "soft/tcp.hpp"
-#include "softrdma.h"
 
 namespace soft {
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/verbs_api: softrdma_ibv_X, the C face of devices and memory. Here failures become errno values.
-#include <arpa/inet.h>
 #include <net/if.h>
-#include <netinet/in.h>
 
 #include <algorithm>
 #include <cerrno>

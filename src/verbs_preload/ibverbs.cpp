@@ -3,7 +3,6 @@
 // real library's: tests/compat/preload_symbols.sh has the list.
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "softrdma.h"
 #include "verbs_preload/forward.hpp"

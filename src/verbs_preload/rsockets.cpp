@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
-#include <string>
 #include <string_view>
 
 #include "base/log.hpp"
