@@ -43,7 +43,8 @@ base::Result<CompletionQueue *> CompletionQueue::create(ibv_context *context, in
     if (!group) {
         return base::failure(EMFILE);
     }
-    auto *const queue = new CompletionQueue{static_cast<std::size_t>(entries), std::move(group)};
+    std::unique_ptr<CompletionQueue> queue{
+        new CompletionQueue{static_cast<std::size_t>(entries), std::move(group)}};
     queue->context = context;
     queue->channel = channel;
     queue->cq_context = cq_context;
@@ -51,7 +52,7 @@ base::Result<CompletionQueue *> CompletionQueue::create(ibv_context *context, in
     if (channel != nullptr) {
         static_cast<CompletionChannel *>(channel)->attach(*queue);
     }
-    return queue;
+    return queue.release();
 }
 
 CompletionQueue::~CompletionQueue() {
@@ -85,9 +86,7 @@ int CompletionQueue::poll(int entries, ibv_wc *completions) {
             empty_polls > (notify_wanted_.load(std::memory_order_relaxed) ? polls_of_a_spinner_to_notify
                                                                           : polls_of_a_spinner);
         group_->poll(spinning);
-        for (const auto &other : *other_groups()) {
-            other->poll(spinning);
-        }
+        for_other_groups([&](const auto &other) { other->poll(spinning); });
         taken = take(entries, completions);
         if (taken == 0 && empty_polls > polls_of_an_idler && empty_polls % polls_for_oneself == 0) {
             Engine::instance().assist(last_assist_);
@@ -119,9 +118,7 @@ int CompletionQueue::request_notification(bool solicited_only) {
     const auto *const events = static_cast<CompletionChannel *>(channel);
     if (events == nullptr || !events->sleeps_here_.load(std::memory_order_relaxed)) {
         group_->hand_over();
-        for (const auto &other : *other_groups()) {
-            other->hand_over();
-        }
+        for_other_groups([](const auto &other) { other->hand_over(); });
     }
     return 0;
 }
@@ -173,35 +170,38 @@ void CompletionQueue::serve_also(const std::shared_ptr<Group> &group) {
         ++known->queue_pairs;
         return;
     }
+    auto groups = other_groups_ ? std::make_shared<Groups>(*other_groups_) : std::make_shared<Groups>();
+    groups->push_back(group);
     others_.push_back({.group = group, .queue_pairs = 1});
-    publish_others();
+    publish(std::move(groups));
 }
 
 void CompletionQueue::stop_serving(const std::shared_ptr<Group> &group) {
     const std::scoped_lock lock{mutex_};
     const auto known = std::ranges::find(others_, group, &Other::group);
-    if (--known->queue_pairs == 0) {
-        others_.erase(known);
-        publish_others();
+    if (--known->queue_pairs != 0) {
+        return;
+    }
+    others_.erase(known);
+    try {
+        auto groups = std::make_shared<Groups>(*other_groups_);
+        std::erase(*groups, group);
+        publish(std::move(groups));
+    } catch (const std::bad_alloc &) {
+        BASE_LOG(Warning, "out of memory: a completion queue goes on serving a group it has no need to");
     }
 }
 
 // A poller takes a reference to the whole list, and allocates nothing.
-void CompletionQueue::publish_others() {
-    auto groups = std::make_shared<Groups>();
-    for (const Other &other : others_) {
-        groups->push_back(other.group);
-    }
+void CompletionQueue::publish(std::shared_ptr<const Groups> groups) {
+    has_others_.store(!groups->empty(), std::memory_order_release);
     other_groups_ = std::move(groups);
-    has_others_.store(!others_.empty(), std::memory_order_release);
 }
 
 std::shared_ptr<const CompletionQueue::Groups> CompletionQueue::other_groups() {
-    // Never destroyed: threads of the program may poll while the process ends.
-    static const auto &none = *new auto(std::make_shared<const Groups>());
-    // Acquire: pairs with publish_others(), though the lock would do; it saves the lock where there are none.
+    // Acquire: pairs with publish(), though the lock would do; it saves the lock where there are none.
     if (!has_others_.load(std::memory_order_acquire)) {
-        return none;
+        return nullptr;
     }
     const std::scoped_lock lock{mutex_};
     return other_groups_;

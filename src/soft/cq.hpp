@@ -4,6 +4,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -84,7 +85,8 @@ public:
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
     [[nodiscard]] bool inherited() const { return group_->inherited(); }
-    // This queue's poller serves that group too: a queue pair that completes here has its socket there.
+    // This queue's poller serves that group too: a queue pair that completes here has its socket there. All
+    // is as it was when there is no memory for that.
     void serve_also(const std::shared_ptr<Group> &group);
     void stop_serving(const std::shared_ptr<Group> &group);
 
@@ -109,8 +111,15 @@ private:
         std::shared_ptr<Group> group;
         unsigned queue_pairs;
     };
-    void publish_others();
+    void publish(std::shared_ptr<const Groups> groups);
+    // Null when there is none.
     [[nodiscard]] std::shared_ptr<const Groups> other_groups();
+    template <typename Do>
+    void for_other_groups(Do action) {
+        if (const auto groups = other_groups()) {
+            std::ranges::for_each(*groups, action);
+        }
+    }
 
     std::mutex mutex_;  // guards the ring, notify_, others_; taken with a group's, queue pair's or channel's
                         // lock held, before a receive queue's

@@ -31,9 +31,9 @@ bool CompletionChannel::busy() {
 
 void CompletionChannel::attach(CompletionQueue &queue) {
     const std::scoped_lock lock{mutex_};
-    attached_.push_back(&queue);
+    base::Ring<CompletionQueue *> larger{attached_.size() + 1};
+    attached_.push_back(&queue);  // the last that needs memory
     refcnt = static_cast<int>(attached_.size());
-    base::Ring<CompletionQueue *> larger{attached_.size()};
     for (; !pending_.empty(); pending_.pop()) {
         larger.push() = pending_.front();
     }
@@ -92,8 +92,7 @@ base::Result<CompletionQueue *> CompletionChannel::next_event() {
         const std::scoped_lock lock{mutex_};
         for (CompletionQueue *const queue : attached_) {
             groups.push_back(queue->group_);
-            const auto others = queue->other_groups();
-            groups.insert(groups.end(), others->begin(), others->end());
+            queue->for_other_groups([](const auto &other) { groups.push_back(other); });
         }
     }
     const bool blocks = (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;

@@ -94,6 +94,7 @@ std::shared_ptr<const LocalAddresses> local_addresses() {
     const std::scoped_lock lock{addresses_lock};
     // Before asking: what changes meanwhile is told again.
     if (changes.any() || known == nullptr) {
+        known = nullptr;  // what is asked for in vain is asked for again
         known = asked_for();
     }
     return known != nullptr ? known : std::make_shared<const LocalAddresses>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/made: what the C face gives where it makes an object, a pointer, or null and errno; and what the
-// connection manager's gives, 0, or -1 and errno.
+// soft/made: what the C face gives where it makes an object, a pointer, or null and errno; and what its calls
+// give: 0 or an errno value; the connection manager's 0, or -1 and errno.
 #pragma once
 
 #include <cerrno>
@@ -35,6 +35,16 @@ T *value_of(const base::Result<T *> &result) {
         return nullptr;
     }
     return *result;
+}
+
+// Runs what gives 0 or an errno value; memory that is out becomes ENOMEM.
+template <typename Call>
+int error_of(Call call) {
+    try {
+        return call();
+    } catch (const std::bad_alloc &) {
+        return ENOMEM;
+    }
 }
 
 inline int status_failed(int error) {

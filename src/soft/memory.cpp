@@ -68,11 +68,13 @@ base::Result<void> Memory::insert(MemoryRegion &region) {
         number = free_.back();
         free_.pop_back();
     } else if (used_ < limits::max_mr) {
-        number = ++used_;  // slot 0 stays empty: keys below 65536, such as 0 and 1, are nobody's
+        number = used_ + 1;  // slot 0 stays empty: keys below 65536, such as 0 and 1, are nobody's
         auto &chunk = chunks_[number / chunk_slots];
         if (chunk.load(std::memory_order_relaxed) == nullptr) {
+            free_.reserve((number / chunk_slots + 1) * chunk_slots);  // erase() needs no memory
             chunk.store(new Pin::Slot[chunk_slots], std::memory_order_release);
         }
+        used_ = number;
     } else {
         return base::failure(ENOMEM);
     }

@@ -194,8 +194,10 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
     thread_local std::vector<pollfd> fds;
     fds.assign(1, pollfd{.fd = event_fd, .events = POLLIN, .revents = 0});
     for (const auto &group : groups) {
-        group->begin_wait();
         fds.push_back(pollfd{.fd = group->epoll_.get(), .events = POLLIN, .revents = 0});
+    }
+    for (const auto &group : groups) {
+        group->begin_wait();
     }
     bool interrupted = false;
     auto sleep_at = base::Clock::now() + spin_before_sleep;

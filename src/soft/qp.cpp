@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "base/log.hpp"
@@ -112,8 +113,15 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::sh
     if (shared_receives_ != nullptr) {
         shared_receives_->attach();
     }
-    if (receive_queue_cq_.group() != group_) {
-        receive_queue_cq_.serve_also(group_);
+    try {
+        if (receive_queue_cq_.group() != group_) {
+            receive_queue_cq_.serve_also(group_);
+        }
+    } catch (const std::bad_alloc &) {
+        if (shared_receives_ != nullptr) {
+            shared_receives_->detach();
+        }
+        throw;
     }
 }
 
@@ -229,13 +237,13 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
     responses_ = base::Ring<Response>{std::max<std::size_t>(parameters.ird, 1)};
     pins_.reserve(Batch::max_segments);
     batch_reads_.reserve(Batch::max_segments);
+    if (parameters.crc) {
+        batch_.use_crc();
+    }
     interest_ = {.readable = true};
     group_->add(*this, socket.get(), interest_);
     parameters_ = parameters;
     buffer_bytes_ = parameters.crc ? crc_buffer_bytes : buffer_bytes;
-    if (parameters.crc) {
-        batch_.use_crc();
-    }
     max_payload_bytes_ = payload_bytes(parameters.soft_peer, socket.get());
     peer_operations_.store(parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE |
                                                       SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC

@@ -17,6 +17,7 @@ namespace {
 using soft::AnyQueuePair;
 using soft::CompletionChannel;
 using soft::CompletionQueue;
+using soft::error_of;
 using soft::failed;
 using soft::made;
 using soft::SharedReceiveQueue;
@@ -81,11 +82,7 @@ int softrdma_ibv_resize_cq(ibv_cq *cq, int cqe) {
     if (cqe < 1 || cqe > soft::limits::max_cqe) {
         return EINVAL;
     }
-    try {
-        return CompletionQueue::of(cq)->resize(cqe);
-    } catch (const std::bad_alloc &) {
-        return ENOMEM;
-    }
+    return error_of([&] { return CompletionQueue::of(cq)->resize(cqe); });
 }
 
 int softrdma_ibv_destroy_cq(ibv_cq *cq) {
@@ -193,13 +190,14 @@ int softrdma_ibv_destroy_srq(ibv_srq *srq) {
 // ---- asynchronous events ----
 
 int softrdma_ibv_get_async_event(ibv_context *context, ibv_async_event *event) {
-    const auto next = soft::async_events_of(*context).next();
-    if (!next) {
-        errno = next.error().number;
-        return -1;
-    }
-    *event = *next;
-    return 0;
+    return soft::status_of([&]() -> base::Result<void> {
+        const auto next = soft::async_events_of(*context).next();
+        if (!next) {
+            return std::unexpected{next.error()};
+        }
+        *event = *next;
+        return {};
+    });
 }
 
 void softrdma_ibv_ack_async_event(ibv_async_event *event) {

@@ -30,12 +30,8 @@ int join(rdma_cm_id *id, const sockaddr *address, bool only_sends, void *context
     if (id->qp_type != IBV_QPT_UD || address == nullptr || static_cast<DatagramId *>(id)->inherited()) {
         return failed(EINVAL);
     }
-    try {
-        const auto joined = static_cast<DatagramId *>(id)->join(*address, only_sends, context);
-        return joined ? 0 : failed(joined.error().number);
-    } catch (const std::bad_alloc &) {
-        return failed(ENOMEM);
-    }
+    return soft::status_of(
+        [&] { return static_cast<DatagramId *>(id)->join(*address, only_sends, context); });
 }
 
 }  // namespace
@@ -57,12 +53,14 @@ int softrdma_ibv_init_ah_from_wc(ibv_context *context, uint8_t port_num, ibv_wc 
     if (port_num != 1) {
         return failed(EINVAL);
     }
-    const auto back = soft::address_attributes(*static_cast<const Device *>(context->device), *wc, *grh);
-    if (!back) {
-        return failed(back.error().number);
-    }
-    *attributes = *back;
-    return 0;
+    return soft::status_of([&]() -> base::Result<void> {
+        const auto back = soft::address_attributes(*static_cast<const Device *>(context->device), *wc, *grh);
+        if (!back) {
+            return std::unexpected{back.error()};
+        }
+        *attributes = *back;
+        return {};
+    });
 }
 
 ibv_ah *softrdma_ibv_create_ah_from_wc(ibv_pd *pd, ibv_wc *wc, ibv_grh *grh, uint8_t port_num) {

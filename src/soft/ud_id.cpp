@@ -234,20 +234,24 @@ void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::Lookup
     }
     const tcp::Address here = udp::address_of(
         {.gid = lookup.to, .port = port_of(route.addr.src_addr), .interface = lookup.from.interface});
-    if (device_of(reinterpret_cast<const sockaddr &>(here)) == nullptr || !service_->begin(lookup)) {
+    if (device_of(reinterpret_cast<const sockaddr &>(here)) == nullptr) {
         return;
     }
+    // What needs memory first: a request that is dropped comes again.
     std::unique_ptr<DatagramId> child{new DatagramId{nullptr, context, ps}};
     child->service_ = service_;
     child->lookup_ = lookup;
     child->set_source(here);
     const tcp::Address peer = udp::address_of(lookup.from);
     child->set_destination(reinterpret_cast<const sockaddr &>(peer));
+    auto made = std::make_unique<Event>();
+    if (!service_->begin(lookup)) {
+        return;
+    }
     child->state_.store(State::Requested);  // from here on it rejects, unless delivered
     if (!child->has_device(peer)) {
         return;
     }
-    auto made = std::make_unique<Event>();
     made->event = RDMA_CM_EVENT_CONNECT_REQUEST;
     made->id = child.get();
     made->listen_id = this;

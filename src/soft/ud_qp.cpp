@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstring>
+#include <new>
 
 #include "base/log.hpp"
 #include "soft/device.hpp"
@@ -89,11 +90,20 @@ DatagramQueuePair::DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &att
       requests_{cap_} {
     qp_base.state = IBV_QPS_RESET;
     receive_.sges.reserve(cap_.max_recv_sge);
-    if (receive_queue_cq_.group() != group_) {
+    memberships_.reserve(limits::max_groups_of_qp);
+    const bool completes_elsewhere = receive_queue_cq_.group() != group_;
+    if (completes_elsewhere) {
         receive_queue_cq_.serve_also(group_);
     }
-    const std::scoped_lock lock{group_->mutex()};
-    group_->add(*this, socket_.get(), {.readable = true});
+    try {
+        const std::scoped_lock lock{group_->mutex()};
+        group_->add(*this, socket_.get(), {.readable = true});
+    } catch (const std::bad_alloc &) {
+        if (completes_elsewhere) {
+            receive_queue_cq_.stop_serving(group_);
+        }
+        throw;
+    }
 }
 
 DatagramQueuePair::~DatagramQueuePair() {

@@ -19,6 +19,7 @@
 namespace {
 
 using soft::Device;
+using soft::error_of;
 using soft::failed;
 using soft::made;
 using soft::MemoryRegion;
@@ -52,7 +53,7 @@ ibv_mr *registered(ibv_pd *pd, void *address, std::size_t length, std::uint64_t 
         durable = std::move(*opened);
     }
     persist::install_guard();
-    auto *const region = new MemoryRegion{};
+    auto region = std::make_unique<MemoryRegion>();
     region->context = pd->context;
     region->pd = pd;
     region->addr = address;
@@ -63,12 +64,11 @@ ibv_mr *registered(ibv_pd *pd, void *address, std::size_t length, std::uint64_t 
     if (const auto inserted = soft::Memory::instance().insert(*region); !inserted) {
         BASE_LOG(Error, "cannot register memory: %d regions are registered, the most there can be",
                  soft::limits::max_mr);
-        delete region;
         return failed<ibv_mr>(inserted.error().number);
     }
     region->handle = region->lkey;
     static_cast<ProtectionDomain *>(pd)->users.fetch_add(1, std::memory_order_relaxed);
-    return region;
+    return region.release();
 }
 
 const Device &device_of(const ibv_context &context) {
@@ -94,16 +94,15 @@ constexpr __be16 default_partition = 0xffff;  // the same in either byte order
 // ---- devices ----
 
 ibv_device **softrdma_ibv_get_device_list(int *num_devices) {
-    const auto all = soft::devices();
-    auto **const list = new (std::nothrow) ibv_device *[all.size() + 1] {};
-    if (list == nullptr) {
-        return failed<ibv_device *>(ENOMEM);
-    }
-    std::ranges::copy(all, list);
-    if (num_devices != nullptr) {
-        *num_devices = static_cast<int>(all.size());
-    }
-    return list;
+    return made([&] {
+        const auto all = soft::devices();
+        auto **const list = new ibv_device *[all.size() + 1] {};
+        std::ranges::copy(all, list);
+        if (num_devices != nullptr) {
+            *num_devices = static_cast<int>(all.size());
+        }
+        return list;
+    });
 }
 
 void softrdma_ibv_free_device_list(ibv_device **list) {
@@ -142,8 +141,10 @@ int softrdma_ibv_query_port(ibv_context *context, uint8_t port_num, ibv_port_att
     if (port_num != 1) {
         return EINVAL;
     }
-    soft::query(device_of(*context), *port_attr);
-    return 0;
+    return error_of([&] {
+        soft::query(device_of(*context), *port_attr);
+        return 0;
+    });
 }
 
 int softrdma_ibv_query_gid(ibv_context *context, uint8_t port_num, int index, ibv_gid *gid) {
@@ -163,22 +164,29 @@ int softrdma_ibv_query_gid_ex(ibv_context *context, uint32_t port_num, uint32_t 
     if (port_num != 1 || flags != 0) {
         return EINVAL;
     }
-    const auto table = gid_table(*context);
-    if (gid_index >= table.size()) {
-        return EINVAL;
-    }
-    *entry = table[gid_index];
-    return 0;
+    return error_of([&] {
+        const auto table = gid_table(*context);
+        if (gid_index >= table.size()) {
+            return EINVAL;
+        }
+        *entry = table[gid_index];
+        return 0;
+    });
 }
 
 ssize_t softrdma_ibv_query_gid_table(ibv_context *context, ibv_gid_entry *entries, size_t max_entries,
                                      uint32_t flags) {
-    const auto table = gid_table(*context);
-    if (flags != 0 || table.size() > max_entries) {
-        return -EINVAL;
-    }
-    std::ranges::copy(table, entries);
-    return static_cast<ssize_t>(table.size());
+    std::size_t found = 0;
+    const int error = error_of([&] {
+        const auto table = gid_table(*context);
+        if (flags != 0 || table.size() > max_entries) {
+            return EINVAL;
+        }
+        std::ranges::copy(table, entries);
+        found = table.size();
+        return 0;
+    });
+    return error != 0 ? -error : static_cast<ssize_t>(found);
 }
 
 int softrdma_ibv_query_pkey(ibv_context *, uint8_t port_num, int index, __be16 *pkey) {

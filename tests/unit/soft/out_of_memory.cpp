@@ -5,8 +5,9 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
-#include <new>
+#include <cstdint>
+
+#include "failing_new.hpp"
 
 // Last, as it wants.
 #include "device.hpp"
@@ -18,25 +19,13 @@ using test::Bytes;
 using test::Ends;
 using test::fpdu;
 
-std::atomic<bool> memory_is_out{false};
-thread_local bool is_the_test = false;  // this thread always has memory
+std::atomic<std::size_t> memory_left{SIZE_MAX};  // the largest piece that there is
+thread_local bool is_the_test = false;           // this thread always has memory
 
 }  // namespace
 
-// For the whole process; those for arrays, and those that do not throw, call it. Not inline: g++ would miss
-// that they belong together.
-[[gnu::noinline]] void *operator new(std::size_t size) {
-    void *const memory = memory_is_out.load() && !is_the_test ? nullptr : std::malloc(size);
-    if (memory == nullptr) {
-        throw std::bad_alloc{};
-    }
-    return memory;
-}
-[[gnu::noinline]] void operator delete(void *memory) noexcept {
-    std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void *memory, std::size_t) noexcept {
-    std::free(memory);
+bool test::allocation_fails(std::size_t size) {
+    return size > memory_left.load() && !is_the_test;
 }
 
 namespace {
@@ -47,15 +36,15 @@ constexpr MpaFrame promising{.peer_to_peer = true, .rtr_write = true, .ird = 4, 
 // While this lives. The test's thread then only sleeps, so that the device's does all there is to do.
 class Outage {
 public:
-    Outage() { memory_is_out.store(true); }
-    ~Outage() { memory_is_out.store(false); }
+    explicit Outage(std::size_t left = 0) { memory_left.store(left); }
+    ~Outage() { memory_left.store(SIZE_MAX); }
     Outage(const Outage &) = delete;
     Outage &operator=(const Outage &) = delete;
 
     static void last_until_an_event(const rdma_cm_id *id) {
         pollfd readable{.fd = id->channel->fd, .events = POLLIN, .revents = 0};
         const bool told = ::poll(&readable, 1, patience_ms) == 1;
-        memory_is_out.store(false);
+        memory_left.store(SIZE_MAX);
         assert_true(told);
     }
 };
@@ -83,20 +72,26 @@ void the_end_of_a_connection(void **state) {
 
 void the_outcome_of_connecting(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    constexpr MpaFrame accepts{.role = MpaRole::Reply, .ird = 4, .ord = 4};
+    constexpr MpaFrame wants_crc{.role = MpaRole::Reply, .crc = true, .ird = 4, .ord = 4};
+    constexpr MpaFrame rejects{.role = MpaRole::Reply, .reject = true, .ird = 4, .ord = 4};
+    constexpr std::size_t small = 8192;  // too little for what CRC32C is summed up in
     const struct {
         MpaFrame reply;
+        std::size_t left;
         rdma_cm_event_type event;
         int status;
     } outcomes[] = {
-        {{.role = MpaRole::Reply, .reject = true, .ird = 4, .ord = 4}, RDMA_CM_EVENT_REJECTED, -ECONNREFUSED},
-        {{.role = MpaRole::Reply, .ird = 4, .ord = 4}, RDMA_CM_EVENT_CONNECT_ERROR, -ENOMEM},
+        {rejects, 0, RDMA_CM_EVENT_REJECTED, -ECONNREFUSED},
+        {accepts, 0, RDMA_CM_EVENT_CONNECT_ERROR, -ENOMEM},
+        {wants_crc, small, RDMA_CM_EVENT_CONNECT_ERROR, -ENOMEM},
     };
     for (const auto &outcome : outcomes) {
         rdma_cm_id *const id = device.connect(peer.listen());
         peer.accept();
         (void)peer.receive_frame(MpaRole::Request);
         {
-            const Outage outage;
+            const Outage outage{outcome.left};
             peer.send_frame(outcome.reply);
             Outage::last_until_an_event(id);
         }
@@ -104,6 +99,7 @@ void the_outcome_of_connecting(void **state) {
         device.close(id);
         peer.close();
     }
+    (void)device.establish(peer, {});  // nothing of the others is left in its way
 }
 
 void a_connection_that_is_established(void **state) {
@@ -135,11 +131,11 @@ void a_request_is_dropped(void **state) {
     (void)device.establish(other, {});
 }
 
-void a_service_that_is_not_there(void **) {
-    rdma_event_channel *const events = softrdma_rdma_create_event_channel();
+// Asks for the service at that port of 127.0.0.1.
+rdma_cm_id *resolved(rdma_event_channel *events, std::uint16_t port) {
     rdma_cm_id *id = nullptr;
     assert_int_equal(softrdma_rdma_create_id(events, &id, nullptr, RDMA_PS_UDP), 0);
-    sockaddr_in there = test::loopback(1);
+    sockaddr_in there = test::loopback(port);
     rdma_cm_event *event = nullptr;
     assert_int_equal(
         softrdma_rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms), 0);
@@ -148,15 +144,54 @@ void a_service_that_is_not_there(void **) {
     assert_int_equal(softrdma_rdma_resolve_route(id, patience_ms), 0);
     assert_int_equal(softrdma_rdma_get_cm_event(events, &event), 0);
     assert_int_equal(softrdma_rdma_ack_cm_event(event), 0);
+    return id;
+}
+
+void a_service_that_is_not_there(void **) {
+    rdma_event_channel *const events = softrdma_rdma_create_event_channel();
+    rdma_cm_id *const id = resolved(events, 1);
     {
         const Outage outage;
         assert_int_equal(softrdma_rdma_connect(id, nullptr), 0);
         Outage::last_until_an_event(id);
     }
+    rdma_cm_event *event = nullptr;
     assert_int_equal(softrdma_rdma_get_cm_event(events, &event), 0);
     assert_int_equal(event->event, RDMA_CM_EVENT_UNREACHABLE);
     assert_int_equal(softrdma_rdma_ack_cm_event(event), 0);
     assert_int_equal(softrdma_rdma_destroy_id(id), 0);
+    softrdma_rdma_destroy_event_channel(events);
+}
+
+// The one that was dropped has left nothing that the next would be a second one of.
+void a_request_for_a_service_comes_again(void **) {
+    test::watch_log();
+    rdma_event_channel *const events = softrdma_rdma_create_event_channel();
+    rdma_event_channel *const of_asker = softrdma_rdma_create_event_channel();
+    rdma_cm_id *listener = nullptr;
+    sockaddr_in here = test::loopback(0);
+    assert_int_equal(softrdma_rdma_create_id(events, &listener, nullptr, RDMA_PS_UDP), 0);
+    assert_int_equal(softrdma_rdma_bind_addr(listener, reinterpret_cast<sockaddr *>(&here)), 0);
+    assert_int_equal(softrdma_rdma_listen(listener, 1), 0);
+    rdma_cm_id *const asker = resolved(of_asker, ntohs(softrdma_rdma_get_src_port(listener)));
+    {
+        const Outage outage;
+        assert_int_equal(softrdma_rdma_connect(asker, nullptr), 0);
+        pollfd nothing{.fd = events->fd, .events = POLLIN, .revents = 0};
+        while (test::logged().errors == 0) {
+            assert_int_equal(::poll(&nothing, 1, 1), 0);
+        }
+    }
+    Outage::last_until_an_event(listener);
+    rdma_cm_event *event = nullptr;
+    assert_int_equal(softrdma_rdma_get_cm_event(events, &event), 0);
+    assert_int_equal(event->event, RDMA_CM_EVENT_CONNECT_REQUEST);
+    rdma_cm_id *const request = event->id;
+    assert_int_equal(softrdma_rdma_ack_cm_event(event), 0);
+    for (rdma_cm_id *const id : {request, asker, listener}) {
+        assert_int_equal(softrdma_rdma_destroy_id(id), 0);
+    }
+    softrdma_rdma_destroy_event_channel(of_asker);
     softrdma_rdma_destroy_event_channel(events);
 }
 
@@ -167,7 +202,7 @@ int main() {
     const CMUnitTest tests[] = {
         test_of_ends(the_end_of_a_connection),          test_of_ends(the_outcome_of_connecting),
         test_of_ends(a_connection_that_is_established), test_of_ends(a_request_is_dropped),
-        test_of_ends(a_service_that_is_not_there),
+        test_of_ends(a_service_that_is_not_there),      cmocka_unit_test(a_request_for_a_service_comes_again),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
