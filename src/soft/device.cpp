@@ -58,6 +58,11 @@ bool is_loopback(const sockaddr &address) {
            ntohl(reinterpret_cast<const sockaddr_in &>(address).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
+bool serves(const LocalAddress &local, const sockaddr &address) {
+    return same_host(reinterpret_cast<const sockaddr &>(local.address), address) ||
+           (is_loopback(address) && local.is_loopback);
+}
+
 Device *device_named(const std::string &interface) {
     const std::scoped_lock lock{registry_lock};
     const auto known =
@@ -174,11 +179,16 @@ std::vector<Device *> devices() {
 
 Device *device_of(const sockaddr &address) {
     const auto all = local_addresses();
-    const auto local = std::ranges::find_if(*all, [&](const LocalAddress &one) {
-        return same_host(reinterpret_cast<const sockaddr &>(one.address), address) ||
-               (is_loopback(address) && one.is_loopback);
-    });
+    const auto local =
+        std::ranges::find_if(*all, [&](const LocalAddress &one) { return serves(one, address); });
     return local != all->end() ? device_named(local->interface) : nullptr;
+}
+
+bool has_address(const Device &device, const sockaddr &address) {
+    const auto all = local_addresses();
+    return std::ranges::any_of(*all, [&](const LocalAddress &one) {
+        return one.interface == device.interface && serves(one, address);
+    });
 }
 
 std::vector<tcp::Address> addresses_of(const Device &device) {

@@ -45,6 +45,8 @@ inline constexpr __be16 default_pkey = 0xffff;
 [[nodiscard]] __be64 guid_of(const Device &device);
 // The device that serves a local address; null when no interface has it.
 [[nodiscard]] Device *device_of(const sockaddr &address);
+// Whether a local address is one of its interface.
+[[nodiscard]] bool has_address(const Device &device, const sockaddr &address);
 [[nodiscard]] std::vector<tcp::Address> addresses_of(const Device &device);
 // Null when the process has no file descriptors left.
 [[nodiscard]] ibv_context *context_of(Device &device);

@@ -11,6 +11,8 @@
 
 #include <cerrno>
 #include <mutex>
+#include <string>
+#include <string_view>
 
 #include "base/fd.hpp"
 #include "soft/fork.hpp"
@@ -68,6 +70,12 @@ bool serves(const ifaddrs &entry) {
            (entry.ifa_addr->sa_family == AF_INET || entry.ifa_addr->sa_family == AF_INET6);
 }
 
+// An address of IPv4 comes with its label in place of the interface: that, or that, a colon and more. No
+// interface has a colon in its name.
+std::string interface_of(std::string_view label) {
+    return std::string{label.substr(0, label.find(':'))};
+}
+
 // Null when the kernel does not tell.
 std::shared_ptr<const LocalAddresses> asked_for() {
     ifaddrs *list = nullptr;
@@ -78,7 +86,7 @@ std::shared_ptr<const LocalAddresses> asked_for() {
     const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner{list, freeifaddrs};
     for (const ifaddrs *entry = list; entry != nullptr; entry = entry->ifa_next) {
         if (serves(*entry)) {
-            all->push_back({.interface = entry->ifa_name,
+            all->push_back({.interface = interface_of(entry->ifa_name),
                             .is_loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0,
                             .address = tcp::copy_of(*entry->ifa_addr)});
         }

@@ -85,7 +85,6 @@ DatagramQueuePair::DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &att
       group_{send_queue_cq_.group()},
       socket_{std::move(socket)},
       interface_{interface},
-      gids_{udp::gids_of(*static_cast<const Device *>(domain.context->device))},
       receives_{cap_.max_recv_wr, cap_.max_recv_sge},
       requests_{cap_} {
     qp_base.state = IBV_QPS_RESET;

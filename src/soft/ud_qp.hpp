@@ -98,7 +98,8 @@ private:
     [[nodiscard]] std::optional<Drop> deliver(std::span<const std::byte> datagram,
                                               const udp::Arrival &arrival, bool multicast);
     [[nodiscard]] bool addressed(const wire::MessageHeader &header, const udp::Arrival &arrival,
-                                 bool multicast) const;
+                                 bool multicast);
+    [[nodiscard]] bool is_of_device(const ibv_gid &gid);
     [[nodiscard]] ibv_wc_status scatter(std::span<const std::byte> route,
                                         std::span<const std::byte> payload) const;
     void fail_receiving();
@@ -107,7 +108,6 @@ private:
     const std::shared_ptr<Group> group_;
     const base::Fd socket_;
     const std::uint32_t interface_;
-    const std::vector<ibv_gid> gids_;  // of the device when this was made
 
     // Changed with both locks; read with either, or as a hint. `state` is the same for the program.
     std::atomic<ibv_qp_state> phase_{IBV_QPS_RESET};
@@ -115,6 +115,7 @@ private:
 
     // ---- guarded by the group's lock ----
     std::vector<Membership> memberships_;
+    ibv_gid last_destination_{};  // to which a message came: one of the device's
     ReceiveQueue receives_;
     Receive receive_;  // the next one, once has_receive_
     bool has_receive_ = false;

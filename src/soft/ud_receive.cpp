@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "persist/guard.hpp"
 #include "soft/ud_qp.hpp"
@@ -26,10 +27,6 @@ ibv_grh global_route_header(const udp::Arrival &arrival, std::size_t payload_byt
     header.sgid = arrival.source.gid;
     header.dgid = arrival.destination;
     return header;
-}
-
-bool is_loopback(const ibv_gid &gid) {
-    return udp::is_ipv4(gid) && gid.raw[12] == IN_LOOPBACKNET;
 }
 
 }  // namespace
@@ -86,13 +83,29 @@ void DatagramQueuePair::receive_from(int socket, bool multicast) {
 
 // Sent to us, by the queue pair that it says: whose number has the port that it came from.
 bool DatagramQueuePair::addressed(const wire::MessageHeader &header, const udp::Arrival &arrival,
-                                  bool multicast) const {
-    const auto is_ours = [&](const ibv_gid &gid) { return udp::same(gid, arrival.destination); };
+                                  bool multicast) {
     return header.destination == (multicast ? multicast_qp_num : qp_base.qp_num) &&
            header.qkey == qkey_.load(std::memory_order_relaxed) &&
            (header.source & port_mask) == arrival.source.port &&
-           (multicast || std::ranges::any_of(gids_, is_ours) ||
-            (is_loopback(arrival.destination) && std::ranges::any_of(gids_, is_loopback)));
+           (multicast || is_of_device(arrival.destination));
+}
+
+// As its interface is now: addresses come while there are queue pairs. Most messages come to the same one.
+bool DatagramQueuePair::is_of_device(const ibv_gid &gid) {
+    if (udp::same(gid, last_destination_)) {
+        return true;
+    }
+    const tcp::Address address = udp::address_of({.gid = gid});
+    try {
+        if (!has_address(*static_cast<const Device *>(qp_base.context->device),
+                         reinterpret_cast<const sockaddr &>(address))) {
+            return false;
+        }
+    } catch (const std::bad_alloc &) {
+        return false;  // lost, as datagrams may be
+    }
+    last_destination_ = gid;
+    return true;
 }
 
 std::optional<DatagramQueuePair::Drop> DatagramQueuePair::deliver(std::span<const std::byte> datagram,

@@ -17,6 +17,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -26,7 +27,7 @@
 #include "softrdma.h"
 
 // Last, as it wants.
-#include "../base/check.hpp"
+#include "datagram_end.hpp"
 
 namespace {
 
@@ -44,8 +45,8 @@ soft::Device *device_at(const char *text) {
     return soft::device_of(reinterpret_cast<const sockaddr &>(address));
 }
 
-void set(unsigned long what, ifreq wanted) {
-    std::strncpy(wanted.ifr_name, "lo", sizeof(wanted.ifr_name) - 1);
+void set(unsigned long what, ifreq wanted, const char *label = "lo") {
+    std::strncpy(wanted.ifr_name, label, sizeof(wanted.ifr_name) - 1);
     const base::Fd any{socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
     assert_int_equal(ioctl(any.get(), what, &wanted), 0);
 }
@@ -56,11 +57,12 @@ void set_up(bool up) {
     set(SIOCSIFFLAGS, wanted);
 }
 
-void set_address(const char *text) {
+// In place of the one with the same label, if there is one.
+void set_address(const char *text, const char *label = "lo") {
     ifreq wanted{};
     const sockaddr_in address = ipv4(text);
     std::memcpy(&wanted.ifr_addr, &address, sizeof(address));
-    set(SIOCSIFADDR, wanted);
+    set(SIOCSIFADDR, wanted, label);
 }
 
 void what_changes_is_seen_at_once(void **) {
@@ -77,6 +79,23 @@ void what_changes_is_seen_at_once(void **) {
     set_up(false);
     assert_true(soft::devices().empty());
     set_up(true);
+}
+
+// As of `ip address add 192.0.2.4 dev lo label lo:1`.
+void an_address_with_a_label_is_its_interfaces(void **) {
+    set_address("192.0.2.4", "lo:1");
+    assert_int_equal(soft::devices().size(), 1);
+    assert_ptr_equal(device_at("192.0.2.4"), soft::devices().front());
+    assert_string_equal(soft::devices().front()->name, "soft_lo");
+}
+
+void datagrams_come_to_an_address_that_was_not_there(void **) {
+    set_address("127.0.0.1");
+    const auto end = std::make_unique<test::DatagramEnd>();
+    set_address("192.0.2.5", "lo:2");
+    end->post_receive(0);
+    end->send("to the new one", end->handle_to(test::gid_of("192.0.2.5")), end->qp->qp_num);
+    assert_string_equal(end->next_message().text.c_str(), "to the new one");
 }
 
 void what_does_not_change_is_not_asked_for(void **) {
@@ -160,6 +179,8 @@ int main() {
         return skipped;
     }
     const CMUnitTest tests[] = {cmocka_unit_test(what_changes_is_seen_at_once),
+                                cmocka_unit_test(an_address_with_a_label_is_its_interfaces),
+                                cmocka_unit_test(datagrams_come_to_an_address_that_was_not_there),
                                 cmocka_unit_test(what_does_not_change_is_not_asked_for),
                                 cmocka_unit_test(a_child_misses_nothing),
                                 cmocka_unit_test(a_request_to_nobodys_address_is_refused)};
