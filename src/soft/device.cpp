@@ -27,6 +27,7 @@ namespace soft {
 namespace {
 
 constexpr char name_prefix[] = "soft_";
+constexpr std::uint32_t vendor_id = 0x02736f;  // locally administered: no maker has it
 
 std::mutex registry_lock;
 
@@ -252,6 +253,8 @@ void query(const Device &device, ibv_device_attr &attributes) {
     std::strncpy(attributes.fw_ver, "softrdma 1", sizeof(attributes.fw_ver) - 1);
     attributes.max_mr_size = UINT64_MAX;
     attributes.page_size_cap = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    attributes.vendor_id = vendor_id;
+    attributes.vendor_part_id = 1;
     attributes.max_qp = limits::max_qp;
     attributes.max_qp_wr = limits::max_qp_wr;
     attributes.max_sge = limits::max_sge;

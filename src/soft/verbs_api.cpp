@@ -134,6 +134,7 @@ int softrdma_ibv_query_device_ex(ibv_context *context, const ibv_query_device_ex
                                  ibv_device_attr_ex *attributes) {
     *attributes = {};
     soft::query(device_of(*context), attributes->orig_attr);
+    attributes->phys_port_cnt_ex = attributes->orig_attr.phys_port_cnt;
     return 0;
 }
 

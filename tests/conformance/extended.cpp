@@ -351,6 +351,8 @@ void the_context_answers(void **) {
     assert_int_equal(provider().query_device_ex(context, nullptr, &whole), 0);
     assert_int_equal(ibv_query_device_ex(context, nullptr, &mine), 0);
     assert_memory_equal(&mine, &whole, sizeof(whole));
+    assert_int_equal(whole.phys_port_cnt_ex, whole.orig_attr.phys_port_cnt);
+    assert_int_not_equal(whole.orig_attr.vendor_id, 0);
     const auto *const calls = reinterpret_cast<const verbs_context *>(
         reinterpret_cast<const char *>(context) - offsetof(verbs_context, context));
     std::array<std::byte, sizeof(ibv_device_attr_ex)> short_one;
