@@ -133,8 +133,9 @@ SOFTRDMA_LIKE(ibv_query_srq);
 /* The limit; resizing fails with EOPNOTSUPP. */
 SOFTRDMA_LIKE(ibv_modify_srq);
 
-/* ---- asynchronous events: of shared receive queues, and of the queue pairs that use them. There are
- * IBV_EVENT_SRQ_LIMIT_REACHED and IBV_EVENT_QP_LAST_WQE_REACHED. ---- */
+/* ---- asynchronous events. There are IBV_EVENT_SRQ_LIMIT_REACHED; IBV_EVENT_QP_LAST_WQE_REACHED, of the
+ * queue pairs that use shared receive queues; and IBV_EVENT_CQ_ERR, once, of a completion queue that was
+ * overrun. A connection that lost a completion by that ends. ---- */
 SOFTRDMA_LIKE(ibv_get_async_event);
 SOFTRDMA_LIKE(ibv_ack_async_event);
 

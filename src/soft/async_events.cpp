@@ -15,29 +15,45 @@ namespace soft {
 
 namespace {
 
-bool is_of_queue_pair(ibv_event_type type) {
-    return type == IBV_EVENT_QP_LAST_WQE_REACHED;
-}
-
 ibv_async_event event_of(ibv_event_type type, void *element) {
     ibv_async_event event{};
     event.event_type = type;
-    if (is_of_queue_pair(type)) {
-        event.element.qp = static_cast<ibv_qp *>(element);
-    } else {
-        event.element.srq = static_cast<ibv_srq *>(element);
+    switch (type) {
+        case IBV_EVENT_QP_LAST_WQE_REACHED:
+            event.element.qp = static_cast<ibv_qp *>(element);
+            break;
+        case IBV_EVENT_CQ_ERR:
+            event.element.cq = static_cast<ibv_cq *>(element);
+            break;
+        default:
+            event.element.srq = static_cast<ibv_srq *>(element);
     }
     return event;
 }
 
 const void *element_of(const ibv_async_event &event) {
-    if (is_of_queue_pair(event.event_type)) {
-        return event.element.qp;
+    switch (event.event_type) {
+        case IBV_EVENT_QP_LAST_WQE_REACHED:
+            return event.element.qp;
+        case IBV_EVENT_CQ_ERR:
+            return event.element.cq;
+        default:
+            return event.element.srq;
     }
-    return event.element.srq;
 }
 
 }  // namespace
+
+const ibv_context &context_of(const ibv_async_event &event) {
+    switch (event.event_type) {
+        case IBV_EVENT_QP_LAST_WQE_REACHED:
+            return *event.element.qp->context;
+        case IBV_EVENT_CQ_ERR:
+            return *event.element.cq->context;
+        default:
+            return *event.element.srq->context;
+    }
+}
 
 void AsyncEvents::push(ibv_event_type type, void *element) {
     if (inherited()) {

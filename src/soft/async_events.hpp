@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/async_events: a context's asynchronous events: what happened to a queue pair or shared receive queue
-// that no completion tells.
+// soft/async_events: a context's asynchronous events: what happened to a queue pair, completion queue or
+// shared receive queue that no completion tells.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -22,7 +22,7 @@ public:
 
     // Readable while there is an event.
     [[nodiscard]] int fd() const { return readable_.fd(); }
-    // element: the ibv_qp or ibv_srq.
+    // element: the ibv_qp, ibv_cq or ibv_srq.
     void push(ibv_event_type type, void *element);
     // The next event: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR; EINVAL when inherited.
     [[nodiscard]] base::Result<ibv_async_event> next();
@@ -42,5 +42,8 @@ private:
     std::deque<Pending> pending_;
     std::vector<const void *> unacknowledged_;
 };
+
+// Of the element that an event is about.
+[[nodiscard]] const ibv_context &context_of(const ibv_async_event &event);
 
 }  // namespace soft

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/log.hpp"
 #include "soft/any_qp.hpp"
+#include "soft/device.hpp"
 
 namespace soft {
 
@@ -130,14 +132,15 @@ bool CompletionQueue::push(const ibv_wc &completion, AnyQueuePair &queue_pair, Q
         const std::scoped_lock lock{mutex_};
         if (ring_.full()) {
             if (!overrun_) {
-                overrun_ = true;
                 BASE_LOG(Error,
                          "completion queue overrun: all %zu entries wait to be polled; make the queue larger",
                          ring_.capacity());
             }
+            tell_overrun();
             return false;
         }
         if (faults_ != nullptr && completion.status == IBV_WC_SUCCESS && faults_->fills(handle, pushes_++)) {
+            tell_overrun();
             return false;
         }
         ring_.push() =
@@ -152,6 +155,12 @@ bool CompletionQueue::push(const ibv_wc &completion, AnyQueuePair &queue_pair, Q
         static_cast<CompletionChannel *>(channel)->notify(*this);
     }
     return true;
+}
+
+void CompletionQueue::tell_overrun() {
+    if (!std::exchange(overrun_, true)) {
+        async_events_of(*context).push(IBV_EVENT_CQ_ERR, ibv_cq_ex_to_cq(this));
+    }
 }
 
 void CompletionQueue::forget(const AnyQueuePair &queue_pair) {

@@ -106,6 +106,7 @@ private:
 
     int take(int entries, ibv_wc *completions);
     [[nodiscard]] int poll_extended();
+    void tell_overrun();  // with mutex_ held
     using Groups = std::vector<std::shared_ptr<Group>>;
     struct Other {
         std::shared_ptr<Group> group;

@@ -91,6 +91,7 @@ int softrdma_ibv_destroy_cq(ibv_cq *cq) {
         return EBUSY;
     }
     queue->leave_channel();
+    soft::async_events_of(*cq->context).forget(cq);
     delete queue;
     return 0;
 }
@@ -201,8 +202,5 @@ int softrdma_ibv_get_async_event(ibv_context *context, ibv_async_event *event) {
 }
 
 void softrdma_ibv_ack_async_event(ibv_async_event *event) {
-    const ibv_context *const context = event->event_type == IBV_EVENT_QP_LAST_WQE_REACHED
-                                           ? event->element.qp->context
-                                           : event->element.srq->context;
-    soft::async_events_of(*context).acknowledge(*event);
+    soft::async_events_of(soft::context_of(*event)).acknowledge(*event);
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <thread>
 
 #include "soft/cq.hpp"
@@ -172,6 +173,36 @@ void an_overrun_is_told(void **state) {
     assert_int_equal(seen[0].wr_id, 5);
 }
 
+// Once, on the context; one that was not fetched goes with its queue.
+void an_overrun_is_an_event(void **state) {
+    auto &objects = *static_cast<Objects *>(*state);
+    ibv_context *const context = objects.cq->context;
+    assert_int_equal(fcntl(context->async_fd, F_SETFL, O_NONBLOCK), 0);
+    ibv_async_event event{};
+    assert_int_equal(softrdma_ibv_get_async_event(context, &event), -1);
+    assert_int_equal(errno, EAGAIN);
+    for (std::uint64_t i = 0; i < entries + 2; ++i) {
+        assert_int_equal(complete(objects, i), i < entries);
+    }
+    pollfd ready{.fd = context->async_fd, .events = POLLIN, .revents = 0};
+    assert_int_equal(poll(&ready, 1, 0), 1);
+    assert_int_equal(softrdma_ibv_get_async_event(context, &event), 0);
+    assert_int_equal(event.event_type, IBV_EVENT_CQ_ERR);
+    assert_ptr_equal(event.element.cq, objects.cq);
+    softrdma_ibv_ack_async_event(&event);
+    assert_int_equal(softrdma_ibv_get_async_event(context, &event), -1);
+
+    ibv_cq *const other = softrdma_ibv_create_cq(context, 1, nullptr, nullptr, 0);
+    assert_non_null(other);
+    for (int i = 0; i < 2; ++i) {
+        (void)CompletionQueue::of(other)->push({}, objects.queue_pair(), CompletionQueue::Queue::Send, 0,
+                                               false);
+    }
+    assert_int_equal(poll(&ready, 1, 0), 1);
+    assert_int_equal(softrdma_ibv_destroy_cq(other), 0);
+    assert_int_equal(poll(&ready, 1, 0), 0);
+}
+
 int post_receive(const Objects &objects) {
     ibv_recv_wr request{};
     ibv_recv_wr *bad = nullptr;
@@ -328,6 +359,7 @@ int main() {
         cmocka_unit_test_setup_teardown(grows_and_shrinks, open_objects, close_objects),
         cmocka_unit_test_setup_teardown(a_queue_pair_is_found, open_objects, close_objects),
         cmocka_unit_test_setup_teardown(an_overrun_is_told, open_objects, close_objects),
+        cmocka_unit_test_setup_teardown(an_overrun_is_an_event, open_objects, close_objects),
         cmocka_unit_test_setup_teardown(a_slot_is_free_when_polled, open_objects, close_objects),
         cmocka_unit_test_setup_teardown(completions_outlive_their_queue_pair, open_objects, close_objects),
         cmocka_unit_test_setup_teardown(a_notification_is_asked_for_each_time, open_objects, close_objects),
