@@ -30,15 +30,36 @@ constexpr unsigned known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
                                   SOFTRDMA_ACCESS_FLUSH_GLOBAL | SOFTRDMA_ACCESS_FLUSH_PERSISTENT |
                                   IBV_ACCESS_OPTIONAL_RANGE;
 
-ibv_mr *registered(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, unsigned access) {
-    if ((access & ~known_access) != 0 ||
-        ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0 &&
-         (access & IBV_ACCESS_LOCAL_WRITE) == 0)) {
+// Of verbs, but not of this device.
+constexpr unsigned lacking_access = IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND;
+
+// 0 or an errno value.
+int why_not(std::uintptr_t address, std::size_t length, std::uint64_t iova, unsigned access) {
+    const bool writes = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+    if ((access & ~(known_access | lacking_access)) != 0 ||
+        (writes && (access & IBV_ACCESS_LOCAL_WRITE) == 0)) {
         BASE_LOG(Error,
                  "cannot register memory with access 0x%x: a bit is unknown, or remote writing is asked for "
                  "without local writing",
                  access);
-        return failed<ibv_mr>(EINVAL);
+        return EINVAL;
+    }
+    if ((access & lacking_access) != 0) {
+        BASE_LOG(Error, "cannot register memory with access 0x%x: this device has nothing of 0x%x", access,
+                 lacking_access);
+        return EOPNOTSUPP;
+    }
+    if (address + length < address || iova + length < iova) {
+        BASE_LOG(Error, "cannot register %zu bytes at 0x%zx: the range wraps around the address space",
+                 length, address);
+        return EINVAL;
+    }
+    return 0;
+}
+
+ibv_mr *registered(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, unsigned access) {
+    if (const int error = why_not(reinterpret_cast<std::uintptr_t>(address), length, iova, access)) {
+        return failed<ibv_mr>(error);
     }
     if (const soft::Faults *const faults = soft::Faults::active();
         faults != nullptr && faults->fails_registration()) {

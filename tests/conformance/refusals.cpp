@@ -147,6 +147,12 @@ void regions_with_impossible_access(void **) {
     if (subject.is_soft) {
         assert_null(provider().reg_mr(ends.client.pd, place, 64, 1 << 17));
         assert_int_equal(errno, EINVAL);
+        for (const int lacking : {IBV_ACCESS_MW_BIND, IBV_ACCESS_ZERO_BASED, IBV_ACCESS_ON_DEMAND}) {
+            assert_null(provider().reg_mr(ends.client.pd, place, 64, IBV_ACCESS_LOCAL_WRITE | lacking));
+            assert_int_equal(errno, EOPNOTSUPP);
+        }
+        assert_null(provider().reg_mr(ends.client.pd, place, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE));
+        assert_int_equal(errno, EINVAL);
     }
 }
 
