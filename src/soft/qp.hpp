@@ -4,7 +4,8 @@
 //   qp_end.cpp       how a connection ends
 //   qp_send.cpp      the send queue: from ibv_post_send to a work completion
 //   qp_transmit.cpp  from the send queue and the owed responses into TCP
-//   qp_receive.cpp   from TCP to whole segments
+//   qp_receive.cpp   what TCP has
+//   qp_parse.cpp     the stream, segment by segment
 //   qp_place.cpp     where payload goes
 //   qp_respond.cpp   reads and flushes that the peer asks for; answers to ours
 //   qp_atomic.cpp    atomic operations, asked for and answered
@@ -195,7 +196,7 @@ private:
         return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     }
 
-    // qp_receive.cpp and qp_place.cpp, with the group's lock held
+    // qp_receive.cpp, qp_parse.cpp and qp_place.cpp, with the group's lock held
     // Where payload goes: pieces of memory, pinned.
     struct Target {
         std::array<iovec, Batch::max_payload_pieces + 1> pieces;  // one more, for what follows the payload
