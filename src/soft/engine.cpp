@@ -9,17 +9,14 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
 #include <new>
-#include <unordered_map>
 #include <utility>
 
 #include "base/log.hpp"
 #include "persist/guard.hpp"
+#include "soft/engine_state.hpp"
 #include "soft/limits.hpp"
-#include "soft/progress.hpp"
-#include "soft/tcp.hpp"
 
 namespace soft {
 
@@ -29,7 +26,6 @@ constexpr int max_events = 64;
 // How often a poller is looked after, and a deadline.
 constexpr int fast_tick_ms = 1;
 constexpr int slow_tick_ms = 50;
-constexpr std::uint64_t wake_key = 0;
 // Who writes to a sleeping target often writes again: a sleep costs more than these looks.
 constexpr std::chrono::microseconds spin_before_sleep{30};
 
@@ -39,109 +35,10 @@ std::mutex creation;
 
 }  // namespace
 
-struct Engine::State {
-    std::mutex mutex;  // guards all of this; taken with a group's lock held, never the other way round
-    std::condition_variable ended;
-    base::Fd epoll;
-    base::Fd wake;
-    std::unordered_map<std::uint64_t, std::weak_ptr<Group>> groups;
-    Watched watched;
-    std::uint64_t next_key = wake_key + 1;
-    std::shared_ptr<Group> draining;  // of the sockets whose owners are gone
-    std::size_t drains = 0;
-    bool running = false;
-    int tick_ms = 0;  // how long the thread may sleep; -1: until something happens
-
-    // Relaxed, all of them: what is handed over is the sockets, and those the kernel orders.
-    std::atomic<bool> assisted{false};
-    std::atomic<unsigned> assists{0};
-    // The thread's own: how many it knows of, and since when.
-    unsigned known_assists = 0;
-    base::Clock::time_point assisted_at;
-};
-
-// A socket that was shut down for writing: reads what still comes, so that no reset destroys what TCP still
-// has for a peer that is slow. What the peer's TCP has, a reset does not destroy.
-class Engine::Drain final : public Source {
-public:
-    Drain(Engine &engine, std::shared_ptr<Group> group, base::Fd socket)
-        : engine_{engine}, group_{std::move(group)}, socket_{std::move(socket)} {
-        const std::scoped_lock lock{group_->mutex()};
-        group_->add(*this, socket_.get(), {.readable = true});
-        group_->set_deadline(*this, began_ + limits::drain_timeout);
-    }
-
-    void progress() override {
-        if (tcp::discard_input(socket_.get()) == tcp::Input::Ended) {
-            end();
-        }
-    }
-
-    void expire() override {
-        const auto now = base::Clock::now();
-        if (tcp::has_unacknowledged(socket_.get()) && now - began_ < limits::silence_timeout) {
-            group_->set_deadline(*this, now + limits::drain_timeout);
-        } else {
-            end();
-        }
-    }
-
-private:
-    // The last thing it does.
-    void end() {
-        group_->remove(*this, socket_.get());
-        Engine &engine = engine_;
-        delete this;
-        engine.drained();
-    }
-
-    Engine &engine_;
-    std::shared_ptr<Group> group_;
-    base::Fd socket_;
-    const base::Clock::time_point began_ = base::Clock::now();
-};
-
-void Engine::drain(base::Fd socket) {
-    std::shared_ptr<Group> made;  // destroyed, if another thread was faster, without the lock
-    std::shared_ptr<Group> group;
-    {
-        const std::scoped_lock lock{state_->mutex};
-        ++state_->drains;
-        group = state_->draining;
-    }
-    try {
-        if (!group) {
-            made = Group::create();
-            const std::scoped_lock lock{state_->mutex};
-            if (!state_->draining) {
-                state_->draining = made;
-            }
-            group = state_->draining;
-        }
-        if (group) {
-            new Drain{*this, std::move(group), std::move(socket)};  // deletes itself
-            return;
-        }
-    } catch (const std::bad_alloc &) {
-        BASE_LOG(Error, "a connection is closed before its peer may have read all: out of memory");
-    }
-    drained();
-}
-
-void Engine::drained() {
-    std::shared_ptr<Group> last;  // destroyed without the lock
-    const std::scoped_lock lock{state_->mutex};
-    if (--state_->drains == 0) {
-        last = std::move(state_->draining);
-        state_->draining = nullptr;
-    }
-    state_->ended.notify_all();
-}
-
 Engine::Engine() : state_{std::make_unique<State>()} {
     state_->epoll.reset(epoll_create1(EPOLL_CLOEXEC));
     state_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    epoll_event event{.events = EPOLLIN, .data = {.u64 = wake_key}};
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = State::wake_key}};
     if (!state_->epoll || !state_->wake ||
         epoll_ctl(state_->epoll.get(), EPOLL_CTL_ADD, state_->wake.get(), &event) != 0) {
         BASE_LOG(Error, "no file descriptors for the soft device: %s", std::strerror(errno));
@@ -254,7 +151,7 @@ int Engine::tick(base::Clock::time_point now) {
         state.tick_ms = -1;  // who wants to be watched from here on wakes the thread again
     }
     bool fast = false;
-    std::uint64_t key = wake_key;
+    std::uint64_t key = State::wake_key;
     // Taken out first: a group that wants to be watched again meanwhile is not lost.
     while (const auto group = take_watched(key)) {
         const Group::Watch watch = group->tick(now);
@@ -276,7 +173,7 @@ Engine::Found Engine::serve_ready(int timeout_ms) {
     Found found{};
     for (int i = 0; i < count; ++i) {
         const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
-        if (key == wake_key) {
+        if (key == State::wake_key) {
             found.woken = true;
             continue;
         }

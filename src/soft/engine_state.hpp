@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/progress: what the engine has; of engine.cpp and drain.cpp.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "soft/progress.hpp"
+
+namespace soft {
+
+struct Engine::State {
+    static constexpr std::uint64_t wake_key = 0;  // what `wake` is known by; groups have the keys behind it
+
+    std::mutex mutex;  // guards all of this; taken with a group's lock held, never the other way round
+    std::condition_variable ended;
+    base::Fd epoll;
+    base::Fd wake;
+    std::unordered_map<std::uint64_t, std::weak_ptr<Group>> groups;
+    Watched watched;
+    std::uint64_t next_key = wake_key + 1;
+    std::shared_ptr<Group> draining;  // of the sockets whose owners are gone
+    std::size_t drains = 0;
+    bool running = false;
+    int tick_ms = 0;  // how long the thread may sleep; -1: until something happens
+
+    // Relaxed, all of them: what is handed over is the sockets, and those the kernel orders.
+    std::atomic<bool> assisted{false};
+    std::atomic<unsigned> assists{0};
+    // The thread's own: how many it knows of, and since when.
+    unsigned known_assists = 0;
+    base::Clock::time_point assisted_at;
+};
+
+}  // namespace soft
