@@ -3,7 +3,8 @@
 //   qp.cpp           its life up to a connection
 //   qp_end.cpp       how a connection ends
 //   qp_send.cpp      the send queue: from ibv_post_send to a work completion
-//   qp_transmit.cpp  from the send queue and the owed responses into TCP
+//   qp_build.cpp     a batch of segments, from the send queue and the owed responses
+//   qp_transmit.cpp  batches into TCP
 //   qp_receive.cpp   what TCP has
 //   qp_parse.cpp     the stream, segment by segment
 //   qp_place.cpp     where payload goes
@@ -157,7 +158,7 @@ private:
     void peer_closed();
     void log_end(const char *text, int level) const;
 
-    // qp_send.cpp and qp_transmit.cpp, with send_mutex_ held
+    // qp_send.cpp, qp_build.cpp and qp_transmit.cpp, with send_mutex_ held
     // `bytes`: of its scatter list, when they were looked at.
     [[nodiscard]] int check(const ibv_send_wr &request, std::uint64_t &bytes) const;
     [[nodiscard]] bool agreed(unsigned operation, const char *name) const;
