@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
-#include <utility>
 
 #include "base/log.hpp"
 #include "persist/guard.hpp"

@@ -2,8 +2,6 @@
 // conformance: immediate data, of writes and of sends. The kernel's iWARP devices have none.
 #include <arpa/inet.h>
 
-#include <array>
-
 #include "suite.hpp"
 
 namespace conformance {

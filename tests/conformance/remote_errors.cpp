@@ -2,7 +2,6 @@
 // conformance: errors that the target finds. On InfiniBand and RoCE the request itself fails. On iWARP a
 // write is done once TCP has it: the error is the status of the oldest request still open, everything behind
 // it is flushed.
-#include <algorithm>
 #include <limits>
 
 #include "suite.hpp"

@@ -2,7 +2,6 @@
 // conformance: sends that find no receive. InfiniBand's senders try again; the soft device keeps them while
 // the connection goes on, and stalls past a bound (src/soft/limits.hpp). Other iWARP devices end the
 // connection.
-#include <algorithm>
 
 #include "suite.hpp"
 

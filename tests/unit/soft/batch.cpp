@@ -2,7 +2,6 @@
 // soft/batch: what is added is what goes out: FPDU after FPDU, however little TCP takes at a time.
 #include "soft/batch.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>

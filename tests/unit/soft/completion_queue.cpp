@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <thread>
 
+#include "soft/any_qp.hpp"
 #include "soft/cq.hpp"
-#include "soft/qp.hpp"
 #include "softrdma.h"
 
 // Last, as it wants.
