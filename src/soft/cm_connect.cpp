@@ -46,8 +46,7 @@ base::Result<rdma_conn_param> wanted_parameters(const rdma_conn_param *given) {
 }
 
 bool crc_wanted() {
-    static const bool wanted = crc_asked_for(std::getenv("SOFTRDMA_CRC"));
-    return wanted;
+    return crc_of_environment().value_or(false);
 }
 
 base::Result<void> CmId::connect(const rdma_conn_param *parameters) {

@@ -16,6 +16,7 @@
 
 #include "soft/any_qp.hpp"
 #include "soft/cq.hpp"
+#include "soft/environment.hpp"
 #include "soft/faults.hpp"
 #include "soft/interfaces.hpp"
 #include "soft/limits.hpp"
@@ -204,7 +205,7 @@ std::vector<tcp::Address> addresses_of(const Device &device) {
 }
 
 ibv_context *context_of(Device &device) {
-    if (!Faults::understood()) {
+    if (!Faults::understood() || !crc_of_environment()) {
         errno = EINVAL;
         return nullptr;
     }

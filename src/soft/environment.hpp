@@ -2,21 +2,30 @@
 // soft/environment: the meaning of the environment variables that the device reads.
 #pragma once
 
+#include <cerrno>
+#include <cstdlib>
 #include <string_view>
 
 #include "base/log.hpp"
+#include "base/result.hpp"
 
 namespace soft {
 
-// Of SOFTRDMA_CRC, nullptr when it is not set: whether CRC32C is asked for. A warning when it has no meaning.
-[[nodiscard]] inline bool crc_asked_for(const char *value) {
-    const std::string_view word{value != nullptr ? value : "0"};
-    if (word != "0" && word != "1") {
-        BASE_LOG(Warning,
-                 "SOFTRDMA_CRC is \"%s\"; expected 0 or 1: CRC32C stays off unless the peer asks for it",
-                 value);
+// Of SOFTRDMA_CRC, nullptr when it is not set: whether CRC32C is asked for. EINVAL, logged, when it has no
+// meaning.
+[[nodiscard]] inline base::Result<bool> crc_asked_for(const char *value) {
+    const std::string_view word{value != nullptr ? value : ""};
+    if (word != "" && word != "0" && word != "1") {
+        BASE_LOG(Error, "SOFTRDMA_CRC is \"%s\", expected 0 or 1: no device is opened", value);
+        return base::failure(EINVAL);
     }
     return word == "1";
+}
+
+// What SOFTRDMA_CRC said when this was first called. A failure: then no device opens.
+[[nodiscard]] inline const base::Result<bool> &crc_of_environment() {
+    static const base::Result<bool> once = crc_asked_for(std::getenv("SOFTRDMA_CRC"));
+    return once;
 }
 
 }  // namespace soft

@@ -29,7 +29,11 @@ bool known_release(const void *function) {
 Rsocket librdmacms() {
     const char *const wanted = std::getenv("SOFTRDMA_RSOCKETS");
     if (wanted == nullptr || std::string_view{wanted} != "librdmacm") {
-        BASE_LOG(Error, "rsocket: librdmacm's rsockets do not run on the soft device");
+        BASE_LOG(Error,
+                 "rsocket: librdmacm's rsockets do not run on the soft device (SOFTRDMA_RSOCKETS is \"%s\"; "
+                 "\"librdmacm\" "
+                 "lets them, for tests)",
+                 wanted != nullptr ? wanted : "");
         return nullptr;
     }
     void *const function = dlsym(RTLD_NEXT, "rsocket");

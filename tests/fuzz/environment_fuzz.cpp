@@ -59,8 +59,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     } else if ((data[0] & 2) != 0) {
         parse_faults(value);
     } else {
-        require(soft::crc_asked_for(value.c_str()) == (value == "1"), "only 1 asks for CRC32C");
-        require(!soft::crc_asked_for(nullptr), "nobody asked");
+        const auto asked = soft::crc_asked_for(value.c_str());
+        require(asked.has_value() == (value.empty() || value == "0" || value == "1"),
+                "another word is refused");
+        require(asked.value_or(false) == (value == "1"), "only 1 asks for CRC32C");
     }
     return 0;
 }
