@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/verbs_api: softrdma_ibv_X, the C face of devices and memory. Here failures become errno values.
 #include <net/if.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -33,6 +35,13 @@ constexpr unsigned known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
 // Of verbs, but not of this device.
 constexpr unsigned lacking_access = IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND;
 
+// As a device finds out that pins the pages. MS_ASYNC writes nothing.
+bool is_mapped(std::uintptr_t address, std::size_t length) {
+    static const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const std::uintptr_t before = address % page_size;
+    return msync(reinterpret_cast<void *>(address - before), before + length, MS_ASYNC) == 0;
+}
+
 // 0 or an errno value.
 int why_not(std::uintptr_t address, std::size_t length, std::uint64_t iova, unsigned access) {
     const bool writes = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
@@ -53,6 +62,10 @@ int why_not(std::uintptr_t address, std::size_t length, std::uint64_t iova, unsi
         BASE_LOG(Error, "cannot register %zu bytes at 0x%zx: the range wraps around the address space",
                  length, address);
         return EINVAL;
+    }
+    if (!is_mapped(address, length)) {
+        BASE_LOG(Error, "cannot register %zu bytes at 0x%zx: not all of it is mapped", length, address);
+        return EFAULT;
     }
     return 0;
 }

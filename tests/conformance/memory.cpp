@@ -132,6 +132,23 @@ void memory_that_cannot_be_durable_is_refused(void **) {
     }
 }
 
+void memory_that_is_not_there_is_refused(void **) {
+    Ends &ends = connected();
+    const auto page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    Mapped &memory = make<Mapped>(Mapped::Kind::Anonymous);
+    auto *const begin = static_cast<std::byte *>(memory.address());
+    assert_int_equal(munmap(begin + page_bytes, page_bytes), 0);
+    assert_non_null(ends.server.register_memory(begin, page_bytes, full_access));
+    assert_non_null(ends.server.register_memory(begin + page_bytes - 1, 1, full_access));
+    for (const std::size_t offset : {page_bytes - 1, page_bytes, page_bytes * 2 - 1}) {
+        errno = 0;
+        assert_null(ends.server.register_memory(begin + offset, 2, full_access));
+        assert_int_equal(errno, EFAULT);
+    }
+    // Past the end of all addresses.
+    assert_null(ends.server.register_memory(begin, SIZE_MAX, full_access));
+}
+
 // A file's region whose memory is then taken away.
 struct Vanishing {
     explicit Vanishing(bool unmap_it) : memory{Mapped::Kind::File}, unmaps{unmap_it} {}
@@ -256,6 +273,7 @@ void local_memory_that_vanished(void **) {
 constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_persistent_flush_reaches_the_file),
     cmocka_unit_test(memory_that_cannot_be_durable_is_refused),
+    cmocka_unit_test(memory_that_is_not_there_is_refused),
     cmocka_unit_test(a_small_write_to_vanished_memory),
     cmocka_unit_test(an_eight_byte_write_to_vanished_memory),
     cmocka_unit_test(a_large_write_to_vanished_memory),
