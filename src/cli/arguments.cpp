@@ -10,8 +10,9 @@ namespace cli {
 
 namespace {
 
-// The whole of `text` as an unsigned decimal number.
-bool parse_number(std::string_view text, std::uint64_t &value) {
+// The whole of `text` as a decimal number.
+template <typename Number>
+bool parse_number(std::string_view text, Number &value) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     return error == std::errc{} && end == text.data() + text.size();
 }
@@ -61,6 +62,16 @@ Outcome<std::uint64_t> parse_size(std::string_view text) {
                       text);
     }
     return number << shift;
+}
+
+std::function<std::string(const std::string &)> number_between(double least, double most) {
+    return [least, most](const std::string &text) {
+        double value = 0;
+        const bool is_number = parse_number(text, value);
+        return is_number && value >= least && value <= most
+                   ? std::string{}
+                   : fmt::format("{}: expected a number from {} to {}", text, least, most);
+    };
 }
 
 std::string format_size(double bytes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,10 @@ struct Address {
 
 // A number of bytes of at least 1, with an optional K, M, G or T (powers of 1024).
 [[nodiscard]] Outcome<std::uint64_t> parse_size(std::string_view text);
+
+// For an option's check(): what is wrong with its value, empty when that is a number from `least` to `most`.
+// (CLI::Range takes "nan".)
+[[nodiscard]] std::function<std::string(const std::string &)> number_between(double least, double most);
 
 // "1.5 GiB"; below 1 KiB "17 bytes".
 [[nodiscard]] std::string format_size(double bytes);

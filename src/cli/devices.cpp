@@ -18,6 +18,7 @@
 
 #include "cli/arguments.hpp"
 #include "cli/commands.hpp"
+#include "cli/log.hpp"
 #include "cli/report.hpp"
 
 namespace cli {
@@ -190,6 +191,7 @@ void print_table(const std::vector<std::vector<Fact>> &devices) {
 }
 
 Outcome<> list_devices(bool json) {
+    print_warnings();  // such as why none can be opened
     std::vector<std::vector<Fact>> devices;
     append_devices(kernel, devices);
     append_devices(soft, devices);

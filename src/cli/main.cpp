@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/main: the `rpma` command.
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
+#include "cli/report.hpp"
 
 namespace {
 
@@ -22,6 +24,7 @@ int parse_and_run(int argc, char **argv) {
     CLI::App app{"Remote persistent memory over RDMA, with or without RDMA hardware.", "rpma"};
     cli::Command chosen;
     bool verbose = false;
+    app.set_version_flag("--version", "rpma " RPMA_VERSION, "Print the version and exit");
     app.add_flag("--verbose", verbose, "Print librpma's log to standard error");
     app.footer(
         "RPMA_DEVICE=auto|kernel|soft chooses the kind of device; auto takes the kernel's where there is "
@@ -45,13 +48,24 @@ int parse_and_run(int argc, char **argv) {
     const auto extra = app.remaining(!app.got_subcommand("run"));
     if (!chosen || !extra.empty()) {
         return complain(
-            fmt::format("{}: expected {} (see rpma --help)", extra.empty() ? "no command" : extra.front(),
-                        chosen ? "no such argument" : "devices, serve, push, pull, perf or run"),
+            fmt::format("{}: {} (see rpma --help)", extra.empty() ? "no command" : extra.front(),
+                        chosen ? "unknown argument" : "expected devices, serve, push, pull, perf or run"),
             exit_usage);
     }
     cli::take_log(verbose);
     const auto done = chosen();
-    return done ? 0 : complain(done.error().text, exit_failure);
+    if (!done) {
+        return complain(done.error().text, exit_failure);
+    }
+    // A server's work is not what it prints.
+    const int unprinted = app.got_subcommand("serve") ? 0 : cli::print_failure();
+    if (unprinted == EPIPE) {
+        return exit_failure;  // who does not read on knows
+    }
+    return unprinted == 0 ? 0
+                          : complain(fmt::format("standard output: cannot write: {}; all else was done",
+                                                 cli::errno_text(unprinted)),
+                                     exit_failure);
 }
 
 }  // namespace

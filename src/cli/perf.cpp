@@ -5,8 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <limits>
 #include <memory>
 
+#include "cli/arguments.hpp"
 #include "cli/commands.hpp"
 #include "cli/perf_loads.hpp"
 #include "cli/perf_report.hpp"
@@ -112,21 +114,21 @@ void add_perf(CLI::App &app, Command &chosen) {
         ->capture_default_str();
     auto *time =
         command->add_option("--time", options->limits.seconds, "Seconds for each row, and again for its TCP")
-            ->check(CLI::Range(0.001, 86400.0))
+            ->check(number_between(0.001, 86400), "0.001 to 86400")
             ->capture_default_str();
     command->add_option("--count", options->limits.operations, "Operations for each row, instead of a time")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max()))
         ->excludes(time);
     command
         ->add_option("--warmup", options->limits.warmup_seconds, "Seconds before each row that do not count")
-        ->check(CLI::Range(0.0, 3600.0))
+        ->check(number_between(0, 3600), "0 to 3600")
         ->capture_default_str();
     command->add_flag("--wait", options->sleeps, "Sleep until something is done, instead of polling for it");
     command->add_flag("--histogram", options->bars, "Draw each row's latencies");
     command
         ->add_option("--timeout", options->limits.timeout_seconds,
                      "Give up after so many seconds without an answer")
-        ->check(CLI::Range(0.1, 3600.0))
+        ->check(number_between(0.1, 3600), "0.1 to 3600")
         ->capture_default_str();
     command->add_flag("--json", options->json, "Print all as JSON at the end");
     command->callback([options, &chosen] { chosen = [options] { return perf(*options); }; });

@@ -74,6 +74,9 @@ Outcome<> Pool::check() const {
     if (fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
         return failed("pool {}: expected a regular file", path_);
     }
+    if (status.st_nlink == 0) {
+        return failed("pool {}: was deleted (expected its file to stay while it is served)", path_);
+    }
     Superblock superblock{};
     const ssize_t got = pread(fd_.get(), superblock.data(), superblock.size(), 0);
     const auto found =

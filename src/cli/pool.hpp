@@ -45,6 +45,10 @@ public:
     // the process.
     [[nodiscard]] Outcome<std::optional<Content>> content() const;
 
+    // Whether what is written here can be found again: fails when the file is not (any longer) the pool that
+    // it has to be, or was deleted. Before every push.
+    [[nodiscard]] Outcome<> check() const;
+
     // Makes the commit word durable, as it is now. Before every push: one that died right after its commit
     // was seen may have left the word in the page cache only, and the next overwrites what the word on
     // storage still names. Blocks.
@@ -57,7 +61,6 @@ private:
     Pool(std::string path, Layout layout) : path_{std::move(path)}, layout_{layout} {}
     [[nodiscard]] Outcome<> create();
     [[nodiscard]] Outcome<> lock(int fd) const;
-    [[nodiscard]] Outcome<> check() const;
     [[nodiscard]] Outcome<> map();
 
     std::string path_;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -18,11 +19,19 @@ namespace {
 constexpr auto draw_interval = std::chrono::milliseconds{100};
 constexpr std::size_t bar_width = 40;
 
+int first_failure = 0;  // of print()
+
 }  // namespace
 
 void print(std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    if ((!written || std::fflush(stdout) != 0) && first_failure == 0) {
+        first_failure = errno;
+    }
+}
+
+int print_failure() {
+    return first_failure;
 }
 
 void Summary::add(const char *name, const nlohmann::json &value, const std::string &text) {

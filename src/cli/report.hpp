@@ -11,8 +11,10 @@
 
 namespace cli {
 
-// Writes to standard output at once. A reader that went away is no error.
+// Writes to standard output at once. What becomes of it: print_failure().
 void print(std::string_view text);
+// The errno value of the first print that failed; 0 when all is written.
+[[nodiscard]] int print_failure();
 
 // Named values in order, printed as one JSON object in a line, or for people, a value a line.
 class Summary {

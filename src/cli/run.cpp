@@ -41,6 +41,10 @@ Outcome<> run(const std::vector<std::string> &words) {
     if (preload.empty()) {
         return failed("libsoftrdma-verbs.so is not where it was installed, below {}", RPMA_INSTALL_LIBDIR);
     }
+    // ld.so(8) takes both for the end of a name, and runs the program without the library.
+    if (preload.string().find_first_of(" :") != std::string::npos) {
+        return failed("{} cannot be preloaded (expected a path without spaces and colons)", preload.string());
+    }
     const char *const others = std::getenv("LD_PRELOAD");
     const std::string all = preload.string() + (others != nullptr ? fmt::format(":{}", others) : "");
     std::vector<char *> arguments;

@@ -181,8 +181,10 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, PerfClient &per
         if (pusher_ >= 0 || (hello.mode == Mode::Push && perf_.uses_pool())) {
             return only(Status::Busy);
         }
-        if (const auto durable = pool_.make_commit_durable(); !durable) {
-            complain(durable.error().text);
+        auto ready = pool_.check();
+        ready = ready ? pool_.make_commit_durable() : ready;
+        if (!ready) {
+            complain(ready.error().text);
             return only(Status::Failed);
         }
     }

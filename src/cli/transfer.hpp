@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/arguments.hpp"
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
 #include "cli/report.hpp"
@@ -27,7 +28,7 @@ inline CLI::App *add_transfer(CLI::App &app, Command &chosen, const char *name, 
     CLI::App *command = app.add_subcommand(name, description);
     command
         ->add_option("--timeout", options->timeout_seconds, "Give up after so many seconds without an answer")
-        ->check(CLI::Range(0.1, 3600.0))
+        ->check(number_between(0.1, 3600), "0.1 to 3600")
         ->capture_default_str();
     command->add_flag("--json", options->json, "Print the summary as JSON");
     command->callback([options, run, &chosen] { chosen = [options, run] { return run(*options); }; });

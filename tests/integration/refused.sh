@@ -11,7 +11,10 @@ start_server pool 3M
 refused 'no command' "$rpma"
 refused 'launch: expected' "$rpma" launch
 refused 'FILE is required' "$rpma" push
-refused '--faster' "$rpma" push content "$address" --faster
+refused '--faster: unknown argument' "$rpma" push content "$address" --faster
+refused '--timeout: nan: expected a number from 0.1 to 3600' "$rpma" push content "$address" --timeout nan
+refused '--time: nan: expected' "$rpma" perf "$address" --time nan
+refused '--count: Value 0 not in range 1 to ' "$rpma" perf "$address" --count 0
 for bad in 127.0.0.1 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:x ::1:7204; do
     refused "$bad" "$rpma" push content "$bad"
     refused "$bad" "$rpma" pull "$bad" got
@@ -62,6 +65,23 @@ fi
 RPMA_DEVICE=hardware refused 'RPMA_DEVICE' "$rpma" serve --pool other --size 1M
 RPMA_DEVICE=hardware refused 'RPMA_DEVICE' "$rpma" push content "$address"
 
+SOFTRDMA_CRC=yes refused 'SOFTRDMA_CRC is "yes", expected 0 or 1' "$rpma" push content "$address"
+SOFTRDMA_FAULTS=drop=x bounded "$rpma" devices >stdout 2>stderr || die "devices"
+grep -q 'SOFTRDMA_FAULTS has "drop=x", expected' stderr || die "devices does not say why none can be opened"
+
+# What is printed does not arrive. A reader that has seen enough is told nothing.
+for command in "push content $address" "pull $address got" 'devices'; do
+    code=0
+    # shellcheck disable=SC2086
+    bounded "$rpma" $command >/dev/full 2>stderr || code=$?
+    [ $code -eq 1 ] || die "$command ended with $code, its output lost"
+    grep -q 'standard output: cannot write: No space left' stderr || die "expected why: $command"
+    # shellcheck disable=SC2086
+    bounded "$rpma" $command 2>stderr | true
+    [ ! -s stderr ] || die "complains of a reader that went away: $command"
+done
+pulled content
+
 # A source that changes while it is read, all the time.
 head -c 2M content >moving
 (while echo >>moving && truncate -s 2M moving; do :; done) 2>/dev/null &
@@ -93,6 +113,17 @@ refused "$address" "$rpma" pull "$address" got
 refused "$address" "$rpma" push content "$address"
 kill -0 "$server" || die "the server ended"
 stop_server
+
+# A pool that is deleted while it is served takes no push, which would be lost with the server; it can still be saved.
+cp good_pool deleted
+start_server deleted 3M
+rm deleted
+refused "$address: the server cannot give what is asked for" "$rpma" push content "$address"
+grep -q 'pool ./deleted: was deleted' server.err || die "the server does not say why"
+pulled content
+stop_server
+rm got
+echo kept >got
 
 # Nobody listens any more.
 refused "$address: refused: nobody serves a pool there" "$rpma" push content "$address"

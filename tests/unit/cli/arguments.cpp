@@ -48,6 +48,17 @@ void bad_sizes_are_refused(void **) {
     }
 }
 
+void numbers_of_options_are_checked(void **) {
+    const auto check = cli::number_between(0.1, 3600);
+    for (const char *text : {"0.1", "1", "1e3", "3600"}) {
+        assert_string_equal(check(text).c_str(), "");
+    }
+    for (const char *text : {"", "x", "1x", " 1", "-1", "0", "3600.1", "nan", "-nan", "inf"}) {
+        assert_string_equal(check(text).c_str(),
+                            fmt::format("{}: expected a number from 0.1 to 3600", text).c_str());
+    }
+}
+
 void sizes_are_shown(void **) {
     assert_string_equal(cli::format_size(0).c_str(), "0 bytes");
     assert_string_equal(cli::format_size(1023).c_str(), "1023 bytes");
@@ -62,7 +73,7 @@ int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(addresses_are_parsed), cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(sizes_are_parsed),     cmocka_unit_test(bad_sizes_are_refused),
-        cmocka_unit_test(sizes_are_shown),
+        cmocka_unit_test(sizes_are_shown),      cmocka_unit_test(numbers_of_options_are_checked),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -125,6 +125,16 @@ void a_pool_that_shrinks_is_an_error_not_a_crash(void **) {
     const auto pool = cli::Pool::open(pool_path(), capacity);
     std::filesystem::resize_file(pool_path(), 4096);
     assert_fails(pool->content(), "truncated");
+    assert_fails(pool->check(), "truncated");
+}
+
+// By its name: what is written to a deleted file is gone with the server.
+void a_pool_that_was_deleted_is_found_out(void **) {
+    const auto pool = cli::Pool::open(pool_path(), capacity);
+    std::filesystem::rename(pool_path(), folder::path / "elsewhere");
+    assert_true(pool->check().has_value());
+    std::filesystem::remove(folder::path / "elsewhere");
+    assert_fails(pool->check(), "was deleted");
 }
 
 void only_a_created_pool_is_discarded(void **) {
@@ -149,6 +159,7 @@ int main() {
         IN_FOLDER(foreign_files_are_refused_and_untouched),
         IN_FOLDER(damaged_pools_are_refused),
         IN_FOLDER(a_pool_that_shrinks_is_an_error_not_a_crash),
+        IN_FOLDER(a_pool_that_was_deleted_is_found_out),
         IN_FOLDER(only_a_created_pool_is_discarded),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
