@@ -214,7 +214,7 @@ int rpma_peer_delete(struct rpma_peer **peer_ptr);
  *
  * May block while pages are read and pinned.
  * Errors: RPMA_E_INVAL: NULL argument, size 0, usage 0 or with unknown bits. RPMA_E_NOMEM. RPMA_E_PROVIDER:
- * the device refused (access to the memory, RLIMIT_MEMLOCK, memory that cannot be durable). See
+ * the device refused (memory that is not mapped, RLIMIT_MEMLOCK, memory that cannot be durable). See
  * ibv_reg_mr(3).
  */
 int rpma_mr_reg(struct rpma_peer *peer, void *ptr, size_t size, int usage, struct rpma_mr_local **mr_ptr);
@@ -245,7 +245,7 @@ int rpma_mr_get_size(const struct rpma_mr_local *mr, size_t *size);
  * Advises the device about len bytes at offset of a region: advice and flags are ibv_advise_mr(3)'s
  * (IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH ...). May block when the advice is to be
  * followed at once. Errors: RPMA_E_INVAL: mr is NULL, or the device finds the range, advice or flags not
- * valid. RPMA_E_NOSUPP: the device takes no advice. RPMA_E_PROVIDER: any other failure.
+ * valid. RPMA_E_NOSUPP: the device does not take that advice, or none. RPMA_E_PROVIDER: any other failure.
  */
 int rpma_mr_advise(struct rpma_mr_local *mr, size_t offset, size_t len, int advice, uint32_t flags);
 
@@ -361,8 +361,8 @@ int rpma_conn_cfg_get_srq(const struct rpma_conn_cfg *cfg, struct rpma_srq **srq
 /**
  * Listens for connections at an address of the peer's device; port is a number (0 to 65535) or a service
  * name. The caller ends it with rpma_ep_shutdown. Blocks for the name look-up. Errors: RPMA_E_INVAL: NULL
- * argument. RPMA_E_NOMEM. RPMA_E_PROVIDER: unknown or foreign address, port in use or not permitted. See
- * rdma_listen(3).
+ * argument. RPMA_E_NOMEM. RPMA_E_PROVIDER: unknown or foreign address, or one of another device, port in use
+ * or not permitted. See rdma_listen(3).
  */
 int rpma_ep_listen(struct rpma_peer *peer, const char *addr, const char *port, struct rpma_ep **ep_ptr);
 
@@ -542,8 +542,9 @@ int rpma_conn_delete(struct rpma_conn **conn_ptr);
  * them here (rpma_conn_cfg_set_bounds_check). One operation moves less than 4 GiB.
  *
  * Threads: operations of one connection may be posted by any number of threads at once.
- * Errors: RPMA_E_PROVIDER: the operation cannot be posted: the queue is full, or the connection is not
- * established; see ibv_post_send(3).
+ * Errors: RPMA_E_PROVIDER: the operation cannot be posted: the queue is full, or the connection never was
+ * established; see ibv_post_send(3). On a connection that is over it is posted, and completes with an error
+ * status.
  */
 
 /* The "flags" of an operation: one of these. A completion only when the operation fails. */
@@ -710,7 +711,7 @@ int rpma_srq_new(struct rpma_peer *peer, struct rpma_srq_cfg *cfg, struct rpma_s
 
 /**
  * Deletes a shared receive queue. Errors: RPMA_E_INVAL: srq_ptr is NULL. RPMA_E_PROVIDER: connections still
- * use it.
+ * use it; *srq_ptr is NULL all the same, and the device's queue leaks.
  */
 int rpma_srq_delete(struct rpma_srq **srq_ptr);
 
@@ -819,8 +820,8 @@ struct rpma_op {
  * Threads: any number of threads may post to one connection at once.
  * Errors: RPMA_E_INVAL: conn is NULL, ops is NULL or num_ops is 0, unknown
  * type, reserved is not 0, or what the operation's own function says. RPMA_E_NOSUPP: as rpma_flush.
- * RPMA_E_AGAIN: the send queue is full; collect completions and post the rest. RPMA_E_PROVIDER: the
- * connection is over, or as at each operation.
+ * RPMA_E_AGAIN: the send queue is full; collect completions and post the rest. RPMA_E_PROVIDER: as at each
+ * operation.
  */
 int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted);
 
@@ -1112,7 +1113,8 @@ int rpma_ep_cfg_get_reuseaddr(const struct rpma_ep_cfg *cfg, bool *reuseaddr);
 /**
  * Listens as rpma_ep_listen, as cfg says; NULL: the defaults. Blocks for the name look-up. Threads: different
  * endpoints of one peer may be used in parallel. Errors: RPMA_E_INVAL: NULL argument other than cfg.
- * RPMA_E_NOMEM. RPMA_E_PROVIDER: unknown or foreign address, port in use or not permitted.
+ * RPMA_E_NOMEM. RPMA_E_PROVIDER: unknown or foreign address, or one of another device, port in use or not
+ * permitted.
  */
 int rpma_ep_listen_cfg(struct rpma_peer *peer, const char *addr, const char *port,
                        const struct rpma_ep_cfg *cfg, struct rpma_ep **ep_ptr);

@@ -205,7 +205,9 @@ public:
         return detail::made<connection_configuration, rpma_conn_cfg>(rpma_conn_cfg_new);
     }
     connection_configuration &timeout(std::chrono::milliseconds timeout) {
-        return note(rpma_conn_cfg_set_timeout(object_, static_cast<int>(timeout.count())));
+        // What C cannot say is not valid.
+        const bool fits = std::in_range<int>(timeout.count());
+        return note(rpma_conn_cfg_set_timeout(object_, fits ? static_cast<int>(timeout.count()) : -1));
     }
     connection_configuration &cq_size(std::uint32_t completions) {
         return note(rpma_conn_cfg_set_cq_size(object_, completions));

@@ -3,6 +3,7 @@
 #include "librpma/ep.hpp"
 
 #include <cerrno>
+#include <cstring>
 
 #include "librpma/accessor.hpp"
 
@@ -44,6 +45,10 @@ librpma::Result<std::unique_ptr<rpma_ep>> rpma_ep::listen(const rpma_peer &peer,
     }
     if (provider.bind_addr(raw, (*info)->ai_src_addr) != 0) {
         return refuse("rdma_bind_addr", librpma::error_text(errno));
+    }
+    const ibv_device &device = *peer.pd()->context->device;
+    if (raw->verbs != nullptr && std::strcmp(raw->verbs->device->name, device.name) != 0) {
+        return refuse("the address is served by another device", raw->verbs->device->name);
     }
     if (provider.listen(raw, parameters.backlog) != 0) {
         return refuse("rdma_listen", librpma::error_text(errno));

@@ -83,7 +83,8 @@ int rpma_mr_advise(struct rpma_mr_local *mr, size_t offset, size_t len, int advi
         case 0:
             return 0;
         case EOPNOTSUPP:
-            BASE_LOG(Warning, "ibv_advise_mr: this %s device takes no advice", mr->provider().name);
+            BASE_LOG(Warning, "ibv_advise_mr: this %s device does not take advice %d", mr->provider().name,
+                     advice);
             return RPMA_E_NOSUPP;
         case EFAULT:
         case EINVAL:

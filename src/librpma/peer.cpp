@@ -49,6 +49,9 @@ namespace {
 // Why, where the device's answer does not say it to those who have not met it before.
 void explain_refused_registration(const verbs::Provider &provider, std::size_t size, bool on_demand_paging,
                                   int number) {
+    if (&provider == &verbs::soft) {  // pins nothing, and has said why
+        return;
+    }
     rlimit limit{};
     if (number == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         BASE_LOG(
@@ -57,9 +60,8 @@ void explain_refused_registration(const verbs::Provider &provider, std::size_t s
             "with ulimit -l, LimitMEMLOCK= of its systemd unit, or memlock in /etc/security/limits.conf",
             size, static_cast<unsigned long long>(limit.rlim_cur));
     }
-    // The soft device pins nothing, and has said why.
     // Linux: EOPNOTSUPP of a file on a file system with DAX, EFAULT (since 6.5) of one in the page cache.
-    if ((number == EOPNOTSUPP || number == EFAULT) && !on_demand_paging && &provider != &verbs::soft) {
+    if ((number == EOPNOTSUPP || number == EFAULT) && !on_demand_paging) {
         BASE_LOG(
             Error,
             "if this is memory of a file: this device has no on-demand paging, and pages of a file system, "

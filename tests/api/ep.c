@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ep: listening, and the requests that arrive. */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <string.h>
 
 #include "ends.h"
@@ -40,6 +43,32 @@ static void places_that_cannot_be_listened_at(void **state) {
     cannot_listen(ends, "192.0.2.1", port);   /* RFC 5737: nobody's */
     cannot_listen(ends, ADDRESS, "65536");
     cannot_listen(ends, ADDRESS, "99999999999");
+}
+
+/* A peer is on one device. This machine's other addresses are served by others. */
+static void address_of_another_device(void **state) {
+    struct ends *ends = *state;
+    struct ifaddrs *all = NULL;
+    char address[INET_ADDRSTRLEN] = "";
+    char port[6];
+    if (ends->device != SOFT_DEVICE) {
+        skip();
+    }
+    assert_int_equal(getifaddrs(&all), 0);
+    for (const struct ifaddrs *one = all; one != NULL && address[0] == '\0'; one = one->ifa_next) {
+        if (one->ifa_addr != NULL && one->ifa_addr->sa_family == AF_INET && (one->ifa_flags & IFF_UP) != 0 &&
+            (one->ifa_flags & IFF_LOOPBACK) == 0) {
+            inet_ntop(AF_INET, &((const struct sockaddr_in *)one->ifa_addr)->sin_addr, address,
+                      sizeof(address));
+        }
+    }
+    freeifaddrs(all);
+    if (address[0] == '\0') {
+        skip();
+    }
+    choose_port(port);
+    cannot_listen(ends, address, port);
+    assert_true(logged("another device", "soft_lo", NULL));
 }
 
 static void port_is_free_again(void **state) {
@@ -113,6 +142,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_are_checked),
         WITH_ENDPOINT(places_that_cannot_be_listened_at),
+        WITH_ENDPOINT(address_of_another_device),
         WITH_ENDPOINT(port_is_free_again),
         WITH_ENDPOINT(no_request_is_no_event),
         WITH_ENDPOINT(request_makes_the_fd_readable),
