@@ -82,7 +82,9 @@ Outcome<rpma_conn_event> Link::next_event(Milliseconds timeout) {
 Outcome<Offer> Link::receive_offer() {
     const rpma_conn_event event = TRY(next_event(timeout_));
     if (event == RPMA_CONN_REJECTED) {
-        return failed("{}: refused: nobody serves a pool there (rpma serve){}", name_, logged_reason());
+        const std::string reason = logged_reason();
+        return failed("{}: refused: nobody serves a pool there (rpma serve){}", name_,
+                      reason.empty() ? ", or the server's own output says why" : reason);
     }
     if (event != RPMA_CONN_ESTABLISHED) {
         return failed("{}: cannot connect: {}{}", name_, rpma_utils_conn_event_2str(event), logged_reason());

@@ -44,13 +44,16 @@ Outcome<> MessageAnswers::prepare(rpma_conn_req *request) const {
     return {};
 }
 
-void MessageAnswers::start(rpma_conn *connection) {
+Outcome<> MessageAnswers::start(rpma_conn *connection) {
     int fd = -1;
     connection_ = connection;
-    if (!thread_.joinable() && rpma_conn_get_cq(connection, &completions_) == 0 &&
-        rpma_cq_get_fd(completions_, &fd) == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0) {
-        thread_ = std::thread{[this] { run(); }};
+    TRY(checked(rpma_conn_get_cq(connection, &completions_), "completion queue"));
+    TRY(checked(rpma_cq_get_fd(completions_, &fd), "completion queue"));
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
+        return failed("completion queue: {}", errno_text(errno));
     }
+    thread_ = TRY(start_thread([this] { run(); }));
+    return {};
 }
 
 // The receive is posted again before its answer goes: who has the answer may send the next.

@@ -40,7 +40,7 @@ public:
     // Posts the receives, before the connection is accepted.
     [[nodiscard]] Outcome<> prepare(rpma_conn_req *request) const;
     // Once it is established; it outlives this object.
-    void start(rpma_conn *connection);
+    [[nodiscard]] Outcome<> start(rpma_conn *connection);
 
 private:
     void run();

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "cli/log.hpp"
@@ -248,12 +249,15 @@ void Server::take_event(int fd) {
         return;
     }
     if (result == 0 && event == RPMA_CONN_ESTABLISHED) {
-        waiting_ -= client.established ? 0 : 1;
-        client.established = true;
-        if (client.perf.messages != nullptr) {
-            client.perf.messages->start(client.connection.get());
+        const bool is_new = !std::exchange(client.established, true);
+        waiting_ -= is_new ? 1 : 0;
+        const auto started = is_new && client.perf.messages != nullptr
+                                 ? client.perf.messages->start(client.connection.get())
+                                 : Outcome<>{};
+        if (started) {
+            return;
         }
-        return;
+        complain(fmt::format("dropped a client: {}", started.error().text));
     }
     drop(fd);
 }

@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <system_error>
+#include <utility>
 
 #include "base/cursor.hpp"
 
@@ -101,6 +103,14 @@ bool StopEvent::wait(int fd, short events) const {
     return waiting[1].revents == 0;
 }
 
+Outcome<std::thread> start_thread(std::function<void()> run) {
+    try {
+        return std::thread{std::move(run)};
+    } catch (const std::system_error &error) {
+        return failed("cannot start a thread: {}", errno_text(error.code().value()));
+    }
+}
+
 Outcome<std::unique_ptr<TcpAnswers>> TcpAnswers::listen(const sockaddr_storage &local,
                                                         const sockaddr_storage &client) {
     std::unique_ptr<TcpAnswers> answers{new TcpAnswers};
@@ -116,7 +126,7 @@ Outcome<std::unique_ptr<TcpAnswers>> TcpAnswers::listen(const sockaddr_storage &
         return failed("cannot listen for a TCP baseline: {}", errno_text(errno));
     }
     answers->port_ = port_of(address);
-    answers->thread_ = std::thread{[raw = answers.get()] { raw->run(); }};
+    answers->thread_ = TRY(start_thread([raw = answers.get()] { raw->run(); }));
     return answers;
 }
 

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <thread>
@@ -58,6 +59,9 @@ public:
 private:
     base::Fd fd_;
 };
+
+// A new thread. Without resources for one it fails: a server goes on.
+[[nodiscard]] Outcome<std::thread> start_thread(std::function<void()> run);
 
 // Serves one connection from one client, on a port and in a thread of its own. Ends with the connection or
 // the object.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/perf_loads, cli/tcp_answers: which rows a command line asks for, and where requests end in a stream.
+#include <pthread.h>
+
 #include <vector>
 
 #include "bytes.hpp"
@@ -59,6 +61,20 @@ void requests_end_where_they_end(void **) {
     }
 }
 
+// Stacks larger than there are addresses, for so long.
+void without_a_thread_there_is_an_error(void **) {
+    pthread_attr_t before;
+    pthread_attr_t larger;
+    assert_int_equal(pthread_getattr_default_np(&before), 0);
+    assert_int_equal(pthread_getattr_default_np(&larger), 0);
+    assert_int_equal(pthread_attr_setstacksize(&larger, std::size_t{1} << 60), 0);
+    assert_int_equal(pthread_setattr_default_np(&larger), 0);
+    const auto none = cli::start_thread([] {});
+    assert_int_equal(pthread_setattr_default_np(&before), 0);
+    assert_fails(none, "cannot start a thread: Resource temporarily unavailable");
+    cli::start_thread([] {}).value().join();
+}
+
 }  // namespace
 
 int main() {
@@ -67,6 +83,7 @@ int main() {
         cmocka_unit_test(bad_lists_are_refused),
         cmocka_unit_test(tcp_sizes_survive),
         cmocka_unit_test(requests_end_where_they_end),
+        cmocka_unit_test(without_a_thread_there_is_an_error),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
