@@ -69,12 +69,13 @@ if [ "$(stat -f -c %T /dev/shm)" = tmpfs ]; then
     refused 'is not durable here' "$rpma" serve --pool "$memory_pool" --size 1M --listen "$address"
     [ ! -e "$memory_pool" ] || die "the refused pool is left behind"
     start_server "$memory_pool" 1M --volatile
-    rm "$memory_pool"
+    trap 'rm -f "$memory_pool"; clean_up' EXIT
     grep -q '^memory *not durable' server.out || die "expected a warning: $(cat server.out)"
     push 4097
     grep -q '^durable *NO' stdout || die "expected a warning"
     pulled 4097
     stop_server
+    rm "$memory_pool"
 fi
 
 bounded "$rpma" devices | grep -Eq '^soft_lo +soft +iWARP +active .* 127\.0\.0\.1( |$)' || die "devices"

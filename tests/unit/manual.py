@@ -26,7 +26,7 @@ def known_names():
     names = set()
     for header in ('librpma.h', 'softrdma.h'):
         names |= set(re.findall(r'\w+', code_of(source / 'include' / header)))
-    for path in (source / 'src').rglob('*.cpp'):
+    for path in (source / 'src').rglob('*.[ch]pp'):
         names |= set(re.findall(r'"((?:RPMA|SOFTRDMA)_[A-Z]+)"', path.read_text(encoding='utf-8')))  # environment
     return names
 
