@@ -22,6 +22,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -231,8 +232,9 @@ private:
     [[nodiscard]] static ibv_wc_status aim_at(const ibv_pd *domain, Target &target,
                                               std::span<const ibv_sge> sges, std::size_t offset,
                                               std::size_t most_bytes);
-    // What the peer asks for: InvalidKey also for what it has given back.
-    [[nodiscard]] std::expected<Pin, Fault> pin_for_peer(const Access &access) const;
+    // What the peer asks for; what it may not have, or has given back, ends the connection with `refusal`.
+    [[nodiscard]] std::optional<Pin> pin_for_peer(const Access &access, const char *refusal,
+                                                  std::span<const std::byte> read_request = {});
     void placed(std::size_t bytes, bool durable);
     [[nodiscard]] bool connected() const {
         return phase_.load(std::memory_order_relaxed) == Phase::Connected;

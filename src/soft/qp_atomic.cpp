@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/qp: atomic operations (RFC 7306 section 5): what the peer asks for, and what it answers.
 #include <atomic>
-#include <cinttypes>
 
-#include "base/log.hpp"
 #include "persist/guard.hpp"
 #include "soft/qp.hpp"
 
@@ -40,11 +38,9 @@ void QueuePair::atomic_requested(std::span<const std::byte> body) {
                                    .key = request->stag,
                                    .address = request->offset,
                                    .length = wire::atomic_bytes,
-                                   .rights = IBV_ACCESS_REMOTE_ATOMIC});
+                                   .rights = IBV_ACCESS_REMOTE_ATOMIC},
+                                  "an atomic operation that is not allowed");
     if (!pin) {
-        BASE_LOG(Warning, "%s asks for an atomic operation at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s",
-                 peer_.c_str(), request->offset, request->stag, text_of(pin.error()));
-        violate({"an atomic operation that is not allowed", rdmap_code(pin.error())});
         return;
     }
     std::byte *const at = pin->region().at(request->offset);

@@ -94,11 +94,9 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
                              .key = segment_.stag,
                              .address = place_at_,
                              .length = most_bytes,
-                             .rights = IBV_ACCESS_REMOTE_WRITE});
+                             .rights = IBV_ACCESS_REMOTE_WRITE},
+                            "a write that is not allowed");
     if (!pin) {
-        BASE_LOG(Warning, "%s writes %zu bytes to 0x%" PRIx64 " with key 0x%" PRIx32 ": %s", peer_.c_str(),
-                 most_bytes, place_at_, segment_.stag, text_of(pin.error()));
-        violate({"a write that is not allowed", tagged_code(pin.error())});
         return false;
     }
     target.durable = pin->region().durable != nullptr;
@@ -109,11 +107,19 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
     return true;
 }
 
-std::expected<Pin, Fault> QueuePair::pin_for_peer(const Access &access) const {
-    if (!invalidated_.empty() && invalidated_.contains(access.pd, access.key)) {
-        return std::unexpected{Fault::InvalidKey};
+std::optional<Pin> QueuePair::pin_for_peer(const Access &access, const char *refusal,
+                                           std::span<const std::byte> read_request) {
+    const bool given_back = !invalidated_.empty() && invalidated_.contains(access.pd, access.key);
+    auto pin = given_back ? std::unexpected{Fault::InvalidKey} : Memory::instance().pin(access);
+    if (pin) {
+        return std::move(*pin);
     }
-    return Memory::instance().pin(access);
+    const Fault fault = pin.error();
+    BASE_LOG(Warning, "%s: %s: %" PRIu64 " bytes at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s", peer_.c_str(),
+             refusal, access.length, access.address, access.key, text_of(fault));
+    violate({refusal, access.rights == IBV_ACCESS_REMOTE_WRITE ? tagged_code(fault) : rdmap_code(fault)},
+            read_request);
+    return std::nullopt;
 }
 
 // A shared receive queue's receives are in memory of its own protection domain.

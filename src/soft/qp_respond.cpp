@@ -57,11 +57,9 @@ void QueuePair::read_requested(std::span<const std::byte> body) {
                                    .key = read->source_stag,
                                    .address = read->source_offset,
                                    .length = read->size,
-                                   .rights = IBV_ACCESS_REMOTE_READ});
+                                   .rights = IBV_ACCESS_REMOTE_READ},
+                                  "a read that is not allowed", body);
     if (!pin) {
-        BASE_LOG(Warning, "%s reads %" PRIu32 " bytes at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s",
-                 peer_.c_str(), read->size, read->source_offset, read->source_stag, text_of(pin.error()));
-        violate({"a read that is not allowed", rdmap_code(pin.error())}, body);
         return;
     }
     // A read behind writes is how a peer without FLUSH asks for durability.
@@ -88,11 +86,9 @@ void QueuePair::flush_requested(std::span<const std::byte> body) {
                                        .address = flush->offset,
                                        .length = flush->length,
                                        .rights = persistent ? unsigned{SOFTRDMA_ACCESS_FLUSH_PERSISTENT}
-                                                            : unsigned{SOFTRDMA_ACCESS_FLUSH_GLOBAL}});
+                                                            : unsigned{SOFTRDMA_ACCESS_FLUSH_GLOBAL}},
+                                      "a flush that is not allowed");
         if (!pin) {
-            BASE_LOG(Warning, "%s flushes %" PRIu32 " bytes at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s",
-                     peer_.c_str(), flush->length, flush->offset, flush->stag, text_of(pin.error()));
-            violate({"a flush that is not allowed", rdmap_code(pin.error())});
             return;
         }
         if (persistent) {
