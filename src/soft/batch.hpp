@@ -29,6 +29,7 @@ public:
                queued_ < enough_bytes && (!copy_ || queued_ == 0);
     }
     [[nodiscard]] bool empty() const { return next_ == pieces_; }
+    [[nodiscard]] std::size_t bytes() const { return queued_; }
 
     // A segment whose payload the application or a region owns, and which stays there until the batch is
     // sent; EFAULT when it vanished (seen here only with CRC32C on).

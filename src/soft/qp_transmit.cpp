@@ -6,8 +6,20 @@
 
 namespace soft {
 
+namespace {
+
+constexpr std::size_t bytes_in_a_turn = std::size_t{8} << 20;  // then others have theirs
+
+}  // namespace
+
+// A peer that reads as fast as this sends never fills TCP: after its turn it waits as if it had.
 void QueuePair::transmit() {
+    std::size_t bytes = 0;
     while (may_transmit_ && !link_broken_ && !full_) {
+        if (bytes >= bytes_in_a_turn) {
+            want_writable(true);
+            return;
+        }
         if (batch_.empty()) {
             build_batch();
             if (batch_.empty()) {
@@ -31,6 +43,7 @@ void QueuePair::transmit() {
             }
             return;
         }
+        bytes += batch_.bytes();
         batch_was_sent();
     }
 }
