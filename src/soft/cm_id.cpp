@@ -118,7 +118,10 @@ base::Result<void> CmId::resolve_address(const sockaddr *source, const sockaddr 
     if ((state_.load() != State::Idle && state_.load() != State::Bound) || bound_elsewhere) {
         return base::failure(EINVAL);
     }
-    auto towards = tcp::source_towards(destination);
+    // Where it is bound says by which interface: the only way to say it of a group, for which there may be no
+    // route.
+    const tcp::Address here = tcp::copy_of(route.addr.src_addr);
+    auto towards = tcp::source_towards(destination, verbs != nullptr ? &here : nullptr);
     if (!towards) {
         return std::unexpected{towards.error()};
     }

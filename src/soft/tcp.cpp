@@ -42,6 +42,15 @@ base::Fd stream_socket(int family, const Options &options) {
     return socket;
 }
 
+Address without_port(Address address) {
+    if (address.ss_family == AF_INET6) {
+        reinterpret_cast<sockaddr_in6 &>(address).sin6_port = 0;
+    } else {
+        reinterpret_cast<sockaddr_in &>(address).sin_port = 0;
+    }
+    return address;
+}
+
 using NameFunction = int (*)(int, sockaddr *, socklen_t *);
 Address name_of(int socket, NameFunction name) {
     Address address{};
@@ -178,18 +187,22 @@ int pending_error(int socket) {
 }
 
 // Connecting a datagram socket asks the routing table and sends nothing.
-base::Result<Address> source_towards(const sockaddr &to) {
+base::Result<Address> source_towards(const sockaddr &to, const Address *from) {
     const base::Fd socket{::socket(to.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
-    if (!socket || ::connect(socket.get(), &to, length_of(to)) != 0) {
+    if (!socket) {
         return base::last_failure();
     }
-    Address source = local_address(socket.get());
-    if (source.ss_family == AF_INET6) {
-        reinterpret_cast<sockaddr_in6 &>(source).sin6_port = 0;
-    } else {
-        reinterpret_cast<sockaddr_in &>(source).sin_port = 0;
+    if (from != nullptr) {
+        const Address any_port = without_port(*from);
+        const auto &here = reinterpret_cast<const sockaddr &>(any_port);
+        if (::bind(socket.get(), &here, length_of(here)) != 0) {
+            return base::last_failure();
+        }
     }
-    return source;
+    if (::connect(socket.get(), &to, length_of(to)) != 0) {
+        return base::last_failure();
+    }
+    return without_port(local_address(socket.get()));
 }
 
 void set_connection_options(int socket) {

@@ -57,8 +57,9 @@ void set_service_type(int socket, std::uint8_t service_type);
 // An errno value, told once; 0 when there is none.
 [[nodiscard]] int pending_error(int socket);
 
-// The source address that the routing table chooses towards `to`.
-[[nodiscard]] base::Result<Address> source_towards(const sockaddr &to);
+// The source address that the routing table chooses towards `to`, with port 0; `from` when that is given, and
+// can be.
+[[nodiscard]] base::Result<Address> source_towards(const sockaddr &to, const Address *from);
 
 // No delay; a peer that vanished is noticed: when idle in about 30 s, else after limits::silence_timeout.
 void set_connection_options(int socket);

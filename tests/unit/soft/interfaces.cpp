@@ -98,6 +98,21 @@ void datagrams_come_to_an_address_that_was_not_there(void **) {
     assert_string_equal(end->next_message().text.c_str(), "to the new one");
 }
 
+// No route leads to a group here; an id's own address says by which interface.
+void an_id_that_is_bound_needs_no_route_to_a_group(void **) {
+    set_address("127.0.0.1");
+    sockaddr_in here = ipv4("127.0.0.1");
+    sockaddr_in group = ipv4("239.255.77.5");
+    for (const bool bound : {false, true}) {
+        rdma_cm_id *id = nullptr;
+        assert_int_equal(softrdma_rdma_create_id(nullptr, &id, nullptr, RDMA_PS_UDP), 0);
+        assert_int_equal(softrdma_rdma_resolve_addr(id, bound ? reinterpret_cast<sockaddr *>(&here) : nullptr,
+                                                    reinterpret_cast<sockaddr *>(&group), 1000),
+                         bound ? 0 : -1);
+        assert_int_equal(softrdma_rdma_destroy_id(id), 0);
+    }
+}
+
 void what_does_not_change_is_not_asked_for(void **) {
     const auto before = soft::local_addresses();
     assert_ptr_equal(soft::local_addresses().get(), before.get());
@@ -181,6 +196,7 @@ int main() {
     const CMUnitTest tests[] = {cmocka_unit_test(what_changes_is_seen_at_once),
                                 cmocka_unit_test(an_address_with_a_label_is_its_interfaces),
                                 cmocka_unit_test(datagrams_come_to_an_address_that_was_not_there),
+                                cmocka_unit_test(an_id_that_is_bound_needs_no_route_to_a_group),
                                 cmocka_unit_test(what_does_not_change_is_not_asked_for),
                                 cmocka_unit_test(a_child_misses_nothing),
                                 cmocka_unit_test(a_request_to_nobodys_address_is_refused)};
