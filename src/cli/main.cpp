@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
@@ -45,7 +46,8 @@ int parse_and_run(int argc, char **argv) {
     } catch (const CLI::ParseError &error) {
         return complain(fmt::format("{} (see rpma --help)", error.what()), exit_usage);
     }
-    const auto extra = app.remaining(!app.got_subcommand("run"));
+    auto extra = app.remaining(!app.got_subcommand("run"));
+    std::erase(extra, "--");  // what stands behind it was taken, also when it begins with a dash
     if (!chosen || !extra.empty()) {
         return complain(
             fmt::format("{}: {} (see rpma --help)", extra.empty() ? "no command" : extra.front(),

@@ -30,6 +30,7 @@ refused 'the pool is empty' "$rpma" pull "$address" got
 push content
 
 # push
+refused '-absent: cannot open: No such file' "$rpma" push -- -absent "$address"
 refused 'absent: cannot open: No such file' "$rpma" push absent "$address"
 refused 'expected a regular file' "$rpma" push . "$address"
 mkfifo fifo
