@@ -17,8 +17,9 @@ int refused_post(int returned) {
 
 [[gnu::noinline]] int prepare_nothing(Request &request, ibv_wr_opcode opcode, int flags,
                                       const void *op_context) {
-    request.wr =
-        verbs::request_of(opcode, nullptr, {.address = 0, .rkey = 0}, send_flags(flags), wr_id(op_context));
+    const unsigned solicited = opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? solicited_flag(flags) : 0;
+    request.wr = verbs::request_of(opcode, nullptr, {.address = 0, .rkey = 0}, send_flags(flags) | solicited,
+                                   wr_id(op_context));
     return 0;
 }
 

@@ -51,7 +51,7 @@ void QueuePair::atomic_requested(std::span<const std::byte> body) {
     }
     std::uint64_t original = 0;
     if (!persist::guarded([&] { original = run(*request, *reinterpret_cast<std::uint64_t *>(at)); })) {
-        violate({"the memory of a region has vanished", wire::terminate::local_catastrophic});
+        memory_vanished();
         return;
     }
     if (pin->region().durable) {

@@ -174,6 +174,10 @@ void QueuePair::violate(const wire::Violation &violation, std::span<const std::b
     terminate(violation, std::span{header}.first(wire::encode_header(segment_, header)), read_request);
 }
 
+void QueuePair::memory_vanished() {
+    violate({"the memory of a region has vanished", wire::terminate::local_catastrophic});
+}
+
 // False when what is before them cannot be read any more, or there is no memory for them.
 bool QueuePair::add_last_words(const wire::Violation &violation, std::span<const std::byte> header,
                                std::span<const std::byte> read_request) {

@@ -178,6 +178,9 @@ ssize_t QueuePair::fill_target(Target &target, std::size_t &room) {
             errno = EAGAIN;
             return -1;
         }
+    } else if (count < 0 && errno == EFAULT) {
+        memory_vanished();
+        errno = EAGAIN;
     }
     return count;
 }

@@ -278,6 +278,15 @@ static void solicited_messages_wake(void **state) {
     assert_ok(rpma_cq_rearm(cq, true));
     assert_ok(rpma_write_with_imm(ends->client, far, 0, near, 0, 8, ALWAYS | RPMA_F_SOLICITED, 1, NULL));
     await_readable(fd);
+    assert_ok(rpma_cq_wait_event(cq, RPMA_WAIT_NO_REARM));
+    assert_ok(rpma_cq_rearm(cq, true));
+    /* Nothing but its number, into the place of one that was collected. */
+    struct ibv_wc wc;
+    assert_ok(rpma_cq_get_wc(cq, 1, &wc, NULL));
+    assert_ok(rpma_recv(ends->server, near, 2048, 64, NULL));
+    assert_code(rpma_cq_wait_event(cq, RPMA_WAIT_NO_REARM), RPMA_E_NO_COMPLETION);
+    assert_ok(rpma_write_with_imm(ends->client, NULL, 0, NULL, 0, 0, ALWAYS | RPMA_F_SOLICITED, 1, NULL));
+    await_readable(fd);
     assert_ok(rpma_cq_wait_event(cq, 0));
 }
 

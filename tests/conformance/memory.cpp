@@ -202,6 +202,7 @@ void expect_costs_the_connection(Request (*make_request)(const Ends &), bool nee
         const ibv_wc second = next_completion(ends.client.cq);
         assert_int_equal(second.wr_id, 4);
         assert_int_not_equal(second.status, IBV_WC_SUCCESS);
+        assert_int_not_equal(second.status, IBV_WC_RETRY_EXC_ERR);  // the peer has said why
         ends.expect_disconnected();
     }
     Ends &others = connected();
