@@ -20,7 +20,7 @@ protected:
 struct ConnectionParameters {
     bool initiator = false;
     bool ready_to_receive =
-        false;  // the initiator's first FPDU is an empty WRITE or READ (RFC 6581 section 8)
+        false;  // the initiator's first FPDU is an empty WRITE or READ (RFC 6581 section 9.2)
     bool crc = false;
     bool soft_peer = false;
     std::uint16_t ird = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress: the sockets whose owners are gone, until their peers have everything.
+// soft/drain: the sockets whose owners are gone, until their peers have everything.
 #include <new>
 #include <utility>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress: the engine, the thread behind the groups that nobody else serves.
+// soft/engine: the thread behind the groups that nobody else serves.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>

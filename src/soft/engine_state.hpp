@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress: what the engine has; of engine.cpp and drain.cpp.
+// soft/engine_state: what the engine has; of engine.cpp and drain.cpp.
 #pragma once
 
 #include <atomic>

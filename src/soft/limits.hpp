@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/limits: every limit of the device. ibv_query_device and ibv_query_port report them.
+// soft/limits: limits of the device. ibv_query_device and ibv_query_port report some. What concerns one file
+// is there.
 #pragma once
 
 #include <chrono>

@@ -38,7 +38,7 @@ struct MemoryRegion : ibv_mr {
 // Why an access is refused; the codes of RFC 5040 and 5041 for it.
 enum class Fault { InvalidKey, Bounds, Access, ProtectionDomain, Wrap };
 [[nodiscard]] const char *text_of(Fault fault);
-[[nodiscard]] wire::TerminateCode rdmap_code(Fault fault);   // for reads
+[[nodiscard]] wire::TerminateCode rdmap_code(Fault fault);   // for requests
 [[nodiscard]] wire::TerminateCode tagged_code(Fault fault);  // for writes
 
 // What an access needs.

@@ -8,7 +8,7 @@
 //   qp_receive.cpp   what TCP has
 //   qp_parse.cpp     the stream, segment by segment
 //   qp_place.cpp     where payload goes
-//   qp_respond.cpp   reads and flushes that the peer asks for; answers to ours
+//   qp_respond.cpp   reads and flushes that the peer asks for; the answers to our flushes
 //   qp_atomic.cpp    atomic operations, asked for and answered
 //   qp_message.cpp   incoming sends and the receives posted for them
 //
