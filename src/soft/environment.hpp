@@ -15,7 +15,7 @@ namespace soft {
 // meaning.
 [[nodiscard]] inline base::Result<bool> crc_asked_for(const char *value) {
     const std::string_view word{value != nullptr ? value : ""};
-    if (word != "" && word != "0" && word != "1") {
+    if (!word.empty() && word != "0" && word != "1") {
         BASE_LOG(Error, "SOFTRDMA_CRC is \"%s\", expected 0 or 1: no device is opened", value);
         return base::failure(EINVAL);
     }

@@ -71,7 +71,7 @@ base::Result<void> Memory::insert(MemoryRegion &region) {
         number = used_ + 1;  // slot 0 stays empty: keys below 65536, such as 0 and 1, are nobody's
         auto &chunk = chunks_[number / chunk_slots];
         if (chunk.load(std::memory_order_relaxed) == nullptr) {
-            free_.reserve((number / chunk_slots + 1) * chunk_slots);  // erase() needs no memory
+            free_.reserve((number / chunk_slots + std::size_t{1}) * chunk_slots);  // erase() needs no memory
             chunk.store(new Pin::Slot[chunk_slots], std::memory_order_release);
         }
         used_ = number;

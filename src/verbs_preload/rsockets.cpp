@@ -31,8 +31,7 @@ Rsocket librdmacms() {
     if (wanted == nullptr || std::string_view{wanted} != "librdmacm") {
         BASE_LOG(Error,
                  "rsocket: librdmacm's rsockets do not run on the soft device (SOFTRDMA_RSOCKETS is \"%s\"; "
-                 "\"librdmacm\" "
-                 "lets them, for tests)",
+                 "\"librdmacm\" lets them, for tests)",
                  wanted != nullptr ? wanted : "");
         return nullptr;
     }
