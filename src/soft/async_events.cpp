@@ -15,44 +15,35 @@ namespace soft {
 
 namespace {
 
+// Calls `what` with the element that an event of its type is about.
+template <typename Event, typename What>
+decltype(auto) with_element(Event &event, What what) {
+    switch (event.event_type) {
+        case IBV_EVENT_QP_LAST_WQE_REACHED:
+            return what(event.element.qp);
+        case IBV_EVENT_CQ_ERR:
+            return what(event.element.cq);
+        default:
+            return what(event.element.srq);
+    }
+}
+
 ibv_async_event event_of(ibv_event_type type, void *element) {
     ibv_async_event event{};
     event.event_type = type;
-    switch (type) {
-        case IBV_EVENT_QP_LAST_WQE_REACHED:
-            event.element.qp = static_cast<ibv_qp *>(element);
-            break;
-        case IBV_EVENT_CQ_ERR:
-            event.element.cq = static_cast<ibv_cq *>(element);
-            break;
-        default:
-            event.element.srq = static_cast<ibv_srq *>(element);
-    }
+    with_element(event,
+                 [element]<typename Element>(Element *&its) { its = static_cast<Element *>(element); });
     return event;
 }
 
 const void *element_of(const ibv_async_event &event) {
-    switch (event.event_type) {
-        case IBV_EVENT_QP_LAST_WQE_REACHED:
-            return event.element.qp;
-        case IBV_EVENT_CQ_ERR:
-            return event.element.cq;
-        default:
-            return event.element.srq;
-    }
+    return with_element(event, [](const void *element) { return element; });
 }
 
 }  // namespace
 
 const ibv_context &context_of(const ibv_async_event &event) {
-    switch (event.event_type) {
-        case IBV_EVENT_QP_LAST_WQE_REACHED:
-            return *event.element.qp->context;
-        case IBV_EVENT_CQ_ERR:
-            return *event.element.cq->context;
-        default:
-            return *event.element.srq->context;
-    }
+    return with_element(event, [](const auto *element) -> const ibv_context & { return *element->context; });
 }
 
 void AsyncEvents::push(ibv_event_type type, void *element) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 
 #include "base/log.hpp"
 #include "soft/batch.hpp"

@@ -269,63 +269,67 @@ static void enhanced_establishment_is_refused(void **state) {
 
 /* ---- queue pairs that the program destroys with ibv_destroy_qp, as rping and fio do ---- */
 
-/* Resolved, and with a queue pair of its own. */
-static struct rdma_cm_id *client_of(struct rdma_cm_id *listener) {
-    struct rdma_addrinfo *there = loopback(0, ntohs(softrdma_rdma_get_src_port(listener)));
-    struct rdma_cm_id *id = new_id();
-    assert_int_equal(softrdma_rdma_resolve_addr(id, NULL, there->ai_dst_addr, 1), 0);
-    softrdma_rdma_freeaddrinfo(there);
-    assert_ptr_equal(expect(RDMA_CM_EVENT_ADDR_RESOLVED), id);
-    assert_int_equal(softrdma_rdma_resolve_route(id, 1), 0);
-    assert_ptr_equal(expect(RDMA_CM_EVENT_ROUTE_RESOLVED), id);
+struct ends {
+    struct rdma_cm_id *listener;
+    struct rdma_cm_id *client;
+    struct rdma_cm_id *server;
+};
+
+static void create_queue_pair(struct rdma_cm_id *id) {
     struct ibv_qp_init_attr attributes = {.qp_type = IBV_QPT_RC};
     assert_int_equal(softrdma_rdma_create_qp(id, NULL, &attributes), 0);
-    return id;
 }
 
-/* What was made for the id's queue pair goes too. */
-static void destroy_without_queue_pair(struct rdma_cm_id *id) {
-    id->qp = NULL;
-    softrdma_rdma_destroy_qp(id);
-    assert_int_equal(softrdma_rdma_destroy_id(id), 0);
+/* A client with a queue pair of its own has asked, and is not answered. */
+static struct ends ask(void) {
+    struct rdma_cm_id *listener = new_id();
+    struct rdma_cm_id *client = new_id();
+    assert_int_equal(softrdma_rdma_listen(listener, 1), 0);
+    struct rdma_addrinfo *there = loopback(0, ntohs(softrdma_rdma_get_src_port(listener)));
+    assert_int_equal(softrdma_rdma_resolve_addr(client, NULL, there->ai_dst_addr, 1), 0);
+    softrdma_rdma_freeaddrinfo(there);
+    assert_ptr_equal(expect(RDMA_CM_EVENT_ADDR_RESOLVED), client);
+    assert_int_equal(softrdma_rdma_resolve_route(client, 1), 0);
+    assert_ptr_equal(expect(RDMA_CM_EVENT_ROUTE_RESOLVED), client);
+    create_queue_pair(client);
+    assert_int_equal(softrdma_rdma_connect(client, NULL), 0);
+    return (struct ends){listener, client, expect(RDMA_CM_EVENT_CONNECT_REQUEST)};
+}
+
+static void accept_with_queue_pair(struct rdma_cm_id *server) {
+    create_queue_pair(server);
+    assert_int_equal(softrdma_rdma_accept(server, NULL), 0);
+}
+
+/* The client's queue pair is gone; what was made for it goes too. */
+static void destroy(const struct ends *ends) {
+    ends->client->qp = NULL;
+    softrdma_rdma_destroy_qp(ends->client);
+    assert_int_equal(softrdma_rdma_destroy_id(ends->client), 0);
+    softrdma_rdma_destroy_ep(ends->server);
+    assert_int_equal(softrdma_rdma_destroy_id(ends->listener), 0);
 }
 
 static void queue_pairs_go_before_their_ids(void **state) {
     (void)state;
-    struct rdma_cm_id *listener = new_id();
-    assert_int_equal(softrdma_rdma_listen(listener, 1), 0);
-    struct rdma_cm_id *client = client_of(listener);
-    assert_int_equal(softrdma_rdma_connect(client, NULL), 0);
-    struct rdma_cm_id *server = expect(RDMA_CM_EVENT_CONNECT_REQUEST);
-    struct ibv_qp_init_attr attributes = {.qp_type = IBV_QPT_RC};
-    assert_int_equal(softrdma_rdma_create_qp(server, NULL, &attributes), 0);
-    assert_int_equal(softrdma_rdma_accept(server, NULL), 0);
+    const struct ends ends = ask();
+    accept_with_queue_pair(ends.server);
     (void)expect(RDMA_CM_EVENT_ESTABLISHED);
     (void)expect(RDMA_CM_EVENT_ESTABLISHED);
-    assert_int_equal(softrdma_ibv_destroy_qp(client->qp), 0);
-    fails(softrdma_rdma_disconnect(client), EINVAL);
-    assert_ptr_equal(expect(RDMA_CM_EVENT_DISCONNECTED), server);
-    destroy_without_queue_pair(client);
-    softrdma_rdma_destroy_ep(server);
-    assert_int_equal(softrdma_rdma_destroy_id(listener), 0);
+    assert_int_equal(softrdma_ibv_destroy_qp(ends.client->qp), 0);
+    fails(softrdma_rdma_disconnect(ends.client), EINVAL);
+    assert_ptr_equal(expect(RDMA_CM_EVENT_DISCONNECTED), ends.server);
+    destroy(&ends);
 }
 
 static void a_queue_pair_goes_before_the_reply(void **state) {
     (void)state;
-    struct rdma_cm_id *listener = new_id();
-    assert_int_equal(softrdma_rdma_listen(listener, 1), 0);
-    struct rdma_cm_id *client = client_of(listener);
-    assert_int_equal(softrdma_rdma_connect(client, NULL), 0);
-    struct rdma_cm_id *server = expect(RDMA_CM_EVENT_CONNECT_REQUEST);
-    assert_int_equal(softrdma_ibv_destroy_qp(client->qp), 0);
-    struct ibv_qp_init_attr attributes = {.qp_type = IBV_QPT_RC};
-    assert_int_equal(softrdma_rdma_create_qp(server, NULL, &attributes), 0);
-    assert_int_equal(softrdma_rdma_accept(server, NULL), 0);
+    const struct ends ends = ask();
+    assert_int_equal(softrdma_ibv_destroy_qp(ends.client->qp), 0);
+    accept_with_queue_pair(ends.server);
     struct rdma_cm_id *const first = expect(RDMA_CM_EVENT_CONNECT_ERROR);
     assert_ptr_not_equal(expect(RDMA_CM_EVENT_CONNECT_ERROR), first);
-    destroy_without_queue_pair(client);
-    softrdma_rdma_destroy_ep(server);
-    assert_int_equal(softrdma_rdma_destroy_id(listener), 0);
+    destroy(&ends);
 }
 
 /* ---- queue pairs that are not the id's ---- */
