@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/allowance: what the peer lets us send. A message takes one of its credits, and its bytes a place in
+// the oldest of its windows; the peer gives both back as its program reads.
+//
+//     messages   ---- taken by the peer ----|---- on their way ----|---- may be sent ----|
+//                                       limit - given             sent                 limit
+//
+// All three counters are of 16 bits and go round. The peer is not trusted: it can stop us, and nothing else.
+#pragma once
+
+#include "stream/wire.hpp"
+
+namespace stream {
+
+class Allowance {
+public:
+    // credits, first: of the peer's Hello.
+    Allowance(std::uint16_t credits, const Target &first) : given_{credits}, limit_{credits} {
+        open_[0] = first;
+        opened_ = 1;
+    }
+
+    // The peer lets us send up to this message. False: it takes back messages, or has taken some that were
+    // never sent.
+    [[nodiscard]] bool extend(std::uint16_t limit) {
+        const auto on_their_way = static_cast<std::uint16_t>(sent_ - (limit_ - given_));
+        if (static_cast<std::uint16_t>(limit - limit_) > on_their_way) {
+            return false;
+        }
+        limit_ = limit;
+        return true;
+    }
+    // The peer has opened a window, behind those it opened before. False: it is none, or one too many.
+    [[nodiscard]] bool open(const Target &window) {
+        if (opened_ == windows || window.length == 0 || !is_memory(window.address, window.length)) {
+            return false;
+        }
+        open_[(oldest_ + opened_) % windows] = window;
+        ++opened_;
+        return true;
+    }
+
+    [[nodiscard]] bool has_credit() const { return sent_ != limit_; }
+    // How many bytes the next message may have.
+    [[nodiscard]] std::uint32_t room() const {
+        return opened_ != 0 && has_credit() ? open_[oldest_].length : 0;
+    }
+    // Takes the place of a message of so many bytes, at most room(), more than none.
+    Target take(std::uint32_t bytes) {
+        Target &window = open_[oldest_];
+        const Target place{.address = window.address, .key = window.key, .length = bytes};
+        window.address += bytes;
+        window.length -= bytes;
+        if (window.length == 0) {
+            oldest_ = (oldest_ + 1) % windows;
+            --opened_;
+        }
+        ++sent_;
+        return place;
+    }
+    // Takes the credit of a message without a place. The caller has seen that there is one.
+    void take_credit() { ++sent_; }
+
+private:
+    std::uint16_t given_;
+    std::uint16_t limit_;
+    std::uint16_t sent_ = 0;
+    std::array<Target, windows> open_{};
+    std::uint32_t oldest_ = 0;
+    std::uint32_t opened_ = 0;
+};
+
+}  // namespace stream

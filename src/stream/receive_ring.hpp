@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/receive_ring: the other half of allowance.hpp. The peer writes into one half of a buffer while the
+// program reads the other; a half that was read is given to the peer again.
+//
+//            first half              second half
+//     +----------------------+----------------------+
+//     |     | unread         | unread  |            |      read_ -> first unread byte
+//     +----------------------+----------------------+      written_ -> where the peer's next byte goes
+//           ^ read_                    ^ written_          given to the peer: from written_ on, given_ bytes
+//
+// Positions only: the bytes are elsewhere. A message's credit goes back when its last byte was read.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "base/ring.hpp"
+#include "stream/wire.hpp"
+
+namespace stream {
+
+// A part of a buffer.
+struct Part {
+    std::size_t offset = 0;
+    std::size_t size = 0;
+};
+
+class ReceiveRing {
+public:
+    // The first half is the peer's from the start (Hello). half: bytes, not 0.
+    ReceiveRing(std::uint32_t half, std::uint16_t credits)
+        : half_{half},
+          credits_{credits},
+          limit_{credits},
+          update_at_{static_cast<std::uint16_t>(credits / 2)},
+          unread_{credits},
+          free_{half},
+          given_{half} {}
+
+    // The peer has written a message. False: it had no credit for that, or no such room. It never writes
+    // across the end of a half, because that is where its window ends.
+    [[nodiscard]] bool arrived(std::uint32_t bytes) {
+        const std::size_t in_half = half_ - written_ % half_;
+        if (bytes == 0 || arrived_ == limit_ || bytes > std::min(in_half, given_)) {
+            return false;
+        }
+        unread_.push() = bytes;
+        ++arrived_;
+        given_ -= bytes;
+        readable_ += bytes;
+        written_ = advanced(written_, bytes);
+        return true;
+    }
+    // A message that took a credit and has no bytes to read. False: it had none.
+    [[nodiscard]] bool arrived_empty() {
+        if (arrived_ == limit_) {
+            return false;
+        }
+        ++arrived_;
+        ++taken_;
+        return true;
+    }
+
+    [[nodiscard]] std::size_t readable() const { return readable_; }
+    // The unread bytes behind `skip` of them: those up to the end of the buffer, or all.
+    [[nodiscard]] Part front(std::size_t skip = 0) const {
+        const std::size_t offset = advanced(read_, skip);
+        return {.offset = offset, .size = std::min(readable_ - skip, std::size_t{2} * half_ - offset)};
+    }
+    // The program has so many bytes, at most readable().
+    void consume(std::size_t bytes) {
+        read_ = advanced(read_, bytes);
+        readable_ -= bytes;
+        free_ += bytes;
+        while (bytes != 0) {
+            const std::size_t part = std::min<std::size_t>(bytes, unread_.front());
+            bytes -= part;
+            unread_.front() -= static_cast<std::uint32_t>(part);
+            if (unread_.front() == 0) {
+                unread_.pop();
+                ++taken_;
+            }
+        }
+    }
+
+    struct Update {
+        std::uint16_t limit;
+        // The half that is the peer's again, if there is one.
+        std::optional<Part> window;
+    };
+    // Whether the peer is to be told something. 16 bits go round: what is behind is negative.
+    [[nodiscard]] bool owes_update() const {
+        return free_ >= half_ || static_cast<std::int16_t>(taken_ - update_at_) >= 0;
+    }
+    // What the peer is to be told; it is told.
+    [[nodiscard]] Update update() {
+        Update update{.limit = static_cast<std::uint16_t>(taken_ + credits_), .window = {}};
+        limit_ = update.limit;
+        update_at_ = static_cast<std::uint16_t>(taken_ + credits_ / 2);
+        if (free_ >= half_) {
+            update.window = Part{.offset = next_half_, .size = half_};
+            next_half_ = half_ - next_half_;
+            free_ -= half_;
+            given_ += half_;
+        }
+        return update;
+    }
+
+private:
+    [[nodiscard]] std::size_t advanced(std::size_t position, std::size_t bytes) const {
+        const std::size_t sum = position + bytes;
+        return sum < std::size_t{2} * half_ ? sum : sum - std::size_t{2} * half_;
+    }
+
+    std::uint32_t half_;
+    std::uint16_t credits_;
+    // Messages: up to which the peer may send; that came; that were read; read, from when on it is told.
+    std::uint16_t limit_;
+    std::uint16_t arrived_ = 0;
+    std::uint16_t taken_ = 0;
+    std::uint16_t update_at_;
+    // What is left of each message that is not read.
+    base::Ring<std::uint32_t> unread_;
+    std::size_t read_ = 0;
+    std::size_t readable_ = 0;
+    std::size_t written_ = 0;
+    // Bytes that are nobody's, those that the peer may write, and the half that it gets next.
+    std::size_t free_;
+    std::size_t given_;
+    std::size_t next_half_ = half_;
+};
+
+}  // namespace stream

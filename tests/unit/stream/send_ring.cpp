@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/send_ring: bytes and places that are taken by what is posted, and come back in its order.
+#include "stream/send_ring.hpp"
+
+#include "../base/check.hpp"
+
+namespace {
+
+using namespace stream;
+
+void bytes_come_back_in_order(void **) {
+    SendRing ring{100, 10, 2};
+    assert_true(ring.idle());
+    assert_int_equal(ring.room(3), 100);
+    ring.posted(70, 2);
+    ring.posted(30, 2);
+    assert_int_equal(ring.room(3), 0);
+    assert_true(ring.completed());
+    assert_int_equal(ring.free(), 70);
+    assert_int_equal(ring.front(50).offset, 0);
+    assert_true(ring.completed());
+    assert_true(ring.idle());
+    assert_int_equal(ring.free(), 100);
+    assert_false(ring.completed());
+}
+
+void bytes_go_round_the_end(void **) {
+    SendRing ring{100, 10, 2};
+    ring.posted(70, 2);
+    assert_true(ring.completed());
+    assert_int_equal(ring.front(50).offset, 70);
+    assert_int_equal(ring.front(50).size, 30);
+    assert_int_equal(ring.front(20).size, 20);
+    ring.posted(50, 3);
+    assert_int_equal(ring.front(50).offset, 20);
+}
+
+void messages_without_bytes_have_places_kept_for_them(void **) {
+    SendRing ring{100, 6, 2};
+    ring.posted(1, 3);
+    assert_int_equal(ring.room(2), 0);
+    assert_int_equal(ring.room(1), 99);
+    assert_true(ring.has_place(2));
+    ring.posted(0, 2);
+    ring.posted(0, 1);
+    assert_false(ring.has_place(1));
+    assert_true(ring.completed());
+    assert_true(ring.has_place(3));
+    assert_false(ring.has_place(4));
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_come_back_in_order),
+        cmocka_unit_test(bytes_go_round_the_end),
+        cmocka_unit_test(messages_without_bytes_have_places_kept_for_them),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
