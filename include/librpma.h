@@ -606,7 +606,8 @@ enum rpma_flush_type {
  * does not say that it takes native flushes. Errors: RPMA_E_INVAL: conn or dst is NULL, flags is
  * 0, unknown type. RPMA_E_NOSUPP: the region was not registered for this type of flush; or it is to
  * persistence, and the peer did not declare direct write to persistent memory
- * (rpma_conn_apply_remote_peer_cfg).
+ * (rpma_conn_apply_remote_peer_cfg). RPMA_E_NOMEM, RPMA_E_PROVIDER: the first flush of a connection that is
+ * not native finds no memory to read into, or the device does not register it.
  */
 int rpma_flush(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset, size_t len,
                enum rpma_flush_type type, int flags, const void *op_context);
@@ -783,6 +784,25 @@ int rpma_log_set_function(rpma_log_function *log_function);
  */
 #define RPMA_ADDITIONS 1
 
+/* ---------------------------------------------------------------- memory ---- */
+
+/* Threads: as of memory above. */
+
+/**
+ * Allocates size bytes, zeroed, and registers them for a usage as rpma_mr_reg does: memory that the device
+ * prefers, which on today's devices is pages of its own, taken from the system when they are touched first.
+ * rpma_mr_get_ptr tells where it is; rpma_mr_dereg gives it back. May block as rpma_mr_reg. Errors:
+ * RPMA_E_INVAL: NULL argument, size 0, usage 0 or with unknown bits. RPMA_E_NOMEM. RPMA_E_PROVIDER: as
+ * rpma_mr_reg; no allocated memory can be durable.
+ */
+int rpma_mr_alloc(struct rpma_peer *peer, size_t size, int usage, struct rpma_mr_local **mr_ptr);
+
+/**
+ * The key by which a peer names the region, together with an address in it (rpma_mr_get_ptr): for programs
+ * that tell their peers so much and no more, and for rpma_op.remote_key. Errors: RPMA_E_INVAL: NULL argument.
+ */
+int rpma_mr_get_key(const struct rpma_mr_local *mr, uint32_t *key);
+
 /* ---------------------------------------------------------------- posting several at once ---- */
 
 /* Which operation an element of rpma_post is; each does what the function of its name does. */
@@ -809,21 +829,53 @@ struct rpma_op {
     uint32_t imm;         /* WRITE_WITH_IMM, SEND_WITH_IMM: host order, as in their functions */
     int flush_type;       /* FLUSH: enum rpma_flush_type */
     const char *word;     /* ATOMIC_WRITE: 8 bytes, copied during the call */
+    const void *bytes;    /* WRITE, SEND, also _WITH_IMM, instead of local: copied during the call */
+    uint64_t remote_addr; /* READ, WRITE, WRITE_WITH_IMM, instead of remote: an address of the peer */
+    uint32_t remote_key;  /* and the key that it gave for that (rpma_mr_get_key); not both 0 */
     uint64_t reserved[2]; /* 0, for what is to come */
 };
 
 /**
  * Posts operations in order and hands them to the device together: one doorbell for up to 32 of them, and on
  * the soft device one system call for what fits. A write and the flush that makes it durable belong together.
+ * A source that is given as bytes needs no registration, and may be changed when this returns; it has at most
+ * as many as rpma_conn_cfg_set_inline_size set, or 8. Of a place that is given as address and key only the
+ * peer knows the bounds.
  * *num_posted, if not NULL, is always how many were posted, also when it fails: those go on, the one behind
  * them was refused, the others were not looked at.
  * Threads: any number of threads may post to one connection at once.
- * Errors: RPMA_E_INVAL: conn is NULL, ops is NULL or num_ops is 0, unknown
- * type, reserved is not 0, or what the operation's own function says. RPMA_E_NOSUPP: as rpma_flush.
- * RPMA_E_AGAIN: the send queue is full; collect completions and post the rest. RPMA_E_PROVIDER: as at each
- * operation.
+ * Errors: RPMA_E_INVAL: conn is NULL, ops is NULL or num_ops is 0, unknown type, reserved is not 0, an end
+ * that is given twice, too many bytes, or what the operation's own function says. RPMA_E_NOSUPP: as
+ * rpma_flush. RPMA_E_AGAIN: the send queue is full; collect completions and post the rest. RPMA_E_PROVIDER:
+ * as at each operation.
  */
 int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted);
+
+/* One receive, zeroed before it is filled in: len bytes at offset of local, or with all three 0 nothing. */
+struct rpma_recv_op {
+    const void *op_context; /* ibv_wc.wr_id of its completion */
+    struct rpma_mr_local *local;
+    size_t offset;
+    size_t len;
+    uint64_t reserved; /* 0, for what is to come */
+};
+
+/**
+ * Posts receives in order as rpma_recv does each, and hands them to the device together. *num_posted, if not
+ * NULL, is always how many were posted, also when it fails. Threads: any number of threads may post to one
+ * connection at once. Errors: RPMA_E_INVAL: conn is NULL, ops is NULL or num_ops is 0, reserved is not 0, or
+ * what rpma_recv says. RPMA_E_AGAIN: the receive queue is full; collect completions and post the rest.
+ * RPMA_E_PROVIDER: see ibv_post_recv(3).
+ */
+int rpma_recv_many(struct rpma_conn *conn, const struct rpma_recv_op *ops, size_t num_ops,
+                   size_t *num_posted);
+
+/**
+ * Posts receives before the connection exists, as rpma_recv_many; here local may be NULL as well. Errors: as
+ * rpma_recv_many; RPMA_E_INVAL also: the request cannot be connected yet (rpma_conn_req_proceed).
+ */
+int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op *ops, size_t num_ops,
+                            size_t *num_posted);
 
 /* A flag of rpma_send, rpma_send_with_imm and rpma_write_with_imm: wakes a receiver that waits for no more.
  */

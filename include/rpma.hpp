@@ -131,13 +131,19 @@ public:
         return {object_, offset, length};
     }
     [[nodiscard]] local_part all() const { return {object_, 0, bytes().size()}; }
-    // The registered memory, which is the caller's.
+    // The registered memory: the caller's, or the region's own (peer::alloc).
     [[nodiscard]] std::span<std::byte> bytes() const {
         void *start = nullptr;
         std::size_t size = 0;
         (void)rpma_mr_get_ptr(object_, &start);
         (void)rpma_mr_get_size(object_, &size);
         return {static_cast<std::byte *>(start), size};
+    }
+    // By which a peer names it, together with an address.
+    [[nodiscard]] std::uint32_t key() const {
+        std::uint32_t key = 0;
+        (void)rpma_mr_get_key(object_, &key);
+        return key;
     }
     // For the peer: it makes a remote_region of them.
     [[nodiscard]] std::array<std::byte, 21> descriptor() const {
@@ -374,7 +380,10 @@ public:
     expected<void> receive(local_part into, const void *context = nullptr) {
         return detail::result_of(rpma_recv(object_, into.region, into.offset, into.length, context));
     }
-    // All or, on failure, those before the one that was refused.
+    // These two: all or, on failure, those before the one that was refused.
+    expected<void> receive_many(std::span<const rpma_recv_op> receives, std::size_t *posted = nullptr) {
+        return detail::result_of(rpma_recv_many(object_, receives.data(), receives.size(), posted));
+    }
     expected<void> post(std::span<const rpma_op> operations, std::size_t *posted = nullptr) {
         return detail::result_of(rpma_post(object_, operations.data(), operations.size(), posted));
     }
@@ -471,6 +480,10 @@ public:
     [[nodiscard]] expected<local_region> reg(std::span<std::byte> memory, int usage) const {
         return detail::made<local_region, rpma_mr_local>(
             rpma_mr_reg, object_, static_cast<void *>(memory.data()), memory.size(), usage);
+    }
+    // Memory that goes with the region.
+    [[nodiscard]] expected<local_region> alloc(std::size_t size, int usage) const {
+        return detail::made<local_region, rpma_mr_local>(rpma_mr_alloc, object_, size, usage);
     }
     [[nodiscard]] expected<endpoint> listen(const std::string &address, const std::string &port) const {
         return detail::made<endpoint, rpma_ep>(rpma_ep_listen, object_, address.c_str(), port.c_str());

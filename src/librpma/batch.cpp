@@ -3,18 +3,79 @@
 #include <array>
 #include <cerrno>
 
+#include "librpma/conn_req.hpp"
 #include "librpma/request.hpp"
 
 namespace librpma {
 
 namespace {
 
+// Whether an operation has a source that is given as bytes, or a place that is given as address and key.
+bool has_bytes(const rpma_op &op, ibv_wr_opcode opcode) {
+    return op.bytes != nullptr && opcode != IBV_WR_RDMA_READ;
+}
+bool has_address(const rpma_op &op) {
+    return op.remote_addr != 0 || op.remote_key != 0;
+}
+
+// The near end: a part of a region, bytes that the post takes, or nothing.
+int prepare_near_end(Request &request, ibv_wr_opcode opcode, const rpma_conn &conn, const rpma_op &op) {
+    const bool bytes = has_bytes(op, opcode);
+    if (op.flags == 0 || op.len > UINT32_MAX || (bytes && op.local != nullptr) ||
+        (bytes && op.len > conn.most_source_bytes()) || (!bytes && op.local == nullptr && op.len != 0) ||
+        (op.local != nullptr && conn.checks_bounds() &&
+         !is_within(op.local_offset, op.len, op.local->size()))) {
+        return RPMA_E_INVAL;
+    }
+    unsigned wr_flags = send_flags(op.flags);
+    if (opcode != IBV_WR_RDMA_WRITE && opcode != IBV_WR_RDMA_READ) {
+        wr_flags |= solicited_flag(op.flags);
+    }
+    if (bytes) {
+        wr_flags |= IBV_SEND_INLINE;
+        request.part = {.addr = std::bit_cast<std::uintptr_t>(op.bytes),
+                        .length = static_cast<std::uint32_t>(op.len),
+                        .lkey = 0};
+    } else if (op.local != nullptr) {
+        wr_flags |= opcode != IBV_WR_RDMA_READ ? inline_flag(conn, op.len) : 0;
+        request.part = op.local->part(op.local_offset, op.len);
+    }
+    ibv_sge *const part = bytes || op.local != nullptr ? &request.part : nullptr;
+    request.wr = verbs::request_of(opcode, part, wr_flags, wr_id(op.op_context));
+    return 0;
+}
+
+// A transfer or message with an end that no region names.
+int prepare_without_region(Request &request, ibv_wr_opcode opcode, const rpma_conn &conn, const rpma_op &op) {
+    const int result = prepare_near_end(request, opcode, conn, op);
+    if (result != 0 || opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM) {
+        return result;
+    }
+    if ((op.remote != nullptr) == has_address(op) ||
+        (op.remote != nullptr && conn.checks_bounds() &&
+         !is_within(op.remote_offset, op.len, op.remote->size()))) {
+        return RPMA_E_INVAL;
+    }
+    const verbs::Remote place = op.remote != nullptr
+                                    ? op.remote->at(op.remote_offset)
+                                    : verbs::Remote{.address = op.remote_addr, .rkey = op.remote_key};
+    request.wr.wr.rdma.remote_addr = place.address;
+    request.wr.wr.rdma.rkey = place.rkey;
+    return 0;
+}
+
 int prepare(Request &request, const rpma_conn *conn, const rpma_op &op) {
     const auto transfer = [&](ibv_wr_opcode opcode) {
+        if (has_bytes(op, opcode) || has_address(op)) {
+            return prepare_without_region(request, opcode, *conn, op);
+        }
         return prepare_transfer(request, opcode, conn, op.local, op.local_offset, op.remote, op.remote_offset,
                                 op.len, op.flags, op.op_context);
     };
     const auto message = [&](ibv_wr_opcode opcode) {
+        if (has_bytes(op, opcode)) {
+            return prepare_without_region(request, opcode, *conn, op);
+        }
         return prepare_message(request, opcode, conn, op.local, op.local_offset, op.len, op.flags,
                                op.op_context);
     };
@@ -47,6 +108,22 @@ int prepare(Request &request, const rpma_conn *conn, const rpma_op &op) {
         default:
             return RPMA_E_INVAL;
     }
+}
+
+// How many of a chain were posted when one of them was refused.
+template <typename Wr>
+std::size_t posted_before(const Wr *chain, const Wr *refused) {
+    std::size_t count = 0;
+    for (; chain != refused && chain != nullptr; chain = chain->next) {
+        ++count;
+    }
+    return count;
+}
+
+// The return code for what posting a chain returned. A full queue is no failure: the caller collects
+// completions and goes on.
+int posted_chain(int number) {
+    return number != 0 && verbs::post_error(number) == ENOMEM ? RPMA_E_AGAIN : posted(number);
 }
 
 // Requests that are prepared and not posted, linked.
@@ -100,32 +177,69 @@ int Chain::post() {
     ibv_send_wr *refused = nullptr;
     const int number = ibv_post_send(conn_.qp(), &requests_[0].wr, &refused);
     const std::size_t size = std::exchange(size_, 0);
-    if (number == 0) {
-        count_ += size;
-        return 0;
-    }
-    for (const ibv_send_wr *request = &requests_[0].wr; request != refused && request != nullptr;
-         request = request->next) {
-        ++count_;
-    }
-    // No failure: the caller collects completions and goes on.
-    return verbs::post_error(number) == ENOMEM ? RPMA_E_AGAIN : refused_post(number);
+    count_ += number == 0 ? size : posted_before(&requests_[0].wr, refused);
+    return posted_chain(number);
 }
 
-}  // namespace
+// Receives of one queue, in chains that are posted one behind the other.
+class ReceiveChain {
+public:
+    ReceiveChain(ibv_qp *qp, bool checks_bounds) : qp_{qp}, checks_bounds_{checks_bounds} {}
 
-}  // namespace librpma
+    [[nodiscard]] std::size_t count() const { return count_; }
+    [[nodiscard]] int add(const rpma_recv_op &op);
+    [[nodiscard]] int post();
 
-int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted) {
-    if (num_posted != nullptr) {
-        *num_posted = 0;
-    }
-    if (conn == nullptr || ops == nullptr || num_ops == 0) {
+private:
+    static constexpr std::size_t longest = 64;
+
+    ibv_qp *const qp_;
+    const bool checks_bounds_;
+    std::array<ibv_recv_wr, longest> requests_;
+    std::array<ibv_sge, longest> parts_;
+    std::size_t size_ = 0;
+    std::size_t count_ = 0;
+};
+
+int ReceiveChain::add(const rpma_recv_op &op) {
+    if (op.reserved != 0 || !is_message(op.local, op.offset, op.len) ||
+        (checks_bounds_ && op.local != nullptr && !is_within(op.offset, op.len, op.local->size()))) {
         return RPMA_E_INVAL;
     }
-    librpma::Chain chain{*conn};
+    if (size_ == longest) {
+        if (const int result = post(); result != 0) {
+            return result;
+        }
+    }
+    ibv_sge *part = nullptr;
+    if (op.local != nullptr) {
+        part = &parts_[size_];
+        *part = op.local->part(op.offset, op.len);
+    }
+    requests_[size_] = {
+        .wr_id = wr_id(op.op_context), .next = nullptr, .sg_list = part, .num_sge = part != nullptr ? 1 : 0};
+    if (size_ > 0) {
+        requests_[size_ - 1].next = &requests_[size_];
+    }
+    ++size_;
+    return 0;
+}
+
+int ReceiveChain::post() {
+    if (size_ == 0) {
+        return 0;
+    }
+    ibv_recv_wr *refused = nullptr;
+    const int number = ibv_post_recv(qp_, requests_.data(), &refused);
+    const std::size_t size = std::exchange(size_, 0);
+    count_ += number == 0 ? size : posted_before(requests_.data(), refused);
+    return posted_chain(number);
+}
+
+template <typename Chain, typename Operation>
+int post_all(Chain chain, const Operation *ops, std::size_t num_ops, std::size_t *num_posted) {
     int result = 0;
-    for (size_t i = 0; i < num_ops && result == 0; ++i) {
+    for (std::size_t i = 0; i < num_ops && result == 0; ++i) {
         result = chain.add(ops[i]);
     }
     // What was prepared before one that is refused is posted.
@@ -134,4 +248,42 @@ int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops,
         *num_posted = chain.count();
     }
     return result != 0 ? result : last;
+}
+
+// Of all that post several: their arguments, of which the last is always written.
+template <typename Object, typename Operation>
+bool can_post(const Object *object, const Operation *ops, std::size_t num_ops, std::size_t *num_posted) {
+    if (num_posted != nullptr) {
+        *num_posted = 0;
+    }
+    return object != nullptr && ops != nullptr && num_ops != 0;
+}
+
+}  // namespace
+
+}  // namespace librpma
+
+int rpma_recv_many(struct rpma_conn *conn, const struct rpma_recv_op *ops, size_t num_ops,
+                   size_t *num_posted) {
+    if (!librpma::can_post(conn, ops, num_ops, num_posted)) {
+        return RPMA_E_INVAL;
+    }
+    return librpma::post_all(librpma::ReceiveChain{conn->qp(), conn->checks_bounds()}, ops, num_ops,
+                             num_posted);
+}
+
+int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op *ops, size_t num_ops,
+                            size_t *num_posted) {
+    if (!librpma::can_post(req, ops, num_ops, num_posted) || !req->ready()) {
+        return RPMA_E_INVAL;
+    }
+    return librpma::post_all(librpma::ReceiveChain{req->qp(), req->checks_bounds()}, ops, num_ops,
+                             num_posted);
+}
+
+int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted) {
+    if (!librpma::can_post(conn, ops, num_ops, num_posted)) {
+        return RPMA_E_INVAL;
+    }
+    return librpma::post_all(librpma::Chain{*conn}, ops, num_ops, num_posted);
 }

@@ -2,6 +2,7 @@
 // librpma/conn: a connection, from the moment it is asked for or accepted.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 
 #include "librpma/connection.hpp"
@@ -10,10 +11,9 @@
 
 struct rpma_conn final {
 public:
-    rpma_conn(const rpma_peer &peer, librpma::FlushBuffer flush_buffer,
-              const librpma::ConnectionParameters &parameters)
+    rpma_conn(const rpma_peer &peer, const librpma::ConnectionParameters &parameters)
         : provider_{peer.provider()},
-          flush_buffer_{std::move(flush_buffer)},
+          flush_buffer_{peer},
           inline_size_{parameters.inline_size},
           checks_bounds_{parameters.bounds_check},
           looks_closer_from_{inline_size_ > 0 || checks_bounds_ ? 0 : std::size_t{UINT32_MAX} + 1},
@@ -32,6 +32,10 @@ public:
     [[nodiscard]] rpma_cq *rcq() const { return connection_.rcq; }
     // Sources of at most so many bytes are taken during the post.
     [[nodiscard]] std::uint32_t inline_size() const { return inline_size_; }
+    // So long a source may be given as bytes.
+    [[nodiscard]] std::uint32_t most_source_bytes() const {
+        return std::max(inline_size_, librpma::least_inline_size);
+    }
     [[nodiscard]] bool checks_bounds() const { return checks_bounds_; }
     // Whether a post of so many bytes has to look at one of the two, or is too long. One comparison, on the
     // way of every post.
@@ -43,7 +47,7 @@ public:
     [[nodiscard]] rpma_conn_private_data private_data() const { return connection_.private_data.view(); }
     // nullptr when each completion queue has its own.
     [[nodiscard]] ibv_comp_channel *shared_channel() const { return connection_.shared_channel.get(); }
-    [[nodiscard]] const librpma::FlushBuffer &flush_buffer() const { return flush_buffer_; }
+    [[nodiscard]] librpma::FlushBuffer &flush_buffer() const { return flush_buffer_; }
 
     // Relaxed: a thread that posts has learnt of the connection, or of the peer, in a way that orders these.
     [[nodiscard]] bool has_native(unsigned operations) const {
@@ -79,7 +83,7 @@ private:
     const verbs::Provider &provider_;
     // What this end has of them.
     librpma::Connection connection_;
-    librpma::FlushBuffer flush_buffer_;
+    mutable librpma::FlushBuffer flush_buffer_;  // is made by a flush, which changes nothing else
     ibv_qp *qp_ = nullptr;
     std::uint32_t inline_size_;
     bool checks_bounds_;

@@ -10,6 +10,9 @@
 
 namespace librpma {
 
+// What an atomic write needs where it is an inline write: every queue pair is asked for so much.
+inline constexpr std::uint32_t least_inline_size = 8;
+
 // A configuration as it was at one moment; by itself, the defaults.
 struct ConnectionParameters {
     int timeout_ms = RPMA_DEFAULT_TIMEOUT_MS;

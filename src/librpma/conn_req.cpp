@@ -221,11 +221,7 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::prepare_connection() 
     if (result != 0) {
         return librpma::Failure{result};
     }
-    auto flush_buffer = librpma::FlushBuffer::create(peer_);
-    if (!flush_buffer) {
-        return librpma::Failure{flush_buffer.error()};
-    }
-    auto conn = librpma::make<rpma_conn>(peer_, std::move(*flush_buffer), parameters_);
+    auto conn = librpma::make<rpma_conn>(peer_, parameters_);
     if (conn == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }

@@ -13,8 +13,6 @@ namespace librpma {
 namespace {
 
 constexpr std::uint32_t scatter_gather_elements = 1;
-// What an atomic write needs where it is an inline write.
-constexpr std::uint32_t least_inline_size = 8;
 
 rpma_cq *rcq_of(const rpma_srq *srq) {
     return srq != nullptr ? srq->rcq() : nullptr;

@@ -4,52 +4,47 @@
 // 5040, 5.5).
 #include "librpma/flush.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <bit>
-#include <cerrno>
 #include <limits>
 
 #include "librpma/request.hpp"
 
 namespace librpma {
 
-namespace {
-
-std::size_t page_size() {
-    return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-}
-
-}  // namespace
-
-Result<FlushBuffer> FlushBuffer::create(const rpma_peer &peer) {
-    void *const page =
-        ::mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) {
-        return Failure{RPMA_E_NOMEM};
+int FlushBuffer::make() {
+    const std::scoped_lock lock{mutex_};
+    if (made_.load(std::memory_order_relaxed)) {
+        return 0;
     }
-    FlushBuffer buffer{page};
-    auto memory = peer.register_memory(page, flush_read_size, RPMA_MR_USAGE_READ_DST);
+    auto page = Pages::create(flush_read_size);
+    if (!page) {
+        return page.error();
+    }
+    auto memory = peer_.register_memory(page->address(), flush_read_size, RPMA_MR_USAGE_READ_DST);
     if (!memory) {
-        return Failure{memory.error()};
+        return memory.error();
     }
-    buffer.region_ = std::move(memory->region);
-    return buffer;
+    page_ = std::move(*page);
+    region_ = std::move(memory->region);
+    made_.store(true, std::memory_order_release);
+    return 0;
 }
 
-ibv_sge FlushBuffer::part(std::uint32_t length) const {
-    return {.addr = std::bit_cast<std::uintptr_t>(page_), .length = length, .lkey = region_->lkey};
+Result<ibv_sge> FlushBuffer::part(std::uint32_t length) {
+    // Acquire: who finds it made finds all of it.
+    if (!made_.load(std::memory_order_acquire)) {
+        if (const int result = make(); result != 0) {
+            return Failure{result};
+        }
+    }
+    return ibv_sge{
+        .addr = std::bit_cast<std::uintptr_t>(page_.address()), .length = length, .lkey = region_->lkey};
 }
 
 int FlushBuffer::close() {
     FirstError error;
     error.add(region_.reset(), "ibv_dereg_mr");
-    void *const page = std::exchange(page_, nullptr);
-    if (page != nullptr && ::munmap(page, page_size()) != 0) {
-        BASE_LOG(Error, "munmap failed: %s", error_text(errno));
-        error.add_code(RPMA_E_INVAL);
-    }
+    error.add_code(page_.close());
     return error.code();
 }
 
@@ -73,16 +68,21 @@ int check_flush(const rpma_conn &conn, const rpma_mr_remote &dst, bool persisten
 
 // A read that would pass the end of the region, though the range to flush does not, is moved back into the
 // region: which bytes are read does not matter.
-void read_after_write(Request &request, const rpma_conn &conn, const rpma_mr_remote &remote,
-                      std::size_t offset, std::size_t len, unsigned send_flags, std::uint64_t wr_id) {
+int read_after_write(Request &request, const rpma_conn &conn, const rpma_mr_remote &remote,
+                     std::size_t offset, std::size_t len, unsigned send_flags, std::uint64_t wr_id) {
     std::uint32_t length = flush_read_size;
     const std::uint64_t size = remote.size();
     if (is_within(offset, len, size) && size - offset < flush_read_size) {
         length = static_cast<std::uint32_t>(std::min<std::uint64_t>(size, flush_read_size));
         offset = size - length;
     }
-    request.part = conn.flush_buffer().part(length);
+    const auto part = conn.flush_buffer().part(length);
+    if (!part) {
+        return part.error();
+    }
+    request.part = *part;
     request.wr = verbs::request_of(IBV_WR_RDMA_READ, &request.part, remote.at(offset), send_flags, wr_id);
+    return 0;
 }
 
 }  // namespace
@@ -103,14 +103,13 @@ int prepare_flush(Request &request, const rpma_conn *conn, const rpma_mr_remote 
     // A longer range than a native flush can name is never cut: a read after write flushes all of it.
     request.is_native =
         conn->has_native(verbs::native_flush, *remote) && len <= std::numeric_limits<std::uint32_t>::max();
-    if (request.is_native) {
-        const auto flush = persistent ? verbs::Flush::Persistent : verbs::Flush::Visibility;
-        request.part = {.addr = 0, .length = static_cast<std::uint32_t>(len), .lkey = 0};
-        request.wr = verbs::flush_request(&request.part, remote->at(offset), flush, send_flags(flags),
-                                          wr_id(op_context));
-    } else {
-        read_after_write(request, *conn, *remote, offset, len, send_flags(flags), wr_id(op_context));
+    if (!request.is_native) {
+        return read_after_write(request, *conn, *remote, offset, len, send_flags(flags), wr_id(op_context));
     }
+    const auto flush = persistent ? verbs::Flush::Persistent : verbs::Flush::Visibility;
+    request.part = {.addr = 0, .length = static_cast<std::uint32_t>(len), .lkey = 0};
+    request.wr =
+        verbs::flush_request(&request.part, remote->at(offset), flush, send_flags(flags), wr_id(op_context));
     return 0;
 }
 

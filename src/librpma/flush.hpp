@@ -2,7 +2,10 @@
 // librpma/flush: the memory that a read after write reads into.
 #pragma once
 
-#include "librpma/mr_remote.hpp"
+#include <atomic>
+#include <mutex>
+
+#include "librpma/pages.hpp"
 #include "librpma/peer.hpp"
 
 namespace librpma {
@@ -10,25 +13,26 @@ namespace librpma {
 // How many bytes a read after write reads.
 inline constexpr std::size_t flush_read_size = 8;
 
-// A page of its own: what is registered must not share one with the program's data (fork, ibv_fork_init(3)).
+// Made when the first flush needs it: where flushes are native, none does. Any number of threads.
 class FlushBuffer {
 public:
-    [[nodiscard]] static Result<FlushBuffer> create(const rpma_peer &peer);
-    FlushBuffer(FlushBuffer &&other) noexcept
-        : page_{std::exchange(other.page_, nullptr)}, region_{std::move(other.region_)} {}
-    FlushBuffer &operator=(FlushBuffer &&) = delete;
+    explicit FlushBuffer(const rpma_peer &peer) : peer_{peer} {}
+    ~FlushBuffer() { (void)close(); }
     FlushBuffer(const FlushBuffer &) = delete;
     FlushBuffer &operator=(const FlushBuffer &) = delete;
-    ~FlushBuffer() { (void)close(); }
 
-    [[nodiscard]] ibv_sge part(std::uint32_t length) const;
+    // As many bytes of it. RPMA_E_NOMEM or RPMA_E_PROVIDER, logged.
+    [[nodiscard]] Result<ibv_sge> part(std::uint32_t length);
     // The first error; all is released.
     [[nodiscard]] int close();
 
 private:
-    explicit FlushBuffer(void *page) : page_{page} {}
+    [[nodiscard]] int make();
 
-    void *page_;
+    const rpma_peer &peer_;
+    std::mutex mutex_;  // held to make it
+    std::atomic<bool> made_{false};
+    Pages page_;
     verbs::MemoryRegion region_;
 };
 

@@ -15,24 +15,49 @@ librpma::MrDescriptor rpma_mr_local::descriptor() const {
 int rpma_mr_local::close() {
     librpma::FirstError error;
     error.add(region_.reset(), "ibv_dereg_mr");
+    error.add_code(pages_.close());
     return error.code();
 }
 
+librpma::Result<std::unique_ptr<rpma_mr_local>> rpma_mr_local::create(const rpma_peer &peer,
+                                                                      librpma::Pages pages, void *address,
+                                                                      std::size_t size, int usage) {
+    auto memory = peer.register_memory(address, size, usage);
+    if (!memory) {
+        return librpma::Failure{memory.error()};
+    }
+    auto mr = librpma::make<rpma_mr_local>(peer.provider(), std::move(pages), std::move(*memory), usage);
+    if (mr == nullptr) {
+        return librpma::Failure{RPMA_E_NOMEM};
+    }
+    return mr;
+}
+
+namespace {
+
+bool is_usage(int usage) {
+    return usage != 0 && (usage & ~librpma::all_usages) == 0;
+}
+
+}  // namespace
+
 int rpma_mr_reg(struct rpma_peer *peer, void *ptr, size_t size, int usage, struct rpma_mr_local **mr_ptr) {
-    if (peer == nullptr || ptr == nullptr || size == 0 || mr_ptr == nullptr || usage == 0 ||
-        (usage & ~librpma::all_usages) != 0) {
+    if (peer == nullptr || ptr == nullptr || size == 0 || mr_ptr == nullptr || !is_usage(usage)) {
         return RPMA_E_INVAL;
     }
-    auto memory = peer->register_memory(ptr, size, usage);
-    if (!memory) {
-        return memory.error();
+    return librpma::give(rpma_mr_local::create(*peer, {}, ptr, size, usage), mr_ptr);
+}
+
+int rpma_mr_alloc(struct rpma_peer *peer, size_t size, int usage, struct rpma_mr_local **mr_ptr) {
+    if (peer == nullptr || size == 0 || mr_ptr == nullptr || !is_usage(usage)) {
+        return RPMA_E_INVAL;
     }
-    auto mr = librpma::make<rpma_mr_local>(peer->provider(), std::move(*memory), usage);
-    if (mr == nullptr) {
-        return RPMA_E_NOMEM;
+    auto pages = librpma::Pages::create(size);
+    if (!pages) {
+        return pages.error();
     }
-    *mr_ptr = mr.release();
-    return 0;
+    void *const address = pages->address();
+    return librpma::give(rpma_mr_local::create(*peer, std::move(*pages), address, size, usage), mr_ptr);
 }
 
 int rpma_mr_dereg(struct rpma_mr_local **mr_ptr) {
@@ -69,6 +94,14 @@ int rpma_mr_get_size(const struct rpma_mr_local *mr, size_t *size) {
         return RPMA_E_INVAL;
     }
     *size = mr->region().length;
+    return 0;
+}
+
+int rpma_mr_get_key(const struct rpma_mr_local *mr, uint32_t *key) {
+    if (mr == nullptr || key == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *key = mr->region().rkey;
     return 0;
 }
 

@@ -6,12 +6,20 @@
 #include <cstdint>
 
 #include "librpma/mr_descriptor.hpp"
+#include "librpma/pages.hpp"
 #include "librpma/peer.hpp"
 
 struct rpma_mr_local final {
 public:
-    rpma_mr_local(const verbs::Provider &provider, librpma::RegisteredMemory memory, int usage)
+    [[nodiscard]] static librpma::Result<std::unique_ptr<rpma_mr_local>> create(const rpma_peer &peer,
+                                                                                librpma::Pages pages,
+                                                                                void *address,
+                                                                                std::size_t size, int usage);
+    // pages: of memory that is the region's own.
+    rpma_mr_local(const verbs::Provider &provider, librpma::Pages pages, librpma::RegisteredMemory memory,
+                  int usage)
         : provider_{provider},
+          pages_{std::move(pages)},
           address_{std::bit_cast<std::uintptr_t>(memory.region->addr)},
           lkey_{memory.region->lkey},
           usage_{usage},
@@ -31,6 +39,7 @@ public:
 
 private:
     const verbs::Provider &provider_;
+    librpma::Pages pages_;  // outlive the region
     // The region's, at hand for every post.
     std::uint64_t address_;
     std::uint32_t lkey_;

@@ -32,11 +32,6 @@ int receive(Queue *queue, const rpma_mr_local *dst, std::size_t offset, std::siz
     return posted(verbs::post_receive(queue, dst != nullptr ? &part : nullptr, wr_id(op_context)));
 }
 
-// A message's place, or none for an empty message.
-bool is_message(const rpma_mr_local *dst, std::size_t offset, std::size_t len) {
-    return (dst != nullptr || (offset == 0 && len == 0)) && len <= UINT32_MAX;
-}
-
 }  // namespace
 
 }  // namespace librpma

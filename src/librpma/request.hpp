@@ -42,6 +42,11 @@ inline bool is_within(std::size_t offset, std::size_t len, std::uint64_t size) {
     return offset <= size && len <= size - offset;
 }
 
+// A message's place, or none for an empty message.
+inline bool is_message(const rpma_mr_local *dst, std::size_t offset, std::size_t len) {
+    return (dst != nullptr || (offset == 0 && len == 0)) && len <= UINT32_MAX;
+}
+
 // A small source is taken during the post; an empty one has nothing to take.
 inline unsigned inline_flag(const rpma_conn &conn, std::size_t len) {
     return len - 1 < conn.inline_size() ? IBV_SEND_INLINE : 0;

@@ -175,6 +175,20 @@ static void flush_is_a_read_of_eight_bytes(void **state) {
     posted(IBV_WR_RDMA_READ, 0, REMOTE_ADDRESS + 56);
 }
 
+/* Where the bytes go is made by the first one. */
+static void first_flush_can_fail(void **state) {
+    (void)state;
+    forget_calls();
+    let_fail("ibv_reg_mr", EIO);
+    assert_code(rpma_flush(conn, remote, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NULL), RPMA_E_PROVIDER);
+    assert_true(logged("ibv_reg_mr", "Input/output error", NULL));
+    let_fail(NULL, 0);
+    for (int i = 0; i < 3; ++i) {
+        assert_ok(rpma_flush(conn, remote, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NULL));
+    }
+    assert_int_equal(called("ibv_reg_mr"), 2);
+}
+
 static void atomic_write_is_inline_and_fenced(void **state) {
     (void)state;
     char source[8] = "ABCDEFG";
@@ -299,6 +313,7 @@ int main(void) {
         WITH_CONNECTION(only_one_bit_of_the_flags_counts),
         WITH_CONNECTION(refused_post_is_a_provider_error),
         WITH_CONNECTION(flush_is_a_read_of_eight_bytes),
+        WITH_CONNECTION(first_flush_can_fail),
         WITH_CONNECTION(atomic_write_is_inline_and_fenced),
         WITH_CONNECTION(atomic_write_is_native_where_device_and_driver_have_it),
         WITH_CONNECTION(answers_of_a_completion_queue),

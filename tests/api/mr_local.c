@@ -17,6 +17,7 @@ static void arguments_are_checked(void **state) {
     void *const memory = anything();
     void *start = memory;
     size_t size = 7;
+    uint32_t key = 7;
     char descriptor[1] = {7};
     assert_code(rpma_mr_reg(NULL, memory, 8, RPMA_MR_USAGE_SEND, &mr), RPMA_E_INVAL);
     assert_code(rpma_mr_reg(peer, NULL, 8, RPMA_MR_USAGE_SEND, &mr), RPMA_E_INVAL);
@@ -26,6 +27,14 @@ static void arguments_are_checked(void **state) {
     assert_code(rpma_mr_reg(peer, memory, 8, RPMA_MR_USAGE_SEND | 0x100, &mr), RPMA_E_INVAL);
     assert_code(rpma_mr_reg(peer, memory, 8, -1, &mr), RPMA_E_INVAL);
     assert_code(rpma_mr_reg(peer, memory, 8, RPMA_MR_USAGE_SEND, NULL), RPMA_E_INVAL);
+    assert_code(rpma_mr_alloc(NULL, 8, RPMA_MR_USAGE_SEND, &mr), RPMA_E_INVAL);
+    assert_code(rpma_mr_alloc(peer, 0, RPMA_MR_USAGE_SEND, &mr), RPMA_E_INVAL);
+    assert_code(rpma_mr_alloc(peer, 8, 0, &mr), RPMA_E_INVAL);
+    assert_code(rpma_mr_alloc(peer, 8, 0x100, &mr), RPMA_E_INVAL);
+    assert_code(rpma_mr_alloc(peer, 8, RPMA_MR_USAGE_SEND, NULL), RPMA_E_INVAL);
+    assert_code(rpma_mr_get_key(NULL, &key), RPMA_E_INVAL);
+    assert_code(rpma_mr_get_key(mr, NULL), RPMA_E_INVAL);
+    assert_int_equal(key, 7);
     assert_code(rpma_mr_dereg(NULL), RPMA_E_INVAL);
     assert_code(rpma_mr_get_descriptor(NULL, descriptor), RPMA_E_INVAL);
     assert_code(rpma_mr_get_descriptor(mr, NULL), RPMA_E_INVAL);
@@ -90,6 +99,41 @@ static void descriptor_is_21_bytes(void **state) {
     assert_int_equal(little(descriptor + 8, 8), 1001);
     assert_int_equal(descriptor[20], usage);
     assert_int_equal(descriptor[21], 0xee);
+}
+
+/* Zeroed, the region's own, and given back with it. */
+static void memory_is_allocated(void **state) {
+    struct ends *ends = *state;
+    const size_t size = (size_t)64 << 20;
+    struct rpma_mr_local *mr = NULL;
+    unsigned char descriptor[21];
+    unsigned char mapped = 0;
+    void *start = NULL;
+    size_t got = 0;
+    uint32_t key = 0;
+    assert_ok(rpma_mr_alloc(ends->peer, size, RPMA_MR_USAGE_WRITE_DST, &mr));
+    assert_ok(rpma_mr_get_ptr(mr, &start));
+    assert_ok(rpma_mr_get_size(mr, &got));
+    assert_ok(rpma_mr_get_key(mr, &key));
+    assert_ok(rpma_mr_get_descriptor(mr, descriptor));
+    assert_int_equal(got, size);
+    assert_int_equal(key, little(descriptor + 16, 4));
+    assert_int_equal((uintptr_t)start % BUFFER_SIZE, 0);
+    if (ends->device == SOFT_DEVICE) { /* a kernel's pins it */
+        assert_int_equal(mincore((char *)start + size / 2, BUFFER_SIZE, &mapped), 0);
+        assert_int_equal(mapped & 1, 0);
+    }
+    assert_int_equal(((char *)start)[size - 1], 0);
+    ((char *)start)[size - 1] = 1;
+    assert_ok(rpma_mr_dereg(&mr));
+    assert_int_equal(mincore(start, BUFFER_SIZE, &mapped), -1);
+    if (ends->device == SOFT_DEVICE) {
+        capture_log(RPMA_LOG_LEVEL_ERROR);
+        assert_code(rpma_mr_alloc(ends->peer, size, RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, &mr),
+                    RPMA_E_PROVIDER);
+        assert_code(rpma_mr_alloc(ends->peer, SIZE_MAX / 2, RPMA_MR_USAGE_SEND, &mr), RPMA_E_NOMEM);
+        assert_null(mr);
+    }
 }
 
 static void keys_differ(void **state) {
@@ -169,15 +213,11 @@ static void advice_is_answered(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arguments_are_checked),
-        WITH_PEER(every_usage_but_persistence_takes_any_memory),
-        WITH_PEER(region_knows_itself),
-        WITH_PEER(descriptor_is_21_bytes),
-        WITH_PEER(keys_differ),
-        WITH_PEER(read_only_memory_can_be_sent),
-        WITH_PEER(anonymous_memory_is_not_persistent),
-        WITH_PEER(file_on_storage_is_persistent),
-        WITH_PEER(advice_is_answered),
+        cmocka_unit_test(arguments_are_checked),  WITH_PEER(every_usage_but_persistence_takes_any_memory),
+        WITH_PEER(region_knows_itself),           WITH_PEER(descriptor_is_21_bytes),
+        WITH_PEER(memory_is_allocated),           WITH_PEER(keys_differ),
+        WITH_PEER(read_only_memory_can_be_sent),  WITH_PEER(anonymous_memory_is_not_persistent),
+        WITH_PEER(file_on_storage_is_persistent), WITH_PEER(advice_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

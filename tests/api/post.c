@@ -25,6 +25,8 @@ static void arguments_are_checked(void **state) {
 
 static struct rpma_mr_local *near;
 static struct rpma_mr_remote *far;
+static uint64_t far_address;
+static uint32_t far_key;
 
 static int connect_with(struct ends *ends, uint32_t sq_size, bool bounds_check) {
     assert_ok(rpma_conn_cfg_set_sq_size(ends->cfg, sq_size));
@@ -38,7 +40,10 @@ static int connect_with(struct ends *ends, uint32_t sq_size, bool bounds_check) 
                            RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV |
                            RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
     near = reg(ends, ends->near, BUFFER_SIZE, everything);
-    far = remote_of(ends, reg(ends, ends->far, BUFFER_SIZE, everything));
+    const struct rpma_mr_local *const there = reg(ends, ends->far, BUFFER_SIZE, everything);
+    far = remote_of(ends, there);
+    far_address = (uintptr_t)ends->far;
+    assert_ok(rpma_mr_get_key(there, &far_key));
     return 0;
 }
 
@@ -245,6 +250,177 @@ static void lengths_of_more_than_32_bits(void **state) {
     assert_code(rpma_recv(ends->client, near, 0, len, NULL), RPMA_E_INVAL);
 }
 
+static struct rpma_recv_op into(uintptr_t context, size_t offset, size_t len) {
+    return (struct rpma_recv_op){.op_context = (void *)context, .local = near, .offset = offset, .len = len};
+}
+
+/* More than one doorbell takes, before the connection is there, and behind it. */
+static void many_receives(void **state) {
+    struct ends *ends = *state;
+    struct rpma_recv_op ops[150];
+    size_t posted = 0;
+    for (size_t i = 0; i < 150; ++i) {
+        ops[i] = into(i, 2048 + i, 1);
+    }
+    assert_ok(rpma_conn_cfg_set_rq_size(ends->cfg, 150));
+    assert_ok(rpma_conn_cfg_set_sq_size(ends->cfg, 200));
+    assert_ok(rpma_conn_cfg_set_cq_size(ends->cfg, 400));
+    near = reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV);
+    ask(ends, ends->cfg, NULL);
+    assert_ok(rpma_ep_next_conn_req(ends->ep, ends->cfg, &ends->request));
+    assert_ok(rpma_conn_req_recv_many(ends->request, ops, 100, &posted));
+    assert_int_equal(posted, 100);
+    assert_ok(rpma_conn_req_connect(&ends->request, NULL, &ends->server));
+    await_established(ends);
+    assert_ok(rpma_recv_many(ends->server, ops + 100, 50, &posted));
+    assert_int_equal(posted, 50);
+    if (ends->device == SOFT_DEVICE) {
+        assert_code(rpma_recv_many(ends->server, ops, 2, &posted), RPMA_E_AGAIN);
+        assert_int_equal(posted, 0);
+    }
+    for (size_t i = 0; i < 150; ++i) {
+        ends->near[i] = (char)i;
+        assert_ok(rpma_send(ends->client, near, i, 1, ON_ERROR, NULL));
+    }
+    for (size_t i = 0; i < 150; ++i) {
+        expect(ends->server, i);
+    }
+    assert_memory_equal(ends->near, ends->near + 2048, 150);
+}
+
+static void receives_are_checked(void **state) {
+    struct ends *ends = *state;
+    struct rpma_recv_op ops[3] = {into(1, 0, 8), into(2, BUFFER_SIZE - 7, 8), into(3, 0, 8)};
+    size_t posted = 77;
+    assert_code(rpma_recv_many(NULL, ops, 3, &posted), RPMA_E_INVAL);
+    assert_int_equal(posted, 0);
+    assert_code(rpma_recv_many(ends->server, NULL, 3, NULL), RPMA_E_INVAL);
+    assert_code(rpma_recv_many(ends->server, ops, 0, NULL), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_recv_many(NULL, ops, 1, NULL), RPMA_E_INVAL);
+    /* What is in front of one that is refused is posted. */
+    assert_code(rpma_recv_many(ends->server, ops, 3, &posted), RPMA_E_INVAL);
+    assert_int_equal(posted, 1);
+    ops[0].reserved = 1;
+    assert_code(rpma_recv_many(ends->server, ops, 1, NULL), RPMA_E_INVAL);
+    ops[0] = (struct rpma_recv_op){.len = 1};
+    assert_code(rpma_recv_many(ends->server, ops, 1, NULL), RPMA_E_INVAL);
+    ops[0] = (struct rpma_recv_op){.op_context = (void *)4};
+    assert_ok(rpma_recv_many(ends->server, ops, 1, NULL));
+    assert_ok(rpma_send(ends->client, near, 0, 8, ON_ERROR, NULL));
+    assert_ok(rpma_send(ends->client, NULL, 0, 0, ON_ERROR, NULL));
+    expect(ends->server, 1);
+    expect(ends->server, 4);
+    assert_ok(rpma_conn_req_begin(ends->peer, ADDRESS, ends->port, ends->cfg, &ends->request));
+    assert_code(rpma_conn_req_recv_many(ends->request, ops, 1, NULL), RPMA_E_INVAL);
+}
+
+static int connect_inline(void **state) {
+    make_endpoint(state);
+    struct ends *ends = *state;
+    assert_ok(rpma_conn_cfg_set_inline_size(ends->cfg, 64));
+    return connect_with(ends, 10, true);
+}
+
+/* Bytes that no region has, to a place that is only an address and a key. */
+static void ends_without_regions(void **state) {
+    struct ends *ends = *state;
+    char source[64];
+    struct rpma_op ops[] = {
+        {.type = RPMA_OP_WRITE,
+         .flags = ON_ERROR,
+         .bytes = source,
+         .len = 64,
+         .remote_addr = far_address,
+         .remote_key = far_key},
+        {.type = RPMA_OP_WRITE,
+         .flags = ON_ERROR,
+         .bytes = source,
+         .len = 8,
+         .remote = far,
+         .remote_offset = 64},
+        {.type = RPMA_OP_WRITE,
+         .flags = ON_ERROR,
+         .local = near,
+         .local_offset = 1024,
+         .len = 100,
+         .remote_addr = far_address + 128,
+         .remote_key = far_key},
+        {.type = RPMA_OP_SEND, .flags = ALWAYS, .op_context = (void *)1, .bytes = source, .len = 5},
+        {.type = RPMA_OP_READ,
+         .flags = ALWAYS,
+         .op_context = (void *)2,
+         .local = near,
+         .local_offset = 2048,
+         .len = 228,
+         .bytes = source,
+         .remote_addr = far_address,
+         .remote_key = far_key},
+    };
+    for (int i = 0; i < 64; ++i) {
+        source[i] = (char)(i + 1);
+    }
+    memset(ends->near + 1024, 'n', 100);
+    assert_ok(rpma_recv(ends->server, near, 512, 64, (void *)3));
+    assert_ok(rpma_post(ends->client, ops, 5, NULL));
+    memset(source, 0, sizeof(source)); /* it has been taken */
+    expect(ends->client, 1);
+    expect(ends->client, 2);
+    expect(ends->server, 3);
+    for (int i = 0; i < 64; ++i) {
+        assert_int_equal(ends->far[i], i + 1);
+        assert_int_equal(ends->near[2048 + i], i + 1);
+    }
+    assert_memory_equal(ends->far + 64, ends->far, 8);
+    assert_memory_equal(ends->far + 128, ends->near + 1024, 100);
+    assert_memory_equal(ends->near + 512, ends->far, 5);
+    if (ends->device != KERNEL_IWARP) {
+        const struct rpma_op told = {.type = RPMA_OP_WRITE_WITH_IMM,
+                                     .flags = ALWAYS,
+                                     .op_context = (void *)4,
+                                     .bytes = source,
+                                     .len = 4,
+                                     .imm = 6,
+                                     .remote_addr = far_address,
+                                     .remote_key = far_key};
+        assert_ok(rpma_recv(ends->server, near, 512, 64, (void *)5));
+        assert_ok(rpma_post(ends->client, &told, 1, NULL));
+        expect(ends->client, 4);
+        const struct ibv_wc wc = await_completion(ends->server);
+        assert_int_equal(ntohl(wc.imm_data), 6);
+        assert_int_equal(ends->far[0], 0);
+    }
+}
+
+static void an_end_is_given_once(void **state) {
+    struct ends *ends = *state;
+    char source[128] = {0};
+    const struct rpma_op good = {.type = RPMA_OP_WRITE,
+                                 .flags = ALWAYS,
+                                 .bytes = source,
+                                 .len = 64,
+                                 .remote_addr = far_address,
+                                 .remote_key = far_key};
+    struct rpma_op wrong[] = {good, good, good, good, good, good, good};
+    wrong[0].local = near;
+    wrong[1].remote = far;
+    wrong[2].len = 65; /* more than the inline size */
+    wrong[3].remote_addr = wrong[3].remote_key = 0;
+    wrong[4].flags = 0;
+    wrong[5].bytes = NULL;
+    wrong[6].bytes = NULL;
+    wrong[6].local = near;
+    wrong[6].local_offset = BUFFER_SIZE - 1;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
+        size_t posted = 77;
+        assert_code(rpma_post(ends->client, &wrong[i], 1, &posted), RPMA_E_INVAL);
+        assert_int_equal(posted, 0);
+    }
+    struct rpma_op message = {.type = RPMA_OP_SEND, .flags = ALWAYS, .bytes = source, .len = 65};
+    assert_code(rpma_post(ends->client, &message, 1, NULL), RPMA_E_INVAL);
+    assert_ok(rpma_post(ends->client, &good, 1, NULL));
+    expect(ends->client, 0);
+}
+
 /* A receiver that waits for solicited ones only. */
 static void solicited_messages_wake(void **state) {
     struct ends *ends = *state;
@@ -300,6 +476,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(lengths_of_more_than_32_bits, connect_many, end_all),
         cmocka_unit_test_setup_teardown(solicited_messages_wake, connect_many, end_all),
         cmocka_unit_test_setup_teardown(offsets_and_lengths_are_checked, connect_checked, end_all),
+        cmocka_unit_test_setup_teardown(many_receives, make_endpoint, end_all),
+        cmocka_unit_test_setup_teardown(receives_are_checked, connect_checked, end_all),
+        cmocka_unit_test_setup_teardown(ends_without_regions, connect_inline, end_all),
+        cmocka_unit_test_setup_teardown(an_end_is_given_once, connect_inline, end_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
