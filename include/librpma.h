@@ -320,7 +320,8 @@ int rpma_conn_cfg_get_rcq_size(const struct rpma_conn_cfg *cfg, uint32_t *rcq_si
 /**
  * Sets how many reads, writes, atomic writes, flushes and sends may be posted and not yet known to be
  * complete; the default is 10. An operation without a completion of its own keeps its place until a later
- * one's completion is collected. Errors: RPMA_E_INVAL: cfg is NULL.
+ * one's completion is collected. A device may give more places than that: most round up, as they do the other
+ * queues. Errors: RPMA_E_INVAL: cfg is NULL.
  */
 int rpma_conn_cfg_set_sq_size(struct rpma_conn_cfg *cfg, uint32_t sq_size);
 

@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "soft/any_qp.hpp"
 #include "soft/device.hpp"
+#include "soft/limits.hpp"
 
 namespace soft {
 
@@ -45,12 +46,12 @@ base::Result<CompletionQueue *> CompletionQueue::create(ibv_context *context, in
     if (!group) {
         return base::failure(EMFILE);
     }
-    std::unique_ptr<CompletionQueue> queue{
-        new CompletionQueue{static_cast<std::size_t>(entries), std::move(group)}};
+    const auto given = limits::granted_entries(static_cast<std::uint32_t>(entries));
+    std::unique_ptr<CompletionQueue> queue{new CompletionQueue{given, std::move(group)}};
     queue->context = context;
     queue->channel = channel;
     queue->cq_context = cq_context;
-    queue->cqe = entries;
+    queue->cqe = static_cast<int>(given);
     if (channel != nullptr) {
         static_cast<CompletionChannel *>(channel)->attach(*queue);
     }
@@ -220,7 +221,8 @@ int CompletionQueue::resize(int entries) {
     if (inherited()) {
         return EINVAL;
     }
-    base::Ring<Entry> larger{static_cast<std::size_t>(entries)};
+    const auto given = limits::granted_entries(static_cast<std::uint32_t>(entries));
+    base::Ring<Entry> larger{given};
     const std::scoped_lock lock{mutex_};
     if (ring_.size() > larger.capacity()) {
         return EINVAL;
@@ -229,7 +231,7 @@ int CompletionQueue::resize(int entries) {
         larger.push() = ring_.front();
     }
     ring_ = std::move(larger);
-    cqe = entries;
+    cqe = static_cast<int>(given);
     return 0;
 }
 

@@ -68,7 +68,7 @@ public:
     int poll(int entries, ibv_wc *completions);
     int request_notification(bool solicited_only);
     void acknowledge(unsigned events);
-    // EINVAL when more completions than that wait to be polled.
+    // EINVAL when more completions than it will then hold wait to be polled.
     int resize(int entries);
     // Fills in the functions of ibv_cq_ex.
     void extend();

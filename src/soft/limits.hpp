@@ -3,6 +3,7 @@
 // is there.
 #pragma once
 
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,14 @@ inline constexpr int max_cq = 65536;
 inline constexpr int max_cqe = 1 << 20;
 inline constexpr int max_srq = 65536;
 inline constexpr int max_srq_wr = 65536;
+// What a queue is given that is asked for so many entries: at least one, and a power of two, as cards give;
+// programs rely on the places beyond what they asked for. Within a limit it stays there.
+[[nodiscard]] constexpr std::uint32_t granted_entries(std::uint32_t asked) {
+    return std::bit_ceil(asked);
+}
+static_assert(granted_entries(max_qp_wr) == max_qp_wr && granted_entries(max_cqe) == max_cqe &&
+              granted_entries(max_srq_wr) == max_srq_wr);
+
 inline constexpr int max_mr = 65535;  // keys have 16 bits of slot
 inline constexpr int max_pd = 65536;
 inline constexpr int max_ah = 65536;

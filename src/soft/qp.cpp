@@ -44,15 +44,15 @@ bool exceeds(const ibv_qp_cap &cap) {
            cap.max_inline_data > limits::max_inline_data;
 }
 
-// A queue of no entries or no scatter list cannot be used: verbs lets the device give more than was asked
-// for. Of inline bytes, what librdmacm's rsockets (before version 51) need and do not ask for in their
+// A queue without a scatter list cannot be used: verbs lets the device give more than was asked for. Of
+// inline bytes, what librdmacm's rsockets (before version 51) need and do not ask for in their
 // bandwidth mode: on iWARP they send each message, and the place for the next bytes, inline.
 ibv_qp_cap given(ibv_qp_cap cap, bool shares_receives) {
-    cap.max_send_wr = std::max(cap.max_send_wr, 1U);
+    cap.max_send_wr = limits::granted_entries(cap.max_send_wr);
     cap.max_send_sge = std::max(cap.max_send_sge, 1U);
     cap.max_inline_data = std::max(cap.max_inline_data, least_inline_bytes);
     if (!shares_receives) {
-        cap.max_recv_wr = std::max(cap.max_recv_wr, 1U);
+        cap.max_recv_wr = limits::granted_entries(cap.max_recv_wr);
         cap.max_recv_sge = std::max(cap.max_recv_sge, 1U);
     }
     return cap;

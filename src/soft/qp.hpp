@@ -46,8 +46,8 @@
 
 namespace soft {
 
-// The sizes of a queue pair that is asked for, or a little more; EINVAL when the device has not so much, or
-// its queues are none of this process.
+// The sizes that a queue pair is given, at least those that are asked for; EINVAL when the device has not so
+// much, or its queues are none of this process.
 [[nodiscard]] base::Result<ibv_qp_cap> granted_sizes(const ibv_qp_init_attr &attributes);
 
 class QueuePair final : public AnyQueuePair, public Source {

@@ -22,8 +22,7 @@ base::Result<SharedReceiveQueue *> SharedReceiveQueue::create(ibv_pd &domain, ib
                  sizes.max_wr, sizes.max_sge, limits::max_srq_wr, limits::max_sge);
         return base::failure(EINVAL);
     }
-    // Verbs lets the device give more than was asked for; of nothing there is no use.
-    sizes.max_wr = std::max(sizes.max_wr, 1U);
+    sizes.max_wr = limits::granted_entries(sizes.max_wr);
     sizes.max_sge = std::max(sizes.max_sge, 1U);
     return new SharedReceiveQueue{domain, attributes};
 }

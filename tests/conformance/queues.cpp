@@ -211,7 +211,72 @@ void an_overrun_of_the_send_side_ends_the_connection(void **) {
     expect_no_completion(ends.client.cq);
 }
 
+// As cards and the kernel's devices in software do: a queue has a power of two of places, and says so.
+void queues_are_rounded_up(void **) {
+    Ends &ends = connected({.send_wr = 36, .receive_wr = 5, .cqe = 36});
+    if (!subject.is_soft) {
+        skip();  // which rounds as it likes
+    }
+    ibv_qp_attr attributes{};
+    ibv_qp_init_attr init{};
+    assert_int_equal(softrdma_ibv_query_qp(ends.client.id->qp, &attributes, IBV_QP_CAP, &init), 0);
+    assert_int_equal(attributes.cap.max_send_wr, 64);
+    assert_int_equal(attributes.cap.max_recv_wr, 8);
+    assert_int_equal(init.cap.max_send_wr, 64);
+    assert_int_equal(ends.client.cq->cqe, 64);
+    // All of that can be used: requests, completions, receives.
+    const auto write = write_request(ends.client, ends.server, 0, 8, 7);
+    assert_int_equal(post(ends.client, std::vector<Request>(64, write)), 0);
+    std::size_t refused = 1;
+    assert_int_equal(post(ends.client, {write}, &refused), ENOMEM);
+    assert_int_equal(refused, 0);
+    for (unsigned i = 0; i < 64; ++i) {
+        expect_completion(ends.client.cq, 7);
+    }
+    for (std::uint64_t i = 0; i < 8; ++i) {
+        assert_int_equal(post_receive(ends.client, i, {sge(ends.client, 0, 8)}), 0);
+    }
+    assert_int_equal(post_receive(ends.client, 8, {sge(ends.client, 0, 8)}), ENOMEM);
+}
+
+// Who makes a queue is told what it is given.
+void what_was_given_is_told(void **) {
+    Ends &ends = connected();
+    if (!subject.is_soft) {
+        skip();
+    }
+    ibv_srq_init_attr shared{};
+    shared.attr = {.max_wr = 36, .max_sge = 1, .srq_limit = 0};
+    ibv_srq *const receives = provider().create_srq(ends.client.pd, &shared);
+    assert_non_null(receives);
+    assert_int_equal(shared.attr.max_wr, 64);
+    ibv_srq_attr of_it{};
+    assert_int_equal(softrdma_ibv_query_srq(receives, &of_it), 0);
+    assert_int_equal(of_it.max_wr, 64);
+    assert_int_equal(provider().destroy_srq(receives), 0);
+    for (const auto type : {IBV_QPT_RC, IBV_QPT_UD}) {
+        ibv_qp_init_attr wanted{};
+        wanted.send_cq = wanted.recv_cq = ends.client.cq;
+        wanted.qp_type = type;
+        wanted.cap = {
+            .max_send_wr = 36, .max_recv_wr = 0, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+        ibv_qp *const qp = softrdma_ibv_create_qp(ends.client.pd, &wanted);
+        assert_non_null(qp);
+        assert_int_equal(wanted.cap.max_send_wr, 64);
+        assert_int_equal(wanted.cap.max_recv_wr, 1);
+        assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
+    }
+    ibv_cq *const queue = provider().create_cq(ends.client.id->verbs, 100, nullptr, nullptr, 0);
+    assert_non_null(queue);
+    assert_int_equal(queue->cqe, 128);
+    assert_int_equal(softrdma_ibv_resize_cq(queue, 200), 0);
+    assert_int_equal(queue->cqe, 256);
+    assert_int_equal(provider().destroy_cq(queue), 0);
+}
+
 constexpr CMUnitTest tests[] = {
+    cmocka_unit_test(queues_are_rounded_up),
+    cmocka_unit_test(what_was_given_is_told),
     cmocka_unit_test(slots_of_unsignaled_requests_come_back_with_a_polled_completion),
     cmocka_unit_test(a_queue_full_of_unsignaled_requests_stays_full),
     cmocka_unit_test(slots_of_signaled_requests_come_back_one_by_one),

@@ -110,7 +110,7 @@ bool Side::reads_from(const Range &remote) const {
 
 // A queue whose requests are all unsignaled would never have a free slot again.
 bool Side::signal_is_due(std::size_t about_to_post) const {
-    return open_.size() + about_to_post + 1 >= end_.sizes.send_wr &&
+    return open_.size() + about_to_post + 1 >= send_slots() &&
            std::ranges::none_of(open_, [](const Operation &one) { return one.signaled; });
 }
 

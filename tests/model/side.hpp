@@ -4,6 +4,7 @@
 // changed.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -94,8 +95,12 @@ public:
     // The other side may have lost what this side was told is done.
     void forget_unsettled(Side &other);
 
-    [[nodiscard]] std::size_t slots_free() const { return end_.sizes.send_wr - open_.size(); }
-    [[nodiscard]] std::size_t receives_free() const { return end_.sizes.receive_wr - receives_.size(); }
+    // The device rounds what is asked for up to a power of two.
+    [[nodiscard]] std::size_t send_slots() const { return std::bit_ceil(end_.sizes.send_wr); }
+    [[nodiscard]] std::size_t slots_free() const { return send_slots() - open_.size(); }
+    [[nodiscard]] std::size_t receives_free() const {
+        return std::bit_ceil(end_.sizes.receive_wr) - receives_.size();
+    }
     [[nodiscard]] std::size_t receives_posted() const { return receives_.size(); }
     [[nodiscard]] std::size_t messages_waiting() const { return messages_.size(); }
     [[nodiscard]] bool settled() const;
