@@ -65,7 +65,8 @@ SOFTRDMA_LIKE(ibv_dealloc_pd);
 /* Access flags that Debian 12's verbs.h lacks; values of later rdma-core. */
 #define SOFTRDMA_ACCESS_FLUSH_GLOBAL (1 << 8)
 /* The memory must be able to be durable (a file on storage, or DAX); otherwise registering fails with
- * EOPNOTSUPP. */
+ * EOPNOTSUPP, or, when storage has lost bytes of the file in this process's life, with the error it had then
+ * (EIO, ENOSPC). */
 #define SOFTRDMA_ACCESS_FLUSH_PERSISTENT (1 << 9)
 
 extern struct ibv_mr *softrdma_ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);

@@ -3,6 +3,7 @@
 #include "persist/mapping.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,7 +52,7 @@ const Mount *mount_above(const std::vector<Mount> &mounts, std::string_view path
 // By device number; by path where the kernel shows another number in smaps than in mountinfo (btrfs,
 // overlay).
 const Mount *mount_of(const std::vector<Mount> &mounts, const Area &area) {
-    const auto found = std::ranges::find(mounts, area.device, &Mount::device);
+    const auto found = std::ranges::find(mounts, area.file.device, &Mount::device);
     return found != mounts.end() ? &*found : mount_above(mounts, area.path);
 }
 
@@ -126,7 +127,7 @@ Mapping mapping_of(const Area &area, Verdict verdict) {
                   static_cast<std::uintmax_t>(area.end));
     std::string text =
         range.data() + (area.path.empty() ? "" : area.path + " ") + "is " + std::move(verdict.text);
-    return {area.begin, area.end, verdict.durability, std::move(text)};
+    return {area.begin, area.end, verdict.durability, std::move(text), area.file};
 }
 
 // All of a file of /proc, which has no size before it is read.
@@ -194,6 +195,21 @@ base::Result<std::vector<Mapping>> mappings_of(const void *address, std::size_t 
     }
     return mappings_in(*smaps, *mountinfo, reinterpret_cast<std::uintptr_t>(address), length,
                        is_character_device);
+}
+
+// By mincore, not by msync, which memcheck takes for a use of whole pages.
+bool is_mapped(std::uintptr_t address, std::size_t length) {
+    static const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    std::array<unsigned char, 4096> resident;  // which pages are: not asked for
+    const std::uintptr_t end = address + length;
+    for (std::uintptr_t page = address - address % page_size; page < end;) {
+        const std::size_t bytes = std::min<std::size_t>(end - page, resident.size() * page_size);
+        if (mincore(reinterpret_cast<void *>(page), bytes, resident.data()) != 0) {
+            return false;
+        }
+        page += bytes;
+    }
+    return true;
 }
 
 }  // namespace persist

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "persist/proc_text.hpp"
 
 namespace persist {
 
@@ -25,6 +26,7 @@ struct Mapping {
     std::uintptr_t end;
     Durability durability;
     std::string text;  // names the mapping; when Volatile, also why, and what to do
+    FileNumber file{};
 };
 
 // The mappings that [address, address + length) touches, whole and in order. Reads /proc: microseconds to
@@ -37,5 +39,8 @@ struct Mapping {
                                                              std::string_view mountinfo,
                                                              std::uintptr_t address, std::size_t length,
                                                              bool (*is_devdax)(const std::string &path));
+
+// Whether all pages of [address, address + length) are mapped, to whatever. Microseconds. Any thread.
+[[nodiscard]] bool is_mapped(std::uintptr_t address, std::size_t length);
 
 }  // namespace persist

@@ -50,16 +50,16 @@ std::optional<Area> area_of(std::string_view line) {
     const std::string_view permissions = field(line);
     field(line);
     const auto device = device_number(field(line), 16);
-    if (!begin || !end || *begin >= *end || permissions.size() != 4 || !device) {
+    const auto inode = number(field(line), 10);
+    if (!begin || !end || *begin >= *end || permissions.size() != 4 || !device || !inode) {
         return std::nullopt;
     }
-    field(line);
     line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
     Area area;
     area.begin = *begin;
     area.end = *end;
     area.shared = permissions[3] == 's';
-    area.device = *device;
+    area.file = {*device, *inode};
     area.path = line;
     return area;
 }

@@ -2,6 +2,7 @@
 // persist/proc_text: reading the text of /proc/PID/smaps and /proc/PID/mountinfo (proc(5)). Pure: no I/O.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,6 +13,13 @@ namespace persist {
 // A device number as both files mean it: major in the upper 32 bits, minor in the lower.
 using DeviceNumber = std::uint64_t;
 
+// Which file: no other has the number while it is mapped.
+struct FileNumber {
+    DeviceNumber device = 0;
+    std::uint64_t inode = 0;
+    [[nodiscard]] auto operator<=>(const FileNumber &) const = default;
+};
+
 // One area of an address space.
 struct Area {
     std::uintptr_t begin = 0;
@@ -19,7 +27,7 @@ struct Area {
     bool shared = false;    // MAP_SHARED
     bool writable = false;  // MAP_SHARED of a file open for writing ("sh"): msync does something
     bool sync = false;      // MAP_SYNC ("sf")
-    DeviceNumber device = 0;
+    FileNumber file;
     std::string path;  // as the kernel prints it, "" for plain anonymous memory
 };
 

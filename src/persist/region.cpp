@@ -58,11 +58,11 @@ int persist_cache_lines(std::uintptr_t begin, std::uintptr_t end) {
     return guarded([=] { function(address, end - begin); }) && still_there(end - 1) ? 0 : EFAULT;
 }
 
-int persist_pages(std::uintptr_t begin, std::uintptr_t end) {
+int persist_pages(File &file, std::uintptr_t begin, std::uintptr_t end) {
     static const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     const std::uintptr_t first_page = begin / page_size * page_size;
-    if (msync(reinterpret_cast<void *>(first_page), end - first_page, MS_SYNC) != 0) {
-        return errno;
+    if (const int error = file.sync(first_page, end - first_page); error != 0) {
+        return error;
     }
     return still_there(end - 1) ? 0 : EFAULT;
 }
@@ -81,7 +81,9 @@ base::Result<std::unique_ptr<Region>> Region::open(void *address, std::size_t le
 
 base::Result<std::unique_ptr<Region>> Region::open_as(void *address, std::size_t length,
                                                       std::vector<Mapping> mappings) {
-    for (const Mapping &mapping : mappings) {
+    std::vector<Part> parts;
+    bool blocks = false;
+    for (Mapping &mapping : mappings) {
         if (mapping.durability == Durability::Volatile) {
             BASE_LOG(Error, "memory at %p, %zu bytes, cannot be made durable: %s", address, length,
                      mapping.text.c_str());
@@ -90,17 +92,28 @@ base::Result<std::unique_ptr<Region>> Region::open_as(void *address, std::size_t
         if (mapping.durability == Durability::CacheLines && cache_line_function() == nullptr) {
             return base::failure(EOPNOTSUPP);
         }
+        std::shared_ptr<File> file;
+        if (mapping.durability == Durability::PageCache) {
+            file = File::of(mapping.file);
+            blocks = true;
+        }
+        if (const int failed = file != nullptr ? file->failed() : 0; failed != 0) {
+            BASE_LOG(
+                Error,
+                "memory at %p, %zu bytes, cannot be made durable: storage has lost bytes of its file (%s): "
+                "look after the file, then start this process again; %s",
+                address, length, strerrordesc_np(failed), mapping.text.c_str());
+            return base::failure(failed);
+        }
+        parts.push_back({std::move(mapping), std::move(file)});
     }
     install_guard();
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    return std::unique_ptr<Region>{new Region{begin, begin + length, std::move(mappings)}};
+    return std::unique_ptr<Region>{new Region{begin, begin + length, std::move(parts), blocks}};
 }
 
-Region::Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Mapping> parts)
-    : begin_{begin},
-      end_{end},
-      parts_{std::move(parts)},
-      blocks_{std::ranges::find(parts_, Durability::PageCache, &Mapping::durability) != parts_.end()} {}
+Region::Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Part> parts, bool blocks)
+    : begin_{begin}, end_{end}, parts_{std::move(parts)}, blocks_{blocks} {}
 
 base::Result<void> Region::persist(const void *address, std::size_t length) {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
@@ -111,17 +124,17 @@ base::Result<void> Region::persist(const void *address, std::size_t length) {
     if (const int failed = failed_.load(std::memory_order_relaxed); failed != 0) {
         return base::failure(failed);
     }
-    for (const Mapping &part : parts_) {
-        const std::uintptr_t from = std::max(begin, part.begin);
-        const std::uintptr_t to = std::min(begin + length, part.end);
+    for (const auto &[mapping, file] : parts_) {
+        const std::uintptr_t from = std::max(begin, mapping.begin);
+        const std::uintptr_t to = std::min(begin + length, mapping.end);
         if (from >= to) {
             continue;
         }
-        const bool lines = part.durability == Durability::CacheLines;
-        if (const int error = lines ? persist_cache_lines(from, to) : persist_pages(from, to); error != 0) {
+        const int error = file == nullptr ? persist_cache_lines(from, to) : persist_pages(*file, from, to);
+        if (error != 0) {
             failed_.store(error, std::memory_order_relaxed);
             BASE_LOG(Error, "%zu bytes at %p are not durable: %s; the mapping %s", length, address,
-                     strerrordesc_np(error), part.text.c_str());
+                     strerrordesc_np(error), mapping.text.c_str());
             return base::failure(error);
         }
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "persist/file.hpp"
 #include "persist/mapping.hpp"
 
 namespace persist {
@@ -16,7 +17,7 @@ class Region {
 public:
     // Looks at the memory, which stays the caller's and may vanish at any time. Blocks as long as reading
     // /proc does. Any thread. EOPNOTSUPP when a part cannot be durable (logged: which, and what to do),
-    // EFAULT when a part is not mapped.
+    // EFAULT when a part is not mapped, the error of storage when it has lost bytes of a file of the region.
     [[nodiscard]] static base::Result<std::unique_ptr<Region>> open(void *address, std::size_t length);
 
     // The same with mappings already known; they cover the range, in order.
@@ -27,19 +28,22 @@ public:
     [[nodiscard]] bool blocks() const { return blocks_; }
 
     // Makes what was stored in the range before the call durable before it returns. Any number of threads.
-    // EINVAL when the range leaves the region, EFAULT or ENOMEM when the memory has vanished, else the error
-    // of storage (EIO, ENOSPC). After a failure other than EINVAL it always fails: the kernel reports lost
-    // bytes only once.
+    // EINVAL when the range leaves the region; EFAULT or ENOMEM when the memory has vanished, and then
+    // always; else the error of storage (EIO, ENOSPC), and then always, for every region of the file (File).
     [[nodiscard]] base::Result<void> persist(const void *address, std::size_t length);
 
 private:
-    Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Mapping> parts);
+    struct Part {
+        Mapping mapping;
+        std::shared_ptr<File> file;  // of the page cache
+    };
+    Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Part> parts, bool blocks);
 
     std::uintptr_t begin_;
     std::uintptr_t end_;
-    std::vector<Mapping> parts_;
+    std::vector<Part> parts_;
     bool blocks_;
-    std::atomic<int> failed_{0};
+    std::atomic<int> failed_{0};  // the memory has vanished
 };
 
 }  // namespace persist

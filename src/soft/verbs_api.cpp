@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/verbs_api: softrdma_ibv_X, the C face of devices and memory. Here failures become errno values.
 #include <net/if.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <vector>
 
 #include "base/log.hpp"
 #include "persist/guard.hpp"
+#include "persist/mapping.hpp"
 #include "soft/device.hpp"
 #include "soft/faults.hpp"
 #include "soft/limits.hpp"
@@ -36,21 +34,6 @@ constexpr unsigned known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
 // Of verbs, but not of this device.
 constexpr unsigned lacking_access = IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND;
 
-// As a device finds out that pins the pages. Not by msync, which memcheck takes for a use of whole pages.
-bool is_mapped(std::uintptr_t address, std::size_t length) {
-    static const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    std::array<unsigned char, 4096> resident;  // which pages are: not asked for
-    const std::uintptr_t end = address + length;
-    for (std::uintptr_t page = address - address % page_size; page < end;) {
-        const std::size_t bytes = std::min<std::size_t>(end - page, resident.size() * page_size);
-        if (mincore(reinterpret_cast<void *>(page), bytes, resident.data()) != 0) {
-            return false;
-        }
-        page += bytes;
-    }
-    return true;
-}
-
 // 0 or an errno value.
 int why_not(std::uintptr_t address, std::size_t length, std::uint64_t iova, unsigned access) {
     const bool writes = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
@@ -72,7 +55,7 @@ int why_not(std::uintptr_t address, std::size_t length, std::uint64_t iova, unsi
                  length, address);
         return EINVAL;
     }
-    if (!is_mapped(address, length)) {
+    if (!persist::is_mapped(address, length)) {
         BASE_LOG(Error, "cannot register %zu bytes at 0x%zx: not all of it is mapped", length, address);
         return EFAULT;
     }
