@@ -38,13 +38,13 @@ bool interrupted() {
 Outcome<Offer> Link::connect(const DevicePeer &device, const Hello &hello, const Queues &queues) {
     TRY(request(device, hello, queues));
     const Offer offer = TRY(receive_offer());
-    if (offer.status == Status::Failed) {
-        return failed("{}: the server cannot give what is asked for; its own output says why", name_);
-    }
     if (offer.status == Status::Ok) {
         TRY(take(offer));
-    } else {
-        close();
+        return offer;
+    }
+    close();
+    if (offer.status != Status::Busy) {
+        return failed("{}: refused: {}", name_, offer.reason);
     }
     return offer;
 }

@@ -33,8 +33,8 @@ public:
           name_{address.text()},
           timeout_{std::chrono::ceil<Milliseconds>(std::chrono::duration<double>{timeout_seconds})} {}
 
-    // Connects. The server's answer may be Busy or Limit, and then is all there is; otherwise remote() is
-    // what it offers.
+    // Connects. The server's answer may be Busy, and then is all there is; otherwise remote() is what it
+    // offers.
     [[nodiscard]] Outcome<Offer> connect(const DevicePeer &device, const Hello &hello, const Queues &queues);
 
     [[nodiscard]] const std::string &name() const { return name_; }  // the server's address

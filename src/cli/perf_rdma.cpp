@@ -90,14 +90,10 @@ Outcome<> RdmaPath::connect(const DevicePeer &device, const Address &address, do
     const Mode mode = load_.op == PerfOp::Flush ? Mode::MeasureDurable : Mode::Measure;
     auto link = std::make_unique<Link>(address, timeout_seconds);
     const Offer offer =
-        TRY(link->connect(device, {version_of(mode), mode, sends ? load_.depth : 0, sends ? load_.bytes : 0},
+        TRY(link->connect(device, {protocol_version, mode, sends ? load_.depth : 0, sends ? load_.bytes : 0},
                           {2 * load_.depth, load_.depth, completions_.get()}));
     if (offer.status == Status::Busy) {
-        return failed("{}: a push is under way (expected none while flushes are measured)", link->name());
-    }
-    if (offer.status != Status::Ok) {
-        return failed("{}: does not take {} messages of {} bytes at once (--op send --depth {})",
-                      link->name(), load_.depth, load_.bytes, load_.depth);
+        return failed("{}: {} (expected no push while flushes are measured)", link->name(), offer.reason);
     }
     std::size_t room = 0;
     (void)rpma_mr_remote_get_size(link->remote(), &room);

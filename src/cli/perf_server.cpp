@@ -64,9 +64,6 @@ bool MessageAnswers::serve(const ibv_wc &completion) const {
     if (completion.opcode != IBV_WC_RECV) {
         return true;
     }
-    if (action_ && !action_(area_.scratch.bytes().subspan(offset(completion.wr_id), completion.byte_len))) {
-        return false;
-    }
     auto *context = reinterpret_cast<void *>(static_cast<std::uintptr_t>(completion.wr_id));
     return rpma_recv(connection_, area_.region.get(), offset(completion.wr_id), hello_.message_bytes,
                      context) == 0 &&
@@ -117,13 +114,10 @@ Outcome<std::shared_ptr<PerfArea>> PerfServer::scratch() {
 }
 
 // Only the slot that is not committed is registered. Nobody pushes meanwhile, so it stays that one.
-Outcome<std::shared_ptr<PerfArea>> PerfServer::slot(bool durable) {
+Outcome<std::shared_ptr<PerfArea>> PerfServer::slot(unsigned slot, bool durable) {
     auto area = slot_.lock();
     if (area == nullptr) {
-        const auto content = TRY(pool_.content());
-        const unsigned slot = content ? 1 - content->slot : 0;
-        const auto memory =
-            pool_.region().subspan(pool_.layout().content(slot), pool_.layout().content_pages());
+        const auto memory = pool_.slot(slot);
         const int wanted = durable ? usage | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT : usage;
         area = std::make_shared<PerfArea>(Mapping{}, memory.size(),
                                           TRY(register_memory(device_, memory, wanted)));
@@ -132,14 +126,18 @@ Outcome<std::shared_ptr<PerfArea>> PerfServer::slot(bool durable) {
     return area;
 }
 
-Outcome<PerfClient> PerfServer::admit(const Hello &hello, rpma_conn_req *request, Offer &offer) {
+Outcome<PerfClient> PerfServer::admit(const Hello &hello, rpma_conn_req *request, unsigned slot,
+                                      Offer &offer) {
     PerfClient client;
     if (hello.messages > most_messages || hello.message_bytes > largest_message ||
         (hello.messages > 0 && (hello.message_bytes == 0 || hello.mode != Mode::Measure))) {
-        offer = {.status = Status::Limit};
+        offer = {.status = Status::Limit,
+                 .reason = fmt::format("the server does not take {} messages of {} bytes at once",
+                                       hello.messages, hello.message_bytes)};
         return client;
     }
-    client.area = TRY(hello.mode == Mode::Measure ? scratch() : slot(offer.durability != Durability::None));
+    client.area =
+        TRY(hello.mode == Mode::Measure ? scratch() : this->slot(slot, offer.durability != Durability::None));
     offer.capacity = client.area->size;
     TRY(checked(rpma_mr_get_descriptor(client.area->region.get(), offer.memory_region.data()),
                 "memory region"));

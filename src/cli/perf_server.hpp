@@ -3,7 +3,6 @@
 // baseline. What is committed in the pool stays out of reach.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <thread>
 
@@ -28,11 +27,7 @@ struct PerfArea {
 // Takes the messages of one client, and sends an empty one for each, in a thread of its own.
 class MessageAnswers {
 public:
-    // What is done with a message, in scratch memory, before it is answered: false ends the connection.
-    using Action = std::function<bool(std::span<const std::byte>)>;
-
-    MessageAnswers(const PerfArea &area, const Hello &hello, Action action = {})
-        : area_{area}, hello_{hello}, action_{std::move(action)} {}
+    MessageAnswers(const PerfArea &area, const Hello &hello) : area_{area}, hello_{hello} {}
     MessageAnswers(const MessageAnswers &) = delete;
     MessageAnswers &operator=(const MessageAnswers &) = delete;
     ~MessageAnswers();
@@ -49,7 +44,6 @@ private:
 
     const PerfArea &area_;
     Hello hello_;
-    Action action_;
     rpma_conn *connection_ = nullptr;
     rpma_cq *completions_ = nullptr;
     StopEvent stop_;
@@ -69,16 +63,17 @@ class PerfServer {
 public:
     PerfServer(const Pool &pool, const DevicePeer &device) : pool_{pool}, device_{device} {}
 
-    // Prepares to accept a client who wants to measure, and fills in what `offer`, the one to those who push,
-    // says differently. Its status is not Ok when it asks for too much.
-    [[nodiscard]] Outcome<PerfClient> admit(const Hello &hello, rpma_conn_req *request, Offer &offer);
+    // Prepares to accept a client who wants to measure, and fills in what `offer` says to it. Its status is
+    // not Ok when it asks for too much. `slot` is the pool's that is not committed.
+    [[nodiscard]] Outcome<PerfClient> admit(const Hello &hello, rpma_conn_req *request, unsigned slot,
+                                            Offer &offer);
 
     // Somebody measures in the slot that a push would write.
     [[nodiscard]] bool uses_pool() const { return !slot_.expired(); }
 
 private:
     [[nodiscard]] Outcome<std::shared_ptr<PerfArea>> scratch();
-    [[nodiscard]] Outcome<std::shared_ptr<PerfArea>> slot(bool durable);
+    [[nodiscard]] Outcome<std::shared_ptr<PerfArea>> slot(unsigned slot, bool durable);
 
     const Pool &pool_;
     const DevicePeer &device_;

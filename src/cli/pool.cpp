@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/pool: create, lock, check, map.
+// cli/pool: create, lock, check, map, store.
 #include "cli/pool.hpp"
 
 #include <fcntl.h>
@@ -9,13 +9,27 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
+#include <vector>
 
+#include "cli/checksum.hpp"
+#include "cli/page_cache.hpp"
 #include "cli/staged_file.hpp"
 
 namespace cli {
+
+namespace {
+
+constexpr std::uint64_t read_size = std::uint64_t{1} << 20;
+
+[[nodiscard]] int sync(int fd) {
+    return fdatasync(fd) == 0 ? 0 : errno;
+}
+
+}  // namespace
 
 Outcome<Pool> Pool::open(const std::string &path, std::uint64_t capacity) {
     if (capacity > largest_capacity) {
@@ -34,8 +48,8 @@ Outcome<Pool> Pool::open(const std::string &path, std::uint64_t capacity) {
         TRY(pool.lock(pool.fd_.get()));
     }
     TRY(pool.check());
+    TRY(pool.read_content());
     TRY(pool.map());
-    TRY(pool.content());
     return pool;
 }
 
@@ -109,17 +123,25 @@ Outcome<> Pool::map() {
     return {};
 }
 
-Outcome<std::optional<Content>> Pool::content() const {
+// Through the file, as all that is read here: a mapping of a file that somebody truncates ends the process.
+Outcome<> Pool::read_content() {
+    if (!created_ && is_on_storage()) {
+        TRY(forget_cached(fd_.get(), path_));
+    }
     std::array<std::byte, Layout::control_size> control;
-    const ssize_t got = pread(fd_.get(), control.data(), control.size(), page_size);
-    if (got != ssize_t{sizeof(control)}) {
-        return failed("pool {}: cannot read: {}", path_, got < 0 ? errno_text(errno) : "it was truncated");
+    if (const int error = read(control, 0); error != 0) {
+        return failed("pool {}: cannot read: {}", path_, errno_text(error));
     }
     auto content = committed_content(control, layout_);
     if (!content) {
         return failed("pool {}: is damaged: {}", path_, content.error().text);
     }
-    return content;
+    content_ = *content;
+    return {};
+}
+
+std::span<std::byte> Pool::slot(unsigned slot) const {
+    return (copy_ ? copy_ : mapping_).bytes().subspan(layout_.content(slot), layout_.content_pages());
 }
 
 bool Pool::is_on_storage() const {
@@ -128,55 +150,83 @@ bool Pool::is_on_storage() const {
 }
 
 Outcome<> Pool::serve_copy() {
-    const auto original = region();
-    Mapping copy{original.size(), MAP_PRIVATE | MAP_ANONYMOUS, -1};
+    const auto size = static_cast<std::size_t>(layout_.file_size());
+    Mapping copy{size, MAP_PRIVATE | MAP_ANONYMOUS, -1};
     if (!copy) {
-        return failed("pool {}: cannot allocate {} bytes for a copy of it: {}", path_, original.size(),
+        return failed("pool {}: cannot allocate {} bytes for a copy of it: {}", path_, size,
                       errno_text(errno));
     }
-    // Through the file: a mapping of one that somebody truncates ends the process.
-    for (std::size_t done = 0; done < original.size();) {
-        const auto rest = copy.bytes().subspan(done);
-        const ssize_t got = pread(fd_.get(), rest.data(), rest.size(), static_cast<off_t>(page_size + done));
-        if (got <= 0 && !(got < 0 && errno == EINTR)) {
-            return failed("pool {}: cannot read: {}", path_,
-                          got < 0 ? errno_text(errno) : "it was truncated");
-        }
-        done += got > 0 ? static_cast<std::size_t>(got) : 0;
+    if (const int error = read(copy.bytes(), 0); error != 0) {
+        return failed("pool {}: cannot read: {}", path_, errno_text(error));
     }
     copy_ = std::move(copy);
     mapping_ = {};
     return {};
 }
 
-Outcome<> Pool::store(std::uint64_t offset, std::uint64_t length) const {
-    if (offset > copy_.bytes().size() || length > copy_.bytes().size() - offset) {
-        return failed("pool {}: {} bytes at {} are to be stored (expected a range within its {} bytes)",
-                      path_, length, offset, copy_.bytes().size());
-    }
-    auto rest = copy_.bytes().subspan(offset, length);
-    while (!rest.empty()) {
-        const auto where = static_cast<off_t>(page_size + offset + length - rest.size());
-        const ssize_t put = pwrite(fd_.get(), rest.data(), rest.size(), where);
-        if (put < 0 && errno != EINTR) {
-            return failed("pool {}: cannot write: {}", path_, errno_text(errno));
+// ENODATA: the file was truncated.
+int Pool::read(std::span<std::byte> bytes, std::uint64_t offset) const {
+    while (!bytes.empty()) {
+        const ssize_t got = pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+        if (got <= 0 && !(got < 0 && errno == EINTR)) {
+            return got < 0 ? errno : ENODATA;
         }
-        rest = rest.subspan(put > 0 ? static_cast<std::size_t>(put) : 0);
+        const std::size_t progress = got > 0 ? static_cast<std::size_t>(got) : 0;
+        bytes = bytes.subspan(progress);
+        offset += progress;
     }
-    if (fdatasync(fd_.get()) != 0) {
-        return failed("pool {}: cannot make it durable: {}", path_, errno_text(errno));
-    }
-    return {};
+    return 0;
 }
 
-Outcome<> Pool::make_commit_durable() const {
+int Pool::write(std::span<const std::byte> bytes, std::uint64_t offset) const {
+    while (!bytes.empty()) {
+        const ssize_t put = pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+        if (put < 0 && errno != EINTR) {
+            return errno;
+        }
+        const std::size_t progress = put > 0 ? static_cast<std::size_t>(put) : 0;
+        bytes = bytes.subspan(progress);
+        offset += progress;
+    }
+    return 0;
+}
+
+int Pool::store(unsigned slot, std::uint64_t offset, std::uint64_t length) const {
     if (copy_) {
-        return store(Layout::commit_word, sizeof(CommitWord));
+        const int error = write(this->slot(slot).subspan(offset, length), layout_.content(slot) + offset);
+        return error != 0 ? error : sync(fd_.get());
     }
-    if (msync(region().data(), page_size, MS_SYNC) != 0) {
-        return failed("pool {}: cannot make it durable: {}", path_, errno_text(errno));
+    const std::uint64_t page = offset / page_size * page_size;
+    return msync(this->slot(slot).data() + page, offset + length - page, MS_SYNC) == 0 ? 0 : errno;
+}
+
+int Pool::checksum(unsigned slot, std::uint64_t length, std::uint32_t &found) const {
+    std::vector<std::byte> buffer(std::min(length, read_size));
+    Crc32c checksum;
+    for (std::uint64_t done = 0; done < length; done += buffer.size()) {
+        buffer.resize(std::min(length - done, read_size));
+        if (const int error = read(buffer, layout_.content(slot) + done); error != 0) {
+            return error;
+        }
+        if (copy_ && !std::ranges::equal(buffer, this->slot(slot).subspan(done, buffer.size()))) {
+            return ESTALE;
+        }
+        checksum.update(buffer);
     }
-    return {};
+    found = checksum.value();
+    return 0;
+}
+
+// Written each time, and not only synced: a page whose write failed is clean to the kernel, which would sync
+// nothing and report no failure. The sync is of the whole file, and so of the content's bytes as well.
+int Pool::store_header(const Content &content) const {
+    const int error = write(content.header(), Layout::header(content.slot));
+    return error != 0 ? error : sync(fd_.get());
+}
+
+int Pool::store_word(const Content &content) const {
+    const int error = write(content.word(), Layout::commit_word);
+    return error != 0 ? error : sync(fd_.get());
 }
 
 void Pool::discard_created() const {

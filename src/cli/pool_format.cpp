@@ -15,20 +15,6 @@ namespace {
 constexpr std::string_view magic = "RPMAPOOL";
 constexpr std::uint32_t format_version = 1;
 
-struct Committed {
-    std::uint64_t sequence;
-    unsigned slot;
-};
-
-Outcome<Committed> decode_word(std::span<const std::byte> control) {
-    const auto word = base::Reader{control}.little<std::uint64_t>();
-    const Committed committed{word >> 1, static_cast<unsigned>(word & 1)};
-    if (word != 0 && committed.sequence == 0) {
-        return failed("the commit word is damaged ({:#x})", word);
-    }
-    return committed;
-}
-
 }  // namespace
 
 Superblock encode_superblock(const Layout &layout) {
@@ -80,15 +66,21 @@ CommitWord Content::word() const {
     return bytes;
 }
 
-Outcome<Content> next_content(std::span<const std::byte> control) {
-    const Committed committed = TRY(decode_word(control));
-    return Content{committed.sequence + 1, committed.sequence == 0 ? 0 : 1 - committed.slot, 0, 0};
+Content next_content(const std::optional<Content> &committed) {
+    return committed ? Content{committed->sequence + 1, 1 - committed->slot, 0, 0} : Content{1, 0, 0, 0};
 }
 
 Outcome<std::optional<Content>> committed_content(std::span<const std::byte> control, const Layout &layout) {
-    const Committed committed = TRY(decode_word(control));
-    if (committed.sequence == 0) {
+    const auto word = base::Reader{control.subspan(Layout::commit_word)}.little<std::uint64_t>();
+    if (word == 0) {
         return std::nullopt;
+    }
+    const struct {
+        std::uint64_t sequence;
+        unsigned slot;
+    } committed{word >> 1, static_cast<unsigned>(word & 1)};
+    if (committed.sequence == 0) {
+        return failed("the commit word is damaged ({:#x})", word);
     }
     const auto header = control.subspan(Layout::header(committed.slot), sizeof(SlotHeader));
     base::Reader reader{header};

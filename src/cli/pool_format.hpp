@@ -3,16 +3,16 @@
 //
 //   file offset
 //   0          superblock: magic, version, capacity. Written once, never registered for remote access
-//   4096       commit word        \.
-//   8192       header of slot 0    |  the served region: offsets in it count from here (file offset 4096)
-//   12288      header of slot 1    |
-//   16384      content of slot 0   |  capacity bytes, rounded up to pages
-//   ...        content of slot 1  /
+//   4096       commit word
+//   8192       header of slot 0
+//   12288      header of slot 1
+//   16384      content of slot 0: capacity bytes, rounded up to pages
+//   ...        content of slot 1
 //
-// A push writes into the slot that the commit word does not name, makes it durable, and then names it by one
-// 8-byte atomic write: whoever dies when, the word names the old content or the new. What is committed alone
-// has a page of its own, so that making one thing durable never writes back another. All numbers are
-// little-endian.
+// A push writes the content of the slot that the commit word does not name. The server makes that and its
+// header durable, and then names the slot in the word, 8 bytes: whoever dies when, the word names the old
+// content or the new. Clients reach contents only. What is committed alone has a page of its own, so that
+// making one thing durable never writes back another. All numbers are little-endian.
 #pragma once
 
 #include <array>
@@ -34,13 +34,12 @@ struct Layout {
     [[nodiscard]] constexpr std::uint64_t content_pages() const {
         return (capacity + page_size - 1) / page_size * page_size;
     }
-    [[nodiscard]] constexpr std::uint64_t region_size() const { return control_size + 2 * content_pages(); }
-    [[nodiscard]] constexpr std::uint64_t file_size() const { return page_size + region_size(); }
+    [[nodiscard]] constexpr std::uint64_t file_size() const { return content(2); }
 
-    // Offsets in the served region.
-    static constexpr std::uint64_t commit_word = 0;
-    static constexpr std::uint64_t control_size = 3 * page_size;
-    [[nodiscard]] static constexpr std::uint64_t header(unsigned slot) { return (1 + slot) * page_size; }
+    // Offsets in the file. All before the contents are its control bytes.
+    static constexpr std::uint64_t commit_word = page_size;
+    static constexpr std::uint64_t control_size = 4 * page_size;
+    [[nodiscard]] static constexpr std::uint64_t header(unsigned slot) { return (2 + slot) * page_size; }
     [[nodiscard]] constexpr std::uint64_t content(unsigned slot) const {
         return control_size + slot * content_pages();
     }
@@ -64,7 +63,7 @@ using CommitWord = std::array<std::byte, 8>;
 // A committed content.
 struct Content {
     std::uint64_t sequence;  // counts the commits, from 1
-    unsigned slot;           // 0 or 1
+    unsigned slot;           // 0 or 1; only the server's
     std::uint64_t length;    // bytes
     std::uint32_t checksum;  // CRC32C of them
 
@@ -72,11 +71,10 @@ struct Content {
     [[nodiscard]] CommitWord word() const;
 };
 
-// The content that a push into this pool writes next; length and checksum are 0. `control` is the region's
-// beginning.
-[[nodiscard]] Outcome<Content> next_content(std::span<const std::byte> control);
+// What a push writes when this is committed; length and checksum are 0.
+[[nodiscard]] Content next_content(const std::optional<Content> &committed);
 
-// The committed content, none when nothing was pushed yet, or what is wrong. `control` is the region's first
+// The committed content, none when nothing was pushed yet, or what is wrong. `control` is the file's first
 // Layout::control_size bytes.
 [[nodiscard]] Outcome<std::optional<Content>> committed_content(std::span<const std::byte> control,
                                                                 const Layout &layout);

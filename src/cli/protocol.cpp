@@ -12,9 +12,22 @@ namespace cli {
 namespace {
 
 constexpr std::uint32_t magic = 0x4c4f4f50;  // "POOL"
-// What version 1 has of both messages.
-constexpr std::size_t first_hello_size = 8;
-constexpr std::size_t first_offer_size = 38;
+// What every version has of both messages: magic, version, and mode or status.
+constexpr std::size_t common_size = 8;
+constexpr std::size_t offer_size = 60;  // what of an offer means something
+
+// A peer's text goes to a terminal.
+std::string printable(std::span<const std::byte> bytes) {
+    std::string text;
+    for (const std::byte byte : bytes) {
+        const auto character = static_cast<char>(byte);
+        if (character == '\0') {
+            break;
+        }
+        text += character >= ' ' && character <= '~' ? character : '?';
+    }
+    return text;
+}
 
 }  // namespace
 
@@ -24,8 +37,6 @@ const char *durability_text(Durability durability) {
             return "page cache";
         case Durability::Dax:
             return "DAX";
-        case Durability::ByMessage:
-            return "page cache, by message";
         case Durability::None:
             break;
     }
@@ -51,54 +62,59 @@ OfferBytes encode_offer(const Offer &offer) {
     writer.little(offer.version);
     writer.little(static_cast<std::uint8_t>(offer.status));
     writer.little(static_cast<std::uint8_t>(offer.durability));
+    if (offer.status != Status::Ok) {
+        const auto text = std::as_bytes(std::span{offer.reason});
+        writer.bytes(text.first(std::min(text.size(), sizeof(bytes) - common_size)));
+        return bytes;
+    }
     writer.little(offer.capacity);
     writer.bytes(std::span{&offer.peer_configuration, 1});
     writer.bytes(offer.memory_region);
     writer.little(offer.tcp_port);
+    writer.little(offer.sequence);
+    writer.little(offer.length);
+    writer.little(offer.checksum);
     return bytes;
 }
 
-StoreRequestBytes encode_store_request(const StoreRequest &request) {
-    StoreRequestBytes bytes{};
+RequestBytes encode_request(const Request &request) {
+    RequestBytes bytes{};
     base::Writer writer{bytes};
+    writer.little(static_cast<std::uint32_t>(request.ask));
+    writer.little(request.checksum);
     writer.little(request.offset);
     writer.little(request.length);
     return bytes;
 }
 
-Outcome<StoreRequest> decode_store_request(std::span<const std::byte> bytes) {
-    if (bytes.size() != sizeof(StoreRequestBytes)) {
-        return failed("sent a message of {} bytes (expected {}: what to make durable)", bytes.size(),
-                      sizeof(StoreRequestBytes));
-    }
-    base::Reader reader{bytes};
-    const auto offset = reader.little<std::uint64_t>();
-    return StoreRequest{offset, reader.little<std::uint64_t>()};
+AnswerBytes encode_answer(const Answer &answer) {
+    AnswerBytes bytes{};
+    base::Writer writer{bytes};
+    writer.little(static_cast<std::uint32_t>(answer.verdict));
+    writer.little(static_cast<std::uint32_t>(answer.error));
+    writer.little(answer.sequence);
+    return bytes;
 }
 
 Outcome<Hello> decode_hello(std::span<const std::byte> bytes) {
     base::Reader reader{bytes};
     const auto found_magic = reader.little<std::uint32_t>();
     Hello hello{reader.little<std::uint16_t>(), static_cast<Mode>(reader.little<std::uint8_t>())};
-    const std::size_t expected =
-        hello.version < protocol_version ? first_hello_size : sizeof(HelloBytes);  // later ones have no less
+    const std::size_t expected = hello.version == protocol_version ? sizeof(HelloBytes) : common_size;
     if (bytes.size() < expected || found_magic != magic) {
         return failed("is no rpma client ({} bytes of private data, expected rpma's {})", bytes.size(),
                       expected);
     }
-    if (hello.version < first_version || hello.version > protocol_version) {
+    if (hello.version != protocol_version) {
         return hello;
     }
-    if (hello.mode < Mode::Push || hello.mode > Mode::MeasureDurable ||
-        version_of(hello.mode) > hello.version) {
-        return failed("asks for unknown mode {} in version {} (expected push, pull or measure)",
-                      static_cast<int>(hello.mode), hello.version);
+    if (hello.mode < Mode::Push || hello.mode > Mode::MeasureDurable) {
+        return failed("asks for unknown mode {} (expected push, pull or measure)",
+                      static_cast<int>(hello.mode));
     }
-    if (hello.version > first_version) {
-        (void)reader.little<std::uint8_t>();
-        hello.messages = reader.little<std::uint32_t>();
-        hello.message_bytes = reader.little<std::uint32_t>();
-    }
+    (void)reader.little<std::uint8_t>();
+    hello.messages = reader.little<std::uint32_t>();
+    hello.message_bytes = reader.little<std::uint32_t>();
     return hello;
 }
 
@@ -107,29 +123,64 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
     const auto found_magic = reader.little<std::uint32_t>();
     Offer offer{.version = reader.little<std::uint16_t>(),
                 .status = static_cast<Status>(reader.little<std::uint8_t>()),
-                .durability = static_cast<Durability>(reader.little<std::uint8_t>()),
-                .capacity = reader.little<std::uint64_t>(),
-                .peer_configuration = static_cast<std::byte>(reader.little<std::uint8_t>())};
-    const auto memory_region = reader.bytes(offer.memory_region.size());
-    const std::size_t expected = offer.version < protocol_version ? first_offer_size : sizeof(OfferBytes);
+                .durability = static_cast<Durability>(reader.little<std::uint8_t>())};
+    const std::size_t expected = offer.version == protocol_version ? offer_size : common_size;
     if (bytes.size() < expected || found_magic != magic) {
         return failed("is no rpma server ({} bytes of private data, expected rpma's {})", bytes.size(),
                       expected);
     }
-    if (offer.version < first_version || offer.version > protocol_version ||
-        offer.status == Status::Version) {
+    if (offer.version != protocol_version || offer.status == Status::Version) {
         return failed("speaks version {} of rpma's protocol (expected {})", offer.version, protocol_version);
     }
-    if (offer.status > Status::Limit || offer.durability > Durability::ByMessage ||
-        offer.capacity > largest_capacity || (offer.status == Status::Ok && offer.capacity == 0)) {
-        return failed("offers what this rpma does not know (status {}, durability {}, capacity {})",
-                      static_cast<int>(offer.status), static_cast<int>(offer.durability), offer.capacity);
+    if (offer.status > Status::Full || offer.durability > Durability::Dax) {
+        return failed("offers what this rpma does not know (status {}, durability {})",
+                      static_cast<int>(offer.status), static_cast<int>(offer.durability));
     }
-    std::ranges::copy(memory_region, offer.memory_region.begin());
-    if (offer.version > first_version) {
-        offer.tcp_port = reader.little<std::uint16_t>();
+    if (offer.status != Status::Ok) {
+        offer.reason =
+            printable(bytes.subspan(common_size, std::min(bytes.size(), sizeof(OfferBytes)) - common_size));
+        return offer;
+    }
+    offer.capacity = reader.little<std::uint64_t>();
+    offer.peer_configuration = static_cast<std::byte>(reader.little<std::uint8_t>());
+    std::ranges::copy(reader.bytes(offer.memory_region.size()), offer.memory_region.begin());
+    offer.tcp_port = reader.little<std::uint16_t>();
+    offer.sequence = reader.little<std::uint64_t>();
+    offer.length = reader.little<std::uint64_t>();
+    offer.checksum = reader.little<std::uint32_t>();
+    if (offer.capacity == 0 || offer.capacity > largest_capacity || offer.length > offer.capacity) {
+        return failed("offers what cannot be (a capacity of {} bytes, a content of {})", offer.capacity,
+                      offer.length);
     }
     return offer;
+}
+
+Outcome<Request> decode_request(std::span<const std::byte> bytes) {
+    base::Reader reader{bytes};
+    const auto ask = reader.little<std::uint32_t>();
+    const auto checksum = reader.little<std::uint32_t>();
+    const auto offset = reader.little<std::uint64_t>();
+    const auto length = reader.little<std::uint64_t>();
+    if (bytes.size() != sizeof(RequestBytes) || ask < static_cast<std::uint32_t>(Ask::Store) ||
+        ask > static_cast<std::uint32_t>(Ask::Alive)) {
+        return failed("sent a message of {} bytes that asks for {} (expected {} bytes: to store, to commit)",
+                      bytes.size(), ask, sizeof(RequestBytes));
+    }
+    return Request{static_cast<Ask>(ask), offset, length, checksum};
+}
+
+Outcome<Answer> decode_answer(std::span<const std::byte> bytes) {
+    base::Reader reader{bytes};
+    const auto verdict = reader.little<std::uint32_t>();
+    const auto error = reader.little<std::uint32_t>();
+    const auto sequence = reader.little<std::uint64_t>();
+    constexpr std::uint32_t largest_error = 4095;  // the kernel's
+    if (bytes.size() != sizeof(AnswerBytes) || verdict < static_cast<std::uint32_t>(Verdict::Done) ||
+        verdict > static_cast<std::uint32_t>(Verdict::Unknown) || error > largest_error) {
+        return failed("answered with {} bytes that say {} and error {} (expected {} bytes)", bytes.size(),
+                      verdict, error, sizeof(AnswerBytes));
+    }
+    return Answer{static_cast<Verdict>(verdict), static_cast<int>(error), sequence};
 }
 
 }  // namespace cli

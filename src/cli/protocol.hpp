@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/protocol: what a client and the server of a pool tell each other, as private data of the connection.
-// Everything after that is one-sided, but for what `rpma perf` measures. Pure: no I/O. All numbers are
+// cli/protocol: what a client and the server of a pool tell each other: as private data of the connection
+// first, then by messages. Contents move by one-sided operations. Pure: no I/O. All numbers are
 // little-endian.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "cli/failure.hpp"
 
@@ -24,31 +25,22 @@ enum class Status : std::uint8_t {
     Ok = 0,
     Busy = 1,     // another push is under way
     Version = 2,  // the server speaks another version
-    Failed = 3,   // the server cannot give what is asked for now; its own output says why
+    Failed = 3,   // the server cannot give what is asked for now
     Limit = 4,    // more is asked for than the server gives
+    Full = 5,     // the server has as many clients as it takes
 };
 
-enum class Durability : std::uint8_t {
-    None = 0,
-    PageCache = 1,
-    Dax = 2,
-    ByMessage = 3,  // no flush makes it durable, the server does when it is asked to
-};
-// For people: "page cache", "DAX", "page cache, by message", "not durable".
+enum class Durability : std::uint8_t { None = 0, PageCache = 1, Dax = 2 };
+// For people: "page cache", "DAX", "not durable".
 [[nodiscard]] const char *durability_text(Durability durability);
 
-// Version 2 added measuring and what belongs to it. Push and pull say 1, as before, so that any server serves
-// them; who measures says 2, and an older server answers that it speaks 1.
-inline constexpr std::uint16_t first_version = 1;
-inline constexpr std::uint16_t protocol_version = 2;
-[[nodiscard]] constexpr std::uint16_t version_of(Mode mode) {
-    return mode == Mode::Push || mode == Mode::Pull ? first_version : protocol_version;
-}
+// Version 3: the server commits. A peer of another version gets Status::Version, which every version knows.
+inline constexpr std::uint16_t protocol_version = 3;
 
 // The client's, with the connection request.
 //    0        4         6      7          8          12              16
 //    | magic  | version | mode | reserved | messages | message bytes |
-// The last two, of version 2, are the receives that the server is to post: how many, and how large.
+// The last two are the receives that the server is to post for one who measures: how many, and how large.
 using HelloBytes = std::array<std::byte, 16>;
 static_assert(sizeof(HelloBytes) <= 56, "RDMA_PS_TCP's limit for a request");
 
@@ -60,11 +52,16 @@ struct Hello {
 };
 
 // The server's, when it accepts. It accepts also those it will not serve, because a reject carries no reason.
-//    0        4         6        7            8          16             17                38         40
-//    | magic  | version | status | durability | capacity | peer config  | memory region   | TCP port |
-// Peer config and memory region are librpma's descriptors; the port, of version 2, is the baseline's, 0 when
-// nothing is measured. All but magic, version and status are 0 unless the status is Ok.
-using OfferBytes = std::array<std::byte, 40>;
+//    0        4         6        7            8          16             17                38
+//    | magic  | version | status | durability | capacity | peer config  | memory region   |
+//    38         40         48       56         60                           128
+//    | TCP port | sequence | length | checksum | zeros                      |
+// Peer config and memory region are librpma's descriptors. The region is one slot's content: the committed
+// one for a pull, the one to write for a push. Sequence, length and checksum are those of the committed
+// content for a pull, 0 when nothing was pushed yet; a push is told the sequence that its commit will have.
+// The port is that of the baseline of one who measures. Unless the status is Ok, a text for people follows
+// at 8.
+using OfferBytes = std::array<std::byte, 128>;
 static_assert(sizeof(OfferBytes) <= 196, "RDMA_PS_TCP's limit for an answer");
 
 struct Offer {
@@ -75,28 +72,58 @@ struct Offer {
     std::byte peer_configuration{};
     std::array<std::byte, 21> memory_region{};
     std::uint16_t tcp_port = 0;
+    std::uint64_t sequence = 0;
+    std::uint64_t length = 0;
+    std::uint32_t checksum = 0;
+    std::string reason{};  // why the status is not Ok
 };
 
-// A pusher's, as a message, where durability is by message: make these bytes of the region durable. The
-// server answers each with an empty message, once they are; it takes so many at once.
-//    0        8        16
-//    | offset | length |
-using StoreRequestBytes = std::array<std::byte, 16>;
-inline constexpr std::uint32_t most_store_requests = 4;
+// What a client asks by message. Each is answered, in order, and most_requests may be open at once.
+enum class Ask : std::uint8_t {
+    Store = 1,   // make these bytes of the slot durable
+    Commit = 2,  // the slot holds a content of this length and checksum: from now on it is the pool's
+    Alive = 3,   // nothing: a transfer is going on
+};
 
-struct StoreRequest {
-    std::uint64_t offset;
-    std::uint64_t length;
+//    0     4          8        16       24
+//    | ask | checksum | offset | length |
+using RequestBytes = std::array<std::byte, 24>;
+inline constexpr std::uint32_t most_requests = 4;
+
+struct Request {
+    Ask ask;
+    std::uint64_t offset = 0;  // in the slot's content
+    std::uint64_t length = 0;
+    std::uint32_t checksum = 0;
+};
+
+enum class Verdict : std::uint8_t {
+    Done = 1,
+    Different = 2,   // what arrived has another checksum: nothing was committed
+    NotDurable = 3,  // storage failed: nothing was committed
+    Unknown = 4,     // storage failed at the commit itself: it may be found when the pool is opened again
+};
+
+//    0         4       8          16
+//    | verdict | errno | sequence |      errno is Linux's; the sequence is a commit's
+using AnswerBytes = std::array<std::byte, 16>;
+
+struct Answer {
+    Verdict verdict = Verdict::Done;
+    int error = 0;
+    std::uint64_t sequence = 0;
 };
 
 [[nodiscard]] HelloBytes encode_hello(const Hello &hello);
 [[nodiscard]] OfferBytes encode_offer(const Offer &offer);
-[[nodiscard]] StoreRequestBytes encode_store_request(const StoreRequest &request);
+[[nodiscard]] RequestBytes encode_request(const Request &request);
+[[nodiscard]] AnswerBytes encode_answer(const Answer &answer);
 
-// Bytes behind the message are ignored: some transports pad private data with zeros. The failure says what is
-// wrong and goes behind the peer's name. A hello of another version is decoded; its mode means nothing then.
+// Bytes behind private data are ignored: some transports pad it with zeros. The failure says what is wrong
+// and goes behind the peer's name. A hello of another version is decoded; its mode means nothing then.
 [[nodiscard]] Outcome<Hello> decode_hello(std::span<const std::byte> bytes);
 [[nodiscard]] Outcome<Offer> decode_offer(std::span<const std::byte> bytes);
-[[nodiscard]] Outcome<StoreRequest> decode_store_request(std::span<const std::byte> bytes);
+[[nodiscard]] Outcome<Request> decode_request(std::span<const std::byte> bytes);
+[[nodiscard]] Outcome<Answer> decode_answer(std::span<const std::byte> bytes);
 
 }  // namespace cli

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/pull: `rpma pull` reads the committed content of a pool, also while pushes are under way: it reads
-// without any lock, and when the checksum says that a push overwrote what was being read, it starts again
-// with what is committed now.
+// without any lock, and when the checksum says that a push overwrote what was being read, it asks again what
+// is committed now.
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <optional>
 
 #include "cli/staged_file.hpp"
 #include "cli/transfer.hpp"
@@ -20,6 +19,7 @@ namespace {
 constexpr unsigned most_attempts = 20;
 
 struct Pulled {
+    std::unique_ptr<Session> session;
     Content content;
     unsigned attempts;
 };
@@ -54,7 +54,6 @@ Outcome<> write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offs
 // Reads the content's bytes into the file; returns the checksum of what was read.
 Outcome<std::uint32_t> receive_content(Session &session, const Content &content, int fd,
                                        const TransferOptions &options) {
-    const std::uint64_t begin = session.layout().content(content.slot);
     std::array<Session::Operation, Session::depth> reads{};  // the last into each chunk
     Progress progress{content.length, !options.json};
     Crc32c checksum;
@@ -62,8 +61,7 @@ Outcome<std::uint32_t> receive_content(Session &session, const Content &content,
     for (std::uint64_t received = 0; received < content.length;) {
         while (posted < content.length && posted - received < Session::depth * Session::chunk_size) {
             const auto bytes = session.chunk(posted, content.length);
-            reads.at(posted / Session::chunk_size % Session::depth) =
-                TRY(session.read(bytes, begin + posted));
+            reads.at(posted / Session::chunk_size % Session::depth) = TRY(session.read(bytes, posted));
             posted += bytes.size();
         }
         const auto bytes = session.chunk(received, content.length);
@@ -71,45 +69,32 @@ Outcome<std::uint32_t> receive_content(Session &session, const Content &content,
         TRY(write_all(fd, bytes, received, options.file));
         checksum.update(bytes);
         received += bytes.size();
+        TRY(session.keep_alive());
         progress.update(received);
     }
     return checksum.value();
 }
 
-// One attempt: what the control bytes name, or nullopt when it is not (any longer) what its header says.
-Outcome<std::optional<Content>> receive_once(Session &session, std::span<const std::byte> control, int fd,
-                                             const TransferOptions &options) {
-    const auto content = committed_content(control, session.layout());
-    if (!content) {
-        return std::nullopt;
-    }
-    if (!*content) {
-        return failed("{}: the pool is empty: nothing was pushed yet", options.address);
-    }
-    if (TRY(receive_content(session, **content, fd, options)) != (*content)->checksum) {
-        return std::nullopt;
-    }
-    if (ftruncate(fd, static_cast<off_t>((*content)->length)) != 0) {
-        return failed("{}: cannot write: {}", options.file, errno_text(errno));
-    }
-    return *content;
-}
-
 // One content, whole. A slot is overwritten only after a later commit, so what is wrong twice under the same
-// commit word is damaged.
-Outcome<Pulled> receive(Session &session, int fd, const TransferOptions &options) {
+// sequence is damaged.
+Outcome<Pulled> receive(const Address &address, int fd, const TransferOptions &options) {
     std::uint64_t last_wrong = 0;
     for (unsigned attempt = 1; attempt <= most_attempts; ++attempt) {
-        const auto control = TRY(session.read_control());
-        const std::uint64_t sequence = TRY(next_content(control)).sequence - 1;
-        if (const auto content = TRY(receive_once(session, control, fd, options))) {
-            return Pulled{*content, attempt};
+        auto session = TRY(Session::open(address, Mode::Pull, options.timeout_seconds));
+        const Offer &offer = session->offer();
+        if (offer.sequence == 0) {
+            return failed("{}: the pool is empty: nothing was pushed yet", options.address);
         }
-        if (sequence == last_wrong) {
+        const Content content{offer.sequence, 0, offer.length, offer.checksum};
+        if (TRY(receive_content(*session, content, fd, options)) == content.checksum) {
+            return Pulled{std::move(session), content, attempt};
+        }
+        session->close();
+        if (content.sequence == last_wrong) {
             return failed("{}: content {} in the pool is damaged: its checksum is wrong; {} was not written",
-                          options.address, sequence, options.file);
+                          options.address, content.sequence, options.file);
         }
-        last_wrong = sequence;
+        last_wrong = content.sequence;
     }
     return failed("{}: pushes overwrote what was being read {} times; {} was not written", options.address,
                   most_attempts, options.file);
@@ -119,18 +104,17 @@ Outcome<> pull(const TransferOptions &options) {
     const Address address = TRY(parse_address(options.address));
     StagedFile file = TRY(open_destination(options.file));
     end_waits_on_signals();
-    const auto session = TRY(Session::open(address, Mode::Pull, options.timeout_seconds));
-    if (session == nullptr) {
-        return failed("{}: refuses pulls (expected it to take any number)", options.address);
-    }
     const auto begin = Session::Clock::now();
-    const Pulled pulled = TRY(receive(*session, file.fd(), options));
-    session->close();
+    const Pulled pulled = TRY(receive(address, file.fd(), options));
+    pulled.session->close();
+    if (ftruncate(file.fd(), static_cast<off_t>(pulled.content.length)) != 0) {
+        return failed("{}: cannot write: {}", options.file, errno_text(errno));
+    }
     TRY(file.publish(StagedFile::Existing::Replace));
     const std::chrono::duration<double> took = Session::Clock::now() - begin;
     Summary summary;
     summary.add_json("command", "pull");
-    add_to_summary(summary, options, *session, pulled.content, took.count());
+    add_to_summary(summary, options, *pulled.session, pulled.content, took.count());
     summary.add("attempts", pulled.attempts, std::to_string(pulled.attempts));
     summary.print(options.json);
     return {};

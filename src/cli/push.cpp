@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/push: `rpma push` replicates a file into a pool: content and header into the slot that is not in use,
-// made durable, and then committed by one 8-byte atomic write, made durable too.
+// cli/push: `rpma push` replicates a file into a pool: it writes the content into the slot that is not in
+// use, has the server make it durable meanwhile, and then has the server commit it.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -81,20 +81,18 @@ Outcome<std::unique_ptr<Session>> open_session(const TransferOptions &options) {
     const auto deadline = Session::Clock::now() + busy_patience;
     while (true) {
         auto session = TRY(Session::open(address, Mode::Push, options.timeout_seconds));
-        if (session != nullptr) {
+        if (session->offer().status == Status::Ok) {
             return session;
         }
         if (Session::Clock::now() > deadline) {
-            return failed("{}: another push is under way, or rpma perf is (expected one at a time)",
-                          options.address);
+            return failed("{}: {} (expected one push at a time)", options.address, session->offer().reason);
         }
         std::this_thread::sleep_for(busy_interval);
     }
 }
 
-// Writes and flushes the content; its length and checksum go into `content`.
+// Writes the content and has it stored. All of it is, with its length and checksum in `content`, at the end.
 Outcome<> send_content(Session &session, const Source &source, Content &content, bool show_progress) {
-    const std::uint64_t begin = session.layout().content(content.slot);
     const std::uint64_t length = source.size();
     std::array<Session::Operation, Session::depth> writes{};  // the last from each chunk
     Progress progress{length, show_progress};
@@ -106,12 +104,13 @@ Outcome<> send_content(Session &session, const Source &source, Content &content,
         TRY(session.wait_for(write));
         TRY(source.read(bytes));
         checksum.update(bytes);
-        write = TRY(session.write(begin + sent, bytes));
+        write = TRY(session.write(sent, bytes));
         sent += bytes.size();
         if (sent - flushed >= flush_interval || sent == length) {
-            TRY(session.flush(begin + flushed, sent - flushed));
+            TRY(session.flush(flushed, sent - flushed));
             flushed = sent;
         }
+        TRY(session.keep_alive());
         progress.update(sent);
     }
     content.length = length;
@@ -119,36 +118,44 @@ Outcome<> send_content(Session &session, const Source &source, Content &content,
     return session.wait_for_all();
 }
 
-Outcome<> send_header(Session &session, const Content &content) {
-    const SlotHeader header = content.header();
-    const auto bytes = session.chunk(0, header.size());
-    std::ranges::copy(header, bytes.begin());
-    TRY(session.write(Layout::header(content.slot), bytes));
-    TRY(session.flush(Layout::header(content.slot), bytes.size()));
-    return session.wait_for_all();
-}
-
-// All that the commit will name, durable.
 Outcome<Content> send(Session &session, const Source &source, const TransferOptions &options) {
-    const auto control = TRY(session.read_control());
-    Content content = TRY(next_content(control));
+    Content content{session.offer().sequence, 0, 0, 0};
     TRY(send_content(session, source, content, !options.json));
-    TRY(send_header(session, content));
     TRY(source.check_unchanged());
     return content;
 }
 
 // The one moment that changes what the pool holds.
-Outcome<> commit(Session &session, const Content &content) {
-    TRY(session.atomic_write(Layout::commit_word, content.word()));
-    TRY(session.flush(Layout::commit_word, sizeof(CommitWord)));
-    return session.wait_for_all();
+Outcome<> commit(Session &session, const Content &content, const TransferOptions &options) {
+    const auto answer = session.commit(content.length, content.checksum);
+    if (!answer) {
+        return failed("{}; the pool holds the old content or the new, rpma pull tells which",
+                      answer.error().text);
+    }
+    switch (answer->verdict) {
+        case Verdict::Done:
+            return {};
+        case Verdict::Different:
+            return failed(
+                "{}: what arrived there has another checksum than what was sent; nothing was committed",
+                options.address);
+        case Verdict::NotDurable:
+            return failed("{}: the server could not make the data durable: {}; nothing was committed",
+                          options.address, errno_text(answer->error));
+        case Verdict::Unknown:
+            break;
+    }
+    return failed(
+        "{}: the server could not make the commit durable: {}; the pool holds the old content or the new, as "
+        "its "
+        "server says when it is started again",
+        options.address, errno_text(answer->error));
 }
 
 void print_summary(const TransferOptions &options, const Session &session, const Content &content,
                    double seconds) {
-    const bool durable = session.durability() != Durability::None;
-    const std::string memory = durability_text(session.durability());
+    const bool durable = session.offer().durability != Durability::None;
+    const std::string memory = durability_text(session.offer().durability);
     const double p50 = percentile(session.flush_seconds(), 0.5);
     const double p99 = percentile(session.flush_seconds(), 0.99);
     const std::size_t flushes = session.flush_seconds().size();
@@ -169,19 +176,16 @@ Outcome<> push(const TransferOptions &options) {
     const Source source = TRY(Source::open(options.file));
     end_waits_on_signals();
     const auto session = TRY(open_session(options));
-    if (source.size() > session->layout().capacity) {
+    if (source.size() > session->offer().capacity) {
         return failed("{}: has {} bytes (the pool at {} takes at most {})", options.file, source.size(),
-                      options.address, session->layout().capacity);
+                      options.address, session->offer().capacity);
     }
     const auto begin = Session::Clock::now();
     const auto content = send(*session, source, options);
     if (!content) {
         return failed("{}; nothing was committed", content.error().text);
     }
-    if (const auto committed = commit(*session, *content); !committed) {
-        return failed("{}; the pool holds the old content or the new, rpma pull tells which",
-                      committed.error().text);
-    }
+    TRY(commit(*session, *content, options));
     const std::chrono::duration<double> took = Session::Clock::now() - begin;
     session->close();
     print_summary(options, *session, *content, took.count());

@@ -38,13 +38,13 @@ Outcome<base::Fd> open_signals() {
     return fd;
 }
 
-Outcome<> check_durable(const ServeOptions &options, const Server &server, const DevicePeer &device) {
+Outcome<> check_durable(const ServeOptions &options, const Server &server, bool is_soft) {
     if (server.durability() != Durability::None || options.allow_volatile) {
         return {};
     }
     return failed(
         "pool {}: is not durable here (expected a file on storage, or --volatile to serve it all the same){}",
-        options.pool, device.is_soft ? logged_reason() : std::string{});
+        options.pool, is_soft ? logged_reason() : std::string{});
 }
 
 std::string describe(const Content &content) {
@@ -53,7 +53,8 @@ std::string describe(const Content &content) {
 }
 
 void print_start(const ServeOptions &options, const Address &address, const Pool &pool, const Server &server,
-                 const DevicePeer &device, const std::optional<Content> &content) {
+                 const std::string &device) {
+    const auto &content = pool.content();
     const bool durable = server.durability() != Durability::None;
     Summary summary;
     summary.add_json("event", "listening");
@@ -67,7 +68,7 @@ void print_start(const ServeOptions &options, const Address &address, const Pool
                 fmt::format("{}{}", durability_text(server.durability()),
                             durable ? "" : ": what is pushed may be lost"));
     summary.add_json("durable", durable);
-    summary.add("device", device.name);
+    summary.add("device", device);
     summary.add("listening", address.text());
     summary.print(options.json);
 }
@@ -82,32 +83,30 @@ void print_commit(const ServeOptions &options, const Content &content) {
     summary.print(options.json);
 }
 
-// Everything before the first client; returns what the pool holds.
-Outcome<std::optional<Content>> start(const ServeOptions &options, const Address &address,
-                                      const DevicePeer &device, const Pool &pool, Server &server) {
-    TRY(server.register_pool());
-    TRY(check_durable(options, server, device));
-    TRY(server.listen(address));
-    return pool.content();
+// Everything before the first client.
+Outcome<> start(const ServeOptions &options, const Address &address, DevicePeer device, Server &server) {
+    const bool is_soft = device.is_soft;
+    TRY(server.listen(address, std::move(device)));
+    return check_durable(options, server, is_soft);
 }
 
 Outcome<> serve(const ServeOptions &options) {
     const Address address = TRY(parse_address(options.listen));
     const std::uint64_t capacity = TRY(parse_size(options.size));
     const base::Fd signals = TRY(open_signals());
-    const DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL));
+    DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL));
+    const std::string device_name = device.name;
     Pool pool = TRY(Pool::open(options.pool, capacity));
     // A kernel's device pins no page of a file, and would not make it durable.
     if (!device.is_soft && !pool.is_dax() && pool.is_on_storage()) {
         TRY(pool.serve_copy());
     }
-    Server server{pool, device, [&options](const Content &content) { print_commit(options, content); }};
-    const auto content = start(options, address, device, pool, server);
-    if (!content) {
+    Server server{pool, {}, [&options](const Content &content) { print_commit(options, content); }};
+    if (const auto started = start(options, address, std::move(device), server); !started) {
         pool.discard_created();
-        return std::unexpected{content.error()};
+        return started;
     }
-    print_start(options, address, pool, server, device, *content);
+    print_start(options, address, pool, server, device_name);
     print_warnings();
     return server.run(signals.get());
 }

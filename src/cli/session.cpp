@@ -12,6 +12,8 @@ namespace cli {
 
 namespace {
 
+// How long the server may hear nothing of a transfer; it waits longer.
+constexpr auto alive_interval = std::chrono::seconds{5};
 // A completion on the same machine takes less than going to sleep for it does.
 constexpr auto spin_time = std::chrono::microseconds{50};
 void *context_of(Session::Operation operation) {
@@ -24,18 +26,17 @@ Outcome<std::unique_ptr<Session>> Session::open(const Address &address, Mode mod
     std::unique_ptr<Session> session{new Session{address, timeout_seconds}};
     session->device_ = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
     TRY(session->allocate());
-    const Offer offer = TRY(
-        session->link_.connect(session->device_, {version_of(mode), mode},
-                               {.sends = queue_size + most_store_requests, .receives = most_store_requests}));
-    if (offer.status != Status::Ok) {
-        return nullptr;
+    session->offer_ =
+        TRY(session->link_.connect(session->device_, {protocol_version, mode},
+                                   {.sends = queue_size + most_requests, .receives = most_requests}));
+    if (session->offer_.status == Status::Ok) {
+        TRY(session->take_offer());
     }
-    TRY(session->take_offer(offer, mode));
     return session;
 }
 
 Outcome<> Session::allocate() {
-    constexpr std::size_t size = messages_offset + page_size;
+    constexpr std::size_t size = answers_offset + most_requests * sizeof(AnswerBytes);
     memory_ = Mapping{size, MAP_PRIVATE | MAP_ANONYMOUS, -1};
     if (!memory_) {
         return failed("cannot allocate {} bytes: {}", size, errno_text(errno));
@@ -46,20 +47,12 @@ Outcome<> Session::allocate() {
     return {};
 }
 
-Outcome<> Session::take_offer(const Offer &offer, Mode mode) {
-    layout_ = Layout{offer.capacity};
-    durability_ = offer.durability;
+Outcome<> Session::take_offer() {
     TRY(checked(rpma_conn_get_cq(link_.get(), &completions_), "{}: completion queue", link_.name()));
     std::size_t size = 0;
-    int flush_types = 0;
     (void)rpma_mr_remote_get_size(link_.remote(), &size);
-    (void)rpma_mr_remote_get_flush_type(link_.remote(), &flush_types);
-    const int needed = durability_ == Durability::None || durability_ == Durability::ByMessage
-                           ? RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY
-                           : RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
-    if (size != layout_.region_size() || (mode == Mode::Push && (flush_types & needed) == 0)) {
-        return failed("{}: offers {} bytes with flush types {:#x} (expected {} and {:#x})", link_.name(),
-                      size, flush_types, layout_.region_size(), needed);
+    if (size < offer_.capacity) {
+        return failed("{}: offers {} bytes (expected its capacity, {})", link_.name(), size, offer_.capacity);
     }
     return {};
 }
@@ -97,51 +90,40 @@ Outcome<Session::Operation> Session::write(std::uint64_t offset, std::span<const
 }
 
 Outcome<Session::Operation> Session::flush(std::uint64_t offset, std::uint64_t length) {
-    if (durability_ == Durability::ByMessage) {
-        return ask_to_store(offset, length);
+    return ask({.ask = Ask::Store, .offset = offset, .length = length});
+}
+
+Outcome<> Session::keep_alive() {
+    if (Clock::now() - last_asked_ > alive_interval && asked_.size() < most_requests) {
+        TRY(ask({.ask = Ask::Alive}));
     }
-    const auto type =
-        durability_ == Durability::None ? RPMA_FLUSH_TYPE_VISIBILITY : RPMA_FLUSH_TYPE_PERSISTENT;
-    TRY(reserve());
-    flushes_.push_back({posted_ + 1, Clock::now()});
-    return posted(rpma_flush(link_.get(), link_.remote(), offset, length, type, RPMA_F_COMPLETION_ALWAYS,
-                             context_of(posted_ + 1)),
-                  "flush");
+    return {};
+}
+
+Outcome<Answer> Session::commit(std::uint64_t length, std::uint32_t checksum) {
+    TRY(ask({.ask = Ask::Commit, .length = length, .checksum = checksum}));
+    TRY(wait_for_all());
+    return answer_;
 }
 
 // Done when the answer is there. What was written before has arrived when the message does.
-Outcome<Session::Operation> Session::ask_to_store(std::uint64_t offset, std::uint64_t length) {
-    while (flushes_.size() >= most_store_requests) {
-        TRY(wait_for(flushes_.front().operation));
+Outcome<Session::Operation> Session::ask(const Request &request) {
+    while (asked_.size() >= most_requests) {
+        TRY(wait_for(asked_.front().operation));
     }
     TRY(reserve());
-    const StoreRequestBytes request = encode_store_request({offset, length});
-    const std::size_t number = flush_seconds_.size() + flushes_.size();
-    const std::size_t sent = messages_offset + number % most_store_requests * request.size();
-    // Answers are empty; siw takes no receive without memory.
-    const std::size_t answered = messages_offset + most_store_requests * request.size();
-    std::ranges::copy(request, memory_.bytes().begin() + static_cast<std::ptrdiff_t>(sent));
-    flushes_.push_back({posted_ + 1, Clock::now()});
-    TRY(checked(rpma_recv(link_.get(), local_.get(), answered, 1, context_of(posted_ + 1)),
+    const std::size_t place = asked_count_++ % most_requests;
+    const std::size_t sent = requests_offset + place * sizeof(RequestBytes);
+    const std::size_t answered = answers_offset + place * sizeof(AnswerBytes);
+    std::ranges::copy(encode_request(request), memory_.bytes().begin() + static_cast<std::ptrdiff_t>(sent));
+    std::ranges::fill(memory_.bytes().subspan(answered, sizeof(AnswerBytes)), std::byte{});  // no answer
+    last_asked_ = Clock::now();
+    asked_.push_back({posted_ + 1, request.ask, answered, last_asked_});
+    TRY(checked(rpma_recv(link_.get(), local_.get(), answered, sizeof(AnswerBytes), context_of(posted_ + 1)),
                 "{}: cannot post a receive", link_.name()));
-    return posted(rpma_send(link_.get(), local_.get(), sent, request.size(), RPMA_F_COMPLETION_ON_ERROR,
+    return posted(rpma_send(link_.get(), local_.get(), sent, sizeof(RequestBytes), RPMA_F_COMPLETION_ON_ERROR,
                             context_of(posted_ + 1)),
                   "message");
-}
-
-Outcome<Session::Operation> Session::atomic_write(std::uint64_t offset, std::span<const std::byte, 8> word) {
-    TRY(reserve());
-    return posted(
-        rpma_atomic_write(link_.get(), link_.remote(), offset, reinterpret_cast<const char *>(word.data()),
-                          RPMA_F_COMPLETION_ALWAYS, context_of(posted_ + 1)),
-        "atomic write");
-}
-
-Outcome<std::span<const std::byte>> Session::read_control() {
-    const auto control = memory_.bytes().first(Layout::control_size);
-    TRY(read(control, 0));
-    TRY(wait_for_all());
-    return control;
 }
 
 Outcome<> Session::wait_for(Operation operation) {
@@ -179,23 +161,42 @@ Outcome<> Session::reap() {
             return failed("{}: operation {} completed (expected one from {} to {})", link_.name(),
                           completion.wr_id, completed_ + 1, posted_);
         }
-        complete(completion.wr_id);
+        TRY(complete(completion.wr_id));
     }
     return {};
 }
 
 // Verbs completes in order; the kernel's siw does not let a write wait for a read before it.
-void Session::complete(Operation operation) {
+Outcome<> Session::complete(Operation operation) {
     done_.set(operation % queue_size);
     while (done_.test((completed_ + 1) % queue_size)) {
         ++completed_;
         done_.reset(completed_ % queue_size);
-        if (!flushes_.empty() && flushes_.front().operation == completed_) {
-            const std::chrono::duration<double> took = Clock::now() - flushes_.front().since;
-            flush_seconds_.push_back(took.count());
-            flushes_.pop_front();
+        if (!asked_.empty() && asked_.front().operation == completed_) {
+            TRY(take_answer());
         }
     }
+    return {};
+}
+
+// Of the oldest question. What a commit's means is for who asked.
+Outcome<> Session::take_answer() {
+    const Asked asked = asked_.front();
+    asked_.pop_front();
+    const auto answer = decode_answer(memory_.bytes().subspan(asked.answer, sizeof(AnswerBytes)));
+    if (!answer) {
+        return failed("{}: {}", link_.name(), answer.error().text);
+    }
+    answer_ = *answer;
+    if (asked.ask == Ask::Store) {
+        const std::chrono::duration<double> took = Clock::now() - asked.since;
+        flush_seconds_.push_back(took.count());
+    }
+    if (asked.ask != Ask::Commit && answer->verdict != Verdict::Done) {
+        return failed("{}: the server could not make the data durable: {}", link_.name(),
+                      errno_text(answer->error));
+    }
+    return {};
 }
 
 }  // namespace cli

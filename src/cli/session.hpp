@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/session: a client's connection to the server of a pool, and the one-sided operations on the pool's
-// region.
+// cli/session: a client's connection to the server of a pool, the one-sided operations on the slot that it
+// offers, and what the server is asked by message.
 #pragma once
 
 #include <bitset>
@@ -14,7 +14,6 @@
 
 #include "cli/link.hpp"
 #include "cli/mapping.hpp"
-#include "cli/pool_format.hpp"
 
 namespace cli {
 
@@ -29,34 +28,33 @@ public:
     static constexpr std::size_t chunk_size = std::size_t{1} << 20;
     static constexpr std::size_t depth = 16;
 
-    // Connects. Empty when another push is under way.
+    // Connects. The offer's status may be Busy: then it says why, and is all there is.
     [[nodiscard]] static Outcome<std::unique_ptr<Session>> open(const Address &address, Mode mode,
                                                                 double timeout_seconds);
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
 
     [[nodiscard]] const std::string &device() const { return device_.name; }
-    [[nodiscard]] const Layout &layout() const { return layout_; }
-    [[nodiscard]] Durability durability() const { return durability_; }
+    [[nodiscard]] const Offer &offer() const { return offer_; }
     // The chunk for the content's bytes at `offset`, at most up to its `end`; chunks follow each other in a
     // ring.
     [[nodiscard]] std::span<std::byte> chunk(std::uint64_t offset, std::uint64_t end) const;
 
-    // Between bytes at `offset` of the region and local bytes, all in chunks, that stay untouched meanwhile.
+    // Between bytes at `offset` of the slot and local bytes, all in chunks, that stay untouched meanwhile.
     [[nodiscard]] Outcome<Operation> read(std::span<std::byte> local, std::uint64_t offset);
     [[nodiscard]] Outcome<Operation> write(std::uint64_t offset, std::span<const std::byte> local);
-    // Makes the bytes written there durable, or just visible when the pool cannot be durable. The server does
-    // it where that is by message.
+    // Has the server make the bytes written there durable.
     [[nodiscard]] Outcome<Operation> flush(std::uint64_t offset, std::uint64_t length);
-    [[nodiscard]] Outcome<Operation> atomic_write(std::uint64_t offset, std::span<const std::byte, 8> word);
+    // Tells the server that the client is there, unless it heard so lately.
+    [[nodiscard]] Outcome<> keep_alive();
 
     // Waits until this operation, and all before it, have completed.
     [[nodiscard]] Outcome<> wait_for(Operation operation);
     [[nodiscard]] Outcome<> wait_for_all() { return wait_for(posted_); }
 
-    // The region's first Layout::control_size bytes as they are now, valid until the first chunk is used
-    // again.
-    [[nodiscard]] Outcome<std::span<const std::byte>> read_control();
+    // Has the server commit what was written, and waits for its answer: whatever it is, the server has
+    // decided. A failure leaves unknown whether it commits.
+    [[nodiscard]] Outcome<Answer> commit(std::uint64_t length, std::uint32_t checksum);
 
     // How long each completed flush took, from its post to its completion, in seconds.
     [[nodiscard]] const std::vector<double> &flush_seconds() const { return flush_seconds_; }
@@ -67,34 +65,41 @@ public:
 private:
     Session(const Address &address, double timeout_seconds) : link_{address, timeout_seconds} {}
     [[nodiscard]] Outcome<> allocate();
-    [[nodiscard]] Outcome<> take_offer(const Offer &offer, Mode mode);
+    [[nodiscard]] Outcome<> take_offer();
     [[nodiscard]] std::size_t local_offset(std::span<const std::byte> local) const;
     [[nodiscard]] Outcome<> reserve();
-    [[nodiscard]] Outcome<Operation> ask_to_store(std::uint64_t offset, std::uint64_t length);
+    [[nodiscard]] Outcome<Operation> ask(const Request &request);
     [[nodiscard]] Outcome<Operation> posted(int result, const char *what);
     [[nodiscard]] Outcome<> reap();
-    void complete(Operation operation);
+    [[nodiscard]] Outcome<> complete(Operation operation);
+    [[nodiscard]] Outcome<> take_answer();
 
-    static constexpr std::size_t messages_offset = depth * chunk_size;  // behind the chunks
+    // Behind the chunks.
+    static constexpr std::size_t requests_offset = depth * chunk_size;
+    static constexpr std::size_t answers_offset = requests_offset + most_requests * sizeof(RequestBytes);
 
     DevicePeer device_;
     Mapping memory_;
     LocalRegion local_;
     Link link_;
     rpma_cq *completions_ = nullptr;  // the connection's
-    Layout layout_{};
-    Durability durability_ = Durability::None;
+    Offer offer_;
 
     Operation posted_ = 0;
     Operation completed_ = 0;  // with all before it
     // A chunk's write each, and the flushes between them.
     static constexpr std::uint32_t queue_size = 2 * depth;
     std::bitset<queue_size> done_;  // completed before their turn, modulo queue_size
-    struct Flush {
+    struct Asked {
         Operation operation;
+        Ask ask;
+        std::size_t answer;  // where it goes, in the memory
         Clock::time_point since;
     };
-    std::deque<Flush> flushes_;  // those not completed
+    std::deque<Asked> asked_;  // what has no answer yet
+    std::uint64_t asked_count_ = 0;
+    Clock::time_point last_asked_ = Clock::now();
+    Answer answer_;  // the last
     std::vector<double> flush_seconds_;
 };
 

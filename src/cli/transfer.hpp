@@ -9,6 +9,7 @@
 #include "cli/arguments.hpp"
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
+#include "cli/pool_format.hpp"
 #include "cli/report.hpp"
 #include "cli/session.hpp"
 

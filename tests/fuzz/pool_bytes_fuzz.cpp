@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the rpma command takes from peers and files: the client's hello, the server's offer, a pool's
-// superblock and its page of control. The first byte chooses; what was accepted keeps to its bounds.
+// What the rpma command takes from peers and files: the client's hello and requests, the server's offer and
+// answers, a pool's superblock and its control bytes. The first byte chooses; what was accepted keeps to its
+// bounds.
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -14,8 +16,7 @@ using fuzz::require;
 
 void check_hello(std::span<const std::byte> input) {
     const auto hello = cli::decode_hello(input);
-    if (hello && hello->version >= cli::first_version && hello->version <= cli::protocol_version) {
-        require(cli::version_of(hello->mode) <= hello->version, "a mode that the version has");
+    if (hello && hello->version == cli::protocol_version) {
         const auto again = cli::encode_hello(*hello);
         require(std::memcmp(again.data(), input.data(), 7) == 0, "accepted bytes encode to themselves");
     }
@@ -25,9 +26,28 @@ void check_offer(std::span<const std::byte> input) {
     const auto offer = cli::decode_offer(input);
     if (offer) {
         const auto again = cli::encode_offer(*offer);
-        const std::size_t size = offer->version == cli::first_version ? 38 : again.size();
+        const std::size_t size = offer->status == cli::Status::Ok ? 60 : 8;  // a reason may be changed
         require(std::memcmp(again.data(), input.data(), size) == 0, "accepted bytes encode to themselves");
-        require(offer->capacity <= cli::largest_capacity, "a capacity within bounds");
+        require(offer->capacity <= cli::largest_capacity && offer->length <= offer->capacity,
+                "a content within bounds");
+        require(std::ranges::all_of(offer->reason, [](char c) { return c >= ' ' && c <= '~'; }),
+                "a reason that a terminal can show");
+    }
+}
+
+void check_request(std::span<const std::byte> input) {
+    const auto request = cli::decode_request(input);
+    if (request) {
+        const auto again = cli::encode_request(*request);
+        require(std::ranges::equal(again, input), "accepted bytes encode to themselves");
+    }
+}
+
+void check_answer(std::span<const std::byte> input) {
+    const auto answer = cli::decode_answer(input);
+    if (answer) {
+        const auto again = cli::encode_answer(*answer);
+        require(std::ranges::equal(again, input), "accepted bytes encode to themselves");
     }
 }
 
@@ -60,8 +80,8 @@ void check_control(std::span<const std::byte> input) {
         require(std::memcmp(header.data(), control.data() + cli::Layout::header(committed.slot),
                             header.size()) == 0,
                 "an accepted header encodes to itself");
-        const auto next = cli::next_content(control);
-        require(next && next->slot != committed.slot && next->sequence == committed.sequence + 1,
+        const auto next = cli::next_content(*content);
+        require(next.slot != committed.slot && next.sequence == committed.sequence + 1,
                 "the next content goes into the other slot");
     }
 }
@@ -73,7 +93,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     if (input.empty()) {
         return 0;
     }
-    constexpr std::array checks{check_hello, check_offer, check_superblock, check_control};
+    constexpr std::array checks{check_hello,   check_offer,   check_superblock,
+                                check_control, check_request, check_answer};
     checks[data[0] % checks.size()](input.subspan(1));
     return 0;
 }

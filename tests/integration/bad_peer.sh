@@ -37,11 +37,19 @@ bounded "$peer" other_version 127.0.0.1 "$port" || die "other_version"
 unharmed
 grep -q 'is no rpma client' server.err || die "the server does not say whom it rejected"
 
-# A pusher with a made-up key, one beyond the region, and a puller that writes.
-for crime in bad_key out_of_bounds write_as_puller; do
+# A pusher with a made-up key, one beyond its slot, and a puller that writes; requests that are none, a commit of what did
+# not arrive, and none at all.
+for crime in bad_key out_of_bounds write_as_puller bad_request wrong_checksum no_commit; do
     bounded "$peer" $crime 127.0.0.1 "$port" || die "$crime"
     unharmed
 done
+grep -q 'what arrived has another checksum' server.err || die "the server does not say why there was no commit"
+
+# A pusher that writes into what it has committed.
+head -c 1000 /dev/zero | tr '\0' a >thousand
+bounded "$peer" write_after_commit 127.0.0.1 "$port" || die "write_after_commit"
+pulled thousand
+push content
 
 # One push at a time; a dead pusher makes room.
 mkfifo held
@@ -49,7 +57,7 @@ mkfifo held
 holder=$!
 helpers+=($holder)
 read -t 60 -r line <held || die "hold"
-refused 'another push is under way' "$rpma" push content "$address"
+refused 'another push is under way, from 127.0.0.1 for ' "$rpma" push content "$address"
 pulled content
 kill -KILL $holder
 wait $holder 2>/dev/null || true

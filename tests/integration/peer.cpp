@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <string_view>
 
 #include "../loopback.hpp"
+#include "cli/checksum.hpp"
 #include "cli/peer.hpp"
 #include "cli/protocol.hpp"
 
@@ -51,7 +53,8 @@ struct Client {
         check(rpma_peer_new(context, &new_peer), "peer");
         peer.reset(new_peer);
         rpma_mr_local *region = nullptr;
-        check(rpma_mr_reg(new_peer, memory.data(), memory.size(), RPMA_MR_USAGE_WRITE_SRC, &region),
+        check(rpma_mr_reg(new_peer, memory.data(), memory.size(),
+                          RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV, &region),
               "region");
         local.reset(region);
         rpma_conn_req *request = nullptr;
@@ -95,6 +98,43 @@ struct Client {
         rpma_mr_remote *region = nullptr;
         check(rpma_mr_remote_from_descriptor(descriptor.data(), descriptor.size(), &region), "descriptor");
         remote.reset(region);
+    }
+
+    // The next completion of this connection.
+    ibv_wc completion() const {
+        rpma_cq *completions = nullptr;
+        int fd = -1;
+        check(rpma_conn_get_cq(connection.get(), &completions), "completion queue");
+        check(rpma_cq_get_fd(completions, &fd), "completion queue");
+        ibv_wc taken{};
+        while (rpma_cq_get_wc(completions, 1, &taken, nullptr) != 0) {
+            wait_readable(fd, "no completion");
+            check(rpma_cq_wait(completions), "completion");
+        }
+        return taken;
+    }
+
+    // Writes the beginning of the memory into the slot, and asks.
+    cli::Answer write_and_ask(std::size_t length, const cli::Request &request) {
+        constexpr std::size_t asked = 2048;
+        constexpr std::size_t answered = 3072;
+        std::ranges::copy(cli::encode_request(request), memory.begin() + asked);
+        check(rpma_recv(connection.get(), local.get(), answered, sizeof(cli::AnswerBytes), nullptr),
+              "receive");
+        check(rpma_write(connection.get(), remote.get(), 0, local.get(), 0, length,
+                         RPMA_F_COMPLETION_ON_ERROR, nullptr),
+              "write");
+        check(rpma_send(connection.get(), local.get(), asked, sizeof(cli::RequestBytes),
+                        RPMA_F_COMPLETION_ON_ERROR, nullptr),
+              "send");
+        if (completion().status != IBV_WC_SUCCESS) {
+            die("no answer");
+        }
+        const auto answer = cli::decode_answer(std::span{memory}.subspan(answered, sizeof(cli::AnswerBytes)));
+        if (!answer) {
+            die(answer.error().text.c_str());
+        }
+        return *answer;
     }
 
     // The target refuses a write there, which ends the connection.
@@ -146,6 +186,55 @@ int write_as_puller(const char *address, const char *port) {
     Client client;
     client.take_region(client.connect_well(address, port, cli::Mode::Pull).memory_region);
     client.expect_refused(0);
+    return 0;
+}
+
+// A commit of what did not arrive.
+int wrong_checksum(const char *address, const char *port) {
+    Client client;
+    client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
+    const auto answer = client.write_and_ask(1000, {.ask = cli::Ask::Commit, .length = 1000, .checksum = 1});
+    return answer.verdict == cli::Verdict::Different ? 0 : 1;
+}
+
+// A content that is changed by its pusher when it is committed.
+int write_after_commit(const char *address, const char *port) {
+    Client client;
+    client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
+    const auto bytes = std::span{client.memory}.first(1000);
+    std::ranges::fill(bytes, std::byte{'a'});
+    const cli::Request commit{.ask = cli::Ask::Commit, .length = 1000, .checksum = cli::crc32c(bytes)};
+    if (client.write_and_ask(1000, commit).verdict != cli::Verdict::Done) {
+        die("not committed");
+    }
+    client.expect_refused(0);
+    return 0;
+}
+
+// A content that is there and stored, but not committed.
+int no_commit(const char *address, const char *port) {
+    Client client;
+    client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
+    const auto answer = client.write_and_ask(1000, {.ask = cli::Ask::Store, .length = 1000});
+    return answer.verdict == cli::Verdict::Done ? 0 : 1;
+}
+
+// What it asks for is no range of the slot, or no request: the server ends the connection.
+int bad_request(const char *address, const char *port) {
+    for (const cli::Request request :
+         {cli::Request{.ask = cli::Ask::Store, .offset = 1, .length = UINT64_MAX},
+          cli::Request{.ask = cli::Ask::Commit, .length = UINT64_MAX}, cli::Request{.ask = cli::Ask{99}}}) {
+        Client client;
+        client.connect_well(address, port, cli::Mode::Push);
+        std::ranges::copy(cli::encode_request(request), client.memory.begin());
+        check(rpma_send(client.connection.get(), client.local.get(), 0, sizeof(cli::RequestBytes),
+                        RPMA_F_COMPLETION_ON_ERROR, nullptr),
+              "send");
+        const rpma_conn_event event = client.next_event("the server took a bad request");
+        if (event != RPMA_CONN_CLOSED && event != RPMA_CONN_LOST) {
+            die("not disconnected");
+        }
+    }
     return 0;
 }
 
@@ -205,6 +294,10 @@ int main(int argc, char **argv) {
                        {"bad_key", bad_key},
                        {"out_of_bounds", out_of_bounds},
                        {"write_as_puller", write_as_puller},
+                       {"wrong_checksum", wrong_checksum},
+                       {"write_after_commit", write_after_commit},
+                       {"no_commit", no_commit},
+                       {"bad_request", bad_request},
                        {"hold", hold}};
     for (const auto &known : modes) {
         if (mode == known.name) {

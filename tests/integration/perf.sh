@@ -68,7 +68,7 @@ mkfifo held
 holder=$!
 helpers+=($holder)
 read -t 60 -r line <held || die "hold"
-refused 'a push is under way' "$rpma" perf "$address" --op flush
+refused 'another push is under way' "$rpma" perf "$address" --op flush
 perf --count 10 --op write,read,send,atomic --json
 kill -KILL $holder
 wait $holder 2>/dev/null || true
@@ -131,7 +131,7 @@ done
 
 # Nobody pushes while flushes are measured. A perf that dies leaves the server as it was.
 start_perf --op flush
-refused 'or rpma perf is' "$rpma" push content "$address"
+refused 'rpma perf measures flushes' "$rpma" push content "$address"
 pulled other
 kill -KILL $client
 wait $client 2>/dev/null || true

@@ -119,7 +119,7 @@ stop_server
 cp good_pool deleted
 start_server deleted 3M
 rm deleted
-refused "$address: the server cannot give what is asked for" "$rpma" push content "$address"
+refused "$address: refused: pool ./deleted: was deleted" "$rpma" push content "$address"
 grep -q 'pool ./deleted: was deleted' server.err || die "the server does not say why"
 pulled content
 stop_server

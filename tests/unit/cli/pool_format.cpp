@@ -17,7 +17,7 @@ using Control = std::array<std::byte, cli::Layout::control_size>;
 
 Control control_with(const cli::Content &content) {
     Control control{};
-    std::ranges::copy(content.word(), control.begin());
+    std::ranges::copy(content.word(), control.begin() + cli::Layout::commit_word);
     std::ranges::copy(content.header(), control.begin() + cli::Layout::header(content.slot));
     return control;
 }
@@ -37,15 +37,15 @@ void layout_is_page_aligned_and_disjoint(void **) {
     for (const std::uint64_t capacity : {std::uint64_t{1}, std::uint64_t{4095}, std::uint64_t{4096},
                                          std::uint64_t{4097}, cli::largest_capacity}) {
         const cli::Layout any{capacity};
-        assert_int_equal(any.content(0), 3 * 4096);
+        assert_int_equal(any.content(0), 4 * 4096);
         assert_int_equal(any.content(1) % 4096, 0);
         assert_true(any.content(0) + capacity <= any.content(1));
-        assert_true(any.content(1) + capacity <= any.region_size());
-        assert_true(any.region_size() - any.content(1) - capacity < 4096);
-        assert_int_equal(any.file_size(), any.region_size() + 4096);
+        assert_true(any.content(1) + capacity <= any.file_size());
+        assert_true(any.file_size() - any.content(1) - capacity < 4096);
     }
-    assert_int_equal(cli::Layout::header(0), 4096);
-    assert_int_equal(cli::Layout::header(1), 8192);
+    assert_int_equal(cli::Layout::commit_word, 4096);
+    assert_int_equal(cli::Layout::header(0), 8192);
+    assert_int_equal(cli::Layout::header(1), 12288);
 }
 
 void superblock_is_checked(void **) {
@@ -71,7 +71,7 @@ void superblock_is_checked(void **) {
 void empty_pool_has_no_content(void **) {
     const Control control{};
     assert_false(cli::committed_content(control, layout).value().has_value());
-    const auto next = cli::next_content(control).value();
+    const auto next = cli::next_content(std::nullopt);
     assert_int_equal(next.sequence, 1);
     assert_int_equal(next.slot, 0);
 }
@@ -79,13 +79,13 @@ void empty_pool_has_no_content(void **) {
 void pushes_alternate_between_slots(void **) {
     Control control{};
     for (std::uint64_t sequence = 1; sequence < 10; ++sequence) {
-        cli::Content next = cli::next_content(control).value();
+        cli::Content next = cli::next_content(cli::committed_content(control, layout).value());
         assert_int_equal(next.sequence, sequence);
         assert_int_equal(next.slot, (sequence - 1) % 2);
         next.length = sequence * 1000;
         next.checksum = 0x12345678;
         std::ranges::copy(next.header(), control.begin() + cli::Layout::header(next.slot));
-        std::ranges::copy(next.word(), control.begin());
+        std::ranges::copy(next.word(), control.begin() + cli::Layout::commit_word);
         const auto found = cli::committed_content(control, layout).value();
         assert_true(found.has_value());
         assert_int_equal(found->sequence, sequence);
@@ -106,15 +106,15 @@ void damage_is_noticed(void **) {
     }
     for (std::size_t bit = 0; bit < 64; ++bit) {  // names another slot or sequence
         Control bad = good;
-        flip(bad, bit);
+        flip(bad, 8 * cli::Layout::commit_word + bit);
         assert_fails(cli::committed_content(bad, layout), "damaged");
     }
     // Whole, but longer than the pool takes.
     assert_fails(cli::committed_content(control_with({7, 1, 10'001, 1}), layout), "slot 1");
     // Sequence 0 in slot 1 is no state a pool is ever in.
     Control bad{};
-    bad[0] = std::byte{1};
-    assert_fails(cli::next_content(bad), "commit word");
+    bad[cli::Layout::commit_word] = std::byte{1};
+    assert_fails(cli::committed_content(bad, layout), "commit word");
 }
 
 }  // namespace

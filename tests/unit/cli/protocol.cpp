@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/protocol: both messages survive the way, and whatever else arrives is refused with a reason.
+// cli/protocol: each message survives the way, and whatever else arrives is refused with a reason.
 #include "cli/protocol.hpp"
 
 #include <vector>
@@ -12,7 +12,10 @@ cli::Offer some_offer() {
     cli::Offer offer{.durability = cli::Durability::PageCache,
                      .capacity = 1 << 20,
                      .peer_configuration = std::byte{1},
-                     .tcp_port = 40'000};
+                     .tcp_port = 40'000,
+                     .sequence = 0x1'0000'0001,
+                     .length = 1 << 20,
+                     .checksum = 0xfedc'ba98};
     for (std::size_t i = 0; i < offer.memory_region.size(); ++i) {
         offer.memory_region[i] = static_cast<std::byte>(i + 1);
     }
@@ -22,20 +25,19 @@ cli::Offer some_offer() {
 void hello_survives(void **) {
     for (const cli::Mode mode :
          {cli::Mode::Push, cli::Mode::Pull, cli::Mode::Measure, cli::Mode::MeasureDurable}) {
-        const auto bytes = cli::encode_hello({cli::version_of(mode), mode, 16, 4096});
+        const auto bytes = cli::encode_hello({cli::protocol_version, mode, 16, 4096});
         const cli::Hello hello = cli::decode_hello(bytes).value();
-        assert_true(hello.mode == mode && hello.version == cli::version_of(mode));
-        assert_int_equal(hello.messages, hello.version == cli::first_version ? 0 : 16);
-        assert_int_equal(hello.message_bytes, hello.version == cli::first_version ? 0 : 4096);
+        assert_true(hello.mode == mode && hello.version == cli::protocol_version);
+        assert_int_equal(hello.messages, 16);
+        assert_int_equal(hello.message_bytes, 4096);
         std::vector<std::byte> padded(bytes.begin(), bytes.end());
         padded.resize(56);
         assert_true(cli::decode_hello(padded).value().mode == mode);
     }
-    // Version 1 has half of it.
-    const auto first = cli::encode_hello({cli::first_version, cli::Mode::Push});
-    assert_true(cli::decode_hello(std::span{first}.first(8)).value().mode == cli::Mode::Push);
-    // Another version is for the server to answer, whatever its mode.
+    // Another version is for the server to answer, whatever its mode. The first had half of it.
     assert_int_equal(cli::decode_hello(cli::encode_hello({9, cli::Mode{77}})).value().version, 9);
+    const auto first = cli::encode_hello({1, cli::Mode::Push});
+    assert_int_equal(cli::decode_hello(std::span{first}.first(8)).value().version, 1);
 }
 
 void bad_hello_is_refused(void **) {
@@ -50,7 +52,6 @@ void bad_hello_is_refused(void **) {
     }
     assert_fails(cli::decode_hello(cli::encode_hello({cli::protocol_version, cli::Mode{0}})), "mode 0");
     assert_fails(cli::decode_hello(cli::encode_hello({cli::protocol_version, cli::Mode{5}})), "mode 5");
-    assert_fails(cli::decode_hello(cli::encode_hello({cli::first_version, cli::Mode::Measure})), "mode 3");
 }
 
 void offer_survives(void **) {
@@ -62,27 +63,55 @@ void offer_survives(void **) {
     assert_true(decoded.peer_configuration == std::byte{1});
     assert_memory_equal(decoded.memory_region.data(), offer.memory_region.data(), offer.memory_region.size());
     assert_int_equal(decoded.tcp_port, 40'000);
-    // Version 1 has no port.
-    cli::Offer first = offer;
-    first.version = cli::first_version;
-    const auto bytes = cli::encode_offer(first);
-    assert_int_equal(cli::decode_offer(std::span{bytes}.first(38)).value().tcp_port, 0);
-    assert_int_equal(cli::decode_offer(bytes).value().tcp_port, 0);
-    assert_true(cli::decode_offer(cli::encode_offer({.status = cli::Status::Busy})).value().status ==
-                cli::Status::Busy);
+    assert_int_equal(decoded.sequence, 0x1'0000'0001);
+    assert_int_equal(decoded.length, 1 << 20);
+    assert_int_equal(decoded.checksum, 0xfedc'ba98);
 }
 
-void store_request_survives(void **) {
-    const auto bytes = cli::encode_store_request({1 << 20, 0xffff'ffff'ff});
-    const auto decoded = cli::decode_store_request(bytes).value();
-    assert_true(decoded.offset == 1 << 20 && decoded.length == 0xffff'ffff'ff);
-    assert_fails(cli::decode_store_request(std::span{bytes}.first(15)), "a message of 15 bytes");
-    assert_fails(cli::decode_store_request({}), "a message of 0 bytes");
+// Why a client is not served, for a terminal: what does not fit is cut off, what is no text is not shown.
+void refusal_says_why(void **) {
+    const auto said = [](const std::string &reason) {
+        const auto bytes = cli::encode_offer({.status = cli::Status::Busy, .reason = reason});
+        const auto offer = cli::decode_offer(bytes).value();
+        assert_true(offer.status == cli::Status::Busy);
+        return offer.reason;
+    };
+    assert_string_equal(said("another push").c_str(), "another push");
+    assert_string_equal(said("").c_str(), "");
+    assert_string_equal(said("\033[2Ja\tb\377").c_str(), "?[2Ja?b?");
+    const std::string longest(120, 'x');
+    assert_string_equal(said(longest + "y").c_str(), longest.c_str());
+}
+
+void request_survives(void **) {
+    for (const cli::Ask ask : {cli::Ask::Store, cli::Ask::Commit, cli::Ask::Alive}) {
+        const auto bytes = cli::encode_request({ask, 1 << 20, 0xffff'ffff'ff, 0xfedc'ba98});
+        const auto decoded = cli::decode_request(bytes).value();
+        assert_true(decoded.ask == ask && decoded.offset == 1 << 20 && decoded.length == 0xffff'ffff'ff);
+        assert_int_equal(decoded.checksum, 0xfedc'ba98);
+        assert_fails(cli::decode_request(std::span{bytes}.first(23)), "a message of 23 bytes");
+    }
+    assert_fails(cli::decode_request({}), "a message of 0 bytes");
+    for (const auto ask : {cli::Ask{0}, cli::Ask{4}}) {
+        assert_fails(cli::decode_request(cli::encode_request({ask})), "asks for");
+    }
+}
+
+void answer_survives(void **) {
+    const auto bytes = cli::encode_answer({cli::Verdict::NotDurable, 28, 0x1'0000'0001});
+    const auto decoded = cli::decode_answer(bytes).value();
+    assert_true(decoded.verdict == cli::Verdict::NotDurable);
+    assert_int_equal(decoded.error, 28);
+    assert_int_equal(decoded.sequence, 0x1'0000'0001);
+    assert_fails(cli::decode_answer(std::span{bytes}.first(15)), "15 bytes");
+    assert_fails(cli::decode_answer(cli::AnswerBytes{}), "say 0");
+    assert_fails(cli::decode_answer(cli::encode_answer({cli::Verdict{5}})), "say 5");
+    assert_fails(cli::decode_answer(cli::encode_answer({cli::Verdict::Done, 4096})), "error 4096");
 }
 
 void bad_offer_is_refused(void **) {
     const auto good = cli::encode_offer(some_offer());
-    for (std::size_t size = 0; size < good.size(); ++size) {
+    for (std::size_t size = 0; size < 60; ++size) {
         assert_fails(cli::decode_offer(std::span{good}.first(size)), "no rpma server");
     }
     for (std::size_t bit = 0; bit < 32; ++bit) {
@@ -91,20 +120,23 @@ void bad_offer_is_refused(void **) {
         assert_fails(cli::decode_offer(bad), "no rpma server");
     }
     auto newer = good;
-    newer[4] = std::byte{3};
-    assert_fails(cli::decode_offer(newer), "version 3");
-    // What a server of version 1 says to one who measures.
-    const auto older = cli::encode_offer({.version = cli::first_version, .status = cli::Status::Version});
-    assert_fails(cli::decode_offer(std::span{older}.first(38)), "version 1 of rpma's protocol (expected 2)");
-    const auto refuse = [](auto change) {
+    newer[4] = std::byte{4};
+    assert_fails(cli::decode_offer(newer), "version 4");
+    // What a server of version 1 or 2 says to us.
+    for (const std::uint16_t version : {std::uint16_t{1}, std::uint16_t{2}}) {
+        const auto older = cli::encode_offer({.version = version, .status = cli::Status::Version});
+        assert_fails(cli::decode_offer(std::span{older}.first(38)), "of rpma's protocol (expected 3)");
+    }
+    const auto refuse = [](auto change, std::string_view text) {
         cli::Offer offer = some_offer();
         change(offer);
-        assert_fails(cli::decode_offer(cli::encode_offer(offer)), "does not know");
+        assert_fails(cli::decode_offer(cli::encode_offer(offer)), text);
     };
-    refuse([](cli::Offer &offer) { offer.status = cli::Status{5}; });
-    refuse([](cli::Offer &offer) { offer.durability = cli::Durability{4}; });
-    refuse([](cli::Offer &offer) { offer.capacity = 0; });
-    refuse([](cli::Offer &offer) { offer.capacity = std::uint64_t{1} << 63; });
+    refuse([](cli::Offer &offer) { offer.status = cli::Status{6}; }, "does not know");
+    refuse([](cli::Offer &offer) { offer.durability = cli::Durability{3}; }, "does not know");
+    refuse([](cli::Offer &offer) { offer.capacity = 0; }, "cannot be");
+    refuse([](cli::Offer &offer) { offer.capacity = std::uint64_t{1} << 63; }, "cannot be");
+    refuse([](cli::Offer &offer) { offer.length = offer.capacity + 1; }, "cannot be");
 }
 
 }  // namespace
@@ -112,7 +144,8 @@ void bad_offer_is_refused(void **) {
 int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(hello_survives),       cmocka_unit_test(bad_hello_is_refused),
-        cmocka_unit_test(offer_survives),       cmocka_unit_test(store_request_survives),
+        cmocka_unit_test(offer_survives),       cmocka_unit_test(refusal_says_why),
+        cmocka_unit_test(request_survives),     cmocka_unit_test(answer_survives),
         cmocka_unit_test(bad_offer_is_refused),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

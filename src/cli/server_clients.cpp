@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/server: who is admitted, what clients ask for, and how they go.
+#include <fcntl.h>
+#include <netdb.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "cli/log.hpp"
+#include "cli/server.hpp"
+
+namespace cli {
+
+namespace {
+
+// A client that was accepted and then never says anything; one that was told that it is not served.
+constexpr auto establish_timeout = std::chrono::seconds{10};
+constexpr auto refused_timeout = std::chrono::seconds{2};
+// So many may be told why; the others are rejected, which carries no reason.
+constexpr std::size_t most_refused = 64;
+constexpr std::size_t answers_offset = most_requests * sizeof(RequestBytes);  // in a client's memory
+
+void complain(const std::string &text) {
+    std::fputs(fmt::format("rpma: {}\n", text).c_str(), stderr);
+}
+
+std::string host_of(rpma_conn_req *request) {
+    sockaddr_storage address{};
+    std::array<char, NI_MAXHOST> text{};
+    if (rpma_conn_req_get_peer_addr(request, &address) != 0 ||
+        getnameinfo(reinterpret_cast<const sockaddr *>(&address), size_of(address), text.data(), text.size(),
+                    nullptr, 0, NI_NUMERICHOST) != 0) {
+        return "an unknown address";
+    }
+    return text.data();
+}
+
+auto seconds_of(std::chrono::steady_clock::duration time) {
+    return std::chrono::duration_cast<std::chrono::seconds>(time).count();
+}
+
+}  // namespace
+
+void Server::take_request(Port &port) {
+    rpma_conn_req *requested = nullptr;
+    const int result = rpma_ep_next_conn_req(port.endpoint.get(), configuration_.get(), &requested);
+    if (result == RPMA_E_NO_EVENT) {
+        return;
+    }
+    if (result != 0) {
+        complain(fmt::format("a connection request failed: {}", rpma_err_2str(result)));
+        return;
+    }
+    ConnectionRequest request{requested};
+    rpma_conn_private_data data{};
+    (void)rpma_conn_req_get_private_data(requested, &data);
+    const auto hello = decode_hello({static_cast<const std::byte *>(data.ptr), data.len});
+    if (!hello) {
+        complain(fmt::format("rejected a peer: it {}", hello.error().text));
+    } else {
+        admit(port, std::move(request), *hello);
+    }
+}
+
+// Why no more clients are taken, from there; empty when they are.
+std::string Server::why_full(const std::string &host) const {
+    const auto admitted = [](const auto &entry) { return entry.second.admitted; };
+    if (std::cmp_greater_equal(std::ranges::count_if(clients_, admitted), limits_.clients)) {
+        return fmt::format("{} clients are connected, no more are taken", limits_.clients);
+    }
+    const auto same = [&](const auto &entry) { return entry.second.admitted && entry.second.host == host; };
+    if (std::cmp_greater_equal(std::ranges::count_if(clients_, same), limits_.clients_per_address)) {
+        return fmt::format("{} clients from {} are connected, no more are taken from there",
+                           limits_.clients_per_address, host);
+    }
+    return {};
+}
+
+// Why nobody may write into the slot that is not committed now; empty when this client may. Who measures
+// there is like a push, but any number may.
+std::string Server::why_busy(Mode mode) const {
+    if (pusher_ >= 0) {
+        const Client &pusher = clients_.at(pusher_);
+        return fmt::format("another push is under way, from {} for {} seconds", pusher.host,
+                           seconds_of(Clock::now() - pusher.begun));
+    }
+    if (jobs_ > 0) {
+        return "the server still stores what the last push left";
+    }
+    const auto measures = [](const auto &port) { return port->perf.uses_pool(); };
+    return mode == Mode::Push && std::ranges::any_of(ports_, measures) ? "rpma perf measures flushes" : "";
+}
+
+Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client) {
+    const auto refused = [&](Status status, const std::string &reason) {
+        return Offer{.status = status, .reason = reason};
+    };
+    if (hello.version != protocol_version) {
+        return refused(Status::Version, {});
+    }
+    if (const std::string full = why_full(client.host); !full.empty()) {
+        return refused(Status::Full, full);
+    }
+    if (hello.mode == Mode::Push || hello.mode == Mode::MeasureDurable) {
+        if (const std::string busy = why_busy(hello.mode); !busy.empty()) {
+            return refused(Status::Busy, busy);
+        }
+        if (storage_error_ != 0) {
+            return refused(
+                Status::Failed,
+                fmt::format("the server could not make data durable: {}; it takes no push until it "
+                            "is started again",
+                            errno_text(storage_error_)));
+        }
+        if (const auto usable = pool_.check(); !usable) {
+            complain(usable.error().text);
+            return refused(Status::Failed, usable.error().text);
+        }
+    }
+    auto offered = offer(hello, request, client);
+    if (!offered) {
+        complain(offered.error().text);
+        return refused(Status::Failed, offered.error().text);
+    }
+    return *std::move(offered);
+}
+
+Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client &client) {
+    Port &port = *client.port;
+    Offer offer{.durability = durability_,
+                .capacity = pool_.layout().capacity,
+                .peer_configuration = peer_configuration_};
+    client.content = next_content(committed_);
+    if (hello.mode == Mode::Measure || hello.mode == Mode::MeasureDurable) {
+        // A flush of a copy makes nothing durable.
+        offer.durability = pool_.is_copied() ? Durability::None : durability_;
+        client.perf = TRY(port.perf.admit(hello, request, client.content.slot, offer));
+        return offer;
+    }
+    TRY(prepare_messages(request, client));
+    const rpma_mr_local *region = nullptr;
+    if (hello.mode == Mode::Push) {
+        client.pushed =
+            TRY(register_memory(port.device, pool_.slot(client.content.slot), RPMA_MR_USAGE_WRITE_DST));
+        region = client.pushed.get();
+        offer.sequence = client.content.sequence;
+    } else {
+        region = port.pulled.at(committed_ ? committed_->slot : 0).get();
+        offer.sequence = committed_ ? committed_->sequence : 0;
+        offer.length = committed_ ? committed_->length : 0;
+        offer.checksum = committed_ ? committed_->checksum : 0;
+    }
+    TRY(checked(rpma_mr_get_descriptor(region, offer.memory_region.data()), "memory region"));
+    return offer;
+}
+
+Outcome<> Server::prepare_messages(rpma_conn_req *request, Client &client) const {
+    client.memory = Mapping{page_size, MAP_PRIVATE | MAP_ANONYMOUS, -1};
+    if (!client.memory) {
+        return failed("cannot allocate memory: {}", errno_text(errno));
+    }
+    client.messages = TRY(
+        register_memory(client.port->device, client.memory.bytes(), RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_SEND));
+    for (std::uintptr_t place = 0; place < most_requests; ++place) {
+        TRY(checked(rpma_conn_req_recv(request, client.messages.get(), place * sizeof(RequestBytes),
+                                       sizeof(RequestBytes), reinterpret_cast<void *>(place)),
+                    "cannot post a receive"));
+    }
+    return {};
+}
+
+void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
+    if (pusher_ >= 0) {
+        take_event(pusher_);  // perhaps that it is gone
+    }
+    Client client;
+    client.number = ++last_number_;
+    client.port = &port;
+    client.mode = hello.mode;
+    client.host = host_of(request.get());
+    client.begun = client.active = Clock::now();
+    const Offer offer = answer(hello, request.get(), client);
+    client.admitted = offer.status == Status::Ok;
+    const auto was_refused = [](const auto &entry) { return !entry.second.admitted; };
+    if (!client.admitted &&
+        std::cmp_greater_equal(std::ranges::count_if(clients_, was_refused), most_refused)) {
+        complain(fmt::format("rejected a client from {}: {}", client.host, offer.reason));
+        return;
+    }
+    OfferBytes bytes = encode_offer(offer);
+    const rpma_conn_private_data data{bytes.data(), sizeof(bytes)};
+    rpma_conn_req *consumed = request.release();
+    rpma_conn *accepted = nullptr;
+    if (const int result = rpma_conn_req_connect(&consumed, &data, &accepted); result != 0) {
+        complain(fmt::format("cannot accept a client: {}", rpma_err_2str(result)));
+        return;
+    }
+    client.connection.reset(accepted);
+    int fd = -1;
+    (void)rpma_conn_get_event_fd(accepted, &fd);
+    auto watched = watch(fd, Source::Event, static_cast<std::size_t>(fd));
+    if (client.messages && watched) {
+        rpma_cq *completions = nullptr;
+        int completions_fd = -1;
+        (void)rpma_conn_get_cq(accepted, &completions);
+        (void)rpma_cq_get_fd(completions, &completions_fd);
+        watched = watch(completions_fd, Source::Message, static_cast<std::size_t>(fd));
+    }
+    if (!watched) {
+        complain(watched.error().text);
+        return;
+    }
+    if (hello.mode == Mode::Push && client.admitted) {
+        pusher_ = fd;
+    }
+    clients_.emplace(fd, std::move(client));
+}
+
+void Server::take_event(int fd) {
+    const auto found = clients_.find(fd);
+    if (found == clients_.end()) {
+        return;
+    }
+    Client &client = found->second;
+    rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    const int result = rpma_conn_next_event(client.connection.get(), &event);
+    if (result == RPMA_E_NO_EVENT) {
+        return;
+    }
+    if (result == 0 && event == RPMA_CONN_ESTABLISHED) {
+        const bool is_new = !std::exchange(client.established, true);
+        client.active = Clock::now();
+        const auto started = is_new && client.perf.messages != nullptr
+                                 ? client.perf.messages->start(client.connection.get())
+                                 : Outcome<>{};
+        if (started) {
+            return;
+        }
+        complain(fmt::format("dropped a client: {}", started.error().text));
+    }
+    drop(fd);
+}
+
+void Server::take_messages(int fd) {
+    const auto found = clients_.find(fd);
+    if (found == clients_.end()) {
+        return;
+    }
+    Client &client = found->second;
+    rpma_cq *completions = nullptr;
+    (void)rpma_conn_get_cq(client.connection.get(), &completions);
+    (void)rpma_cq_wait(completions);  // may be spurious
+    std::array<ibv_wc, 8> taken;
+    int count = 0;
+    while (rpma_cq_get_wc(completions, static_cast<int>(taken.size()), taken.data(), &count) == 0) {
+        for (const ibv_wc &completion : std::span{taken}.first(static_cast<std::size_t>(count))) {
+            if (completion.status != IBV_WC_SUCCESS) {
+                return drop(fd);
+            }
+            if (completion.opcode != IBV_WC_RECV) {
+                continue;
+            }
+            if (const auto served = serve(client, completion); !served) {
+                complain(fmt::format("dropped a client from {}: it {}", client.host, served.error().text));
+                return drop(fd);
+            }
+        }
+    }
+}
+
+Outcome<> Server::serve(Client &client, const ibv_wc &message) {
+    client.active = Clock::now();
+    const Request request = TRY(decode_request(
+        client.memory.bytes().subspan(message.wr_id * sizeof(RequestBytes), message.byte_len)));
+    if (request.ask == Ask::Alive) {
+        return reply(client, message.wr_id, {});
+    }
+    const std::uint64_t room = pool_.layout().capacity;
+    if (client.mode != Mode::Push || client.committing || request.offset > room ||
+        request.length > room - request.offset) {
+        return failed("asks to store {} bytes at {} (expected one push, of {} bytes at most)", request.length,
+                      request.offset, room);
+    }
+    Storage::Job job{client.number, message.wr_id, request, client.content};
+    if (request.ask == Ask::Commit) {
+        client.committing = true;
+        client.pushed.reset();  // what is verified stays as it is
+        job.content.length = request.length;
+        job.content.checksum = request.checksum;
+    }
+    storage_.submit(job);
+    ++jobs_;
+    return {};
+}
+
+// The receive is posted again before its answer goes: who has the answer may send the next.
+Outcome<> Server::reply(const Client &client, std::uint64_t place, const Answer &answer) const {
+    const AnswerBytes bytes = encode_answer(answer);
+    const std::size_t offset = answers_offset + place * bytes.size();
+    std::ranges::copy(bytes, client.memory.bytes().begin() + static_cast<std::ptrdiff_t>(offset));
+    rpma_conn *connection = client.connection.get();
+    auto *context = reinterpret_cast<void *>(static_cast<std::uintptr_t>(place));
+    TRY(checked(rpma_recv(connection, client.messages.get(), place * sizeof(RequestBytes),
+                          sizeof(RequestBytes), context),
+                "cannot be heard"));
+    return checked(rpma_send(connection, client.messages.get(), offset, bytes.size(),
+                             RPMA_F_COMPLETION_ON_ERROR, nullptr),
+                   "cannot be answered");
+}
+
+void Server::finish_jobs() {
+    for (const Storage::Job &job : storage_.take_done()) {
+        --jobs_;
+        finish(job);
+    }
+}
+
+void Server::finish(const Storage::Job &job) {
+    const bool committed = job.request.ask == Ask::Commit && job.answer.verdict == Verdict::Done;
+    if (job.answer.error != 0 && storage_error_ == 0) {
+        storage_error_ = job.answer.error;
+        complain(
+            fmt::format("pool {}: cannot make it durable: {}; no push is taken until the server is started "
+                        "again, pulls are",
+                        pool_.path(), errno_text(storage_error_)));
+    }
+    if (committed) {
+        committed_ = job.content;
+    }
+    const auto client = clients_.find(pusher_);
+    if (client != clients_.end() && client->second.number == job.client) {
+        client->second.active = Clock::now();
+        if (const auto told = reply(client->second, job.place, job.answer); !told) {
+            complain(fmt::format("dropped a client: it {}", told.error().text));
+            drop(pusher_);
+        }
+    }
+    if (committed) {
+        committed_callback_(job.content);
+    } else if (job.answer.verdict == Verdict::Different) {
+        complain("a push did not commit: what arrived has another checksum than what was sent");
+    }
+}
+
+// Until its queue pair is gone, bytes of a dead pusher may still be placed: only then is there room for the
+// next.
+void Server::drop(int fd) {
+    const auto found = clients_.find(fd);
+    const Client &client = found->second;
+    if (client.established) {
+        (void)rpma_conn_disconnect(client.connection.get());
+    }
+    if (fd == pusher_) {
+        pusher_ = -1;
+        if (!client.committing) {
+            complain("a push ended without a commit: the pool holds what it held before");
+        }
+    }
+    clients_.erase(found);
+}
+
+// How long a client may be silent.
+Server::Clock::duration Server::patience(const Client &client) const {
+    if (!client.established) {
+        return establish_timeout;
+    }
+    if (!client.admitted) {
+        return refused_timeout;
+    }
+    switch (client.mode) {
+        case Mode::Push:
+            return limits_.push_lease;
+        case Mode::Pull:
+            return limits_.idle;
+        case Mode::Measure:
+        case Mode::MeasureDurable:
+            break;
+    }
+    return Clock::duration::max();
+}
+
+// Returns for how many milliseconds nobody is late, -1: for ever.
+int Server::drop_late() {
+    const auto now = Clock::now();
+    auto next = Clock::duration::max();
+    std::vector<int> late;
+    for (const auto &[fd, client] : clients_) {
+        // One that waits for the server's storage is not late.
+        if (fd == pusher_ && jobs_ > 0) {
+            continue;
+        }
+        const auto limit = patience(client);
+        if (now - client.active > limit) {
+            late.push_back(fd);
+        } else if (limit != Clock::duration::max()) {
+            next = std::min(next, limit - (now - client.active));
+        }
+    }
+    for (const int fd : late) {
+        const Client &client = clients_.at(fd);
+        if (client.admitted) {
+            complain(fmt::format("dropped a client from {} that {} for {} seconds", client.host,
+                                 client.established ? "did nothing" : "did not finish connecting",
+                                 seconds_of(patience(client))));
+        }
+        drop(fd);
+    }
+    return next == Clock::duration::max()
+               ? -1
+               : static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next).count());
+}
+
+}  // namespace cli

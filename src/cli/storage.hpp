@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/storage: the thread in which a server stores and commits, so that its own never waits for a disk.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "cli/pool.hpp"
+#include "cli/protocol.hpp"
+
+namespace cli {
+
+// Called from one thread. The pool outlives it.
+class Storage {
+public:
+    // What a client asks for: to store, or to commit.
+    struct Job {
+        std::uint64_t client;  // the caller's, and so is
+        std::uint64_t place;
+        Request request;
+        Content content;  // to commit, or the slot that is stored to
+        Answer answer{};  // when it is done
+    };
+
+    // The first failure of storage is the answer to all that follows.
+    explicit Storage(const Pool &pool) : pool_{pool} {}
+    Storage(const Storage &) = delete;
+    Storage &operator=(const Storage &) = delete;
+    // Waits for the job that is under way; the others are forgotten.
+    ~Storage();
+
+    [[nodiscard]] Outcome<> start();
+    // Readable when a job is done, until it is taken.
+    [[nodiscard]] int fd() const { return done_event_.get(); }
+    // Jobs are done in this order.
+    void submit(const Job &job);
+    [[nodiscard]] std::vector<Job> take_done();
+
+private:
+    void run();
+    [[nodiscard]] Answer answer(const Job &job);
+
+    const Pool &pool_;
+    int error_ = 0;  // the first of storage
+    base::Fd done_event_;
+    std::mutex mutex_;  // of all below, but the thread
+    std::condition_variable wake_;
+    std::deque<Job> jobs_;
+    std::vector<Job> done_;
+    bool stopping_ = false;
+    std::thread thread_;
+};
+
+}  // namespace cli
