@@ -376,7 +376,7 @@ int rpma_ep_shutdown(struct rpma_ep **ep_ptr);
 /**
  * The descriptor that is readable when rpma_ep_next_conn_req has something to give: for poll(2) and epoll(7),
  * and for fcntl(2) with O_NONBLOCK. It stays the endpoint's: never close it. Errors: RPMA_E_INVAL: NULL
- * argument.
+ * argument. RPMA_E_NOSUPP: events go to an rpma_events (rpma_ep_cfg_set_events).
  */
 int rpma_ep_get_fd(const struct rpma_ep *ep, int *fd);
 
@@ -1038,7 +1038,8 @@ int rpma_events_get_fd(const struct rpma_events *events, int *fd);
 /**
  * The next event of many connections, and whose it is; what rpma_conn_next_event says of events holds.
  * Blocks, unless the descriptor is non-blocking. It may give a connection to which rpma_conn_req_connect has
- * not returned yet in another thread; rpma_conn_get_context tells which of the program's it is. Threads: one
+ * not returned yet in another thread; rpma_conn_get_context tells which of the program's it is. An event of a
+ * request or endpoint is taken as rpma_events_take does, and answered with RPMA_E_NO_EVENT. Threads: one
  * at a time a queue; connections of the queue are deleted by that thread, or while none is in this call.
  * Errors: RPMA_E_INVAL: NULL argument.
  * RPMA_E_NO_EVENT: non-blocking, and there is none now; or a signal came. RPMA_E_NOMEM. RPMA_E_UNKNOWN: an
@@ -1047,10 +1048,38 @@ int rpma_events_get_fd(const struct rpma_events *events, int *fd);
  */
 int rpma_events_next(struct rpma_events *events, struct rpma_conn **conn, enum rpma_conn_event *event);
 
+/* Which kind of object an event is about, and so which pointer of struct rpma_event is set. */
+enum rpma_event_type {
+    RPMA_EVENT_CONN = 1, /* a connection: conn, conn_event */
+    RPMA_EVENT_CONN_REQ, /* a request that rpma_conn_req_begin or rpma_conn_req_adopt began: req */
+    RPMA_EVENT_EP        /* an endpoint: ep */
+};
+
+/* One event of a queue for events. */
+struct rpma_event {
+    int type;                        /* enum rpma_event_type */
+    enum rpma_conn_event conn_event; /* what happened to conn */
+    struct rpma_conn *conn;
+    struct rpma_conn_req *req; /* it can be connected, or has failed: rpma_conn_req_proceed tells which */
+    struct rpma_ep *ep;        /* one request came: rpma_ep_next_conn_req or rpma_ep_next_bare_req gives it */
+};
+
+/**
+ * The next event of connections (rpma_conn_cfg_set_events), of requests that were begun with such a
+ * configuration, and of endpoints (rpma_ep_cfg_set_events). On the way it takes requests further. What
+ * rpma_events_next says of waiting, threads and errors holds; it may give a request to which
+ * rpma_conn_req_begin has not returned yet in another thread, and requests and endpoints are deleted as
+ * connections are. Threads: one at a time a queue. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NO_EVENT:
+ * non-blocking, and there is none now; or a signal came. RPMA_E_NOMEM: also, a request of a peer was rejected
+ * for it. RPMA_E_UNKNOWN, RPMA_E_PROVIDER: as rpma_events_next.
+ */
+int rpma_events_take(struct rpma_events *events, struct rpma_event *event);
+
 /**
  * Sets where the events of connections go, instead of to a descriptor of their own: rpma_conn_get_event_fd
- * and rpma_conn_next_event answer RPMA_E_NOSUPP on them. NULL for one of their own. Errors: RPMA_E_INVAL: cfg
- * is NULL.
+ * and rpma_conn_next_event answer RPMA_E_NOSUPP on them. A request that rpma_conn_req_begin or
+ * rpma_conn_req_adopt makes has its events there too, and no descriptor: rpma_events_take tells of it. NULL
+ * for one of their own. Errors: RPMA_E_INVAL: cfg is NULL.
  */
 int rpma_conn_cfg_set_events(struct rpma_conn_cfg *cfg, struct rpma_events *events);
 
@@ -1072,8 +1101,9 @@ int rpma_conn_get_context(const struct rpma_conn *conn, void **context);
  * the name look-up); rpma_conn_req_proceed takes it further whenever its descriptor is readable. Errors:
  * RPMA_E_INVAL: NULL argument other than cfg. RPMA_E_NOMEM. RPMA_E_PROVIDER: no way to the address.
  *
- * The descriptor becomes the connection's own, blocking, when rpma_conn_req_connect succeeds; with
- * rpma_conn_cfg_set_events it is closed.
+ * The descriptor becomes the connection's own, blocking, when rpma_conn_req_connect succeeds. With
+ * rpma_conn_cfg_set_events there is none: rpma_events_take takes the request further, and tells when it can
+ * be connected.
  */
 int rpma_conn_req_begin(struct rpma_peer *peer, const char *addr, const char *port,
                         const struct rpma_conn_cfg *cfg, struct rpma_conn_req **req_ptr);
@@ -1090,7 +1120,7 @@ int rpma_conn_req_adopt(struct rpma_peer *peer, int fd, const struct rpma_conn_c
 
 /**
  * The descriptor that is readable when the request may go further. Errors: RPMA_E_INVAL: NULL argument.
- * RPMA_E_NOSUPP: rpma_conn_req_new made it, or it is an endpoint's.
+ * RPMA_E_NOSUPP: rpma_conn_req_new made it, it is an endpoint's, or its events go to an rpma_events.
  */
 int rpma_conn_req_get_fd(const struct rpma_conn_req *req, int *fd);
 
@@ -1098,9 +1128,51 @@ int rpma_conn_req_get_fd(const struct rpma_conn_req *req, int *fd);
  * Takes a request as far as it goes without waiting. 0: it can be connected, and receives can be posted;
  * rpma_conn_req_connect before that uses the request up and gives RPMA_E_INVAL. Each of address and route
  * fails after rpma_conn_cfg_set_timeout. Errors: RPMA_E_INVAL: req is NULL. RPMA_E_AGAIN: it waits for its
- * descriptor. RPMA_E_PROVIDER: it failed, delete it; the log says why.
+ * descriptor, for an event (rpma_events_take), or for rpma_conn_req_prepare. RPMA_E_PROVIDER, RPMA_E_NOMEM,
+ * RPMA_E_INVAL: it failed, delete it; the log says why.
  */
 int rpma_conn_req_proceed(struct rpma_conn_req *req);
+
+/**
+ * Keeps a pointer of the program with the request, and with the connection that it becomes
+ * (rpma_conn_get_context). Errors: RPMA_E_INVAL: req is NULL.
+ */
+int rpma_conn_req_set_context(struct rpma_conn_req *req, void *context);
+
+/** The pointer that rpma_conn_req_set_context keeps, NULL before. Errors: RPMA_E_INVAL: NULL argument. */
+int rpma_conn_req_get_context(const struct rpma_conn_req *req, void **context);
+
+/* ---------------------------------------------------------------- requests without queues ---- */
+
+/*
+ * An endpoint at a wildcard address is asked by way of every device of its kind. Its requests are taken
+ * without queues, and prepared with a peer on the device that each came by.
+ *
+ * Threads: one thread at a time a request.
+ */
+
+/**
+ * The next connection request as rpma_ep_next_conn_req, but without queues: its private data, addresses and
+ * device can be asked for; rpma_conn_req_prepare makes what rpma_conn_req_connect and receives need.
+ * Threads: any number of threads may take requests from one endpoint at once. Errors: RPMA_E_INVAL: NULL
+ * argument; the event was not a request. RPMA_E_NO_EVENT: there is none now. RPMA_E_NOMEM. RPMA_E_PROVIDER:
+ * the event cannot be read or acknowledged (*req_ptr is NULL in the last case).
+ */
+int rpma_ep_next_bare_req(struct rpma_ep *ep, struct rpma_conn_req **req_ptr);
+
+/**
+ * The device that a request came or goes by; what rpma_utils_get_ibv_context says of its context holds.
+ * Errors: RPMA_E_INVAL: NULL argument. RPMA_E_AGAIN: a request of our own whose address is not resolved yet.
+ */
+int rpma_conn_req_get_ibv_context(const struct rpma_conn_req *req, struct ibv_context **ibv_ctx_ptr);
+
+/**
+ * Makes the queues of a request that rpma_ep_next_bare_req gave, as cfg says (NULL: the defaults), with a
+ * peer on its device. Errors: RPMA_E_INVAL: req or peer is NULL, a peer on another device, a request that has
+ * its queues; cfg as in rpma_ep_next_conn_req. RPMA_E_NOMEM, RPMA_E_PROVIDER: the queues cannot be made; the
+ * request can only be deleted then, which rejects it.
+ */
+int rpma_conn_req_prepare(struct rpma_conn_req *req, struct rpma_peer *peer, const struct rpma_conn_cfg *cfg);
 
 /* ---------------------------------------------------------------- addresses and endpoints ---- */
 
@@ -1162,6 +1234,19 @@ int rpma_ep_cfg_set_reuseaddr(struct rpma_ep_cfg *cfg, bool reuseaddr);
 
 /** Whether a port is taken that others share in the same way. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_ep_cfg_get_reuseaddr(const struct rpma_ep_cfg *cfg, bool *reuseaddr);
+
+/**
+ * Sets where the endpoint's events go, instead of to a descriptor of its own: rpma_events_take tells of each
+ * request, which rpma_ep_next_conn_req and rpma_ep_next_bare_req then give without waiting (RPMA_E_NO_EVENT:
+ * there is none); rpma_ep_get_fd answers RPMA_E_NOSUPP. NULL, the default, for one of its own. The queue
+ * outlives the endpoint. Errors: RPMA_E_INVAL: cfg is NULL; a queue of the other kind of device makes
+ * rpma_ep_listen_cfg fail so.
+ */
+int rpma_ep_cfg_set_events(struct rpma_ep_cfg *cfg, struct rpma_events *events);
+
+/** Where the endpoint's events go, NULL when it has a descriptor of its own. Errors: RPMA_E_INVAL: NULL
+ * argument. */
+int rpma_ep_cfg_get_events(const struct rpma_ep_cfg *cfg, struct rpma_events **events_ptr);
 
 /**
  * Listens as rpma_ep_listen, as cfg says; NULL: the defaults. Blocks for the name look-up. Threads: different

@@ -10,7 +10,7 @@
 void rpma_conn::begin(librpma::Connection connection) {
     connection_ = std::move(connection);
     qp_ = connection_.id->qp;
-    connection_.id->context = this;
+    connection_.id->context = static_cast<librpma::IdOwner *>(this);
 }
 
 librpma::Connection rpma_conn::give_back() {

@@ -7,12 +7,14 @@
 
 #include "librpma/connection.hpp"
 #include "librpma/flush.hpp"
+#include "librpma/id_owner.hpp"
 #include "librpma/mr_remote.hpp"
 
-struct rpma_conn final {
+struct rpma_conn final : librpma::IdOwner {
 public:
     rpma_conn(const rpma_peer &peer, const librpma::ConnectionParameters &parameters)
-        : provider_{peer.provider()},
+        : IdOwner{Kind::Connection},
+          provider_{peer.provider()},
           flush_buffer_{peer},
           inline_size_{parameters.inline_size},
           checks_bounds_{parameters.bounds_check},

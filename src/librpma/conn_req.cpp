@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "librpma/accessor.hpp"
+#include "librpma/events.hpp"
 
 namespace {
 
@@ -31,72 +32,97 @@ rdma_conn_param connection_parameters(const librpma::ConnectionParameters &confi
 
 }  // namespace
 
-librpma::Result<std::unique_ptr<rpma_conn_req>> rpma_conn_req::create(
-    const rpma_peer &peer, const librpma::ConnectionParameters &parameters) {
+rpma_conn_req::Made rpma_conn_req::create(const rpma_peer &peer,
+                                          const librpma::ConnectionParameters &parameters) {
+    if (const int result = librpma::check_events(peer.provider(), parameters.events); result != 0) {
+        return librpma::Failure{result};
+    }
     auto req = librpma::make<rpma_conn_req>(peer, parameters);
     if (req == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }
-    auto channel = librpma::make_channel(peer.provider());
-    if (!channel) {
-        return librpma::Failure{channel.error()};
-    }
-    req->connection_.event_channel = std::move(*channel);
     return req;
 }
 
-librpma::Result<std::unique_ptr<rpma_conn_req>> rpma_conn_req::begin(
-    const rpma_peer &peer, const char *address, const char *port,
-    const librpma::ConnectionParameters &parameters) {
-    const verbs::Provider &provider = peer.provider();
+rdma_event_channel *rpma_conn_req::channel() const {
+    return connection_.event_channel ? connection_.event_channel.get() : parameters_.events->channel();
+}
+
+// With the channel that it has, or its rpma_events.
+int rpma_conn_req::ask_on_channel(const char *address, const char *port) {
+    const verbs::Provider &provider = peer_->provider();
     const auto no_way = [&](const char *step, const char *reason) {
-        BASE_LOG(Error, "no way from %s to %s:%s: %s: %s", peer.pd()->context->device->name, address, port,
+        BASE_LOG(Error, "no way from %s to %s:%s: %s: %s", peer_->pd()->context->device->name, address, port,
                  step, reason);
-        return librpma::Failure{RPMA_E_PROVIDER};
+        return RPMA_E_PROVIDER;
     };
-    auto req = create(peer, parameters);
-    if (!req) {
-        return req;
-    }
     const auto info = verbs::look_up(provider, address, port, verbs::Side::Remote);
     if (!info) {
         return no_way("rdma_getaddrinfo", info.error());
     }
     rdma_cm_id *id = nullptr;
-    if (provider.create_id((*req)->connection_.event_channel.get(), &id, nullptr, RDMA_PS_TCP) != 0) {
+    if (provider.create_id(channel(), &id, static_cast<librpma::IdOwner *>(this), RDMA_PS_TCP) != 0) {
         return no_way("rdma_create_id", librpma::error_text(errno));
     }
-    (*req)->connection_.id = {provider, id};
-    std::uint8_t ack_timeout = parameters.ack_timeout;
+    connection_.id = {provider, id};
+    std::uint8_t ack_timeout = parameters_.ack_timeout;
     if (ack_timeout != 0 && provider.set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &ack_timeout,
                                                 sizeof(ack_timeout)) != 0) {
         return no_way("rdma_set_option(acknowledge timeout)", librpma::error_text(errno));
     }
-    sockaddr_storage source = parameters.source;
+    sockaddr_storage source = parameters_.source;
     const bool from_there = source.ss_family != AF_UNSPEC;
     if (provider.resolve_addr(id, from_there ? reinterpret_cast<sockaddr *>(&source) : (*info)->ai_src_addr,
-                              (*info)->ai_dst_addr, parameters.timeout_ms) != 0) {
+                              (*info)->ai_dst_addr, parameters_.timeout_ms) != 0) {
         return no_way("rdma_resolve_addr", librpma::error_text(errno));
     }
     BASE_LOG(Notice, "Requesting a connection to %s:%s", address, port);
-    return req;
+    return 0;
 }
 
-librpma::Result<std::unique_ptr<rpma_conn_req>> rpma_conn_req::ask(
-    const rpma_peer &peer, const char *address, const char *port,
-    const librpma::ConnectionParameters &parameters) {
-    auto req = begin(peer, address, port, parameters);
-    while (req && !(*req)->ready()) {
-        // The channel blocks; a signal may end the wait.
-        if (const int result = (*req)->step(); result != 0 && result != RPMA_E_AGAIN) {
-            return librpma::Failure{result};
+rpma_conn_req::Made rpma_conn_req::begin(const rpma_peer &peer, const char *address, const char *port,
+                                         const librpma::ConnectionParameters &parameters) {
+    auto req = create(peer, parameters);
+    if (!req) {
+        return req;
+    }
+    int result = parameters.events == nullptr ? (*req)->wait_on_own_channel() : 0;
+    if (result == 0) {
+        const std::scoped_lock lock{(*req)->beginning_};
+        result = (*req)->ask_on_channel(address, port);
+    }
+    return result == 0 ? std::move(req) : librpma::Failure{result};
+}
+
+// On a channel of its own until all is resolved: no other thread can take its events.
+rpma_conn_req::Made rpma_conn_req::ask(const rpma_peer &peer, const char *address, const char *port,
+                                       const librpma::ConnectionParameters &parameters) {
+    auto req = create(peer, parameters);
+    if (!req) {
+        return req;
+    }
+    auto channel = librpma::make_channel(peer.provider());
+    if (!channel) {
+        return librpma::Failure{channel.error()};
+    }
+    (*req)->connection_.event_channel = std::move(*channel);
+    int result = (*req)->ask_on_channel(address, port);
+    while (result == 0 && !(*req)->ready()) {
+        result = (*req)->step();
+        result = result == RPMA_E_AGAIN ? 0 : result;  // the channel blocks; a signal ended the wait
+    }
+    if (result == 0 && parameters.events != nullptr) {
+        auto own = std::move((*req)->connection_.event_channel);
+        result = (*req)->connection_.make_event_channel(peer.provider(), parameters.events);
+        if (result != 0) {
+            (*req)->connection_.event_channel = std::move(own);  // the id is still there
         }
     }
-    return req;
+    return result == 0 ? std::move(req) : librpma::Failure{result};
 }
 
-librpma::Result<std::unique_ptr<rpma_conn_req>> rpma_conn_req::adopt(
-    const rpma_peer &peer, int fd, const librpma::ConnectionParameters &parameters) {
+rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd,
+                                         const librpma::ConnectionParameters &parameters) {
     if (peer.provider().adopt == nullptr) {
         BASE_LOG(Error, "%s takes no TCP connection over: the soft device does",
                  peer.pd()->context->device->name);
@@ -106,11 +132,14 @@ librpma::Result<std::unique_ptr<rpma_conn_req>> rpma_conn_req::adopt(
     if (!req) {
         return req;
     }
-    if (const int result = (*req)->wait_on_descriptor(); result != 0) {
-        return librpma::Failure{result};
+    if (parameters.events == nullptr) {
+        if (const int result = (*req)->wait_on_own_channel(); result != 0) {
+            return librpma::Failure{result};
+        }
     }
+    const std::scoped_lock lock{(*req)->beginning_};
     rdma_cm_id *id = nullptr;
-    if (peer.provider().adopt((*req)->connection_.event_channel.get(), fd, nullptr, &id) != 0) {
+    if (peer.provider().adopt((*req)->channel(), fd, static_cast<librpma::IdOwner *>(req->get()), &id) != 0) {
         const int number = errno;
         BASE_LOG(Error, "descriptor %d cannot become a connection: %s (expected a connected TCP socket)", fd,
                  librpma::error_text(number));
@@ -120,37 +149,71 @@ librpma::Result<std::unique_ptr<rpma_conn_req>> rpma_conn_req::adopt(
     return req;
 }
 
-librpma::Result<std::unique_ptr<rpma_conn_req>> rpma_conn_req::answer(
-    const rpma_peer &peer, verbs::Id id, librpma::PrivateData private_data,
-    const librpma::ConnectionParameters &parameters) {
-    auto req = librpma::make<rpma_conn_req>(peer, parameters);
+rpma_conn_req::Made rpma_conn_req::keep(const rpma_peer &peer, verbs::Id id,
+                                        librpma::PrivateData private_data, const rpma_events *events) {
+    auto req = librpma::make<rpma_conn_req>(peer, librpma::ConnectionParameters{});
     if (req == nullptr) {
         peer.provider().reject(id.get(), nullptr, 0);
         return librpma::Failure{RPMA_E_NOMEM};
     }
     req->connection_.id = std::move(id);
+    req->arrived(std::move(private_data));
+    req->bare_ = true;
     // Off the endpoint's channel at once: the request may outlive the endpoint.
-    int result = req->connection_.make_event_channel(peer.provider(), parameters.events);
-    if (result == 0) {
-        result = req->arrived(std::move(private_data));
-    }
-    if (result != 0) {
-        req->passive_ = true;
+    if (const int result = req->connection_.make_event_channel(peer.provider(), events); result != 0) {
         return librpma::Failure{result};
     }
     return req;
 }
 
-int rpma_conn_req::arrived(librpma::PrivateData private_data) {
+rpma_conn_req::Made rpma_conn_req::answer(const rpma_peer &peer, verbs::Id id,
+                                          librpma::PrivateData private_data,
+                                          const librpma::ConnectionParameters &parameters) {
+    auto req = keep(peer, std::move(id), std::move(private_data), parameters.events);
+    if (req) {
+        (*req)->parameters_ = parameters;
+        (*req)->bare_ = false;
+        if (const int result = (*req)->make_ready(); result != 0) {
+            return librpma::Failure{result};
+        }
+    }
+    return req;
+}
+
+int rpma_conn_req::prepare(const rpma_peer &peer, const librpma::ConnectionParameters &parameters) {
+    if (!bare_) {
+        BASE_LOG(Error, "only a request of rpma_ep_next_bare_req is prepared, and once");
+        return RPMA_E_INVAL;
+    }
+    if (peer.pd()->context != connection_.id->verbs) {
+        BASE_LOG(Error, "a request that came by %s cannot be prepared with a peer on %s",
+                 connection_.id->verbs->device->name, peer.pd()->context->device->name);
+        return RPMA_E_INVAL;
+    }
+    bare_ = false;
+    peer_ = &peer;
+    parameters_ = parameters;
+    if (parameters.events != nullptr) {
+        auto own = std::move(connection_.event_channel);
+        failed_ = connection_.make_event_channel(peer.provider(), parameters.events);
+        if (failed_ != 0) {
+            connection_.event_channel = std::move(own);
+        }
+    } else if (!connection_.event_channel) {
+        failed_ = connection_.make_event_channel(peer.provider(), nullptr);
+    }
+    return failed_ != 0 ? failed_ : make_ready();
+}
+
+void rpma_conn_req::arrived(librpma::PrivateData private_data) {
     passive_ = true;
     connection_.private_data = std::move(private_data);
-    return make_ready();
 }
 
 int rpma_conn_req::make_ready() {
-    const int result = connection_.make_queues(peer_, parameters_);
-    ready_ = result == 0;
-    return result;
+    failed_ = connection_.make_queues(*peer_, parameters_);
+    ready_ = failed_ == 0;
+    return failed_;
 }
 
 int rpma_conn_req::set_blocking(bool blocking) const {
@@ -162,41 +225,67 @@ int rpma_conn_req::set_blocking(bool blocking) const {
     return 0;
 }
 
-int rpma_conn_req::wait_on_descriptor() {
+int rpma_conn_req::wait_on_own_channel() {
+    auto channel = librpma::make_channel(peer_->provider());
+    if (!channel) {
+        return channel.error();
+    }
+    connection_.event_channel = std::move(*channel);
     waits_on_descriptor_ = true;
     return set_blocking(false);
 }
 
 int rpma_conn_req::step() {
-    const verbs::Provider &provider = peer_.provider();
-    auto event = librpma::next_event(provider, connection_.event_channel.get());
+    auto event = librpma::next_event(peer_->provider(), connection_.event_channel.get());
     if (!event) {
         return event.error() == RPMA_E_NO_EVENT ? RPMA_E_AGAIN : event.error();
     }
-    switch ((*event)->event) {
+    return advance(std::move(*event));
+}
+
+int rpma_conn_req::advance(verbs::Event event) {
+    const verbs::Provider &provider = peer_->provider();
+    switch (event->event) {
         case RDMA_CM_EVENT_ADDR_RESOLVED:
-            event->reset();
+            event.reset();
             if (provider.resolve_route(connection_.id.get(), parameters_.timeout_ms) != 0) {
-                return librpma::refused("rdma_resolve_route", errno);
+                failed_ = librpma::refused("rdma_resolve_route", errno);
             }
-            return 0;
+            return failed_;
         case RDMA_CM_EVENT_ROUTE_RESOLVED:
-            event->reset();
+            event.reset();
             return make_ready();
         case RDMA_CM_EVENT_CONNECT_REQUEST: {
-            auto private_data = librpma::PrivateData::copy((*event)->param.conn);
-            event->reset();
-            return private_data ? arrived(std::move(*private_data)) : private_data.error();
+            auto private_data = librpma::PrivateData::copy(event->param.conn);
+            event.reset();
+            if (!private_data) {
+                failed_ = private_data.error();
+                return failed_;
+            }
+            arrived(std::move(*private_data));
+            return make_ready();
         }
         default:
-            BASE_LOG(Error, "no connection: %s, %s", provider.event_str((*event)->event),
-                     librpma::error_text((*event)->status < 0 ? -(*event)->status : (*event)->status));
-            return RPMA_E_PROVIDER;
+            BASE_LOG(Error, "no connection: %s, %s", provider.event_str(event->event),
+                     librpma::error_text(event->status < 0 ? -event->status : event->status));
+            failed_ = RPMA_E_PROVIDER;
+            return failed_;
     }
+}
+
+bool rpma_conn_req::take(verbs::Event event) {
+    const std::scoped_lock lock{beginning_};
+    return advance(std::move(event)) != 0 || ready_;
 }
 
 int rpma_conn_req::proceed() {
     while (!ready_) {
+        if (failed_ != 0) {
+            return failed_;
+        }
+        if (!waits_on_descriptor_) {
+            return RPMA_E_AGAIN;
+        }
         if (const int result = step(); result != 0) {
             return result;
         }
@@ -207,24 +296,17 @@ int rpma_conn_req::proceed() {
 // All that can fail here comes before the answer: a peer that is accepted has a connection.
 librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::prepare_connection() {
     if (!ready_) {
-        BASE_LOG(Error, "the request cannot be connected yet (rpma_conn_req_proceed)");
+        BASE_LOG(Error, "the request cannot be connected yet (rpma_conn_req_proceed, rpma_conn_req_prepare)");
         return librpma::Failure{RPMA_E_INVAL};
     }
-    int result = waits_on_descriptor_ ? set_blocking(true) : 0;
-    if (result == 0 && parameters_.events != nullptr && connection_.event_channel) {
-        auto own = std::move(connection_.event_channel);
-        result = connection_.make_event_channel(peer_.provider(), parameters_.events);
-        if (result != 0) {
-            connection_.event_channel = std::move(own);  // the id is still there
-        }
-    }
-    if (result != 0) {
+    if (const int result = waits_on_descriptor_ ? set_blocking(true) : 0; result != 0) {
         return librpma::Failure{result};
     }
-    auto conn = librpma::make<rpma_conn>(peer_, parameters_);
+    auto conn = librpma::make<rpma_conn>(*peer_, parameters_);
     if (conn == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }
+    conn->set_context(context_);
     return conn;
 }
 
@@ -233,7 +315,7 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::connect(const rpma_co
     if (!conn) {
         return conn;
     }
-    const verbs::Provider &provider = peer_.provider();
+    const verbs::Provider &provider = peer_->provider();
     rdma_conn_param parameters = connection_parameters(parameters_, data);
     rdma_cm_id *const id = connection_.id.get();
     (*conn)->begin(std::move(connection_));
@@ -262,13 +344,7 @@ int rpma_conn_req_begin(struct rpma_peer *peer, const char *addr, const char *po
     if (peer == nullptr || addr == nullptr || port == nullptr || req_ptr == nullptr) {
         return RPMA_E_INVAL;
     }
-    auto req = rpma_conn_req::begin(*peer, addr, port, librpma::parameters_of(cfg));
-    if (req) {
-        if (const int result = (*req)->wait_on_descriptor(); result != 0) {
-            return result;
-        }
-    }
-    return librpma::give(std::move(req), req_ptr);
+    return librpma::give(rpma_conn_req::begin(*peer, addr, port, librpma::parameters_of(cfg)), req_ptr);
 }
 
 int rpma_conn_req_adopt(struct rpma_peer *peer, int fd, const struct rpma_conn_cfg *cfg,
@@ -292,6 +368,41 @@ int rpma_conn_req_get_fd(const struct rpma_conn_req *req, int *fd) {
 
 int rpma_conn_req_proceed(struct rpma_conn_req *req) {
     return req == nullptr ? RPMA_E_INVAL : req->proceed();
+}
+
+int rpma_conn_req_prepare(struct rpma_conn_req *req, struct rpma_peer *peer,
+                          const struct rpma_conn_cfg *cfg) {
+    if (req == nullptr || peer == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    return req->prepare(*peer, librpma::parameters_of(cfg));
+}
+
+int rpma_conn_req_get_ibv_context(const struct rpma_conn_req *req, struct ibv_context **ibv_ctx_ptr) {
+    if (req == nullptr || ibv_ctx_ptr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    if (req->id().verbs == nullptr) {
+        return RPMA_E_AGAIN;
+    }
+    *ibv_ctx_ptr = req->id().verbs;
+    return 0;
+}
+
+int rpma_conn_req_set_context(struct rpma_conn_req *req, void *context) {
+    if (req == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    req->set_context(context);
+    return 0;
+}
+
+int rpma_conn_req_get_context(const struct rpma_conn_req *req, void **context) {
+    if (req == nullptr || context == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *context = req->context();
+    return 0;
 }
 
 int rpma_conn_req_delete(struct rpma_conn_req **req_ptr) {

@@ -2,10 +2,12 @@
 // librpma/conn_req: a connection that is asked for, here or by a peer, and not answered yet.
 #pragma once
 
+#include <mutex>
+
 #include "librpma/conn.hpp"
 #include "librpma/connection.hpp"
 
-struct rpma_conn_req final {
+struct rpma_conn_req final : librpma::IdOwner {
 public:
     using Made = librpma::Result<std::unique_ptr<rpma_conn_req>>;
 
@@ -18,11 +20,14 @@ public:
     // A peer's request, which came as id; rejected when this fails.
     [[nodiscard]] static Made answer(const rpma_peer &peer, verbs::Id id, librpma::PrivateData private_data,
                                      const librpma::ConnectionParameters &parameters);
+    // The same, without queues before prepare().
+    [[nodiscard]] static Made keep(const rpma_peer &peer, verbs::Id id, librpma::PrivateData private_data,
+                                   const rpma_events *events);
     // A peer's request, which is about to come on a TCP socket.
     [[nodiscard]] static Made adopt(const rpma_peer &peer, int fd,
                                     const librpma::ConnectionParameters &parameters);
     rpma_conn_req(const rpma_peer &peer, const librpma::ConnectionParameters &parameters)
-        : peer_{peer}, parameters_{parameters} {}
+        : IdOwner{Kind::Request}, peer_{&peer}, parameters_{parameters} {}
     // Rejects a peer's request.
     ~rpma_conn_req() { (void)close(); }
     rpma_conn_req(const rpma_conn_req &) = delete;
@@ -31,10 +36,14 @@ public:
     // There is a queue pair, and all is known that connecting needs.
     [[nodiscard]] bool ready() const { return ready_; }
     [[nodiscard]] int proceed();
+    // Of a request without queues: makes them, with this peer, on whose device it must have come.
+    [[nodiscard]] int prepare(const rpma_peer &peer, const librpma::ConnectionParameters &parameters);
+    // An event that came to the rpma_events. True when the program is to hear of it: the request is ready, or
+    // has failed.
+    [[nodiscard]] bool take(verbs::Event event);
     // Whether proceed() is for the program to call, when the descriptor is readable.
     [[nodiscard]] bool waits_on_descriptor() const { return waits_on_descriptor_; }
     [[nodiscard]] int event_fd() const { return connection_.event_channel->fd; }
-    [[nodiscard]] int wait_on_descriptor();
 
     [[nodiscard]] ibv_qp *qp() const { return connection_.id->qp; }
     [[nodiscard]] const rdma_cm_id &id() const { return *connection_.id; }
@@ -44,21 +53,35 @@ public:
     [[nodiscard]] bool checks_bounds() const { return parameters_.bounds_check; }
     // On success this is empty.
     [[nodiscard]] librpma::Result<std::unique_ptr<rpma_conn>> connect(const rpma_conn_private_data *data);
-    [[nodiscard]] int close() { return connection_.close(peer_.provider(), passive_); }
+    [[nodiscard]] int close() { return connection_.close(peer_->provider(), passive_); }
+
+    // The program's, and then the connection's.
+    void set_context(void *context) { context_ = context; }
+    [[nodiscard]] void *context() const { return context_; }
 
 private:
     [[nodiscard]] static Made create(const rpma_peer &peer, const librpma::ConnectionParameters &parameters);
+    // Makes a channel that does not block: the program waits on its descriptor and calls proceed().
+    [[nodiscard]] int wait_on_own_channel();
+    // Where the events go of an id that begins with this request.
+    [[nodiscard]] rdma_event_channel *channel() const;
+    [[nodiscard]] int ask_on_channel(const char *address, const char *port);
     [[nodiscard]] int set_blocking(bool blocking) const;
-    // Takes one event. RPMA_E_AGAIN when there is none and the channel does not block.
+    // Takes one event of the own channel. RPMA_E_AGAIN when there is none and the channel does not block.
     [[nodiscard]] int step();
-    [[nodiscard]] int arrived(librpma::PrivateData private_data);
+    [[nodiscard]] int advance(verbs::Event event);
+    void arrived(librpma::PrivateData private_data);
     [[nodiscard]] int make_ready();
     [[nodiscard]] librpma::Result<std::unique_ptr<rpma_conn>> prepare_connection();
 
-    const rpma_peer &peer_;
-    const librpma::ConnectionParameters parameters_;
+    const rpma_peer *peer_;
+    librpma::ConnectionParameters parameters_;
     bool passive_ = false;  // a peer waits for the answer
     bool ready_ = false;
+    bool bare_ = false;  // it has no queues before prepare()
     bool waits_on_descriptor_ = false;
+    int failed_ = 0;
+    void *context_ = nullptr;
+    std::mutex beginning_;  // its first event may come, in another thread, while it is being made
     librpma::Connection connection_;
 };

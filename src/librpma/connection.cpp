@@ -151,25 +151,33 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &p
     return 0;
 }
 
-int Connection::make_event_channel(const verbs::Provider &provider, const rpma_events *events) {
+int check_events(const verbs::Provider &provider, const rpma_events *events) {
     if (events != nullptr && &events->provider() != &provider) {
         BASE_LOG(Error, "events of a %s device cannot go to a queue of a %s device", provider.name,
                  events->provider().name);
         return RPMA_E_INVAL;
     }
-    // Until there is a connection, what happens is nobody's (rpma_events::next).
+    return 0;
+}
+
+int Connection::make_event_channel(const verbs::Provider &provider, const rpma_events *events) {
+    if (const int result = check_events(provider, events); result != 0) {
+        return result;
+    }
     id->context = nullptr;
+    verbs::EventChannel own;
     if (events == nullptr) {
         auto made = make_channel(provider);
         if (!made) {
             return made.error();
         }
-        event_channel = std::move(*made);
+        own = std::move(*made);
     }
-    rdma_event_channel *const channel = events != nullptr ? events->channel() : event_channel.get();
-    if (provider.migrate_id(id.get(), channel) != 0) {
+    rdma_event_channel *const channel = events != nullptr ? events->channel() : own.get();
+    if (id->channel != channel && provider.migrate_id(id.get(), channel) != 0) {
         return refused("rdma_migrate_id", errno);
     }
+    event_channel = std::move(own);
     return 0;
 }
 

@@ -15,6 +15,9 @@ namespace librpma {
 // The next event of a channel. RPMA_E_NO_EVENT when the channel is non-blocking and has none.
 [[nodiscard]] Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_channel *channel);
 
+// RPMA_E_INVAL, logged, when the queue for events is one of the other kind of device.
+[[nodiscard]] int check_events(const verbs::Provider &provider, const rpma_events *events);
+
 // The members are in the order in which they may be made; close() ends them in the opposite one.
 struct Connection {
     // The id's own; none when its events go to an rpma_events.
@@ -34,7 +37,8 @@ struct Connection {
 
     // Makes the completion queues and the queue pair on the id; on failure what was made stays, for close().
     [[nodiscard]] int make_queues(const rpma_peer &peer, const ConnectionParameters &parameters);
-    // Gives the id's events to the queue, or to an event channel of its own.
+    // Gives the id's events to the queue, or to an event channel of its own. What happens is nobody's from
+    // then on, until the id has a context (rpma_events::take).
     [[nodiscard]] int make_event_channel(const verbs::Provider &provider, const rpma_events *events);
 
     // Ends all there is; rejecting is for an id whose request nobody has answered. The first error.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "librpma/accessor.hpp"
+#include "librpma/events.hpp"
 
 namespace {
 
@@ -20,25 +21,44 @@ bool switch_on(const verbs::Provider &provider, rdma_cm_id *id, int option, bool
 librpma::Result<std::unique_ptr<rpma_ep>> rpma_ep::listen(const rpma_peer &peer, const char *address,
                                                           const char *port,
                                                           const librpma::EndpointParameters &parameters) {
-    const verbs::Provider &provider = peer.provider();
+    if (const int result = librpma::check_events(peer.provider(), parameters.events); result != 0) {
+        return librpma::Failure{result};
+    }
+    auto ep = librpma::make<rpma_ep>(peer, parameters.events);
+    if (ep == nullptr) {
+        return librpma::Failure{RPMA_E_NOMEM};
+    }
+    if (const int result = ep->bind_and_listen(address, port, parameters); result != 0) {
+        return librpma::Failure{result};
+    }
+    BASE_LOG(Notice, "Waiting for incoming connection on %s:%s", address, port);
+    return ep;
+}
+
+int rpma_ep::bind_and_listen(const char *address, const char *port,
+                             const librpma::EndpointParameters &parameters) {
+    const verbs::Provider &provider = peer_.provider();
+    const ibv_device &device = *peer_.pd()->context->device;
     const auto refuse = [&](const char *step, const char *reason) {
-        BASE_LOG(Error, "cannot listen at %s:%s on %s: %s: %s", address, port,
-                 peer.pd()->context->device->name, step, reason);
-        return librpma::Failure{RPMA_E_PROVIDER};
+        BASE_LOG(Error, "cannot listen at %s:%s on %s: %s: %s", address, port, device.name, step, reason);
+        return RPMA_E_PROVIDER;
     };
     const auto info = verbs::look_up(provider, address, port, verbs::Side::Local);
     if (!info) {
         return refuse("rdma_getaddrinfo", info.error());
     }
-    verbs::EventChannel channel{provider, provider.create_event_channel()};
-    if (!channel) {
-        return refuse("rdma_create_event_channel", librpma::error_text(errno));
+    if (events_ == nullptr) {
+        channel_ = {provider, provider.create_event_channel()};
+        if (!channel_) {
+            return refuse("rdma_create_event_channel", librpma::error_text(errno));
+        }
     }
     rdma_cm_id *raw = nullptr;
-    if (provider.create_id(channel.get(), &raw, nullptr, RDMA_PS_TCP) != 0) {
+    if (provider.create_id(events_ != nullptr ? events_->channel() : channel_.get(), &raw,
+                           static_cast<librpma::IdOwner *>(this), RDMA_PS_TCP) != 0) {
         return refuse("rdma_create_id", librpma::error_text(errno));
     }
-    verbs::Id id{provider, raw};
+    id_ = {provider, raw};
     if (!switch_on(provider, raw, RDMA_OPTION_ID_REUSEADDR, parameters.reuseaddr) ||
         !switch_on(provider, raw, RDMA_OPTION_ID_AFONLY, parameters.v6only)) {
         return refuse("rdma_set_option", librpma::error_text(errno));
@@ -46,31 +66,59 @@ librpma::Result<std::unique_ptr<rpma_ep>> rpma_ep::listen(const rpma_peer &peer,
     if (provider.bind_addr(raw, (*info)->ai_src_addr) != 0) {
         return refuse("rdma_bind_addr", librpma::error_text(errno));
     }
-    const ibv_device &device = *peer.pd()->context->device;
     if (raw->verbs != nullptr && std::strcmp(raw->verbs->device->name, device.name) != 0) {
         return refuse("the address is served by another device", raw->verbs->device->name);
     }
     if (provider.listen(raw, parameters.backlog) != 0) {
         return refuse("rdma_listen", librpma::error_text(errno));
     }
-    auto ep = librpma::make<rpma_ep>(peer, std::move(channel), std::move(id));
-    if (ep == nullptr) {
-        return librpma::Failure{RPMA_E_NOMEM};
-    }
-    BASE_LOG(Notice, "Waiting for incoming connection on %s:%s", address, port);
-    return ep;
+    return 0;
 }
 
-int rpma_ep::next_request(const librpma::ConnectionParameters &parameters, rpma_conn_req **req_ptr) {
+int rpma_ep::keep(verbs::Event event) {
+    const std::scoped_lock lock{mutex_};
+    auto kept = librpma::make<Kept>();
+    if (kept == nullptr) {
+        reject(std::move(event));
+        return RPMA_E_NOMEM;
+    }
+    kept->event = std::move(event);
+    *end_ = std::move(kept);
+    end_ = &(*end_)->next;
+    return 0;
+}
+
+void rpma_ep::reject(verbs::Event event) const {
+    if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        const verbs::Id id{peer_.provider(), event->id};
+        event.reset();
+        peer_.provider().reject(id.get(), nullptr, 0);
+    }
+}
+
+librpma::Result<verbs::Event> rpma_ep::next_event() {
+    if (events_ == nullptr) {
+        return librpma::next_event(peer_.provider(), channel_.get());
+    }
+    const std::scoped_lock lock{mutex_};
+    if (first_ == nullptr) {
+        return librpma::Failure{RPMA_E_NO_EVENT};
+    }
+    const auto kept = std::exchange(first_, std::move(first_->next));
+    end_ = first_ == nullptr ? &first_ : end_;
+    return std::move(kept->event);
+}
+
+librpma::Result<rpma_ep::Asked> rpma_ep::next_asked(rpma_conn_req **req_ptr) {
     const verbs::Provider &provider = peer_.provider();
-    auto event = librpma::next_event(provider, channel_.get());
+    auto event = next_event();
     if (!event) {
-        return event.error();
+        return librpma::Failure{event.error()};
     }
     const rdma_cm_event_type type = (*event)->event;
     if (type != RDMA_CM_EVENT_CONNECT_REQUEST) {
         BASE_LOG(Error, "the endpoint got %s instead of a connection request", provider.event_str(type));
-        return RPMA_E_INVAL;
+        return librpma::Failure{RPMA_E_INVAL};
     }
     verbs::Id id{provider, (*event)->id};
     auto private_data = librpma::PrivateData::copy((*event)->param.conn);
@@ -80,17 +128,38 @@ int rpma_ep::next_request(const librpma::ConnectionParameters &parameters, rpma_
         BASE_LOG(Error, "rdma_ack_cm_event failed: %s", librpma::error_text(number));
         provider.reject(id.get(), nullptr, 0);
         *req_ptr = nullptr;
-        return RPMA_E_PROVIDER;
+        return librpma::Failure{RPMA_E_PROVIDER};
     }
     if (!private_data) {
         provider.reject(id.get(), nullptr, 0);
-        return private_data.error();
+        return librpma::Failure{private_data.error()};
     }
-    return librpma::give(rpma_conn_req::answer(peer_, std::move(id), std::move(*private_data), parameters),
-                         req_ptr);
+    return Asked{.id = std::move(id), .private_data = std::move(*private_data)};
+}
+
+int rpma_ep::next_request(const librpma::ConnectionParameters &parameters, rpma_conn_req **req_ptr) {
+    auto asked = next_asked(req_ptr);
+    if (!asked) {
+        return asked.error();
+    }
+    return librpma::give(
+        rpma_conn_req::answer(peer_, std::move(asked->id), std::move(asked->private_data), parameters),
+        req_ptr);
+}
+
+int rpma_ep::next_bare_request(rpma_conn_req **req_ptr) {
+    auto asked = next_asked(req_ptr);
+    if (!asked) {
+        return asked.error();
+    }
+    return librpma::give(
+        rpma_conn_req::keep(peer_, std::move(asked->id), std::move(asked->private_data), events_), req_ptr);
 }
 
 int rpma_ep::close() {
+    for (auto kept = std::move(first_); kept != nullptr; kept = std::move(kept->next)) {
+        reject(std::move(kept->event));
+    }
     librpma::FirstError error;
     error.add(id_.reset(), "rdma_destroy_id");
     error.add(channel_.reset(), "rdma_destroy_event_channel");
@@ -117,7 +186,10 @@ int rpma_ep_get_fd(const struct rpma_ep *ep, int *fd) {
     if (ep == nullptr || fd == nullptr) {
         return RPMA_E_INVAL;
     }
-    *fd = ep->fd();
+    if (ep->channel() == nullptr) {
+        return RPMA_E_NOSUPP;
+    }
+    *fd = ep->channel()->fd;
     return 0;
 }
 
@@ -131,4 +203,11 @@ int rpma_ep_next_conn_req(struct rpma_ep *ep, const struct rpma_conn_cfg *cfg,
         return RPMA_E_INVAL;
     }
     return ep->next_request(librpma::parameters_of(cfg), req_ptr);
+}
+
+int rpma_ep_next_bare_req(struct rpma_ep *ep, struct rpma_conn_req **req_ptr) {
+    if (ep == nullptr || req_ptr == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    return ep->next_bare_request(req_ptr);
 }

@@ -2,25 +2,55 @@
 // librpma/ep: an address that is listened at.
 #pragma once
 
+#include <mutex>
+
 #include "librpma/conn_req.hpp"
 #include "librpma/ep_cfg.hpp"
 
-struct rpma_ep final {
+struct rpma_ep final : librpma::IdOwner {
 public:
     [[nodiscard]] static librpma::Result<std::unique_ptr<rpma_ep>> listen(
         const rpma_peer &peer, const char *address, const char *port,
         const librpma::EndpointParameters &parameters);
-    rpma_ep(const rpma_peer &peer, verbs::EventChannel channel, verbs::Id id)
-        : peer_{peer}, channel_{std::move(channel)}, id_{std::move(id)} {}
+    rpma_ep(const rpma_peer &peer, const rpma_events *events)
+        : IdOwner{Kind::Endpoint}, peer_{peer}, events_{events} {}
+    ~rpma_ep() { (void)close(); }
+    rpma_ep(const rpma_ep &) = delete;
+    rpma_ep &operator=(const rpma_ep &) = delete;
 
-    [[nodiscard]] int fd() const { return channel_->fd; }
+    // nullptr when events go to an rpma_events.
+    [[nodiscard]] rdma_event_channel *channel() const { return channel_.get(); }
     [[nodiscard]] const rdma_cm_id &id() const { return *id_; }
-    // Writes *req_ptr on success, and NULL when the event cannot be acknowledged.
+    // An event that came to the rpma_events: kept for who asks for the next request.
+    [[nodiscard]] int keep(verbs::Event event);
+    // A request of a peer. Each writes *req_ptr on success, and NULL when the event cannot be acknowledged;
+    // the second makes no queues.
     [[nodiscard]] int next_request(const librpma::ConnectionParameters &parameters, rpma_conn_req **req_ptr);
+    [[nodiscard]] int next_bare_request(rpma_conn_req **req_ptr);
     [[nodiscard]] int close();
 
 private:
+    struct Asked {
+        verbs::Id id;
+        librpma::PrivateData private_data;
+    };
+    struct Kept {
+        verbs::Event event;
+        std::unique_ptr<Kept> next;
+    };
+
+    [[nodiscard]] int bind_and_listen(const char *address, const char *port,
+                                      const librpma::EndpointParameters &parameters);
+    [[nodiscard]] librpma::Result<verbs::Event> next_event();
+    // The peer that asks; it is rejected when this fails.
+    [[nodiscard]] librpma::Result<Asked> next_asked(rpma_conn_req **req_ptr);
+    void reject(verbs::Event event) const;
+
     const rpma_peer &peer_;
-    verbs::EventChannel channel_;
+    const rpma_events *const events_;
+    verbs::EventChannel channel_;  // of its own, unless there is an rpma_events
     verbs::Id id_;
+    std::mutex mutex_;  // guards what follows
+    std::unique_ptr<Kept> first_;
+    std::unique_ptr<Kept> *end_ = &first_;
 };

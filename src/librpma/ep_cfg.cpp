@@ -11,7 +11,8 @@ librpma::EndpointParameters librpma::parameters_of(const rpma_ep_cfg *cfg) {
     constexpr auto order = std::memory_order_relaxed;
     return {.backlog = cfg->backlog.load(order),
             .v6only = cfg->v6only.load(order),
-            .reuseaddr = cfg->reuseaddr.load(order)};
+            .reuseaddr = cfg->reuseaddr.load(order),
+            .events = cfg->events.load(order)};
 }
 
 int rpma_ep_cfg_new(struct rpma_ep_cfg **cfg_ptr) {
@@ -47,4 +48,12 @@ int rpma_ep_cfg_set_reuseaddr(struct rpma_ep_cfg *cfg, bool reuseaddr) {
 
 int rpma_ep_cfg_get_reuseaddr(const struct rpma_ep_cfg *cfg, bool *reuseaddr) {
     return librpma::get(cfg, &rpma_ep_cfg::reuseaddr, reuseaddr);
+}
+
+int rpma_ep_cfg_set_events(struct rpma_ep_cfg *cfg, struct rpma_events *events) {
+    return librpma::set(cfg, &rpma_ep_cfg::events, events);
+}
+
+int rpma_ep_cfg_get_events(const struct rpma_ep_cfg *cfg, struct rpma_events **events_ptr) {
+    return librpma::get(cfg, &rpma_ep_cfg::events, events_ptr);
 }

@@ -13,6 +13,7 @@ struct EndpointParameters {
     int backlog = 0;  // the device's own
     bool v6only = false;
     bool reuseaddr = false;
+    rpma_events *events = nullptr;
 };
 
 }  // namespace librpma
@@ -22,6 +23,7 @@ struct rpma_ep_cfg final {
     std::atomic<int> backlog{librpma::EndpointParameters{}.backlog};
     std::atomic<bool> v6only{librpma::EndpointParameters{}.v6only};
     std::atomic<bool> reuseaddr{librpma::EndpointParameters{}.reuseaddr};
+    std::atomic<rpma_events *> events{librpma::EndpointParameters{}.events};
 };
 
 namespace librpma {

@@ -2,6 +2,8 @@
 // librpma/events: the events of many connections, in one channel.
 #include "librpma/events.hpp"
 
+#include "librpma/ep.hpp"
+
 librpma::Result<std::unique_ptr<rpma_events>> rpma_events::create(const rpma_peer &peer) {
     auto channel = librpma::make_channel(peer.provider());
     if (!channel) {
@@ -14,21 +16,43 @@ librpma::Result<std::unique_ptr<rpma_events>> rpma_events::create(const rpma_pee
     return events;
 }
 
-librpma::Result<rpma_conn_event> rpma_events::next(rpma_conn **conn) {
+librpma::Result<rpma_event> rpma_events::take() {
     while (true) {
         auto event = librpma::next_event(provider_, channel_.get());
         if (!event) {
             return librpma::Failure{event.error()};
         }
-        auto *const owner = static_cast<rpma_conn *>((*event)->id->context);
+        auto *const owner = static_cast<librpma::IdOwner *>((*event)->id->context);
         if (owner == nullptr) {
             continue;  // of a request that is no connection yet, and perhaps never will be
         }
-        const auto what = owner->take_event(std::move(*event));
-        if (what) {
-            *conn = owner;
+        rpma_event taken{};
+        switch (owner->kind()) {
+            case librpma::IdOwner::Kind::Connection: {
+                taken.type = RPMA_EVENT_CONN;
+                taken.conn = static_cast<rpma_conn *>(owner);
+                const auto what = taken.conn->take_event(std::move(*event));
+                if (!what) {
+                    return librpma::Failure{what.error()};
+                }
+                taken.conn_event = *what;
+                return taken;
+            }
+            case librpma::IdOwner::Kind::Request:
+                taken.type = RPMA_EVENT_CONN_REQ;
+                taken.req = static_cast<rpma_conn_req *>(owner);
+                if (!taken.req->take(std::move(*event))) {
+                    continue;
+                }
+                return taken;
+            case librpma::IdOwner::Kind::Endpoint:
+                taken.type = RPMA_EVENT_EP;
+                taken.ep = static_cast<rpma_ep *>(owner);
+                if (const int result = taken.ep->keep(std::move(*event)); result != 0) {
+                    return librpma::Failure{result};
+                }
+                return taken;
         }
-        return what;
     }
 }
 
@@ -57,14 +81,30 @@ int rpma_events_get_fd(const struct rpma_events *events, int *fd) {
     return 0;
 }
 
+int rpma_events_take(struct rpma_events *events, struct rpma_event *event) {
+    if (events == nullptr || event == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    const auto taken = events->take();
+    if (!taken) {
+        return taken.error();
+    }
+    *event = *taken;
+    return 0;
+}
+
 int rpma_events_next(struct rpma_events *events, struct rpma_conn **conn, enum rpma_conn_event *event) {
     if (events == nullptr || conn == nullptr || event == nullptr) {
         return RPMA_E_INVAL;
     }
-    const auto next = events->next(conn);
-    if (!next) {
-        return next.error();
+    const auto taken = events->take();
+    if (!taken) {
+        return taken.error();
     }
-    *event = *next;
+    if (taken->type != RPMA_EVENT_CONN) {
+        return RPMA_E_NO_EVENT;
+    }
+    *conn = taken->conn;
+    *event = taken->conn_event;
     return 0;
 }

@@ -2,7 +2,7 @@
 // librpma/events: the events of many connections, in one channel.
 #pragma once
 
-#include "librpma/conn.hpp"
+#include "librpma/connection.hpp"
 
 struct rpma_events final {
 public:
@@ -12,8 +12,8 @@ public:
 
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] rdma_event_channel *channel() const { return channel_.get(); }
-    // Writes *conn on success only.
-    [[nodiscard]] librpma::Result<rpma_conn_event> next(rpma_conn **conn);
+    // The next event that the program is to hear of, after those that take a request further.
+    [[nodiscard]] librpma::Result<rpma_event> take();
     [[nodiscard]] int close();
 
 private:
