@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Linked into an rpma of its own: storage that fails on purpose. While the file that RPMA_TEST_FAILURE names
+// is there, it holds two numbers: the call of msync or fdatasync, counted from 1, that fails, and the errno
+// value. The failing call writes nothing and removes the file, so that the next succeed, as after a write
+// error of the kernel.
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#define EXPORTED extern "C" [[gnu::visibility("default")]]
+
+namespace {
+
+// The errno value with which this call fails, 0: none.
+int failure() {
+    const char *path = std::getenv("RPMA_TEST_FAILURE");
+    const std::unique_ptr<FILE, int (*)(FILE *)> file{path != nullptr ? std::fopen(path, "r+") : nullptr,
+                                                      [](FILE *open) { return std::fclose(open); }};
+    int calls = 0;
+    int error = 0;
+    if (!file || std::fscanf(file.get(), "%d %d", &calls, &error) != 2) {
+        return 0;
+    }
+    if (calls <= 1) {
+        (void)unlink(path);
+        return error;
+    }
+    std::rewind(file.get());
+    (void)std::fprintf(file.get(), "%d %d\n", calls - 1, error);
+    return 0;
+}
+
+}  // namespace
+
+EXPORTED int msync(void *address, std::size_t length, int flags) {
+    if (const int error = failure(); error != 0) {
+        errno = error;
+        return -1;
+    }
+    return static_cast<int>(syscall(SYS_msync, address, length, flags));
+}
+
+EXPORTED int fdatasync(int fd) {
+    if (const int error = failure(); error != 0) {
+        errno = error;
+        return -1;
+    }
+    return static_cast<int>(syscall(SYS_fdatasync, fd));
+}

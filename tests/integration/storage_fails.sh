@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Storage fails once below a push, on its content, its header or its commit word, and is well again: the pusher is told what
+# happened, nobody sees what is not durable, and no push is taken until the server is started again.
+# The first argument is an rpma with storage that fails on purpose (failing_storage.cpp).
+. "$(dirname "$0")/server.bash"
+export RPMA_TEST_FAILURE=$work/failure
+
+# In this order storage is asked: for the content, for its header, for the commit word.
+after=([1]='nothing was committed' [2]='nothing was committed' [3]='the pool holds the old content or the new')
+eio=(5 'Input/output error') enospc=(28 'No space left on device')
+
+head -c 300000 /dev/urandom >first
+head -c 200000 /dev/urandom >second
+head -c 100000 /dev/urandom >third
+for call in 1 2 3; do
+    error=("${eio[@]}")
+    [ $call -ne 2 ] || error=("${enospc[@]}")
+    rm -f pool
+    start_server pool 1M
+    push first
+    push second
+    echo "$call ${error[0]}" >failure
+    refused "the server could not make the" "$rpma" push third "$address"
+    grep -qF "durable: ${error[1]}; ${after[call]}" stderr || die "failure at $call: expected ${error[1]}, ${after[call]}"
+    [ ! -e failure ] || die "storage was not asked $call times"
+    grep -qF "cannot make it durable: ${error[1]}; no push is taken until" server.err || die "the server does not say it"
+    # The kernel has forgotten it.
+    for again in 1 2; do
+        refused "${error[1]}; it takes no push until it is started again" "$rpma" push third "$address"
+        pulled second
+    done
+    [ "$(grep -c '^committed' server.out)" -eq 2 ] || die "a commit was announced: $(cat server.out)"
+    stop_server
+    start_server pool 1M
+    if [ $call -lt 3 ]; then pulled second; else pulled second third; fi
+    push third
+    pulled third
+    stop_server
+done
