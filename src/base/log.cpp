@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/log: the default sink writes warnings and worse to standard error.
+// base/log: the default sink writes warnings and worse to standard error; the places that withhold lines.
 #include "base/log.hpp"
 
+#include <pthread.h>
+
+#include <algorithm>
+#include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
+#include <mutex>
+#include <new>
+#include <utility>
 
 namespace base {
 
@@ -30,6 +37,100 @@ void set_log_sink(LogSink sink) {
 
 LogSink log_sink() {
     return current_sink.load(std::memory_order_relaxed);
+}
+
+// What guards all places, and those that withhold lines; nothing else is locked with it held.
+struct LogPlaces {
+    std::mutex mutex;
+    LogPlace *first = nullptr;
+
+    // A child of a fork tells nothing of its parent's: that may hold the lock, and tells it itself.
+    void after_fork_in_child() {
+        new (&mutex) std::mutex;
+        for (LogPlace *place = std::exchange(first, nullptr); place != nullptr;) {
+            place->withheld_ = 0;
+            place = std::exchange(place->next_, nullptr);
+        }
+        log_withholds.store(false, std::memory_order_relaxed);
+    }
+};
+
+namespace {
+
+constinit LogPlaces places;
+
+[[maybe_unused]] const int places_survive_forks =
+    pthread_atfork(nullptr, nullptr, [] { places.after_fork_in_child(); });
+
+}  // namespace
+
+bool LogPlace::admits(int level, Clock::time_point now) {
+    Withheld before;
+    bool admitted = false;
+    {
+        const std::scoped_lock lock{places.mutex};
+        if (now - window_ >= log_window) {
+            before = take(now);
+            window_ = now;
+            written_ = 0;
+        }
+        admitted = written_ < log_lines_of_place.load(std::memory_order_relaxed);
+        if (admitted) {
+            ++written_;
+        } else {
+            if (withheld_++ == 0) {
+                level_ = level;
+                next_ = std::exchange(places.first, this);
+                log_withholds.store(true, std::memory_order_relaxed);
+            }
+            level_ = std::min(level_, level);
+        }
+    }
+    before.tell();
+    return admitted;
+}
+
+// With the lock. Nothing when none is withheld.
+LogPlace::Withheld LogPlace::take(Clock::time_point now) {
+    if (withheld_ == 0) {
+        return {};
+    }
+    LogPlace **link = &places.first;
+    while (*link != this) {
+        link = &(*link)->next_;
+    }
+    *link = std::exchange(next_, nullptr);
+    log_withholds.store(places.first != nullptr, std::memory_order_relaxed);
+    return {.place = this,
+            .level = level_,
+            .lines = std::exchange(withheld_, 0),
+            .time = std::chrono::ceil<std::chrono::seconds>(now - window_)};
+}
+
+void LogPlace::Withheld::tell() const {
+    if (lines != 0) {
+        log_sink()(level, place->file_, place->line_, place->function_,
+                   "and %" PRIu64 " more like this in the last %lld s: %s\n", lines,
+                   static_cast<long long>(time.count()), place->format_);
+    }
+}
+
+void tell_withheld_lines(Clock::time_point now, bool before_their_time) {
+    LogPlace::Withheld one;
+    do {
+        one = {};
+        {
+            const std::scoped_lock lock{places.mutex};
+            LogPlace *place = places.first;
+            while (place != nullptr && !before_their_time && now - place->window_ < log_window) {
+                place = place->next_;
+            }
+            if (place != nullptr) {
+                one = place->take(now);
+            }
+        }
+        one.tell();
+    } while (one.lines != 0);
 }
 
 }  // namespace base

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // base/log: one line of log, with its level and place, handed to the sink of the library it is compiled into.
+// Lines that peers cause, and could cause without end, become a count.
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "base/clock.hpp"
 
 namespace base {
 
@@ -32,6 +37,53 @@ inline std::atomic<int> log_threshold{static_cast<int>(LogLevel::Warning)};
     return static_cast<int>(level) <= log_threshold.load(std::memory_order_relaxed);
 }
 
+// A place in the code whose lines peers cause. It writes the first log_lines_of_place in log_window; what
+// comes then is counted. When the window is over, the count is one line: the next line of the place writes it
+// before itself, or tell_withheld_lines() does.
+inline std::atomic<unsigned> log_lines_of_place{16};  // tests raise it
+inline constexpr std::chrono::seconds log_window{10};
+
+class LogPlace {
+public:
+    constexpr LogPlace(const char *file, int line, const char *function, const char *format)
+        : file_{file}, line_{line}, function_{function}, format_{format} {}
+    LogPlace(const LogPlace &) = delete;
+    LogPlace &operator=(const LogPlace &) = delete;
+    ~LogPlace() = default;
+
+    // Whether a line is to be written now. Any thread.
+    [[nodiscard]] bool admits(int level, Clock::time_point now = Clock::now());
+
+private:
+    friend void tell_withheld_lines(Clock::time_point now, bool before_their_time);
+    friend struct LogPlaces;
+    struct Withheld {
+        LogPlace *place = nullptr;
+        int level = 0;
+        std::uint64_t lines = 0;
+        std::chrono::seconds time{};
+        void tell() const;  // calls the sink
+    };
+    [[nodiscard]] Withheld take(Clock::time_point now);
+
+    const char *const file_;
+    const int line_;
+    const char *const function_;
+    const char *const format_;
+    // Guarded by one lock for all places.
+    Clock::time_point window_{};  // its beginning
+    unsigned written_ = 0;        // in the window
+    std::uint64_t withheld_ = 0;
+    int level_ = 0;             // the gravest of those
+    LogPlace *next_ = nullptr;  // that withholds lines
+};
+
+// Some place has withheld lines that are not told yet.
+inline std::atomic<bool> log_withholds{false};
+// Writes the counts of the places whose window is over, or of all. With no lock held that the sink might
+// take.
+void tell_withheld_lines(Clock::time_point now, bool before_their_time);
+
 }  // namespace base
 
 // A macro, because it needs the caller's file, line and function, and must not evaluate its arguments when
@@ -42,4 +94,18 @@ inline std::atomic<int> log_threshold{static_cast<int>(LogLevel::Warning)};
             base::log_sink()(static_cast<int>(base::LogLevel::level), __FILE__, __LINE__, __func__, \
                              format "\n" __VA_OPT__(, ) __VA_ARGS__);                               \
         }                                                                                           \
+    } while (false)
+
+// The same of what a peer causes; the second takes the level's value.
+#define BASE_LOG_PEER(level, format, ...) \
+    BASE_LOG_PEER_AT(static_cast<int>(base::LogLevel::level), format __VA_OPT__(, ) __VA_ARGS__)
+#define BASE_LOG_PEER_AT(level, format, ...)                                                    \
+    do {                                                                                        \
+        if (base::log_wanted(base::LogLevel{level})) {                                          \
+            static constinit base::LogPlace place_of_log{__FILE__, __LINE__, __func__, format}; \
+            if (place_of_log.admits(level)) {                                                   \
+                base::log_sink()(level, __FILE__, __LINE__, __func__,                           \
+                                 format "\n" __VA_OPT__(, ) __VA_ARGS__);                       \
+            }                                                                                   \
+        }                                                                                       \
     } while (false)

@@ -31,6 +31,7 @@
 #include "base/result.hpp"
 #include "soft/handshake.hpp"
 #include "soft/limits.hpp"
+#include "soft/origin.hpp"
 #include "soft/progress.hpp"
 #include "soft/qp.hpp"
 #include "soft/tcp.hpp"
@@ -215,7 +216,11 @@ protected:
     // Finds the device; there may be none, and then `verbs` stays null.
     void set_source(const tcp::Address &address);
     void set_destination(const sockaddr &address);
-    void begin_handshake(base::Fd socket, Handshake::Role role, const wire::MpaFrame *request);
+    [[nodiscard]] const tcp::Address &peer() const { return route.addr.dst_storage; }
+    void begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake::Role role,
+                         const wire::MpaFrame *request);
+    void forget(const Handshake &handshake);
+    void end_oldest_handshake();
     void end_handshakes();
     void request_arrived(Handshake &handshake, const wire::MpaFrame &request);
     void adoption_failed(int error);
@@ -249,7 +254,9 @@ protected:
 
     // Guarded by the lock of handshake_group_, the group of the channel at connect or listen.
     std::shared_ptr<Group> handshake_group_;
-    std::vector<std::unique_ptr<Handshake>> handshakes_;
+    std::vector<std::unique_ptr<Handshake>> handshakes_;  // the oldest first
+    Shares shares_;                                       // that origins have of them
+    std::size_t most_handshakes_ = 0;                     // of a listener
 };
 
 // Whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.

@@ -84,7 +84,7 @@ base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
     }
     {
         const std::scoped_lock lock{handshake_group_->mutex()};
-        begin_handshake(std::move(*socket), Handshake::Role::Initiator, &request);
+        begin_handshake(std::move(*socket), peer(), Handshake::Role::Initiator, &request);
     }
     return wait_if_synchronous();
 }
@@ -112,7 +112,6 @@ void terminate(base::Fd socket, bool crc, const wire::TerminateCode &code) {
 }  // namespace
 
 void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
-    const auto peer = tcp::text_of(tcp::peer_address(handshake.socket()));
     if (reply.reject) {
         outcome_->param.conn.responder_resources = told_depth(reply.ord);
         outcome_->param.conn.initiator_depth = told_depth(reply.ird);
@@ -126,11 +125,12 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     const bool deeper_than_we_serve = depth_given && reply.ord > limits::max_rd_atomic;
     const bool another_rtr = reply.enhanced && reply.peer_to_peer && !reply.rtr_write;
     if (reply.markers || reply.revision > 2 || deeper_than_we_serve || another_rtr) {
-        BASE_LOG(Warning, "no connection with %s: its reply wants %s", peer.c_str(),
-                 reply.markers          ? "MPA markers"
-                 : reply.revision > 2   ? "an MPA revision above 2"
-                 : deeper_than_we_serve ? "more reads at once than we serve"
-                                        : "another first FPDU than an empty write");
+        BASE_LOG_PEER(Warning, "no connection with %s: its reply wants %s",
+                      tcp::text_of(handshake.peer()).c_str(),
+                      reply.markers          ? "MPA markers"
+                      : reply.revision > 2   ? "an MPA revision above 2"
+                      : deeper_than_we_serve ? "more reads at once than we serve"
+                                             : "another first FPDU than an empty write");
         if (!reply.markers && reply.revision <= 2) {
             terminate(
                 handshake.take_socket(), parameters_.crc || reply.crc,
@@ -162,7 +162,7 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
         push_outcome(RDMA_CM_EVENT_CONNECT_RESPONSE);
         return;
     }
-    chosen->start(handshake.take_socket(), parameters_, this);
+    chosen->start(handshake.take_socket(), peer(), parameters_, this);
 }
 
 base::Result<void> CmId::establish() {
@@ -170,7 +170,7 @@ base::Result<void> CmId::establish() {
     if (qp != nullptr || state_.load() != State::Responded || !connected || !connected->idle()) {
         return base::failure(EINVAL);
     }
-    connected->start(std::move(socket_), parameters_, this);
+    connected->start(std::move(socket_), peer(), parameters_, this);
     return {};
 }
 

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "base/log.hpp"
 #include "soft/cm.hpp"
@@ -222,6 +223,7 @@ void CmId::end_handshakes() {
     if (handshake_group_) {
         const std::scoped_lock lock{handshake_group_->mutex()};
         handshakes_.clear();
+        shares_ = {};
         if (state_.load() == State::Listening) {
             handshake_group_->remove(*this, socket_.get());
             (void)shutdown(socket_.get(), SHUT_RDWR);  // to close it is not enough where a child has it too
@@ -230,9 +232,21 @@ void CmId::end_handshakes() {
     }
 }
 
-void CmId::begin_handshake(base::Fd socket, Handshake::Role role, const wire::MpaFrame *request) {
+void CmId::begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake::Role role,
+                           const wire::MpaFrame *request) {
     handshakes_.push_back(
-        std::make_unique<Handshake>(*this, handshake_group_, std::move(socket), role, request));
+        std::make_unique<Handshake>(*this, handshake_group_, std::move(socket), peer, role, request));
+    try {
+        shares_.add(origin_of(peer));
+    } catch (const std::bad_alloc &) {
+        handshakes_.pop_back();
+        throw;
+    }
+}
+
+void CmId::forget(const Handshake &handshake) {
+    shares_.remove(origin_of(handshake.peer()));
+    std::erase_if(handshakes_, [&](const auto &one) { return one.get() == &handshake; });
 }
 
 void CmId::handshake_done(Handshake &handshake, const wire::MpaFrame &frame) {
@@ -241,7 +255,7 @@ void CmId::handshake_done(Handshake &handshake, const wire::MpaFrame &frame) {
     } else {
         reply_arrived(handshake, frame);
     }
-    std::erase_if(handshakes_, [&](const auto &one) { return one.get() == &handshake; });
+    forget(handshake);
 }
 
 // rdma_cm's status of an iWARP connection: refused or reset is a rejection, no answer is unreachable.
@@ -258,7 +272,7 @@ void CmId::handshake_failed(Handshake &handshake, int error) {
     } else {
         adoption_failed(error);
     }
-    std::erase_if(handshakes_, [&](const auto &one) { return one.get() == &handshake; });
+    forget(handshake);
 }
 
 }  // namespace soft

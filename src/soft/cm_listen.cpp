@@ -63,6 +63,7 @@ base::Result<void> CmId::listen(int backlog) {
         handshake_group_ = channel_->group();
     }
     const std::scoped_lock lock{handshake_group_->mutex()};
+    most_handshakes_ = std::min(limits::max_handshakes, limits::share_of_descriptors());
     state_.store(State::Listening);
     handshake_group_->add(*this, socket_.get(), {.readable = true});
     return {};
@@ -80,7 +81,7 @@ base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, void *context) {
     id->state_.store(State::Adopting);
     id->handshake_group_ = channel.group();
     const std::scoped_lock lock{id->handshake_group_->mutex()};
-    id->begin_handshake(std::move(*socket), Handshake::Role::Responder, nullptr);
+    id->begin_handshake(std::move(*socket), tcp::peer_address(fd), Handshake::Role::Responder, nullptr);
     close(fd);
     return id.release();
 }
@@ -90,29 +91,41 @@ void CmId::progress() {
         return;
     }
     for (int round = 0; round < accepts_in_a_turn; ++round) {
-        auto socket = tcp::accept(socket_.get());
-        if (!socket) {
-            const int error = socket.error().number;
+        auto accepted = tcp::accept(socket_.get());
+        if (!accepted) {
+            const int error = accepted.error().number;
             if (error != EAGAIN && error != ECONNABORTED && error != EINTR) {
                 // The connection stays in the backlog: look again when there may be file descriptors or
                 // memory.
-                BASE_LOG(Warning, "cannot accept a connection, will try again: %s", std::strerror(error));
+                BASE_LOG_PEER(Warning, "cannot accept a connection, will try again: %s",
+                              std::strerror(error));
                 accept_paused_ = true;
                 handshake_group_->change(*this, socket_.get(), {.readable = true}, {});
                 handshake_group_->set_deadline(*this, base::Clock::now() + accept_again_after);
             }
             return;
         }
-        if (handshakes_.size() >= limits::max_listen_backlog) {
-            BASE_LOG(Warning, "connection dropped: %d others are still in their start-up",
-                     limits::max_listen_backlog);
-            continue;
-        }
         try {
-            begin_handshake(std::move(*socket), Handshake::Role::Responder, nullptr);
+            begin_handshake(std::move(accepted->socket), accepted->peer, Handshake::Role::Responder, nullptr);
         } catch (const std::bad_alloc &) {
-            BASE_LOG(Error, "connection dropped: out of memory");
+            BASE_LOG_PEER(Error, "connection dropped: out of memory");
         }
+        if (handshakes_.size() > most_handshakes_) {
+            end_oldest_handshake();
+        }
+    }
+}
+
+// Of the origin that has most: silent peers of one take nothing from others, and one that speaks is done
+// before it is the oldest. Its request may be here, and only not looked at yet.
+void CmId::end_oldest_handshake() {
+    const std::size_t most = shares_.most();
+    const auto oldest = std::ranges::find_if(
+        handshakes_, [&](const auto &one) { return shares_.of(origin_of(one->peer())) == most; });
+    Handshake &handshake = **oldest;
+    handshake.progress();
+    if (handshakes_.size() > most_handshakes_) {
+        handshake.give_way();
     }
 }
 
@@ -123,16 +136,15 @@ void CmId::expire() {
 
 void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
     if (request.markers || request.revision > 2) {
-        BASE_LOG(Warning, "%s asks for %s: refused",
-                 tcp::text_of(tcp::peer_address(handshake.socket())).c_str(),
-                 request.markers ? "MPA markers" : "an MPA revision above 2");
+        BASE_LOG_PEER(Warning, "%s asks for %s: refused", tcp::text_of(handshake.peer()).c_str(),
+                      request.markers ? "MPA markers" : "an MPA revision above 2");
         (void)refuse(handshake.take_socket(), request, {});
         adoption_failed(EPROTO);
         return;
     }
     if (unfetched_requests_ >= limits::max_listen_backlog) {
-        BASE_LOG(Warning, "request dropped: the program has not fetched the %d before it",
-                 limits::max_listen_backlog);
+        BASE_LOG_PEER(Warning, "request dropped: the program has not fetched the %d before it",
+                      limits::max_listen_backlog);
         return;
     }
     // What needs memory first: where there is none, the peer sees the end of its connection.
@@ -175,7 +187,7 @@ bool CmId::become(Handshake &handshake, const wire::MpaFrame &request) {
     request_.private_data = {};
     socket_ = handshake.take_socket();
     set_source(tcp::local_address(socket_.get()));
-    const auto peer = tcp::peer_address(socket_.get());
+    const tcp::Address peer = handshake.peer();
     set_destination(reinterpret_cast<const sockaddr &>(peer));
     state_.store(State::Requested);
     return has_device(peer);
@@ -183,10 +195,11 @@ bool CmId::become(Handshake &handshake, const wire::MpaFrame &request) {
 
 bool CmId::has_device(const tcp::Address &peer) const {
     if (verbs == nullptr) {
-        BASE_LOG(Warning,
-                 "%s asks for a connection with %s: refused, for no device serves that address; expected is "
-                 "one that an interface has which is up",
-                 tcp::text_of(peer).c_str(), tcp::text_of(route.addr.src_storage).c_str());
+        BASE_LOG_PEER(
+            Warning,
+            "%s asks for a connection with %s: refused, for no device serves that address; expected is "
+            "one that an interface has which is up",
+            tcp::text_of(peer).c_str(), tcp::text_of(route.addr.src_storage).c_str());
     }
     return verbs != nullptr;
 }
@@ -281,7 +294,7 @@ base::Result<void> CmId::answer(const rdma_conn_param &wanted) {
         return base::last_failure();
     }
     state_.store(State::Connecting);
-    (*connected)->start(std::move(socket_), parameters_, this);
+    (*connected)->start(std::move(socket_), peer(), parameters_, this);
     return {};
 }
 

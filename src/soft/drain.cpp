@@ -73,7 +73,7 @@ void Engine::drain(base::Fd socket) {
             return;
         }
     } catch (const std::bad_alloc &) {
-        BASE_LOG(Error, "a connection is closed before its peer may have read all: out of memory");
+        BASE_LOG_PEER(Error, "a connection is closed before its peer may have read all: out of memory");
     }
     drained();
 }

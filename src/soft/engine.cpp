@@ -146,6 +146,7 @@ std::shared_ptr<Group> Engine::take_watched(std::uint64_t &key) {
 // Looks after the watched groups; how long the engine may sleep then.
 int Engine::tick(base::Clock::time_point now) {
     State &state = *state_;
+    base::tell_withheld_lines(now, false);
     {
         const std::scoped_lock lock{state.mutex};
         state.tick_ms = -1;  // who wants to be watched from here on wakes the thread again
@@ -248,11 +249,19 @@ void Engine::run(Engine &engine) {
             (void)eventfd_read(state.wake.get(), &ignored);
             timeout_ms = 0;  // something is watched since we fell asleep
         }
+        if (timeout_ms < 0 && base::log_withholds.load(std::memory_order_relaxed)) {
+            timeout_ms = slow_tick_ms;
+        }
         if (timeout_ms >= 0 && now - ticked >= base::Milliseconds{timeout_ms}) {
             ticked = now;
             timeout_ms = engine.tick(now);
         }
-        const std::scoped_lock lock{state.mutex};
+        std::unique_lock lock{state.mutex};
+        if (state.groups.empty()) {
+            lock.unlock();  // the sink is the program's
+            base::tell_withheld_lines(now, true);
+            lock.lock();
+        }
         if (state.groups.empty()) {
             state.running = false;
             state.ended.notify_all();

@@ -14,11 +14,12 @@
 
 namespace soft {
 
-Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::Fd socket, Role role,
-                     const wire::MpaFrame *request)
+Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::Fd socket,
+                     const tcp::Address &peer, Role role, const wire::MpaFrame *request)
     : owner_{owner},
       group_{std::move(group)},
       socket_{std::move(socket)},
+      peer_{peer},
       role_{role},
       connecting_{role == Role::Initiator} {
     if (request != nullptr) {
@@ -43,9 +44,12 @@ void Handshake::expire() {
     fail(ETIMEDOUT, role_ == Role::Initiator ? "no answer" : "no MPA request");
 }
 
+void Handshake::give_way() {
+    fail(ETIMEDOUT, "no MPA request, and too many others wait with theirs");
+}
+
 void Handshake::fail(int error, const char *text) {
-    const auto peer = tcp::text_of(tcp::peer_address(socket_.get()));
-    BASE_LOG(Warning, "no connection with %s: %s", connecting_ ? "the peer" : peer.c_str(), text);
+    BASE_LOG_PEER(Warning, "no connection with %s: %s", tcp::text_of(peer_).c_str(), text);
     owner_.handshake_failed(*this, error);
 }
 

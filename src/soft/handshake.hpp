@@ -11,6 +11,7 @@
 
 #include "base/fd.hpp"
 #include "soft/progress.hpp"
+#include "soft/tcp.hpp"
 #include "soft/wire/mpa.hpp"
 
 namespace soft {
@@ -33,19 +34,22 @@ public:
     enum class Role { Initiator, Responder };
 
     // Adds itself to the group, whose lock the caller holds. `request` is the initiator's.
-    Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::Fd socket, Role role,
-              const wire::MpaFrame *request);
+    Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::Fd socket, const tcp::Address &peer,
+              Role role, const wire::MpaFrame *request);
     ~Handshake() override;
     Handshake(const Handshake &) = delete;
     Handshake &operator=(const Handshake &) = delete;
 
     [[nodiscard]] Role role() const { return role_; }
     [[nodiscard]] int socket() const { return socket_.get(); }
+    [[nodiscard]] const tcp::Address &peer() const { return peer_; }
     // Out of the group, for its next owner.
     [[nodiscard]] base::Fd take_socket();
 
     void progress() override;
     void expire() override;
+    // Others need its place.
+    void give_way();
 
 private:
     void connected();
@@ -56,6 +60,7 @@ private:
     HandshakeOwner &owner_;
     const std::shared_ptr<Group> group_;
     base::Fd socket_;
+    const tcp::Address peer_;
     const Role role_;
     bool connecting_;
     std::array<std::byte, wire::mpa_max_frame_bytes> request_{};

@@ -48,8 +48,10 @@ inline constexpr std::chrono::milliseconds lookup_interval{500};
 inline constexpr int lookup_attempts = 20;
 
 inline constexpr std::size_t max_private_bytes = 196;  // as rdma_cm's RDMA_PS_TCP promises for an accept
-inline constexpr int max_listen_backlog =
-    1024;  // also the handshakes, and the unfetched requests, a listener keeps
+inline constexpr int max_listen_backlog = 1024;        // also the unfetched requests that a listener keeps
+// Start-ups that a listener has at once, and not more than a quarter of the descriptors that the process may
+// have open. Behind that the oldest of the origin that has most gives way. Tests shorten it.
+inline std::size_t max_handshakes = 1024;
 inline constexpr int default_listen_backlog = 128;
 
 // Sends that found no receive posted are kept up to this; then the stream stalls.
@@ -69,5 +71,9 @@ inline constexpr std::chrono::seconds silence_timeout{60};
 // it ended. What TCP has by then goes on behind its back, up to silence_timeout. Tests shorten the first.
 inline std::chrono::milliseconds drain_timeout{2'000};
 inline constexpr std::chrono::seconds last_words_timeout{10};
+
+// What of the descriptors that the process may have open (RLIMIT_NOFILE) goes to peers that a program has not
+// accepted, or has ended: a quarter for each.
+[[nodiscard]] std::size_t share_of_descriptors();
 
 }  // namespace soft::limits

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cerrno>
@@ -76,6 +77,7 @@ void Group::remove(Source &source, int fd) {
     if (place == Source::nowhere) {
         return;
     }
+    std::ranges::replace(due_, &source, nullptr);
     sources_[place] = sources_.back();
     sources_.pop_back();
     if (place < sources_.size()) {
@@ -126,24 +128,26 @@ void Group::give_back(Buffer buffer) {
     spare_ = std::move(buffer);
 }
 
-// A source may remove itself, or add others, while it makes progress.
+// A source may remove itself and others, or add others, while it makes progress.
 void Group::serve() {
-    if (sources_.size() <= direct_sources) {
-        std::array<Source *, direct_sources> now{};
-        const std::size_t count = sources_.size();
+    std::array<Source *, max_events> now;
+    std::size_t count = sources_.size();
+    if (count <= direct_sources) {
+        std::copy_n(sources_.begin(), count, now.begin());
+    } else {
+        std::array<epoll_event, max_events> events;
+        count = static_cast<std::size_t>(std::max(epoll_wait(epoll_.get(), events.data(), max_events, 0), 0));
         for (std::size_t i = 0; i < count; ++i) {
-            now[i] = sources_[i];
+            now[i] = static_cast<Source *>(events[i].data.ptr);
         }
-        for (std::size_t i = 0; i < count; ++i) {
-            now[i]->progress();
+    }
+    due_ = std::span{now}.first(count);
+    for (Source *const source : due_) {
+        if (source != nullptr) {
+            source->progress();
         }
-        return;
     }
-    std::array<epoll_event, max_events> events;
-    const int count = epoll_wait(epoll_.get(), events.data(), max_events, 0);
-    for (int i = 0; i < count; ++i) {
-        static_cast<Source *>(events[static_cast<std::size_t>(i)].data.ptr)->progress();
-    }
+    due_ = {};
 }
 
 void Group::poll(bool spinning) {

@@ -133,6 +133,8 @@ private:
     std::uint64_t engine_key_ = 0;
     Watched::node_type unwatched_;  // while the engine does not watch it; guarded by the engine's lock
     std::vector<Source *> sources_;
+    std::span<Source *>
+        due_;  // while it serves: those that it looks at; null in place of those removed since
     Deadlines timed_;
     Buffer spare_;
     bool armed_ = false;    // the engine is woken by this group

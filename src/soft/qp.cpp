@@ -223,7 +223,8 @@ void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
     }
 }
 
-void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, ConnectionOwner *owner) {
+void QueuePair::start(base::Fd socket, const tcp::Address &peer, const ConnectionParameters &parameters,
+                      ConnectionOwner *owner) {
     // The group's lock goes last: who waits for it may then destroy this queue pair.
     const auto group = group_;
     const std::scoped_lock receiving{group->mutex()};
@@ -249,7 +250,7 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
                                                       SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC
                                                 : 0U,
                            std::memory_order_release);
-    peer_ = tcp::text_of(tcp::peer_address(socket.get()));
+    peer_ = tcp::text_of(peer);
     socket_ = std::move(socket);
     owner_ = owner;
     qp_base.state = IBV_QPS_RTS;
@@ -265,7 +266,6 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
         establish();
     } else {
         group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
-    }
     if (parameters.initiator) {
         peer_ready_ = true;
         sending.lock();
@@ -273,6 +273,7 @@ void QueuePair::start(base::Fd socket, const ConnectionParameters &parameters, C
         ready_to_receive_due_ = parameters.ready_to_receive;
         transmit();
         sending.unlock();
+    }
     }
     if (given_up) {
         end({.text = "it was given up before it was connected",

@@ -25,10 +25,7 @@ constexpr bool is_ours(int error) {
 }  // namespace
 
 void QueuePair::log_end(const char *text, int level) const {
-    if (level <= base::log_threshold.load(std::memory_order_relaxed)) {
-        base::log_sink()(level, __FILE__, __LINE__, __func__, "connection with %s ends: %s\n", peer_.c_str(),
-                         text);
-    }
+    BASE_LOG_PEER_AT(level, "connection with %s ends: %s", peer_.c_str(), text);
 }
 
 void QueuePair::end(const End &how) {

@@ -64,8 +64,8 @@ bool QueuePair::message_must_wait() {
 }
 
 void QueuePair::stall() {
-    BASE_LOG(Info, "connection with %s waits for a receive: %zu messages of %zu bytes are kept",
-             peer_.c_str(), unexpected_.size(), unexpected_bytes_.size());
+    BASE_LOG_PEER(Info, "connection with %s waits for a receive: %zu messages of %zu bytes are kept",
+                  peer_.c_str(), unexpected_.size(), unexpected_bytes_.size());
     stalled_ = true;
     want_readable(false);
 }
@@ -133,8 +133,8 @@ void QueuePair::finish_send() {
     const bool invalidates = wire::invalidates(segment_.opcode);
     // Before the program hears of the message, even when it has yet to wait for its receive.
     if (invalidates && !invalidated_.add(qp_base.pd, segment_.stag)) {
-        BASE_LOG(Warning, "%s invalidates key 0x%" PRIx32 ", which it has not, or has given back before",
-                 peer_.c_str(), segment_.stag);
+        BASE_LOG_PEER(Warning, "%s invalidates key 0x%" PRIx32 ", which it has not, or has given back before",
+                      peer_.c_str(), segment_.stag);
         violate({"a key that cannot be invalidated", wire::terminate::cannot_invalidate});
         return;
     }

@@ -115,8 +115,8 @@ std::optional<Pin> QueuePair::pin_for_peer(const Access &access, const char *ref
         return std::move(*pin);
     }
     const Fault fault = pin.error();
-    BASE_LOG(Warning, "%s: %s: %" PRIu64 " bytes at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s", peer_.c_str(),
-             refusal, access.length, access.address, access.key, text_of(fault));
+    BASE_LOG_PEER(Warning, "%s: %s: %" PRIu64 " bytes at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s",
+                  peer_.c_str(), refusal, access.length, access.address, access.key, text_of(fault));
     violate({refusal, access.rights == IBV_ACCESS_REMOTE_WRITE ? tagged_code(fault) : rdmap_code(fault)},
             read_request);
     return std::nullopt;

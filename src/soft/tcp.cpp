@@ -143,13 +143,18 @@ base::Result<void> listen(int socket, int backlog) {
     return {};
 }
 
-base::Result<base::Fd> accept(int socket) {
-    base::Fd connection{accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
+// The address is asked for here: of a connection that its peer has reset it is not known any more.
+base::Result<Accepted> accept(int socket) {
+    Address address{};
+    socklen_t length = sizeof(address);
+    base::Fd connection{
+        accept4(socket, reinterpret_cast<sockaddr *>(&address), &length, SOCK_NONBLOCK | SOCK_CLOEXEC)};
     if (!connection) {
         return base::last_failure();
     }
     set_connection_options(connection.get());
-    return connection;
+    return Accepted{.socket = std::move(connection),
+                    .peer = copy_of(reinterpret_cast<const sockaddr &>(address))};
 }
 
 base::Result<base::Fd> adopted(int fd) {

@@ -45,8 +45,12 @@ void set_service_type(int socket, std::uint8_t service_type);
 // A socket bound to the address; port 0 takes a free one.
 [[nodiscard]] base::Result<base::Fd> bound(const sockaddr &address, const Options &options);
 [[nodiscard]] base::Result<void> listen(int socket, int backlog);
-// The next connection; EAGAIN when there is none.
-[[nodiscard]] base::Result<base::Fd> accept(int socket);
+// The next connection, and where its peer is; EAGAIN when there is none.
+struct Accepted {
+    base::Fd socket;
+    Address peer;
+};
+[[nodiscard]] base::Result<Accepted> accept(int socket);
 // Another descriptor of a connected stream socket that somebody else made, ready to be served; EINVAL for
 // anything else.
 [[nodiscard]] base::Result<base::Fd> adopted(int fd);

@@ -215,7 +215,7 @@ void DatagramId::progress() {
                 try {
                     request_arrived(*arrival, *request);
                 } catch (const std::bad_alloc &) {
-                    BASE_LOG(Error, "request dropped: out of memory");
+                    BASE_LOG_PEER(Error, "request dropped: out of memory");
                 }
             }
         } else if (const auto reply = wire::decode_lookup_reply(datagram); reply && reply->token == token_) {

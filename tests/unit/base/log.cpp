@@ -2,8 +2,10 @@
 // base/log: what reaches the sink, with which level and place, and what costs nothing.
 #include "base/log.hpp"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <string>
@@ -119,6 +121,97 @@ void no_sink_means_standard_error(void **) {
     assert_true(written.find("not this") == std::string_view::npos);
 }
 
+constexpr int warning = static_cast<int>(base::LogLevel::Warning);
+constexpr int error = static_cast<int>(base::LogLevel::Error);
+const base::Clock::time_point beginning = base::Clock::now();
+
+// Of a million lines of one place few are written, and none is lost: the rest is one line with their number.
+void what_peers_repeat_is_counted(void **) {
+    static constinit base::LogPlace place{"file", 7, "function", "%s is wrong"};
+    const unsigned first = base::log_lines_of_place;
+    unsigned admitted = 0;
+    for (unsigned i = 0; i < 1'000'000; ++i) {
+        const int level = i == 500'000 ? error : warning;
+        admitted += place.admits(level, beginning + std::chrono::microseconds{i}) ? 1 : 0;
+    }
+    assert_int_equal(admitted, first);
+    assert_int_equal(lines, 0);
+    assert_true(base::log_withholds);
+    // The next line comes behind the number.
+    assert_true(place.admits(warning, beginning + base::log_window));
+    assert_int_equal(lines, 1);
+    assert_int_equal(last.level, error);
+    assert_string_equal(last.file.c_str(), "file");
+    assert_int_equal(last.number, 7);
+    assert_string_equal(last.function.c_str(), "function");
+    const std::string text =
+        "and " + std::to_string(1'000'000 - first) + " more like this in the last 10 s: %s is wrong\n";
+    assert_string_equal(last.text.c_str(), text.c_str());
+    assert_false(base::log_withholds);
+    // It has as many lines again.
+    for (unsigned i = 1; i < first; ++i) {
+        assert_true(place.admits(warning, beginning + base::log_window));
+    }
+    assert_false(place.admits(warning, beginning + base::log_window));
+    base::tell_withheld_lines(beginning, true);
+}
+
+// No line follows: the number is told nevertheless, of each place by itself, when its time has come.
+void what_was_counted_is_told(void **) {
+    static constinit base::LogPlace early{"early", 1, "f", "early"};
+    static constinit base::LogPlace late{"late", 1, "f", "late"};
+    const auto begin = beginning + 10 * base::log_window;
+    for (unsigned i = 0; i < base::log_lines_of_place + 3; ++i) {
+        (void)early.admits(warning, begin);
+        (void)late.admits(warning, begin + std::chrono::seconds{5});
+    }
+    base::tell_withheld_lines(begin + std::chrono::seconds{9}, false);
+    assert_int_equal(lines, 0);
+    base::tell_withheld_lines(begin + std::chrono::seconds{12}, false);
+    assert_int_equal(lines, 1);
+    assert_string_equal(last.text.c_str(), "and 3 more like this in the last 12 s: early\n");
+    assert_true(base::log_withholds);
+    base::tell_withheld_lines(begin + std::chrono::seconds{12}, true);
+    assert_int_equal(lines, 2);
+    assert_string_equal(last.text.c_str(), "and 3 more like this in the last 7 s: late\n");
+    assert_false(base::log_withholds);
+    base::tell_withheld_lines(begin + std::chrono::seconds{12}, true);
+    assert_int_equal(lines, 2);
+}
+
+// A child has its own lines, and its parent's are the parent's to tell.
+void a_child_tells_nothing_of_its_parents(void **) {
+    static constinit base::LogPlace place{"file", 1, "f", "text"};
+    const auto begin = beginning + 20 * base::log_window;
+    for (unsigned i = 0; i < base::log_lines_of_place + 1; ++i) {
+        (void)place.admits(warning, begin);
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        base::tell_withheld_lines(begin, true);
+        _exit(lines);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    base::tell_withheld_lines(begin, true);
+    assert_int_equal(lines, 1);
+}
+
+// Each place by itself, and only what is wanted.
+void peers_lines_are_lines(void **) {
+    for (unsigned i = 0; i < base::log_lines_of_place + 2; ++i) {
+        BASE_LOG_PEER(Warning, "%d", evaluate());
+        BASE_LOG_PEER_AT(error, "no arguments");
+        BASE_LOG_PEER(Info, "%d", evaluate());
+    }
+    assert_int_equal(lines, 2 * base::log_lines_of_place);
+    assert_int_equal(evaluated, base::log_lines_of_place);
+    base::tell_withheld_lines(base::Clock::now(), true);
+    assert_int_equal(lines, 2 * base::log_lines_of_place + 2);
+}
+
 }  // namespace
 
 int main() {
@@ -127,6 +220,10 @@ int main() {
         cmocka_unit_test_setup_teardown(the_threshold_is_inclusive, with_a_sink, with_the_default),
         cmocka_unit_test_setup_teardown(what_is_not_wanted_is_not_evaluated, with_a_sink, with_the_default),
         cmocka_unit_test_setup_teardown(stands_in_a_branch, with_a_sink, with_the_default),
+        cmocka_unit_test_setup_teardown(what_peers_repeat_is_counted, with_a_sink, with_the_default),
+        cmocka_unit_test_setup_teardown(what_was_counted_is_told, with_a_sink, with_the_default),
+        cmocka_unit_test_setup_teardown(a_child_tells_nothing_of_its_parents, with_a_sink, with_the_default),
+        cmocka_unit_test_setup_teardown(peers_lines_are_lines, with_a_sink, with_the_default),
         cmocka_unit_test_setup_teardown(no_sink_means_standard_error, with_a_sink, with_the_default)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -25,13 +25,18 @@ void set_options(int socket) {
 
 }  // namespace
 
-void Peer::connect(std::uint16_t port, int max_segment_bytes) {
+void Peer::connect(std::uint16_t port, int max_segment_bytes, unsigned host) {
     close();
     socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(socket_ >= 0);
     if (max_segment_bytes != 0) {
         assert_int_equal(
             setsockopt(socket_, IPPROTO_TCP, TCP_MAXSEG, &max_segment_bytes, sizeof(max_segment_bytes)), 0);
+    }
+    if (host != 1) {
+        sockaddr_in from = loopback(0);
+        from.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
+        assert_int_equal(bind(socket_, reinterpret_cast<const sockaddr *>(&from), sizeof(from)), 0);
     }
     const sockaddr_in address = loopback(port);
     assert_int_equal(::connect(socket_, reinterpret_cast<const sockaddr *>(&address), sizeof(address)), 0);

@@ -22,8 +22,9 @@ public:
     Peer(const Peer &) = delete;
     Peer &operator=(const Peer &) = delete;
 
-    // As initiator. max_segment_bytes: what TCP is told to use at most, 0 for its own choice.
-    void connect(std::uint16_t port, int max_segment_bytes = 0);
+    // As initiator. max_segment_bytes: what TCP is told to use at most, 0 for its own choice. From
+    // 127.0.0.host.
+    void connect(std::uint16_t port, int max_segment_bytes = 0, unsigned host = 1);
     // As responder: the port, then the one connection.
     [[nodiscard]] std::uint16_t listen();
     void accept();

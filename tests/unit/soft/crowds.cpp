@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Many peers that take what there is little of, and give nothing: others are served beside them. The limits
+// are shortened for all of this program.
+#include <algorithm>
+#include <deque>
+
+#include "base/log.hpp"
+#include "soft/limits.hpp"
+
+// Last, as it wants.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::Bytes;
+using test::Ends;
+using test::Peer;
+
+constexpr std::size_t handshakes = 16;
+
+// Connects, and says nothing. The device looks at each.
+void add_silent(std::deque<Peer> &peers, test::Device &device, unsigned host, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+        peers.emplace_back().connect(device.port(), 0, host);
+        device.work();
+    }
+}
+
+std::size_t ended(std::deque<Peer> &peers) {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(peers, [](Peer &peer) { return peer.has_ended(); }));
+}
+
+// The oldest of those gives way, though all come from where the one that speaks comes from.
+void silent_peers_do_not_stop_a_listener(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    std::deque<Peer> silent;
+    for (int round = 0; round < 4; ++round) {
+        add_silent(silent, device, 1, handshakes);
+        (void)device.establish(peer, test::plain);
+    }
+    device.work_until([&] { return ended(silent) >= 3 * handshakes; });
+    assert_true(ended(silent) <= 3 * handshakes + 1);
+    assert_true(silent.front().has_ended());
+    assert_false(silent.back().has_ended());
+}
+
+// Who comes from elsewhere keeps its place, however old it is.
+void the_oldest_of_the_busiest_address_gives_way(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    std::deque<Peer> few;
+    std::deque<Peer> many;
+    add_silent(few, device, 2, 3);
+    add_silent(few, device, 3, 3);
+    add_silent(many, device, 1, 4 * handshakes);
+    device.work_until([&] { return ended(many) == 3 * handshakes + 6; });
+    assert_int_equal(ended(few), 0);
+    assert_true(std::all_of(many.begin(), many.begin() + static_cast<std::ptrdiff_t>(3 * handshakes + 6),
+                            [](Peer &one) { return one.has_ended(); }));
+    // They may still ask.
+    few.front().send_frame(test::plain);
+    device.accept(device.take_request());
+    (void)few.front().receive_frame(MpaRole::Reply);
+}
+
+// A byte now and then keeps nobody's place. A request that is whole is looked at before its sender has to go.
+void who_drips_gives_way_and_who_asks_does_not(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const Bytes request = test::encoded(test::plain);
+    std::deque<Peer> dripping;
+    for (std::size_t i = 0; i < 2 * handshakes; ++i) {
+        dripping.emplace_back().connect(device.port());
+        for (std::size_t j = 0; j <= i; ++j) {
+            if (i - j + 1 < request.size()) {
+                (void)::send(dripping[j].socket(), &request[i - j], 1, MSG_NOSIGNAL);
+            }
+        }
+        device.work();
+    }
+    device.work_until([&] { return ended(dripping) >= handshakes; });
+    // All at once, where every place is taken.
+    std::deque<Peer> asking;
+    for (std::size_t i = 0; i < handshakes; ++i) {
+        asking.emplace_back().connect(device.port());
+        asking.back().send_frame(test::plain);
+    }
+    for (std::size_t i = 0; i < asking.size(); ++i) {
+        device.accept(device.take_request());
+    }
+    for (Peer &one : asking) {
+        (void)one.receive_frame(MpaRole::Reply);
+    }
+}
+
+// A flood is a line for each of the first, and one with the number of all others.
+void a_flood_is_few_lines(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    std::deque<Peer> silent;
+    add_silent(silent, device, 1, handshakes);
+    (void)test::logged();
+    base::log_lines_of_place = 4;
+    add_silent(silent, device, 1, 40);
+    device.work_until([&] { return ended(silent) == 40; });
+    // The window of the places may have begun before this test.
+    assert_true(test::logged().warnings <= 4);
+    base::tell_withheld_lines(base::Clock::now(), true);
+    assert_int_equal(test::logged().warnings, 1);
+}
+
+}  // namespace
+
+int main() {
+    soft::limits::max_handshakes = handshakes;
+    const CMUnitTest tests[] = {test_of_ends(silent_peers_do_not_stop_a_listener),
+                                test_of_ends(the_oldest_of_the_busiest_address_gives_way),
+                                test_of_ends(who_drips_gives_way_and_who_asks_does_not),
+                                test_of_ends(a_flood_is_few_lines)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
