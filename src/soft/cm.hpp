@@ -85,6 +85,18 @@ public:
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
 
+    // A connection that an id of this channel accepted, and whose initiator's first FPDU is not here yet: it
+    // is established with that.
+    struct Accepted {
+        std::uint32_t qp_num;
+        int socket;
+        Origin origin;
+    };
+    void await(const Accepted &connection);
+    // What was known of that connection; nothing when it was not awaited.
+    std::optional<Accepted> forget_awaited(std::uint32_t qp_num);
+    [[nodiscard]] std::vector<Accepted> awaited_from(Origin origin);
+
 private:
     EventChannel(base::Readable readable, std::shared_ptr<Group> group);
     Event *take();
@@ -92,6 +104,7 @@ private:
     std::mutex mutex_;
     base::Readable readable_;  // fd; while there are events
     EventQueue events_;
+    std::vector<Accepted> awaited_;
     const std::shared_ptr<Group> group_;
 };
 
@@ -223,6 +236,8 @@ protected:
     void end_oldest_handshake();
     void end_handshakes();
     void request_arrived(Handshake &handshake, const wire::MpaFrame &request);
+    void look_at_accepted(Origin origin);
+    void awaited_no_more();
     void adoption_failed(int error);
     // This id is the request that came on the handshake's socket. False when no device serves the address it
     // came to (logged): then it is not to be delivered.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 
 #include "soft/cm.hpp"
 
@@ -120,6 +121,31 @@ EventQueue EventChannel::withdraw(const CmId &id) {
     return gone;
 }
 
+void EventChannel::await(const Accepted &connection) {
+    const std::scoped_lock lock{mutex_};
+    awaited_.push_back(connection);
+}
+
+std::optional<EventChannel::Accepted> EventChannel::forget_awaited(std::uint32_t qp_num) {
+    const std::scoped_lock lock{mutex_};
+    const auto known = std::ranges::find(awaited_, qp_num, &Accepted::qp_num);
+    if (known == awaited_.end()) {
+        return std::nullopt;
+    }
+    const Accepted connection = *known;
+    *known = awaited_.back();
+    awaited_.pop_back();
+    return connection;
+}
+
+std::vector<EventChannel::Accepted> EventChannel::awaited_from(Origin origin) {
+    std::vector<Accepted> some;
+    const std::scoped_lock lock{mutex_};
+    std::ranges::copy_if(awaited_, std::back_inserter(some),
+                         [&](const Accepted &one) { return one.origin == origin; });
+    return some;
+}
+
 // ---- the events of one id ----
 
 base::Result<void> CmId::migrate(EventChannel *to) {
@@ -138,6 +164,9 @@ base::Result<void> CmId::migrate(EventChannel *to) {
     drop_event();
     const std::unique_ptr<EventChannel> old = std::exchange(own_channel_, std::move(own));
     const std::scoped_lock lock{mutex_};
+    if (const auto awaited = channel_->forget_awaited(qp_num_)) {
+        to->await(*awaited);
+    }
     EventQueue all_waiting = channel_->withdraw(*this);
     while (auto waiting = all_waiting.pop()) {
         if (waiting->id != this) {

@@ -57,6 +57,7 @@ CmId::~CmId() {
     if (channel_ == nullptr) {
         return;  // a request that was never delivered
     }
+    awaited_no_more();
     // A request that nobody fetched is an id that nobody knows.
     EventQueue all_unseen = channel_->withdraw(*this);
     while (const auto unseen = all_unseen.pop()) {
@@ -196,6 +197,7 @@ base::Result<void> CmId::disconnect() {
 void CmId::connection_established() {
     const bool told_by_program = state_.load() == State::Responded;
     state_.store(State::Connected);
+    awaited_no_more();
     {
         const std::scoped_lock lock{mutex_};
         established_told_ = true;
@@ -207,6 +209,7 @@ void CmId::connection_established() {
 
 void CmId::connection_ended() {
     bool told = false;
+    awaited_no_more();
     {
         const std::scoped_lock lock{mutex_};
         told = established_told_;

@@ -2,6 +2,7 @@
 // soft/cm: the responder's side. A listener's sockets are read until their MPA request is whole; then each is
 // an id of its own.
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -149,6 +150,7 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
     }
     // What needs memory first: where there is none, the peer sees the end of its connection.
     std::unique_ptr<CmId> child;  // unless delivered, it rejects the request
+    look_at_accepted(origin_of(handshake.peer()));
     const bool adopting = state_.load() == State::Adopting;
     if (!adopting) {
         child.reset(new CmId{nullptr, context});
@@ -173,6 +175,34 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
     const std::scoped_lock lock{mutex_};
     child.release()->arrived_on(*channel_);
     channel_->push(std::move(made));
+}
+
+// A client that connects again may have seen its connection before established: then its first FPDU is here,
+// and the program hears of that first. Whoever serves that connection may have it in hand, and is waited for.
+void CmId::look_at_accepted(Origin origin) {
+    std::vector<EventChannel::Accepted> accepted;
+    {
+        const std::scoped_lock lock{mutex_};
+        accepted = channel_->awaited_from(origin);
+    }
+    if (accepted.empty()) {
+        return;
+    }
+    std::vector<pollfd> sockets;
+    for (const auto &one : accepted) {
+        sockets.push_back({.fd = one.socket, .events = POLLIN, .revents = 0});
+    }
+    (void)poll(sockets.data(), sockets.size(), 0);
+    for (std::size_t i = 0; i < accepted.size(); ++i) {
+        if (const InUse connection{AnyQueuePair::find(accepted[i].qp_num)}) {
+            connection->look_for_first_fpdu(sockets[i].revents != 0);
+        }
+    }
+}
+
+void CmId::awaited_no_more() {
+    const std::scoped_lock lock{mutex_};
+    (void)channel_->forget_awaited(qp_num_);
 }
 
 void CmId::adoption_failed(int error) {
@@ -289,9 +319,15 @@ base::Result<void> CmId::answer(const rdma_conn_param &wanted) {
     };
     std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
     const std::size_t size = wire::encode_mpa_frame(reply, bytes);
+    if (peer_to_peer) {
+        const std::scoped_lock lock{mutex_};
+        channel_->await({.qp_num = qp_num_, .socket = socket_.get(), .origin = origin_of(peer())});
+    }
     // A fresh socket takes so few bytes at once.
     if (send(socket_.get(), bytes.data(), size, MSG_NOSIGNAL) != static_cast<ssize_t>(size)) {
-        return base::last_failure();
+        const auto failed = base::last_failure();
+        awaited_no_more();
+        return failed;
     }
     state_.store(State::Connecting);
     (*connected)->start(std::move(socket_), peer(), parameters_, this);

@@ -258,6 +258,13 @@ void QueuePair::start(base::Fd socket, const tcp::Address &peer, const Connectio
     if (faults_ != nullptr) {
         group_->change(*this, faults_->timer(), {}, {.readable = true});
     }
+    // Before the program hears: one that connects again has then said that it is ready.
+    if (parameters.initiator) {
+        peer_ready_ = true;
+        may_transmit_ = true;
+        ready_to_receive_due_ = parameters.ready_to_receive;
+        transmit();
+    }
     sending.unlock();
     // The responder says nothing before the initiator's first FPDU (RFC 5044 section 7.1.2). It waits with
     // ESTABLISHED too when that FPDU is promised, though not for ever; an initiator that promised none may be
@@ -266,20 +273,19 @@ void QueuePair::start(base::Fd socket, const tcp::Address &peer, const Connectio
         establish();
     } else {
         group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
-    if (parameters.initiator) {
-        peer_ready_ = true;
-        sending.lock();
-        may_transmit_ = true;
-        ready_to_receive_due_ = parameters.ready_to_receive;
-        transmit();
-        sending.unlock();
-    }
     }
     if (given_up) {
         end({.text = "it was given up before it was connected",
              .level = static_cast<int>(base::LogLevel::Info),
              .oldest = IBV_WC_WR_FLUSH_ERR,
              .drain = true});
+    }
+}
+
+void QueuePair::look_for_first_fpdu(bool readable) {
+    const std::scoped_lock lock{group_->mutex()};
+    if (readable && connected() && !established_) {
+        progress();
     }
 }
 

@@ -69,7 +69,10 @@ public:
     [[nodiscard]] bool idle() const { return phase_.load(std::memory_order_acquire) == Phase::Idle; }
     // The handshake is over: from now on the socket is this queue pair's. Memory was reserved: cannot fail
     // but for ENOMEM.
-    void start(base::Fd socket, const ConnectionParameters &parameters, ConnectionOwner *owner);
+    void start(base::Fd socket, const tcp::Address &peer, const ConnectionParameters &parameters,
+               ConnectionOwner *owner);
+    // The initiator's first FPDU, when it is here, is not left to who serves this queue pair.
+    void look_for_first_fpdu(bool readable);
     // That owner hears of nothing more.
     void forget_owner(const ConnectionOwner &owner);
     // Flushes what is open, tells the peer, and lets it read what was completed. The owner hears when that is

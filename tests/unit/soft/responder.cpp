@@ -15,6 +15,7 @@ using test::Ends;
 using test::fpdu;
 using test::Frame;
 using test::joined;
+using test::Peer;
 
 // RFC 5044 section 7.1.2: the responder says nothing behind its reply before the initiator's first FPDU.
 void rfc5044_7_1_2_a_responder_must_receive_an_fpdu_before_it_sends(void **state) {
@@ -61,6 +62,37 @@ void is_established_with_an_initiator_that_promises_nothing(void **state) {
     device.expect_completion(1);
     assert_true(peer.receive_fpdu().segment.opcode == Opcode::Send);
     assert_false(device.has_event());
+}
+
+// A client may connect again as soon as it is established: the program hears of both in that order, though
+// they come to sockets that different queues serve.
+void established_is_told_before_the_next_request(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const MpaFrame request{.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4};
+    constexpr int rounds = 100;
+    Peer peers[2];
+    peers[0].connect(device.port());
+    peers[0].send_frame(request);
+    rdma_cm_id *before = nullptr;
+    for (int round = 0; round < rounds; ++round) {
+        Peer &first = peers[round % 2];
+        Peer &next = peers[(round + 1) % 2];
+        rdma_cm_id *const id = device.take_request();
+        if (before != nullptr) {
+            device.close(before);
+        }
+        device.accept(id);
+        (void)first.receive_frame(MpaRole::Reply);
+        next.connect(device.port());
+        first.send(test::ready_to_receive());
+        next.send_frame(request);
+        std::optional<test::Event> told;
+        device.work_until([&] { return (told = device.next_event()).has_value(); });
+        assert_int_equal(told->type, RDMA_CM_EVENT_ESTABLISHED);
+        assert_ptr_equal(told->id, id);
+        before = id;
+    }
+    device.accept(device.take_request());
 }
 
 Frame reply_to(Ends &ends, const MpaFrame &request, std::string_view private_data = {}) {
@@ -268,6 +300,7 @@ void a_request_in_single_bytes(void **state) {
 int main() {
     const CMUnitTest tests[] = {test_of_ends(rfc5044_7_1_2_a_responder_must_receive_an_fpdu_before_it_sends),
                                 test_of_ends(is_established_with_an_initiator_that_promises_nothing),
+                                test_of_ends(established_is_told_before_the_next_request),
                                 test_of_ends(rfc6581_10_a_reply_must_be_of_the_requests_kind),
                                 test_of_ends(rfc5044_7_1_1_reserved_bits_must_not_be_checked),
                                 test_of_ends(rfc6581_9_1_depths_must_be_crossed_and_passed_on),
