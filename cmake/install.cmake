@@ -32,8 +32,11 @@ endforeach()
 
 # What people read.
 if(RPMA_MANUAL)
-    install(DIRECTORY ${RPMA_MANUAL}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT rpma)
-    install(DIRECTORY ${RPMA_MANUAL}/man3 ${RPMA_MANUAL}/man7 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT librpma-dev)
+    # man7 says what the libraries read of the environment: it is there wherever they are.
+    install(DIRECTORY ${RPMA_MANUAL}/install/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT rpma)
+    install(FILES ${RPMA_MANUAL}/install/man7/librpma.7.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man7 COMPONENT librpma0)
+    install(FILES ${RPMA_MANUAL}/install/man7/softrdma.7.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man7 COMPONENT libsoftrdma0)
+    install(DIRECTORY ${RPMA_MANUAL}/install/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT librpma-dev)
     install(DIRECTORY ${RPMA_MANUAL}/html DESTINATION ${RPMA_INSTALL_DOC} COMPONENT librpma-dev)
 endif()
 install(FILES README.md LICENSE DESTINATION ${RPMA_INSTALL_DOC} COMPONENT librpma-dev)
@@ -41,3 +44,8 @@ install(DIRECTORY doc/ DESTINATION ${RPMA_INSTALL_DOC}/doc COMPONENT librpma-dev
         PATTERN man EXCLUDE)
 install(DIRECTORY examples DESTINATION ${RPMA_INSTALL_DOC} COMPONENT librpma-dev PATTERN CMakeLists.txt EXCLUDE
         PATTERN run-all EXCLUDE)
+
+# ld.so looks below /usr, and below /usr/local once ldconfig has run, where ours comes before Debian's. Below another prefix
+# a program would find the system's librpma.so.0, if there is one: say what its builder sets. Not when it is staged.
+configure_file(cmake/how-to-link.cmake.in ${CMAKE_BINARY_DIR}/how-to-link.cmake @ONLY)
+install(SCRIPT ${CMAKE_BINARY_DIR}/how-to-link.cmake)

@@ -48,6 +48,9 @@ One machine serves a pool, others push a file into it, durably, and pull
 it. Works with and without RDMA hardware."
     "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})")
 
+# Debian's librpma-dev has librpma(7).
+set(CPACK_DEBIAN_LIBRPMA0_PACKAGE_BREAKS "librpma-dev (<< ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_LIBRPMA0_PACKAGE_REPLACES "librpma-dev (<< ${PROJECT_VERSION})")
 # As Debian's are; CMake heeds it from 3.31 on.
 foreach(name LIBRPMA0 LIBSOFTRDMA0 LIBRPMA-DEV)
     set(CPACK_DEBIAN_${name}_PACKAGE_MULTIARCH same)

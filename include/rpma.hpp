@@ -16,6 +16,10 @@
 #ifndef RPMA_HPP
 #define RPMA_HPP 1
 
+#if __cplusplus <= 202002L
+#error "rpma.hpp needs C++23 (-std=c++23); librpma.h does not"
+#else
+
 #include <librpma.h>
 
 #include <array>
@@ -529,4 +533,5 @@ private:
 
 }  // namespace rpma
 
+#endif  // C++23
 #endif

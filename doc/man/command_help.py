@@ -44,7 +44,7 @@ class Help:
         names, value, default = re.fullmatch(r'(\S+)(?: ([A-Z]+)[^=]*(?:=(\S+))?)?', re.sub(r' REQUIRED| Excludes: \S+', '', term)).groups()
         shown = f'**{plain(names.replace(",", ", "))}**'
         if value and names.startswith('-'):
-            shown += f' *{ {"TEXT": "VALUE"}.get(value, "NUMBER") }*'
+            shown += f' *{ {"FLOAT": "NUMBER", "UINT": "NUMBER"}.get(value, value) }*'
         return shown, default
 
     def notes(self):

@@ -6,6 +6,7 @@ HTML, all of them at once, because starting it takes longer than what it does.
 header.py says what is read of a header."""
 
 import argparse
+import gzip
 import pathlib
 import re
 import subprocess
@@ -15,6 +16,20 @@ from command_help import Help
 from header import Header, names_defined
 from markdown import capital, plain
 
+# src/cli/failure.hpp, for people.
+EXITS = {
+    '0': 'Done.',
+    '1': 'Failed; a line on standard error says what and why.',
+    '2': 'The command line was not understood; nothing was done.',
+    '3': 'Not committed: the push failed on its way. The pool holds what it held.',
+    '4': 'Unknown whether committed: the push failed while the server committed. The pool holds the old content or the new; '
+         'the line on standard error has the sequence and the checksum of the new, and **rpma-pull**(1) tells which it is.',
+    '5': 'Busy: another push is under way. Nothing was changed.',
+    '6': 'Refused: the server does not give what is asked for, and the line says why. Nothing was changed.',
+    '7': 'Unreachable: there is no such host, no server of a pool at the address, or none that answers.',
+    '126': 'The program cannot be executed.',
+    '127': 'There is no such program.',
+}
 NOT_ENGLISH = set('addr ptr len src dst cfg imm fd cq wc req ep srq mr conn pcfg desc pdata ret'.split())
 
 
@@ -140,8 +155,7 @@ class Manual:
                                                headers[file].meaning.items() if '_E_' in error),
             'copies': lambda file: '\n\n'.join(self.markdown(f'softrdma_{copy}: {copy}(3)')
                                                for copy in headers[file].copies),
-            'exits': lambda: '0\n:   Done.\n\n1\n:   Failed; a line on standard error says what and why.\n\n'
-                             '2\n:   The command line was not understood; nothing was done.',
+            'exits': lambda *which: '\n\n'.join(f'{code}\n:   {EXITS[code]}' for code in which or ('0', '1', '2')),
             'title': lambda *words: Help(command, words).title(),
             'usage': lambda *words: Help(command, words).usage(),
             'options': lambda *words: Help(command, words).options(),
@@ -174,11 +188,11 @@ def html(name, body, _):
     return f'<!DOCTYPE html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{name}</title>\n{body}</html>\n'
 
 
-def write(path, text):
+def write(path, content):
     """Leaves a file that is right as it is, and what depends on it too."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_text(encoding='utf-8') != text:
-        path.write_text(text, encoding='utf-8')
+    if not path.exists() or path.read_bytes() != content:
+        path.write_bytes(content)
 
 
 def main():
@@ -201,11 +215,13 @@ def main():
     links = ['--metadata', f'PAGES:{" ".join(pages)}', '--lua-filter', options.prose / 'links.lua',
              '--no-highlight']
     for name, text in pages.items():
-        write(options.out / 'markdown' / f'{name}.md', text)
+        write(options.out / 'markdown' / f'{name}.md', text.encode())
     for name, body in set_with_pandoc(options.pandoc, pages, 'man').items():
-        write(options.out / f'man{name[-1]}' / name, roff(name, body, options.version))
+        page = roff(name, body, options.version).encode()
+        write(options.out / f'man{name[-1]}' / name, page)
+        write(options.out / 'install' / f'man{name[-1]}' / f'{name}.gz', gzip.compress(page, mtime=0))
     for name, body in set_with_pandoc(options.pandoc, pages, 'html', links).items():
-        write(options.out / 'html' / f'{name}.html', html(name, body, options.version))
+        write(options.out / 'html' / f'{name}.html', html(name, body, options.version).encode())
 
 
 if __name__ == '__main__':

@@ -10,4 +10,5 @@ def plain(text):
 
 
 def capital(text):
-    return text[:1].upper() + text[1:]
+    """A sentence's beginning; a name in C keeps its case."""
+    return text if re.match(r'[\w\\]*_', text) else text[:1].upper() + text[1:]

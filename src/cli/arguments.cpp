@@ -2,19 +2,38 @@
 // cli/arguments: parsing is strict, so that a slip of the finger is an error and never another meaning.
 #include "cli/arguments.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 namespace cli {
 
 namespace {
+
+constexpr std::string_view default_port = "7204";
 
 // The whole of `text` as a decimal number.
 template <typename Number>
 bool parse_number(std::string_view text, Number &value) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     return error == std::errc{} && end == text.data() + text.size();
+}
+
+// Levenshtein's: how many letters are to be put in, taken out or replaced.
+std::size_t distance(std::string_view left, std::string_view right) {
+    std::vector<std::size_t> row(right.size() + 1);
+    std::ranges::generate(row, [i = std::size_t{0}]() mutable { return i++; });
+    for (std::size_t i = 0; i < left.size(); ++i) {
+        std::size_t diagonal = std::exchange(row[0], i + 1);
+        for (std::size_t j = 0; j < right.size(); ++j) {
+            const std::size_t replaced = diagonal + (left[i] == right[j] ? 0 : 1);
+            diagonal = row[j + 1];
+            row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+        }
+    }
+    return row.back();
 }
 
 }  // namespace
@@ -24,20 +43,23 @@ std::string Address::text() const {
 }
 
 Outcome<Address> parse_address(std::string_view text) {
-    const auto colon = text.rfind(':');
-    if (colon == std::string_view::npos || colon == 0) {
-        return failed("{}: expected ADDRESS:PORT, such as 127.0.0.1:7204 or [::1]:7204", text);
-    }
+    const bool has_port = text.contains(':') && !text.ends_with(']');
+    const auto colon = has_port ? text.rfind(':') : text.size();
     std::string_view host = text.substr(0, colon);
-    const std::string_view port = text.substr(colon + 1);
+    const std::string_view port = has_port ? text.substr(colon + 1) : default_port;
     if (host.starts_with('[') && host.ends_with(']')) {
         host = host.substr(1, host.size() - 2);
     } else if (host.contains(':')) {
-        return failed("{}: an IPv6 address is written in brackets, such as [::1]:7204", text);
+        return failed(Exit::Usage, "{}: an IPv6 address is written in brackets, such as [::1] or [::1]:7204",
+                      text);
+    }
+    if (host.empty()) {
+        return failed(Exit::Usage,
+                      "{}: expected ADDRESS or ADDRESS:PORT, such as 127.0.0.1:7204 or [::1]:7204", text);
     }
     std::uint64_t number = 0;
-    if (host.empty() || !parse_number(port, number) || number < 1 || number > 65535) {
-        return failed("{}: expected ADDRESS:PORT with a port from 1 to 65535", text);
+    if (!parse_number(port, number) || number < 1 || number > 65535) {
+        return failed(Exit::Usage, "{}: expected a port from 1 to 65535", text);
     }
     return Address{std::string{host}, std::to_string(number)};
 }
@@ -58,7 +80,8 @@ Outcome<std::uint64_t> parse_size(std::string_view text) {
     std::uint64_t number = 0;
     if (!parse_number(digits, number) || number == 0 ||
         number > (std::numeric_limits<std::uint64_t>::max() >> shift)) {
-        return failed("{}: expected a size in bytes of at least 1, with K, M, G or T for powers of 1024",
+        return failed(Exit::Usage,
+                      "{}: expected a size in bytes of at least 1, with K, M, G or T for powers of 1024",
                       text);
     }
     return number << shift;
@@ -72,6 +95,18 @@ std::function<std::string(const std::string &)> number_between(double least, dou
                    ? std::string{}
                    : fmt::format("{}: expected a number from {} to {}", text, least, most);
     };
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string> &candidates) {
+    std::string best;
+    std::size_t least = std::max(word.size() / 3, std::size_t{1}) + 1;
+    for (const std::string &candidate : candidates) {
+        if (const std::size_t found = distance(word, candidate); found < least) {
+            least = found;
+            best = candidate;
+        }
+    }
+    return best;
 }
 
 std::string format_size(double bytes) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/failure.hpp"
 
@@ -19,7 +20,7 @@ struct Address {
     [[nodiscard]] std::string text() const;
 };
 
-// HOST:PORT or [IPV6]:PORT; the port is 1 to 65535.
+// HOST, HOST:PORT, [IPV6] or [IPV6]:PORT; the port is 1 to 65535, and 7204 when there is none.
 [[nodiscard]] Outcome<Address> parse_address(std::string_view text);
 
 // A number of bytes of at least 1, with an optional K, M, G or T (powers of 1024).
@@ -28,6 +29,10 @@ struct Address {
 // For an option's check(): what is wrong with its value, empty when that is a number from `least` to `most`.
 // (CLI::Range takes "nan".)
 [[nodiscard]] std::function<std::string(const std::string &)> number_between(double least, double most);
+
+// The candidate that differs from the word by the fewest letters; empty when each differs by more than a
+// third of it.
+[[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string> &candidates);
 
 // "1.5 GiB"; below 1 KiB "17 bytes".
 [[nodiscard]] std::string format_size(double bytes);

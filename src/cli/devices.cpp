@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -191,6 +192,11 @@ void print_table(const std::vector<std::vector<Fact>> &devices) {
 }
 
 Outcome<> list_devices(bool json) {
+    const std::string_view choice =
+        std::getenv("RPMA_DEVICE") != nullptr ? std::getenv("RPMA_DEVICE") : "auto";
+    if (choice != "auto" && choice != "kernel" && choice != "soft") {
+        return failed("RPMA_DEVICE is \"{}\", expected auto, kernel or soft", choice);
+    }
     print_warnings();  // such as why none can be opened
     std::vector<std::vector<Fact>> devices;
     append_devices(kernel, devices);

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <cstring>
 #include <expected>
 #include <string>
@@ -12,8 +13,26 @@
 
 namespace cli {
 
+// What the command ends with; rpma(1) says the same.
+enum class Exit : int {
+    Done = 0,
+    Failed = 1,
+    Usage = 2,
+    NotCommitted = 3,  // a push failed on its way: the pool holds what it held
+    Unknown = 4,       // a push failed at its commit: the pool holds the old content or the new
+    Busy = 5,          // another push is under way
+    Refused = 6,       // the server does not give what is asked for
+    Unreachable = 7,   // there is no server, or it does not answer
+    NotExecutable = 126,
+    NotFound = 127,
+};
+
 struct Failure {
     std::string text;
+    Exit exit = Exit::Failed;
+    // With Exit::Unknown: of the content that is there or not.
+    std::uint64_t sequence = 0;
+    std::uint32_t checksum = 0;
 };
 
 template <typename T = void>
@@ -23,6 +42,12 @@ template <typename... Arguments>
 [[nodiscard]] std::unexpected<Failure> failed(fmt::format_string<Arguments...> format,
                                               Arguments &&...arguments) {
     return std::unexpected{Failure{fmt::format(format, std::forward<Arguments>(arguments)...)}};
+}
+
+template <typename... Arguments>
+[[nodiscard]] std::unexpected<Failure> failed(Exit exit, fmt::format_string<Arguments...> format,
+                                              Arguments &&...arguments) {
+    return std::unexpected{Failure{fmt::format(format, std::forward<Arguments>(arguments)...), exit}};
 }
 
 // What an errno value means; a static string.

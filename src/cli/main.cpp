@@ -1,27 +1,123 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/main: the `rpma` command.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "cli/arguments.hpp"
+#include "cli/checksum.hpp"
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
 #include "cli/report.hpp"
 
 namespace {
 
-constexpr int exit_failure = 1;
-constexpr int exit_usage = 2;
+using cli::Exit;
+using cli::Failure;
 
-int complain(const std::string &text, int code) {
-    std::fputs(fmt::format("rpma: {}\n", text).c_str(), stderr);
-    return code;
+using Words = std::vector<std::string_view>;
+
+// `run`, when that is the command. No option before it has a value.
+Words::const_iterator find_run(const Words &words) {
+    const auto command = std::ranges::find_if(words, [](auto word) { return !word.starts_with('-'); });
+    return command != words.end() && *command == "run" ? command : words.end();
 }
 
-int parse_and_run(int argc, char **argv) {
+// Asked of the words, for a command line that is not understood is answered in JSON too.
+bool wants_json(const Words &words) {
+    const auto end = std::ranges::find(words, "--");
+    return find_run(words) == words.end() && std::find(words.begin(), end, "--json") != end;
+}
+
+// The words as CLI11 takes them, from the last to the first. It would take -- behind `run` for the end of
+// run's own.
+std::vector<std::string> words_to_parse(const Words &words) {
+    std::vector<std::string> parsed{words.begin(), words.end()};
+    if (const auto run = find_run(words); run != words.end() && run + 1 != words.end() && run[1] == "--") {
+        parsed.erase(parsed.begin() + (run + 1 - words.begin()));
+    }
+    std::ranges::reverse(parsed);
+    return parsed;
+}
+
+Exit complain(const Failure &failure, bool json) {
+    std::fputs(fmt::format("rpma: {}\n", failure.text).c_str(), stderr);
+    if (json) {
+        cli::Summary summary;
+        summary.add_json("error", failure.text);
+        summary.add_json("outcome", cli::exit_text(failure.exit));
+        summary.add_json("exit", static_cast<int>(failure.exit));
+        if (failure.exit == Exit::Unknown) {
+            summary.add_json("sequence", failure.sequence);
+            summary.add_json("checksum", cli::checksum_text(failure.checksum));
+        }
+        summary.print(true);
+    }
+    return failure.exit;
+}
+
+std::string suggest(const std::string &word, const std::vector<std::string> &candidates) {
+    const std::string nearest = cli::nearest(word, candidates);
+    return nearest.empty() ? std::string{} : fmt::format(", did you mean {}?", nearest);
+}
+
+// What is wrong with a word that no option and no argument took.
+Failure unknown_word(const CLI::App &app, const std::string &word) {
+    std::vector<std::string> known;
+    const auto chosen = app.get_subcommands();
+    if (chosen.empty()) {
+        for (const CLI::App *command : app.get_subcommands({})) {
+            known.push_back(command->get_name());
+        }
+    }
+    for (const CLI::App *command : {&app, chosen.empty() ? &app : chosen.front()}) {
+        for (const CLI::Option *option : command->get_options()) {
+            for (const std::string &name : option->get_lnames()) {
+                known.push_back("--" + name);
+            }
+        }
+    }
+    const char *const kind = word.starts_with('-') ? "option" : (chosen.empty() ? "command" : "argument");
+    return {fmt::format("{}: unknown {}{} (see rpma{} --help)", word, kind, suggest(word, known),
+                        chosen.empty() ? "" : " " + chosen.front()->get_name()),
+            Exit::Usage};
+}
+
+// The words that nobody took. A program that is run has its own.
+std::vector<std::string> unknown_words(const CLI::App &app) {
+    auto words = app.remaining(!app.got_subcommand("run"));
+    std::erase(words, "--");  // what stands behind it was taken, also when it begins with a dash
+    return words;
+}
+
+cli::Outcome<> parse(CLI::App &app, const Words &given, const cli::Command &chosen) {
+    try {
+        app.parse(words_to_parse(given));
+    } catch (const CLI::Success &) {  // --help
+        throw;
+    } catch (const CLI::ParseError &error) {
+        // Perhaps just because of an option whose name is wrong.
+        const auto words = unknown_words(app);
+        const auto option =
+            std::ranges::find_if(words, [](const auto &word) { return word.starts_with('-'); });
+        return option != words.end() ? std::unexpected{unknown_word(app, *option)}
+                                     : cli::failed(Exit::Usage, "{} (see rpma --help)", error.what());
+    }
+    const auto words = unknown_words(app);
+    if (!words.empty()) {
+        return std::unexpected{unknown_word(app, words.front())};
+    }
+    return chosen ? cli::Outcome<>{} : cli::failed(Exit::Usage, "expected a command (see rpma --help)");
+}
+
+Exit run(const Words &words, bool json) {
     CLI::App app{"Remote persistent memory over RDMA, with or without RDMA hardware.", "rpma"};
     cli::Command chosen;
     bool verbose = false;
@@ -40,34 +136,25 @@ int parse_and_run(int argc, char **argv) {
     cli::add_perf(app, chosen);
     cli::add_run(app, chosen);
     try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success &wanted) {  // --help
-        return app.exit(wanted);
-    } catch (const CLI::ParseError &error) {
-        return complain(fmt::format("{} (see rpma --help)", error.what()), exit_usage);
-    }
-    auto extra = app.remaining(!app.got_subcommand("run"));
-    std::erase(extra, "--");  // what stands behind it was taken, also when it begins with a dash
-    if (!chosen || !extra.empty()) {
-        return complain(
-            fmt::format("{}: {} (see rpma --help)", extra.empty() ? "no command" : extra.front(),
-                        chosen ? "unknown argument" : "expected devices, serve, push, pull, perf or run"),
-            exit_usage);
+        if (const auto parsed = parse(app, words, chosen); !parsed) {
+            return complain(parsed.error(), json);
+        }
+    } catch (const CLI::Success &wanted) {
+        return static_cast<Exit>(app.exit(wanted));
     }
     cli::take_log(verbose);
-    const auto done = chosen();
-    if (!done) {
-        return complain(done.error().text, exit_failure);
+    if (const auto done = chosen(); !done) {
+        return complain(done.error(), json);
     }
     // A server's work is not what it prints.
     const int unprinted = app.got_subcommand("serve") ? 0 : cli::print_failure();
     if (unprinted == EPIPE) {
-        return exit_failure;  // who does not read on knows
+        return Exit::Failed;  // who does not read on knows
     }
-    return unprinted == 0 ? 0
-                          : complain(fmt::format("standard output: cannot write: {}; all else was done",
-                                                 cli::errno_text(unprinted)),
-                                     exit_failure);
+    return unprinted == 0 ? Exit::Done
+                          : complain({fmt::format("standard output: cannot write: {}; all else was done",
+                                                  cli::errno_text(unprinted))},
+                                     false);
 }
 
 }  // namespace
@@ -75,9 +162,18 @@ int parse_and_run(int argc, char **argv) {
 int main(int argc, char **argv) {
     // A reader of our output that goes away must not end a server.
     std::signal(SIGPIPE, SIG_IGN);
+    const Words words{argv + std::min(argc, 1), argv + argc};
+    const bool json = wants_json(words);
+    Exit exit = Exit::Failed;
     try {
-        return parse_and_run(argc, argv);
+        exit = run(words, json);
     } catch (const std::exception &error) {
-        return complain(error.what(), exit_failure);
+        exit = complain({error.what()}, json);
     }
+    if (exit != Exit::Done) {
+        // Without the two seconds that the soft device would give the rest of a connection that failed.
+        std::fflush(nullptr);
+        std::_Exit(static_cast<int>(exit));
+    }
+    return 0;
 }

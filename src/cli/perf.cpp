@@ -102,12 +102,15 @@ void add_perf(CLI::App &app, Command &chosen) {
         "Lists are separated by commas. SIZE takes K or M, in powers of 1024. What is committed in the pool "
         "is not "
         "touched. Ctrl-C ends it with what was measured.\n");
-    command->add_option("ADDRESS:PORT", options->address, "Where rpma serve listens")->required();
-    command->add_option("--op", options->ops, "What to measure")->capture_default_str();
-    command->add_option("--size", options->sizes, "Bytes of an operation, up to 64M")->capture_default_str();
+    command->add_option("ADDRESS[:PORT]", options->address, where_served)->required();
+    command->add_option("--op", options->ops, "What to measure")->type_name("LIST")->capture_default_str();
+    command->add_option("--size", options->sizes, "Bytes of an operation, up to 64M")
+        ->type_name("LIST")
+        ->capture_default_str();
     command
         ->add_option("--depth", options->depths,
                      "Operations under way on a connection, up to 1024 (send: 64)")
+        ->type_name("LIST")
         ->capture_default_str();
     command->add_option("--connections", options->connections, "Connections at once")
         ->check(CLI::Range(std::uint32_t{1}, most_connections))

@@ -31,13 +31,13 @@ Outcome<PerfOp> parse_op(std::string_view text) {
             return op;
         }
     }
-    return failed("--op {}: expected write, read, flush, send or atomic", text);
+    return failed(Exit::Usage, "--op {}: expected write, read, flush, send or atomic", text);
 }
 
 Outcome<std::uint32_t> parse_bounded(const char *option, std::string_view text, std::uint32_t most) {
     const auto value = parse_size(text);
     if (!value || *value > most) {
-        return failed("{} {}: expected 1 to {}", option, text, most);
+        return failed(Exit::Usage, "{} {}: expected 1 to {}", option, text, most);
     }
     return static_cast<std::uint32_t>(*value);
 }

@@ -126,7 +126,7 @@ void add_pull(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<TransferOptions>();
     CLI::App *command =
         add_transfer(app, chosen, "pull", "Read back what was pushed last, and verify it", options, pull);
-    command->add_option("ADDRESS:PORT", options->address, "Where rpma serve listens")->required();
+    command->add_option("ADDRESS[:PORT]", options->address, where_served)->required();
     command
         ->add_option("FILE", options->file, "The file to write; replaced only by a whole, verified content")
         ->required();

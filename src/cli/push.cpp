@@ -199,7 +199,7 @@ void add_push(CLI::App &app, Command &chosen) {
     CLI::App *command =
         add_transfer(app, chosen, "push", "Replicate a file into a served pool, durably", options, push);
     command->add_option("FILE", options->file, "The file")->required();
-    command->add_option("ADDRESS:PORT", options->address, "Where rpma serve listens")->required();
+    command->add_option("ADDRESS[:PORT]", options->address, where_served)->required();
 }
 
 }  // namespace cli

@@ -23,6 +23,30 @@ int first_failure = 0;  // of print()
 
 }  // namespace
 
+const char *exit_text(Exit exit) {
+    switch (exit) {
+        case Exit::Done:
+            return "done";
+        case Exit::Usage:
+            return "usage";
+        case Exit::NotCommitted:
+            return "not committed";
+        case Exit::Unknown:
+            return "unknown";
+        case Exit::Busy:
+            return "busy";
+        case Exit::Refused:
+            return "refused";
+        case Exit::Unreachable:
+            return "unreachable";
+        case Exit::Failed:
+        case Exit::NotExecutable:
+        case Exit::NotFound:
+            break;
+    }
+    return "failed";
+}
+
 void print(std::string_view text) {
     const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
     if ((!written || std::fflush(stdout) != 0) && first_failure == 0) {

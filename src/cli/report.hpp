@@ -9,7 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/failure.hpp"
+
 namespace cli {
+
+// An outcome's name in JSON, such as "not committed".
+[[nodiscard]] const char *exit_text(Exit exit);
 
 // Writes to standard output at once. What becomes of it: print_failure().
 void print(std::string_view text);

@@ -56,7 +56,8 @@ Outcome<> run(const std::vector<std::string> &words) {
     setenv("LD_PRELOAD", all.c_str(), 1);
     std::signal(SIGPIPE, SIG_DFL);  // main() ignores it
     execvp(arguments[0], arguments.data());
-    return failed("cannot run {}: {}", words[0], errno_text(errno));
+    return failed(errno == ENOENT ? Exit::NotFound : Exit::NotExecutable, "cannot run {}: {}", words[0],
+                  errno_text(errno));  // as a shell
 }
 
 }  // namespace

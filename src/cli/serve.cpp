@@ -123,9 +123,15 @@ void add_serve(CLI::App &app, Command &chosen) {
         "The pool keeps two contents of SIZE bytes, so a crash at any moment leaves the old one or the new "
         "one.\n"
         "SIZE takes K, M, G or T, in powers of 1024. Ctrl-C ends the server.\n");
-    command->add_option("--pool", options->pool, "The pool file; created when it does not exist")->required();
-    command->add_option("--size", options->size, "The largest content that the pool takes")->required();
-    command->add_option("--listen", options->listen, "ADDRESS:PORT, or [IPV6]:PORT")->capture_default_str();
+    command->add_option("--pool", options->pool, "The pool file; created when it does not exist")
+        ->type_name("FILE")
+        ->required();
+    command->add_option("--size", options->size, "The largest content that the pool takes")
+        ->type_name("SIZE")
+        ->required();
+    command->add_option("--listen", options->listen, "Where to listen: HOST[:PORT] or [IPV6][:PORT]")
+        ->type_name("ADDRESS")
+        ->capture_default_str();
     command->add_flag("--volatile", options->allow_volatile, "Serve also where nothing can be durable");
     command->add_flag("--json", options->json, "Print events as JSON, one a line");
     command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });

@@ -8,20 +8,24 @@ head -c 4M /dev/urandom >larger
 start_server pool 3M
 
 # The command line.
-refused 'no command' "$rpma"
-refused 'launch: expected' "$rpma" launch
-refused 'FILE is required' "$rpma" push
-refused '--faster: unknown argument' "$rpma" push content "$address" --faster
+refused_with 2 'expected a command' "$rpma"
+refused_with 2 'launch: unknown command (see rpma --help)' "$rpma" launch
+refused_with 2 'psh: unknown command, did you mean push? (see rpma --help)' "$rpma" psh content
+refused_with 2 'FILE is required' "$rpma" push
+refused_with 2 '--faster: unknown option (see rpma push --help)' "$rpma" push content "$address" --faster
+refused_with 2 '--timout: unknown option, did you mean --timeout?' "$rpma" push content "$address" --timout 3
+refused_with 2 '--siez: unknown option, did you mean --size?' "$rpma" serve --pool other --siez 1M
+refused_with 2 'third: unknown argument' "$rpma" push content "$address" third
 refused '--timeout: nan: expected a number from 0.1 to 3600' "$rpma" push content "$address" --timeout nan
 refused '--time: nan: expected' "$rpma" perf "$address" --time nan
 refused '--count: Value 0 not in range 1 to ' "$rpma" perf "$address" --count 0
-for bad in 127.0.0.1 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:x ::1:7204; do
-    refused "$bad" "$rpma" push content "$bad"
-    refused "$bad" "$rpma" pull "$bad" got
-    refused "$bad" "$rpma" serve --pool other --size 1M --listen "$bad"
+for bad in 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:x ::1:7204; do
+    refused_with 2 "$bad" "$rpma" push content "$bad"
+    refused_with 2 "$bad" "$rpma" pull "$bad" got
+    refused_with 2 "$bad" "$rpma" serve --pool other --size 1M --listen "$bad"
 done
 for bad in 0 -1 1.5M 1X; do
-    refused 'expected a size in bytes' "$rpma" serve --pool other --size="$bad"
+    refused_with 2 'expected a size in bytes' "$rpma" serve --pool other --size="$bad"
 done
 
 # An empty pool.
@@ -65,6 +69,8 @@ if [ ! -d /sys/class/infiniband ] || [ -z "$(ls /sys/class/infiniband)" ]; then
 fi
 RPMA_DEVICE=hardware refused 'RPMA_DEVICE' "$rpma" serve --pool other --size 1M
 RPMA_DEVICE=hardware refused 'RPMA_DEVICE' "$rpma" push content "$address"
+
+RPMA_DEVICE=hardware refused_with 1 'RPMA_DEVICE is "hardware", expected auto, kernel or soft' "$rpma" devices
 
 SOFTRDMA_CRC=yes refused 'SOFTRDMA_CRC is "yes", expected 0 or 1' "$rpma" push content "$address"
 SOFTRDMA_FAULTS=drop=x bounded "$rpma" devices >stdout 2>stderr || die "devices"

@@ -77,15 +77,22 @@ stop_server() {
     [ $code -eq 0 ] || die "the server ended with $code"
 }
 
-# refused TEXT COMMAND...: it fails by itself, with one line on standard error that contains the text.
+# refused TEXT COMMAND...: it fails by itself, with one line on standard error that contains the text; sets code.
 refused() {
-    local text=$1 code=0
+    local text=$1
+    code=0
     shift
     bounded "$@" >stdout 2>stderr || code=$?
-    [ $code -gt 0 ] && [ $code -lt 124 ] || die "ended with $code, expected a failure: $*"
+    case $code in 0 | 124 | 125 | 12[89] | 1[3-9]? | 2??) die "ended with $code, expected a failure: $*" ;; esac
     [ "$(wc -l <stderr)" -eq 1 ] || die "expected one line on standard error: $*"
     grep -qF -- "$text" stderr || die "expected \"$text\": $*"
     echo "refused: $(cat stderr)"
+}
+
+# refused_with CODE TEXT COMMAND...: as refused, with this exit code.
+refused_with() {
+    refused "${@:2}"
+    [ $code -eq "$1" ] || die "ended with $code, expected $1: ${*:3}"
 }
 
 push() { bounded "$rpma" push "$1" "$address" >stdout 2>stderr || die "push $1"; }

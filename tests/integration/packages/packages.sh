@@ -5,7 +5,7 @@
 set -eu
 source=$1 build=$2 architecture=$3 cc=$4 cmake=$5
 example=$source/examples/05-flush-to-persistent
-rm -rf packages root by-pkg-config by-cmake
+rm -rf packages root by-pkg-config by-cmake prefix staged
 failures=0
 
 fail() {
@@ -54,7 +54,21 @@ for file in bin/rpma include/librpma.h include/softrdma.h lib/$architecture/{lib
 done
 if [ -e "$build/man/man1" ]; then
     for page in man1/rpma.1 man1/rpma-push.1 man3/rpma_write.3 man7/librpma.7; do
-        [ -e "root/usr/share/man/$page" ] || fail "no page $page"
+        [ -e "root/usr/share/man/$page.gz" ] || fail "no page $page.gz"
+    done
+    # The pages of a package send nobody to a page that need not be there: those are its own, those of the packages that
+    # it depends on, and of their libraries. Linux has its own manual.
+    dpkg-deb --fsys-tarfile packages/rpma_*.deb | tar -t >at-rpma.list
+    for package in librpma0 libsoftrdma0; do
+        dpkg-deb --fsys-tarfile packages/${package}_*.deb | tar -t | tee -a at-rpma.list
+    done >at-libraries.list
+    for page in root/usr/share/man/man[17]/*; do
+        list=at-rpma.list
+        [[ $page == *.1.gz ]] || list=at-libraries.list
+        for name in $(zcat "$page" | sed -n '/^.SH SEE ALSO/,$p' | tr -d '\\' |
+            grep -oE '[a-zA-Z_-]+(f[A-Z]+)?\([0-9]\)' | sed 's/f[A-Z]*(/(/; s/^f[BR]//'); do
+            grep -q "/man/man./${name%(*}\.${name: -2:1}\.gz$" $list || fail "${page##*/} refers to $name, which is not installed with it"
+        done
     done
 fi
 expect 'the name of the library' grep -q 'SONAME.*librpma.so.0' <(objdump -p "$libraries/librpma.so.0")
@@ -90,6 +104,20 @@ done
 expect 'configuring with find_package' "$cmake" -S "$source/tests/integration/packages/program" -B by-cmake -DEXAMPLE="$example" \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$PWD/root/usr"
 expect 'building with find_package' "$cmake" --build by-cmake
+[ $failures = 0 ] || exit 1
+
+# An installation below a prefix where ld.so does not look, beside the librpma of the system that it would take: what
+# it prints is enough.
+expect 'installing below a prefix' "$cmake" --install "$build" --prefix "$PWD/prefix"
+said=$("$cmake" --install "$build" --prefix "$PWD/prefix" | sed -n '/To build programs with pkg-config/,$p')
+unset PKG_CONFIG_LIBDIR
+eval "$(sed -n 's/^ *\(export PKG_CONFIG_PATH=.*\)/\1/p' <<<"$said")"
+eval "$(sed -n "s|^ *cc \.\.\. |$cc -o by-prefix $example/client.c |p" <<<"$said")" || fail "what is printed does not compile: $said"
+for library in librpma libsoftrdma; do
+    ldd by-prefix | grep -qF "=> $PWD/prefix/lib/$architecture/$library.so.0" || fail "by-prefix loads: $(ldd by-prefix)"
+done
+[ -z "$(DESTDIR=$PWD/staged "$cmake" --install "$build" --prefix /opt/rpma | grep PKG_CONFIG_PATH)" ] ||
+    fail 'a staged installation says where it is not'
 [ $failures = 0 ] || exit 1
 
 code=0

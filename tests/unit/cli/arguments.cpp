@@ -20,10 +20,26 @@ void addresses_are_parsed(void **) {
     assert_string_equal(cli::parse_address("host:0001")->text().c_str(), "host:1");
 }
 
+void the_port_has_a_default(void **) {
+    assert_string_equal(cli::parse_address("127.0.0.1")->text().c_str(), "127.0.0.1:7204");
+    assert_string_equal(cli::parse_address("host.example")->text().c_str(), "host.example:7204");
+    assert_string_equal(cli::parse_address("[fe80::1%eth0]")->text().c_str(), "[fe80::1%eth0]:7204");
+}
+
+void the_nearest_word_is_found(void **) {
+    const std::vector<std::string> words{"--timeout", "--json", "--wait"};
+    assert_string_equal(cli::nearest("--timout", words).c_str(), "--timeout");
+    assert_string_equal(cli::nearest("--tiemout", words).c_str(), "--timeout");
+    assert_string_equal(cli::nearest("--waits", words).c_str(), "--wait");
+    assert_string_equal(cli::nearest("--faster", words).c_str(), "");
+    assert_string_equal(cli::nearest("", words).c_str(), "");
+    assert_string_equal(cli::nearest("push", {}).c_str(), "");
+}
+
 void bad_addresses_are_refused(void **) {
     for (const char *text :
-         {"", ":", ":1", "host", "host:", "host:x", "host:1x", "host:-1", "host:+1", "host: 1", "host:0",
-          "host:65536", "host:18446744073709551617", "[]:1", "::1:7204"}) {
+         {"", ":", ":1", "[]", "[::1", "::1", "host:", "host:x", "host:1x", "host:-1", "host:+1", "host: 1",
+          "host:0", "host:65536", "host:18446744073709551617", "[]:1", "::1:7204"}) {
         assert_fails(cli::parse_address(text), text);
     }
     assert_fails(cli::parse_address("host:65536"), "1 to 65535");
@@ -71,9 +87,10 @@ void sizes_are_shown(void **) {
 
 int main() {
     const CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_are_parsed), cmocka_unit_test(bad_addresses_are_refused),
-        cmocka_unit_test(sizes_are_parsed),     cmocka_unit_test(bad_sizes_are_refused),
-        cmocka_unit_test(sizes_are_shown),      cmocka_unit_test(numbers_of_options_are_checked),
+        cmocka_unit_test(the_port_has_a_default), cmocka_unit_test(the_nearest_word_is_found),
+        cmocka_unit_test(addresses_are_parsed),   cmocka_unit_test(bad_addresses_are_refused),
+        cmocka_unit_test(sizes_are_parsed),       cmocka_unit_test(bad_sizes_are_refused),
+        cmocka_unit_test(sizes_are_shown),        cmocka_unit_test(numbers_of_options_are_checked),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
