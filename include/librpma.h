@@ -220,8 +220,10 @@ int rpma_peer_delete(struct rpma_peer **peer_ptr);
 int rpma_mr_reg(struct rpma_peer *peer, void *ptr, size_t size, int usage, struct rpma_mr_local **mr_ptr);
 
 /**
- * Ends a registration. Remote access to the memory fails from then on; the memory itself is left alone.
- * Errors: RPMA_E_INVAL: mr_ptr is NULL. RPMA_E_PROVIDER: see ibv_dereg_mr(3).
+ * Ends a registration. Remote access to the memory fails from then on; the memory itself is left alone, and
+ * must still be mapped. On the soft device, memory that a peer has written and not flushed, and that was
+ * registered for flush to persistence, is made durable first: this may block for storage. When storage fails,
+ * the peer's next flush does. Errors: RPMA_E_INVAL: mr_ptr is NULL. RPMA_E_PROVIDER: see ibv_dereg_mr(3).
  */
 int rpma_mr_dereg(struct rpma_mr_local **mr_ptr);
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/log.hpp"
 #include "persist/guard.hpp"
@@ -115,30 +116,48 @@ base::Result<std::unique_ptr<Region>> Region::open_as(void *address, std::size_t
 Region::Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Part> parts, bool blocks)
     : begin_{begin}, end_{end}, parts_{std::move(parts)}, blocks_{blocks} {}
 
-base::Result<void> Region::persist(const void *address, std::size_t length) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    if (begin < begin_ || begin > end_ || length > end_ - begin) {
-        return base::failure(EINVAL);
-    }
-    // Relaxed: a number, with which nothing else is published.
-    if (const int failed = failed_.load(std::memory_order_relaxed); failed != 0) {
-        return base::failure(failed);
-    }
+// What could not be made durable first; nothing when all of the range is.
+std::optional<Region::Failure> Region::sync(std::uintptr_t begin, std::uintptr_t end) const {
     for (const auto &[mapping, file] : parts_) {
         const std::uintptr_t from = std::max(begin, mapping.begin);
-        const std::uintptr_t to = std::min(begin + length, mapping.end);
+        const std::uintptr_t to = std::min(end, mapping.end);
         if (from >= to) {
             continue;
         }
         const int error = file == nullptr ? persist_cache_lines(from, to) : persist_pages(*file, from, to);
         if (error != 0) {
-            failed_.store(error, std::memory_order_relaxed);
-            BASE_LOG(Error, "%zu bytes at %p are not durable: %s; the mapping %s", length, address,
-                     strerrordesc_np(error), mapping.text.c_str());
-            return base::failure(error);
+            return Failure{error, &mapping};
         }
     }
-    return {};
+    return std::nullopt;
+}
+
+base::Result<void> Region::persist(const void *address, std::size_t length) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    if (begin < begin_ || begin > end_ || length > end_ - begin) {
+        return base::failure(EINVAL);
+    }
+    if (failed_.load(std::memory_order_relaxed) == 0 && !closed_.load(std::memory_order_acquire)) {
+        const auto failure = sync(begin, begin + length);
+        // Of a region that was closed meanwhile the memory may be another's by now, and close() knows more.
+        if (failure && !closed_.load(std::memory_order_acquire)) {
+            failed_.store(failure->error, std::memory_order_relaxed);
+            BASE_LOG(Error, "%zu bytes at %p are not durable: %s; the mapping %s", length, address,
+                     strerrordesc_np(failure->error), failure->mapping->text.c_str());
+        }
+    }
+    // Relaxed: a number, with which nothing else is published; that of close() is published by closed_.
+    const int failed = failed_.load(std::memory_order_relaxed);
+    return failed == 0 ? base::Result<void>{} : base::failure(failed);
+}
+
+void Region::close() {
+    static_cast<void>(persist(reinterpret_cast<const void *>(begin_), end_ - begin_));
+    closed_.store(true, std::memory_order_release);
+}
+
+bool Region::closed_durable() const {
+    return closed_.load(std::memory_order_acquire) && failed_.load(std::memory_order_relaxed) == 0;
 }
 
 }  // namespace persist

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/result.hpp"
@@ -32,18 +33,30 @@ public:
     // always; else the error of storage (EIO, ENOSPC), and then always, for every region of the file (File).
     [[nodiscard]] base::Result<void> persist(const void *address, std::size_t length);
 
+    // Makes all of it durable, while the memory is still the program's to keep, and touches it no more: from
+    // then on persist() says what came of this. Blocks for storage. Once.
+    void close();
+    // Closed, and all of it durable.
+    [[nodiscard]] bool closed_durable() const;
+
 private:
     struct Part {
         Mapping mapping;
         std::shared_ptr<File> file;  // of the page cache
     };
+    struct Failure {
+        int error;
+        const Mapping *mapping;
+    };
     Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Part> parts, bool blocks);
+    [[nodiscard]] std::optional<Failure> sync(std::uintptr_t begin, std::uintptr_t end) const;
 
     std::uintptr_t begin_;
     std::uintptr_t end_;
     std::vector<Part> parts_;
     bool blocks_;
-    std::atomic<int> failed_{0};  // the memory has vanished
+    std::atomic<int> failed_{0};
+    std::atomic<bool> closed_{false};
 };
 
 }  // namespace persist

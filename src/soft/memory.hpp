@@ -16,6 +16,7 @@
 
 #include "base/result.hpp"
 #include "persist/region.hpp"
+#include "soft/fork.hpp"
 #include "soft/wire/violation.hpp"
 
 namespace soft {
@@ -24,11 +25,12 @@ struct ProtectionDomain : ibv_pd {
     std::atomic<int> users{0};  // regions, queue pairs, shared receive queues
 };
 
-struct MemoryRegion : ibv_mr {
+struct MemoryRegion : ibv_mr, Inheritable {
     unsigned access = 0;
-    std::uint64_t registration = 0;            // no other has this number, before or after
-    std::uint64_t iova = 0;                    // the address that peers and scatter lists use for `addr`
-    std::unique_ptr<persist::Region> durable;  // when registered for persistent flush
+    std::uint64_t registration = 0;  // no other has this number, before or after
+    std::uint64_t iova = 0;          // the address that peers and scatter lists use for `addr`
+    // When registered for persistent flush; shared with the connections that wrote what is not durable yet.
+    std::shared_ptr<persist::Region> durable;
 
     [[nodiscard]] std::byte *at(std::uint64_t address) const {
         return static_cast<std::byte *>(addr) + (address - iova);

@@ -131,9 +131,9 @@ private:
 
     // Bytes that this connection wrote into a durable region and that are not yet durable.
     struct Dirty {
-        std::uint32_t key;
-        std::uint64_t begin;
-        std::uint64_t end;
+        std::shared_ptr<persist::Region> region;
+        std::byte *begin;
+        std::byte *end;
     };
 
     QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
@@ -210,7 +210,7 @@ private:
         std::array<Pin, Batch::max_payload_pieces> pins;
         std::size_t count = 0;
         std::size_t bytes = 0;
-        bool durable = false;  // a write's region that can be flushed persistently
+        const MemoryRegion *durable = nullptr;  // a write's region that can be flushed persistently
     };
     void receive();
     void return_empty_buffer();
@@ -240,7 +240,7 @@ private:
     // What the peer asks for; what it may not have, or has given back, ends the connection with `refusal`.
     [[nodiscard]] std::optional<Pin> pin_for_peer(const Access &access, const char *refusal,
                                                   std::span<const std::byte> read_request = {});
-    void placed(std::size_t bytes, bool durable);
+    void placed(std::size_t bytes, const MemoryRegion *durable);
     [[nodiscard]] bool connected() const {
         return phase_.load(std::memory_order_relaxed) == Phase::Connected;
     }
@@ -257,8 +257,7 @@ private:
     void retire_answered(SendRequest &request);
     void respond(const Response &response);
     void respond_when_durable(const Response &response);
-    void note_dirty(const Dirty &range);
-    [[nodiscard]] std::expected<Pin, Fault> pin_dirty(const Dirty &range) const;
+    void note_dirty(const MemoryRegion &region, std::uint64_t address, std::uint64_t bytes);
     [[nodiscard]] bool persist_blocks() const;
     [[nodiscard]] int persist_dirty();
     static void run_persist(void *queue_pair);

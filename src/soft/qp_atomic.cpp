@@ -55,8 +55,7 @@ void QueuePair::atomic_requested(std::span<const std::byte> body) {
         return;
     }
     if (pin->region().durable) {
-        note_dirty(
-            {.key = request->stag, .begin = request->offset, .end = request->offset + wire::atomic_bytes});
+        note_dirty(pin->region(), request->offset, wire::atomic_bytes);
     }
     respond({.opcode = wire::Opcode::AtomicResponse,
              .atomic = {.identifier = request->identifier, .original = original}});

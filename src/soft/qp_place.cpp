@@ -99,7 +99,7 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
     if (!pin) {
         return false;
     }
-    target.durable = pin->region().durable != nullptr;
+    target.durable = pin->region().durable != nullptr ? &pin->region() : nullptr;
     target.pieces[0] = {.iov_base = pin->region().at(place_at_), .iov_len = most_bytes};
     target.pins[0] = std::move(*pin);
     target.count = 1;
@@ -168,7 +168,7 @@ bool QueuePair::place_buffered() {
                 return false;
             }
             buffer_begin_ += bytes.size();
-            placed(bytes.size(), false);
+            placed(bytes.size(), nullptr);
             continue;
         }
         Target target;
@@ -188,9 +188,9 @@ bool QueuePair::place_buffered() {
     return true;
 }
 
-void QueuePair::placed(std::size_t bytes, bool durable) {
-    if (durable) {
-        note_dirty({.key = segment_.stag, .begin = place_at_, .end = place_at_ + bytes});
+void QueuePair::placed(std::size_t bytes, const MemoryRegion *durable) {
+    if (durable != nullptr) {
+        note_dirty(*durable, place_at_, bytes);
     }
     payload_left_ -= bytes;
     place_at_ += bytes;

@@ -92,7 +92,7 @@ void QueuePair::flush_requested(std::span<const std::byte> body) {
             return;
         }
         if (persistent) {
-            note_dirty({.key = flush->stag, .begin = flush->offset, .end = flush->offset + flush->length});
+            note_dirty(pin->region(), flush->offset, flush->length);
         }
     }
     const Response response{.opcode = wire::Opcode::FlushResponse};
@@ -152,65 +152,47 @@ void QueuePair::respond_when_durable(const Response &response) {
     persisted(persist_dirty());
 }
 
-std::expected<Pin, Fault> QueuePair::pin_dirty(const Dirty &range) const {
-    // Whatever the peer has given back since.
-    auto pin = Memory::instance().pin({.pd = qp_base.pd,
-                                       .key = range.key,
-                                       .address = range.begin,
-                                       .length = range.end - range.begin,
-                                       .rights = 0});
-    if (pin && !pin->region().durable) {
-        return std::unexpected{Fault::InvalidKey};  // another region, by chance
-    }
-    return pin;
-}
-
-void QueuePair::note_dirty(const Dirty &range) {
-    const auto same_region = [&](const Dirty &known) { return known.key == range.key; };
+void QueuePair::note_dirty(const MemoryRegion &region, std::uint64_t address, std::uint64_t bytes) {
+    std::byte *const begin = region.at(address);
+    std::byte *const end = begin + bytes;
+    const auto same_region = [&](const Dirty &known) { return known.region == region.durable; };
     const auto join = [&](Dirty &known) {
-        known.begin = std::min(known.begin, range.begin);
-        known.end = std::max(known.end, range.end);
+        known.begin = std::min(known.begin, begin);
+        known.end = std::max(known.end, end);
     };
     const auto touching = std::ranges::find_if(dirty_, [&](const Dirty &known) {
-        return same_region(known) && range.begin <= known.end && range.end >= known.begin;
+        return same_region(known) && begin <= known.end && end >= known.begin;
     });
     if (touching != dirty_.end()) {
         join(*touching);
         return;
     }
     if (dirty_.size() >= max_dirty_ranges) {
-        // Of regions that are gone there is nothing left to persist.
-        std::erase_if(dirty_, [this](const Dirty &known) { return !pin_dirty(known); });
+        std::erase_if(dirty_, [](const Dirty &known) { return known.region->closed_durable(); });
         const auto near = std::ranges::find_if(dirty_, same_region);
         if (near != dirty_.end()) {
             join(*near);
             return;
         }
     }
-    dirty_.push_back(range);
+    dirty_.push_back({region.durable, begin, end});
 }
 
 bool QueuePair::persist_blocks() const {
-    return std::ranges::any_of(dirty_, [this](const Dirty &range) {
-        const auto pin = pin_dirty(range);
-        return pin && pin->region().durable->blocks();
-    });
+    return std::ranges::any_of(dirty_, [](const Dirty &range) { return range.region->blocks(); });
 }
 
-// An errno value. A region that was deregistered since is its owner's to make durable.
+// An errno value. No region is pinned meanwhile: deregistering one does not wait for storage that others
+// need.
 int QueuePair::persist_dirty() {
     int error = 0;
     for (const Dirty &range : dirty_) {
-        const auto pin = pin_dirty(range);
-        if (!pin) {
-            continue;
-        }
         const auto done =
-            pin->region().durable->persist(pin->region().at(range.begin), range.end - range.begin);
+            range.region->persist(range.begin, static_cast<std::size_t>(range.end - range.begin));
         if (!done) {
             error = done.error().number;
-            BASE_LOG(Error, "cannot make %" PRIu64 " bytes at 0x%" PRIx64 " durable: %s",
-                     range.end - range.begin, range.begin, std::strerror(error));
+            BASE_LOG(Error, "cannot make %td bytes at %p durable: %s", range.end - range.begin,
+                     static_cast<void *>(range.begin), std::strerror(error));
         }
     }
     dirty_.clear();

@@ -270,6 +270,11 @@ ibv_mr *softrdma_ibv_reg_mr_iova2(ibv_pd *pd, void *addr, size_t length, uint64_
 int softrdma_ibv_dereg_mr(ibv_mr *mr) {
     auto *const region = static_cast<MemoryRegion *>(mr);
     soft::Memory::instance().erase(*region);
+    // Connections that wrote here hold it until they are asked to flush, which the memory may not live to
+    // see.
+    if (region->durable.use_count() > 1 && !region->inherited()) {
+        region->durable->close();
+    }
     static_cast<ProtectionDomain *>(region->pd)->users.fetch_sub(1, std::memory_order_release);
     delete region;
     return 0;

@@ -20,6 +20,7 @@ namespace {
 
 std::atomic<std::uintptr_t> watched{0};
 std::atomic<int> synced{0};  // calls that covered the watched byte
+std::atomic<int> error{0};   // of the next of them
 
 }  // namespace
 
@@ -27,6 +28,10 @@ extern "C" [[gnu::visibility("default")]] int msync(void *address, std::size_t l
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     if (watched >= begin && watched - begin < length) {
         ++synced;
+        if (const int told = error.exchange(0); told != 0) {
+            errno = told;
+            return -1;
+        }
     }
     return static_cast<int>(syscall(SYS_msync, address, length, flags));
 }
@@ -34,13 +39,16 @@ extern "C" [[gnu::visibility("default")]] int msync(void *address, std::size_t l
 namespace {
 
 using namespace soft::wire;
+using test::Bytes;
+using test::Device;
 using test::Ends;
 using test::fpdu;
 using test::pattern;
+using test::Peer;
 
 constexpr std::size_t pool_bytes = 4096;
 
-// Mapped memory of a file in the current folder, which goes with the object.
+// Mapped memory of a file in the current folder. The file stays, so that no other gets its inode number.
 class Pool {
 public:
     Pool() {
@@ -51,48 +59,143 @@ public:
         close(file);
         assert_ptr_not_equal(address, MAP_FAILED);
     }
-    ~Pool() {
-        (void)munmap(address, pool_bytes);
-        (void)unlink(name_.c_str());
-    }
+    ~Pool() { (void)munmap(address, pool_bytes); }
     Pool(const Pool &) = delete;
     Pool &operator=(const Pool &) = delete;
 
     void *address = nullptr;
 
+    // For everything that a peer may do; null on a file system that is not durable.
+    [[nodiscard]] ibv_mr *registered(const Device &device) const {
+        ibv_mr *const region =
+            softrdma_ibv_reg_mr_iova2(device.mr->pd, address, pool_bytes, 0,
+                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                          IBV_ACCESS_REMOTE_READ | SOFTRDMA_ACCESS_FLUSH_PERSISTENT);
+        assert_true(region != nullptr || errno == EOPNOTSUPP);
+        watched = reinterpret_cast<std::uintptr_t>(address);
+        synced = 0;
+        return region;
+    }
+
 private:
     std::string name_ = "durable-XXXXXX";
 };
+
+// A persistent flush of nothing by name: of what the connection wrote.
+Bytes flush_of_all(std::uint32_t msn) {
+    return fpdu({.opcode = Opcode::FlushRequest, .msn = msn},
+                encode(FlushRequest{.stag = 0, .offset = 0, .length = 0, .level = FlushLevel::Persistent}));
+}
+
+// 8 bytes at the beginning of the region, and they are placed. Takes message number 1.
+void write_and_wait(Peer &peer, const ibv_mr &region) {
+    peer.send(fpdu({.opcode = Opcode::Write, .stag = region.rkey, .offset = 0}, pattern(8, 1)));
+    peer.send(fpdu({.opcode = Opcode::ReadRequest, .msn = 1}, encode(ReadRequest{})));
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::ReadResponse);
+}
 
 // A send that nobody waits for yet is kept. What its header says of keys and offsets is the peer's, and no
 // record of what was written.
 void a_kept_send_hides_no_write(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     const Pool pool;
-    ibv_mr *const region =
-        softrdma_ibv_reg_mr_iova2(device.mr->pd, pool.address, pool_bytes, 0,
-                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                                      SOFTRDMA_ACCESS_FLUSH_PERSISTENT);
+    ibv_mr *const region = pool.registered(device);
     if (region == nullptr) {
-        assert_int_equal(errno, EOPNOTSUPP);
-        skip();  // built on a file system that is not durable
+        skip();
     }
-    watched = reinterpret_cast<std::uintptr_t>(pool.address);
     (void)device.establish(peer, {.soft_operations = true, .ird = 4, .ord = 4});
     peer.send(fpdu({.opcode = Opcode::Write, .stag = region->rkey, .offset = 0}, pattern(8, 1)));
     peer.send(fpdu({.opcode = Opcode::Send, .stag = region->rkey, .msn = 1}, pattern(pool_bytes + 1, 2)));
-    synced = 0;
-    peer.send(fpdu({.opcode = Opcode::FlushRequest, .msn = 1},
-                   encode(FlushRequest{
-                       .stag = region->rkey, .offset = 0, .length = 0, .level = FlushLevel::Persistent})));
+    peer.send(flush_of_all(1));
     assert_true(peer.receive_fpdu().segment.opcode == Opcode::FlushResponse);
     assert_true(synced > 0);
     assert_int_equal(softrdma_ibv_dereg_mr(region), 0);
 }
 
+// What a peer wrote into it is durable when a region is gone; its memory may be another's when the peer asks.
+void a_deregistered_region_is_durable(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const Pool pool;
+    ibv_mr *const region = pool.registered(device);
+    if (region == nullptr) {
+        skip();
+    }
+    (void)device.establish(peer, {.soft_operations = true, .ird = 4, .ord = 4});
+    write_and_wait(peer, *region);
+    assert_int_equal(softrdma_ibv_dereg_mr(region), 0);
+    assert_int_equal(synced, 1);
+    assert_ptr_equal(
+        mmap(pool.address, pool_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+        pool.address);
+    peer.send(flush_of_all(2));
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::FlushResponse);
+    assert_int_equal(synced, 1);
+}
+
+void a_deregistered_region_that_is_lost_fails_the_flush(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const Pool pool;
+    ibv_mr *const region = pool.registered(device);
+    if (region == nullptr) {
+        skip();
+    }
+    (void)device.establish(peer, {.soft_operations = true, .ird = 4, .ord = 4});
+    write_and_wait(peer, *region);
+    error = EIO;
+    assert_int_equal(softrdma_ibv_dereg_mr(region), 0);
+    peer.send(flush_of_all(2));
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::Terminate);
+}
+
+// Nobody waits for storage when nobody wrote, or has flushed what he wrote.
+void deregistering_what_is_durable_waits_for_nothing(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const Pool pool;
+    ibv_mr *const unwritten = pool.registered(device);
+    if (unwritten == nullptr) {
+        skip();
+    }
+    (void)device.establish(peer, {.soft_operations = true, .ird = 4, .ord = 4});
+    ibv_mr *const region = pool.registered(device);
+    write_and_wait(peer, *region);
+    peer.send(flush_of_all(2));
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::FlushResponse);
+    synced = 0;
+    assert_int_equal(softrdma_ibv_dereg_mr(region), 0);
+    assert_int_equal(softrdma_ibv_dereg_mr(unwritten), 0);
+    assert_int_equal(synced, 0);
+}
+
+// More regions come and go than ranges are remembered, and one of them is lost.
+void many_regions_come_and_go(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const Pool lost;
+    const Pool pool;
+    ibv_mr *region = lost.registered(device);
+    if (region == nullptr) {
+        skip();
+    }
+    (void)device.establish(peer, {.soft_operations = true, .ird = 4, .ord = 4});
+    for (std::uint32_t round = 1; round <= 40; ++round) {
+        peer.send(fpdu({.opcode = Opcode::Write, .stag = region->rkey, .offset = 0}, pattern(8, 1)));
+        peer.send(fpdu({.opcode = Opcode::ReadRequest, .msn = round}, encode(ReadRequest{})));
+        assert_true(peer.receive_fpdu().segment.opcode == Opcode::ReadResponse);
+        error = round == 1 ? EIO : 0;
+        assert_int_equal(softrdma_ibv_dereg_mr(region), 0);
+        region = pool.registered(device);
+    }
+    assert_int_equal(softrdma_ibv_dereg_mr(region), 0);
+    peer.send(flush_of_all(41));
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::Terminate);
+}
+
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(a_kept_send_hides_no_write)};
+    const CMUnitTest tests[] = {test_of_ends(a_kept_send_hides_no_write),
+                                test_of_ends(a_deregistered_region_is_durable),
+                                test_of_ends(a_deregistered_region_that_is_lost_fails_the_flush),
+                                test_of_ends(deregistering_what_is_durable_waits_for_nothing),
+                                test_of_ends(many_regions_come_and_go)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
