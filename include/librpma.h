@@ -1176,6 +1176,31 @@ int rpma_conn_req_get_ibv_context(const struct rpma_conn_req *req, struct ibv_co
  */
 int rpma_conn_req_prepare(struct rpma_conn_req *req, struct rpma_peer *peer, const struct rpma_conn_cfg *cfg);
 
+/* ---------------------------------------------------------------- memory for one connection ---- */
+
+/**
+ * Registers memory as rpma_mr_reg, but only the other side of the connection that the request becomes reaches
+ * it: to others that come to know the descriptor, its key is a key of nothing. rpma_mr_dereg ends it, before
+ * or after the connection is deleted, with which the other side loses access. The program here uses the
+ * region as any of the peer's, with other connections and for receives of a shared receive queue too. Blocks
+ * as rpma_mr_reg does. Threads: one thread at a time a request. Errors: RPMA_E_INVAL: NULL argument, size 0,
+ * usage 0 or with unknown bits; the request cannot be connected yet (rpma_conn_req_proceed). RPMA_E_NOSUPP:
+ * the device is a kernel's; its memory windows are not used. RPMA_E_NOMEM. RPMA_E_PROVIDER: the device
+ * refused, as of rpma_mr_reg.
+ */
+int rpma_conn_req_mr_reg(struct rpma_conn_req *req, void *ptr, size_t size, int usage,
+                         struct rpma_mr_local **mr_ptr);
+
+/**
+ * Registers memory for a connection that is there, as rpma_conn_req_mr_reg does for one that is requested.
+ * Blocks as rpma_mr_reg does. Threads: any number at a time, not while the connection is deleted.
+ * Errors: RPMA_E_INVAL: NULL argument, size 0, usage 0 or with unknown bits. RPMA_E_NOSUPP: the device is a
+ * kernel's; its memory windows are not used. RPMA_E_NOMEM. RPMA_E_PROVIDER: the device refused, as of
+ * rpma_mr_reg.
+ */
+int rpma_conn_mr_reg(struct rpma_conn *conn, void *ptr, size_t size, int usage,
+                     struct rpma_mr_local **mr_ptr);
+
 /* ---------------------------------------------------------------- addresses and endpoints ---- */
 
 /* Threads: getters, and setters of one configuration, may run in parallel. */

@@ -11,10 +11,12 @@
 
 struct rpma_mr_local final {
 public:
+    // only_for: as rpma_peer::register_memory.
     [[nodiscard]] static librpma::Result<std::unique_ptr<rpma_mr_local>> create(const rpma_peer &peer,
                                                                                 librpma::Pages pages,
                                                                                 void *address,
-                                                                                std::size_t size, int usage);
+                                                                                std::size_t size, int usage,
+                                                                                ibv_qp *only_for = nullptr);
     // pages: of memory that is the region's own.
     rpma_mr_local(const verbs::Provider &provider, librpma::Pages pages, librpma::RegisteredMemory memory,
                   int usage)

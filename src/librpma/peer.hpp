@@ -43,9 +43,10 @@ public:
     [[nodiscard]] unsigned native_operations() const { return abilities_.native_operations; }
 
     // A region with the access that the usage needs, pinned, or on demand where pinning is not possible;
-    // without native flush where the device refuses that of this memory.
-    [[nodiscard]] librpma::Result<librpma::RegisteredMemory> register_memory(void *address, std::size_t size,
-                                                                             int usage) const;
+    // without native flush where the device refuses that of this memory. only_for: the queue pair whose peer
+    // alone reaches it, or nullptr.
+    [[nodiscard]] librpma::Result<librpma::RegisteredMemory> register_memory(
+        void *address, std::size_t size, int usage, ibv_qp *only_for = nullptr) const;
     [[nodiscard]] int close();
 
 private:

@@ -34,7 +34,7 @@ void QueuePair::atomic_requested(std::span<const std::byte> body) {
     if (!next_request()) {
         return;
     }
-    const auto pin = pin_for_peer({.pd = qp_base.pd,
+    const auto pin = pin_for_peer({.by = peer(),
                                    .key = request->stag,
                                    .address = request->offset,
                                    .length = wire::atomic_bytes,

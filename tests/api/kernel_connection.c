@@ -114,6 +114,17 @@ static void method_is_told_in_the_log(void **state) {
 
 /* ---- events ---- */
 
+/* Verbs has no regions of one queue pair, and its memory windows need work requests of their own. */
+static void no_memory_for_one_connection(void **state) {
+    (void)state;
+    struct rpma_mr_local *mr = anything();
+    conn = kernel_connection(NULL);
+    assert_code(rpma_conn_mr_reg(conn, anything(), 8, RPMA_MR_USAGE_WRITE_DST, &mr), RPMA_E_NOSUPP);
+    request = kernel_request(NULL);
+    assert_code(rpma_conn_req_mr_reg(request, anything(), 8, RPMA_MR_USAGE_WRITE_DST, &mr), RPMA_E_NOSUPP);
+    assert_ptr_equal(mr, anything());
+}
+
 static void each_event_has_its_meaning(void **state) {
     (void)state;
     static const struct {
@@ -230,6 +241,7 @@ int main(void) {
         WITH_PEER(queue_pair_is_asked_for_the_devices_operations),
         WITH_PEER(driver_without_them_gets_a_plain_queue_pair),
         WITH_PEER(method_is_told_in_the_log),
+        WITH_PEER(no_memory_for_one_connection),
         WITH_PEER(each_event_has_its_meaning),
         WITH_PEER(unexpected_event_is_unknown),
         WITH_PEER(event_that_cannot_be_fetched_or_acknowledged),

@@ -47,8 +47,8 @@ std::vector<CMUnitTest> suite() {
           remote_error_tests(),   unexpected_tests(),   channel_tests(),     waiting_tests(),
           connection_tests(),     id_tests(),           synchronous_tests(), listener_tests(),
           sleeping_tests(),       process_tests(),      fork_tests(),        memory_tests(),
-          atomic_tests(),         invalidation_tests(), extended_tests(),    state_tests(),
-          stress_tests()}) {
+          atomic_tests(),         invalidation_tests(), rights_tests(),      extended_tests(),
+          state_tests(),          stress_tests()}) {
         all.insert(all.end(), group.begin(), group.end());
     }
     return all;

@@ -26,6 +26,7 @@ std::span<const CMUnitTest> immediate_tests();
 std::span<const CMUnitTest> shared_receive_tests();
 std::span<const CMUnitTest> atomic_tests();
 std::span<const CMUnitTest> invalidation_tests();
+std::span<const CMUnitTest> rights_tests();
 std::span<const CMUnitTest> extended_tests();
 std::span<const CMUnitTest> state_tests();
 std::span<const CMUnitTest> queue_tests();

@@ -56,7 +56,8 @@ struct Registered : MemoryRegion {
 };
 
 Access access_to(const MemoryRegion &region) {
-    return {.pd = &domain, .key = region.rkey, .address = region.iova, .length = size, .rights = everything};
+    return {
+        .by = {&domain}, .key = region.rkey, .address = region.iova, .length = size, .rights = everything};
 }
 
 void assert_fault(const Access &access, Fault fault) {
@@ -196,10 +197,29 @@ void rights(void **) {
 void another_protection_domain(void **) {
     const Registered region;
     Access access = access_to(region);
-    access.pd = &other_domain;
+    access.by.pd = &other_domain;
     assert_fault(access, Fault::ProtectionDomain);
-    access.pd = nullptr;
+    access.by.pd = nullptr;
     assert_fault(access, Fault::ProtectionDomain);
+}
+
+// Its peer reaches it, no other does, nor learns that it is there; the program does as ever.
+void another_queue_pair(void **) {
+    MemoryRegion region;
+    describe(region);
+    region.queue_pair = 7;
+    assert_true(memory().insert(region).has_value());
+    Access access = access_to(region);
+    assert_true(memory().pin(access).has_value());
+    access.by.queue_pair = 7;
+    assert_true(memory().pin(access).has_value());
+    assert_true(memory().registration_for(access.by, region.rkey).has_value());
+    for (const std::uint64_t other : {std::uint64_t{6}, std::uint64_t{8}, std::uint64_t{1} << 32 | 7}) {
+        access.by.queue_pair = other;
+        assert_fault(access, Fault::QueuePair);
+        assert_false(memory().registration_for(access.by, region.rkey).has_value());
+    }
+    memory().erase(region);
 }
 
 void faults_have_their_codes(void **) {
@@ -211,7 +231,8 @@ void faults_have_their_codes(void **) {
     } codes[] = {{Fault::InvalidKey, terminate::invalid_stag, terminate::tagged_invalid_stag},
                  {Fault::Bounds, terminate::bounds, terminate::tagged_bounds},
                  {Fault::Access, terminate::access, terminate::access},
-                 {Fault::ProtectionDomain, terminate::not_associated, terminate::tagged_not_associated},
+                 {Fault::ProtectionDomain, terminate::invalid_stag, terminate::tagged_invalid_stag},
+                 {Fault::QueuePair, terminate::invalid_stag, terminate::tagged_invalid_stag},
                  {Fault::Wrap, terminate::wrap, terminate::tagged_wrap}};
     std::set<std::string> texts;
     for (const auto &line : codes) {
@@ -289,16 +310,16 @@ void a_key_is_given_back_once(void **) {
     const Registered local{IBV_ACCESS_LOCAL_WRITE};
     InvalidatedKeys keys;
     const InvalidatedKeys others;
-    assert_true(keys.add(&domain, region.rkey));
+    assert_true(keys.add({&domain}, region.rkey));
     assert_false(keys.empty());
-    assert_true(keys.contains(&domain, region.rkey));
-    assert_false(keys.contains(&domain, other.rkey));
-    assert_false(others.contains(&domain, region.rkey));
-    assert_false(keys.add(&domain, region.rkey));
-    assert_false(keys.add(&domain, local.rkey));
-    assert_false(keys.add(&domain, region.rkey ^ 1));
-    assert_false(keys.add(&other_domain, other.rkey));
-    assert_true(keys.add(&domain, other.rkey));
+    assert_true(keys.contains({&domain}, region.rkey));
+    assert_false(keys.contains({&domain}, other.rkey));
+    assert_false(others.contains({&domain}, region.rkey));
+    assert_false(keys.add({&domain}, region.rkey));
+    assert_false(keys.add({&domain}, local.rkey));
+    assert_false(keys.add({&domain}, region.rkey ^ 1));
+    assert_false(keys.add({&other_domain}, other.rkey));
+    assert_true(keys.add({&domain}, other.rkey));
     assert_int_equal(keys.size(), 2);
 }
 
@@ -310,7 +331,7 @@ void a_key_that_comes_back_is_another_regions(void **) {
     InvalidatedKeys keys;
     assert_true(memory().insert(region).has_value());
     const std::uint32_t given_back = region.rkey;
-    assert_true(keys.add(&domain, given_back));
+    assert_true(keys.add({&domain}, given_back));
     int again = 0;
     do {
         memory().erase(region);
@@ -318,9 +339,9 @@ void a_key_that_comes_back_is_another_regions(void **) {
         ++again;
     } while (region.rkey != given_back && again < many);
     assert_int_equal(region.rkey, given_back);
-    assert_false(keys.contains(&domain, given_back));
-    assert_true(keys.add(&domain, given_back));
-    assert_true(keys.contains(&domain, given_back));
+    assert_false(keys.contains({&domain}, given_back));
+    assert_true(keys.add({&domain}, given_back));
+    assert_true(keys.contains({&domain}, given_back));
     assert_int_equal(keys.size(), 1);
     memory().erase(region);
 }
@@ -328,11 +349,11 @@ void a_key_that_comes_back_is_another_regions(void **) {
 void keys_of_regions_that_are_gone_are_forgotten(void **) {
     const Registered kept;
     InvalidatedKeys keys;
-    assert_true(keys.add(&domain, kept.rkey));
+    assert_true(keys.add({&domain}, kept.rkey));
     for (int turn = 0; turn < 1000; ++turn) {
         const Registered region;
-        assert_true(keys.add(&domain, region.rkey));
-        assert_true(keys.contains(&domain, kept.rkey));
+        assert_true(keys.add({&domain}, region.rkey));
+        assert_true(keys.contains({&domain}, kept.rkey));
     }
     assert_in_range(keys.size(), 1, 4);
 }
@@ -348,8 +369,11 @@ void threads(void **) {
     for (int i = 0; i < readers; ++i) {
         pinning.emplace_back([&] {
             while (!stop.load()) {
-                const auto pin = memory().pin(
-                    {.pd = &domain, .key = key.load(), .address = 0x1000, .length = 8, .rights = everything});
+                const auto pin = memory().pin({.by = {&domain},
+                                               .key = key.load(),
+                                               .address = 0x1000,
+                                               .length = 8,
+                                               .rights = everything});
                 if (pin && (pin->region().length != 8 || pin->region().at(0x1000) == nullptr)) {
                     ++wrong;
                 }
@@ -391,6 +415,7 @@ int main() {
                                 cmocka_unit_test(an_address_of_its_own),
                                 cmocka_unit_test(rights),
                                 cmocka_unit_test(another_protection_domain),
+                                cmocka_unit_test(another_queue_pair),
                                 cmocka_unit_test(faults_have_their_codes),
                                 cmocka_unit_test(the_table_is_bounded),
                                 cmocka_unit_test(a_key_is_given_back_once),

@@ -103,8 +103,7 @@ void rfc5041_7_1_a_tagged_segment_must_be_validated(void **state) {
     expect_terminate(ends, write(key, 0), terminate::tagged_bounds);
     expect_terminate(ends, write(key, top), terminate::tagged_wrap);
     expect_terminate(ends, write(device.local_mr->rkey, device.address()), terminate::access);
-    expect_terminate(ends, write(device.foreign_mr->rkey, device.address()),
-                     terminate::tagged_not_associated);
+    expect_terminate(ends, write(device.foreign_mr->rkey, device.address()), terminate::tagged_invalid_stag);
     // Longer than any buffer of ours: refused before its first byte is placed.
     expect_terminate(ends, write(key, end - 40'000, 40'001), terminate::tagged_bounds);
     expect_terminate(ends, write(key, device.address() - 40'000, 40'001), terminate::tagged_bounds);
@@ -121,7 +120,7 @@ void rfc5040_7_2_a_read_request_must_be_validated(void **state) {
     expect_terminate(ends, read(key, device.address(), UINT32_MAX), terminate::bounds);
     expect_terminate(ends, read(key, top), terminate::wrap);
     expect_terminate(ends, read(device.local_mr->rkey, device.address()), terminate::access);
-    expect_terminate(ends, read(device.foreign_mr->rkey, device.address()), terminate::not_associated);
+    expect_terminate(ends, read(device.foreign_mr->rkey, device.address()), terminate::invalid_stag);
     expect_terminate(ends, read(key, device.address(), 8, 2), terminate::untagged_msn);
     expect_terminate(ends, read(key, device.address(), 8, 0), terminate::untagged_msn);
     for (const std::size_t size : {0UL, 27UL, 29UL, 1024UL}) {
@@ -246,7 +245,7 @@ void flushes(void **state) {
     expect_terminate(ends, flush(key, device.address() - 1), terminate::bounds, soft);
     expect_terminate(ends, flush(key, top), terminate::wrap, soft);
     expect_terminate(ends, flush(device.local_mr->rkey, device.address()), terminate::access, soft);
-    expect_terminate(ends, flush(device.foreign_mr->rkey, device.address()), terminate::not_associated, soft);
+    expect_terminate(ends, flush(device.foreign_mr->rkey, device.address()), terminate::invalid_stag, soft);
     expect_terminate(ends, flush(key, device.address(), 8, FlushLevel::Persistent), terminate::access, soft);
     expect_terminate(ends, flush(key, device.address(), 8, FlushLevel{3}), terminate::operation_unspecified,
                      soft);
@@ -331,8 +330,7 @@ void rfc7306_8_2_an_atomic_request_must_be_validated(void **state) {
     expect_terminate(ends, atomic(key, device.address(Device::memory_bytes)), terminate::bounds, soft);
     expect_terminate(ends, atomic(key, top), terminate::wrap, soft);
     expect_terminate(ends, atomic(device.local_mr->rkey, device.address()), terminate::access, soft);
-    expect_terminate(ends, atomic(device.foreign_mr->rkey, device.address()), terminate::not_associated,
-                     soft);
+    expect_terminate(ends, atomic(device.foreign_mr->rkey, device.address()), terminate::invalid_stag, soft);
     expect_terminate(ends, atomic(key, device.address(), 2), terminate::untagged_msn, soft);
     for (const std::size_t size : {0UL, 51UL, 53UL}) {
         expect_terminate(ends, fpdu({.opcode = Opcode::AtomicRequest, .msn = 1}, Bytes(size)),

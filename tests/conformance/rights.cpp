@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// conformance: memory that is registered for one queue pair: only its peer reaches it. To others the key is a
+// key of nothing.
+#include <algorithm>
+
+#include "suite.hpp"
+
+namespace conformance {
+
+namespace {
+
+// Two clients of one server, whose ends there have one protection domain, and a region for the first of them.
+struct Guarded {
+    Guarded() : ends{connected()} {
+        if (provider().reg_mr_for_qp == nullptr) {
+            skip();
+        }
+        other.resolve(ends.listener.port);
+        other.request();
+        other_server.take(ends.listener.take_request().id);
+        other_server.accept();
+        expect_event(other.events, RDMA_CM_EVENT_ESTABLISHED);
+        expect_event(other_server.events, RDMA_CM_EVENT_ESTABLISHED);
+        region = register_for(ends.server);
+        assert_non_null(region);
+    }
+    ~Guarded() {
+        if (region != nullptr) {
+            (void)provider().dereg_mr(region);
+        }
+    }
+    Guarded(const Guarded &) = delete;
+    Guarded &operator=(const Guarded &) = delete;
+
+    ibv_mr *register_for(const End &end) {
+        return provider().reg_mr_for_qp(
+            end.id->qp, bytes.data(), bytes.size(),
+            full_access | IBV_ACCESS_REMOTE_ATOMIC | SOFTRDMA_ACCESS_FLUSH_GLOBAL);
+    }
+    [[nodiscard]] Request to_region(Request request) const {
+        request.remote_address = reinterpret_cast<std::uintptr_t>(bytes.data());
+        request.rkey = region->rkey;
+        return request;
+    }
+    [[nodiscard]] bool is_untouched() const {
+        return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
+    }
+    // The read behind the request sees the end of the connection where the request itself has no answer.
+    void expect_refused(const Request &request, bool is_answered) {
+        fill(other, 0, 8, 1);
+        assert_int_equal(post(other, {is_answered ? request : unsignaled(request),
+                                      read_request(other, other_server, 64, 8, 2)}),
+                         0);
+        expect_completion(other.cq, is_answered ? 1 : 2, IBV_WC_REM_ACCESS_ERR);
+        expect_event(other.events, RDMA_CM_EVENT_DISCONNECTED);
+        expect_event(other_server.events, RDMA_CM_EVENT_DISCONNECTED);
+        assert_true(is_untouched());
+    }
+
+    Ends &ends;
+    End &other = make<End>();
+    End &other_server = make<End>(Sizes{}, &ends.server);
+    std::vector<std::byte> bytes = std::vector<std::byte>(4096);
+    ibv_mr *region = nullptr;
+};
+
+Request add_request(const End &from) {
+    return {.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sges = {sge(from, 0, 8)}, .compare_add = 1};
+}
+
+void only_its_peer_writes_and_reads(void **) {
+    auto &guarded = make<Guarded>();
+    Ends &ends = guarded.ends;
+    fill(ends.client, 0, 8, 5);
+    const Request mine[] = {write_request(ends.client, ends.server, 0, 8, 1),
+                            read_request(ends.client, ends.server, 64, 8, 2),
+                            flush_request(ends.server, 0, 8, SOFTRDMA_FLUSH_GLOBAL, 3),
+                            atomic_write_request(ends.client, ends.server, 0, 4)};
+    for (const Request &request : mine) {
+        assert_int_equal(post(ends.client, {guarded.to_region(request)}), 0);
+        expect_completion(ends.client.cq, request.wr_id);
+    }
+    assert_memory_equal(ends.client.memory.data() + 64, ends.client.memory.data(), 8);
+    Request add = guarded.to_region(add_request(ends.client));
+    add.wr_id = 6;
+    assert_int_equal(post(ends.client, {add}), 0);
+    expect_completion(ends.client.cq, 6);
+}
+
+void others_are_refused_all_of_it(void **) {
+    constexpr int operations = 5;
+    for (int which = 0; which < operations; ++which) {
+        auto &guarded = make<Guarded>();
+        const End &from = guarded.other;
+        const End &to = guarded.other_server;
+        const Request requests[operations] = {write_request(from, to, 0, 8), read_request(from, to, 0, 8),
+                                              flush_request(to, 0, 8), add_request(from),
+                                              atomic_write_request(from, to, 0)};
+        guarded.expect_refused(guarded.to_region(requests[which]), which >= 1 && which <= 3);
+        // Who has the right to it has it still.
+        Ends &ends = guarded.ends;
+        assert_int_equal(post(ends.client, {guarded.to_region(read_request(ends.client, ends.server, 0, 8))}),
+                         0);
+        expect_completion(ends.client.cq, 1);
+    }
+}
+
+// That it can be given back would tell that the key is somebody's.
+void others_cannot_give_it_back(void **) {
+    auto &guarded = make<Guarded>();
+    assert_int_equal(post_receive(guarded.other_server, 5, {sge(guarded.other_server, 0, 8)}), 0);
+    Request send = send_request(guarded.other, 0, 8);
+    send.opcode = IBV_WR_SEND_WITH_INV;
+    send.immediate = guarded.region->rkey;
+    guarded.expect_refused(send, false);
+}
+
+// The program's own use of a key is by protection domain: whom it sends to is its own affair.
+void its_program_uses_it_with_any_queue_pair(void **) {
+    auto &guarded = make<Guarded>();
+    const ibv_sge part{.addr = reinterpret_cast<std::uintptr_t>(guarded.bytes.data()),
+                       .length = 8,
+                       .lkey = guarded.region->lkey};
+    assert_int_equal(post_receive(guarded.other_server, 5, {part}), 0);
+    fill(guarded.other, 0, 8, 3);
+    assert_int_equal(post(guarded.other, {send_request(guarded.other, 0, 8, 1)}), 0);
+    expect_completion(guarded.other.cq, 1);
+    expect_completion(guarded.other_server.cq, 5);
+    assert_memory_equal(guarded.bytes.data(), guarded.other.memory.data(), 8);
+    Request back = read_request(guarded.other_server, guarded.other, 64, 8, 6);
+    back.sges = {part};
+    assert_int_equal(post(guarded.other_server, {back}), 0);
+    expect_completion(guarded.other_server.cq, 6);
+    assert_true(guarded.is_untouched());
+}
+
+// Each of two regions of the same bytes has the rights that it was registered with, for whom it was.
+void the_same_memory_for_each_of_two(void **) {
+    auto &guarded = make<Guarded>();
+    ibv_mr *const others = guarded.register_for(guarded.other_server);
+    assert_non_null(others);
+    Request write = guarded.to_region(write_request(guarded.other, guarded.other_server, 0, 8));
+    write.rkey = others->rkey;
+    fill(guarded.other, 0, 8, 3);
+    assert_int_equal(post(guarded.other, {write}), 0);
+    expect_completion(guarded.other.cq, 1);
+    settle(guarded.other, guarded.other_server);
+    assert_memory_equal(guarded.bytes.data(), guarded.other.memory.data(), 8);
+    assert_int_equal(provider().dereg_mr(others), 0);
+    assert_int_equal(
+        post(guarded.other, {unsignaled(write), read_request(guarded.other, guarded.other_server, 64, 8, 2)}),
+        0);
+    expect_completion(guarded.other.cq, 2, IBV_WC_REM_ACCESS_ERR);
+}
+
+// The region stays the program's; whom it was for is gone, and a queue pair made later is another.
+void it_outlives_its_queue_pair(void **) {
+    auto &guarded = make<Guarded>();
+    Ends &ends = guarded.ends;
+    ends.server.destroy_queue_pair();
+    guarded.expect_refused(guarded.to_region(write_request(guarded.other, guarded.other_server, 0, 8)),
+                           false);
+    assert_int_equal(provider().dereg_mr(std::exchange(guarded.region, nullptr)), 0);
+}
+
+constexpr CMUnitTest tests[] = {
+    cmocka_unit_test(only_its_peer_writes_and_reads),
+    cmocka_unit_test(others_are_refused_all_of_it),
+    cmocka_unit_test(others_cannot_give_it_back),
+    cmocka_unit_test(its_program_uses_it_with_any_queue_pair),
+    cmocka_unit_test(the_same_memory_for_each_of_two),
+    cmocka_unit_test(it_outlives_its_queue_pair),
+};
+
+}  // namespace
+
+std::span<const CMUnitTest> rights_tests() {
+    return tests;
+}
+
+}  // namespace conformance
