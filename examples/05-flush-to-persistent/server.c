@@ -76,6 +76,21 @@ static bool is_flush_durable(const struct ibv_context *context, bool is_dax) {
     return is_dax || strncmp(context->device->name, "soft_", strlen("soft_")) == 0;
 }
 
+/* Whether the memory can be durable. Where it cannot, its region offers flush to visibility in place of flush
+ * to persistence, and the library's log says what stands against it. */
+static bool can_be_durable(const struct rpma_mr_local *mr) {
+    uint8_t descriptor[OFFER_MAX] = {0};
+    size_t size = 0;
+    struct rpma_mr_remote *offered = NULL; /* the region, as the client sees it */
+    int flush_types = 0;
+    bool ok = OK(rpma_mr_get_descriptor_size(mr, &size)) && size <= sizeof(descriptor) &&
+              OK(rpma_mr_get_descriptor(mr, descriptor)) &&
+              OK(rpma_mr_remote_from_descriptor(descriptor, size, &offered)) &&
+              OK(rpma_mr_remote_get_flush_type(offered, &flush_types));
+    ok = OK(rpma_mr_remote_delete(&offered)) && ok;
+    return ok && (flush_types & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0;
+}
+
 /* Fills `offer`, OFFER_MAX bytes, with two descriptors: of what we can do, and behind it of our memory. */
 static bool described(const struct rpma_mr_local *mr, bool durable, uint8_t *offer) {
     struct rpma_peer_cfg *config = NULL;
@@ -113,15 +128,13 @@ int main(int argc, char *argv[]) {
     }
     printf("found in the file: %.*s\n", MAPPED_SIZE, memory);
 
-    /* Registering for persistent flush fails when the memory cannot be durable; the log says what stands
-     * against it. */
     const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT | RPMA_MR_USAGE_READ_SRC;
     uint8_t offer[OFFER_MAX] = {0};
     /* What the library finds wrong it tells its log: let it, on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) && OK(rpma_mr_reg(peer, memory, MAPPED_SIZE, usage, &mr)) &&
-              described(mr, is_flush_durable(context, is_dax), offer) &&
+              can_be_durable(mr) && described(mr, is_flush_durable(context, is_dax), offer) &&
               OK(rpma_ep_listen(peer, argv[1], argv[2], &endpoint));
     if (ok) {
         printf("listening on %s, port %s\n", argv[1], argv[2]);

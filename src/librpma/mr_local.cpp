@@ -29,7 +29,7 @@ librpma::Result<std::unique_ptr<rpma_mr_local>> rpma_mr_local::create(const rpma
     if (!memory) {
         return librpma::Failure{memory.error()};
     }
-    auto mr = librpma::make<rpma_mr_local>(peer.provider(), std::move(pages), std::move(*memory), usage);
+    auto mr = librpma::make<rpma_mr_local>(peer.provider(), std::move(pages), std::move(*memory));
     if (mr == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }

@@ -166,6 +166,13 @@ librpma::Result<librpma::RegisteredMemory> rpma_peer::register_memory(void *addr
         access |= IBV_ACCESS_ON_DEMAND;
         region = reg_mr(access);
     }
+    if (!region && errno == EOPNOTSUPP && &provider_ == &verbs::soft &&
+        (usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
+        // The memory cannot be durable, as the log says; peers flush it to visibility, and read so.
+        usage = (usage & ~RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
+        access = access_for(usage, native);
+        region = reg_mr(access);
+    }
     if (!region && errno == EINVAL && !provider_.knows_peer && (native & verbs::native_flush) != 0 &&
         (usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
         BASE_LOG(Notice,
@@ -185,6 +192,7 @@ librpma::Result<librpma::RegisteredMemory> rpma_peer::register_memory(void *addr
     }
     return librpma::RegisteredMemory{
         .region = std::move(region),
+        .usage = usage,
         .takes_native = !provider_.knows_peer && librpma::takes_native(usage, native)};
 }
 

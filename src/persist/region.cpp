@@ -86,7 +86,8 @@ base::Result<std::unique_ptr<Region>> Region::open_as(void *address, std::size_t
     bool blocks = false;
     for (Mapping &mapping : mappings) {
         if (mapping.durability == Durability::Volatile) {
-            BASE_LOG(Error, "memory at %p, %zu bytes, cannot be made durable: %s", address, length,
+            // The program may do without.
+            BASE_LOG(Warning, "memory at %p, %zu bytes, cannot be made durable: %s", address, length,
                      mapping.text.c_str());
             return base::failure(EOPNOTSUPP);
         }

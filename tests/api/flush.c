@@ -143,6 +143,35 @@ static void file_is_durable(void **state) {
     unlink(name);
 }
 
+/* The region of memory that cannot be durable, as its descriptor says it, and as one says it that lies. */
+static void only_durable_memory_is_flushed_to_persistence(void **state) {
+    struct ends *ends = *state;
+    unsigned char descriptor[21];
+    struct rpma_mr_remote *lying = NULL;
+    if (ends->device != SOFT_DEVICE) {
+        /* They do not look. */
+        skip();
+    }
+    const int usage = RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_WRITE_SRC |
+                      RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
+    struct rpma_mr_local *const near = reg(ends, ends->near, BUFFER_SIZE, usage);
+    struct rpma_mr_local *const memory = reg(ends, ends->far, BUFFER_SIZE, usage);
+    struct rpma_mr_remote *const far = remote_of(ends, memory);
+    declare_direct_write(ends, true);
+    memset(ends->near, 'x', BUFFER_SIZE);
+    assert_ok(rpma_write(ends->client, far, 0, near, 0, BUFFER_SIZE, RPMA_F_COMPLETION_ON_ERROR, NULL));
+    not_supported(ends, far, RPMA_FLUSH_TYPE_PERSISTENT);
+    flushes(ends, far, 0, BUFFER_SIZE, RPMA_FLUSH_TYPE_VISIBILITY);
+    assert_memory_equal(ends->far, ends->near, BUFFER_SIZE);
+
+    assert_ok(rpma_mr_get_descriptor(memory, descriptor));
+    descriptor[20] |= RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
+    assert_ok(rpma_mr_remote_from_descriptor(descriptor, sizeof(descriptor), &lying));
+    ends->remote[ends->remotes++] = lying;
+    assert_ok(rpma_flush(ends->client, lying, 0, 8, RPMA_FLUSH_TYPE_PERSISTENT, ALWAYS, NULL));
+    assert_int_equal(await_completion(ends->client).status, IBV_WC_REM_ACCESS_ERR);
+}
+
 #define WITH_CONNECTION(test) cmocka_unit_test_setup_teardown(test, make_connection, end_all)
 
 int main(void) {
@@ -154,6 +183,7 @@ int main(void) {
         WITH_CONNECTION(writes_are_visible),
         WITH_CONNECTION(every_place_of_a_region_can_be_flushed),
         WITH_CONNECTION(file_is_durable),
+        WITH_CONNECTION(only_durable_memory_is_flushed_to_persistence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
