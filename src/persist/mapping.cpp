@@ -13,7 +13,7 @@
 
 #include "base/fd.hpp"
 #include "base/log.hpp"
-#include "persist/proc_text.hpp"
+#include "persist/storage.hpp"
 
 namespace persist {
 
@@ -35,49 +35,11 @@ Verdict lost(std::string why, const char *remedy) {
 constexpr const char *use_a_file = "map a file on a disk or a DAX device with MAP_SHARED";
 constexpr const char *move_the_file = "put the file on a disk or a DAX device";
 
-// The mount whose point is the longest beginning of `path`; among equals the last, which hides the others.
-const Mount *mount_above(const std::vector<Mount> &mounts, std::string_view path) {
-    const Mount *best = nullptr;
-    for (const Mount &mount : mounts) {
-        const std::string_view point = mount.point == "/" ? "" : std::string_view{mount.point};
-        const bool above =
-            path.starts_with(point) && (path.size() == point.size() || path[point.size()] == '/');
-        if (above && (best == nullptr || mount.point.size() >= best->point.size())) {
-            best = &mount;
-        }
-    }
-    return best;
-}
-
-// By device number; by path where the kernel shows another number in smaps than in mountinfo (btrfs,
-// overlay).
-const Mount *mount_of(const std::vector<Mount> &mounts, const Area &area) {
-    const auto found = std::ranges::find(mounts, area.file.device, &Mount::device);
-    return found != mounts.end() ? &*found : mount_above(mounts, area.path);
-}
-
-bool keeps_in_memory(const Mount &mount) {
-    return one_of(mount.kind, "tmpfs", "ramfs", "rootfs", "hugetlbfs", "devtmpfs") ||
-           mount.source.starts_with("/dev/ram") || mount.source.starts_with("/dev/zram");
-}
-
 // Kinds on a block device, and those known to reach storage without one of this machine's.
 bool reaches_storage(const Mount &mount) {
     return mount.source.starts_with("/dev/") || mount.kind.starts_with("fuse") ||
            one_of(mount.kind, "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "zfs", "btrfs",
                   "bcachefs", "lustre", "gpfs", "ubifs", "vboxsf", "fakeowner", "overlay", "aufs");
-}
-
-// An overlay writes to its upper folder, and not durably when mounted "volatile". An upper folder outside our
-// view (we are in a container) is taken to be on storage.
-bool overlay_forgets(const Mount &overlay, const std::vector<Mount> &mounts) {
-    const std::string options = "," + overlay.options + ",";
-    const std::size_t at = options.find(",upperdir=");
-    const std::size_t path = at + std::string_view{",upperdir="}.size();
-    const Mount *const upper =
-        at == options.npos ? nullptr
-                           : mount_above(mounts, options.substr(path, options.find(',', path) - path));
-    return options.find(",volatile,") != options.npos || (upper != nullptr && keeps_in_memory(*upper));
 }
 
 Verdict judge_deleted(const std::string &path) {
@@ -88,8 +50,7 @@ Verdict judge_deleted(const std::string &path) {
     return lost("a deleted file, which nobody can open again", "keep the file's name while it is in use");
 }
 
-Verdict judge(const Area &area, const std::vector<Mount> &mounts,
-              bool (*is_devdax)(const std::string &path)) {
+Verdict judge(const Area &area, const Storage &storage, bool (*is_devdax)(const std::string &path)) {
     if (!area.path.starts_with('/')) {
         return lost("anonymous memory", use_a_file);
     }
@@ -105,12 +66,12 @@ Verdict judge(const Area &area, const std::vector<Mount> &mounts,
     if (area.path.starts_with("/dev/dax") && is_devdax(area.path)) {
         return {Durability::CacheLines, "devdax"};
     }
-    const Mount *const mount = mount_of(mounts, area);
+    const Mount *const mount = storage.mount_of(area);
     if (mount == nullptr) {
         return lost("a file on an unknown file system", move_the_file);
     }
-    if (keeps_in_memory(*mount) || (mount->kind == "overlay" && overlay_forgets(*mount, mounts))) {
-        return lost("a file on " + mount->kind + ", which lives in memory", move_the_file);
+    if (const std::string why = storage.why_lost(*mount); !why.empty()) {
+        return lost("a file on " + why, move_the_file);
     }
     if (area.sync) {
         return {Durability::CacheLines, "DAX on " + mount->kind};
@@ -162,12 +123,12 @@ bool is_character_device(const std::string &path) {
 
 base::Result<std::vector<Mapping>> mappings_in(std::string_view smaps, std::string_view mountinfo,
                                                std::uintptr_t address, std::size_t length,
-                                               bool (*is_devdax)(const std::string &path)) {
+                                               bool (*is_devdax)(const std::string &path), std::string sys) {
     if (length > UINTPTR_MAX - address) {
         return base::failure(EFAULT);
     }
     const std::uintptr_t end = address + length;
-    const std::vector<Mount> mounts = mounts_in(mountinfo);
+    const Storage storage{mounts_in(mountinfo), std::move(sys)};
     std::vector<Mapping> mappings;
     std::uintptr_t reached = address;
     for (const Area &area : areas_in(smaps, address, end)) {
@@ -175,7 +136,7 @@ base::Result<std::vector<Mapping>> mappings_in(std::string_view smaps, std::stri
             break;
         }
         reached = area.end;
-        mappings.push_back(mapping_of(area, judge(area, mounts, is_devdax)));
+        mappings.push_back(mapping_of(area, judge(area, storage, is_devdax)));
     }
     if (reached < end) {
         return base::failure(EFAULT);
@@ -194,7 +155,7 @@ base::Result<std::vector<Mapping>> mappings_of(const void *address, std::size_t 
         return base::Failure{error};
     }
     return mappings_in(*smaps, *mountinfo, reinterpret_cast<std::uintptr_t>(address), length,
-                       is_character_device);
+                       is_character_device, "/sys");
 }
 
 // By mincore, not by msync, which memcheck takes for a use of whole pages.

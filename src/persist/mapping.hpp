@@ -34,11 +34,12 @@ struct Mapping {
 [[nodiscard]] base::Result<std::vector<Mapping>> mappings_of(const void *address, std::size_t length);
 
 // The same from given text. `is_devdax` says whether a path /dev/daxN.M is the character device it looks
-// like.
+// like; sysfs is mounted at `sys`.
 [[nodiscard]] base::Result<std::vector<Mapping>> mappings_in(std::string_view smaps,
                                                              std::string_view mountinfo,
                                                              std::uintptr_t address, std::size_t length,
-                                                             bool (*is_devdax)(const std::string &path));
+                                                             bool (*is_devdax)(const std::string &path),
+                                                             std::string sys);
 
 // Whether all pages of [address, address + length) are mapped, to whatever. Microseconds. Any thread.
 [[nodiscard]] bool is_mapped(std::uintptr_t address, std::size_t length);

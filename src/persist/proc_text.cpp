@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 
 namespace persist {
 
@@ -30,16 +29,6 @@ std::optional<std::uint64_t> number(std::string_view text, int radix) {
         return std::nullopt;
     }
     return value;
-}
-
-// "MAJOR:MINOR", in hexadecimal in smaps, decimal in mountinfo.
-std::optional<DeviceNumber> device_number(std::string_view text, int radix) {
-    const auto major = number(take(text, ':'), radix);
-    const auto minor = number(text, radix);
-    if (!major || !minor) {
-        return std::nullopt;
-    }
-    return *major << 32 | *minor;
 }
 
 // "BEGIN-END PERMISSIONS OFFSET MAJOR:MINOR INODE   PATH"
@@ -94,6 +83,15 @@ std::optional<Mount> mount_of(std::string_view line) {
 }
 
 }  // namespace
+
+std::optional<DeviceNumber> device_number(std::string_view text, int radix) {
+    const auto major = number(take(text, ':'), radix);
+    const auto minor = number(text, radix);
+    if (!major || !minor) {
+        return std::nullopt;
+    }
+    return *major << 32 | *minor;
+}
 
 std::vector<Area> areas_in(std::string_view smaps, std::uintptr_t begin, std::uintptr_t end) {
     std::vector<Area> areas;

@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,9 @@ namespace persist {
 
 // A device number as both files mean it: major in the upper 32 bits, minor in the lower.
 using DeviceNumber = std::uint64_t;
+
+// "MAJOR:MINOR", in hexadecimal in smaps, decimal in mountinfo and in sysfs; nothing when it is not that.
+[[nodiscard]] std::optional<DeviceNumber> device_number(std::string_view text, int radix);
 
 // Which file: no other has the number while it is mapped.
 struct FileNumber {

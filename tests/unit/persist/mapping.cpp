@@ -39,13 +39,15 @@ std::string area(const char *header, const char *flags) {
            "\nSize:                  8 kB\nRss:                   4 kB\nVmFlags: " + flags + " \n";
 }
 
+constexpr const char *no_sysfs = "no-sysfs";
+
 bool yes(const std::string &path) {
     return path == "/dev/dax0.1";
 }
 
 // The one mapping of one page of `smaps`, which begins at 0x1000.
 persist::Mapping judged(const std::string &smaps) {
-    const auto mappings = persist::mappings_in(smaps, mountinfo, 0x1000, 0x1000, yes);
+    const auto mappings = persist::mappings_in(smaps, mountinfo, 0x1000, 0x1000, yes, no_sysfs);
     assert_true(mappings.has_value());
     assert_int_equal(mappings->size(), 1);
     return mappings->front();
@@ -113,7 +115,7 @@ void knows_what_is_lost(void **) {
 
 void needs_a_mount(void **) {
     const auto mappings =
-        persist::mappings_in(area("1000-2000 rw-s 0 08:01 5 /a", shared_flags), "", 0x1000, 1, yes);
+        persist::mappings_in(area("1000-2000 rw-s 0 08:01 5 /a", shared_flags), "", 0x1000, 1, yes, no_sysfs);
     assert_true(mappings.has_value());
     assert_int_equal(mappings->at(0).durability, Durability::Volatile);
     assert_non_null(strstr(mappings->at(0).text.c_str(), "unknown"));
@@ -124,7 +126,7 @@ void finds_the_range(void **) {
                               area("3000-4000 rw-s 0 103:00 6 /mnt/pm/b", "rd wr sh ms sf") +
                               area("5000-6000 rw-p 0 00:00 0", "rd wr");
     const auto in = [&smaps](uintptr_t address, size_t length) {
-        return persist::mappings_in(smaps, mountinfo, address, length, yes);
+        return persist::mappings_in(smaps, mountinfo, address, length, yes, no_sysfs);
     };
     assert_int_equal(in(0x1000, 0x3000)->size(), 2);
     assert_int_equal(in(0x2fff, 2)->size(), 2);
