@@ -9,20 +9,23 @@
 #include <new>
 
 #include "base/log.hpp"
+#include "base/thread.hpp"
 #include "persist/guard.hpp"
 
 namespace persist {
 
-// Everything a thread of the pool touches. It outlives the threads: they are detached and may end after
-// main().
+// Everything a thread of the pool touches. It outlives the threads, some of which may end after main().
 struct Worker::Pool {
     std::mutex mutex;  // of all below; never held while a job runs
     std::condition_variable wake;
+    std::condition_variable ended;
     Job *first = nullptr;
     Job *last = nullptr;
     unsigned queued = 0;
     unsigned idle = 0;
     unsigned threads = 0;
+    bool ending = false;  // the process
+    base::EndedThread ended_thread;
 
     Job *take() {
         Job *const job = first;
@@ -56,33 +59,18 @@ struct Worker::Pool {
         std::unique_lock lock{mutex};
         for (;;) {
             ++idle;
-            const bool found = wake.wait_for(lock, idle_limit, [this] { return first != nullptr; });
+            (void)wake.wait_for(lock, idle_limit, [this] { return first != nullptr || ending; });
             --idle;
-            if (!found) {
+            if (first == nullptr) {
                 break;
             }
             run_next(lock);
         }
         --threads;
-    }
-
-    [[nodiscard]] int start_thread() {
-        // Blocked here, so that the new thread inherits it and never runs a handler of the program.
-        const sigset_t blocked = signals_of_others();
-        sigset_t before;
-        pthread_sigmask(SIG_BLOCK, &blocked, &before);
-        pthread_attr_t attributes;
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        pthread_t thread{};
-        const auto body = [](void *pool) -> void * {
-            static_cast<Pool *>(pool)->serve();
-            return nullptr;
-        };
-        const int error = pthread_create(&thread, &attributes, body, this);
-        pthread_attr_destroy(&attributes);
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        return error;
+        ended.notify_all();
+        const auto earlier = ended_thread.follow();
+        lock.unlock();
+        base::EndedThread::join(earlier);
     }
 };
 
@@ -108,7 +96,7 @@ bool Worker::submit(Job &job) {
     }
     ++pool.threads;
     lock.unlock();
-    const int error = pool.start_thread();
+    const int error = base::start_thread<&Pool::serve>(pool, signals_of_others());
     if (error == 0) {
         return true;
     }
@@ -116,6 +104,17 @@ bool Worker::submit(Job &job) {
     --pool.threads;
     BASE_LOG(Warning, "no thread for work on storage (error %d), %u are running", error, pool.threads);
     return !pool.take_back(job);
+}
+
+void Worker::end() {
+    Pool &pool = *pool_;
+    std::unique_lock lock{pool.mutex};
+    pool.ending = true;
+    pool.wake.notify_all();
+    (void)pool.ended.wait_for(lock, end_limit, [&pool] { return pool.threads == 0; });
+    const auto last = pool.ended_thread.take();
+    lock.unlock();
+    base::EndedThread::join(last);
 }
 
 // Made anew where it is. Touches no lock that a vanished thread might hold, an allocator's neither.

@@ -19,6 +19,7 @@ class Worker {
 public:
     static constexpr unsigned most_threads = 4;
     static constexpr base::Milliseconds idle_limit{250};
+    static constexpr base::Milliseconds end_limit{1000};
 
     // The only one; never destroyed.
     [[nodiscard]] static Worker &instance();
@@ -27,6 +28,9 @@ public:
     // and waits for nothing. False when the system gave no thread: the job was not taken, and is the caller's
     // to run.
     [[nodiscard]] bool submit(Job &job);
+
+    // When the process ends: waits until the threads have run all jobs and are gone, a second at most.
+    void end();
 
 private:
     struct Pool;

@@ -198,6 +198,30 @@ void a_forked_child_starts_afresh(void **) {
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+// The process ends: no job is left behind, and no thread.
+void ends_with_the_process(void **) {
+    const pid_t child = test::fork_child();
+    assert_int_not_equal(child, -1);
+    if (child == 0) {
+        alarm(60);
+        static std::counting_semaphore<> done{0};
+        static std::array<Job, 3 * most> jobs;
+        for (Job &job : jobs) {
+            job = {post, &done};
+            assert_true(worker().submit(job));
+        }
+        worker().end();
+        bool all = true;
+        for (std::size_t job = 0; job < jobs.size(); ++job) {
+            all = done.try_acquire() && all;
+        }
+        _exit(all && threads_fall_to(1) ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 void blocks_signals_but_faults(void **) {
     static sigset_t mask;
     static std::counting_semaphore<> done{0};
@@ -244,12 +268,10 @@ void survives_faults(void **) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {cmocka_unit_test(runs_blocked_jobs_side_by_side),
-                                cmocka_unit_test(runs_in_order_when_busy),
-                                cmocka_unit_test(takes_jobs_from_everywhere),
-                                cmocka_unit_test(threads_end_when_idle),
-                                cmocka_unit_test(a_forked_child_starts_afresh),
-                                cmocka_unit_test(blocks_signals_but_faults),
-                                cmocka_unit_test(survives_faults)};
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(runs_blocked_jobs_side_by_side), cmocka_unit_test(runs_in_order_when_busy),
+        cmocka_unit_test(takes_jobs_from_everywhere),     cmocka_unit_test(threads_end_when_idle),
+        cmocka_unit_test(a_forked_child_starts_afresh),   cmocka_unit_test(ends_with_the_process),
+        cmocka_unit_test(blocks_signals_but_faults),      cmocka_unit_test(survives_faults)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

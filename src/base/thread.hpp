@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// base/thread: the library's own threads. They end by themselves and are joined all the same, so that none is
+// half gone when the process ends.
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <optional>
+#include <utility>
+
+namespace base {
+
+// True on the threads that start_thread() has started.
+inline thread_local bool on_own_thread = false;
+
+// A thread that runs owner.*run(). Just the signals of `blocked` are blocked in it, from its first
+// instruction. 0, or an errno value.
+template <auto run, typename Owner>
+[[nodiscard]] int start_thread(Owner &owner, const sigset_t &blocked) {
+    sigset_t before;
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    pthread_t thread{};
+    const auto body = [](void *argument) -> void * {
+        on_own_thread = true;
+        (static_cast<Owner *>(argument)->*run)();
+        return nullptr;
+    };
+    const int error = pthread_create(&thread, nullptr, body, &owner);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return error;
+}
+
+// Which of one owner's threads ended last. Each joins the one before it; whoever ends the process joins the
+// last. Its owner locks.
+class EndedThread {
+public:
+    // The thread that is to be joined when the lock is released.
+    using Earlier = std::optional<pthread_t>;
+
+    // The calling thread ends.
+    [[nodiscard]] Earlier follow() { return std::exchange(last_, pthread_self()); }
+    // Nobody else will follow.
+    [[nodiscard]] Earlier take() { return std::exchange(last_, std::nullopt); }
+
+    static void join(const Earlier &earlier) {
+        if (earlier) {
+            pthread_join(*earlier, nullptr);
+        }
+    }
+
+private:
+    Earlier last_;
+};
+
+}  // namespace base
