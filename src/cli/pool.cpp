@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,20 +26,33 @@ namespace {
 
 constexpr std::uint64_t read_size = std::uint64_t{1} << 20;
 
+// As --size takes it.
+std::string size_option(std::uint64_t bytes) {
+    constexpr std::string_view suffixes = "KMGT";
+    std::size_t suffix = 0;
+    for (; suffix < suffixes.size() && bytes % 1024 == 0; ++suffix) {
+        bytes /= 1024;
+    }
+    return fmt::format("{}{}", bytes, suffix > 0 ? suffixes.substr(suffix - 1, 1) : "");
+}
+
 [[nodiscard]] int sync(int fd) {
     return fdatasync(fd) == 0 ? 0 : errno;
 }
 
 }  // namespace
 
-Outcome<Pool> Pool::open(const std::string &path, std::uint64_t capacity) {
+Outcome<Pool> Pool::open(const std::string &path, std::optional<std::uint64_t> capacity) {
     if (capacity > largest_capacity) {
-        return failed("pool {}: a capacity of {} bytes is too large (expected at most {})", path, capacity,
+        return failed("pool {}: a capacity of {} bytes is too large (expected at most {})", path, *capacity,
                       largest_capacity);
     }
-    Pool pool{path, Layout{capacity}};
+    Pool pool{path, Layout{capacity.value_or(0)}};
     pool.fd_.reset(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     if (!pool.fd_ && errno == ENOENT) {
+        if (!capacity) {
+            return failed("pool {}: does not exist (expected --size, to create it)", path);
+        }
         TRY(pool.create());
     }
     if (!pool.fd_) {
@@ -47,6 +61,12 @@ Outcome<Pool> Pool::open(const std::string &path, std::uint64_t capacity) {
     if (!pool.created_) {
         TRY(pool.lock(pool.fd_.get()));
     }
+    const Layout layout = TRY(pool.read_layout());
+    if (capacity && *capacity != layout.capacity) {
+        return failed("pool {}: was created with --size {}; you gave {}", path, size_option(layout.capacity),
+                      size_option(*capacity));
+    }
+    pool.layout_ = layout;
     TRY(pool.check());
     TRY(pool.read_content());
     TRY(pool.map());
@@ -83,13 +103,10 @@ Outcome<> Pool::lock(int fd) const {
     return failed("pool {}: cannot lock: {}", path_, errno_text(errno));
 }
 
-Outcome<> Pool::check() const {
+Outcome<Layout> Pool::read_layout() const {
     struct stat status{};
     if (fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
         return failed("pool {}: expected a regular file", path_);
-    }
-    if (status.st_nlink == 0) {
-        return failed("pool {}: was deleted (expected its file to stay while it is served)", path_);
     }
     Superblock superblock{};
     const ssize_t got = pread(fd_.get(), superblock.data(), superblock.size(), 0);
@@ -98,9 +115,18 @@ Outcome<> Pool::check() const {
     if (!found) {
         return failed("pool {}: {}", path_, found.error().text);
     }
-    if (found->capacity != layout_.capacity) {
-        return failed("pool {}: holds contents of up to {} bytes (expected --size {})", path_,
-                      found->capacity, layout_.capacity);
+    return found;
+}
+
+Outcome<> Pool::check() const {
+    const Layout found = TRY(read_layout());
+    struct stat status{};
+    if (found.capacity != layout_.capacity || fstat(fd_.get(), &status) != 0) {
+        return failed("pool {}: is damaged: it is one of {} bytes now (expected {})", path_, found.capacity,
+                      layout_.capacity);
+    }
+    if (status.st_nlink == 0) {
+        return failed("pool {}: was deleted (expected its file to stay while it is served)", path_);
     }
     if (std::cmp_not_equal(status.st_size, layout_.file_size())) {
         return failed("pool {}: is {}: it has {} bytes (expected {})", path_,

@@ -18,10 +18,11 @@ namespace cli {
 class Pool {
 public:
     // Opens the pool at `path` and checks all of it but the contents' bytes (each pull checks those), or
-    // creates an empty one whose storage is allocated. An existing pool must have this capacity. Locks it: a
-    // second open, in any process, fails until this one ends. A process killed meanwhile leaves no pool or a
-    // good one. What an existing pool holds is read from storage, whatever the page cache has.
-    [[nodiscard]] static Outcome<Pool> open(const std::string &path, std::uint64_t capacity);
+    // creates an empty one whose storage is allocated. An existing pool has the capacity that is given, if
+    // one is; a new one needs it. Locks the pool: a second open, in any process, fails until this one ends. A
+    // process killed meanwhile leaves no pool or a good one. What an existing pool holds is read from
+    // storage, whatever the page cache has.
+    [[nodiscard]] static Outcome<Pool> open(const std::string &path, std::optional<std::uint64_t> capacity);
 
     [[nodiscard]] const std::string &path() const { return path_; }
     [[nodiscard]] const Layout &layout() const { return layout_; }
@@ -62,6 +63,7 @@ public:
 private:
     Pool(std::string path, Layout layout) : path_{std::move(path)}, layout_{layout} {}
     [[nodiscard]] Outcome<> create();
+    [[nodiscard]] Outcome<Layout> read_layout() const;
     [[nodiscard]] Outcome<> lock(int fd) const;
     [[nodiscard]] Outcome<> map();
     [[nodiscard]] Outcome<> read_content();

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/serve: `rpma serve` opens or creates a pool, says what it is, and serves it until it is told to end.
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <memory>
+#include <vector>
 
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
+#include "cli/listen_addresses.hpp"
 #include "cli/log.hpp"
 #include "cli/report.hpp"
 #include "cli/server.hpp"
@@ -19,7 +24,9 @@ namespace {
 struct ServeOptions {
     std::string pool;
     std::string size;
-    std::string listen = "127.0.0.1:7204";
+    std::vector<std::string> listen{"127.0.0.1:7204"};
+    std::uint32_t push_lease = 30;  // seconds
+    std::uint32_t idle_limit = 60;
     bool allow_volatile = false;
     bool json = false;
 };
@@ -52,10 +59,14 @@ std::string describe(const Content &content) {
                        checksum_text(content.checksum));
 }
 
-void print_start(const ServeOptions &options, const Address &address, const Pool &pool, const Server &server,
-                 const std::string &device) {
+void print_start(const ServeOptions &options, const std::vector<Address> &addresses, const Pool &pool,
+                 const Server &server, const std::string &devices) {
     const auto &content = pool.content();
     const bool durable = server.durability() != Durability::None;
+    std::string listening;
+    for (const Address &address : addresses) {
+        listening += (listening.empty() ? "" : ", ") + address.text();
+    }
     Summary summary;
     summary.add_json("event", "listening");
     summary.add("pool", options.pool, options.pool + (pool.created() ? " (created)" : ""));
@@ -68,8 +79,8 @@ void print_start(const ServeOptions &options, const Address &address, const Pool
                 fmt::format("{}{}", durability_text(server.durability()),
                             durable ? "" : ": what is pushed may be lost"));
     summary.add_json("durable", durable);
-    summary.add("device", device);
-    summary.add("listening", address.text());
+    summary.add("device", devices);
+    summary.add("listening", listening);
     summary.print(options.json);
 }
 
@@ -83,30 +94,113 @@ void print_commit(const ServeOptions &options, const Content &content) {
     summary.print(options.json);
 }
 
+struct Place {
+    Address address;
+    DevicePeer device;
+};
+
+// Where to listen. Of a wildcard's addresses those count that a device serves.
+Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
+    std::vector<Place> places;
+    for (const std::string &text : options.listen) {
+        const Address given = TRY(parse_address(text));
+        const auto wanted = TRY(listen_addresses(given));
+        std::string reason;
+        for (const Address &address : wanted.addresses) {
+            auto device = open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL);
+            if (device) {
+                places.push_back({address, *std::move(device)});
+            } else if (!wanted.any) {
+                return std::unexpected{device.error()};
+            } else {
+                reason = device.error().text;
+            }
+        }
+        if (places.empty()) {
+            return failed("{}: no address of this machine can be used: {}", text, reason);
+        }
+    }
+    return places;
+}
+
+// Says before the first client when storage does not have what was committed; a push then is the cure, and
+// the other slot, which it overwrites, may have the content before.
+void check_content(const Pool &pool) {
+    const auto &content = pool.content();
+    std::uint32_t found = 0;
+    if (!content) {
+        return;
+    }
+    if (const int error = pool.checksum(content->slot, content->length, found); error != 0) {
+        std::fputs(fmt::format("rpma: pool {}: content {} cannot be read: {}\n", pool.path(),
+                               content->sequence, errno_text(error))
+                       .c_str(),
+                   stderr);
+    } else if (found != content->checksum) {
+        std::fputs(fmt::format("rpma: pool {}: content {} is damaged: storage has another checksum, {}\n",
+                               pool.path(), content->sequence, checksum_text(found))
+                       .c_str(),
+                   stderr);
+    }
+}
+
+// As many clients as there are descriptors for, of all that this process may have.
+ServerLimits limits_of(const ServeOptions &options) {
+    constexpr rlim_t others = 64;
+    constexpr rlim_t each = 6;
+    ServerLimits limits{.push_lease = std::chrono::seconds{options.push_lease},
+                        .idle = std::chrono::seconds{options.idle_limit}};
+    rlimit descriptors{};
+    if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
+        descriptors.rlim_cur = descriptors.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &descriptors);
+        const rlim_t room = std::max(descriptors.rlim_max, others + each) - others;
+        limits.clients = std::min<rlim_t>(limits.clients, room / each);
+        limits.clients_per_address = std::max<std::size_t>(limits.clients / 2, 1);
+    }
+    return limits;
+}
+
 // Everything before the first client.
-Outcome<> start(const ServeOptions &options, const Address &address, DevicePeer device, Server &server) {
-    const bool is_soft = device.is_soft;
-    TRY(server.listen(address, std::move(device)));
-    return check_durable(options, server, is_soft);
+Outcome<> start(const ServeOptions &options, std::vector<Place> &places, Server &server) {
+    for (Place &place : places) {
+        const bool is_soft = place.device.is_soft;
+        TRY(server.listen(place.address, std::move(place.device)));
+        TRY(check_durable(options, server, is_soft));
+    }
+    return {};
 }
 
 Outcome<> serve(const ServeOptions &options) {
-    const Address address = TRY(parse_address(options.listen));
-    const std::uint64_t capacity = TRY(parse_size(options.size));
+    std::optional<std::uint64_t> capacity;
+    if (!options.size.empty()) {
+        capacity = TRY(parse_size(options.size));
+    }
     const base::Fd signals = TRY(open_signals());
-    DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL));
-    const std::string device_name = device.name;
+    auto places = TRY(open_places(options));
     Pool pool = TRY(Pool::open(options.pool, capacity));
+    check_content(pool);
+    std::vector<Address> addresses;
+    std::string devices;
+    bool is_soft = true;
+    for (const Place &place : places) {
+        addresses.push_back(place.address);
+        is_soft = is_soft && place.device.is_soft;
+        if (!devices.contains(place.device.name)) {
+            devices += (devices.empty() ? "" : ", ") + place.device.name;
+        }
+    }
     // A kernel's device pins no page of a file, and would not make it durable.
-    if (!device.is_soft && !pool.is_dax() && pool.is_on_storage()) {
+    if (!is_soft && !pool.is_dax() && pool.is_on_storage()) {
         TRY(pool.serve_copy());
     }
-    Server server{pool, {}, [&options](const Content &content) { print_commit(options, content); }};
-    if (const auto started = start(options, address, std::move(device), server); !started) {
+    Server server{pool, limits_of(options),
+                  [&options](const Content &content) { print_commit(options, content); }};
+    if (const auto started = start(options, places, server); !started) {
         pool.discard_created();
         return started;
     }
-    print_start(options, address, pool, server, device_name);
+    print_start(options, addresses, pool, server, devices);
     print_warnings();
     return server.run(signals.get());
 }
@@ -126,11 +220,27 @@ void add_serve(CLI::App &app, Command &chosen) {
     command->add_option("--pool", options->pool, "The pool file; created when it does not exist")
         ->type_name("FILE")
         ->required();
-    command->add_option("--size", options->size, "The largest content that the pool takes")
-        ->type_name("SIZE")
-        ->required();
-    command->add_option("--listen", options->listen, "Where to listen: HOST[:PORT] or [IPV6][:PORT]")
+    command
+        ->add_option("--size", options->size,
+                     "The largest content that the pool takes; not needed when it exists")
+        ->type_name("SIZE");
+    command
+        ->add_option(
+            "--listen", options->listen,
+            "Where to listen: HOST[:PORT] or [IPV6][:PORT], as often as wanted; 0.0.0.0 and [::] are "
+            "each address of this machine")
         ->type_name("ADDRESS")
+        ->take_all()
+        ->capture_default_str();
+    command
+        ->add_option("--push-lease", options->push_lease, "End a push that does nothing for so many seconds")
+        ->type_name("SECONDS")
+        ->check(CLI::Range(std::uint32_t{3}, std::uint32_t{86400}))
+        ->capture_default_str();
+    command
+        ->add_option("--idle-limit", options->idle_limit, "End a pull that does nothing for so many seconds")
+        ->type_name("SECONDS")
+        ->check(CLI::Range(std::uint32_t{3}, std::uint32_t{86400}))
         ->capture_default_str();
     command->add_flag("--volatile", options->allow_volatile, "Serve also where nothing can be durable");
     command->add_flag("--json", options->json, "Print events as JSON, one a line");

@@ -22,7 +22,7 @@ namespace cli {
 
 struct ServerLimits {
     std::chrono::seconds push_lease{30};  // a push that asks for nothing for so long is ended
-    std::chrono::seconds idle{60};        // a pull
+    std::chrono::seconds idle{60};        // a pull; ten times as long who measures, whose rows may be long
     std::size_t clients = 256;
     std::size_t clients_per_address = 128;
 };
@@ -98,6 +98,7 @@ private:
     void finish(const Storage::Job &job);
     void drop(int fd);
     [[nodiscard]] Clock::duration patience(const Client &client) const;
+    [[nodiscard]] Clock::time_point last_active(const Client &client) const;
     [[nodiscard]] int drop_late();
 
     const Pool &pool_;

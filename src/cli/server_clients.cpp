@@ -378,7 +378,15 @@ Server::Clock::duration Server::patience(const Client &client) const {
         case Mode::MeasureDurable:
             break;
     }
-    return Clock::duration::max();
+    return 10 * limits_.idle;
+}
+
+// One that waits for the server's storage is active. Who measures uses the TCP baseline in turn.
+Server::Clock::time_point Server::last_active(const Client &client) const {
+    if (client.mode == Mode::Push && client.admitted && jobs_ > 0) {
+        return Clock::now();
+    }
+    return client.perf.baseline ? std::max(client.active, client.perf.baseline->active()) : client.active;
 }
 
 // Returns for how many milliseconds nobody is late, -1: for ever.
@@ -387,15 +395,11 @@ int Server::drop_late() {
     auto next = Clock::duration::max();
     std::vector<int> late;
     for (const auto &[fd, client] : clients_) {
-        // One that waits for the server's storage is not late.
-        if (fd == pusher_ && jobs_ > 0) {
-            continue;
-        }
-        const auto limit = patience(client);
-        if (now - client.active > limit) {
+        const auto left = patience(client) - (now - last_active(client));
+        if (left < Clock::duration::zero()) {
             late.push_back(fd);
-        } else if (limit != Clock::duration::max()) {
-            next = std::min(next, limit - (now - client.active));
+        } else {
+            next = std::min(next, left);
         }
     }
     for (const int fd : late) {
@@ -407,9 +411,8 @@ int Server::drop_late() {
         }
         drop(fd);
     }
-    return next == Clock::duration::max()
-               ? -1
-               : static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next).count());
+    return clients_.empty() ? -1
+                            : static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next).count());
 }
 
 }  // namespace cli

@@ -13,7 +13,7 @@ namespace cli {
 namespace {
 
 // How long the server may hear nothing of a transfer; it waits longer.
-constexpr auto alive_interval = std::chrono::seconds{5};
+constexpr auto alive_interval = std::chrono::seconds{1};
 // A completion on the same machine takes less than going to sleep for it does.
 constexpr auto spin_time = std::chrono::microseconds{50};
 void *context_of(Session::Operation operation) {

@@ -183,11 +183,12 @@ void TcpAnswers::serve(int connection) {
     }
 }
 
-std::size_t TcpAnswers::receive(int connection, std::span<std::byte> into) const {
+std::size_t TcpAnswers::receive(int connection, std::span<std::byte> into) {
     auto idle_since = std::chrono::steady_clock::time_point::max();
     while (true) {
         const ssize_t got = recv(connection, into.data(), into.size(), 0);
         if (got >= 0) {
+            active_.store(std::chrono::steady_clock::now().time_since_epoch(), std::memory_order_relaxed);
             return static_cast<std::size_t>(got);
         }
         if (errno != EAGAIN && errno != EINTR) {

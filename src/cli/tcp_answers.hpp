@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -75,6 +77,11 @@ public:
     ~TcpAnswers();
 
     [[nodiscard]] std::uint16_t port() const { return port_; }
+    // When the client sent something last; the epoch when it never did.
+    [[nodiscard]] std::chrono::steady_clock::time_point active() const {
+        // Relaxed: nothing is published with it.
+        return std::chrono::steady_clock::time_point{active_.load(std::memory_order_relaxed)};
+    }
 
 private:
     TcpAnswers() = default;
@@ -82,13 +89,14 @@ private:
     [[nodiscard]] base::Fd accept_client();
     void serve(int connection);
     // Some bytes, at least one; 0: it is over.
-    [[nodiscard]] std::size_t receive(int connection, std::span<std::byte> into) const;
+    [[nodiscard]] std::size_t receive(int connection, std::span<std::byte> into);
     [[nodiscard]] bool send(int connection, std::uint64_t size);
 
     sockaddr_storage client_{};
     base::Fd listener_;
     std::uint16_t port_ = 0;
     StopEvent stop_;
+    std::atomic<std::chrono::steady_clock::duration> active_{};
     // Of the size that plain TCP is fastest with: it stays in the cache.
     std::array<std::byte, std::size_t{256} << 10> buffer_{};
     std::thread thread_;

@@ -10,7 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string_view>
+#include <vector>
 
 #include "../loopback.hpp"
 #include "cli/checksum.hpp"
@@ -249,6 +251,31 @@ int hold(const char *address, const char *port) {
     return 1;
 }
 
+// Pulls that do nothing, until the server takes no more and says why.
+int crowd(const char *address, const char *port) {
+    constexpr std::size_t most = 300;
+    std::vector<std::unique_ptr<Client>> clients;
+    for (cli::Status status = cli::Status::Ok; status == cli::Status::Ok && clients.size() < most;) {
+        clients.push_back(std::make_unique<Client>());
+        const auto offer = clients.back()->connect_well(address, port, cli::Mode::Pull);
+        status = offer.status;
+        if (status == cli::Status::Full && offer.reason.contains("are connected")) {
+            std::puts("refused");
+            std::fflush(stdout);
+            pause();
+        }
+    }
+    die("the server takes any number");
+}
+
+// The server ends a pull that does nothing.
+int idle(const char *address, const char *port) {
+    Client client;
+    client.connect_well(address, port, cli::Mode::Pull);
+    const rpma_conn_event event = client.next_event("the server waits for ever");
+    return event == RPMA_CONN_CLOSED || event == RPMA_CONN_LOST ? 0 : 1;
+}
+
 // Prints its port; takes connections until it is killed, and answers each with bytes of no protocol, or
 // never.
 int serve_badly(bool answer) {
@@ -298,6 +325,8 @@ int main(int argc, char **argv) {
                        {"write_after_commit", write_after_commit},
                        {"no_commit", no_commit},
                        {"bad_request", bad_request},
+                       {"crowd", crowd},
+                       {"idle", idle},
                        {"hold", hold}};
     for (const auto &known : modes) {
         if (mode == known.name) {

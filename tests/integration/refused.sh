@@ -53,6 +53,8 @@ refused "cannot listen on $address" "$rpma" serve --pool other --size 1M --liste
 refused '198.51.100.1: expected an address of this machine' "$rpma" serve --pool other --size 1M --listen 198.51.100.1:7204
 refused 'No such file' "$rpma" serve --pool absent/pool --size 1M
 refused 'Is a directory' "$rpma" serve --pool . --size 1M
+refused 'does not exist (expected --size' "$rpma" serve --pool other
+refused 'absent.invalid: ' "$rpma" serve --pool other --size 1M --listen absent.invalid:7204
 refused 'too large' "$rpma" serve --pool other --size 1000000T
 if [ "$(id -u)" -ne 0 ]; then
     mkdir locked
@@ -145,7 +147,7 @@ check_refused() {
 }
 check_refused 'truncated: it has 8192 bytes'
 cp good_pool pool
-check_refused 'holds contents of up to 3145728 bytes (expected --size 4194304)' 4M
+check_refused 'was created with --size 3M; you gave 4M' 4M
 echo x >>pool
 check_refused 'damaged'
 cp larger pool
@@ -165,6 +167,7 @@ for place in 20000 3500000; do # a byte in each of the two contents
     printf '\0\377' | dd of=pool bs=1 seek=$place conv=notrunc status=none
 done
 start_server pool 3M
+grep -q 'content [0-9]* is damaged: storage has another checksum' server.err || die "the server does not say that it is damaged"
 refused 'is damaged: its checksum is wrong' "$rpma" pull "$address" got
 [ "$(cat got)" = kept ] || die "a failed pull touched the file"
 push content

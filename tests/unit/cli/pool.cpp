@@ -103,8 +103,10 @@ void one_opens_a_pool(void **) {
 void another_capacity_is_refused(void **) {
     create_pool();
     const auto refused = cli::Pool::open(pool_path(), capacity + 1);
-    assert_fails(refused, "up to 10000 bytes");
-    assert_fails(refused, "--size 10001");
+    assert_fails(refused, "was created with --size 10000; you gave 10001");
+    assert_fails(cli::Pool::open(pool_path(), 3 << 20), "--size 10000; you gave 3M");
+    assert_int_equal(cli::Pool::open(pool_path(), std::nullopt)->layout().capacity, capacity);
+    assert_fails(cli::Pool::open(folder::path / "absent", std::nullopt), "does not exist (expected --size");
     assert_fails(cli::Pool::open(folder::path / "huge", cli::largest_capacity + 1), "too large");
 }
 

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Clients that do nothing use nobody's place for ever: a push and a pull are ended, an address has no more than its part of
+# the places, and the others are told why they get none.
+. "$(dirname "$0")/server.bash"
+
+head -c 1M /dev/urandom >content
+start_server pool 1M --push-lease 3 --idle-limit 3
+push content
+mkfifo said
+"$peer" hold 127.0.0.1 "$port" >said &
+helpers+=($!)
+read -t 60 -r line <said || die "hold"
+refused 'another push is under way, from 127.0.0.1 for ' "$rpma" push content "$address"
+for try in $(seq 20); do
+    ! bounded "$rpma" push content "$address" >stdout 2>stderr || break
+    grep -q 'another push is under way' stderr || die "expected to wait for the other push"
+done
+grep -q 'from 127.0.0.1 that did nothing for 3 seconds' server.err || die "the stopped push was not ended"
+[ "$try" -lt 20 ] || die "the stopped push blocks others"
+bounded "$peer" idle 127.0.0.1 "$port" || die "an idle pull is not ended"
+pulled content
+stop_server
+
+start_server pool 1M
+"$peer" crowd 127.0.0.1 "$port" >said &
+crowd=$!
+helpers+=($crowd)
+read -t 120 -r line <said || die "crowd"
+refused 'clients from 127.0.0.1 are connected, no more are taken from there' "$rpma" pull "$address" got
+kill -KILL $crowd
+wait $crowd 2>/dev/null || true
+for try in $(seq 100); do
+    ! bounded "$rpma" pull "$address" got >stdout 2>stderr || break
+done
+[ "$try" -lt 100 ] || die "no pull after the crowd is gone"
+stop_server

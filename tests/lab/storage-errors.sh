@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Run in the kernel lab's guest: below the pool of an rpma server, blocks of the disk fail (device mapper's error target) while
+# a content is pushed: those of the commit word, of the header, of the content or of the file system's journal. Then the power
+# goes, as the disk's bytes at that moment are copied, and a server on the copy has to have what was acknowledged last; or the
+# content whose push said that this is unknown. The disk is well again after that, the server is started again, and it goes on.
+#   storage-errors.sh BUILD-FOLDER     RPMA_CUTS: how many (default 12); RPMA_SEED: repeats a run's choices
+set -u
+rpma=$(realpath "$1")/bin/rpma
+cuts=${RPMA_CUTS:-12}
+seed=${RPMA_SEED:-$((RANDOM * 32768 + RANDOM))}
+RANDOM=$((seed % 32768))
+export RPMA_DEVICE=soft DM_DISABLE_UDEV=1 PATH=$PATH:/usr/sbin:/sbin
+work=$(mktemp -d) server='' copy_server=''
+clean_up() {
+    local pid
+    for pid in $server $copy_server; do
+        kill -KILL "$pid" && wait "$pid"
+    done
+    umount "$work/cut" "$work/store"
+    dmsetup remove --force rpma_store
+    [ -z "${loop:-}" ] || losetup -d "$loop"
+    rm -rf "$work"
+} 2>/dev/null
+trap clean_up EXIT
+die() {
+    echo "FAILED in cut ${cut:-0} of seed $seed: $*"
+    tail -n 5 "$work"/*.err
+    dmesg | tail -n 5
+    exit 1
+}
+cd "$work" || exit 1
+modprobe -a loop dm-mod || { echo 'SKIPPED: no loop or dm-mod module'; exit 77; }
+
+truncate -s 48M disk && loop=$(losetup -f --show disk) || die "no loop device"
+sectors=$(blockdev --getsz "$loop")
+# table [BLOCK...]: these blocks of 4096 bytes fail, from now on.
+table() {
+    local block at=0
+    for block in $(printf '%s\n' "$@" | sort -nu); do
+        [ $((block * 8)) -le $at ] || echo "$at $((block * 8 - at)) linear $loop $at"
+        echo "$((block * 8)) 8 error"
+        at=$((block * 8 + 8))
+    done
+    echo "$at $((sectors - at)) linear $loop $at"
+}
+fail_blocks() {
+    table "$@" >table
+    dmsetup load rpma_store table && dmsetup suspend --nolockfs rpma_store && dmsetup resume rpma_store || die "dmsetup"
+}
+dmsetup create --addnodeoncreate rpma_store --table "0 $sectors linear $loop 0" || die "dmsetup create"
+store_device=/dev/mapper/rpma_store
+mkfs.ext4 -q -b 4096 -E lazy_itable_init=0,lazy_journal_init=0,nodiscard "$store_device" || die "mkfs"
+mkdir store cut
+mount "$store_device" store || die "mount"
+
+# serve NAME POOL PORT: returns when it listens, or says why not.
+serve() {
+    local try
+    "$rpma" serve --pool "$2" --size 1M --listen "127.0.0.1:$3" >"$1.out" 2>"$1.err" &
+    started=$!
+    for try in $(seq 600); do
+        grep -q '^listening' "$1.out" && return 0
+        kill -0 $started 2>/dev/null || break
+        sleep 0.1
+    done
+    return 1
+}
+end() { kill "$1" && wait "$1"; }
+# holds PORT FILE...: a pull gives one of these; found is which.
+holds() {
+    local file
+    "$rpma" pull "127.0.0.1:$1" got >pull.out 2>pull.err || return 1
+    for file in "${@:2}"; do
+        cmp -s got "$file" && found=$file && return 0
+    done
+    return 1
+}
+blocks_of() {  # blocks_of FILE FIRST LAST
+    local page
+    for page in $(seq "$2" "$3"); do echo "bmap $1 $page"; done | debugfs -f - "$store_device" 2>/dev/null | grep '^[0-9]'
+}
+
+serve server store/pool 7204 && server=$started || die "no server"
+head -c 700000 /dev/urandom >old
+"$rpma" push old 127.0.0.1:7204 >push.out 2>push.err || die "the first push"
+kinds=(word header content journal)
+declare -A failed=()
+unknown=0
+for ((cut = 1; cut <= cuts; cut++)); do
+    kind=${kinds[RANDOM % 4]}
+    size=$((RANDOM * 30 + 1))
+    head -c $size /dev/urandom >new
+    sync -f store
+    word=$(od -An -t u8 -j 4096 -N 8 store/pool)
+    slot=$((word == 0 ? 0 : 1 - word % 2))
+    case $kind in
+    word) blocks=$(blocks_of pool 1 1) ;;
+    header) blocks=$(blocks_of pool $((2 + slot)) $((2 + slot))) ;;
+    content)
+        page=$((4 + slot * 256 + RANDOM % ((size + 4095) / 4096)))
+        blocks=$(blocks_of pool $page $page)
+        ;;
+    journal) blocks=$(blocks_of '<8>' 0 1023) ;;
+    esac
+    [ -n "$blocks" ] || die "no block of $kind"
+    # shellcheck disable=SC2086
+    fail_blocks $blocks
+    may=(old)
+    if "$rpma" push new 127.0.0.1:7204 >push.out 2>push.err; then
+        may=(new)
+    else
+        failed[$kind]=$((${failed[$kind]:-0} + 1))
+        # A file system whose journal failed takes no store into a mapped file either, which ends the connection.
+        grep -q 'could not make the\|nothing was committed' push.err || die "push does not say why: $(cat push.err)"
+        if grep -q 'the old content or the new' push.err; then
+            may=(old new)
+            unknown=$((unknown + 1))
+        fi
+        # Whether the disk is well again or not; nothing may be pushed over what it has.
+        [ $((RANDOM % 2)) -eq 0 ] || fail_blocks
+        if "$rpma" push old 127.0.0.1:7204 >push.out 2>push.err; then
+            die "a push was taken after storage failed"
+        fi
+        # Not yet durable is not seen.
+        holds 7204 old || die "pulls do not go on after storage failed: $(cat pull.err)"
+    fi
+    cp --sparse=always disk power_cut
+    mount -o loop power_cut cut || die "the disk cannot be mounted after the cut"
+    serve copy cut/pool 7205 && copy_server=$started || die "no server after the cut"
+    holds 7205 "${may[@]}" || die "LOST: $kind failed; none of ${may[*]}: $(cat pull.err)"
+    after_cut=$found
+    "$rpma" push new 127.0.0.1:7205 >push.out 2>push.err || die "no push after the cut: $(cat push.err)"
+    end $copy_server
+    copy_server=''
+    umount cut
+    rm power_cut
+    # The machine goes on: the disk is well again, the file system and the server are started again.
+    end $server
+    server=''
+    fail_blocks
+    # A file system whose journal failed is read-only until it is mounted again; one without a failure keeps its page cache,
+    # in which there may be what storage does not have.
+    if [ $kind = journal ]; then
+        umount store && mount "$store_device" store || die "the disk cannot be mounted again"
+    fi
+    serve server store/pool 7204 && server=$started || die "no server after the failure"
+    holds 7204 "${may[@]}" || die "LOST: $kind failed; after the restart none of ${may[*]}: $(cat pull.err)"
+    [ "$found" = "$after_cut" ] || die "LOST: $kind failed; the restart gives $found, the power cut $after_cut"
+    cp "$found" kept && mv kept old
+done
+for kind in "${kinds[@]}"; do
+    echo "$kind: ${failed[$kind]:-0} pushes failed"
+done
+[ ${#failed[@]} -gt 0 ] || die "no push failed: this test can tell nothing"
+echo "seed $seed: $cuts cuts, $unknown with an unknown outcome; nothing acknowledged was lost"

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/listen_addresses: an address is itself, a wildcard is each address of this machine, a name is looked
+// up.
+#include "cli/listen_addresses.hpp"
+
+#include <algorithm>
+
+#include "bytes.hpp"
+
+namespace {
+
+bool has(const cli::ListenAddresses &found, std::string_view host) {
+    return std::ranges::any_of(found.addresses,
+                               [&](const auto &one) { return one.host == host && one.port == "7204"; });
+}
+
+void an_address_is_itself(void **) {
+    for (const std::string host : {"127.0.0.1", "198.51.100.1", "::1", "2001:db8::1"}) {
+        const auto found = cli::listen_addresses({host, "7204"}).value();
+        assert_false(found.any);
+        assert_int_equal(found.addresses.size(), 1);
+        assert_true(has(found, host));
+    }
+}
+
+void a_wildcard_is_each_address(void **) {
+    const auto four = cli::listen_addresses({"0.0.0.0", "7204"}).value();
+    const auto both = cli::listen_addresses({"::", "7204"}).value();
+    assert_true(four.any && both.any);
+    assert_true(has(four, "127.0.0.1") && has(both, "127.0.0.1"));
+    assert_true(four.addresses.size() <= both.addresses.size());
+    for (const auto &one : four.addresses) {
+        assert_false(one.host.contains(':'));
+        assert_true(has(both, one.host));
+    }
+    assert_true(
+        std::ranges::none_of(both.addresses, [](const auto &one) { return one.host.starts_with("fe80"); }));
+}
+
+void a_name_is_looked_up(void **) {
+    const auto found = cli::listen_addresses({"localhost", "7204"}).value();
+    assert_true(has(found, "127.0.0.1") || has(found, "::1"));
+    assert_fails(cli::listen_addresses({"no.such.host.invalid", "7204"}), "no.such.host.invalid: ");
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(an_address_is_itself),
+        cmocka_unit_test(a_wildcard_is_each_address),
+        cmocka_unit_test(a_name_is_looked_up),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
