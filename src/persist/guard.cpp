@@ -21,10 +21,30 @@ namespace persist {
 
 namespace {
 
-// Where this thread goes on after a fault; null outside guarded sections. Initial-exec, because the handler
-// must not make the C library allocate this thread's copy. Volatile, because the handler reads what looks
-// like a dead store.
-__attribute__((tls_model("initial-exec"))) thread_local sigjmp_buf *volatile resume_at = nullptr;
+struct Range {
+    std::uintptr_t begin;
+    std::size_t size;
+
+    // Whether one of the bytes from `first` on is in it.
+    [[nodiscard]] bool touches(std::uintptr_t first, std::size_t bytes) const {
+        return begin < first ? first - begin < size : begin - first < bytes && size != 0;
+    }
+};
+
+Range range_of(const void *address, std::size_t size) {
+    return {reinterpret_cast<std::uintptr_t>(address), size};
+}
+
+// A guarded section: what it touches, and where its thread goes on after a fault there.
+struct Section {
+    Range to;
+    Range from;
+    sigjmp_buf place;
+};
+
+// Null outside guarded sections. Initial-exec, because the handler must not make the C library allocate this
+// thread's copy. Volatile, because the handler reads what looks like a dead store.
+__attribute__((tls_model("initial-exec"))) thread_local Section *volatile innermost = nullptr;
 
 // A handler that ours replaced. Never freed: a fault may need it at any time.
 struct Previous {
@@ -106,18 +126,26 @@ void chain(int signal, siginfo_t *info, void *context) {
     }
 }
 
+// Whether the fault is in what a section touches. Of a broken page only the address of its beginning is told.
+bool is_of(const Section &section, int signal, const siginfo_t *info) {
+    const bool broken = signal == SIGBUS && info->si_code == BUS_MCEERR_AR;
+    const std::size_t bytes = broken ? std::size_t{1} << info->si_addr_lsb : 1;
+    const auto first = reinterpret_cast<std::uintptr_t>(info->si_addr);
+    return faults_again(signal, info) &&
+           (section.to.touches(first, bytes) || section.from.touches(first, bytes));
+}
+
+// What is not a section's goes on, also when it interrupts one: a signal handler of the program that faults
+// on purpose has a handler for that.
 void on_fault(int signal, siginfo_t *info, void *context) {
-    sigjmp_buf *const place = resume_at;
-    if (place != nullptr && faults_again(signal, info)) {
+    Section *const section = innermost;
+    if (section != nullptr && is_of(*section, signal, info)) {
         // Changes something only where a sanitizer has blocked signals around its call of us.
         const sigset_t blocked = blocked_at_fault(context);
         pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
-        siglongjmp(*place, 1);
+        siglongjmp(section->place, 1);
     }
-    // A fault of the other handler is its own, even when it interrupts a guarded section.
-    resume_at = nullptr;
     chain(signal, info, context);
-    resume_at = place;
 }
 
 // Puts our handler in front of what is there. Without a lock, which a fork could leave held: two threads at
@@ -150,21 +178,24 @@ std::atomic<bool> installed{false};
 // after a jump. The signal fences keep the compiler from moving the work out of the section; no other thread
 // is concerned.
 template <typename Work>
-[[gnu::noinline]] bool attempt(Work work) {
+[[gnu::noinline]] bool attempt(Range to, Range from, Work work) {
     if (!installed.load(std::memory_order_relaxed)) [[unlikely]] {
         install_guard();
     }
-    sigjmp_buf place;
-    sigjmp_buf *const outer = resume_at;
-    if (sigsetjmp(place, 0) != 0) {
-        resume_at = outer;
+    Section section;
+    section.to = to;
+    section.from = from;
+    Section *const outer = innermost;
+    if (sigsetjmp(section.place, 0) != 0) {
+        innermost = outer;
         return false;
     }
-    resume_at = &place;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    innermost = &section;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     work();
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    resume_at = outer;
+    innermost = outer;
     return true;
 }
 
@@ -195,8 +226,10 @@ bool guarded_copy(void *to, const void *from, std::size_t size) {
     if (size == 0) {
         return true;  // the places may be null
     }
+    const Range written = range_of(to, size);
+    const Range read = range_of(from, size);
     if (size == 8 && aligned(to)) {
-        return attempt([to, from] {
+        return attempt(written, read, [to, from] {
             std::uint64_t value = 0;
             if (aligned(from)) {
                 // Acquire: pairs with the program's own store of these bytes.
@@ -207,16 +240,16 @@ bool guarded_copy(void *to, const void *from, std::size_t size) {
             store(static_cast<std::uint64_t *>(to), value);
         });
     }
-    return attempt([to, from, size] { std::memcpy(to, from, size); });
+    return attempt(written, read, [to, from, size] { std::memcpy(to, from, size); });
 }
 
 bool guarded_store(std::uint64_t *to, std::uint64_t value) {
     assert(aligned(to));
-    return attempt([to, value] { store(to, value); });
+    return attempt(range_of(to, sizeof(*to)), {}, [to, value] { store(to, value); });
 }
 
-bool guarded_call(void (*run)(void *), void *argument) {
-    return attempt([run, argument] { run(argument); });
+bool guarded_call(const void *address, std::size_t size, void (*run)(void *), void *argument) {
+    return attempt(range_of(address, size), {}, [run, argument] { run(argument); });
 }
 
 sigset_t signals_of_others() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // persist/guard: touching memory that may vanish under us (unmapped, truncated file, full disk) without
-// ending the process. A fault inside a guarded section becomes `false`; any other fault goes to the handler
-// that was there before.
+// ending the process. A fault in the memory that a guarded section touches, while it does, becomes `false`;
+// any other goes to the handler that was there before, also one of a signal handler that interrupts the
+// section.
 #pragma once
 
 #include <signal.h>
@@ -26,14 +27,15 @@ void install_guard();
 // above.
 [[nodiscard]] bool guarded_store(std::uint64_t *to, std::uint64_t value);
 
-// Runs `run(argument)` guarded: it may hold no lock and own nothing when it touches memory, because a fault
-// leaves it without running destructors. False when it faulted. Threads as above.
-[[nodiscard]] bool guarded_call(void (*run)(void *), void *argument);
+// Runs `run(argument)` guarded, which touches `size` bytes at `address`: it may hold no lock and own nothing
+// when it touches memory, because a fault leaves it without running destructors. False when it faulted.
+// Threads as above.
+[[nodiscard]] bool guarded_call(const void *address, std::size_t size, void (*run)(void *), void *argument);
 
 // The same for a callable.
 template <typename Work>
-[[nodiscard]] bool guarded(Work work) {
-    return guarded_call([](void *argument) { (*static_cast<Work *>(argument))(); }, &work);
+[[nodiscard]] bool guarded(const void *address, std::size_t size, Work work) {
+    return guarded_call(address, size, [](void *argument) { (*static_cast<Work *>(argument))(); }, &work);
 }
 
 // Every signal but those that a faulty instruction raises: what a thread of ours blocks, so that the

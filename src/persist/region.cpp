@@ -50,13 +50,20 @@ __attribute__((no_sanitize("thread"), no_sanitize("address"), noinline)) void to
 // Whether the byte is still there. Asked of the last byte of a range, as that is what a truncation takes
 // first: msync says nothing of it, nor do emulators of the instruction that flushes.
 [[nodiscard]] bool still_there(std::uintptr_t address) {
-    return guarded([address] { touch(address); });
+    return guarded(reinterpret_cast<const void *>(address), 1, [address] { touch(address); });
 }
 
 int persist_cache_lines(std::uintptr_t begin, std::uintptr_t end) {
     const pmem2_persist_fn function = cache_line_function();
     const auto *const address = reinterpret_cast<const void *>(begin);
-    return guarded([=] { function(address, end - begin); }) && still_there(end - 1) ? 0 : EFAULT;
+    // The first line that is written back may begin before the first byte.
+    constexpr std::uintptr_t most_line_bytes = 256;
+    const std::uintptr_t first_line = begin / most_line_bytes * most_line_bytes;
+    return guarded(reinterpret_cast<const void *>(first_line), end - first_line,
+                   [=] { function(address, end - begin); }) &&
+                   still_there(end - 1)
+               ? 0
+               : EFAULT;
 }
 
 int persist_pages(File &file, std::uintptr_t begin, std::uintptr_t end) {

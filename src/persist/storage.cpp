@@ -140,13 +140,14 @@ std::string Storage::why_loop_lost(const std::string &name, const std::string &f
     if (file.ends_with(" (deleted)")) {
         return name + " over " + file + ", which nobody can open again";
     }
+    const std::string on = name + " over " + file + " on ";
     const auto device = block_device_at(file);
     const Mount *const mount = mount_above(file);
     if (!device && mount == nullptr) {
-        return name + " over " + file + " on an unknown file system";
+        return on + "an unknown file system";
     }
     const std::string why = device ? why_device_lost(*device, layers) : why_lost(*mount, layers);
-    return why.empty() ? "" : name + " over " + file + " on " + why;
+    return why.empty() ? "" : on + why;
 }
 
 }  // namespace persist

@@ -50,7 +50,8 @@ void QueuePair::atomic_requested(std::span<const std::byte> body) {
         return;
     }
     std::uint64_t original = 0;
-    if (!persist::guarded([&] { original = run(*request, *reinterpret_cast<std::uint64_t *>(at)); })) {
+    if (!persist::guarded(at, wire::atomic_bytes,
+                          [&] { original = run(*request, *reinterpret_cast<std::uint64_t *>(at)); })) {
         memory_vanished();
         return;
     }

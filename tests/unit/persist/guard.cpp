@@ -73,7 +73,7 @@ void reports_faults(char *gone) {
             assert_false(persist::guarded_copy(buffer.data(), gone, size));
         }
         assert_false(persist::guarded_store(reinterpret_cast<uint64_t *>(gone), 1));
-        assert_false(persist::guarded([gone] { *static_cast<volatile char *>(gone) = 1; }));
+        assert_false(persist::guarded(gone, page, [gone] { *static_cast<volatile char *>(gone) = 1; }));
         VALGRIND_ENABLE_ERROR_REPORTING;
         assert_true(persist::guarded_copy(buffer.data() + 8, buffer.data(), 8));
     }
@@ -107,7 +107,7 @@ void sections_nest(void **) {
     begin();
     char *const gone = truncated();
     int after_inner = 0;
-    const bool outer = persist::guarded([gone, &after_inner] {
+    const bool outer = persist::guarded(gone, page, [gone, &after_inner] {
         if (!persist::guarded_copy(gone, "x", 1)) {
             after_inner = 1;
         }
@@ -305,7 +305,7 @@ void passes_on_signals_that_were_sent(void **) {
         action.sa_flags = 0;
         set_handler(SIGBUS, action);
         int steps = 0;
-        const bool whole = persist::guarded([&steps] {
+        const bool whole = persist::guarded(&steps, sizeof(steps), [&steps] {
             raise(SIGSEGV);
             raise(SIGBUS);
             steps = 1;
@@ -318,6 +318,75 @@ void passes_on_signals_that_were_sent(void **) {
     assert_true(WIFSIGNALED(status));
     assert_int_equal(WTERMSIG(status), SIGSEGV);
     assert_int_equal(calls, 0);
+}
+
+// A program that samples itself: a handler of a signal looks where it may fault, and has a handler for that.
+sigjmp_buf *volatile looks_from;
+volatile sig_atomic_t caught;
+char *looked_at;
+
+void catch_own_fault(int) {
+    if (looks_from == nullptr) {
+        _exit(94);
+    }
+    caught = caught + 1;
+    siglongjmp(*looks_from, 1);
+}
+
+void look(int) {
+    sigjmp_buf here;
+    looks_from = &here;
+    if (sigsetjmp(here, 1) == 0) {
+        static_cast<void>(*static_cast<volatile char *>(looked_at));
+    }
+    looks_from = nullptr;
+}
+
+void leaves_faults_of_others_alone(void **) {
+    const int status = in_child([] {
+        struct sigaction action = {};
+        action.sa_handler = catch_own_fault;
+        set_handler(SIGSEGV, action);
+        set_handler(SIGBUS, action);
+        action.sa_handler = look;
+        set_handler(SIGUSR1, action);
+        char *const gone = truncated();
+        looked_at = unmapped();
+        VALGRIND_DISABLE_ERROR_REPORTING;
+        int steps = 0;
+        const bool whole = persist::guarded(gone, page, [gone, &steps] {
+            for (steps = 0; steps < 10; ++steps) {
+                raise(SIGUSR1);
+            }
+            // Still guarded after that.
+            *static_cast<volatile char *>(gone) = 1;
+            steps = -1;
+        });
+        VALGRIND_ENABLE_ERROR_REPORTING;
+        sigset_t blocked;
+        pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+        if (whole || steps != 10 || caught != 10) {
+            _exit(96);
+        }
+        _exit(sigismember(&blocked, SIGUSR1) == 1 ? 93 : 0);
+    });
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+// A byte beside what a section touches is no business of the guard's.
+void guards_no_byte_beside_the_range(void **) {
+    const int status = in_child([] {
+        struct sigaction action = {};
+        action.sa_handler = previous_plain;
+        set_handler(SIGBUS, action);
+        char *const gone = truncated();
+        VALGRIND_DISABLE_ERROR_REPORTING;
+        (void)persist::guarded(gone, 8, [gone] { *static_cast<volatile char *>(gone + 8) = 1; });
+        VALGRIND_ENABLE_ERROR_REPORTING;
+    });
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 44);
 }
 
 void blocks_no_signal_of_a_fault(void **) {
@@ -334,8 +403,11 @@ int main() {
     // First those that need a process without the guard.
     const CMUnitTest before[] = {cmocka_unit_test(chains_to_a_handler_with_information),
                                  cmocka_unit_test(chains_to_a_plain_handler),
-                                 cmocka_unit_test(ends_by_default), cmocka_unit_test(comes_back_in_front),
-                                 cmocka_unit_test(passes_on_signals_that_were_sent)};
+                                 cmocka_unit_test(ends_by_default),
+                                 cmocka_unit_test(comes_back_in_front),
+                                 cmocka_unit_test(passes_on_signals_that_were_sent),
+                                 cmocka_unit_test(leaves_faults_of_others_alone),
+                                 cmocka_unit_test(guards_no_byte_beside_the_range)};
     const CMUnitTest guarded[] = {
         cmocka_unit_test(copies_good_memory),         cmocka_unit_test(stores_eight_bytes),
         cmocka_unit_test(reports_unmapped_memory),    cmocka_unit_test(reports_a_truncated_file),
