@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "base/fd.hpp"
 #include "librpma/accessor.hpp"
 #include "librpma/events.hpp"
 
@@ -121,7 +122,7 @@ rpma_conn_req::Made rpma_conn_req::ask(const rpma_peer &peer, const char *addres
     return result == 0 ? std::move(req) : librpma::Failure{result};
 }
 
-rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd,
+rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd, int flags,
                                          const librpma::ConnectionParameters &parameters) {
     if (peer.provider().adopt == nullptr) {
         BASE_LOG(Error, "%s takes no TCP connection over: the soft device does",
@@ -139,13 +140,29 @@ rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd,
     }
     const std::scoped_lock lock{(*req)->beginning_};
     rdma_cm_id *id = nullptr;
-    if (peer.provider().adopt((*req)->channel(), fd, static_cast<librpma::IdOwner *>(req->get()), &id) != 0) {
+    const bool initiator = (flags & RPMA_ADOPT_INITIATOR) != 0;
+    base::Fd duplicate;
+    if ((flags & RPMA_ADOPT_KEEP_FD) != 0) {
+        duplicate = base::Fd{::fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+        if (!duplicate) {
+            return librpma::Failure{errno == EBADF ? RPMA_E_INVAL : librpma::refused("dup", errno)};
+        }
+    }
+    if (peer.provider().adopt((*req)->channel(), duplicate ? duplicate.get() : fd,
+                              initiator ? SOFTRDMA_ADOPT_INITIATOR : 0,
+                              static_cast<librpma::IdOwner *>(req->get()), &id) != 0) {
         const int number = errno;
         BASE_LOG(Error, "descriptor %d cannot become a connection: %s (expected a connected TCP socket)", fd,
                  librpma::error_text(number));
         return librpma::Failure{number == EINVAL ? RPMA_E_INVAL : RPMA_E_PROVIDER};
     }
+    (void)duplicate.release();
     (*req)->connection_.id = {peer.provider(), id};
+    if (initiator) {
+        if (const int result = (*req)->make_ready(); result != 0) {
+            return librpma::Failure{result};
+        }
+    }
     return req;
 }
 
@@ -349,10 +366,16 @@ int rpma_conn_req_begin(struct rpma_peer *peer, const char *addr, const char *po
 
 int rpma_conn_req_adopt(struct rpma_peer *peer, int fd, const struct rpma_conn_cfg *cfg,
                         struct rpma_conn_req **req_ptr) {
-    if (peer == nullptr || fd < 0 || req_ptr == nullptr) {
+    return rpma_conn_req_adopt_fd(peer, fd, 0, cfg, req_ptr);
+}
+
+int rpma_conn_req_adopt_fd(struct rpma_peer *peer, int fd, int flags, const struct rpma_conn_cfg *cfg,
+                           struct rpma_conn_req **req_ptr) {
+    if (peer == nullptr || fd < 0 || (flags & ~(RPMA_ADOPT_INITIATOR | RPMA_ADOPT_KEEP_FD)) != 0 ||
+        req_ptr == nullptr) {
         return RPMA_E_INVAL;
     }
-    return librpma::give(rpma_conn_req::adopt(*peer, fd, librpma::parameters_of(cfg)), req_ptr);
+    return librpma::give(rpma_conn_req::adopt(*peer, fd, flags, librpma::parameters_of(cfg)), req_ptr);
 }
 
 int rpma_conn_req_get_fd(const struct rpma_conn_req *req, int *fd) {

@@ -24,7 +24,7 @@ public:
     [[nodiscard]] static Made keep(const rpma_peer &peer, verbs::Id id, librpma::PrivateData private_data,
                                    const rpma_events *events);
     // A peer's request, which is about to come on a TCP socket.
-    [[nodiscard]] static Made adopt(const rpma_peer &peer, int fd,
+    [[nodiscard]] static Made adopt(const rpma_peer &peer, int fd, int flags,
                                     const librpma::ConnectionParameters &parameters);
     rpma_conn_req(const rpma_peer &peer, const librpma::ConnectionParameters &parameters)
         : IdOwner{Kind::Request}, peer_{&peer}, parameters_{parameters} {}
@@ -45,7 +45,6 @@ public:
     [[nodiscard]] bool waits_on_descriptor() const { return waits_on_descriptor_; }
     [[nodiscard]] int event_fd() const { return connection_.event_channel->fd; }
 
-    [[nodiscard]] const rpma_peer &peer() const { return *peer_; }
     [[nodiscard]] ibv_qp *qp() const { return connection_.id->qp; }
     [[nodiscard]] const rdma_cm_id &id() const { return *connection_.id; }
     [[nodiscard]] rpma_conn_private_data private_data() const {

@@ -11,19 +11,18 @@
 
 struct rpma_mr_local final {
 public:
-    // only_for: as rpma_peer::register_memory.
     [[nodiscard]] static librpma::Result<std::unique_ptr<rpma_mr_local>> create(const rpma_peer &peer,
                                                                                 librpma::Pages pages,
                                                                                 void *address,
-                                                                                std::size_t size, int usage,
-                                                                                ibv_qp *only_for = nullptr);
+                                                                                std::size_t size, int usage);
     // pages: of memory that is the region's own.
-    rpma_mr_local(const verbs::Provider &provider, librpma::Pages pages, librpma::RegisteredMemory memory)
+    rpma_mr_local(const verbs::Provider &provider, librpma::Pages pages, librpma::RegisteredMemory memory,
+                  int usage)
         : provider_{provider},
           pages_{std::move(pages)},
           address_{std::bit_cast<std::uintptr_t>(memory.region->addr)},
           lkey_{memory.region->lkey},
-          usage_{memory.usage},
+          usage_{usage},
           takes_native_{memory.takes_native},
           region_{std::move(memory.region)} {}
 

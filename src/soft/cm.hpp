@@ -133,7 +133,8 @@ public:
     [[nodiscard]] static base::Result<CmId *> create(EventChannel *channel, void *context,
                                                      rdma_port_space port_space = RDMA_PS_TCP);
     // A request that will come on a TCP connection, which the id then owns.
-    [[nodiscard]] static base::Result<CmId *> adopt(EventChannel &channel, int fd, void *context);
+    [[nodiscard]] static base::Result<CmId *> adopt(EventChannel &channel, int fd, bool initiator,
+                                                    void *context);
     // Waits until every event of the id is acknowledged.
     ~CmId() override;
     CmId(const CmId &) = delete;

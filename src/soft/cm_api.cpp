@@ -106,10 +106,19 @@ int softrdma_rdma_create_id(rdma_event_channel *channel, rdma_cm_id **id, void *
 }
 
 int softrdma_adopt(rdma_event_channel *channel, int fd, void *context, rdma_cm_id **id) {
-    if (channel == nullptr || id == nullptr) {
+    return softrdma_adopt_fd(channel, fd, 0, context, id);
+}
+
+int softrdma_adopt_fd(rdma_event_channel *channel, int fd, int flags, void *context, rdma_cm_id **id) {
+    if (channel == nullptr || id == nullptr || (flags & ~SOFTRDMA_ADOPT_INITIATOR) != 0) {
         return status_failed(EINVAL);
     }
-    return status_of([&] { return CmId::adopt(*static_cast<EventChannel *>(channel), fd, context); }, id);
+    return status_of(
+        [&] {
+            return CmId::adopt(*static_cast<EventChannel *>(channel), fd,
+                               (flags & SOFTRDMA_ADOPT_INITIATOR) != 0, context);
+        },
+        id);
 }
 
 int softrdma_rdma_destroy_id(rdma_cm_id *id) {

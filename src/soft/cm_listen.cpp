@@ -70,7 +70,7 @@ base::Result<void> CmId::listen(int backlog) {
     return {};
 }
 
-base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, void *context) {
+base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, bool initiator, void *context) {
     if (channel.group()->inherited()) {
         return base::failure(EINVAL);
     }
@@ -79,6 +79,18 @@ base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, void *context) {
         return std::unexpected{socket.error()};
     }
     std::unique_ptr<CmId> id{new CmId{&channel, context}};
+    if (initiator) {
+        const auto peer = tcp::peer_address(socket->get());
+        id->set_source(tcp::local_address(socket->get()));
+        id->set_destination(reinterpret_cast<const sockaddr &>(peer));
+        if (!id->has_device(peer)) {
+            return base::failure(ENODEV);
+        }
+        id->socket_ = std::move(*socket);
+        id->state_.store(State::RouteResolved);
+        close(fd);
+        return id.release();
+    }
     id->state_.store(State::Adopting);
     id->handshake_group_ = channel.group();
     const std::scoped_lock lock{id->handshake_group_->mutex()};

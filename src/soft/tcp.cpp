@@ -179,7 +179,8 @@ base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to, const 
         return base::last_failure();
     }
     set_connection_options(socket.get());
-    if (::connect(socket.get(), &to, length_of(to)) != 0 && errno != EINPROGRESS) {
+    // EISCONN: the program has connected it, and we have adopted it.
+    if (::connect(socket.get(), &to, length_of(to)) != 0 && errno != EINPROGRESS && errno != EISCONN) {
         return base::last_failure();
     }
     return socket;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* begin: requests that do not block, our own and those that come on a TCP connection somebody else accepted.
  */
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,6 +25,9 @@ static void arguments_are_checked(void **state) {
     assert_code(rpma_conn_req_adopt(NULL, 0, NULL, &request), RPMA_E_INVAL);
     assert_code(rpma_conn_req_adopt(peer, -1, NULL, &request), RPMA_E_INVAL);
     assert_code(rpma_conn_req_adopt(peer, 0, NULL, NULL), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_adopt_fd(NULL, 0, 0, NULL, &request), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_adopt_fd(peer, 0, 1 << 2, NULL, &request), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_adopt_fd(peer, 0, 0, NULL, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_fd(NULL, &fd), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_fd(request, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_proceed(NULL), RPMA_E_INVAL);
@@ -106,6 +110,46 @@ static void a_tcp_connection_becomes_a_request(void **state) {
     assert_int_equal(await_completion(ends->client).status, IBV_WC_SUCCESS);
 }
 
+/* Both ends of one TCP connection, each handed over, and each still its owner's under the same number. */
+static void both_ends_of_a_tcp_connection(void **state) {
+    struct ends *ends = *state;
+    char hello[] = "hello";
+    const struct rpma_conn_private_data asked = {hello, sizeof(hello)};
+    struct rpma_conn_private_data got = {NULL, 0};
+    struct rpma_conn_req *asking = NULL;
+    struct sockaddr_in seen;
+    socklen_t size = sizeof(seen);
+    int fds[2];
+    connect_sockets(fds);
+    assert_ok(rpma_conn_req_adopt_fd(ends->peer, fds[1], RPMA_ADOPT_KEEP_FD, NULL, &ends->request));
+    assert_ok(
+        rpma_conn_req_adopt_fd(ends->peer, fds[0], RPMA_ADOPT_KEEP_FD | RPMA_ADOPT_INITIATOR, NULL, &asking));
+    assert_ok(rpma_conn_req_proceed(asking)); /* there is nothing to wait for */
+    assert_ok(rpma_conn_req_connect(&asking, &asked, &ends->client));
+    assert_ok(proceed(ends->request));
+    assert_ok(rpma_conn_req_get_private_data(ends->request, &got));
+    assert_int_equal(got.len, sizeof(hello));
+    assert_ok(rpma_conn_req_connect(&ends->request, NULL, &ends->server));
+    await_established(ends);
+    assert_ok(rpma_send(ends->client, NULL, 0, 0, RPMA_F_COMPLETION_ALWAYS, NULL));
+    assert_int_equal(await_completion(ends->client).status, IBV_WC_SUCCESS);
+    assert_int_equal(getpeername(fds[0], (struct sockaddr *)&seen, &size), 0);
+    assert_int_equal(close(fds[0]), 0);
+    assert_int_equal(close(fds[1]), 0);
+}
+
+static void an_initiator_gives_its_descriptor_away(void **state) {
+    struct ends *ends = *state;
+    int fds[2];
+    connect_sockets(fds);
+    assert_ok(rpma_conn_req_adopt_fd(ends->peer, fds[0], RPMA_ADOPT_INITIATOR, NULL, &ends->request));
+    assert_int_equal(fcntl(fds[0], F_GETFD), -1);
+    assert_ok(rpma_conn_req_delete(&ends->request)); /* asks nothing */
+    char byte;
+    assert_int_equal(read(fds[1], &byte, 1), 0);
+    assert_int_equal(close(fds[1]), 0);
+}
+
 static void one_that_speaks_something_else(void **state) {
     struct ends *ends = *state;
     int fds[2];
@@ -158,6 +202,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_request_that_does_not_block, make_endpoint, end_all),
         cmocka_unit_test_setup_teardown(one_that_is_not_ready, make_endpoint, end_all),
         cmocka_unit_test_setup_teardown(a_tcp_connection_becomes_a_request, make_peer, end_all),
+        cmocka_unit_test_setup_teardown(both_ends_of_a_tcp_connection, make_peer, end_all),
+        cmocka_unit_test_setup_teardown(an_initiator_gives_its_descriptor_away, make_peer, end_all),
         cmocka_unit_test_setup_teardown(one_that_speaks_something_else, make_peer, end_all),
         cmocka_unit_test_setup_teardown(one_that_goes_away, make_peer, end_all),
         cmocka_unit_test_setup_teardown(what_cannot_be_adopted_stays_the_callers, make_peer, end_all),
