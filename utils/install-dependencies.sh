@@ -20,7 +20,7 @@ declare -A packages_of=(
     [lint]='clang-format-19 clang-tidy-19 clang-19 shellcheck'
     [clang]='clang-19 libclang-rt-19-dev'
     [valgrind]='valgrind libc6-dbg'
-    [lab]='qemu-system-x86 nbdkit busybox-static cpio kmod xz-utils e2fsprogs ndctl iproute2 gcc-12 make libelf1
+    [lab]='qemu-system-x86 nbdkit busybox-static cpio kmod xz-utils e2fsprogs dmsetup ndctl iproute2 gcc-12 make libelf1
            rdma-core ibverbs-providers'
 )
 
@@ -39,7 +39,7 @@ check_tools() {
             lint) tools+=(clang-format-19 clang-tidy-19 clang++-19 shellcheck) ;;
             clang) tools+=(clang-19 clang++-19) ;;
             valgrind) tools+=(valgrind) ;;
-            lab) tools+=(qemu-system-x86_64 nbdkit busybox cpio depmod xz mkfs.ext4 ndctl rdma gcc-12 make apt-get) ;;
+            lab) tools+=(qemu-system-x86_64 nbdkit busybox cpio depmod xz mkfs.ext4 dmsetup ndctl rdma gcc-12 make apt-get) ;;
         esac
     done
     for tool in "${tools[@]}"; do

@@ -72,7 +72,8 @@ Outcome<> Server::watch(int fd, Source source, std::size_t key) const {
 }
 
 Outcome<> Server::listen(const Address &address, DevicePeer device) {
-    auto port = std::make_unique<Port>(std::move(device), pool_);
+    auto pushers = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL));
+    auto port = std::make_unique<Port>(std::move(device), std::move(pushers), pool_);
     TRY(register_pool(*port));
     clear_log();
     rpma_ep *endpoint = nullptr;

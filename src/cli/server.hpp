@@ -54,11 +54,14 @@ private:
     // Where clients come from. It outlives them.
     struct Port {
         DevicePeer device;
+        DevicePeer
+            pushers;  // on the same device: no other client's queue pair shares their protection domain
         PerfServer perf;
         std::array<LocalRegion, 2> pulled;  // a slot's content each; gives no right to write
         Endpoint endpoint;
         int fd = -1;
-        Port(DevicePeer owned, const Pool &pool) : device{std::move(owned)}, perf{pool, device} {}
+        Port(DevicePeer owned, DevicePeer of_pushers, const Pool &pool)
+            : device{std::move(owned)}, pushers{std::move(of_pushers)}, perf{pool, device} {}
     };
     // Members go in the reverse order.
     struct Client {
@@ -69,6 +72,7 @@ private:
         bool established = false;
         bool committing = false;
         std::string host;
+        const DevicePeer *device = nullptr;  // the port's, of this client's role
         Clock::time_point begun;
         Clock::time_point active;
         Content content{};  // of a push

@@ -37,6 +37,19 @@ std::string host_of(rpma_conn_req *request) {
     return text.data();
 }
 
+// Memory that the other side of this connection reaches, and on the soft device no other; a kernel device
+// keeps apart what belongs to the roles.
+Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &device,
+                                  std::span<std::byte> memory, int usage) {
+    rpma_mr_local *region = nullptr;
+    const int result = rpma_conn_req_mr_reg(request, memory.data(), memory.size(), usage, &region);
+    if (result == RPMA_E_NOSUPP) {
+        return register_memory(device, memory, usage);
+    }
+    TRY(checked(result, "cannot register {} bytes with {}", memory.size(), device.name));
+    return LocalRegion{region};
+}
+
 auto seconds_of(std::chrono::steady_clock::duration time) {
     return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
@@ -45,7 +58,7 @@ auto seconds_of(std::chrono::steady_clock::duration time) {
 
 void Server::take_request(Port &port) {
     rpma_conn_req *requested = nullptr;
-    const int result = rpma_ep_next_conn_req(port.endpoint.get(), configuration_.get(), &requested);
+    const int result = rpma_ep_next_bare_req(port.endpoint.get(), &requested);
     if (result == RPMA_E_NO_EVENT) {
         return;
     }
@@ -142,8 +155,8 @@ Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client 
     TRY(prepare_messages(request, client));
     const rpma_mr_local *region = nullptr;
     if (hello.mode == Mode::Push) {
-        client.pushed =
-            TRY(register_memory(port.device, pool_.slot(client.content.slot), RPMA_MR_USAGE_WRITE_DST));
+        client.pushed = TRY(
+            register_for(request, *client.device, pool_.slot(client.content.slot), RPMA_MR_USAGE_WRITE_DST));
         region = client.pushed.get();
         offer.sequence = client.content.sequence;
     } else {
@@ -161,8 +174,8 @@ Outcome<> Server::prepare_messages(rpma_conn_req *request, Client &client) const
     if (!client.memory) {
         return failed("cannot allocate memory: {}", errno_text(errno));
     }
-    client.messages = TRY(
-        register_memory(client.port->device, client.memory.bytes(), RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_SEND));
+    client.messages =
+        TRY(register_memory(*client.device, client.memory.bytes(), RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_SEND));
     for (std::uintptr_t place = 0; place < most_requests; ++place) {
         TRY(checked(rpma_conn_req_recv(request, client.messages.get(), place * sizeof(RequestBytes),
                                        sizeof(RequestBytes), reinterpret_cast<void *>(place)),
@@ -181,6 +194,14 @@ void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
     client.mode = hello.mode;
     client.host = host_of(request.get());
     client.begun = client.active = Clock::now();
+    client.device = hello.mode == Mode::Push ? &port.pushers : &port.device;
+    if (const auto prepared =
+            checked(rpma_conn_req_prepare(request.get(), client.device->peer.get(), configuration_.get()),
+                    "rejected a client from {}", client.host);
+        !prepared) {
+        complain(prepared.error().text);
+        return;
+    }
     const Offer offer = answer(hello, request.get(), client);
     client.admitted = offer.status == Status::Ok;
     const auto was_refused = [](const auto &entry) { return !entry.second.admitted; };

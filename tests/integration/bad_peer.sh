@@ -37,9 +37,9 @@ bounded "$peer" other_version 127.0.0.1 "$port" || die "other_version"
 unharmed
 grep -q 'is no rpma client' server.err || die "the server does not say whom it rejected"
 
-# A pusher with a made-up key, one beyond its slot, and a puller that writes; requests that are none, a commit of what did
+# A pusher with a made-up key, one beyond its slot, a puller that writes, also with the key of a pusher; requests that are none, a commit of what did
 # not arrive, and none at all.
-for crime in bad_key out_of_bounds write_as_puller bad_request wrong_checksum no_commit; do
+for crime in bad_key out_of_bounds write_as_puller others_key bad_request wrong_checksum no_commit; do
     bounded "$peer" $crime 127.0.0.1 "$port" || die "$crime"
     unharmed
 done

@@ -191,6 +191,17 @@ int write_as_puller(const char *address, const char *port) {
     return 0;
 }
 
+// A puller that came to know a pusher's key.
+int others_key(const char *address, const char *port) {
+    Client pusher;
+    const auto offer = pusher.connect_well(address, port, cli::Mode::Push);
+    Client puller;
+    puller.connect_well(address, port, cli::Mode::Pull);
+    puller.take_region(offer.memory_region);
+    puller.expect_refused(0);
+    return 0;
+}
+
 // A commit of what did not arrive.
 int wrong_checksum(const char *address, const char *port) {
     Client client;
@@ -321,6 +332,7 @@ int main(int argc, char **argv) {
                        {"bad_key", bad_key},
                        {"out_of_bounds", out_of_bounds},
                        {"write_as_puller", write_as_puller},
+                       {"others_key", others_key},
                        {"wrong_checksum", wrong_checksum},
                        {"write_after_commit", write_after_commit},
                        {"no_commit", no_commit},

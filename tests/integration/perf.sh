@@ -102,8 +102,8 @@ push other
 pulled other
 
 # Bad arguments.
-refused 'ADDRESS:PORT is required' "$rpma" perf
-refused 'expected ADDRESS:PORT' "$rpma" perf 127.0.0.1
+refused 'ADDRESS[:PORT] is required' "$rpma" perf
+refused '127.0.0.1:0: expected' "$rpma" perf 127.0.0.1:0
 refused '--op fly: expected' "$rpma" perf "$address" --op write,fly
 refused '--size 0: expected' "$rpma" perf "$address" --size 0
 refused '--size 65M: expected' "$rpma" perf "$address" --size 8,65M
