@@ -22,6 +22,14 @@ constexpr auto close_timeout = std::chrono::milliseconds{2000};
 std::atomic<bool> was_interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
+// The outcome of an attempt to reach the server.
+Outcome<> reached(Outcome<> outcome) {
+    if (!outcome) {
+        outcome.error().exit = Exit::Unreachable;
+    }
+    return outcome;
+}
+
 }  // namespace
 
 void end_waits_on_signals() {
@@ -29,6 +37,7 @@ void end_waits_on_signals() {
     action.sa_handler = [](int) { was_interrupted.store(true, std::memory_order_relaxed); };
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
+    sigaction(SIGHUP, &action, nullptr);
 }
 
 bool interrupted() {
@@ -44,7 +53,7 @@ Outcome<Offer> Link::connect(const DevicePeer &device, const Hello &hello, const
     }
     close();
     if (offer.status != Status::Busy) {
-        return failed("{}: refused: {}", name_, offer.reason);
+        return failed(Exit::Refused, "{}: refused: {}", name_, offer.reason);
     }
     return offer;
 }
@@ -59,13 +68,13 @@ Outcome<> Link::request(const DevicePeer &device, const Hello &hello, const Queu
     (void)rpma_conn_cfg_set_cq(configuration, queues.completions);
     (void)rpma_conn_cfg_set_timeout(configuration, static_cast<int>(timeout_.count()));
     rpma_conn_req *request = nullptr;
-    TRY(checked(rpma_conn_req_new(device.peer.get(), address_.host.c_str(), address_.port.c_str(),
-                                  configuration, &request),
-                "{}: cannot reach it", name_));
+    TRY(reached(checked(rpma_conn_req_new(device.peer.get(), address_.host.c_str(), address_.port.c_str(),
+                                          configuration, &request),
+                        "{}: cannot reach it", name_)));
     HelloBytes bytes = encode_hello(hello);
     const rpma_conn_private_data data{bytes.data(), sizeof(bytes)};
     rpma_conn *connection = nullptr;
-    TRY(checked(rpma_conn_req_connect(&request, &data, &connection), "{}: cannot connect", name_));
+    TRY(reached(checked(rpma_conn_req_connect(&request, &data, &connection), "{}: cannot connect", name_)));
     connection_.reset(connection);
     return {};
 }
@@ -83,17 +92,18 @@ Outcome<Offer> Link::receive_offer() {
     const rpma_conn_event event = TRY(next_event(timeout_));
     if (event == RPMA_CONN_REJECTED) {
         const std::string reason = logged_reason();
-        return failed("{}: refused: nobody serves a pool there (rpma serve){}", name_,
+        return failed(Exit::Unreachable, "{}: refused: nobody serves a pool there (rpma serve){}", name_,
                       reason.empty() ? ", or the server's own output says why" : reason);
     }
     if (event != RPMA_CONN_ESTABLISHED) {
-        return failed("{}: cannot connect: {}{}", name_, rpma_utils_conn_event_2str(event), logged_reason());
+        return failed(Exit::Unreachable, "{}: cannot connect: {}{}", name_, rpma_utils_conn_event_2str(event),
+                      logged_reason());
     }
     rpma_conn_private_data data{};
     (void)rpma_conn_get_private_data(connection_.get(), &data);
     auto offer = decode_offer({static_cast<const std::byte *>(data.ptr), data.len});
     if (!offer) {
-        return failed("{}: {}", name_, offer.error().text);
+        return failed(Exit::Refused, "{}: {}", name_, offer.error().text);
     }
     return offer;
 }
@@ -116,7 +126,7 @@ Outcome<> Link::wait_readable(int fd, Clock::time_point deadline) const {
     while (!interrupted()) {
         const auto left = std::chrono::ceil<Milliseconds>(deadline - Clock::now()).count();
         if (left <= 0) {
-            return failed("{}: no answer for {} seconds", name_,
+            return failed(Exit::Unreachable, "{}: no answer for {} seconds", name_,
                           std::chrono::duration<double>{timeout_}.count());
         }
         pollfd waiting{fd, POLLIN, 0};
@@ -132,7 +142,12 @@ Outcome<> Link::wait_readable(int fd, Clock::time_point deadline) const {
 }
 
 std::unexpected<Failure> Link::ended(ibv_wc_status status) const {
-    return failed("{}: the connection ended ({}){}", name_, ibv_wc_status_str(status), logged_reason());
+    const std::string reason = logged_reason();
+    if (reason.empty() && status == IBV_WC_WR_FLUSH_ERR) {
+        return failed(Exit::Unreachable, "{}: the server closed the connection", name_);
+    }
+    return failed(Exit::Unreachable, "{}: the connection ended{}", name_,
+                  reason.empty() ? fmt::format(" ({})", ibv_wc_status_str(status)) : reason);
 }
 
 void Link::close() {

@@ -10,7 +10,8 @@
 
 namespace cli {
 
-// From now on SIGINT and SIGTERM end every wait with a failure, so that nothing half-made is left behind.
+// From now on SIGINT, SIGTERM and SIGHUP end every wait with a failure, so that nothing half-made is left
+// behind.
 void end_waits_on_signals();
 [[nodiscard]] bool interrupted();
 

@@ -2,19 +2,49 @@
 // cli/peer: address to device to librpma peer.
 #include "cli/peer.hpp"
 
+#include <netdb.h>
+#include <netinet/in.h>
 #include <softrdma.h>
+
+#include <memory>
 
 #include "cli/log.hpp"
 
 namespace cli {
 
+namespace {
+
+// A name that means nothing, or a link-local address that may be on any interface.
+Outcome<> check_host(const std::string &host) {
+    addrinfo *found = nullptr;
+    addrinfo wanted{};
+    wanted.ai_socktype = SOCK_STREAM;
+    const int result = getaddrinfo(host.c_str(), nullptr, &wanted, &found);
+    if (result != 0) {
+        return failed(Exit::Unreachable, "{}: unknown host ({})", host, gai_strerror(result));
+    }
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner{found, freeaddrinfo};
+    if (found->ai_family != AF_INET6) {
+        return {};
+    }
+    const auto *address = reinterpret_cast<const sockaddr_in6 *>(found->ai_addr);
+    if (IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr) && address->sin6_scope_id == 0) {
+        return failed(Exit::Usage, "{}: needs its interface, such as {}%eth0", host, host);
+    }
+    return {};
+}
+
+}  // namespace
+
 Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type type) {
     const char *expected = type == RPMA_UTIL_IBV_CONTEXT_LOCAL ? "of this machine, served by" : "reached by";
+    TRY(check_host(address.host));
     clear_log();
     ibv_context *context = nullptr;
     const int result = rpma_utils_get_ibv_context(address.host.c_str(), type, &context);
     if (result != 0 || context == nullptr) {  // a wildcard is bound to no device
-        return failed("{}: expected an address {} an RDMA device (rpma devices){}", address.host, expected,
+        return failed(type == RPMA_UTIL_IBV_CONTEXT_REMOTE ? Exit::Unreachable : Exit::Failed,
+                      "{}: expected an address {} an RDMA device (rpma devices){}", address.host, expected,
                       result != 0 ? reason_of(result) : "");
     }
     DevicePeer device;

@@ -93,7 +93,8 @@ Outcome<> RdmaPath::connect(const DevicePeer &device, const Address &address, do
         TRY(link->connect(device, {protocol_version, mode, sends ? load_.depth : 0, sends ? load_.bytes : 0},
                           {2 * load_.depth, load_.depth, completions_.get()}));
     if (offer.status == Status::Busy) {
-        return failed("{}: {} (expected no push while flushes are measured)", link->name(), offer.reason);
+        return failed(Exit::Busy, "{}: {} (expected no push while flushes are measured)", link->name(),
+                      offer.reason);
     }
     std::size_t room = 0;
     (void)rpma_mr_remote_get_size(link->remote(), &room);

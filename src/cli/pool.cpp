@@ -75,7 +75,9 @@ Outcome<Pool> Pool::open(const std::string &path, std::optional<std::uint64_t> c
 
 // Under its name only when complete, and locked before that: nobody ever opens half a pool.
 Outcome<> Pool::create() {
-    StagedFile file = TRY(StagedFile::create(path_, 0600));
+    // The kernel goes on calling a file deleted that it opened without a name, and what is deleted is not
+    // durable.
+    StagedFile file = TRY(StagedFile::create(path_, 0600, StagedFile::Until::Hidden));
     // Allocated at once, so that a full disk is an error now and not a lost connection later.
     if (const int error = posix_fallocate(file.fd(), 0, static_cast<off_t>(layout_.file_size()));
         error != 0) {

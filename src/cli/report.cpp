@@ -2,6 +2,7 @@
 // cli/report: terminal output and the arithmetic of summaries.
 #include "cli/report.hpp"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,8 +18,16 @@ namespace cli {
 namespace {
 
 constexpr auto draw_interval = std::chrono::milliseconds{100};
-constexpr std::size_t bar_width = 40;
+constexpr std::size_t widest_bar = 40;
+constexpr std::size_t narrowest_bar = 10;
 
+// Of the terminal, as it is now: it may change between two lines.
+std::size_t columns_of_terminal() {
+    winsize size{};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+std::FILE *print_stream = stdout;
 int first_failure = 0;  // of print()
 
 }  // namespace
@@ -48,10 +57,14 @@ const char *exit_text(Exit exit) {
 }
 
 void print(std::string_view text) {
-    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-    if ((!written || std::fflush(stdout) != 0) && first_failure == 0) {
+    const bool written = std::fwrite(text.data(), 1, text.size(), print_stream) == text.size();
+    if ((!written || std::fflush(print_stream) != 0) && first_failure == 0) {
         first_failure = errno;
     }
+}
+
+void print_to_standard_error() {
+    print_stream = stderr;
 }
 
 int print_failure() {
@@ -94,14 +107,28 @@ void Progress::update(std::uint64_t bytes) {
         return;
     }
     next_ = now + draw_interval;
-    const double share = static_cast<double>(bytes) / static_cast<double>(total_bytes_);
-    const auto filled = static_cast<std::size_t>(share * bar_width);
     const std::chrono::duration<double> elapsed = now - begin_;
-    const auto line = fmt::format("\r[{:#<{}}{: <{}}] {:3.0f}%  {} of {}  {}/s\033[K", "", filled, "",
-                                  bar_width - filled, share * 100, format_size(static_cast<double>(bytes)),
-                                  format_size(static_cast<double>(total_bytes_)),
-                                  format_size(static_cast<double>(bytes) / elapsed.count()));
-    std::fputs(line.c_str(), stderr);
+    const auto line = progress_line(bytes, total_bytes_, elapsed.count(), columns_of_terminal());
+    std::fputs(fmt::format("\r{}\033[K", line).c_str(), stderr);
+}
+
+// The last column stays empty: a terminal may begin a new line for it.
+std::string progress_line(std::uint64_t bytes, std::uint64_t total_bytes, double seconds,
+                          std::size_t columns) {
+    const double share = static_cast<double>(bytes) / static_cast<double>(total_bytes);
+    const auto percent = fmt::format("{:3.0f}%", share * 100);
+    const auto rate = fmt::format("{}/s", format_size(static_cast<double>(bytes) / seconds));
+    const auto text = fmt::format("{}  {} of {}  {}", percent, format_size(static_cast<double>(bytes)),
+                                  format_size(static_cast<double>(total_bytes)), rate);
+    const std::size_t room = columns > 0 ? columns - 1 : 0;
+    constexpr std::size_t brackets = 3;  // and a space
+    if (room >= text.size() + brackets + narrowest_bar) {
+        const std::size_t width = std::min(widest_bar, room - text.size() - brackets);
+        const auto filled = static_cast<std::size_t>(share * static_cast<double>(width));
+        return fmt::format("[{:#<{}}{: <{}}] {}", "", filled, "", width - filled, text);
+    }
+    const auto &fitting = columns >= 40 && text.size() <= room ? text : percent + "  " + rate;
+    return fitting.size() <= room ? fitting : percent.substr(0, room);
 }
 
 double percentile(std::vector<double> samples, double share) {

@@ -18,6 +18,8 @@ namespace cli {
 
 // Writes to standard output at once. What becomes of it: print_failure().
 void print(std::string_view text);
+// From now on what is printed goes to standard error: standard output has a content.
+void print_to_standard_error();
 // The errno value of the first print that failed; 0 when all is written.
 [[nodiscard]] int print_failure();
 
@@ -35,6 +37,11 @@ private:
     nlohmann::ordered_json values_;
     std::string lines_;
 };
+
+// How far a transfer is, in less than so many columns: with a bar where there is room, as a percentage and
+// a rate below 40.
+[[nodiscard]] std::string progress_line(std::uint64_t bytes, std::uint64_t total_bytes, double seconds,
+                                        std::size_t columns);
 
 // A progress bar on standard error, when that is a terminal and the bar is wanted; removed at the end.
 class Progress {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/staged_file: a temporary name and renameat2.
+// cli/staged_file: a file without a name that gets one, or a temporary name and renameat2.
 #include "cli/staged_file.hpp"
 
 #include <fcntl.h>
@@ -22,24 +22,33 @@ fs::path folder_of(const fs::path &path) {
 
 }  // namespace
 
-Outcome<StagedFile> StagedFile::create(const fs::path &path, unsigned mode) {
+// 64 random bits: a name that is taken is no case that needs a second try.
+fs::path StagedFile::hidden_name() const {
+    std::random_device random;
+    const std::uint64_t bits = std::uint64_t{random()} << 32 | random();
+    return folder_of(path_) / fmt::format(".{}.{:016x}", path_.filename().string(), bits);
+}
+
+Outcome<StagedFile> StagedFile::create(const fs::path &path, unsigned mode, Until until) {
     StagedFile file;
     std::error_code none;
     file.path_ = fs::is_symlink(path, none) ? fs::weakly_canonical(path, none) : path;
     if (!file.path_.has_filename()) {
         return failed("{}: expected the name of a file", path.string());
     }
-    // 64 random bits: a name that is taken is no case that needs a second try.
-    std::random_device random;
-    const std::uint64_t bits = std::uint64_t{random()} << 32 | random();
-    const fs::path name =
-        folder_of(file.path_) / fmt::format(".{}.{:016x}", file.path_.filename().string(), bits);
-    file.fd_.reset(open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, mode));
-    if (!file.fd_) {
-        return failed("{}: cannot create a file in {}: {}", path.string(), folder_of(file.path_).string(),
-                      errno_text(errno));
+    // Its name is given through /proc.
+    if (until == Until::Unnamed && fs::exists("/proc/self/fd", none)) {
+        file.fd_.reset(open(folder_of(file.path_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
     }
-    file.temporary_ = name;
+    if (!file.fd_) {
+        const fs::path name = file.hidden_name();
+        file.fd_.reset(open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, mode));
+        if (!file.fd_) {
+            return failed("{}: cannot create a file in {}: {}", path.string(), folder_of(file.path_).string(),
+                          errno_text(errno));
+        }
+        file.temporary_ = name;
+    }
     return file;
 }
 
@@ -54,18 +63,42 @@ StagedFile::~StagedFile() {
     }
 }
 
+// An errno value, or 0.
+int StagedFile::link(const fs::path &name) const {
+    const auto descriptor = fmt::format("/proc/self/fd/{}", fd_.get());
+    return linkat(AT_FDCWD, descriptor.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+}
+
+// As link. An existing file is replaced in one step, for which ours has a name of its own for an instant.
+int StagedFile::rename(Existing existing) {
+    if (temporary_.empty()) {
+        const int error = link(path_);
+        if (error != EEXIST || existing == Existing::Keep) {
+            return error;
+        }
+        const fs::path name = hidden_name();
+        if (const int hidden = link(name); hidden != 0) {
+            return hidden;
+        }
+        temporary_ = name;
+    }
+    const unsigned flags = existing == Existing::Keep ? RENAME_NOREPLACE : 0;
+    if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), flags) != 0) {
+        return errno;
+    }
+    temporary_.clear();
+    return 0;
+}
+
 Outcome<bool> StagedFile::publish(Existing existing) {
     if (fsync(fd_.get()) != 0) {
         return failed("{}: cannot make it durable: {}", path_.string(), errno_text(errno));
     }
-    const unsigned flags = existing == Existing::Keep ? RENAME_NOREPLACE : 0;
-    if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), flags) != 0) {
-        if (existing == Existing::Keep && errno == EEXIST) {
-            return false;
-        }
-        return failed("{}: cannot create: {}", path_.string(), errno_text(errno));
+    if (const int error = rename(existing); error == EEXIST && existing == Existing::Keep) {
+        return false;
+    } else if (error != 0) {
+        return failed("{}: cannot create: {}", path_.string(), errno_text(error));
     }
-    temporary_.clear();
     const base::Fd folder{open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     if (!folder || fsync(folder.get()) != 0) {
         return failed("{}: cannot make its name durable: {}", path_.string(), errno_text(errno));

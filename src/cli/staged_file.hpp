@@ -10,14 +10,17 @@
 
 namespace cli {
 
-// Until it is published it has a hidden temporary name in the same folder, which the destructor removes. One
-// thread.
+// Until it is published it has no name, and the kernel removes it however the process ends. Where the file
+// system has no such files (O_TMPFILE) it has a hidden name in the same folder, which the destructor removes.
+// One thread.
 class StagedFile {
 public:
     enum class Existing { Keep, Replace };
+    enum class Until { Unnamed, Hidden };  // publish; Unnamed becomes Hidden where it has to
 
     // A new empty file that may become `path`. A symbolic link at `path` is followed.
-    [[nodiscard]] static Outcome<StagedFile> create(const std::filesystem::path &path, unsigned mode);
+    [[nodiscard]] static Outcome<StagedFile> create(const std::filesystem::path &path, unsigned mode,
+                                                    Until until = Until::Unnamed);
 
     StagedFile(StagedFile &&other) noexcept;
     StagedFile &operator=(StagedFile &&) = delete;
@@ -34,6 +37,9 @@ public:
 
 private:
     StagedFile() = default;
+    [[nodiscard]] std::filesystem::path hidden_name() const;
+    [[nodiscard]] int link(const std::filesystem::path &name) const;
+    [[nodiscard]] int rename(Existing existing);
 
     base::Fd fd_;
     std::filesystem::path path_;

@@ -19,6 +19,7 @@ struct TransferOptions {
     std::string file;
     std::string address;
     double timeout_seconds = 30;
+    double wait_seconds = 2;  // a push that was killed is gone within moments
     bool json = false;
 };
 
