@@ -207,15 +207,17 @@ int rpma_peer_delete(struct rpma_peer **peer_ptr);
  * Registers memory, size bytes at ptr, for a usage. The memory stays the caller's and stays mapped until
  * rpma_mr_dereg. Give the other side access with rpma_mr_get_descriptor.
  *
- * On the soft device RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT needs memory that can be durable: a shared mapping
- * of a file on storage, or DAX; the log says what stands against it otherwise. On a kernel device, memory of
+ * On the soft device RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT is for memory that can be durable: a shared mapping
+ * of a file on storage, or DAX. Other memory is registered with RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY in its
+ * place, so that its descriptor says what it can do (rpma_mr_remote_get_flush_type); a warning in the log
+ * names the memory and what stands against it. On a kernel device, memory of
  * a file system with DAX needs on-demand paging, which is used when the device has it; memory that the device
  * would flush, but not to persistence, is flushed by reading.
  *
  * May block while pages are read and pinned.
  * Errors: RPMA_E_INVAL: NULL argument, size 0, usage 0 or with unknown bits. RPMA_E_NOMEM. RPMA_E_PROVIDER:
- * the device refused (memory that is not mapped, RLIMIT_MEMLOCK, memory that cannot be durable). See
- * ibv_reg_mr(3).
+ * the device refused (memory that is not mapped, RLIMIT_MEMLOCK, a file that storage has lost bytes of, see
+ * librpma(7)). See ibv_reg_mr(3).
  */
 int rpma_mr_reg(struct rpma_peer *peer, void *ptr, size_t size, int usage, struct rpma_mr_local **mr_ptr);
 
@@ -607,8 +609,8 @@ enum rpma_flush_type {
  * visible. Where the connection has no native flush this is a read after write of up to 8 bytes inside the
  * range, and its completion says so (IBV_WC_RDMA_READ); on a kernel device also where the region's descriptor
  * does not say that it takes native flushes. Errors: RPMA_E_INVAL: conn or dst is NULL, flags is
- * 0, unknown type. RPMA_E_NOSUPP: the region was not registered for this type of flush; or it is to
- * persistence, and the peer did not declare direct write to persistent memory
+ * 0, unknown type. RPMA_E_NOSUPP: the region was not registered for this type of flush, or its memory
+ * cannot be durable; or it is to persistence, and the peer did not declare direct write to persistent memory
  * (rpma_conn_apply_remote_peer_cfg). RPMA_E_NOMEM, RPMA_E_PROVIDER: the first flush of a connection that is
  * not native finds no memory to read into, or the device does not register it.
  */
@@ -1191,6 +1193,31 @@ int rpma_conn_req_get_ibv_context(const struct rpma_conn_req *req, struct ibv_co
  * request can only be deleted then, which rejects it.
  */
 int rpma_conn_req_prepare(struct rpma_conn_req *req, struct rpma_peer *peer, const struct rpma_conn_cfg *cfg);
+
+/* ---------------------------------------------------------------- memory for one connection ---- */
+
+/**
+ * Registers memory as rpma_mr_reg, but only the other side of the connection that the request becomes reaches
+ * it: to others that come to know the descriptor, its key is a key of nothing. rpma_mr_dereg ends it, before
+ * or after the connection is deleted, with which the other side loses access. The program here uses the
+ * region as any of the peer's, with other connections and for receives of a shared receive queue too. Blocks
+ * as rpma_mr_reg does. Threads: one thread at a time a request. Errors: RPMA_E_INVAL: NULL argument, size 0,
+ * usage 0 or with unknown bits; the request cannot be connected yet (rpma_conn_req_proceed). RPMA_E_NOSUPP:
+ * the device is a kernel's; its memory windows are not used. RPMA_E_NOMEM. RPMA_E_PROVIDER: the device
+ * refused, as of rpma_mr_reg.
+ */
+int rpma_conn_req_mr_reg(struct rpma_conn_req *req, void *ptr, size_t size, int usage,
+                         struct rpma_mr_local **mr_ptr);
+
+/**
+ * Registers memory for a connection that is there, as rpma_conn_req_mr_reg does for one that is requested.
+ * Blocks as rpma_mr_reg does. Threads: any number at a time, not while the connection is deleted.
+ * Errors: RPMA_E_INVAL: NULL argument, size 0, usage 0 or with unknown bits. RPMA_E_NOSUPP: the device is a
+ * kernel's; its memory windows are not used. RPMA_E_NOMEM. RPMA_E_PROVIDER: the device refused, as of
+ * rpma_mr_reg.
+ */
+int rpma_conn_mr_reg(struct rpma_conn *conn, void *ptr, size_t size, int usage,
+                     struct rpma_mr_local **mr_ptr);
 
 /* ---------------------------------------------------------------- addresses and endpoints ---- */
 

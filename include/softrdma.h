@@ -73,6 +73,21 @@ extern struct ibv_mr *softrdma_ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t 
 extern struct ibv_mr *softrdma_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
                                                 unsigned int access);
 SOFTRDMA_LIKE(ibv_dereg_mr);
+
+/**
+ * Registers memory that only the peer of one queue pair reaches, as through a memory window of type 2 (which
+ * this device does not have): to every other peer its keys are keys of nothing. The protection domain is the
+ * queue pair's; addr, length and access are softrdma_ibv_reg_mr's. The program itself uses lkey with any
+ * queue pair or shared receive queue of the protection domain.
+ *
+ * The region belongs to that queue pair and not to its number: when the queue pair is destroyed no peer
+ * reaches the region any more, also if another queue pair has the number then. It is deregistered with
+ * softrdma_ibv_dereg_mr, before or after that. Returns: the region; or NULL and errno: EINVAL, qp is NULL,
+ * not of type IBV_QPT_RC, or was made by a parent process; else softrdma_ibv_reg_mr's. Threads: safe in any
+ * number of threads.
+ */
+extern struct ibv_mr *softrdma_reg_mr_for_qp(struct ibv_qp *qp, void *addr, size_t length, int access);
+
 extern int softrdma_ibv_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
                                   struct ibv_sge *sg_list, uint32_t num_sge);
 

@@ -14,6 +14,7 @@ struct rpma_conn final : librpma::IdOwner {
 public:
     rpma_conn(const rpma_peer &peer, const librpma::ConnectionParameters &parameters)
         : IdOwner{Kind::Connection},
+          peer_{peer},
           provider_{peer.provider()},
           flush_buffer_{peer},
           inline_size_{parameters.inline_size},
@@ -25,6 +26,7 @@ public:
     // It could not be sent.
     [[nodiscard]] librpma::Connection give_back();
 
+    [[nodiscard]] const rpma_peer &peer() const { return peer_; }
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] ibv_qp *qp() const { return qp_; }
     [[nodiscard]] const rdma_cm_id &id() const { return *connection_.id; }
@@ -82,6 +84,7 @@ private:
     [[nodiscard]] int establish(const rdma_cm_event &event);
     void learn_native_operations();
 
+    const rpma_peer &peer_;
     const verbs::Provider &provider_;
     // What this end has of them.
     librpma::Connection connection_;

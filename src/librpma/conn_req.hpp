@@ -45,6 +45,7 @@ public:
     [[nodiscard]] bool waits_on_descriptor() const { return waits_on_descriptor_; }
     [[nodiscard]] int event_fd() const { return connection_.event_channel->fd; }
 
+    [[nodiscard]] const rpma_peer &peer() const { return *peer_; }
     [[nodiscard]] ibv_qp *qp() const { return connection_.id->qp; }
     [[nodiscard]] const rdma_cm_id &id() const { return *connection_.id; }
     [[nodiscard]] rpma_conn_private_data private_data() const {

@@ -59,8 +59,9 @@ int check_flush(const rpma_conn &conn, const rpma_mr_remote &dst, bool persisten
     }
     const int needed = persistent ? RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT : RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
     if ((dst.usage() & needed) == 0) {
-        BASE_LOG(Error, "flush to %s: the remote region was registered without RPMA_MR_USAGE_FLUSH_TYPE_%s",
-                 persistent ? "persistence" : "visibility", persistent ? "PERSISTENT" : "VISIBILITY");
+        BASE_LOG(Error, "flush to %s: the remote region was registered without RPMA_MR_USAGE_FLUSH_TYPE_%s%s",
+                 persistent ? "persistence" : "visibility", persistent ? "PERSISTENT" : "VISIBILITY",
+                 persistent ? ", or its memory cannot be durable (the peer's log says why)" : "");
         return RPMA_E_NOSUPP;
     }
     return 0;

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "librpma/conn_req.hpp"
+
 librpma::MrDescriptor rpma_mr_local::descriptor() const {
     return {.address = address_,
             .size = size(),
@@ -21,12 +23,13 @@ int rpma_mr_local::close() {
 
 librpma::Result<std::unique_ptr<rpma_mr_local>> rpma_mr_local::create(const rpma_peer &peer,
                                                                       librpma::Pages pages, void *address,
-                                                                      std::size_t size, int usage) {
-    auto memory = peer.register_memory(address, size, usage);
+                                                                      std::size_t size, int usage,
+                                                                      ibv_qp *only_for) {
+    auto memory = peer.register_memory(address, size, usage, only_for);
     if (!memory) {
         return librpma::Failure{memory.error()};
     }
-    auto mr = librpma::make<rpma_mr_local>(peer.provider(), std::move(pages), std::move(*memory), usage);
+    auto mr = librpma::make<rpma_mr_local>(peer.provider(), std::move(pages), std::move(*memory));
     if (mr == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }
@@ -46,6 +49,26 @@ int rpma_mr_reg(struct rpma_peer *peer, void *ptr, size_t size, int usage, struc
         return RPMA_E_INVAL;
     }
     return librpma::give(rpma_mr_local::create(*peer, {}, ptr, size, usage), mr_ptr);
+}
+
+int rpma_conn_req_mr_reg(struct rpma_conn_req *req, void *ptr, size_t size, int usage,
+                         struct rpma_mr_local **mr_ptr) {
+    if (req == nullptr || ptr == nullptr || size == 0 || mr_ptr == nullptr || !is_usage(usage)) {
+        return RPMA_E_INVAL;
+    }
+    if (!req->ready()) {
+        BASE_LOG(Error, "memory cannot be registered for the request yet (rpma_conn_req_proceed)");
+        return RPMA_E_INVAL;
+    }
+    return librpma::give(rpma_mr_local::create(req->peer(), {}, ptr, size, usage, req->qp()), mr_ptr);
+}
+
+int rpma_conn_mr_reg(struct rpma_conn *conn, void *ptr, size_t size, int usage,
+                     struct rpma_mr_local **mr_ptr) {
+    if (conn == nullptr || ptr == nullptr || size == 0 || mr_ptr == nullptr || !is_usage(usage)) {
+        return RPMA_E_INVAL;
+    }
+    return librpma::give(rpma_mr_local::create(conn->peer(), {}, ptr, size, usage, conn->qp()), mr_ptr);
 }
 
 int rpma_mr_alloc(struct rpma_peer *peer, size_t size, int usage, struct rpma_mr_local **mr_ptr) {

@@ -11,18 +11,19 @@
 
 struct rpma_mr_local final {
 public:
+    // only_for: as rpma_peer::register_memory.
     [[nodiscard]] static librpma::Result<std::unique_ptr<rpma_mr_local>> create(const rpma_peer &peer,
                                                                                 librpma::Pages pages,
                                                                                 void *address,
-                                                                                std::size_t size, int usage);
+                                                                                std::size_t size, int usage,
+                                                                                ibv_qp *only_for = nullptr);
     // pages: of memory that is the region's own.
-    rpma_mr_local(const verbs::Provider &provider, librpma::Pages pages, librpma::RegisteredMemory memory,
-                  int usage)
+    rpma_mr_local(const verbs::Provider &provider, librpma::Pages pages, librpma::RegisteredMemory memory)
         : provider_{provider},
           pages_{std::move(pages)},
           address_{std::bit_cast<std::uintptr_t>(memory.region->addr)},
           lkey_{memory.region->lkey},
-          usage_{usage},
+          usage_{memory.usage},
           takes_native_{memory.takes_native},
           region_{std::move(memory.region)} {}
 

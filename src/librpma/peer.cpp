@@ -146,15 +146,32 @@ int rpma_peer::access_for(int usage, unsigned native_operations) const {
 }
 
 librpma::Result<librpma::RegisteredMemory> rpma_peer::register_memory(void *address, std::size_t size,
-                                                                      int usage) const {
+                                                                      int usage, ibv_qp *only_for) const {
+    if (only_for != nullptr && provider_.reg_mr_for_qp == nullptr) {
+        BASE_LOG(Error, "the %s device %s registers memory for all connections of a peer only",
+                 provider_.name, pd()->context->device->name);
+        return librpma::Failure{RPMA_E_NOSUPP};
+    }
+    const auto reg_mr = [&](int with_access) {
+        return verbs::MemoryRegion{
+            provider_, only_for != nullptr ? provider_.reg_mr_for_qp(only_for, address, size, with_access)
+                                           : provider_.reg_mr(pd(), address, size, with_access)};
+    };
     unsigned native = native_operations();
     int access = access_for(usage, native);
     errno = 0;
-    verbs::MemoryRegion region{provider_, provider_.reg_mr(pd(), address, size, access)};
+    verbs::MemoryRegion region = reg_mr(access);
     if (!region && errno == EOPNOTSUPP && abilities_.on_demand_paging) {
         // Memory of a file system with DAX cannot be pinned.
         access |= IBV_ACCESS_ON_DEMAND;
-        region = {provider_, provider_.reg_mr(pd(), address, size, access)};
+        region = reg_mr(access);
+    }
+    if (!region && errno == EOPNOTSUPP && &provider_ == &verbs::soft &&
+        (usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
+        // The memory cannot be durable, as the log says; peers flush it to visibility, and read so.
+        usage = (usage & ~RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
+        access = access_for(usage, native);
+        region = reg_mr(access);
     }
     if (!region && errno == EINVAL && !provider_.knows_peer && (native & verbs::native_flush) != 0 &&
         (usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
@@ -163,7 +180,7 @@ librpma::Result<librpma::RegisteredMemory> rpma_peer::register_memory(void *addr
                  pd()->context->device->name, address, size);
         native &= ~verbs::native_flush;
         access = access_for(usage, native);
-        region = {provider_, provider_.reg_mr(pd(), address, size, access)};
+        region = reg_mr(access);
     }
     if (!region) {
         const int number = errno;
@@ -175,6 +192,7 @@ librpma::Result<librpma::RegisteredMemory> rpma_peer::register_memory(void *addr
     }
     return librpma::RegisteredMemory{
         .region = std::move(region),
+        .usage = usage,
         .takes_native = !provider_.knows_peer && librpma::takes_native(usage, native)};
 }
 

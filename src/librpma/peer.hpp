@@ -19,10 +19,11 @@ struct DeviceAbilities {
 [[nodiscard]] DeviceAbilities abilities_of(const verbs::Provider &provider,
                                            const ibv_device_attr_ex &attributes);
 
-// Memory that is registered, and whether its descriptor is to say that it takes native flush and atomic
-// write.
+// Memory that is registered, what it can be used for, and whether its descriptor is to say that it takes
+// native flush and atomic write.
 struct RegisteredMemory {
     verbs::MemoryRegion region;
+    int usage = 0;
     bool takes_native = false;
 };
 
@@ -43,9 +44,11 @@ public:
     [[nodiscard]] unsigned native_operations() const { return abilities_.native_operations; }
 
     // A region with the access that the usage needs, pinned, or on demand where pinning is not possible;
-    // without native flush where the device refuses that of this memory.
-    [[nodiscard]] librpma::Result<librpma::RegisteredMemory> register_memory(void *address, std::size_t size,
-                                                                             int usage) const;
+    // without native flush where the device refuses that of this memory. Memory that the soft device cannot
+    // make durable is for flush to visibility where the usage asks for persistence. only_for: the queue pair
+    // whose peer alone reaches it, or nullptr.
+    [[nodiscard]] librpma::Result<librpma::RegisteredMemory> register_memory(
+        void *address, std::size_t size, int usage, ibv_qp *only_for = nullptr) const;
     [[nodiscard]] int close();
 
 private:

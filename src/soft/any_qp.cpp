@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <mutex>
 #include <unordered_map>
@@ -55,6 +56,11 @@ std::uint32_t numbered(AnyQueuePair &queue_pair, std::uint32_t given) {
     }
 }
 
+std::uint64_t next_creation() {
+    static std::atomic<std::uint64_t> created{0};
+    return created.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 constexpr std::uint64_t reliable_operations =
     IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
     IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
@@ -87,7 +93,8 @@ AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, s
       send_queue_cq_{*CompletionQueue::of(attributes.send_cq)},
       receive_queue_cq_{*CompletionQueue::of(attributes.recv_cq)},
       cap_{attributes.cap},
-      signal_all_{attributes.sq_sig_all != 0} {
+      signal_all_{attributes.sq_sig_all != 0},
+      creation_{next_creation()} {
     qp_base.qp_num = numbered(*this, number);
     qp_base.handle = qp_base.qp_num;
     qp_base.context = domain.context;

@@ -58,6 +58,8 @@ public:
     }
     int query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const;
     [[nodiscard]] bool inherited() const { return send_queue_cq_.inherited(); }
+    // No other queue pair has this number, before or after, unlike qp_num. Not 0.
+    [[nodiscard]] std::uint64_t creation() const { return creation_; }
     // SOFTRDMA_OPERATION_ bits of its peer.
     [[nodiscard]] virtual unsigned peer_operations() const { return 0; }
 
@@ -97,6 +99,7 @@ private:
         return EINVAL;
     }
 
+    const std::uint64_t creation_;
     std::unique_ptr<WorkRequests> work_requests_;
 };
 

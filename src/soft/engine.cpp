@@ -2,7 +2,6 @@
 // soft/engine: the thread behind the groups that nobody else serves.
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -15,6 +14,7 @@
 
 #include "base/log.hpp"
 #include "persist/guard.hpp"
+#include "persist/worker.hpp"
 #include "soft/engine_state.hpp"
 #include "soft/limits.hpp"
 
@@ -32,6 +32,8 @@ constexpr std::chrono::microseconds spin_before_sleep{30};
 // Never destroyed: threads of the program may use it while the process ends.
 std::atomic<Engine *> current{nullptr};
 std::mutex creation;
+// The engines of the processes that this one comes from: a tool that looks for leaks finds them here.
+Engine *inherited = nullptr;
 
 }  // namespace
 
@@ -59,7 +61,9 @@ Engine &Engine::instance() {
 
 // The parent's engine stays where it is, untouched: its locks may be held by threads that do not exist here.
 void Engine::after_fork_in_child() {
-    current.store(nullptr, std::memory_order_release);
+    if (Engine *const parents = current.exchange(nullptr, std::memory_order_acq_rel)) {
+        parents->parents_ = std::exchange(inherited, parents);
+    }
     new (&creation) std::mutex;
 }
 
@@ -80,22 +84,13 @@ bool Engine::enrol(Group &group) {
     one.emplace(group.engine_key_, group.weak_from_this());
     group.unwatched_ = one.extract(one.begin());
     if (!state.running) {
-        const sigset_t others = persist::signals_of_others();  // they are the program's, not this thread's
-        sigset_t before;
-        pthread_sigmask(SIG_SETMASK, &others, &before);
-        pthread_t thread{};
-        const auto body = [](void *engine) -> void * {
-            run(*static_cast<Engine *>(engine));
-            return nullptr;
-        };
-        const int error = pthread_create(&thread, nullptr, body, this);
+        // The signals are the program's, not this thread's.
+        const int error = base::start_thread<&Engine::run>(*this, persist::signals_of_others());
         if (error == 0) {
-            pthread_detach(thread);
             state.running = true;
         } else {
             BASE_LOG(Error, "cannot start the soft device's thread: %s", std::strerror(error));
         }
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
     return state.running;
 }
@@ -230,17 +225,17 @@ Engine::Found Engine::sleep_beside_assistant() {
     return {.woken = woken};
 }
 
-void Engine::run(Engine &engine) {
-    State &state = *engine.state_;
+void Engine::run() {
+    State &state = *state_;
     pthread_setname_np(pthread_self(), "softrdma");
     auto ticked = base::Clock::now();
     auto served = ticked;
-    int timeout_ms = engine.tick(ticked);
+    int timeout_ms = tick(ticked);
     bool spinning = false;
     while (true) {
         const Found found = state.assisted.load(std::memory_order_relaxed)
-                                ? engine.sleep_beside_assistant()
-                                : engine.serve_ready(spinning ? 0 : timeout_ms);
+                                ? sleep_beside_assistant()
+                                : serve_ready(spinning ? 0 : timeout_ms);
         const auto now = base::Clock::now();
         served = found.work ? now : served;
         spinning = now - served < spin_before_sleep;
@@ -254,34 +249,44 @@ void Engine::run(Engine &engine) {
         }
         if (timeout_ms >= 0 && now - ticked >= base::Milliseconds{timeout_ms}) {
             ticked = now;
-            timeout_ms = engine.tick(now);
+            timeout_ms = tick(now);
         }
         std::unique_lock lock{state.mutex};
-        if (state.groups.empty()) {
+        if (state.groups.empty() || state.ending) {
             lock.unlock();  // the sink is the program's
             base::tell_withheld_lines(now, true);
             lock.lock();
         }
-        if (state.groups.empty()) {
+        if (state.groups.empty() || state.ending) {
             state.running = false;
             state.ended.notify_all();
+            const auto earlier = state.ended_thread.follow();
+            lock.unlock();
+            base::EndedThread::join(earlier);
             return;
         }
     }
 }
 
 // A process that ends right after its last disconnect waits, within a bound, until the peers have read what
-// was completed.
+// was completed. Then the threads end, though the program may have left groups behind: within a bound too,
+// for exit() may have been called with a lock held that they wait for.
 void Engine::at_exit() {
-    Engine *const engine = current.load(std::memory_order_acquire);
-    if (engine == nullptr) {
-        return;
+    if (base::on_own_thread) {
+        return;  // the program's log function has ended the process
     }
-    State &state = *engine->state_;
-    std::unique_lock lock{state.mutex};
-    // Groups that the program left behind keep the thread: it is waited for only when it is about to end.
-    const auto drained = [&state] { return state.drains == 0 && (!state.running || !state.groups.empty()); };
-    (void)state.ended.wait_for(lock, limits::drain_timeout, drained);
+    if (Engine *const engine = current.load(std::memory_order_acquire)) {
+        State &state = *engine->state_;
+        std::unique_lock lock{state.mutex};
+        (void)state.ended.wait_for(lock, limits::drain_timeout, [&state] { return state.drains == 0; });
+        state.ending = true;
+        eventfd_write(state.wake.get(), 1);
+        (void)state.ended.wait_for(lock, limits::thread_timeout, [&state] { return !state.running; });
+        const auto last = state.running ? std::nullopt : state.ended_thread.take();
+        lock.unlock();
+        base::EndedThread::join(last);
+    }
+    persist::Worker::instance().end();
 }
 
 namespace {

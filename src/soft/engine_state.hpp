@@ -9,6 +9,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/thread.hpp"
 #include "soft/progress.hpp"
 
 namespace soft {
@@ -26,6 +27,8 @@ struct Engine::State {
     std::shared_ptr<Group> draining;  // of the sockets whose owners are gone
     std::size_t drains = 0;
     bool running = false;
+    bool ending = false;  // the process: the thread goes, whatever groups there are
+    base::EndedThread ended_thread;
     int tick_ms = 0;  // how long the thread may sleep; -1: until something happens
 
     // Relaxed, all of them: what is handed over is the sockets, and those the kernel orders.

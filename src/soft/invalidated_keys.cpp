@@ -5,24 +5,22 @@
 #include <algorithm>
 #include <utility>
 
-#include "soft/memory.hpp"
-
 namespace soft {
 
-bool InvalidatedKeys::contains(const ibv_pd *pd, std::uint32_t key) const {
+bool InvalidatedKeys::contains(const Asker &peer, std::uint32_t key) const {
     const auto known = std::ranges::lower_bound(entries_, key, {}, &Entry::key);
     return known != entries_.end() && known->key == key &&
-           Memory::instance().registration_for_peers(pd, key) == known->registration;
+           Memory::instance().registration_for(peer, key) == known->registration;
 }
 
-bool InvalidatedKeys::add(const ibv_pd *pd, std::uint32_t key) {
-    const auto registration = Memory::instance().registration_for_peers(pd, key);
+bool InvalidatedKeys::add(const Asker &peer, std::uint32_t key) {
+    const auto registration = Memory::instance().registration_for(peer, key);
     if (!registration) {
         return false;
     }
     if (entries_.size() == entries_.capacity()) {
-        std::erase_if(entries_, [pd](const Entry &entry) {
-            return Memory::instance().registration_for_peers(pd, entry.key) != entry.registration;
+        std::erase_if(entries_, [&](const Entry &entry) {
+            return Memory::instance().registration_for(peer, entry.key) != entry.registration;
         });
     }
     const auto place = std::ranges::lower_bound(entries_, key, {}, &Entry::key);

@@ -4,11 +4,11 @@
 // windows that it does are bound to one queue pair, so that no peer takes anything from another.
 #pragma once
 
-#include <infiniband/verbs.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "soft/memory.hpp"
 
 namespace soft {
 
@@ -17,10 +17,10 @@ class InvalidatedKeys {
 public:
     [[nodiscard]] bool empty() const { return entries_.empty(); }
     [[nodiscard]] std::size_t size() const { return entries_.size(); }
-    [[nodiscard]] bool contains(const ibv_pd *pd, std::uint32_t key) const;
+    [[nodiscard]] bool contains(const Asker &peer, std::uint32_t key) const;
     // False, and nothing is changed, when the key is not the peer's to give back: no region of the protection
     // domain has it that peers have a right to, or it was given back before.
-    [[nodiscard]] bool add(const ibv_pd *pd, std::uint32_t key);
+    [[nodiscard]] bool add(const Asker &peer, std::uint32_t key);
 
 private:
     struct Entry {

@@ -71,6 +71,8 @@ inline constexpr std::chrono::seconds silence_timeout{60};
 // it ended. What TCP has by then goes on behind its back, up to silence_timeout. Tests shorten the first.
 inline std::chrono::milliseconds drain_timeout{2'000};
 inline constexpr std::chrono::seconds last_words_timeout{10};
+// How long the end of the process waits for a thread of the library.
+inline constexpr std::chrono::seconds thread_timeout{1};
 
 // What of the descriptors that the process may have open (RLIMIT_NOFILE) goes to peers that a program has not
 // accepted, or has ended: a quarter for each.

@@ -120,7 +120,7 @@ const int Memory::renews_after_forks =
     (static_cast<void>(instance()),
      pthread_atfork(nullptr, nullptr, [] { instance().after_fork_in_child(); }));
 
-[[gnu::always_inline]] inline std::expected<Pin, Fault> Memory::hold(const ibv_pd *pd,
+[[gnu::always_inline]] inline std::expected<Pin, Fault> Memory::hold(const Asker &by,
                                                                      std::uint32_t key) const {
     Pin::Slot *const place = slot(key);
     if (place == nullptr || key == 0) {
@@ -131,14 +131,18 @@ const int Memory::renews_after_forks =
     if (place->key.load(std::memory_order_seq_cst) != key) {
         return std::unexpected{Fault::InvalidKey};
     }
-    if (pin.region().pd != pd) {
+    const MemoryRegion &region = pin.region();
+    if (region.pd != by.pd) {
         return std::unexpected{Fault::ProtectionDomain};
+    }
+    if (region.queue_pair != 0 && by.queue_pair != 0 && region.queue_pair != by.queue_pair) {
+        return std::unexpected{Fault::QueuePair};
     }
     return pin;
 }
 
 std::expected<Pin, Fault> Memory::pin(const Access &access) {
-    auto pin = hold(access.pd, access.key);
+    auto pin = hold(access.by, access.key);
     if (!pin) {
         return pin;
     }
@@ -156,11 +160,11 @@ std::expected<Pin, Fault> Memory::pin(const Access &access) {
     return pin;
 }
 
-std::optional<std::uint64_t> Memory::registration_for_peers(const ibv_pd *pd, std::uint32_t key) const {
+std::optional<std::uint64_t> Memory::registration_for(const Asker &peer, std::uint32_t key) const {
     constexpr unsigned of_peers = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                                   IBV_ACCESS_REMOTE_ATOMIC | SOFTRDMA_ACCESS_FLUSH_GLOBAL |
                                   SOFTRDMA_ACCESS_FLUSH_PERSISTENT;
-    const auto pin = hold(pd, key);
+    const auto pin = hold(peer, key);
     if (!pin || (pin->region().access & of_peers) == 0) {
         return std::nullopt;
     }
@@ -169,7 +173,8 @@ std::optional<std::uint64_t> Memory::registration_for_peers(const ibv_pd *pd, st
 
 namespace {
 
-// DDP knows no access rights: a write without the right has RDMAP's code (RFC 5040 section 7.2).
+// DDP knows no access rights: a write without the right has RDMAP's code (RFC 5040 section 7.2). Whether a
+// key is another's or nobody's is not told: a peer that guesses keys learns nothing from a refusal.
 constexpr struct {  // in the order of Fault
     const char *text;
     wire::TerminateCode of_reads;
@@ -178,8 +183,10 @@ constexpr struct {  // in the order of Fault
     {"no region has this key", wire::terminate::invalid_stag, wire::terminate::tagged_invalid_stag},
     {"outside of the region", wire::terminate::bounds, wire::terminate::tagged_bounds},
     {"the region was not registered for this access", wire::terminate::access, wire::terminate::access},
-    {"the region belongs to another protection domain", wire::terminate::not_associated,
-     wire::terminate::tagged_not_associated},
+    {"the region belongs to another protection domain", wire::terminate::invalid_stag,
+     wire::terminate::tagged_invalid_stag},
+    {"the region was registered for another connection", wire::terminate::invalid_stag,
+     wire::terminate::tagged_invalid_stag},
     {"the range wraps around the address space", wire::terminate::wrap, wire::terminate::tagged_wrap}};
 
 }  // namespace

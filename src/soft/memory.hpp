@@ -28,6 +28,7 @@ struct ProtectionDomain : ibv_pd {
 struct MemoryRegion : ibv_mr, Inheritable {
     unsigned access = 0;
     std::uint64_t registration = 0;  // no other has this number, before or after
+    std::uint64_t queue_pair = 0;    // only whose peer reaches it (AnyQueuePair::creation); 0: all
     std::uint64_t iova = 0;          // the address that peers and scatter lists use for `addr`
     // When registered for persistent flush; shared with the connections that wrote what is not durable yet.
     std::shared_ptr<persist::Region> durable;
@@ -38,14 +39,21 @@ struct MemoryRegion : ibv_mr, Inheritable {
 };
 
 // Why an access is refused; the codes of RFC 5040 and 5041 for it.
-enum class Fault { InvalidKey, Bounds, Access, ProtectionDomain, Wrap };
+enum class Fault { InvalidKey, Bounds, Access, ProtectionDomain, QueuePair, Wrap };
 [[nodiscard]] const char *text_of(Fault fault);
 [[nodiscard]] wire::TerminateCode rdmap_code(Fault fault);   // for requests
 [[nodiscard]] wire::TerminateCode tagged_code(Fault fault);  // for writes
 
+// Who asks: the peer of a queue pair (AnyQueuePair::creation), or the program itself, which reaches all of
+// its protection domain.
+struct Asker {
+    const ibv_pd *pd;
+    std::uint64_t queue_pair = 0;  // 0: the program
+};
+
 // What an access needs.
 struct Access {
-    const ibv_pd *pd;
+    Asker by;
     std::uint32_t key;
     std::uint64_t address;
     std::uint64_t length;
@@ -87,16 +95,15 @@ public:
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
 
-    // Of the region of this protection domain that has the key now, if its peers have any right to it.
-    [[nodiscard]] std::optional<std::uint64_t> registration_for_peers(const ibv_pd *pd,
-                                                                      std::uint32_t key) const;
+    // Of the region that has the key now, if this peer has any right to it.
+    [[nodiscard]] std::optional<std::uint64_t> registration_for(const Asker &peer, std::uint32_t key) const;
 
 private:
     static constexpr std::uint32_t chunk_slots = 256;
     static constexpr std::uint32_t chunks = 256;
 
     [[nodiscard]] Pin::Slot *slot(std::uint32_t key) const;
-    [[nodiscard]] std::expected<Pin, Fault> hold(const ibv_pd *pd, std::uint32_t key) const;
+    [[nodiscard]] std::expected<Pin, Fault> hold(const Asker &by, std::uint32_t key) const;
     void after_fork_in_child();
     static const int renews_after_forks;
 

@@ -148,8 +148,8 @@ private:
     unsigned missed_ticks_ = 0;  // the engine's thread alone uses it
 };
 
-// The background thread: starts with the first group and ends with the last. After a fork the child has an
-// engine of its own, with no groups: what it inherited is its parent's.
+// The background thread: starts with the first group, ends with the last or with the process. After a fork
+// the child has an engine of its own, with no groups: what it inherited is its parent's.
 class Engine {
 public:
     static Engine &instance();
@@ -164,7 +164,8 @@ public:
     // when limits::drain_timeout is over, or limits::silence_timeout is over. Closes it when memory is out.
     void drain(base::Fd socket);
 
-    // When the process ends: waits, within limits::drain_timeout, for the sockets that are being drained.
+    // When the process ends: waits, within limits::drain_timeout, for the sockets that are being drained, and
+    // ends the library's threads.
     static void at_exit();
 
 private:
@@ -179,7 +180,7 @@ private:
     [[nodiscard]] std::shared_ptr<Group> take_watched(std::uint64_t &key);
     void arm(Group &group, bool armed);
     void drained();
-    static void run(Engine &engine);
+    void run();
     struct Found {
         bool work = false;   // groups that had something to do
         bool woken = false;  // for the thread: to look again what it should do
@@ -191,6 +192,7 @@ private:
     static const int renews_after_forks;
 
     std::unique_ptr<State> state_;
+    Engine *parents_ = nullptr;  // the one of the process that forked this one
 };
 
 }  // namespace soft

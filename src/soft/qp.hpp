@@ -237,6 +237,7 @@ private:
     [[nodiscard]] static ibv_wc_status aim_at(const ibv_pd *domain, Target &target,
                                               std::span<const ibv_sge> sges, std::size_t offset,
                                               std::size_t most_bytes);
+    [[nodiscard]] Asker peer() const { return {.pd = qp_base.pd, .queue_pair = creation()}; }
     // What the peer asks for; what it may not have, or has given back, ends the connection with `refusal`.
     [[nodiscard]] std::optional<Pin> pin_for_peer(const Access &access, const char *refusal,
                                                   std::span<const std::byte> read_request = {});

@@ -34,7 +34,7 @@ void QueuePair::atomic_requested(std::span<const std::byte> body) {
     if (!next_request()) {
         return;
     }
-    const auto pin = pin_for_peer({.pd = qp_base.pd,
+    const auto pin = pin_for_peer({.by = peer(),
                                    .key = request->stag,
                                    .address = request->offset,
                                    .length = wire::atomic_bytes,
@@ -50,7 +50,8 @@ void QueuePair::atomic_requested(std::span<const std::byte> body) {
         return;
     }
     std::uint64_t original = 0;
-    if (!persist::guarded([&] { original = run(*request, *reinterpret_cast<std::uint64_t *>(at)); })) {
+    if (!persist::guarded(at, wire::atomic_bytes,
+                          [&] { original = run(*request, *reinterpret_cast<std::uint64_t *>(at)); })) {
         memory_vanished();
         return;
     }

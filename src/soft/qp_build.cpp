@@ -118,8 +118,11 @@ ibv_wc_status QueuePair::gather(const SendRequest &request, std::size_t offset, 
         if (bytes == 0 && !begins) {
             break;
         }
-        const auto pin = Memory::instance().pin(
-            {.pd = qp_base.pd, .key = sge.lkey, .address = sge.addr, .length = sge.length, .rights = rights});
+        const auto pin = Memory::instance().pin({.by = {qp_base.pd},
+                                                 .key = sge.lkey,
+                                                 .address = sge.addr,
+                                                 .length = sge.length,
+                                                 .rights = rights});
         if (!pin) {
             return IBV_WC_LOC_PROT_ERR;
         }
@@ -248,7 +251,7 @@ bool QueuePair::add_read_response_segment(const wire::ReadRequest &read) {
         batch_.add_copied(segment, {});
         return true;
     }
-    const Access access{.pd = qp_base.pd,
+    const Access access{.by = peer(),
                         .key = read.source_stag,
                         .address = read.source_offset + response_offset_,
                         .length = size,

@@ -132,7 +132,7 @@ void QueuePair::finish_send() {
     }
     const bool invalidates = wire::invalidates(segment_.opcode);
     // Before the program hears of the message, even when it has yet to wait for its receive.
-    if (invalidates && !invalidated_.add(qp_base.pd, segment_.stag)) {
+    if (invalidates && !invalidated_.add(peer(), segment_.stag)) {
         BASE_LOG_PEER(Warning, "%s invalidates key 0x%" PRIx32 ", which it has not, or has given back before",
                       peer_.c_str(), segment_.stag);
         violate({"a key that cannot be invalidated", wire::terminate::cannot_invalidate});

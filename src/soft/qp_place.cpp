@@ -90,7 +90,7 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
         }
         return connected();
     }
-    auto pin = pin_for_peer({.pd = qp_base.pd,
+    auto pin = pin_for_peer({.by = peer(),
                              .key = segment_.stag,
                              .address = place_at_,
                              .length = most_bytes,
@@ -109,7 +109,7 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
 
 std::optional<Pin> QueuePair::pin_for_peer(const Access &access, const char *refusal,
                                            std::span<const std::byte> read_request) {
-    const bool given_back = !invalidated_.empty() && invalidated_.contains(access.pd, access.key);
+    const bool given_back = !invalidated_.empty() && invalidated_.contains(access.by, access.key);
     auto pin = given_back ? std::unexpected{Fault::InvalidKey} : Memory::instance().pin(access);
     if (pin) {
         return std::move(*pin);
@@ -139,7 +139,7 @@ ibv_wc_status QueuePair::aim_at(const ibv_pd *domain, Target &target, std::span<
             continue;
         }
         const std::size_t bytes = std::min<std::size_t>(sge.length - offset, most_bytes - target.bytes);
-        auto pin = Memory::instance().pin({.pd = domain,
+        auto pin = Memory::instance().pin({.by = {domain},
                                            .key = sge.lkey,
                                            .address = sge.addr,
                                            .length = sge.length,

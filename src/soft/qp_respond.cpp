@@ -53,7 +53,7 @@ void QueuePair::read_requested(std::span<const std::byte> body) {
         respond(response);  // touches nothing: no key is checked
         return;
     }
-    const auto pin = pin_for_peer({.pd = qp_base.pd,
+    const auto pin = pin_for_peer({.by = peer(),
                                    .key = read->source_stag,
                                    .address = read->source_offset,
                                    .length = read->size,
@@ -81,7 +81,7 @@ void QueuePair::flush_requested(std::span<const std::byte> body) {
     }
     const bool persistent = flush->level == wire::FlushLevel::Persistent;
     if (flush->length != 0) {
-        const auto pin = pin_for_peer({.pd = qp_base.pd,
+        const auto pin = pin_for_peer({.by = peer(),
                                        .key = flush->stag,
                                        .address = flush->offset,
                                        .length = flush->length,

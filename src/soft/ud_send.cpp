@@ -127,8 +127,11 @@ int DatagramQueuePair::send_now(const SendRequest &request) {
             if (sge.length == 0) {
                 continue;
             }
-            auto pin = Memory::instance().pin(
-                {.pd = qp_base.pd, .key = sge.lkey, .address = sge.addr, .length = sge.length, .rights = 0});
+            auto pin = Memory::instance().pin({.by = {qp_base.pd},
+                                               .key = sge.lkey,
+                                               .address = sge.addr,
+                                               .length = sge.length,
+                                               .rights = 0});
             if (!pin) {
                 return EFAULT;
             }

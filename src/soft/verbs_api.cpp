@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "persist/guard.hpp"
 #include "persist/mapping.hpp"
+#include "soft/any_qp.hpp"
 #include "soft/device.hpp"
 #include "soft/faults.hpp"
 #include "soft/limits.hpp"
@@ -19,6 +20,7 @@
 
 namespace {
 
+using soft::AnyQueuePair;
 using soft::Device;
 using soft::error_of;
 using soft::failed;
@@ -62,7 +64,9 @@ int why_not(std::uintptr_t address, std::size_t length, std::uint64_t iova, unsi
     return 0;
 }
 
-ibv_mr *registered(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, unsigned access) {
+// queue_pair: whose peer alone reaches it (AnyQueuePair::creation), or 0.
+ibv_mr *registered(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, unsigned access,
+                   std::uint64_t queue_pair = 0) {
     if (const int error = why_not(reinterpret_cast<std::uintptr_t>(address), length, iova, access)) {
         return failed<ibv_mr>(error);
     }
@@ -82,6 +86,7 @@ ibv_mr *registered(ibv_pd *pd, void *address, std::size_t length, std::uint64_t 
     auto region = std::make_unique<MemoryRegion>();
     region->context = pd->context;
     region->pd = pd;
+    region->queue_pair = queue_pair;
     region->addr = address;
     region->length = length;
     region->access = access;
@@ -267,6 +272,18 @@ ibv_mr *softrdma_ibv_reg_mr_iova2(ibv_pd *pd, void *addr, size_t length, uint64_
     return made([&] { return registered(pd, addr, length, iova, access); });
 }
 
+ibv_mr *softrdma_reg_mr_for_qp(ibv_qp *qp, void *addr, size_t length, int access) {
+    const auto *const queue_pair = AnyQueuePair::of(qp);
+    if (queue_pair == nullptr || qp->qp_type != IBV_QPT_RC || queue_pair->inherited()) {
+        BASE_LOG(Error, "cannot register memory for one queue pair: that is none of type RC of this process");
+        return failed<ibv_mr>(EINVAL);
+    }
+    return made([&] {
+        return registered(qp->pd, addr, length, reinterpret_cast<std::uintptr_t>(addr),
+                          static_cast<unsigned>(access), queue_pair->creation());
+    });
+}
+
 int softrdma_ibv_dereg_mr(ibv_mr *mr) {
     auto *const region = static_cast<MemoryRegion *>(mr);
     soft::Memory::instance().erase(*region);
@@ -288,7 +305,7 @@ int softrdma_ibv_advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t, ib
         return EOPNOTSUPP;
     }
     for (uint32_t i = 0; i < num_sge; ++i) {
-        if (!soft::Memory::instance().pin({.pd = pd,
+        if (!soft::Memory::instance().pin({.by = {pd},
                                            .key = sg_list[i].lkey,
                                            .address = sg_list[i].addr,
                                            .length = sg_list[i].length,

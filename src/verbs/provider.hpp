@@ -58,6 +58,10 @@ struct Provider {
 
     // What verbs has no call for.
 
+    // A region that only the peer of one queue pair reaches; nullptr where the device has none
+    // (softrdma_reg_mr_for_qp).
+    ibv_mr *(*reg_mr_for_qp)(ibv_qp *qp, void *addr, size_t length, int access);
+
     // A request for a connection from an accepted TCP socket, which it then owns; nullptr where the device
     // does not speak over TCP (softrdma_adopt_fd).
     int (*adopt)(rdma_event_channel *channel, int fd, int flags, void *context, rdma_cm_id **id);

@@ -69,6 +69,7 @@ const Provider rdma_core = {
     .accept = rdma_accept,
     .reject = rdma_reject,
     .disconnect = rdma_disconnect,
+    .reg_mr_for_qp = nullptr,
     .adopt = nullptr,
     .device_operations = device_operations,
     .send_operations = extended::send_operations,

@@ -54,6 +54,7 @@ const Provider soft = {
     .accept = softrdma_rdma_accept,
     .reject = softrdma_rdma_reject,
     .disconnect = softrdma_rdma_disconnect,
+    .reg_mr_for_qp = softrdma_reg_mr_for_qp,
     .adopt = softrdma_adopt_fd,
     .device_operations = all_operations,
     .send_operations = no_send_operations,
