@@ -90,7 +90,7 @@ base::Result<std::unique_ptr<Region>> Region::open(void *address, std::size_t le
 base::Result<std::unique_ptr<Region>> Region::open_as(void *address, std::size_t length,
                                                       std::vector<Mapping> mappings) {
     std::vector<Part> parts;
-    bool blocks = false;
+    Worker *worker = nullptr;
     for (Mapping &mapping : mappings) {
         if (mapping.durability == Durability::Volatile) {
             // The program may do without.
@@ -104,7 +104,7 @@ base::Result<std::unique_ptr<Region>> Region::open_as(void *address, std::size_t
         std::shared_ptr<File> file;
         if (mapping.durability == Durability::PageCache) {
             file = File::of(mapping.file);
-            blocks = true;
+            worker = worker != nullptr ? worker : &Worker::of(mapping.file.device);
         }
         if (const int failed = file != nullptr ? file->failed() : 0; failed != 0) {
             BASE_LOG(
@@ -118,11 +118,11 @@ base::Result<std::unique_ptr<Region>> Region::open_as(void *address, std::size_t
     }
     install_guard();
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    return std::unique_ptr<Region>{new Region{begin, begin + length, std::move(parts), blocks}};
+    return std::unique_ptr<Region>{new Region{begin, begin + length, std::move(parts), worker}};
 }
 
-Region::Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Part> parts, bool blocks)
-    : begin_{begin}, end_{end}, parts_{std::move(parts)}, blocks_{blocks} {}
+Region::Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Part> parts, Worker *worker)
+    : begin_{begin}, end_{end}, parts_{std::move(parts)}, worker_{worker} {}
 
 // What could not be made durable first; nothing when all of the range is.
 std::optional<Region::Failure> Region::sync(std::uintptr_t begin, std::uintptr_t end) const {

@@ -11,6 +11,7 @@
 #include "base/result.hpp"
 #include "persist/file.hpp"
 #include "persist/mapping.hpp"
+#include "persist/worker.hpp"
 
 namespace persist {
 
@@ -25,8 +26,9 @@ public:
     [[nodiscard]] static base::Result<std::unique_ptr<Region>> open_as(void *address, std::size_t length,
                                                                        std::vector<Mapping> mappings);
 
-    // Whether persist() may wait for storage, and belongs on a worker.
-    [[nodiscard]] bool blocks() const { return blocks_; }
+    // Whose threads persist() belongs on, as it may wait for their device; nullptr when it waits for none. Of
+    // a region on several devices the first one's.
+    [[nodiscard]] Worker *worker() const { return worker_; }
 
     // Makes what was stored in the range before the call durable before it returns. Any number of threads.
     // EINVAL when the range leaves the region; EFAULT or ENOMEM when the memory has vanished, and then
@@ -48,13 +50,13 @@ private:
         int error;
         const Mapping *mapping;
     };
-    Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Part> parts, bool blocks);
+    Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Part> parts, Worker *worker);
     [[nodiscard]] std::optional<Failure> sync(std::uintptr_t begin, std::uintptr_t end) const;
 
     std::uintptr_t begin_;
     std::uintptr_t end_;
     std::vector<Part> parts_;
-    bool blocks_;
+    Worker *worker_;
     std::atomic<int> failed_{0};
     std::atomic<bool> closed_{false};
 };

@@ -74,12 +74,32 @@ struct Worker::Pool {
     }
 };
 
-Worker &Worker::instance() {
-    static Worker &worker = *new Worker;
-    return worker;
+// A list that only grows, and without a lock: a fork finds it whole.
+std::atomic<Worker *> Worker::newest;
+
+Worker &Worker::of(DeviceNumber device) {
+    std::unique_ptr<Worker> made;
+    // Acquire: who finds a worker finds it complete.
+    Worker *known = newest.load(std::memory_order_acquire);
+    for (;;) {
+        for (Worker *here = known; here != nullptr; here = here->older_) {
+            if (here->device_ == device) {
+                return *here;
+            }
+        }
+        if (made == nullptr) {
+            made.reset(new Worker{device});
+        }
+        made->older_ = known;
+        if (newest.compare_exchange_weak(known, made.get(), std::memory_order_acq_rel)) {
+            return *made.release();
+        }
+    }
 }
 
-Worker::Worker() : pool_{new Pool} {}
+Worker::Worker(DeviceNumber device) : device_{device}, pool_{std::make_unique<Pool>()} {}
+
+Worker::~Worker() = default;
 
 bool Worker::submit(Job &job) {
     Pool &pool = *pool_;
@@ -106,12 +126,19 @@ bool Worker::submit(Job &job) {
     return !pool.take_back(job);
 }
 
-void Worker::end() {
+void Worker::end_all() {
+    const auto deadline = base::Clock::now() + end_limit;
+    for (Worker *here = newest.load(std::memory_order_acquire); here != nullptr; here = here->older_) {
+        here->end(deadline);
+    }
+}
+
+void Worker::end(base::Clock::time_point deadline) {
     Pool &pool = *pool_;
     std::unique_lock lock{pool.mutex};
     pool.ending = true;
     pool.wake.notify_all();
-    (void)pool.ended.wait_for(lock, end_limit, [&pool] { return pool.threads == 0; });
+    (void)pool.ended.wait_until(lock, deadline, [&pool] { return pool.threads == 0; });
     const auto last = pool.ended_thread.take();
     lock.unlock();
     base::EndedThread::join(last);
@@ -119,11 +146,14 @@ void Worker::end() {
 
 // Made anew where it is. Touches no lock that a vanished thread might hold, an allocator's neither.
 void Worker::drop_after_fork() {
-    new (pool_) Pool;
+    new (pool_.get()) Pool;
 }
 
 // Made here, when the library is loaded: a fork cannot come in between.
-const int Worker::renews_after_forks =
-    (static_cast<void>(instance()), pthread_atfork(nullptr, nullptr, [] { instance().drop_after_fork(); }));
+const int Worker::renews_after_forks = pthread_atfork(nullptr, nullptr, [] {
+    for (Worker *here = newest.load(std::memory_order_acquire); here != nullptr; here = here->older_) {
+        here->drop_after_fork();
+    }
+});
 
 }  // namespace persist

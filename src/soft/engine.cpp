@@ -286,7 +286,7 @@ void Engine::at_exit() {
         lock.unlock();
         base::EndedThread::join(last);
     }
-    persist::Worker::instance().end();
+    persist::Worker::end_all();
 }
 
 namespace {

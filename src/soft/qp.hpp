@@ -259,7 +259,8 @@ private:
     void respond(const Response &response);
     void respond_when_durable(const Response &response);
     void note_dirty(const MemoryRegion &region, std::uint64_t address, std::uint64_t bytes);
-    [[nodiscard]] bool persist_blocks() const;
+    [[nodiscard]] persist::Worker *worker_to_wait_for() const;
+    [[nodiscard]] int persist_dirty(const persist::Worker *worker);
     [[nodiscard]] int persist_dirty();
     static void run_persist(void *queue_pair);
     void persisted(int error);

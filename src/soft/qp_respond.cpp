@@ -139,12 +139,12 @@ void QueuePair::respond(const Response &response) {
 
 void QueuePair::respond_when_durable(const Response &response) {
     parked_response_ = response;
-    if (persist_blocks()) {
+    if (persist::Worker *const worker = worker_to_wait_for()) {
         parked_ = true;
         persisting_ = true;
         want_readable(false);
         persist_job_ = {.run = run_persist, .argument = this};
-        if (persist::Worker::instance().submit(persist_job_)) {
+        if (worker->submit(persist_job_)) {
             return;
         }
         // The system gives no thread: here and now, while others wait.
@@ -178,15 +178,21 @@ void QueuePair::note_dirty(const MemoryRegion &region, std::uint64_t address, st
     dirty_.push_back({region.durable, begin, end});
 }
 
-bool QueuePair::persist_blocks() const {
-    return std::ranges::any_of(dirty_, [](const Dirty &range) { return range.region->blocks(); });
+// That of the first range that waits for storage; nullptr when there is none.
+persist::Worker *QueuePair::worker_to_wait_for() const {
+    const auto waits =
+        std::ranges::find_if(dirty_, [](const Dirty &range) { return range.region->worker() != nullptr; });
+    return waits != dirty_.end() ? waits->region->worker() : nullptr;
 }
 
-// An errno value. No region is pinned meanwhile: deregistering one does not wait for storage that others
-// need.
-int QueuePair::persist_dirty() {
+// The ranges that belong on this worker. An errno value. No region is pinned meanwhile: deregistering one
+// does not wait for storage that others need.
+int QueuePair::persist_dirty(const persist::Worker *worker) {
     int error = 0;
-    for (const Dirty &range : dirty_) {
+    std::erase_if(dirty_, [&](const Dirty &range) {
+        if (range.region->worker() != worker) {
+            return false;
+        }
         const auto done =
             range.region->persist(range.begin, static_cast<std::size_t>(range.end - range.begin));
         if (!done) {
@@ -194,16 +200,33 @@ int QueuePair::persist_dirty() {
             BASE_LOG(Error, "cannot make %td bytes at %p durable: %s", range.end - range.begin,
                      static_cast<void *>(range.begin), std::strerror(error));
         }
+        return true;
+    });
+    return error;
+}
+
+// All there are, up to the first error.
+int QueuePair::persist_dirty() {
+    int error = 0;
+    while (error == 0 && !dirty_.empty()) {
+        error = persist_dirty(dirty_.front().region->worker());
     }
     dirty_.clear();
     return error;
 }
 
-// On a worker. The connection is parked: nobody else touches dirty_.
+// On a worker, for what belongs there; then on the next one's. The connection is parked: nobody else touches
+// dirty_.
 void QueuePair::run_persist(void *queue_pair) {
     auto &self = *static_cast<QueuePair *>(queue_pair);
     const auto group = self.group_;  // outlives the queue pair here
-    const int error = self.persist_dirty();
+    int error = self.persist_dirty(self.worker_to_wait_for());
+    if (persist::Worker *const next = self.worker_to_wait_for(); next != nullptr && error == 0) {
+        if (next->submit(self.persist_job_)) {
+            return;
+        }
+    }
+    error = error != 0 ? error : self.persist_dirty();
     {
         const std::scoped_lock lock{group->mutex()};
         self.persisted(error);

@@ -59,7 +59,7 @@ void persists_a_file(void **) {
     {
         const auto region = Region::open(memory + 100, 3 * page);
         assert_true(region.has_value());
-        assert_true((*region)->blocks());
+        assert_non_null((*region)->worker());
         memset(memory + 100, 'x', 3 * page);
         assert_int_equal(error_of((*region)->persist(memory + 100, 3 * page)), 0);
         assert_int_equal(error_of((*region)->persist(memory + page - 1, 2)), 0);
@@ -177,7 +177,7 @@ void flushes_cache_lines(void **) {
     char *const memory = map_anonymous(16 * page, MAP_SHARED);
     {
         const auto region = as_dax(memory, 16 * page);
-        assert_false(region->blocks());
+        assert_null(region->worker());
         memset(memory, 'x', 16 * page);
         assert_int_equal(error_of(region->persist(memory, 16 * page)), 0);
         assert_int_equal(error_of(region->persist(memory + 61, 8)), 0);
@@ -240,11 +240,26 @@ void reports_cache_lines_that_vanished(void **) {
     unlink("region-lines");
 }
 
+// One that waits for a slow device is no matter for regions of another, or of none.
+void waits_for_its_own_device(void **) {
+    char *const memory = map_anonymous(2 * page);
+    const auto begin = reinterpret_cast<uintptr_t>(memory);
+    const auto on = [&](persist::DeviceNumber device, size_t at) {
+        return *Region::open_as(
+            memory + at, page,
+            {{begin + at, begin + at + page, Durability::PageCache, "", {.device = device, .inode = 1}}});
+    };
+    assert_ptr_equal(on(1, 0)->worker(), &persist::Worker::of(1));
+    assert_ptr_equal(on(1, page)->worker(), on(1, 0)->worker());
+    assert_ptr_not_equal(on(2, 0)->worker(), on(1, 0)->worker());
+    munmap(memory, 2 * page);
+}
+
 void takes_an_empty_range(void **) {
     char byte = 0;
     const auto region = Region::open_as(&byte, 0, {});
     assert_true(region.has_value());
-    assert_false((*region)->blocks());
+    assert_null((*region)->worker());
     assert_int_equal(error_of((*region)->persist(&byte, 0)), 0);
 }
 
@@ -260,6 +275,7 @@ int main() {
                                 cmocka_unit_test_setup(flushes_cache_lines, forget_log),
                                 cmocka_unit_test_setup(lives_beside_libpmem2, forget_log),
                                 cmocka_unit_test_setup(reports_cache_lines_that_vanished, forget_log),
+                                cmocka_unit_test_setup(waits_for_its_own_device, forget_log),
                                 cmocka_unit_test_setup(takes_an_empty_range, forget_log)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

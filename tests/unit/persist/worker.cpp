@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <semaphore>
@@ -54,7 +55,7 @@ struct Gate {
     void block(std::span<Job> jobs) {
         for (Job &job : jobs) {
             job = {pass, this};
-            assert_true(Worker::instance().submit(job));
+            assert_true(Worker::of(1).submit(job));
         }
         for (unsigned number = 0; number < most; ++number) {
             arrived.acquire();
@@ -71,7 +72,7 @@ void post(void *semaphore) {
 }
 
 Worker &worker() {
-    return Worker::instance();
+    return Worker::of(1);
 }
 
 void runs_blocked_jobs_side_by_side(void **) {
@@ -87,6 +88,21 @@ void runs_blocked_jobs_side_by_side(void **) {
     done.acquire();
     gate.open.release(most - 1);
     assert_false(early);
+}
+
+// All threads of a device wait for it, and more jobs than there are threads: another's runs at once.
+void one_device_delays_no_other(void **) {
+    static Gate gate;
+    static std::array<Job, most + 1> blocked;
+    gate.block(blocked);
+    static std::counting_semaphore<> done{0};
+    static Job other{post, &done};
+    assert_ptr_not_equal(&Worker::of(2), &worker());
+    assert_true(Worker::of(2).submit(other));
+    const bool ran = done.try_acquire_for(std::chrono::seconds{20});
+    gate.open.release(most + 1);
+    assert_true(ran);
+    gate.arrived.acquire();  // the last one's
 }
 
 std::array<int, 100> order;
@@ -210,7 +226,7 @@ void ends_with_the_process(void **) {
             job = {post, &done};
             assert_true(worker().submit(job));
         }
-        worker().end();
+        Worker::end_all();
         bool all = true;
         for (std::size_t job = 0; job < jobs.size(); ++job) {
             all = done.try_acquire() && all;
@@ -268,10 +284,14 @@ void survives_faults(void **) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {
-        cmocka_unit_test(runs_blocked_jobs_side_by_side), cmocka_unit_test(runs_in_order_when_busy),
-        cmocka_unit_test(takes_jobs_from_everywhere),     cmocka_unit_test(threads_end_when_idle),
-        cmocka_unit_test(a_forked_child_starts_afresh),   cmocka_unit_test(ends_with_the_process),
-        cmocka_unit_test(blocks_signals_but_faults),      cmocka_unit_test(survives_faults)};
+    const CMUnitTest tests[] = {cmocka_unit_test(runs_blocked_jobs_side_by_side),
+                                cmocka_unit_test(one_device_delays_no_other),
+                                cmocka_unit_test(runs_in_order_when_busy),
+                                cmocka_unit_test(takes_jobs_from_everywhere),
+                                cmocka_unit_test(threads_end_when_idle),
+                                cmocka_unit_test(a_forked_child_starts_afresh),
+                                cmocka_unit_test(ends_with_the_process),
+                                cmocka_unit_test(blocks_signals_but_faults),
+                                cmocka_unit_test(survives_faults)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
