@@ -890,11 +890,15 @@ int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op
 
 /* rpma_cq_new: a queue that is only polled. It has no completion channel and takes no file descriptor. */
 #define RPMA_CQ_POLLED (1 << 0)
+/* rpma_cq_new: a queue that is polled, and waited for with rpma_cq_wait_begin: it is armed only meanwhile, so
+ * that where nobody waits no completion costs a system call to tell of it. */
+#define RPMA_CQ_UNARMED (1 << 2)
 
 /**
  * Makes a completion queue of its own, for any number of connections of this peer (rpma_conn_cfg_set_cq,
  * rpma_conn_cfg_set_rcq); ibv_wc.qp_num tells whose a completion is (rpma_conn_get_qp_num). It outlives the
- * connections. cq_size: how many completions it holds; it must not overflow. flags: 0 or RPMA_CQ_POLLED.
+ * connections. cq_size: how many completions it holds; it must not overflow. flags: 0, RPMA_CQ_POLLED or
+ * RPMA_CQ_UNARMED.
  * Errors: RPMA_E_INVAL: NULL argument, unknown flag. RPMA_E_NOMEM. RPMA_E_PROVIDER: the device cannot have
  * it.
  */
@@ -925,6 +929,24 @@ int rpma_cq_wait_event(struct rpma_cq *cq, int flags);
  * polled. RPMA_E_PROVIDER: ibv_req_notify_cq(3).
  */
 int rpma_cq_rearm(struct rpma_cq *cq, bool solicited_only);
+
+/**
+ * Begins to wait for a queue that was made with RPMA_CQ_UNARMED: *fd is readable when collecting gives
+ * completions or takes connections further, which on the soft device is the caller's work until
+ * rpma_cq_wait_end. What completed before may not make it readable: collect once more, until there is no
+ * more, then sleep in poll(2) or epoll_wait(2). *fd is the same at every call, so that it may stay in an
+ * epoll set; it is never read or closed. A connection whose operations and receives complete in two queues is
+ * waited for on both. Threads: one at a time is between the two calls; others may post and collect
+ * meanwhile. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_NOSUPP: the queue was made without RPMA_CQ_UNARMED.
+ * RPMA_E_PROVIDER: no descriptor, which the first wait of a queue takes, or the queue cannot be armed.
+ */
+int rpma_cq_wait_begin(struct rpma_cq *cq, int *fd);
+
+/**
+ * Ends what rpma_cq_wait_begin began. Errors: RPMA_E_INVAL: cq is NULL, or nobody waits. RPMA_E_NOSUPP: the
+ * queue was made without RPMA_CQ_UNARMED.
+ */
+int rpma_cq_wait_end(struct rpma_cq *cq);
 
 /* ---------------------------------------------------------------- what a connection is like ---- */
 
@@ -1051,6 +1073,18 @@ int rpma_events_get_fd(const struct rpma_events *events, int *fd);
  * rdma_ack_cm_event(3).
  */
 int rpma_events_next(struct rpma_events *events, struct rpma_conn **conn, enum rpma_conn_event *event);
+
+/**
+ * Begins to wait for events as rpma_cq_wait_begin does for completions: *fd is readable when rpma_events_take
+ * gives something or takes connections and requests further. It is another descriptor than
+ * rpma_events_get_fd's, which still says whether rpma_events_take blocks. Threads: one at a time is between
+ * the two calls. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_PROVIDER: no descriptor, which the first wait of
+ * a queue takes.
+ */
+int rpma_events_wait_begin(struct rpma_events *events, int *fd);
+
+/** Ends what rpma_events_wait_begin began. Errors: RPMA_E_INVAL: events is NULL, or nobody waits. */
+int rpma_events_wait_end(struct rpma_events *events);
 
 /* Which kind of object an event is about, and so which pointer of struct rpma_event is set. */
 enum rpma_event_type {

@@ -285,6 +285,9 @@ public:
     expected<void> rearm(bool solicited_only = false) {
         return detail::result_of(rpma_cq_rearm(queue_, solicited_only));
     }
+    // Of a queue that was made with RPMA_CQ_UNARMED: the descriptor to sleep on, until wait_end().
+    expected<int> wait_begin() { return detail::value_of<int>(rpma_cq_wait_begin, queue_); }
+    expected<void> wait_end() { return detail::result_of(rpma_cq_wait_end(queue_)); }
     // The completions that are there, as many as there is room for: the beginning of `room`, empty when there
     // is none.
     expected<std::span<ibv_wc>> poll(std::span<ibv_wc> room) {
@@ -503,7 +506,7 @@ public:
             rpma_conn_req_new, object_, address.c_str(), port.c_str(),
             connection_configuration::get_of(configuration));
     }
-    // flags: 0 or RPMA_CQ_POLLED.
+    // flags: 0, RPMA_CQ_POLLED or RPMA_CQ_UNARMED.
     [[nodiscard]] expected<completion_queue> make_completion_queue(std::uint32_t size, int flags = 0) const {
         return detail::made<completion_queue, rpma_cq>(rpma_cq_new, object_, size, flags);
     }

@@ -103,6 +103,22 @@ SOFTRDMA_LIKE(ibv_destroy_cq);
 SOFTRDMA_LIKE(ibv_get_cq_event);
 SOFTRDMA_LIKE(ibv_ack_cq_events);
 
+/**
+ * Begins to wait for a completion queue on a descriptor of the caller's choice of poll(2), select(2) or
+ * epoll(7), together with others: *fd is readable when the connections of the queue have something to do,
+ * which ibv_poll_cq then does, and when another thread's work has completed here; the caller polls once
+ * before it sleeps, for what completed before. Until softrdma_cq_wait_end nobody else serves them. No
+ * notification is asked for, and no completion that the caller's own polls find costs a system call to tell
+ * of it. *fd is the same at every call, and the queue's: it is not read, written or closed. It does not tell
+ * of receives on connections whose sends complete in another queue before somebody has served that one.
+ * Returns: 0; EMFILE, the first wait of a queue takes a descriptor; EINVAL, in a child of the process whose
+ * queue it is. Threads: safe in any number of threads; each of them waits, polls, and ends its wait.
+ */
+extern int softrdma_cq_wait_begin(struct ibv_cq *cq, int *fd);
+
+/** Ends a wait. Returns: 0; EINVAL, there is none. Threads: safe in any number of threads. */
+extern int softrdma_cq_wait_end(struct ibv_cq *cq);
+
 /* ---- queue pairs ---- */
 SOFTRDMA_LIKE(ibv_create_qp);
 extern struct ibv_qp *softrdma_ibv_create_qp_ex(struct ibv_context *context,
@@ -251,6 +267,18 @@ SOFTRDMA_LIKE(rdma_get_dst_port);
 SOFTRDMA_LIKE(rdma_getaddrinfo);
 SOFTRDMA_LIKE(rdma_freeaddrinfo);
 SOFTRDMA_LIKE(rdma_event_str);
+
+/**
+ * Begins to wait for events on a descriptor, as softrdma_cq_wait_begin for completions: the caller looks with
+ * rdma_get_cm_event, which does what the ids of the channel have to do; where it is not to block, the
+ * channel's own fd is made non-blocking.
+ * Returns: 0; EMFILE, the first wait of a channel takes a descriptor; EINVAL, in a child of the process whose
+ * channel it is. Threads: safe in any number of threads.
+ */
+extern int softrdma_events_wait_begin(struct rdma_event_channel *channel, int *fd);
+
+/** Ends a wait. Returns: 0; EINVAL, there is none. Threads: safe in any number of threads. */
+extern int softrdma_events_wait_end(struct rdma_event_channel *channel);
 
 /* ---- connections that the program accepts by itself ---- */
 

@@ -25,6 +25,14 @@ int refused(const char *call, int number) {
     return RPMA_E_PROVIDER;
 }
 
+int waited(int number, const char *call) {
+    if (number == EINVAL) {
+        BASE_LOG(Error, "%s: nobody waits, or the process that made the queue is this one's parent", call);
+        return RPMA_E_INVAL;
+    }
+    return number == 0 ? 0 : refused(call, number);
+}
+
 Result<verbs::EventChannel> make_channel(const verbs::Provider &provider) {
     verbs::EventChannel channel{provider, provider.create_event_channel()};
     if (!channel) {

@@ -2,10 +2,13 @@
 // librpma/cq: a completion queue, with a channel of its own or a shared one.
 #include "librpma/cq.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <climits>
 
+#include "librpma/connection.hpp"
 #include "librpma/peer.hpp"
 
 namespace {
@@ -41,10 +44,15 @@ librpma::Result<std::unique_ptr<rpma_cq>> rpma_cq::create(const verbs::Provider 
                                                           ibv_context *context, std::uint32_t size,
                                                           Channel channel, ibv_comp_channel *shared) {
     verbs::CompletionChannel own_channel;
-    if (channel == Channel::Own) {
+    const bool unarmed = channel == Channel::Unarmed;
+    if (channel == Channel::Own || (unarmed && provider.cq_wait_begin == nullptr)) {
         own_channel = {provider, provider.create_comp_channel(context)};
         if (!own_channel) {
             BASE_LOG(Error, "ibv_create_comp_channel failed: %s", librpma::error_text(errno));
+            return librpma::Failure{RPMA_E_PROVIDER};
+        }
+        if (unarmed && ::fcntl(own_channel->fd, F_SETFL, O_NONBLOCK) != 0) {
+            BASE_LOG(Error, "fcntl of a completion channel failed: %s", librpma::error_text(errno));
             return librpma::Failure{RPMA_E_PROVIDER};
         }
     }
@@ -56,7 +64,7 @@ librpma::Result<std::unique_ptr<rpma_cq>> rpma_cq::create(const verbs::Provider 
         librpma::log_queue_limits(provider, context);
         return librpma::Failure{RPMA_E_PROVIDER};
     }
-    auto cq = librpma::make<rpma_cq>(provider, std::move(own_channel), std::move(queue));
+    auto cq = librpma::make<rpma_cq>(provider, std::move(own_channel), std::move(queue), unarmed);
     if (cq == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }
@@ -99,6 +107,36 @@ int rpma_cq::arm(bool solicited_only) {
     return 0;
 }
 
+int rpma_cq::begin_wait(int *fd) {
+    if (!unarmed_) {
+        return RPMA_E_NOSUPP;
+    }
+    if (own_channel_) {
+        const int result = arm(false);
+        if (result == 0) {
+            *fd = own_channel_->fd;
+        }
+        return result;
+    }
+    return librpma::waited(provider_.cq_wait_begin(cq_.get(), fd), "softrdma_cq_wait_begin");
+}
+
+int rpma_cq::end_wait() {
+    if (!unarmed_) {
+        return RPMA_E_NOSUPP;
+    }
+    if (!own_channel_) {
+        return librpma::waited(provider_.cq_wait_end(cq_.get()), "softrdma_cq_wait_end");
+    }
+    int result = 0;
+    ibv_cq *cq = nullptr;
+    void *context = nullptr;
+    while (result == 0 && provider_.get_cq_event(own_channel_.get(), &cq, &context) == 0) {
+        result = take_event(RPMA_WAIT_NO_REARM);
+    }
+    return result;
+}
+
 // A device waits for what is not acknowledged before it destroys a queue.
 void rpma_cq::acknowledge_all() {
     if (const unsigned left = unacknowledged_.exchange(0, std::memory_order_relaxed); left != 0 && cq_) {
@@ -122,10 +160,13 @@ int rpma_cq::close() {
 }
 
 int rpma_cq_new(struct rpma_peer *peer, uint32_t cq_size, int flags, struct rpma_cq **cq_ptr) {
-    if (peer == nullptr || (flags & ~RPMA_CQ_POLLED) != 0 || cq_ptr == nullptr) {
+    if (peer == nullptr || (flags != 0 && flags != RPMA_CQ_POLLED && flags != RPMA_CQ_UNARMED) ||
+        cq_ptr == nullptr) {
         return RPMA_E_INVAL;
     }
-    const auto channel = (flags & RPMA_CQ_POLLED) != 0 ? rpma_cq::Channel::None : rpma_cq::Channel::Own;
+    const auto channel = flags == RPMA_CQ_POLLED    ? rpma_cq::Channel::None
+                         : flags == RPMA_CQ_UNARMED ? rpma_cq::Channel::Unarmed
+                                                    : rpma_cq::Channel::Own;
     return librpma::give(rpma_cq::create(peer->provider(), peer->pd()->context, cq_size, channel), cq_ptr);
 }
 
@@ -136,6 +177,14 @@ int rpma_cq_delete(struct rpma_cq **cq_ptr) {
         }
     }
     return librpma::destroy(cq_ptr);
+}
+
+int rpma_cq_wait_begin(struct rpma_cq *cq, int *fd) {
+    return cq == nullptr || fd == nullptr ? RPMA_E_INVAL : cq->begin_wait(fd);
+}
+
+int rpma_cq_wait_end(struct rpma_cq *cq) {
+    return cq == nullptr ? RPMA_E_INVAL : cq->end_wait();
 }
 
 int rpma_cq_get_fd(const struct rpma_cq *cq, int *fd) {

@@ -56,6 +56,20 @@ librpma::Result<rpma_event> rpma_events::take() {
     }
 }
 
+int rpma_events::begin_wait(int *fd) {
+    if (provider_.events_wait_begin == nullptr) {
+        *fd = channel_->fd;
+        return 0;
+    }
+    return librpma::waited(provider_.events_wait_begin(channel_.get(), fd), "softrdma_events_wait_begin");
+}
+
+int rpma_events::end_wait() {
+    return provider_.events_wait_end == nullptr
+               ? 0
+               : librpma::waited(provider_.events_wait_end(channel_.get()), "softrdma_events_wait_end");
+}
+
 int rpma_events::close() {
     librpma::FirstError error;
     error.add(channel_.reset(), "rdma_destroy_event_channel");
@@ -79,6 +93,14 @@ int rpma_events_get_fd(const struct rpma_events *events, int *fd) {
     }
     *fd = events->channel()->fd;
     return 0;
+}
+
+int rpma_events_wait_begin(struct rpma_events *events, int *fd) {
+    return events == nullptr || fd == nullptr ? RPMA_E_INVAL : events->begin_wait(fd);
+}
+
+int rpma_events_wait_end(struct rpma_events *events) {
+    return events == nullptr ? RPMA_E_INVAL : events->end_wait();
 }
 
 int rpma_events_take(struct rpma_events *events, struct rpma_event *event) {

@@ -14,6 +14,8 @@ public:
     [[nodiscard]] rdma_event_channel *channel() const { return channel_.get(); }
     // The next event that the program is to hear of, after those that take a request further.
     [[nodiscard]] librpma::Result<rpma_event> take();
+    [[nodiscard]] int begin_wait(int *fd);
+    [[nodiscard]] int end_wait();
     [[nodiscard]] int close();
 
 private:

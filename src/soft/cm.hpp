@@ -32,6 +32,7 @@
 #include "soft/handshake.hpp"
 #include "soft/limits.hpp"
 #include "soft/origin.hpp"
+#include "soft/outside_wait.hpp"
 #include "soft/progress.hpp"
 #include "soft/qp.hpp"
 #include "soft/tcp.hpp"
@@ -80,6 +81,10 @@ public:
     // EINVAL in a child of the process whose channel it is.
     [[nodiscard]] base::Result<Event *> next();
     void push(std::unique_ptr<Event> event);
+    // Between the two the caller waits on the descriptor, and looks with next(). EMFILE; EINVAL when nobody
+    // waits.
+    [[nodiscard]] base::Result<int> begin_wait();
+    [[nodiscard]] base::Result<void> end_wait();
     // Takes out the events of an id that is going.
     [[nodiscard]] EventQueue withdraw(const CmId &id);
 
@@ -100,9 +105,11 @@ public:
 private:
     EventChannel(base::Readable readable, std::shared_ptr<Group> group);
     Event *take();
+    void tell();  // with mutex_ held: there are events, or no more
 
     std::mutex mutex_;
     base::Readable readable_;  // fd; while there are events
+    OutsideWait waiters_;
     EventQueue events_;
     std::vector<Accepted> awaited_;
     const std::shared_ptr<Group> group_;

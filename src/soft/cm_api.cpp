@@ -86,6 +86,20 @@ int softrdma_rdma_get_cm_event(rdma_event_channel *channel, rdma_cm_event **even
     return 0;
 }
 
+int softrdma_events_wait_begin(rdma_event_channel *channel, int *fd) {
+    const auto begun = static_cast<EventChannel *>(channel)->begin_wait();
+    if (!begun) {
+        return begun.error().number;
+    }
+    *fd = *begun;
+    return 0;
+}
+
+int softrdma_events_wait_end(rdma_event_channel *channel) {
+    const auto ended = static_cast<EventChannel *>(channel)->end_wait();
+    return ended ? 0 : ended.error().number;
+}
+
 int softrdma_rdma_ack_cm_event(rdma_cm_event *event) {
     if (event == nullptr) {
         return status_failed(EINVAL);

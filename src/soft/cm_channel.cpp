@@ -63,7 +63,40 @@ void EventChannel::push(std::unique_ptr<Event> event) {
     const std::scoped_lock lock{mutex_};
     event->counted->waits();
     events_.push(std::move(event));
-    readable_.set(true);
+    tell();
+}
+
+void EventChannel::tell() {
+    readable_.set(!events_.empty());
+    waiters_.tell(!events_.empty());
+}
+
+base::Result<int> EventChannel::begin_wait() {
+    if (group_->inherited()) {
+        return base::failure(EINVAL);
+    }
+    {
+        const std::scoped_lock lock{mutex_};
+        if (auto begun = waiters_.begin(*group_); !begun) {
+            return std::unexpected{begun.error()};
+        }
+    }
+    group_->begin_wait();
+    return group_->fd();
+}
+
+base::Result<void> EventChannel::end_wait() {
+    if (group_->inherited()) {
+        return base::failure(EINVAL);
+    }
+    {
+        const std::scoped_lock lock{mutex_};
+        if (!waiters_.end()) {
+            return base::failure(EINVAL);
+        }
+    }
+    group_->end_wait();
+    return {};
 }
 
 Event *EventChannel::take() {
@@ -75,7 +108,7 @@ Event *EventChannel::take() {
             return nullptr;
         }
         event->counted->delivered(*event);  // before anybody can find that none is out
-        readable_.set(!events_.empty());
+        tell();
     }
     return event.release();
 }
@@ -117,7 +150,7 @@ EventQueue EventChannel::withdraw(const CmId &id) {
         }
     }
     events_ = std::move(kept);
-    readable_.set(!events_.empty());
+    tell();
     return gone;
 }
 

@@ -28,6 +28,9 @@ constexpr unsigned polls_for_oneself = 8;
 
 std::atomic<std::uint32_t> next_handle{1};
 
+// The queue that this thread serves, to take what comes: nobody need be told of that.
+thread_local const CompletionQueue *served_here = nullptr;
+
 }  // namespace
 
 CompletionQueue::CompletionQueue(std::size_t entries, std::shared_ptr<Group> group)
@@ -74,7 +77,18 @@ int CompletionQueue::take(int entries, ibv_wc *completions) {
         }
         ring_.pop();
     }
+    waiters_.tell(!ring_.empty());
     return taken;
+}
+
+void CompletionQueue::serve(bool spinning) {
+    if (!waiters_.any()) {
+        group_->poll(spinning);
+    } else if (!wait_begun_.exchange(false, std::memory_order_relaxed)) {
+        served_here = this;
+        group_->poll(false);
+        served_here = nullptr;
+    }
 }
 
 // Relaxed: a poller's own counters, only a hint.
@@ -88,7 +102,7 @@ int CompletionQueue::poll(int entries, ibv_wc *completions) {
         const bool spinning =
             empty_polls > (notify_wanted_.load(std::memory_order_relaxed) ? polls_of_a_spinner_to_notify
                                                                           : polls_of_a_spinner);
-        group_->poll(spinning);
+        serve(spinning);
         for_other_groups([&](const auto &other) { other->poll(spinning); });
         taken = take(entries, completions);
         if (taken == 0 && empty_polls > polls_of_an_idler && empty_polls % polls_for_oneself == 0) {
@@ -114,16 +128,53 @@ int CompletionQueue::request_notification(bool solicited_only) {
         }
         notify_wanted_.store(true, std::memory_order_relaxed);
     }
-    empty_polls_.store(0, std::memory_order_relaxed);
-    if (last_assist_.exchange({}, std::memory_order_relaxed) != base::Clock::time_point{}) {
-        Engine::instance().end_assistance();
-    }
+    stop_spinning();
     const auto *const events = static_cast<CompletionChannel *>(channel);
     if (events == nullptr || !events->sleeps_here_.load(std::memory_order_relaxed)) {
         group_->hand_over();
         for_other_groups([](const auto &other) { other->hand_over(); });
     }
     return 0;
+}
+
+void CompletionQueue::stop_spinning() {
+    empty_polls_.store(0, std::memory_order_relaxed);
+    if (last_assist_.exchange({}, std::memory_order_relaxed) != base::Clock::time_point{}) {
+        Engine::instance().end_assistance();
+    }
+}
+
+// What other groups receive for this queue is the engine's to serve meanwhile.
+base::Result<int> CompletionQueue::begin_wait() {
+    if (inherited()) {
+        return base::failure(EINVAL);
+    }
+    {
+        const std::scoped_lock lock{mutex_};
+        if (auto begun = waiters_.begin(*group_); !begun) {
+            return std::unexpected{begun.error()};
+        }
+    }
+    stop_spinning();
+    group_->begin_wait();
+    for_other_groups([](const auto &other) { other->hand_over(); });
+    wait_begun_.store(true, std::memory_order_relaxed);
+    return group_->fd();
+}
+
+base::Result<void> CompletionQueue::end_wait() {
+    if (inherited()) {
+        return base::failure(EINVAL);
+    }
+    {
+        const std::scoped_lock lock{mutex_};
+        if (!waiters_.end()) {
+            return base::failure(EINVAL);
+        }
+    }
+    wait_begun_.store(false, std::memory_order_relaxed);
+    group_->end_wait();
+    return {};
 }
 
 bool CompletionQueue::push(const ibv_wc &completion, AnyQueuePair &queue_pair, Queue queue, unsigned slots,
@@ -146,6 +197,9 @@ bool CompletionQueue::push(const ibv_wc &completion, AnyQueuePair &queue_pair, Q
         }
         ring_.push() =
             Entry{.completion = completion, .queue_pair = &queue_pair, .slots = slots, .queue = queue};
+        if (served_here != this) {
+            waiters_.tell(true);
+        }
         notify = notify_ == Notify::Any || (notify_ == Notify::Solicited && solicited);
         if (notify) {
             notify_ = Notify::No;

@@ -16,6 +16,7 @@
 #include "base/ring.hpp"
 #include "soft/faults.hpp"
 #include "soft/fork.hpp"
+#include "soft/outside_wait.hpp"
 #include "soft/progress.hpp"
 
 namespace soft {
@@ -68,6 +69,9 @@ public:
     int poll(int entries, ibv_wc *completions);
     int request_notification(bool solicited_only);
     void acknowledge(unsigned events);
+    // Between the two the caller waits on the descriptor, and polls. EMFILE; EINVAL when nobody waits.
+    [[nodiscard]] base::Result<int> begin_wait();
+    [[nodiscard]] base::Result<void> end_wait();
     // EINVAL when more completions than it will then hold wait to be polled.
     int resize(int entries);
     // Fills in the functions of ibv_cq_ex.
@@ -105,6 +109,9 @@ private:
     enum class Notify { No, Solicited, Any };
 
     int take(int entries, ibv_wc *completions);
+    void serve(bool spinning);
+    // The caller is about to sleep.
+    void stop_spinning();
     [[nodiscard]] int poll_extended();
     void tell_overrun();  // with mutex_ held
     using Groups = std::vector<std::shared_ptr<Group>>;
@@ -122,10 +129,11 @@ private:
         }
     }
 
-    std::mutex mutex_;  // guards the ring, notify_, others_; taken with a group's, queue pair's or channel's
-                        // lock held, before a receive queue's
+    std::mutex mutex_;  // guards the ring, notify_, waiters_, others_; taken with a group's, queue pair's or
+                        // channel's lock held, before a receive queue's
     base::Ring<Entry> ring_;
     Notify notify_ = Notify::No;
+    OutsideWait waiters_;
     bool overrun_ = false;  // said so
     const Faults *const faults_ = Faults::active();
     std::uint64_t pushes_ = 0;  // counted for faults
@@ -138,6 +146,8 @@ private:
     std::atomic<bool> notify_wanted_{false};
     std::atomic<unsigned> empty_polls_{0};
     std::atomic<base::Clock::time_point> last_assist_;
+    // A wait has begun: its descriptor tells of sockets, for which the look before it need not ask them.
+    std::atomic<bool> wait_begun_{false};
 
     // Of ibv_cq_ex: the completion that is read, by one thread from start_poll() to end_poll().
     std::mutex reading_;

@@ -158,7 +158,7 @@ void Group::poll(bool spinning) {
     if (!lock.owns_lock()) {
         return;  // whoever has it does this caller's work
     }
-    if (spinning) {
+    if (spinning && waiters_ == 0) {
         claim();
     }
     serve();
@@ -173,6 +173,14 @@ void Group::hand_over() {
     if (waiters_ == 0) {
         arm();
     }
+}
+
+base::Result<void> Group::watch_also(int fd) const {
+    epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+        return base::last_failure();
+    }
+    return {};
 }
 
 void Group::begin_wait() {

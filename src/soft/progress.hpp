@@ -5,8 +5,8 @@
 //
 // A group is served by one thread at a time, the holder of its lock, which never sleeps with it. Who is woken
 // by its sockets:
-//   - a thread that sleeps in the library (Group::wait) or polls in a loop has claimed the group: only that
-//   thread;
+//   - a thread that sleeps in the library (Group::wait), or on the group's descriptor (outside_wait.hpp), or
+//   polls in a loop has claimed the group: only that thread;
 //   - otherwise the engine: its thread, or a poller that has nothing to do (Engine::assist), so that a
 //   program that spins leaves its processors to those who work.
 // Hand-over loses nothing, because sockets are level-triggered: whoever takes over sees what is still unread.
@@ -27,6 +27,7 @@
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "base/result.hpp"
 #include "soft/fork.hpp"
 
 namespace soft {
@@ -108,13 +109,18 @@ public:
     static bool wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
                      const std::function<bool()> &ready);
 
+    // Between the two the caller serves the group, with poll(), whenever fd() is readable.
+    void begin_wait();
+    void end_wait();
+    [[nodiscard]] int fd() const { return epoll_.get(); }
+    // The descriptor makes fd() readable too. It is no source's, and is closed when it is watched no longer.
+    [[nodiscard]] base::Result<void> watch_also(int fd) const;
+
 private:
     friend class Engine;
     explicit Group(base::Fd epoll);
 
     void serve();
-    void begin_wait();
-    void end_wait();
     void serve_for_waiter();
     void serve_for_engine();
     // True while the engine has to come back; fast when a poller may have stopped.

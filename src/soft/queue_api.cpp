@@ -107,6 +107,21 @@ int softrdma_ibv_get_cq_event(ibv_comp_channel *channel, ibv_cq **cq, void **cq_
     return 0;
 }
 
+int softrdma_cq_wait_begin(ibv_cq *cq, int *fd) {
+    return error_of([&] {
+        const auto begun = CompletionQueue::of(cq)->begin_wait();
+        if (begun) {
+            *fd = *begun;
+        }
+        return begun ? 0 : begun.error().number;
+    });
+}
+
+int softrdma_cq_wait_end(ibv_cq *cq) {
+    const auto ended = CompletionQueue::of(cq)->end_wait();
+    return ended ? 0 : ended.error().number;
+}
+
 void softrdma_ibv_ack_cq_events(ibv_cq *cq, unsigned nevents) {
     CompletionQueue::of(cq)->acknowledge(nevents);
 }

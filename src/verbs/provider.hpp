@@ -66,6 +66,13 @@ struct Provider {
     // does not speak over TCP (softrdma_adopt_fd).
     int (*adopt)(rdma_event_channel *channel, int fd, int flags, void *context, rdma_cm_id **id);
 
+    // Waiting on a descriptor that needs no notification, 0 or an errno value; nullptr where notifications
+    // are what there is (softrdma_cq_wait_begin).
+    int (*cq_wait_begin)(ibv_cq *cq, int *fd);
+    int (*cq_wait_end)(ibv_cq *cq);
+    int (*events_wait_begin)(rdma_event_channel *channel, int *fd);
+    int (*events_wait_end)(rdma_event_channel *channel);
+
     // Which native_ operations a device has.
     unsigned (*device_operations)(const ibv_device_attr_ex &attributes);
     // What a queue pair is to be created with (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) to have these native_
