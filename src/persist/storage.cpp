@@ -126,7 +126,7 @@ std::string Storage::why_device_lost(DeviceNumber device, int layers) const {
         const auto below = device_number(first_line(part.path() / "dev"), 10);
         const std::string why = below ? why_device_lost(*below, layers - 1) : "";
         if (!why.empty()) {
-            return name + " on " + why;
+            return std::string{name}.append(" on ").append(why);
         }
     }
     return "";

@@ -4,18 +4,15 @@
 #include "persist/storage.hpp"
 
 #include <errno.h>
-#include <linux/loop.h>
-#include <sched.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mount.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "memory.hpp"
 #include "persist/mapping.hpp"
+
+// Last, as it wants.
+#include "loop.hpp"
 
 namespace {
 
@@ -136,32 +133,12 @@ void ends_where_devices_do_not(void **) {
 // ---- A real loop device, mounted where nobody else sees it.
 
 void real_loop_device(const char *backing, Durability expected, const char *word) {
-    std::string name = std::string{backing} + "/rpma-loop-XXXXXX";
-    const int file = mkostemp(name.data(), O_CLOEXEC);
-    assert_true(file >= 0);
-    assert_int_equal(ftruncate(file, 4 << 20), 0);
-    assert_int_equal(system(("mkfs.ext4 -q -F " + name).c_str()), 0);
-    const int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
-    const std::string path = "/dev/loop" + std::to_string(ioctl(control, LOOP_CTL_GET_FREE));
-    close(control);
-    const int loop = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    loop_config config{};
-    config.fd = static_cast<__u32>(file);
-    config.info.lo_flags = LO_FLAGS_AUTOCLEAR;
-    assert_true(loop >= 0);
-    assert_int_equal(ioctl(loop, LOOP_CONFIGURE, &config), 0);
-    fs::create_directory("mounted");
-    assert_int_equal(mount(path.c_str(), "mounted", "ext4", 0, nullptr), 0);
+    const LoopMount mounted{backing};
     const int fd = new_file("mounted/file", page);
     char *const memory = map(fd, page);
     const auto mappings = persist::mappings_of(memory, page);
     munmap(memory, page);
     close(fd);
-    assert_int_equal(umount("mounted"), 0);
-    close(loop);
-    close(file);
-    unlink(name.c_str());
-    fs::remove("mounted");
     assert_true(mappings.has_value());
     if (mappings->at(0).durability != expected || mappings->at(0).text.find(word) == std::string::npos) {
         fail_msg("%s: %s", backing, mappings->at(0).text.c_str());
@@ -169,13 +146,7 @@ void real_loop_device(const char *backing, Durability expected, const char *word
 }
 
 void real_loop_devices(void **) {
-    if (!on_storage()) {
-        skip();
-    }
-    if (geteuid() != 0 || access("/dev/loop-control", R_OK | W_OK) != 0 ||
-        system("command -v mkfs.ext4 >/dev/null") != 0 || unshare(CLONE_NEWNS) != 0 ||
-        mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
-        print_message("SKIPPED: a loop device needs root, /dev/loop-control and mkfs.ext4\n");
+    if (!on_storage() || !can_mount_loop()) {
         skip();
     }
     real_loop_device(".", Durability::PageCache, "page cache on ext4");

@@ -13,7 +13,8 @@
 
 #include "soft/wire/rdmap.hpp"
 
-// Last, as it wants.
+// Last, as they want.
+#include "../persist/loop.hpp"
 #include "device.hpp"
 
 namespace {
@@ -51,7 +52,7 @@ constexpr std::size_t pool_bytes = 4096;
 // Mapped memory of a file in the current folder. The file stays, so that no other gets its inode number.
 class Pool {
 public:
-    Pool() {
+    explicit Pool(const std::string &folder = ".") : name_{folder + "/durable-XXXXXX"} {
         const int file = mkostemp(name_.data(), O_CLOEXEC);
         assert_true(file >= 0);
         assert_int_equal(ftruncate(file, pool_bytes), 0);
@@ -78,7 +79,7 @@ public:
     }
 
 private:
-    std::string name_ = "durable-XXXXXX";
+    std::string name_;
 };
 
 // A persistent flush of nothing by name: of what the connection wrote.
@@ -189,6 +190,35 @@ void many_regions_come_and_go(void **state) {
     assert_true(peer.receive_fpdu().segment.opcode == Opcode::Terminate);
 }
 
+// The flush waits for both, in turn.
+void two_devices_are_durable(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    if (!on_storage() || !can_mount_loop()) {
+        skip();
+    }
+    {
+        const LoopMount mounted{"."};
+        const Pool here;
+        const Pool there{"mounted"};
+        ibv_mr *const first = here.registered(device);
+        ibv_mr *const second = there.registered(device);
+        (void)device.establish(peer, {.soft_operations = true, .ird = 4, .ord = 4});
+        peer.send(fpdu({.opcode = Opcode::Write, .stag = second->rkey, .offset = 0}, pattern(8, 1)));
+        write_and_wait(peer, *first);
+        peer.send(flush_of_all(2));
+        assert_true(peer.receive_fpdu().segment.opcode == Opcode::FlushResponse);
+        assert_int_equal(synced, 1);
+        watched = reinterpret_cast<std::uintptr_t>(here.address);
+        peer.send(fpdu({.opcode = Opcode::Write, .stag = second->rkey, .offset = 0}, pattern(8, 1)));
+        peer.send(fpdu({.opcode = Opcode::Write, .stag = first->rkey, .offset = 0}, pattern(8, 1)));
+        error = EIO;
+        peer.send(flush_of_all(3));
+        assert_true(peer.receive_fpdu().segment.opcode == Opcode::Terminate);
+        assert_int_equal(softrdma_ibv_dereg_mr(first), 0);
+        assert_int_equal(softrdma_ibv_dereg_mr(second), 0);
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -196,6 +226,7 @@ int main() {
                                 test_of_ends(a_deregistered_region_is_durable),
                                 test_of_ends(a_deregistered_region_that_is_lost_fails_the_flush),
                                 test_of_ends(deregistering_what_is_durable_waits_for_nothing),
-                                test_of_ends(many_regions_come_and_go)};
+                                test_of_ends(many_regions_come_and_go),
+                                test_of_ends(two_devices_are_durable)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
