@@ -75,6 +75,7 @@ struct Offer {
     std::uint64_t sequence = 0;
     std::uint64_t length = 0;
     std::uint32_t checksum = 0;
+    // NOLINTNEXTLINE(readability-redundant-member-init): g++ wants one where an offer is made without
     std::string reason{};  // why the status is not Ok
 };
 

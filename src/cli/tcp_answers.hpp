@@ -96,7 +96,7 @@ private:
     base::Fd listener_;
     std::uint16_t port_ = 0;
     StopEvent stop_;
-    std::atomic<std::chrono::steady_clock::duration> active_{};
+    std::atomic<std::chrono::steady_clock::duration> active_;
     // Of the size that plain TCP is fastest with: it stays in the cache.
     std::array<std::byte, std::size_t{256} << 10> buffer_{};
     std::thread thread_;
