@@ -9,18 +9,20 @@
 namespace librpma {
 
 template <typename Configuration, typename T>
-int set(Configuration *cfg, std::atomic<T> Configuration::*member, T value) {
+int set(Configuration *cfg, std::atomic<T> Configuration::*member, T value,
+        const char *function = __builtin_FUNCTION()) {
     if (cfg == nullptr) {
-        return RPMA_E_INVAL;
+        return invalid("cfg is NULL", function);
     }
     (cfg->*member).store(value, std::memory_order_relaxed);
     return 0;
 }
 
 template <typename Configuration, typename T>
-int get(const Configuration *cfg, std::atomic<T> Configuration::*member, T *value) {
+int get(const Configuration *cfg, std::atomic<T> Configuration::*member, T *value,
+        const char *function = __builtin_FUNCTION()) {
     if (cfg == nullptr || value == nullptr) {
-        return RPMA_E_INVAL;
+        return invalid("cfg or value is NULL", function);
     }
     *value = (cfg->*member).load(std::memory_order_relaxed);
     return 0;
@@ -28,9 +30,10 @@ int get(const Configuration *cfg, std::atomic<T> Configuration::*member, T *valu
 
 // The address of one end of what has a connection manager's id.
 template <typename Object>
-int get_address(const Object *object, sockaddr_storage rdma_addr::*end, sockaddr_storage *address) {
+int get_address(const Object *object, sockaddr_storage rdma_addr::*end, sockaddr_storage *address,
+                const char *function = __builtin_FUNCTION()) {
     if (object == nullptr || address == nullptr) {
-        return RPMA_E_INVAL;
+        return invalid("the object or addr is NULL", function);
     }
     *address = object->id().route.addr.*end;
     return 0;
@@ -38,9 +41,9 @@ int get_address(const Object *object, sockaddr_storage rdma_addr::*end, sockaddr
 
 // Unlike other "new" functions, those of configurations store NULL when out of memory.
 template <typename Configuration>
-int new_configuration(Configuration **cfg_ptr) {
+int new_configuration(Configuration **cfg_ptr, const char *function = __builtin_FUNCTION()) {
     if (cfg_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return invalid("cfg_ptr is NULL", function);
     }
     *cfg_ptr = make<Configuration>().release();
     return *cfg_ptr != nullptr ? 0 : RPMA_E_NOMEM;

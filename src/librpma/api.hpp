@@ -28,6 +28,13 @@ template <typename T>
 using Result = std::expected<T, int>;
 using Failure = std::unexpected<int>;
 
+// The answer to an argument that the header does not allow: RPMA_E_INVAL, and an ERROR that says of which
+// public function and what it found. Out of the way of the calls that succeed.
+[[gnu::cold, gnu::noinline]] int invalid(const char *what, const char *function = __builtin_FUNCTION());
+// The same, printf-style.
+[[gnu::cold, gnu::noinline, gnu::format(printf, 2, 3)]] int invalid_call(const char *function,
+                                                                         const char *format, ...);
+
 // A new object, or null when out of memory.
 template <typename T, typename... Arguments>
 [[nodiscard]] std::unique_ptr<T> make(Arguments &&...arguments) {
@@ -46,9 +53,9 @@ int give(Result<std::unique_ptr<T>> made, T **object_ptr) {
 
 // What every "delete" function does. close() of the object, if it has one, gives the return value.
 template <typename T>
-int destroy(T **object_ptr) {
+int destroy(T **object_ptr, const char *function = __builtin_FUNCTION()) {
     if (object_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return invalid("the pointer to the object is NULL", function);
     }
     const std::unique_ptr<T> object{std::exchange(*object_ptr, nullptr)};
     if constexpr (requires { object->close(); }) {

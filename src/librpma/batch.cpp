@@ -25,7 +25,10 @@ int prepare_near_end(Request &request, ibv_wr_opcode opcode, const rpma_conn &co
         (bytes && op.len > conn.most_source_bytes()) || (!bytes && op.local == nullptr && op.len != 0) ||
         (op.local != nullptr && conn.checks_bounds() &&
          !is_within(op.local_offset, op.len, op.local->size()))) {
-        return RPMA_E_INVAL;
+        return invalid_call("rpma_post",
+                            "flags is 0, the near end is not given in one way, or %zu bytes are too many or "
+                            "outside of the region",
+                            op.len);
     }
     unsigned wr_flags = send_flags(op.flags);
     if (opcode != IBV_WR_RDMA_WRITE && opcode != IBV_WR_RDMA_READ) {
@@ -54,7 +57,10 @@ int prepare_without_region(Request &request, ibv_wr_opcode opcode, const rpma_co
     if ((op.remote != nullptr) == has_address(op) ||
         (op.remote != nullptr && conn.checks_bounds() &&
          !is_within(op.remote_offset, op.len, op.remote->size()))) {
-        return RPMA_E_INVAL;
+        return invalid_call(
+            "rpma_post",
+            "the far end is given as region and address, or %zu bytes from %zu on are outside of the region",
+            op.len, op.remote_offset);
     }
     const verbs::Remote place = op.remote != nullptr
                                     ? op.remote->at(op.remote_offset)
@@ -80,7 +86,7 @@ int prepare(Request &request, const rpma_conn *conn, const rpma_op &op) {
                                op.op_context);
     };
     if (op.reserved[0] != 0 || op.reserved[1] != 0) {
-        return RPMA_E_INVAL;
+        return invalid_call("rpma_post", "reserved members are not 0");
     }
     int result = 0;
     request.is_native = false;
@@ -106,7 +112,7 @@ int prepare(Request &request, const rpma_conn *conn, const rpma_op &op) {
             set_immediate(request, op.imm);
             return result;
         default:
-            return RPMA_E_INVAL;
+            return invalid_call("rpma_post", "%d is no type of operation", op.type);
     }
 }
 
@@ -204,7 +210,10 @@ private:
 int ReceiveChain::add(const rpma_recv_op &op) {
     if (op.reserved != 0 || !is_message(op.local, op.offset, op.len) ||
         (checks_bounds_ && op.local != nullptr && !is_within(op.offset, op.len, op.local->size()))) {
-        return RPMA_E_INVAL;
+        return invalid_call(
+            "rpma_recv_many",
+            "%zu bytes from %zu on: too many, outside of the region, without one, or reserved is not 0",
+            op.len, op.offset);
     }
     if (size_ == longest) {
         if (const int result = post(); result != 0) {
@@ -266,7 +275,7 @@ bool can_post(const Object *object, const Operation *ops, std::size_t num_ops, s
 int rpma_recv_many(struct rpma_conn *conn, const struct rpma_recv_op *ops, size_t num_ops,
                    size_t *num_posted) {
     if (!librpma::can_post(conn, ops, num_ops, num_posted)) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn or ops is NULL, or num_ops is 0");
     }
     return librpma::post_all(librpma::ReceiveChain{conn->qp(), conn->checks_bounds()}, ops, num_ops,
                              num_posted);
@@ -275,7 +284,8 @@ int rpma_recv_many(struct rpma_conn *conn, const struct rpma_recv_op *ops, size_
 int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op *ops, size_t num_ops,
                             size_t *num_posted) {
     if (!librpma::can_post(req, ops, num_ops, num_posted) || !req->ready()) {
-        return RPMA_E_INVAL;
+        return librpma::invalid(
+            "req or ops is NULL, num_ops is 0, or the request is not ready (rpma_conn_req_proceed)");
     }
     return librpma::post_all(librpma::ReceiveChain{req->qp(), req->checks_bounds()}, ops, num_ops,
                              num_posted);
@@ -283,7 +293,7 @@ int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op
 
 int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted) {
     if (!librpma::can_post(conn, ops, num_ops, num_posted)) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn or ops is NULL, or num_ops is 0");
     }
     return librpma::post_all(librpma::Chain{*conn}, ops, num_ops, num_posted);
 }

@@ -105,7 +105,11 @@ int rpma_conn::wait(int flags, rpma_cq **ready, bool *is_rcq) {
 
 int rpma_conn::disconnect() {
     if (provider_.disconnect(connection_.id.get()) != 0) {
-        BASE_LOG(Error, "rdma_disconnect failed: %s", librpma::error_text(errno));
+        if (errno == EINVAL) {
+            BASE_LOG(Notice, "there is nothing to disconnect: the connection was not established");
+        } else {
+            BASE_LOG(Error, "rdma_disconnect failed: %s", librpma::error_text(errno));
+        }
         return RPMA_E_PROVIDER;
     }
     BASE_LOG(Notice, "disconnecting");
@@ -122,7 +126,7 @@ int rpma_conn::close() {
 
 int rpma_conn_get_event_fd(const struct rpma_conn *conn, int *fd) {
     if (conn == nullptr || fd == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn or fd is NULL");
     }
     if (conn->event_channel() == nullptr) {
         return RPMA_E_NOSUPP;
@@ -133,7 +137,7 @@ int rpma_conn_get_event_fd(const struct rpma_conn *conn, int *fd) {
 
 int rpma_conn_next_event(struct rpma_conn *conn, enum rpma_conn_event *event) {
     if (conn == nullptr || event == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn or event is NULL");
     }
     if (conn->event_channel() == nullptr) {
         return RPMA_E_NOSUPP;
@@ -148,7 +152,7 @@ int rpma_conn_next_event(struct rpma_conn *conn, enum rpma_conn_event *event) {
 
 int rpma_conn_get_private_data(const struct rpma_conn *conn, struct rpma_conn_private_data *pdata) {
     if (conn == nullptr || pdata == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn or pdata is NULL");
     }
     *pdata = conn->private_data();
     return 0;
@@ -156,7 +160,7 @@ int rpma_conn_get_private_data(const struct rpma_conn *conn, struct rpma_conn_pr
 
 int rpma_conn_apply_remote_peer_cfg(struct rpma_conn *conn, const struct rpma_peer_cfg *pcfg) {
     if (conn == nullptr || pcfg == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn or pcfg is NULL");
     }
     conn->set_direct_write_to_pmem(pcfg->direct_write_to_pmem());
     return 0;
@@ -164,7 +168,7 @@ int rpma_conn_apply_remote_peer_cfg(struct rpma_conn *conn, const struct rpma_pe
 
 int rpma_conn_get_qp_num(const struct rpma_conn *conn, uint32_t *qp_num) {
     if (conn == nullptr || qp_num == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn or qp_num is NULL");
     }
     *qp_num = conn->qp()->qp_num;
     return 0;
@@ -172,7 +176,7 @@ int rpma_conn_get_qp_num(const struct rpma_conn *conn, uint32_t *qp_num) {
 
 int rpma_conn_get_cq(const struct rpma_conn *conn, struct rpma_cq **cq_ptr) {
     if (conn == nullptr || cq_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn or cq_ptr is NULL");
     }
     *cq_ptr = conn->cq();
     return 0;
@@ -180,7 +184,7 @@ int rpma_conn_get_cq(const struct rpma_conn *conn, struct rpma_cq **cq_ptr) {
 
 int rpma_conn_get_rcq(const struct rpma_conn *conn, struct rpma_cq **rcq_ptr) {
     if (conn == nullptr || rcq_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn or rcq_ptr is NULL");
     }
     *rcq_ptr = conn->rcq();
     return 0;
@@ -188,7 +192,7 @@ int rpma_conn_get_rcq(const struct rpma_conn *conn, struct rpma_cq **rcq_ptr) {
 
 int rpma_conn_get_compl_fd(const struct rpma_conn *conn, int *fd) {
     if (conn == nullptr || fd == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn or fd is NULL");
     }
     if (conn->shared_channel() == nullptr) {
         return RPMA_E_NOT_SHARED_CHNL;
@@ -199,14 +203,14 @@ int rpma_conn_get_compl_fd(const struct rpma_conn *conn, int *fd) {
 
 int rpma_conn_wait(struct rpma_conn *conn, int flags, struct rpma_cq **cq, bool *is_rcq) {
     if (conn == nullptr || cq == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn or cq is NULL");
     }
     return conn->wait(flags, cq, is_rcq);
 }
 
 int rpma_conn_disconnect(struct rpma_conn *conn) {
     if (conn == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn is NULL");
     }
     return conn->disconnect();
 }
@@ -225,7 +229,7 @@ int rpma_conn_get_peer_addr(const struct rpma_conn *conn, struct sockaddr_storag
 
 int rpma_conn_set_context(struct rpma_conn *conn, void *context) {
     if (conn == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn is NULL");
     }
     conn->set_context(context);
     return 0;
@@ -233,7 +237,7 @@ int rpma_conn_set_context(struct rpma_conn *conn, void *context) {
 
 int rpma_conn_get_context(const struct rpma_conn *conn, void **context) {
     if (conn == nullptr || context == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn or context is NULL");
     }
     *context = conn->context();
     return 0;

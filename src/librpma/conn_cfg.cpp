@@ -49,7 +49,7 @@ int rpma_conn_cfg_delete(struct rpma_conn_cfg **cfg_ptr) {
 
 int rpma_conn_cfg_set_timeout(struct rpma_conn_cfg *cfg, int timeout_ms) {
     if (timeout_ms < 0) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("timeout_ms is negative");
     }
     return librpma::set(cfg, &rpma_conn_cfg::timeout_ms, timeout_ms);
 }
@@ -100,7 +100,7 @@ int rpma_conn_cfg_get_compl_channel(const struct rpma_conn_cfg *cfg, bool *share
 
 int rpma_conn_cfg_set_srq(struct rpma_conn_cfg *cfg, struct rpma_srq *srq) {
     if (srq == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("srq is NULL");
     }
     return librpma::set(cfg, &rpma_conn_cfg::srq, srq);
 }
@@ -135,7 +135,7 @@ int rpma_conn_cfg_get_events(const struct rpma_conn_cfg *cfg, struct rpma_events
 
 int rpma_conn_cfg_set_retry_count(struct rpma_conn_cfg *cfg, uint8_t retry_count) {
     if (retry_count > most_retries) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("retry_count is above 7");
     }
     return librpma::set(cfg, &rpma_conn_cfg::retry_count, retry_count);
 }
@@ -146,7 +146,7 @@ int rpma_conn_cfg_get_retry_count(const struct rpma_conn_cfg *cfg, uint8_t *retr
 
 int rpma_conn_cfg_set_rnr_retry_count(struct rpma_conn_cfg *cfg, uint8_t rnr_retry_count) {
     if (rnr_retry_count > most_retries) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("rnr_retry_count is above 7");
     }
     return librpma::set(cfg, &rpma_conn_cfg::rnr_retry_count, rnr_retry_count);
 }
@@ -157,7 +157,7 @@ int rpma_conn_cfg_get_rnr_retry_count(const struct rpma_conn_cfg *cfg, uint8_t *
 
 int rpma_conn_cfg_set_ack_timeout(struct rpma_conn_cfg *cfg, uint8_t ack_timeout) {
     if (ack_timeout > longest_ack_timeout) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("ack_timeout is above 31");
     }
     return librpma::set(cfg, &rpma_conn_cfg::ack_timeout, ack_timeout);
 }
@@ -184,14 +184,14 @@ int rpma_conn_cfg_get_bounds_check(const struct rpma_conn_cfg *cfg, bool *bounds
 
 int rpma_conn_cfg_set_source_addr(struct rpma_conn_cfg *cfg, const struct sockaddr *addr) {
     if (cfg == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("cfg is NULL");
     }
     if (addr == nullptr) {
         cfg->source = {};
         return 0;
     }
     if (addr->sa_family != AF_INET && addr->sa_family != AF_INET6) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("addr is neither IPv4 nor IPv6");
     }
     std::memcpy(&cfg->source, addr, addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
     return 0;
@@ -199,7 +199,7 @@ int rpma_conn_cfg_set_source_addr(struct rpma_conn_cfg *cfg, const struct sockad
 
 int rpma_conn_cfg_get_source_addr(const struct rpma_conn_cfg *cfg, struct sockaddr_storage *addr) {
     if (cfg == nullptr || addr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("cfg or addr is NULL");
     }
     *addr = cfg->source;
     return 0;

@@ -351,7 +351,7 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::connect(const rpma_co
 int rpma_conn_req_new(struct rpma_peer *peer, const char *addr, const char *port,
                       const struct rpma_conn_cfg *cfg, struct rpma_conn_req **req_ptr) {
     if (peer == nullptr || addr == nullptr || port == nullptr || req_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("peer, addr, port or req_ptr is NULL");
     }
     return librpma::give(rpma_conn_req::ask(*peer, addr, port, librpma::parameters_of(cfg)), req_ptr);
 }
@@ -359,7 +359,7 @@ int rpma_conn_req_new(struct rpma_peer *peer, const char *addr, const char *port
 int rpma_conn_req_begin(struct rpma_peer *peer, const char *addr, const char *port,
                         const struct rpma_conn_cfg *cfg, struct rpma_conn_req **req_ptr) {
     if (peer == nullptr || addr == nullptr || port == nullptr || req_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("peer, addr, port or req_ptr is NULL");
     }
     return librpma::give(rpma_conn_req::begin(*peer, addr, port, librpma::parameters_of(cfg)), req_ptr);
 }
@@ -373,14 +373,14 @@ int rpma_conn_req_adopt_fd(struct rpma_peer *peer, int fd, int flags, const stru
                            struct rpma_conn_req **req_ptr) {
     if (peer == nullptr || fd < 0 || (flags & ~(RPMA_ADOPT_INITIATOR | RPMA_ADOPT_KEEP_FD)) != 0 ||
         req_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("peer or req_ptr is NULL, fd is negative, or flags has unknown bits");
     }
     return librpma::give(rpma_conn_req::adopt(*peer, fd, flags, librpma::parameters_of(cfg)), req_ptr);
 }
 
 int rpma_conn_req_get_fd(const struct rpma_conn_req *req, int *fd) {
     if (req == nullptr || fd == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("req or fd is NULL");
     }
     if (!req->waits_on_descriptor()) {
         return RPMA_E_NOSUPP;
@@ -390,20 +390,20 @@ int rpma_conn_req_get_fd(const struct rpma_conn_req *req, int *fd) {
 }
 
 int rpma_conn_req_proceed(struct rpma_conn_req *req) {
-    return req == nullptr ? RPMA_E_INVAL : req->proceed();
+    return req == nullptr ? librpma::invalid("req is NULL") : req->proceed();
 }
 
 int rpma_conn_req_prepare(struct rpma_conn_req *req, struct rpma_peer *peer,
                           const struct rpma_conn_cfg *cfg) {
     if (req == nullptr || peer == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("req or peer is NULL");
     }
     return req->prepare(*peer, librpma::parameters_of(cfg));
 }
 
 int rpma_conn_req_get_ibv_context(const struct rpma_conn_req *req, struct ibv_context **ibv_ctx_ptr) {
     if (req == nullptr || ibv_ctx_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("req or ibv_ctx_ptr is NULL");
     }
     if (req->id().verbs == nullptr) {
         return RPMA_E_AGAIN;
@@ -414,7 +414,7 @@ int rpma_conn_req_get_ibv_context(const struct rpma_conn_req *req, struct ibv_co
 
 int rpma_conn_req_set_context(struct rpma_conn_req *req, void *context) {
     if (req == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("req is NULL");
     }
     req->set_context(context);
     return 0;
@@ -422,7 +422,7 @@ int rpma_conn_req_set_context(struct rpma_conn_req *req, void *context) {
 
 int rpma_conn_req_get_context(const struct rpma_conn_req *req, void **context) {
     if (req == nullptr || context == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("req or context is NULL");
     }
     *context = req->context();
     return 0;
@@ -435,18 +435,18 @@ int rpma_conn_req_delete(struct rpma_conn_req **req_ptr) {
 int rpma_conn_req_connect(struct rpma_conn_req **req_ptr, const struct rpma_conn_private_data *pdata,
                           struct rpma_conn **conn_ptr) {
     if (req_ptr == nullptr || *req_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("req_ptr or *req_ptr is NULL");
     }
     const std::unique_ptr<rpma_conn_req> req{std::exchange(*req_ptr, nullptr)};
     if (conn_ptr == nullptr || (pdata != nullptr && (pdata->ptr == nullptr || pdata->len == 0))) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("conn_ptr is NULL, or pdata has no bytes");
     }
     return librpma::give(req->connect(pdata), conn_ptr);
 }
 
 int rpma_conn_req_get_private_data(const struct rpma_conn_req *req, struct rpma_conn_private_data *pdata) {
     if (req == nullptr || pdata == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("req or pdata is NULL");
     }
     *pdata = req->private_data();
     return 0;

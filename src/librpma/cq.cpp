@@ -162,7 +162,7 @@ int rpma_cq::close() {
 int rpma_cq_new(struct rpma_peer *peer, uint32_t cq_size, int flags, struct rpma_cq **cq_ptr) {
     if (peer == nullptr || (flags != 0 && flags != RPMA_CQ_POLLED && flags != RPMA_CQ_UNARMED) ||
         cq_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("peer or cq_ptr is NULL, or flags is none of those that can be");
     }
     const auto channel = flags == RPMA_CQ_POLLED    ? rpma_cq::Channel::None
                          : flags == RPMA_CQ_UNARMED ? rpma_cq::Channel::Unarmed
@@ -180,16 +180,16 @@ int rpma_cq_delete(struct rpma_cq **cq_ptr) {
 }
 
 int rpma_cq_wait_begin(struct rpma_cq *cq, int *fd) {
-    return cq == nullptr || fd == nullptr ? RPMA_E_INVAL : cq->begin_wait(fd);
+    return cq == nullptr || fd == nullptr ? librpma::invalid("cq or fd is NULL") : cq->begin_wait(fd);
 }
 
 int rpma_cq_wait_end(struct rpma_cq *cq) {
-    return cq == nullptr ? RPMA_E_INVAL : cq->end_wait();
+    return cq == nullptr ? librpma::invalid("cq is NULL") : cq->end_wait();
 }
 
 int rpma_cq_get_fd(const struct rpma_cq *cq, int *fd) {
     if (cq == nullptr || fd == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("cq or fd is NULL");
     }
     if (cq->is_polled()) {
         return RPMA_E_NOSUPP;
@@ -204,14 +204,14 @@ int rpma_cq_wait(struct rpma_cq *cq) {
 
 int rpma_cq_wait_event(struct rpma_cq *cq, int flags) {
     if (cq == nullptr || (flags & ~RPMA_WAIT_NO_REARM) != 0) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("cq is NULL, or flags has unknown bits");
     }
     return cq->wait(flags);
 }
 
 int rpma_cq_rearm(struct rpma_cq *cq, bool solicited_only) {
     if (cq == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("cq is NULL");
     }
     if (cq->is_polled()) {
         return RPMA_E_NOSUPP;
@@ -222,7 +222,8 @@ int rpma_cq_rearm(struct rpma_cq *cq, bool solicited_only) {
 int rpma_cq_get_wc(struct rpma_cq *cq, int num_entries, struct ibv_wc *wc, int *num_entries_got) {
     if (cq == nullptr || wc == nullptr ||
         (num_entries != 1 && (num_entries < 1 || num_entries_got == nullptr))) {
-        return RPMA_E_INVAL;
+        return librpma::invalid(
+            "cq or wc is NULL, num_entries is below 1, or num_entries_got is NULL for several");
     }
     const int got = ibv_poll_cq(cq->get(), num_entries, wc);
     // From 1 to num_entries, in one comparison.

@@ -173,7 +173,7 @@ int rpma_ep_listen(struct rpma_peer *peer, const char *addr, const char *port, s
 int rpma_ep_listen_cfg(struct rpma_peer *peer, const char *addr, const char *port,
                        const struct rpma_ep_cfg *cfg, struct rpma_ep **ep_ptr) {
     if (peer == nullptr || addr == nullptr || port == nullptr || ep_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("peer, addr, port or ep_ptr is NULL");
     }
     return librpma::give(rpma_ep::listen(*peer, addr, port, librpma::parameters_of(cfg)), ep_ptr);
 }
@@ -184,7 +184,7 @@ int rpma_ep_shutdown(struct rpma_ep **ep_ptr) {
 
 int rpma_ep_get_fd(const struct rpma_ep *ep, int *fd) {
     if (ep == nullptr || fd == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("ep or fd is NULL");
     }
     if (ep->channel() == nullptr) {
         return RPMA_E_NOSUPP;
@@ -200,14 +200,14 @@ int rpma_ep_get_local_addr(const struct rpma_ep *ep, struct sockaddr_storage *ad
 int rpma_ep_next_conn_req(struct rpma_ep *ep, const struct rpma_conn_cfg *cfg,
                           struct rpma_conn_req **req_ptr) {
     if (ep == nullptr || req_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("ep or req_ptr is NULL");
     }
     return ep->next_request(librpma::parameters_of(cfg), req_ptr);
 }
 
 int rpma_ep_next_bare_req(struct rpma_ep *ep, struct rpma_conn_req **req_ptr) {
     if (ep == nullptr || req_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("ep or req_ptr is NULL");
     }
     return ep->next_bare_request(req_ptr);
 }

@@ -25,7 +25,7 @@ int rpma_ep_cfg_delete(struct rpma_ep_cfg **cfg_ptr) {
 
 int rpma_ep_cfg_set_backlog(struct rpma_ep_cfg *cfg, int backlog) {
     if (backlog < 0) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("backlog is negative");
     }
     return librpma::set(cfg, &rpma_ep_cfg::backlog, backlog);
 }

@@ -1,6 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/err: the texts of return codes.
+// librpma/err: the texts of return codes, and what is said with RPMA_E_INVAL.
+#include <cstdarg>
+
 #include "librpma/api.hpp"
+
+namespace librpma {
+
+int invalid(const char *what, const char *function) {
+    return invalid_call(function, "%s", what);
+}
+
+// NOLINTNEXTLINE(cert-dcl50-cpp): as printf.
+int invalid_call(const char *function, const char *format, ...) {
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    BASE_LOG(Error, "%s: %s", function, text);
+    return RPMA_E_INVAL;
+}
+
+}  // namespace librpma
 
 const char *rpma_err_2str(int ret) {
     switch (ret) {

@@ -78,7 +78,7 @@ int rpma_events::close() {
 
 int rpma_events_new(struct rpma_peer *peer, struct rpma_events **events_ptr) {
     if (peer == nullptr || events_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("peer or events_ptr is NULL");
     }
     return librpma::give(rpma_events::create(*peer), events_ptr);
 }
@@ -89,23 +89,24 @@ int rpma_events_delete(struct rpma_events **events_ptr) {
 
 int rpma_events_get_fd(const struct rpma_events *events, int *fd) {
     if (events == nullptr || fd == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("events or fd is NULL");
     }
     *fd = events->channel()->fd;
     return 0;
 }
 
 int rpma_events_wait_begin(struct rpma_events *events, int *fd) {
-    return events == nullptr || fd == nullptr ? RPMA_E_INVAL : events->begin_wait(fd);
+    return events == nullptr || fd == nullptr ? librpma::invalid("events or fd is NULL")
+                                              : events->begin_wait(fd);
 }
 
 int rpma_events_wait_end(struct rpma_events *events) {
-    return events == nullptr ? RPMA_E_INVAL : events->end_wait();
+    return events == nullptr ? librpma::invalid("events is NULL") : events->end_wait();
 }
 
 int rpma_events_take(struct rpma_events *events, struct rpma_event *event) {
     if (events == nullptr || event == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("events or event is NULL");
     }
     const auto taken = events->take();
     if (!taken) {
@@ -117,7 +118,7 @@ int rpma_events_take(struct rpma_events *events, struct rpma_event *event) {
 
 int rpma_events_next(struct rpma_events *events, struct rpma_conn **conn, enum rpma_conn_event *event) {
     if (events == nullptr || conn == nullptr || event == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("events, conn or event is NULL");
     }
     const auto taken = events->take();
     if (!taken) {

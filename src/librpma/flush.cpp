@@ -92,10 +92,11 @@ int prepare_flush(Request &request, const rpma_conn *conn, const rpma_mr_remote 
                   std::size_t len, int type, int flags, const void *op_context) {
     if (conn == nullptr || remote == nullptr || flags == 0 ||
         (type != RPMA_FLUSH_TYPE_PERSISTENT && type != RPMA_FLUSH_TYPE_VISIBILITY)) {
-        return RPMA_E_INVAL;
+        return invalid_call("rpma_flush", "conn or dst is NULL, flags is 0, or type is unknown");
     }
     if (conn->checks_bounds() && !is_within(offset, len, remote->size())) {
-        return RPMA_E_INVAL;
+        return invalid_call("rpma_flush", "%zu bytes from %zu on: the remote region has %zu", len, offset,
+                            static_cast<std::size_t>(remote->size()));
     }
     const bool persistent = type == RPMA_FLUSH_TYPE_PERSISTENT;
     if (const int result = check_flush(*conn, *remote, persistent); result != 0) {

@@ -125,7 +125,7 @@ bool is_threshold(rpma_log_threshold threshold) {
 
 int rpma_log_set_threshold(enum rpma_log_threshold threshold, enum rpma_log_level level) {
     if (!librpma::is_threshold(threshold) || level < RPMA_LOG_DISABLED || level > RPMA_LOG_LEVEL_DEBUG) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("threshold or level is unknown");
     }
     if (threshold == RPMA_LOG_THRESHOLD) {
         librpma::set_both_thresholds(level);
@@ -137,7 +137,7 @@ int rpma_log_set_threshold(enum rpma_log_threshold threshold, enum rpma_log_leve
 
 int rpma_log_get_threshold(enum rpma_log_threshold threshold, enum rpma_log_level *level) {
     if (!librpma::is_threshold(threshold) || level == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("threshold is unknown, or level is NULL");
     }
     const auto &value = threshold == RPMA_LOG_THRESHOLD ? base::log_threshold : librpma::aux_threshold;
     *level = static_cast<rpma_log_level>(value.load(std::memory_order_relaxed));

@@ -46,7 +46,8 @@ bool is_usage(int usage) {
 
 int rpma_mr_reg(struct rpma_peer *peer, void *ptr, size_t size, int usage, struct rpma_mr_local **mr_ptr) {
     if (peer == nullptr || ptr == nullptr || size == 0 || mr_ptr == nullptr || !is_usage(usage)) {
-        return RPMA_E_INVAL;
+        return librpma::invalid(
+            "peer, ptr or mr_ptr is NULL, or size is 0, or usage is 0 or has unknown bits");
     }
     return librpma::give(rpma_mr_local::create(*peer, {}, ptr, size, usage), mr_ptr);
 }
@@ -54,7 +55,8 @@ int rpma_mr_reg(struct rpma_peer *peer, void *ptr, size_t size, int usage, struc
 int rpma_conn_req_mr_reg(struct rpma_conn_req *req, void *ptr, size_t size, int usage,
                          struct rpma_mr_local **mr_ptr) {
     if (req == nullptr || ptr == nullptr || size == 0 || mr_ptr == nullptr || !is_usage(usage)) {
-        return RPMA_E_INVAL;
+        return librpma::invalid(
+            "req, ptr or mr_ptr is NULL, or size is 0, or usage is 0 or has unknown bits");
     }
     if (!req->ready()) {
         BASE_LOG(Error, "memory cannot be registered for the request yet (rpma_conn_req_proceed)");
@@ -66,14 +68,15 @@ int rpma_conn_req_mr_reg(struct rpma_conn_req *req, void *ptr, size_t size, int 
 int rpma_conn_mr_reg(struct rpma_conn *conn, void *ptr, size_t size, int usage,
                      struct rpma_mr_local **mr_ptr) {
     if (conn == nullptr || ptr == nullptr || size == 0 || mr_ptr == nullptr || !is_usage(usage)) {
-        return RPMA_E_INVAL;
+        return librpma::invalid(
+            "conn, ptr or mr_ptr is NULL, or size is 0, or usage is 0 or has unknown bits");
     }
     return librpma::give(rpma_mr_local::create(conn->peer(), {}, ptr, size, usage, conn->qp()), mr_ptr);
 }
 
 int rpma_mr_alloc(struct rpma_peer *peer, size_t size, int usage, struct rpma_mr_local **mr_ptr) {
     if (peer == nullptr || size == 0 || mr_ptr == nullptr || !is_usage(usage)) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("peer or mr_ptr is NULL, or size is 0, or usage is 0 or has unknown bits");
     }
     auto pages = librpma::Pages::create(size);
     if (!pages) {
@@ -89,7 +92,7 @@ int rpma_mr_dereg(struct rpma_mr_local **mr_ptr) {
 
 int rpma_mr_get_descriptor(const struct rpma_mr_local *mr, void *desc) {
     if (mr == nullptr || desc == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("mr or desc is NULL");
     }
     librpma::write(mr->descriptor(), std::span<std::byte, librpma::mr_descriptor_size>{
                                          static_cast<std::byte *>(desc), librpma::mr_descriptor_size});
@@ -98,7 +101,7 @@ int rpma_mr_get_descriptor(const struct rpma_mr_local *mr, void *desc) {
 
 int rpma_mr_get_descriptor_size(const struct rpma_mr_local *mr, size_t *desc_size) {
     if (mr == nullptr || desc_size == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("mr or desc_size is NULL");
     }
     *desc_size = librpma::mr_descriptor_size;
     return 0;
@@ -106,7 +109,7 @@ int rpma_mr_get_descriptor_size(const struct rpma_mr_local *mr, size_t *desc_siz
 
 int rpma_mr_get_ptr(const struct rpma_mr_local *mr, void **ptr) {
     if (mr == nullptr || ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("mr or ptr is NULL");
     }
     *ptr = mr->region().addr;
     return 0;
@@ -114,7 +117,7 @@ int rpma_mr_get_ptr(const struct rpma_mr_local *mr, void **ptr) {
 
 int rpma_mr_get_size(const struct rpma_mr_local *mr, size_t *size) {
     if (mr == nullptr || size == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("mr or size is NULL");
     }
     *size = mr->region().length;
     return 0;
@@ -122,7 +125,7 @@ int rpma_mr_get_size(const struct rpma_mr_local *mr, size_t *size) {
 
 int rpma_mr_get_key(const struct rpma_mr_local *mr, uint32_t *key) {
     if (mr == nullptr || key == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("mr or key is NULL");
     }
     *key = mr->region().rkey;
     return 0;
@@ -130,7 +133,7 @@ int rpma_mr_get_key(const struct rpma_mr_local *mr, uint32_t *key) {
 
 int rpma_mr_advise(struct rpma_mr_local *mr, size_t offset, size_t len, int advice, uint32_t flags) {
     if (mr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("mr is NULL");
     }
     ibv_sge part = mr->part(offset, len);
     const int result =

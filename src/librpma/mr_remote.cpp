@@ -6,7 +6,7 @@
 
 int rpma_mr_remote_from_descriptor(const void *desc, size_t desc_size, struct rpma_mr_remote **mr_ptr) {
     if (desc == nullptr || mr_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("desc or mr_ptr is NULL");
     }
     const auto descriptor = librpma::read_mr_descriptor({static_cast<const std::byte *>(desc), desc_size});
     if (!descriptor) {
@@ -26,7 +26,7 @@ int rpma_mr_remote_from_descriptor(const void *desc, size_t desc_size, struct rp
 
 int rpma_mr_remote_get_size(const struct rpma_mr_remote *mr, size_t *size) {
     if (mr == nullptr || size == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("mr or size is NULL");
     }
     *size = mr->size();
     return 0;
@@ -34,7 +34,7 @@ int rpma_mr_remote_get_size(const struct rpma_mr_remote *mr, size_t *size) {
 
 int rpma_mr_remote_get_flush_type(const struct rpma_mr_remote *mr, int *flush_type) {
     if (mr == nullptr || flush_type == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("mr or flush_type is NULL");
     }
     *flush_type = mr->usage() & (RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT);
     return 0;

@@ -204,7 +204,7 @@ int rpma_peer::close() {
 
 int rpma_peer_new(struct ibv_context *ibv_ctx, struct rpma_peer **peer_ptr) {
     if (ibv_ctx == nullptr || peer_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("ibv_ctx or peer_ptr is NULL");
     }
     return librpma::give(rpma_peer::create(ibv_ctx), peer_ptr);
 }

@@ -15,7 +15,7 @@ constexpr std::size_t descriptor_size = 1;
 
 int rpma_peer_cfg_new(struct rpma_peer_cfg **pcfg_ptr) {
     if (pcfg_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("pcfg_ptr is NULL");
     }
     auto pcfg = librpma::make<rpma_peer_cfg>();
     if (pcfg == nullptr) {
@@ -31,7 +31,7 @@ int rpma_peer_cfg_delete(struct rpma_peer_cfg **pcfg_ptr) {
 
 int rpma_peer_cfg_set_direct_write_to_pmem(struct rpma_peer_cfg *pcfg, bool supported) {
     if (pcfg == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("pcfg is NULL");
     }
     pcfg->set_direct_write_to_pmem(supported);
     return 0;
@@ -39,7 +39,7 @@ int rpma_peer_cfg_set_direct_write_to_pmem(struct rpma_peer_cfg *pcfg, bool supp
 
 int rpma_peer_cfg_get_direct_write_to_pmem(const struct rpma_peer_cfg *pcfg, bool *supported) {
     if (pcfg == nullptr || supported == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("pcfg or supported is NULL");
     }
     *supported = pcfg->direct_write_to_pmem();
     return 0;
@@ -47,7 +47,7 @@ int rpma_peer_cfg_get_direct_write_to_pmem(const struct rpma_peer_cfg *pcfg, boo
 
 int rpma_peer_cfg_get_descriptor(const struct rpma_peer_cfg *pcfg, void *desc) {
     if (pcfg == nullptr || desc == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("pcfg or desc is NULL");
     }
     *static_cast<std::byte *>(desc) = std::byte{pcfg->direct_write_to_pmem()};
     return 0;
@@ -55,7 +55,7 @@ int rpma_peer_cfg_get_descriptor(const struct rpma_peer_cfg *pcfg, void *desc) {
 
 int rpma_peer_cfg_get_descriptor_size(const struct rpma_peer_cfg *pcfg, size_t *desc_size) {
     if (pcfg == nullptr || desc_size == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("pcfg or desc_size is NULL");
     }
     *desc_size = descriptor_size;
     return 0;
@@ -63,7 +63,7 @@ int rpma_peer_cfg_get_descriptor_size(const struct rpma_peer_cfg *pcfg, size_t *
 
 int rpma_peer_cfg_from_descriptor(const void *desc, size_t desc_size, struct rpma_peer_cfg **pcfg_ptr) {
     if (desc == nullptr || pcfg_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("desc or pcfg_ptr is NULL");
     }
     if (desc_size < descriptor_size) {
         BASE_LOG(Error, "a peer configuration's descriptor has %zu bytes, at least %zu are needed", desc_size,

@@ -52,6 +52,25 @@ inline unsigned inline_flag(const rpma_conn &conn, std::size_t len) {
     return len - 1 < conn.inline_size() ? IBV_SEND_INLINE : 0;
 }
 
+// Which of the rules for operations these arguments break, at ERROR, as their public function's;
+// RPMA_E_INVAL.
+struct Arguments {
+    const char *function;
+    const rpma_conn *conn;
+    int flags;
+    bool needs_both;  // regions
+    std::size_t len;
+    const rpma_mr_local *local;
+    std::size_t local_offset;
+    const rpma_mr_remote *remote;
+    std::size_t remote_offset;
+};
+[[gnu::cold, gnu::noinline]] int invalid_operation(const Arguments &arguments);
+[[gnu::cold, gnu::noinline]] int invalid_transfer(ibv_wr_opcode opcode, const rpma_conn *conn,
+                                                  const rpma_mr_local *local, std::size_t local_offset,
+                                                  const rpma_mr_remote *remote, std::size_t remote_offset,
+                                                  std::size_t len, int flags);
+
 // A read or write of nothing. Out of the way of the others: it is rare.
 int prepare_nothing(Request &request, ibv_wr_opcode opcode, int flags, const void *op_context);
 
@@ -61,20 +80,22 @@ inline int prepare_transfer(Request &request, ibv_wr_opcode opcode, const rpma_c
                             const rpma_mr_remote *remote, std::size_t remote_offset, std::size_t len,
                             int flags, const void *op_context) {
     if (conn == nullptr || flags == 0) {
-        return RPMA_E_INVAL;
+        return invalid_transfer(opcode, conn, local, local_offset, remote, remote_offset, len, flags);
     }
     if (local == nullptr) [[unlikely]] {
         const bool is_nothing = remote == nullptr && (local_offset | remote_offset | len) == 0;
-        return is_nothing ? prepare_nothing(request, opcode, flags, op_context) : RPMA_E_INVAL;
+        return is_nothing
+                   ? prepare_nothing(request, opcode, flags, op_context)
+                   : invalid_transfer(opcode, conn, local, local_offset, remote, remote_offset, len, flags);
     }
     if (remote == nullptr) [[unlikely]] {
-        return RPMA_E_INVAL;
+        return invalid_transfer(opcode, conn, local, local_offset, remote, remote_offset, len, flags);
     }
     unsigned wr_flags = send_flags(flags);
     if (conn->looks_closer(len)) [[unlikely]] {
         if (len > UINT32_MAX || (conn->checks_bounds() && (!is_within(local_offset, len, local->size()) ||
                                                            !is_within(remote_offset, len, remote->size())))) {
-            return RPMA_E_INVAL;
+            return invalid_transfer(opcode, conn, local, local_offset, remote, remote_offset, len, flags);
         }
         wr_flags |= opcode != IBV_WR_RDMA_READ ? inline_flag(*conn, len) : 0;
     }
@@ -92,13 +113,13 @@ inline int prepare_message(Request &request, ibv_wr_opcode opcode, const rpma_co
                            const rpma_mr_local *local, std::size_t offset, std::size_t len, int flags,
                            const void *op_context) {
     if (conn == nullptr || flags == 0 || (local == nullptr && (offset != 0 || len != 0))) {
-        return RPMA_E_INVAL;
+        return invalid_transfer(opcode, conn, local, offset, nullptr, 0, len, flags);
     }
     unsigned wr_flags = send_flags(flags);
     if (conn->looks_closer(len)) [[unlikely]] {
         if (len > UINT32_MAX ||
             (conn->checks_bounds() && local != nullptr && !is_within(offset, len, local->size()))) {
-            return RPMA_E_INVAL;
+            return invalid_transfer(opcode, conn, local, offset, nullptr, 0, len, flags);
         }
         wr_flags |= inline_flag(*conn, len);
     }
@@ -115,15 +136,18 @@ inline void set_immediate(Request &request, std::uint32_t imm) {
     request.wr.imm_data = htonl(imm);
 }
 
+[[gnu::cold, gnu::noinline]] int invalid_atomic_write(const rpma_conn *conn, const rpma_mr_remote *remote,
+                                                      std::size_t offset, const char *source, int flags);
+
 inline int prepare_atomic_write(Request &request, const rpma_conn *conn, const rpma_mr_remote *remote,
                                 std::size_t offset, const char *source, int flags, const void *op_context) {
     if (conn == nullptr || remote == nullptr || source == nullptr || flags == 0 ||
         offset % RPMA_ATOMIC_WRITE_ALIGNMENT != 0) {
-        return RPMA_E_INVAL;
+        return invalid_atomic_write(conn, remote, offset, source, flags);
     }
     constexpr std::uint32_t length = 8;
     if (conn->checks_bounds() && !is_within(offset, length, remote->size())) {
-        return RPMA_E_INVAL;
+        return invalid_atomic_write(conn, remote, offset, source, flags);
     }
     request.part = {.addr = std::bit_cast<std::uintptr_t>(source), .length = length, .lkey = 0};
     // A flush that is a read, which one above 4 GiB always is, is not done before a fence says so. Between

@@ -42,7 +42,7 @@ int rpma_srq::close() {
 
 int rpma_srq_new(struct rpma_peer *peer, struct rpma_srq_cfg *cfg, struct rpma_srq **srq_ptr) {
     if (peer == nullptr || srq_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("peer or srq_ptr is NULL");
     }
     static const rpma_srq_cfg defaults;
     return librpma::give(rpma_srq::create(*peer, cfg != nullptr ? *cfg : defaults), srq_ptr);
@@ -54,7 +54,7 @@ int rpma_srq_delete(struct rpma_srq **srq_ptr) {
 
 int rpma_srq_get_rcq(const struct rpma_srq *srq, struct rpma_cq **rcq_ptr) {
     if (srq == nullptr || rcq_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("srq or rcq_ptr is NULL");
     }
     *rcq_ptr = srq->rcq();
     return 0;

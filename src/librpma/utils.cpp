@@ -7,10 +7,10 @@
 int rpma_utils_get_ibv_context(const char *addr, enum rpma_util_ibv_context_type type,
                                struct ibv_context **ibv_ctx_ptr) {
     if (addr == nullptr || ibv_ctx_ptr == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("addr or ibv_ctx_ptr is NULL");
     }
     if (type != RPMA_UTIL_IBV_CONTEXT_LOCAL && type != RPMA_UTIL_IBV_CONTEXT_REMOTE) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("type is unknown");
     }
     const auto side = type == RPMA_UTIL_IBV_CONTEXT_LOCAL ? verbs::Side::Local : verbs::Side::Remote;
     const auto context = verbs::find_context(addr, side);
@@ -23,7 +23,7 @@ int rpma_utils_get_ibv_context(const char *addr, enum rpma_util_ibv_context_type
 
 int rpma_utils_ibv_context_is_odp_capable(struct ibv_context *ibv_ctx, int *is_odp_capable) {
     if (ibv_ctx == nullptr || is_odp_capable == nullptr) {
-        return RPMA_E_INVAL;
+        return librpma::invalid("ibv_ctx or is_odp_capable is NULL");
     }
     *is_odp_capable = 0;
     const verbs::Provider &provider = verbs::provider_of(ibv_ctx);

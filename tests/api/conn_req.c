@@ -70,6 +70,18 @@ static void queues_too_large(void **state) {
     assert_ptr_equal(request, anything());
 }
 
+/* As a program does that ends each connection in one way. */
+static void disconnecting_a_rejected_one_is_no_error_in_the_log(void **state) {
+    struct ends *ends = *state;
+    ask(ends, NULL, NULL);
+    assert_ok(rpma_ep_next_conn_req(ends->ep, NULL, &ends->request));
+    assert_ok(rpma_conn_req_delete(&ends->request));
+    await_event(ends->client, RPMA_CONN_REJECTED);
+    capture_log(RPMA_LOG_LEVEL_WARNING);
+    (void)rpma_conn_disconnect(ends->client); /* what it returns is the device's */
+    assert_int_equal(logged_lines(), 0);
+}
+
 static void deleted_request_is_rejected(void **state) {
     struct ends *ends = *state;
     ask(ends, NULL, NULL);
@@ -171,6 +183,7 @@ int main(void) {
         WITH_ENDPOINT(nobody_listens),
         WITH_ENDPOINT(queues_too_large),
         WITH_ENDPOINT(deleted_request_is_rejected),
+        WITH_ENDPOINT(disconnecting_a_rejected_one_is_no_error_in_the_log),
         WITH_ENDPOINT(invalid_connect_consumes_the_request),
         WITH_ENDPOINT(too_much_private_data),
         WITH_ENDPOINT(private_data_arrives_with_the_request),

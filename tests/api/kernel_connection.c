@@ -224,9 +224,9 @@ static void every_step_of_the_end_can_fail(void **state) {
 static void disconnect_can_fail(void **state) {
     (void)state;
     conn = kernel_connection(NULL);
-    let_fail("rdma_disconnect", EINVAL);
+    let_fail("rdma_disconnect", EIO);
     assert_code(rpma_conn_disconnect(conn), RPMA_E_PROVIDER);
-    assert_true(logged("rdma_disconnect", "Invalid argument", NULL));
+    assert_true(logged("rdma_disconnect", "Input/output error", NULL));
 }
 
 #define WITH_PEER(test) cmocka_unit_test_setup_teardown(test, make_kernel_peer, end_kernel)

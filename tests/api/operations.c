@@ -236,11 +236,55 @@ static void immediate_data_arrives(void **state) {
 
 #define WITH_CONNECTION(test) cmocka_unit_test_setup_teardown(test, make_connection, end_all)
 
+/* Whoever gets RPMA_E_INVAL finds the argument and the rule in the log, under the name of what was called. */
+static void what_is_not_allowed_is_named(void **state) {
+    struct ends *ends = *state;
+    struct rpma_cq *cq = NULL;
+    struct rpma_mr_local *const near = reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_WRITE_SRC);
+    struct rpma_mr_remote *const far =
+        remote_of(ends, reg(ends, ends->far, BUFFER_SIZE, RPMA_MR_USAGE_WRITE_DST));
+    capture_log(RPMA_LOG_LEVEL_ERROR);
+    assert_code(rpma_atomic_write(ends->client, far, 4, ends->near, ALWAYS, NULL), RPMA_E_INVAL);
+    assert_true(logged("rpma_atomic_write", "dst_offset 4 is no multiple of 8", NULL));
+    assert_code(rpma_write(ends->client, far, 0, near, 0, (size_t)5 << 30, ALWAYS, NULL), RPMA_E_INVAL);
+    assert_true(logged("rpma_write", "5368709120 bytes", "at most 4294967295", NULL));
+    assert_code(rpma_send(ends->client, NULL, 0, 1, ALWAYS, NULL), RPMA_E_INVAL);
+    assert_true(logged("rpma_send:", "src is NULL", NULL));
+    assert_code(rpma_read(ends->client, near, 0, NULL, 0, 1, ALWAYS, NULL), RPMA_E_INVAL);
+    assert_true(logged("rpma_read:", "src or dst is NULL", NULL));
+    assert_code(rpma_flush(ends->client, far, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, 0, NULL), RPMA_E_INVAL);
+    assert_true(logged("rpma_flush", "flags is 0", NULL));
+    assert_code(rpma_recv(NULL, near, 0, 8, NULL), RPMA_E_INVAL);
+    assert_true(logged("rpma_recv", "is NULL", NULL));
+    assert_code(rpma_conn_get_cq(NULL, &cq), RPMA_E_INVAL);
+    assert_true(logged("rpma_conn_get_cq", "conn or cq_ptr is NULL", NULL));
+    assert_code(rpma_conn_cfg_set_sq_size(NULL, 1), RPMA_E_INVAL);
+    assert_true(logged("rpma_conn_cfg_set_sq_size", "cfg is NULL", NULL));
+    assert_code(rpma_peer_delete(NULL), RPMA_E_INVAL);
+    assert_true(logged("rpma_peer_delete", "is NULL", NULL));
+    assert_int_equal(logged_lines(), 9);
+}
+
+/* Also a post that comes too early says so. */
+static void a_post_before_the_connection_is_explained(void **state) {
+    struct ends *ends = *state;
+    struct rpma_mr_local *const near = reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_SEND);
+    if (ends->device != SOFT_DEVICE) {
+        skip();
+    }
+    ask(ends, NULL, NULL);
+    capture_log(RPMA_LOG_LEVEL_ERROR);
+    assert_code(rpma_send(ends->client, near, 0, 8, ALWAYS, NULL), RPMA_E_PROVIDER);
+    assert_true(logged("cannot be posted", "established", NULL));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transfer_arguments_are_checked),
         cmocka_unit_test(message_arguments_are_checked),
         cmocka_unit_test(atomic_write_arguments_are_checked),
+        WITH_CONNECTION(what_is_not_allowed_is_named),
+        cmocka_unit_test_setup_teardown(a_post_before_the_connection_is_explained, make_endpoint, end_all),
         WITH_CONNECTION(write_then_read_back),
         WITH_CONNECTION(nothing_can_be_written_and_read),
         WITH_CONNECTION(completion_on_error_only_has_none_on_success),
