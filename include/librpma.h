@@ -771,8 +771,8 @@ int rpma_log_get_threshold(enum rpma_log_threshold threshold, enum rpma_log_leve
 typedef void rpma_log_function(enum rpma_log_level level, const char *file_name, const int line_no,
                                const char *function_name, const char *message_format, ...);
 
-/* The default: syslog(3) as "rpma", facility LOG_LOCAL7, and standard error as RPMA_LOG_THRESHOLD_AUX says.
- */
+/* The default: where the variable RPMA_LOG said when the library was loaded (librpma(7)), else syslog(3) as
+ * "rpma", facility LOG_LOCAL7; and standard error as RPMA_LOG_THRESHOLD_AUX says. */
 #define RPMA_LOG_USE_DEFAULT_FUNCTION (NULL)
 
 /**

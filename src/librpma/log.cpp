@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // librpma/log: thresholds, the log function of the process, and the default one. Both libraries' lines come
 // through here: librpma's own by base/log, the soft device's by its log function.
+#include <paths.h>
 #include <syslog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdarg>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <mutex>
 
 #include "librpma/api.hpp"
+#include "librpma/log_destination.hpp"
 
 namespace librpma {
 
@@ -26,6 +30,9 @@ std::mutex threshold_mutex;
 // The process's syslog identity is left alone until there is a first line to write.
 std::atomic<bool> syslog_opened{false};
 std::once_flag syslog_once;
+
+// What RPMA_LOG said when the library was loaded.
+LogDestination destination{.level = RPMA_LOG_LEVEL_WARNING};
 
 struct LevelFormat {
     const char *tag;
@@ -53,17 +60,48 @@ void write_time(char (&text)[64]) {
     std::snprintf(text, sizeof(text), "%s.%06ld ", seconds, now.tv_nsec / 1000);
 }
 
-void write_by_default(const LevelFormat &format, int level, const char *place, const char *message) {
+// In one call, so that the lines of several threads and processes do not mix.
+void write_line(int fd, const LevelFormat &format, const char *place, const char *message) {
+    char time[64];
+    char line[message_size + 512];
+    write_time(time);
+    const int length = std::snprintf(line, sizeof(line), "%s[%d] %s%s%s\n", time, static_cast<int>(gettid()),
+                                     format.tag, place, message);
+    [[maybe_unused]] const auto written =
+        write(fd, line, std::min(static_cast<std::size_t>(length), sizeof(line) - 1));
+}
+
+void write_to_syslog(const LevelFormat &format, const char *place, const char *message) {
     std::call_once(syslog_once, [] {
         openlog("rpma", LOG_PID, LOG_LOCAL7);
         syslog_opened.store(true, std::memory_order_relaxed);
     });
-    if (level <= aux_threshold.load(std::memory_order_relaxed)) {
-        char time[64];
-        write_time(time);
-        std::fprintf(stderr, "%s[%d] %s%s%s\n", time, static_cast<int>(gettid()), format.tag, place, message);
-    }
     syslog(format.severity, "%s%s%s", format.tag, place, message);
+}
+
+// Once a process: the reason of a failure went where nobody reads it.
+void hint() {
+    static std::atomic<bool> given{false};
+    if (access(_PATH_LOG, F_OK) != 0 && !given.exchange(true, std::memory_order_relaxed)) {
+        std::fprintf(stderr,
+                     "librpma: a call failed, and there is no system log that says why: "
+                     "RPMA_LOG=stderr shows it (see librpma(7))\n");
+    }
+}
+
+void write_by_default(const LevelFormat &format, int level, const char *place, const char *message) {
+    using Kind = LogDestination::Kind;
+    const bool to_stderr = level <= aux_threshold.load(std::memory_order_relaxed);
+    if (destination.kind == Kind::Descriptor) {
+        write_line(destination.fd, format, place, message);
+    } else if (destination.kind != Kind::None) {
+        write_to_syslog(format, place, message);
+    }
+    if (to_stderr && destination.fd != STDERR_FILENO) {
+        write_line(STDERR_FILENO, format, place, message);
+    } else if (destination.kind == Kind::Default && level <= RPMA_LOG_LEVEL_ERROR) {
+        hint();
+    }
 }
 
 // Takes every line that is within the threshold and hands it, formatted, to the log function of the process.
@@ -100,7 +138,8 @@ void set_both_thresholds(int level) {
 struct Installation {
     Installation() {
         base::set_log_sink(dispatch);
-        set_both_thresholds(RPMA_LOG_LEVEL_WARNING);
+        destination = log_destination(secure_getenv("RPMA_LOG"), RPMA_LOG_LEVEL_WARNING);
+        set_both_thresholds(destination.level);
     }
     Installation(const Installation &) = delete;
     Installation &operator=(const Installation &) = delete;
