@@ -174,8 +174,8 @@ void QueuePair::terminated(std::span<const std::byte> body) {
         violate(code.error());
         return;
     }
-    BASE_LOG_PEER(Warning, "%s sent TERMINATE: layer %u, type %u, code %u", peer_.c_str(), code->layer,
-                  code->type, code->code);
+    BASE_LOG_PEER(Warning, "%s ends the connection: %s (TERMINATE: layer %u, type %u, code %u)",
+                  peer_.c_str(), wire::meaning_of(*code), code->layer, code->type, code->code);
     end({.text = "terminated by the peer",
          .level = static_cast<int>(base::LogLevel::Warning),
          .oldest = status_of(*code),

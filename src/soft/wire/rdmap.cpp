@@ -3,6 +3,7 @@
 #include "soft/wire/rdmap.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/cursor.hpp"
 
@@ -164,6 +165,43 @@ Decoded<TerminateCode> decode_terminate(std::span<const std::byte> body) {
     const auto first = std::to_integer<std::uint8_t>(body[0]);
     return TerminateCode{static_cast<std::uint8_t>(first >> 4), static_cast<std::uint8_t>(first & 0x0f),
                          std::to_integer<std::uint8_t>(body[1])};
+}
+
+const char *meaning_of(const TerminateCode &code) {
+    struct Meaning {
+        TerminateCode code;
+        const char *text;
+    };
+    static constexpr Meaning meanings[] = {
+        {terminate::local_catastrophic, "the peer met an error of its own"},
+        {terminate::invalid_stag, "the peer knows no region with this key"},
+        {terminate::tagged_invalid_stag, "the peer knows no region with this key"},
+        {terminate::bounds, "the peer's region does not reach so far"},
+        {terminate::tagged_bounds, "the peer's region does not reach so far"},
+        {terminate::access, "the peer's region does not allow this access"},
+        {terminate::not_associated, "the peer's region is not for this connection"},
+        {terminate::tagged_not_associated, "the peer's region is not for this connection"},
+        {terminate::wrap, "the access goes around the end of the address space"},
+        {terminate::tagged_wrap, "the access goes around the end of the address space"},
+        {terminate::cannot_invalidate, "the peer has no key like this to give back"},
+        {terminate::rdmap_version, "the peer speaks another version of RDMAP"},
+        {terminate::tagged_version, "the peer speaks another version of DDP"},
+        {terminate::untagged_version, "the peer speaks another version of DDP"},
+        {terminate::unexpected_opcode, "the peer does not know or expect this operation"},
+        {terminate::catastrophic_stream, "the peer cannot do an operation of this kind"},
+        {terminate::operation_unspecified, "the peer cannot do this operation"},
+        {terminate::untagged_queue, "the peer has no such queue"},
+        {terminate::untagged_no_buffer, "the peer has no room for this message or request"},
+        {terminate::untagged_msn, "the peer expected another message"},
+        {terminate::untagged_offset, "the peer expected another part of the message"},
+        {terminate::untagged_too_long, "the message is longer than the peer's receive"},
+        {terminate::mpa_crc, "the peer found a wrong checksum"},
+        {terminate::mpa_frame, "the peer found a frame that is none"},
+        {terminate::insufficient_ird, "the peer wants more reads at once than are served"},
+        {terminate::no_matching_rtr, "the peer wants another first message"},
+    };
+    const auto *const known = std::ranges::find(meanings, code, &Meaning::code);
+    return known != std::end(meanings) ? known->text : "for a reason that it alone knows";
 }
 
 }  // namespace soft::wire

@@ -174,6 +174,14 @@ void terminate_with_what_it_quotes(void **) {
     }
 }
 
+// Who reads a log knows no numbers. A code that no RFC has is told too.
+void a_terminate_is_told_by_its_meaning(void **) {
+    assert_string_equal(meaning_of(terminate::invalid_stag), "the peer knows no region with this key");
+    assert_string_equal(meaning_of(terminate::tagged_invalid_stag), "the peer knows no region with this key");
+    assert_string_equal(meaning_of(terminate::no_matching_rtr), "the peer wants another first message");
+    assert_string_equal(meaning_of({15, 15, 255}), "for a reason that it alone knows");
+}
+
 // As a whole: 24 bytes of header and body on queue 2, MSN 1, MO 0.
 void a_whole_terminate(void **) {
     const auto body = encode(terminate::untagged_offset);
@@ -199,6 +207,7 @@ int main() {
                                 cmocka_unit_test(terminate_as_the_rfc_draws_it),
                                 cmocka_unit_test(terminate_survives),
                                 cmocka_unit_test(terminate_with_what_it_quotes),
+                                cmocka_unit_test(a_terminate_is_told_by_its_meaning),
                                 cmocka_unit_test(a_whole_terminate)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
