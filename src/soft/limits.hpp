@@ -62,6 +62,13 @@ inline constexpr std::size_t max_unexpected_messages = 256;
 inline constexpr std::chrono::seconds handshake_timeout{10};
 // And for the rest of a segment that it has begun: at least this, at most twice as long. Tests shorten it.
 inline std::chrono::milliseconds segment_timeout{60'000};
+// A message that is not whole takes a receive of a shared queue only when so much of it is here: to hold many
+// receives costs as much.
+inline constexpr std::size_t shared_message_bytes = 8192;
+// And then it has to end, or to go on by a pace: at least this for each so many bytes, at most twice as long.
+// Tests shorten it.
+inline std::chrono::milliseconds shared_message_timeout{10'000};
+inline constexpr std::size_t shared_message_pace_bytes = std::size_t{64} * 1024;
 // How long the end of a stream waits for receives for the messages before it, since the last that found one.
 // Tests shorten it.
 inline std::chrono::milliseconds unclaimed_timeout{2'000};

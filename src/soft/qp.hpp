@@ -271,6 +271,12 @@ private:
 
     // qp_message.cpp, with the group's lock held
     [[nodiscard]] bool message_must_wait();
+    [[nodiscard]] bool may_take_receive() const;
+    // A receive that other connections could use waits for the rest of a message.
+    [[nodiscard]] bool holds_shared_receive() const {
+        return shared_receives_ != nullptr && message_ == Message::Delivered;
+    }
+    [[nodiscard]] std::uint64_t arrived_of_message() const;
     [[nodiscard]] bool take_receive();
     void begin_send();
     void finish_send();
@@ -322,6 +328,9 @@ private:
     bool segment_watched_ = false;
     std::uint64_t segments_ = 0;  // begun so far
     std::uint64_t watched_segment_ = 0;
+    bool message_watched_ = false;  // that holds a shared receive
+    std::uint32_t watched_msn_ = 0;
+    std::uint64_t watched_bytes_ = 0;  // that had arrived of it
     std::size_t payload_left_ = 0;
     std::uint64_t place_at_ =
         0;  // write: the address for the next byte; send, read response: the offset in the message

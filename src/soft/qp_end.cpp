@@ -158,11 +158,15 @@ void QueuePair::expire() {
         return;
     }
     const bool ours_to_go_on = stalled_ || parked_;
-    if (!established_ || (inside_segment() && segments_ == watched_segment_ && !ours_to_go_on)) {
+    const bool late = message_watched_
+                          ? holds_shared_receive() && next_send_msn_ == watched_msn_ &&
+                                arrived_of_message() - watched_bytes_ < limits::shared_message_pace_bytes
+                          : inside_segment() && segments_ == watched_segment_;
+    if (!established_ || (late && !ours_to_go_on)) {
         link_lost(ETIMEDOUT);
         return;
     }
-    segment_watched_ = false;
+    segment_watched_ = message_watched_ = false;
     watch_segment();
 }
 

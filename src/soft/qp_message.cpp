@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/qp: incoming sends. A send takes the oldest posted receive. One that finds none is kept, within a
-// bound, while the connection goes on being parsed; past the bound the stream stalls until a receive is
-// posted. The end of the stream comes behind them, though not later than limits::unclaimed_timeout after the
-// last receive: then what still has none is dropped.
+// soft/qp: incoming sends. A send takes the oldest posted receive; of a shared queue when it is whole, or
+// large and well begun, so that peers that begin messages and do not end them take nothing from others. One
+// that finds none, or takes none yet, is kept, within a bound, while the connection goes on being parsed;
+// past the bound the stream stalls until a receive is posted. The end of the stream comes behind them, though
+// not later than limits::unclaimed_timeout after the last receive: then what still has none is dropped.
 #include <bit>
 #include <cerrno>
 #include <cinttypes>
@@ -12,6 +13,7 @@
 #include "persist/guard.hpp"
 #include "soft/limits.hpp"
 #include "soft/qp.hpp"
+#include "soft/tcp.hpp"
 
 namespace soft {
 
@@ -106,13 +108,33 @@ void QueuePair::begin_send() {
     }
     place_at_ = message_bytes_;
     if (message_ == Message::None) {
-        if (unexpected_.empty() && take_receive()) {
+        if (unexpected_.empty() && may_take_receive() && take_receive()) {
             message_ = Message::Delivered;
         } else {
             message_ = Message::Kept;
             unexpected_.emplace_back();
         }
     }
+}
+
+// For the message that begins.
+bool QueuePair::may_take_receive() const {
+    if (shared_receives_ == nullptr || !wire::is_send(segment_.opcode)) {
+        return true;
+    }
+    const std::size_t buffered_bytes = buffered().size();
+    const std::size_t trailer = wire::fpdu_trailer_bytes(wire::segment_bytes(segment_));
+    if (segment_.last && buffered_bytes >= payload_left_ + trailer) {
+        return true;
+    }
+    return payload_left_ >= limits::shared_message_bytes &&
+           (buffered_bytes >= limits::shared_message_bytes ||
+            buffered_bytes + tcp::unread_bytes(socket_.get()) >= limits::shared_message_bytes);
+}
+
+std::uint64_t QueuePair::arrived_of_message() const {
+    const bool inside = in_segment_ && wire::is_send(segment_.opcode);
+    return std::uint64_t{message_bytes_} + (inside ? segment_.payload_bytes - payload_left_ : 0);
 }
 
 bool QueuePair::keep_unexpected(std::span<const std::byte> bytes) {
@@ -179,12 +201,19 @@ void QueuePair::message_arrived(const Arrival &arrival) {
     } else {
         unexpected_.back().complete = true;
         unexpected_.back().arrival = arrival;
+        if (shared_receives_ != nullptr) {
+            deliver_unexpected();
+        }
     }
 }
 
-// Receives were posted: the kept messages take them.
+// The kept messages take what receives there are.
 void QueuePair::deliver_unexpected() {
-    while (connected() && !unexpected_.empty() && take_receive()) {
+    const auto may_take = [this](const Unexpected &message) {
+        return shared_receives_ == nullptr || message.complete ||
+               message.bytes >= limits::shared_message_bytes;
+    };
+    while (connected() && !unexpected_.empty() && may_take(unexpected_.front()) && take_receive()) {
         const Unexpected message = unexpected_.front();
         std::size_t done = 0;
         if (!message.complete) {
@@ -224,7 +253,7 @@ void QueuePair::deliver_unexpected() {
 void QueuePair::resume() {
     parse();
     answer();
-    segment_watched_ = false;
+    segment_watched_ = message_watched_ = false;
     watch_segment();
     return_empty_buffer();
 }

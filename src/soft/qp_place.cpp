@@ -169,6 +169,12 @@ bool QueuePair::place_buffered() {
             }
             buffer_begin_ += bytes.size();
             placed(bytes.size(), nullptr);
+            if (shared_receives_ != nullptr) {
+                deliver_unexpected();
+                if (!connected()) {
+                    return false;
+                }
+            }
             continue;
         }
         Target target;

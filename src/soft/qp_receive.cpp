@@ -104,13 +104,22 @@ void QueuePair::receive() {
     return_empty_buffer();
 }
 
-// A peer that has begun a segment has to end it. Nothing is timed while segments come whole, and what is
-// timed is not looked at again before its time is over.
+// A peer that has begun a segment has to end it, and a message that others could use the receive of has to go
+// on. Nothing is timed while segments come whole, and what is timed is not looked at again before its time is
+// over.
 void QueuePair::watch_segment() {
-    if (inside_segment() && connected() && established_ && !segment_watched_) {
+    if (!connected() || !established_) {
+        return;
+    }
+    const bool shared = holds_shared_receive();
+    if ((shared && !message_watched_) || (inside_segment() && !segment_watched_)) {
         segment_watched_ = true;
         watched_segment_ = segments_;
-        group_->set_deadline(*this, base::Clock::now() + limits::segment_timeout);
+        message_watched_ = shared;
+        watched_msn_ = next_send_msn_;
+        watched_bytes_ = arrived_of_message();
+        group_->set_deadline(
+            *this, base::Clock::now() + (shared ? limits::shared_message_timeout : limits::segment_timeout));
     }
 }
 

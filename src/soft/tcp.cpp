@@ -243,6 +243,11 @@ Ready ready(int socket) {
     return {.readable = (state.revents & ~POLLOUT) != 0, .writable = (state.revents & ~POLLIN) != 0};
 }
 
+std::size_t unread_bytes(int socket) {
+    int bytes = 0;
+    return ioctl(socket, SIOCINQ, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
+}
+
 bool has_unacknowledged(int socket) {
     int bytes = 0;
     return ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;

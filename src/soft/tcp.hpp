@@ -79,6 +79,8 @@ struct Ready {
 };
 [[nodiscard]] Ready ready(int socket);
 
+// Bytes that have arrived and nobody has read.
+[[nodiscard]] std::size_t unread_bytes(int socket);
 // Not all that was sent has been acknowledged.
 [[nodiscard]] bool has_unacknowledged(int socket);
 

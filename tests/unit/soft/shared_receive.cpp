@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Shared receive queues, as a peer on TCP can try them: sends that are cut where the test likes.
+#include <sys/socket.h>
+
 #include <chrono>
+#include <deque>
 #include <mutex>
 #include <thread>
+#include <vector>
 
+#include "soft/limits.hpp"
 #include "soft/qp.hpp"
 #include "soft/shared_receive.hpp"
 #include "soft/wire/rdmap.hpp"
@@ -57,7 +62,7 @@ void only_the_receive_in_hand_is_flushed(void **state) {
     for (std::uint64_t i = 1; i <= 3; ++i) {
         post(device, i, i * 10'000, 10'000, *device.mr);
     }
-    peer.send(fpdu({.opcode = Opcode::Send, .last = false, .msn = 1}, pattern(5000, 1)));
+    peer.send(fpdu({.opcode = Opcode::Send, .last = false, .msn = 1}, pattern(9000, 1)));
     send(other, 1, 100, 2);
     const ibv_wc whole = device.next_completion();
     assert_int_equal(whole.status, IBV_WC_SUCCESS);
@@ -92,6 +97,97 @@ void receives_are_in_the_domain_of_the_queue(void **state) {
     device.expect_completion(2, IBV_WC_LOC_PROT_ERR);
     device.close(right);
     device.close(wrong);
+    assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
+}
+
+Bytes head_of(const Bytes &all, std::size_t count) {
+    return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+// Peers that begin messages and do not end them hold nothing that others need. Each gets its receive when its
+// message is whole.
+void messages_that_are_not_whole_take_no_receive(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    device.srq = create(*device.mr);
+    for (std::uint64_t i = 1; i <= 4; ++i) {
+        post(device, i, i * 20'000, 20'000, *device.mr);
+    }
+    const Bytes small = pattern(100, 1);
+    const Bytes large = pattern(20'000, 2);
+    const Bytes whole = fpdu({.opcode = Opcode::Send, .msn = 1}, small);
+    const Bytes whole_large = fpdu({.opcode = Opcode::Send, .msn = 1}, large);
+    struct Begun {
+        Bytes begin;
+        Bytes rest;
+        const Bytes &message;
+    };
+    const auto cut = [](const Bytes &all, std::size_t at, const Bytes &message) {
+        return Begun{head_of(all, at), Bytes(all.begin() + static_cast<std::ptrdiff_t>(at), all.end()),
+                     message};
+    };
+    const Begun all_begun[] = {
+        // A segment that is whole, and not the last.
+        {fpdu({.opcode = Opcode::Send, .last = false, .msn = 1}, std::span{small}.first(1)),
+         fpdu({.opcode = Opcode::Send, .offset = 1, .msn = 1}, std::span{small}.subspan(1)), small},
+        cut(whole, untagged_bytes + 2, small),
+        cut(whole, whole.size() / 2, small),
+        // All but the CRC's place.
+        cut(whole, whole.size() - 1, small),
+        cut(whole_large, 8000, large)};
+    std::deque<Peer> peers;
+    std::vector<rdma_cm_id *> ids;
+    for (const Begun &begun : all_begun) {
+        ids.push_back(device.establish(peers.emplace_back(), plain));
+        peers.back().send(begun.begin);
+    }
+    rdma_cm_id *const id = device.establish(other, plain);
+    for (std::uint32_t i = 1; i <= 4; ++i) {
+        device.work();
+        send(other, i, 300, i);
+        device.expect_completion(i);
+        assert_same_bytes({device.at(i * 20'000), 300}, pattern(300, i));
+        post(device, i, i * 20'000, 20'000, *device.mr);
+    }
+    for (std::size_t i = 0; i < std::size(all_begun); ++i) {
+        peers[i].send(all_begun[i].rest);
+        const ibv_wc completion = device.next_completion();
+        const std::uint64_t slot = i % 4 + 1;
+        assert_int_equal(completion.status, IBV_WC_SUCCESS);
+        assert_int_equal(completion.wr_id, slot);
+        assert_int_equal(completion.qp_num, ids[i]->qp->qp_num);
+        assert_int_equal(completion.byte_len, all_begun[i].message.size());
+        assert_same_bytes({device.at(slot * 20'000), all_begun[i].message.size()}, all_begun[i].message);
+        post(device, slot, slot * 20'000, 20'000, *device.mr);
+    }
+    for (rdma_cm_id *const one : ids) {
+        device.close(one);
+    }
+    device.close(id);
+    assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
+}
+
+// One that has taken its receive has to go on; one that goes on slowly, byte by byte, is late too.
+void a_message_in_a_shared_receive_must_go_on(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const auto before = soft::limits::shared_message_timeout;
+    soft::limits::shared_message_timeout = std::chrono::milliseconds{200};
+    device.srq = create(*device.mr);
+    post(device, 1, 0, 100'000, *device.mr);
+    rdma_cm_id *const id = device.establish(peer, plain);
+    peer.send(fpdu({.opcode = Opcode::Send, .last = false, .msn = 1}, pattern(9000, 1)));
+    std::uint32_t offset = 9000;
+    device.work_until([&] {
+        if (peer.silent()) {
+            const Bytes byte =
+                fpdu({.opcode = Opcode::Send, .last = false, .offset = offset, .msn = 1}, Bytes(1));
+            offset += ::send(peer.socket(), byte.data(), byte.size(), MSG_NOSIGNAL) > 0 ? 1 : 0;
+        }
+        return device.has_completion();
+    });
+    device.expect_completion(1, IBV_WC_WR_FLUSH_ERR);
+    (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+    soft::limits::shared_message_timeout = before;
+    device.close(id);
     assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
 }
 
@@ -157,6 +253,8 @@ void receives_go_by_the_line(void **state) {
 int main() {
     const CMUnitTest tests[] = {test_of_ends(only_the_receive_in_hand_is_flushed),
                                 test_of_ends(receives_are_in_the_domain_of_the_queue),
+                                test_of_ends(messages_that_are_not_whole_take_no_receive),
+                                test_of_ends(a_message_in_a_shared_receive_must_go_on),
                                 test_of_ends(a_receive_that_comes_inside_a_send),
                                 test_of_ends(receives_go_by_the_line)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
