@@ -93,7 +93,7 @@ namespace {
 
 // A reply that the two ends cannot go on with: the responder is told, as RFC 6581 section 9 wants. A fresh
 // socket takes so few bytes at once.
-void terminate(base::Fd socket, bool crc, const wire::TerminateCode &code) {
+void terminate(base::Fd socket, Origin peer, bool crc, const wire::TerminateCode &code) {
     const auto body = wire::encode(code);
     Batch batch;
     if (crc) {
@@ -106,7 +106,7 @@ void terminate(base::Fd socket, bool crc, const wire::TerminateCode &code) {
                      body);
     (void)batch.send(socket.get());
     (void)shutdown(socket.get(), SHUT_WR);
-    Engine::instance().drain(std::move(socket));
+    Engine::instance().drain(std::move(socket), peer);
 }
 
 }  // namespace
@@ -133,7 +133,7 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
                                              : "another first FPDU than an empty write");
         if (!reply.markers && reply.revision <= 2) {
             terminate(
-                handshake.take_socket(), parameters_.crc || reply.crc,
+                handshake.take_socket(), origin_of(handshake.peer()), parameters_.crc || reply.crc,
                 deeper_than_we_serve ? wire::terminate::insufficient_ird : wire::terminate::no_matching_rtr);
         }
         state_.store(State::Closed);

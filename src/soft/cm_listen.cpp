@@ -22,7 +22,7 @@ constexpr int accepts_in_a_turn = 64;  // then others have theirs
 constexpr base::Milliseconds accept_again_after{100};
 
 // Answers, and lets the peer read the answer. A fresh socket takes so few bytes at once.
-base::Result<void> refuse(base::Fd socket, const wire::MpaFrame &request,
+base::Result<void> refuse(base::Fd socket, const tcp::Address &peer, const wire::MpaFrame &request,
                           std::span<const std::byte> private_data) {
     std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
     const std::size_t size = wire::encode_mpa_frame({.role = wire::MpaRole::Reply,
@@ -37,7 +37,7 @@ base::Result<void> refuse(base::Fd socket, const wire::MpaFrame &request,
     const bool sent = send(socket.get(), bytes.data(), size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
     const int error = errno;
     (void)shutdown(socket.get(), SHUT_WR);
-    Engine::instance().drain(std::move(socket));
+    Engine::instance().drain(std::move(socket), origin_of(peer));
     return sent ? base::Result<void>{} : base::failure(error);
 }
 
@@ -151,7 +151,7 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
     if (request.markers || request.revision > 2) {
         BASE_LOG_PEER(Warning, "%s asks for %s: refused", tcp::text_of(handshake.peer()).c_str(),
                       request.markers ? "MPA markers" : "an MPA revision above 2");
-        (void)refuse(handshake.take_socket(), request, {});
+        (void)refuse(handshake.take_socket(), handshake.peer(), request, {});
         adoption_failed(EPROTO);
         return;
     }
@@ -354,7 +354,7 @@ base::Result<void> CmId::reject(std::span<const std::byte> private_data) {
         return base::failure(EINVAL);
     }
     state_.store(State::Closed);
-    return refuse(std::move(socket_), request_, private_data);
+    return refuse(std::move(socket_), peer(), request_, private_data);
 }
 
 }  // namespace soft

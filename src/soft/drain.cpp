@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/drain: the sockets whose owners are gone, until their peers have everything.
+#include <algorithm>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -14,9 +16,19 @@ namespace soft {
 // has for a peer that is slow. What the peer's TCP has, a reset does not destroy.
 class Engine::Drain final : public Source {
 public:
-    Drain(Engine &engine, std::shared_ptr<Group> group, base::Fd socket)
-        : engine_{engine}, group_{std::move(group)}, socket_{std::move(socket)} {
-        const std::scoped_lock lock{group_->mutex()};
+    // With the group's lock held.
+    Drain(Engine &engine, std::shared_ptr<Group> group, base::Fd socket, Origin origin, Allowance allowance)
+        : engine_{engine},
+          group_{std::move(group)},
+          socket_{std::move(socket)},
+          origin_{origin},
+          allowance_{std::move(allowance)} {}
+
+    ~Drain() override { group_->remove(*this, socket_.get()); }
+    Drain(const Drain &) = delete;
+    Drain &operator=(const Drain &) = delete;
+
+    void begin() {
         group_->add(*this, socket_.get(), {.readable = true});
         group_->set_deadline(*this, began_ + limits::drain_timeout);
     }
@@ -36,22 +48,27 @@ public:
         }
     }
 
-private:
-    // The last thing it does.
+    [[nodiscard]] Origin origin() const { return origin_; }
+
+    // The last thing it does. Closed alone, the kernel would go on trying, and keep what it has.
     void end() {
-        group_->remove(*this, socket_.get());
-        Engine &engine = engine_;
-        delete this;
-        engine.drained();
+        if (tcp::has_unacknowledged(socket_.get())) {
+            tcp::reset_when_closed(socket_.get());
+        }
+        const std::unique_ptr<Drain> gone{this};
+        engine_.drained(this);
     }
 
+private:
     Engine &engine_;
     std::shared_ptr<Group> group_;
     base::Fd socket_;
+    const Origin origin_;
+    const Allowance allowance_;
     const base::Clock::time_point began_ = base::Clock::now();
 };
 
-void Engine::drain(base::Fd socket) {
+void Engine::drain(base::Fd socket, Origin origin, Allowance allowance) {
     std::shared_ptr<Group> made;  // destroyed, if another thread was faster, without the lock
     std::shared_ptr<Group> group;
     {
@@ -69,18 +86,49 @@ void Engine::drain(base::Fd socket) {
             group = state_->draining;
         }
         if (group) {
-            new Drain{*this, std::move(group), std::move(socket)};  // deletes itself
+            begin_drain(group, std::make_unique<Drain>(*this, group, std::move(socket), origin,
+                                                       std::move(allowance)));
             return;
         }
     } catch (const std::bad_alloc &) {
         BASE_LOG_PEER(Error, "a connection is closed before its peer may have read all: out of memory");
     }
-    drained();
+    drained(nullptr);
 }
 
-void Engine::drained() {
+// One too many makes the oldest of the origin that has most go: what its peer has not read by now it will not
+// read. The others are those that still may.
+void Engine::begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain) {
+    const std::scoped_lock serving{group->mutex()};
+    std::unique_ptr<Drain> made{std::move(drain)};  // goes, when memory is out, with the lock
+    made->begin();
+    Drain *oldest = nullptr;
+    {
+        const std::scoped_lock lock{state_->mutex};
+        auto &all = state_->all_drains;
+        Shares &shares = state_->shares_of_drains;
+        all.reserve(all.size() + 1);
+        shares.add(made->origin());
+        all.push_back(made.get());
+        if (all.size() > std::min(limits::max_draining, limits::share_of_descriptors())) {
+            oldest = *std::ranges::find_if(all, [most = shares.most(), &shares](const Drain *one) {
+                return shares.of(one->origin()) == most;
+            });
+        }
+    }
+    (void)made.release();  // deletes itself
+    if (oldest != nullptr) {
+        oldest->end();
+    }
+}
+
+void Engine::drained(const Drain *drain) {
     std::shared_ptr<Group> last;  // destroyed without the lock
     const std::scoped_lock lock{state_->mutex};
+    if (drain != nullptr) {
+        state_->shares_of_drains.remove(drain->origin());
+        std::erase(state_->all_drains, drain);
+    }
     if (--state_->drains == 0) {
         last = std::move(state_->draining);
         state_->draining = nullptr;

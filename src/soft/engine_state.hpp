@@ -8,8 +8,10 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "base/thread.hpp"
+#include "soft/origin.hpp"
 #include "soft/progress.hpp"
 
 namespace soft {
@@ -25,7 +27,9 @@ struct Engine::State {
     Watched watched;
     std::uint64_t next_key = wake_key + 1;
     std::shared_ptr<Group> draining;  // of the sockets whose owners are gone
-    std::size_t drains = 0;
+    std::size_t drains = 0;           // begun, also those that are not in the list yet
+    std::vector<Drain *> all_drains;  // the oldest first
+    Shares shares_of_drains;
     bool running = false;
     bool ending = false;  // the process: the thread goes, whatever groups there are
     base::EndedThread ended_thread;

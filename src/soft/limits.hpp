@@ -81,6 +81,19 @@ inline constexpr std::chrono::seconds last_words_timeout{10};
 // How long the end of the process waits for a thread of the library.
 inline constexpr std::chrono::seconds thread_timeout{1};
 
+// Sockets whose owners are gone and whose peers have not read all; and not more than a quarter of the
+// descriptors that the process may have open. Behind that the oldest of the origin that has most is reset.
+// Tests shorten it.
+inline std::size_t max_draining = 1024;
+
+// What the kernel may keep of what peers do not read: of the whole process, and of one origin. A connection
+// gets a part, between a least, which all get beyond that, and a most, which is what Linux keeps by itself
+// (net.ipv4.tcp_wmem). Tests shorten them.
+inline std::size_t unread_bytes_of_process = std::size_t{256} << 20;
+inline std::size_t unread_bytes_of_origin = std::size_t{64} << 20;
+inline constexpr std::size_t least_unread_bytes = std::size_t{64} << 10;
+inline constexpr std::size_t most_unread_bytes = std::size_t{4} << 20;
+
 // What of the descriptors that the process may have open (RLIMIT_NOFILE) goes to peers that a program has not
 // accepted, or has ended: a quarter for each.
 [[nodiscard]] std::size_t share_of_descriptors();

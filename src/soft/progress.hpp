@@ -28,6 +28,7 @@
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "base/result.hpp"
+#include "soft/allowance.hpp"
 #include "soft/fork.hpp"
 
 namespace soft {
@@ -167,8 +168,9 @@ public:
     void end_assistance();
 
     // Takes over a socket that was shut down for writing, until the peer has closed it too, or has everything
-    // when limits::drain_timeout is over, or limits::silence_timeout is over. Closes it when memory is out.
-    void drain(base::Fd socket);
+    // when limits::drain_timeout is over, or limits::silence_timeout is over. Closes it when memory is out;
+    // one of too many (limits::max_draining) is reset. `allowance` is what the kernel may keep for it.
+    void drain(base::Fd socket, Origin origin, Allowance allowance = {});
 
     // When the process ends: waits, within limits::drain_timeout, for the sockets that are being drained, and
     // ends the library's threads.
@@ -185,7 +187,8 @@ private:
     void watch(Group &group, bool fast);
     [[nodiscard]] std::shared_ptr<Group> take_watched(std::uint64_t &key);
     void arm(Group &group, bool armed);
-    void drained();
+    void begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain);
+    void drained(const Drain *drain);
     void run();
     struct Found {
         bool work = false;   // groups that had something to do

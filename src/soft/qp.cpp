@@ -153,7 +153,7 @@ QueuePair::~QueuePair() {
         }
         if (socket) {
             (void)shutdown(socket.get(), SHUT_WR);
-            Engine::instance().drain(std::move(socket));
+            Engine::instance().drain(std::move(socket), origin_, std::move(allowance_));
         }
         if (shared_receives_ != nullptr) {
             async_events_of(*qp_base.context).forget(&qp_base);
@@ -241,6 +241,10 @@ void QueuePair::start(base::Fd socket, const tcp::Address &peer, const Connectio
     if (parameters.crc) {
         batch_.use_crc();
     }
+    Allowance allowance{origin_of(peer)};
+    if (allowance.bytes() < limits::most_unread_bytes) {
+        tcp::limit_unsent(socket.get(), allowance.bytes());
+    }
     interest_ = {.readable = true};
     group_->add(*this, socket.get(), interest_);
     parameters_ = parameters;
@@ -251,6 +255,8 @@ void QueuePair::start(base::Fd socket, const tcp::Address &peer, const Connectio
                                                 : 0U,
                            std::memory_order_release);
     peer_ = tcp::text_of(peer);
+    origin_ = origin_of(peer);
+    allowance_ = std::move(allowance);
     socket_ = std::move(socket);
     owner_ = owner;
     qp_base.state = IBV_QPS_RTS;

@@ -311,6 +311,8 @@ private:
     // ---- guarded by the group's lock ----
     base::Fd socket_;
     tcp::Text peer_;  // its address, for log lines
+    Origin origin_{};
+    Allowance allowance_;
     ConnectionOwner *owner_ = nullptr;
     ConnectionParameters parameters_;
     bool established_ = false;  // the owner knows

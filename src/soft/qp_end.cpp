@@ -90,6 +90,7 @@ void QueuePair::finish_draining() {
             (void)shutdown(socket_.get(), SHUT_RDWR);  // to close it is not enough where a child has it too
             socket_.reset();
         }
+        allowance_ = {};
     }
     phase_.store(Phase::Ended, std::memory_order_release);
     if (ending_locally_ && owner_ != nullptr) {
@@ -148,7 +149,7 @@ void QueuePair::expire() {
         if (last_words_.empty() && tcp::has_unacknowledged(socket_.get())) {
             const std::scoped_lock lock{send_mutex_};
             leave_group();
-            Engine::instance().drain(std::move(socket_));
+            Engine::instance().drain(std::move(socket_), origin_, std::move(allowance_));
         }
         finish_draining();
         return;

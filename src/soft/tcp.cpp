@@ -248,6 +248,14 @@ std::size_t unread_bytes(int socket) {
     return ioctl(socket, SIOCINQ, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
 }
 
+void limit_unsent(int socket, std::size_t bytes) {
+    set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<unsigned>(bytes));
+}
+
+void reset_when_closed(int socket) {
+    set(socket, SOL_SOCKET, SO_LINGER, linger{.l_onoff = 1, .l_linger = 0});
+}
+
 bool has_unacknowledged(int socket) {
     int bytes = 0;
     return ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;

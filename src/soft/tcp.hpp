@@ -81,6 +81,10 @@ struct Ready {
 
 // Bytes that have arrived and nobody has read.
 [[nodiscard]] std::size_t unread_bytes(int socket);
+// TCP takes no more while it has so many bytes that the peer has no room for.
+void limit_unsent(int socket, std::size_t bytes);
+// To close it resets the connection: the kernel forgets at once what the peer has not read.
+void reset_when_closed(int socket);
 // Not all that was sent has been acknowledged.
 [[nodiscard]] bool has_unacknowledged(int socket);
 

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Many peers that take what there is little of, and give nothing: others are served beside them. The limits
 // are shortened for all of this program.
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <deque>
+#include <filesystem>
+#include <string>
+#include <utility>
 
 #include "base/log.hpp"
 #include "soft/limits.hpp"
@@ -18,6 +26,7 @@ using test::Ends;
 using test::Peer;
 
 constexpr std::size_t handshakes = 16;
+constexpr int drains = 8;
 
 // Connects, and says nothing. The device looks at each.
 void add_silent(std::deque<Peer> &peers, test::Device &device, unsigned host, std::size_t count) {
@@ -108,13 +117,92 @@ void a_flood_is_few_lines(void **state) {
     assert_int_equal(test::logged().warnings, 1);
 }
 
+// Connects with little room for what comes, and never reads it.
+rdma_cm_id *add_deaf(std::deque<Peer> &peers, test::Device &device, unsigned host) {
+    Peer &peer = peers.emplace_back();
+    peer.connect(device.port(), 0, host, 4096);
+    peer.send_frame(test::plain);
+    rdma_cm_id *const id = device.take_request();
+    device.accept(id);
+    (void)peer.receive_frame(MpaRole::Reply);
+    peer.send(test::ready_to_receive());
+    (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
+    for (std::uint64_t i = 0; i < 32; ++i) {
+        device.post(id, IBV_WR_SEND, i, 0, test::Device::memory_bytes);
+    }
+    device.forget_completions();
+    return id;
+}
+
+// What the kernel has of what this process sent from a port to one of another, and the peer has not taken.
+std::size_t unread_bytes(std::uint16_t from) {
+    std::size_t all = 0;
+    for (const auto &entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
+        const int fd = std::stoi(entry.path().filename());
+        sockaddr_in here{};
+        socklen_t length = sizeof(here);
+        sockaddr_in there{};
+        socklen_t length_there = sizeof(there);
+        int bytes = 0;
+        if (getsockname(fd, reinterpret_cast<sockaddr *>(&here), &length) == 0 &&
+            here.sin_family == AF_INET && ntohs(here.sin_port) == from &&
+            getpeername(fd, reinterpret_cast<sockaddr *>(&there), &length_there) == 0 &&
+            ioctl(fd, SIOCOUTQ, &bytes) == 0) {
+            all += static_cast<std::size_t>(bytes);
+        }
+    }
+    return all;
+}
+
+// Each of so many could pin megabytes. Those of another address have their own part.
+void peers_that_do_not_read_pin_a_bound(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    constexpr std::size_t mebibyte = 1 << 20;
+    constexpr std::size_t count = 32;
+    const auto of_origin = std::exchange(soft::limits::unread_bytes_of_origin, 4 * mebibyte);
+    std::deque<Peer> deaf;
+    for (std::size_t i = 0; i < count; ++i) {
+        (void)add_deaf(deaf, device, 1);
+    }
+    const std::size_t pinned = unread_bytes(device.port());
+    assert_true(pinned > mebibyte);
+    // What is sent at once may go beyond its part by as much as the kernel takes in one piece.
+    assert_true(pinned < 4 * mebibyte + 2 * count * soft::limits::least_unread_bytes);
+    soft::limits::unread_bytes_of_origin = of_origin;
+    (void)add_deaf(deaf, device, 2);
+    assert_true(unread_bytes(device.port()) > pinned + mebibyte);
+}
+
+bool is_reset(const Peer &peer) {
+    pollfd one{.fd = peer.socket(), .events = 0, .revents = 0};
+    return ::poll(&one, 1, 0) == 1 && (one.revents & POLLERR) != 0;
+}
+
+// The program has ended them; what the kernel keeps for them, and their descriptors, are bounded.
+void ended_connections_whose_peers_do_not_read_give_way(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    std::deque<Peer> elsewhere;
+    std::deque<Peer> deaf;
+    device.close(add_deaf(elsewhere, device, 2));
+    for (std::size_t i = 0; i < 3 * drains; ++i) {
+        device.close(add_deaf(deaf, device, 1));
+    }
+    device.work_until([&] { return std::ranges::count_if(deaf, is_reset) >= 2 * drains + 1; });
+    assert_int_equal(std::ranges::count_if(deaf, is_reset), 2 * drains + 1);
+    assert_true(std::all_of(deaf.begin(), deaf.begin() + 2 * drains + 1, is_reset));
+    assert_false(is_reset(elsewhere.front()));
+}
+
 }  // namespace
 
 int main() {
+    soft::limits::max_draining = drains;
     soft::limits::max_handshakes = handshakes;
     const CMUnitTest tests[] = {test_of_ends(silent_peers_do_not_stop_a_listener),
                                 test_of_ends(the_oldest_of_the_busiest_address_gives_way),
                                 test_of_ends(who_drips_gives_way_and_who_asks_does_not),
-                                test_of_ends(a_flood_is_few_lines)};
+                                test_of_ends(a_flood_is_few_lines),
+                                test_of_ends(peers_that_do_not_read_pin_a_bound),
+                                test_of_ends(ended_connections_whose_peers_do_not_read_give_way)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

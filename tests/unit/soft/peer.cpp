@@ -25,13 +25,16 @@ void set_options(int socket) {
 
 }  // namespace
 
-void Peer::connect(std::uint16_t port, int max_segment_bytes, unsigned host) {
+void Peer::connect(std::uint16_t port, int max_segment_bytes, unsigned host, int room_bytes) {
     close();
     socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(socket_ >= 0);
     if (max_segment_bytes != 0) {
         assert_int_equal(
             setsockopt(socket_, IPPROTO_TCP, TCP_MAXSEG, &max_segment_bytes, sizeof(max_segment_bytes)), 0);
+    }
+    if (room_bytes != 0) {
+        assert_int_equal(setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &room_bytes, sizeof(room_bytes)), 0);
     }
     if (host != 1) {
         sockaddr_in from = loopback(0);

@@ -23,8 +23,8 @@ public:
     Peer &operator=(const Peer &) = delete;
 
     // As initiator. max_segment_bytes: what TCP is told to use at most, 0 for its own choice. From
-    // 127.0.0.host.
-    void connect(std::uint16_t port, int max_segment_bytes = 0, unsigned host = 1);
+    // 127.0.0.host, with room for so many bytes that are not received, 0 for TCP's own choice.
+    void connect(std::uint16_t port, int max_segment_bytes = 0, unsigned host = 1, int room_bytes = 0);
     // As responder: the port, then the one connection.
     [[nodiscard]] std::uint16_t listen();
     void accept();

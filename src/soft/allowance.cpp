@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/allowance: see the header.
+#include "soft/allowance.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "soft/limits.hpp"
+
+namespace soft {
+
+namespace {
+
+constexpr std::size_t part = 16;
+
+std::mutex lock_of_given;  // of given(); nothing else is locked with it held
+
+// Held while the process forks, so that the child finds it whole and nobody in it.
+[[maybe_unused]] const int given_survives_forks = pthread_atfork(
+    [] { lock_of_given.lock(); }, [] { lock_of_given.unlock(); }, [] { lock_of_given.unlock(); });
+
+struct Given {
+    std::size_t bytes = 0;
+    Shares shares;
+};
+Given &given() {
+    static auto &all = *new Given;  // never destroyed: connections may be, while the process ends
+    return all;
+}
+
+std::size_t left(std::size_t most, std::size_t used) {
+    return most - std::min(most, used);
+}
+
+}  // namespace
+
+Allowance::Allowance(Origin origin) : origin_{origin} {
+    const std::scoped_lock lock{lock_of_given};
+    Given &all = given();
+    const std::size_t most = std::min(left(limits::unread_bytes_of_process, all.bytes),
+                                      left(limits::unread_bytes_of_origin, all.shares.of(origin)));
+    const std::size_t bytes = std::clamp(most / part, limits::least_unread_bytes, limits::most_unread_bytes);
+    all.shares.add(origin, bytes);
+    all.bytes += bytes;
+    bytes_ = bytes;
+}
+
+Allowance::~Allowance() {
+    if (bytes_ != 0) {
+        const std::scoped_lock lock{lock_of_given};
+        given().shares.remove(origin_, bytes_);
+        given().bytes -= bytes_;
+    }
+}
+
+Allowance::Allowance(Allowance &&other) noexcept
+    : origin_{other.origin_}, bytes_{std::exchange(other.bytes_, 0)} {}
+
+Allowance &Allowance::operator=(Allowance &&other) noexcept {
+    Allowance before{std::move(*this)};
+    origin_ = other.origin_;
+    bytes_ = std::exchange(other.bytes_, 0);
+    return *this;
+}
+
+}  // namespace soft
