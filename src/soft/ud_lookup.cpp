@@ -3,10 +3,19 @@
 #include "soft/ud_lookup.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "soft/limits.hpp"
 
 namespace soft {
+
+namespace {
+
+Origin origin_of(const Lookup &lookup) {
+    return soft::origin_of(udp::address_of(lookup.from));
+}
+
+}  // namespace
 
 bool LookupService::begin(const Lookup &lookup) {
     const std::scoped_lock lock{mutex_};
@@ -17,16 +26,30 @@ bool LookupService::begin(const Lookup &lookup) {
         }
         return false;
     }
-    if (exchanges_.size() >= limits::max_listen_backlog) {
-        const auto answered =
-            std::ranges::find_if(exchanges_, [](const Exchange &one) { return one.reply_bytes != 0; });
-        if (answered == exchanges_.end()) {
-            return false;
-        }
-        exchanges_.erase(answered);
+    const Origin origin = origin_of(lookup);
+    shares_.add(origin);
+    try {
+        exchanges_.push_back({.lookup = lookup, .reply = {}});
+    } catch (const std::bad_alloc &) {
+        shares_.remove(origin);
+        throw;
     }
-    exchanges_.push_back({.lookup = lookup, .reply = {}});
+    if (exchanges_.size() > limits::max_listen_backlog) {
+        forget_one();
+    }
     return true;
+}
+
+// The oldest that was answered; when there is none, the oldest of the origin that has most.
+void LookupService::forget_one() {
+    auto gone = std::ranges::find_if(exchanges_, [](const Exchange &one) { return one.reply_bytes != 0; });
+    if (gone == exchanges_.end()) {
+        gone = std::ranges::find_if(exchanges_, [this, most = shares_.most()](const Exchange &one) {
+            return shares_.of(origin_of(one.lookup)) == most;
+        });
+    }
+    shares_.remove(origin_of(gone->lookup));
+    exchanges_.erase(gone);
 }
 
 int LookupService::answer(const Lookup &lookup, wire::LookupReply reply) {

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "base/fd.hpp"
+#include "soft/origin.hpp"
 #include "soft/ud_socket.hpp"
 #include "soft/wire/datagram.hpp"
 
@@ -30,10 +31,11 @@ public:
     explicit LookupService(base::Fd socket) : socket_{std::move(socket)} {}
 
     [[nodiscard]] int socket() const { return socket_.get(); }
-    // True when the request is new and there is room for it: then it is to be answered. One that was answered
-    // gets the same answer.
+    // True when the request is new: then it is to be answered. One that was answered gets the same answer.
+    // Where there are too many another is forgotten.
     [[nodiscard]] bool begin(const Lookup &lookup);
-    // 0 or an errno value. The token of the reply is the lookup's.
+    // 0 or an errno value: EINVAL when it was answered, or is forgotten. The token of the reply is the
+    // lookup's.
     [[nodiscard]] int answer(const Lookup &lookup, wire::LookupReply reply);
 
 private:
@@ -42,11 +44,13 @@ private:
         std::size_t reply_bytes = 0;  // 0: not answered yet
         wire::LookupReplyBytes reply;
     };
+    void forget_one();
     [[nodiscard]] int send_reply(Exchange &exchange) const;
 
     const base::Fd socket_;
     std::mutex mutex_;                // guards what follows; nothing else is locked with it held
     std::deque<Exchange> exchanges_;  // in the order of their beginning; at most limits::max_listen_backlog
+    Shares shares_;                   // that origins have of them
 };
 
 }  // namespace soft

@@ -10,9 +10,11 @@
 #include <memory>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "soft/limits.hpp"
+#include "soft/ud_lookup.hpp"
 #include "soft/wire/datagram.hpp"
 
 // Last, as it wants.
@@ -302,6 +304,27 @@ void a_request_comes_again(void **state) {
     assert_true(reply && reply->token == 77 && reply->qp_num == 0x812345);
 }
 
+// As many requests as are remembered, which nobody answers, keep out none of another address, and take
+// nothing from one that came before them.
+void requests_of_one_address_give_way(void **) {
+    const auto from = [](const char *host, std::uint64_t token) {
+        const sockaddr_in address = address_of(host, 1);
+        return soft::Lookup{.from = soft::udp::endpoint_of(reinterpret_cast<const sockaddr &>(address)),
+                            .to = gid_of(here),
+                            .token = token};
+    };
+    sockaddr_in of_service = address_of(here);
+    soft::LookupService service{std::move(*soft::udp::bound(*general(of_service), {}))};
+    assert_true(service.begin(from("127.0.0.2", 1)));
+    for (std::uint64_t token = 1; token <= 2 * soft::limits::max_listen_backlog; ++token) {
+        assert_true(service.begin(from("127.0.0.3", token)));
+    }
+    assert_true(service.begin(from("127.0.0.4", 1)));
+    assert_int_equal(service.answer(from("127.0.0.3", 1), {}), EINVAL);
+    assert_int_equal(service.answer(from("127.0.0.2", 1), {}), 0);
+    assert_int_equal(service.answer(from("127.0.0.4", 1), {}), 0);
+}
+
 // Changed or cut datagrams are no requests; one from elsewhere, or for another request, is no reply.
 void bytes_that_mean_nothing(void **state) {
     using namespace soft::wire;
@@ -521,6 +544,7 @@ int main() {
         test_of_ids(an_answer_outlives_the_listener),
         test_of_ids(nobody_listens),
         test_of_ids(a_request_comes_again),
+        cmocka_unit_test(requests_of_one_address_give_way),
         test_of_ids(bytes_that_mean_nothing),
         test_of_ids(calls_that_are_refused),
         test_of_ids(a_queue_pair_goes_before_its_id),
