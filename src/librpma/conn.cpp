@@ -26,10 +26,11 @@ void rpma_conn::learn_native_operations() {
 
 int rpma_conn::establish(const rdma_cm_event &event) {
     learn_native_operations();
-    BASE_LOG(Info, "flush is %s, atomic write is %s%s",
-             has_native(verbs::native_flush) ? "native" : "a read after write",
-             has_native(verbs::native_atomic_write) ? "native" : "a fenced write",
-             provider_.knows_peer ? "" : ", native only to regions whose descriptor says that they take it");
+    BASE_LOG(
+        Info,
+        "flush is %s, atomic write is %s, native only to regions whose descriptor says that they take it",
+        has_native(verbs::native_flush) ? "native" : "a read after write",
+        has_native(verbs::native_atomic_write) ? "native" : "a fenced write");
     if (!connection_.private_data.empty()) {
         return 0;
     }

@@ -19,8 +19,7 @@ public:
           flush_buffer_{peer},
           inline_size_{parameters.inline_size},
           checks_bounds_{parameters.bounds_check},
-          looks_closer_from_{inline_size_ > 0 || checks_bounds_ ? 0 : std::size_t{UINT32_MAX} + 1},
-          knows_peer_{provider_.knows_peer} {}
+          looks_closer_from_{inline_size_ > 0 || checks_bounds_ ? 0 : std::size_t{UINT32_MAX} + 1} {}
     // From now on the id's events are this object's. The request, or the answer to it, is sent after that.
     void begin(librpma::Connection connection);
     // It could not be sent.
@@ -59,7 +58,7 @@ public:
     }
     // Whether both ends have it, of operations on this region.
     [[nodiscard]] bool has_native(unsigned operation, const rpma_mr_remote &region) const {
-        return has_native(operation) && (knows_peer_ || region.takes_native());
+        return has_native(operation) && region.takes_native();
     }
     [[nodiscard]] bool direct_write_to_pmem() const {
         return direct_write_to_pmem_.load(std::memory_order_relaxed);
@@ -93,7 +92,6 @@ private:
     std::uint32_t inline_size_;
     bool checks_bounds_;
     std::size_t looks_closer_from_;
-    bool knows_peer_;
     std::atomic<unsigned> native_operations_{0};
     std::atomic<bool> direct_write_to_pmem_{false};
     std::atomic<void *> context_{nullptr};

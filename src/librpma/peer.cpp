@@ -191,9 +191,7 @@ librpma::Result<librpma::RegisteredMemory> rpma_peer::register_memory(void *addr
         return librpma::Failure{RPMA_E_PROVIDER};
     }
     return librpma::RegisteredMemory{
-        .region = std::move(region),
-        .usage = usage,
-        .takes_native = !provider_.knows_peer && librpma::takes_native(usage, native)};
+        .region = std::move(region), .usage = usage, .takes_native = librpma::takes_native(usage, native)};
 }
 
 int rpma_peer::close() {

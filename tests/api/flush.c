@@ -58,28 +58,6 @@ static void flushes(struct ends *ends, struct rpma_mr_remote *remote, size_t off
     assert_true(wc.wr_id == (uintptr_t)remote);
 }
 
-static uint32_t next_key(struct ends *ends) {
-    struct rpma_mr_local *mr = NULL;
-    uint32_t key = 0;
-    assert_ok(rpma_mr_reg(ends->peer, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_SEND, &mr));
-    assert_ok(rpma_mr_get_key(mr, &key));
-    assert_ok(rpma_mr_dereg(&mr));
-    return key;
-}
-
-/* Of the device's keys, which are numbered, it takes none. */
-static void connection_registers_nothing_for_flushes_to_come(void **state) {
-    struct ends *ends = *state;
-    if (ends->device != SOFT_DEVICE) {
-        skip();
-    }
-    const uint32_t before = next_key(ends);
-    ask(ends, NULL, NULL);
-    answer(ends, NULL, NULL);
-    await_established(ends);
-    assert_int_equal(next_key(ends) >> 16, before >> 16);
-}
-
 static void writes_are_visible(void **state) {
     struct ends *ends = *state;
     const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
@@ -177,8 +155,6 @@ static void only_durable_memory_is_flushed_to_persistence(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_are_checked),
-        cmocka_unit_test_setup_teardown(connection_registers_nothing_for_flushes_to_come, make_endpoint,
-                                        end_all),
         WITH_CONNECTION(flush_needs_the_regions_and_the_peers_support),
         WITH_CONNECTION(writes_are_visible),
         WITH_CONNECTION(every_place_of_a_region_can_be_flushed),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * write_flush_read: a program for Debian's librpma0, with its header and linked to it. A server and a client
- * in two processes on RPMA_TEST_ADDRESS (127.0.0.1 when it is not set); the client writes, flushes, reads
- * back and compares.
+ * in two processes on RPMA_TEST_ADDRESS (127.0.0.1 when it is not set); the client writes, flushes, writes
+ * atomically, reads back and compares, and sends a message that the server sends back.
  *
  *     write_flush_read [LIBRARY [server | client PORT]]
  *
@@ -18,6 +18,11 @@
 #define ADDRESS test_address()
 #define SIZE 4096
 #define TEXT "written by a program that knows Debian's librpma only"
+#define WORD "8 bytes."
+#define WORD_AT (SIZE / 4)    /* in the server's memory */
+#define MESSAGE_AT (SIZE / 2) /* in either's */
+#define ECHO_AT (SIZE / 4 * 3)
+#define ALWAYS RPMA_F_COMPLETION_ALWAYS
 
 static const char *test_address(void) {
     const char *const chosen = getenv("RPMA_TEST_ADDRESS");
@@ -29,6 +34,23 @@ static void *new_page(void) {
     REQUIRE(page != NULL);
     memset(page, 0, SIZE);
     return page;
+}
+
+/* The next client, until it has gone: its message goes back. */
+static void serve_client_with(struct rpma_ep *ep, struct rpma_mr_local *mr,
+                              const struct rpma_conn_private_data *data) {
+    struct rpma_conn_req *request = NULL;
+    struct rpma_conn *conn = NULL;
+    CHECK(rpma_ep_next_conn_req(ep, NULL, &request));
+    CHECK(rpma_conn_req_recv(request, mr, MESSAGE_AT, sizeof(TEXT), NULL));
+    CHECK(rpma_conn_req_connect(&request, data, &conn));
+    await(conn, RPMA_CONN_ESTABLISHED);
+    REQUIRE(complete(conn) == IBV_WC_RECV);
+    CHECK(rpma_send(conn, mr, MESSAGE_AT, sizeof(TEXT), ALWAYS, NULL));
+    complete(conn);
+    await(conn, RPMA_CONN_CLOSED);
+    CHECK(rpma_conn_disconnect(conn));
+    CHECK(rpma_conn_delete(&conn));
 }
 
 /* Listens at a port that is free, writes which to port_fd, serves one client until it goes. */
@@ -43,7 +65,8 @@ static void serve(int port_fd) {
     find_port(ADDRESS, port);
 
     CHECK(rpma_mr_reg(peer, memory, SIZE,
-                      RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY,
+                      RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY |
+                          RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV,
                       &mr));
     CHECK(rpma_mr_get_descriptor_size(mr, &size));
     REQUIRE(size <= sizeof(descriptor));
@@ -51,8 +74,9 @@ static void serve(int port_fd) {
     const struct rpma_conn_private_data data = {descriptor, (uint8_t)size};
     CHECK(rpma_ep_listen(peer, ADDRESS, port, &ep));
     REQUIRE(write(port_fd, port, sizeof(port)) == sizeof(port));
-    serve_client(ep, &data);
+    serve_client_with(ep, mr, &data);
     REQUIRE(strcmp(memory, TEXT) == 0);
+    REQUIRE(memcmp(memory + WORD_AT, WORD, 8) == 0);
     CHECK(rpma_ep_shutdown(&ep));
     CHECK(rpma_mr_dereg(&mr));
     CHECK(rpma_peer_delete(&peer));
@@ -66,7 +90,9 @@ static void write_flush_read(const char *port) {
     struct rpma_conn_private_data data = {NULL, 0};
     char *const memory = new_page();
     size_t size = 0;
-    CHECK(rpma_mr_reg(peer, memory, SIZE, RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST, &mr));
+    CHECK(rpma_mr_reg(
+        peer, memory, SIZE,
+        RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV, &mr));
     struct rpma_conn *const conn = connect_to(peer, ADDRESS, port);
     CHECK(rpma_conn_get_private_data(conn, &data));
     CHECK(rpma_mr_remote_from_descriptor(data.ptr, data.len, &remote));
@@ -81,6 +107,20 @@ static void write_flush_read(const char *port) {
     CHECK(rpma_read(conn, mr, SIZE / 2, remote, 0, sizeof(TEXT), RPMA_F_COMPLETION_ALWAYS, NULL));
     complete(conn);
     REQUIRE(strcmp(memory + SIZE / 2, TEXT) == 0);
+
+    CHECK(rpma_atomic_write(conn, remote, WORD_AT, WORD, ALWAYS, NULL));
+    complete(conn);
+    CHECK(rpma_flush(conn, remote, WORD_AT, 8, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NULL));
+    complete(conn);
+    CHECK(rpma_read(conn, mr, WORD_AT, remote, WORD_AT, 8, ALWAYS, NULL));
+    complete(conn);
+    REQUIRE(memcmp(memory + WORD_AT, WORD, 8) == 0);
+
+    CHECK(rpma_recv(conn, mr, ECHO_AT, sizeof(TEXT), NULL));
+    CHECK(rpma_send(conn, mr, 0, sizeof(TEXT), ALWAYS, NULL));
+    complete(conn); /* the message and the answer, in either order */
+    complete(conn);
+    REQUIRE(strcmp(memory + ECHO_AT, TEXT) == 0);
 
     disconnect(conn);
     CHECK(rpma_mr_remote_delete(&remote));

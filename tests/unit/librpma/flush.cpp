@@ -53,6 +53,17 @@ verbs::Provider without_knowledge_of_peer() {
 }
 const verbs::Provider unknowing = without_knowledge_of_peer();
 
+int registrations = 0;
+verbs::Provider that_counts_registrations() {
+    verbs::Provider provider = verbs::soft;
+    provider.reg_mr = [](ibv_pd *pd, void *address, std::size_t length, int access) {
+        ++registrations;
+        return verbs::soft.reg_mr(pd, address, length, access);
+    };
+    return provider;
+}
+const verbs::Provider counting = that_counts_registrations();
+
 // Both ends of a connection in one thread; static, because a failed assertion jumps past destructors.
 struct Ends {
     std::unique_ptr<rpma_peer> peer;
@@ -105,6 +116,11 @@ int make_plain_connection(void **) {
 }
 int make_unknowing_connection(void **) {
     return make_connection(unknowing, all_operations);
+}
+
+int make_soft_connection(void **) {
+    registrations = 0;
+    return make_connection(counting, all_operations);
 }
 
 int end_all(void **) {
@@ -189,7 +205,14 @@ void regions_descriptor_tells_what_is_native(void **) {
     assert_int_equal(flush_type, RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY);
 }
 
-// As librpma 1.2 describes it.
+void connection_registers_nothing_for_flushes_to_come(void **) {
+    assert_int_equal(registrations, 0);
+    register_target(64);
+    assert_int_equal(flush(0, 64).opcode, SOFTRDMA_WC_FLUSH);
+    assert_int_equal(registrations, 1);
+}
+
+// As librpma 1.2 describes it, which runs on any device.
 void region_of_which_nothing_is_told_is_flushed_by_reading(void **) {
     register_target(64);
     librpma::MrDescriptor descriptor = ends.region->descriptor();
@@ -238,6 +261,12 @@ int main() {
                                         make_unknowing_connection, end_all),
         cmocka_unit_test_setup_teardown(region_of_which_nothing_is_told_is_flushed_by_reading,
                                         make_unknowing_connection, end_all),
+        cmocka_unit_test_setup_teardown(connection_registers_nothing_for_flushes_to_come,
+                                        make_soft_connection, end_all),
+        cmocka_unit_test_setup_teardown(regions_descriptor_tells_what_is_native, make_soft_connection,
+                                        end_all),
+        cmocka_unit_test_setup_teardown(region_of_which_nothing_is_told_is_flushed_by_reading,
+                                        make_soft_connection, end_all),
         cmocka_unit_test(usages_are_not_taken_for_native_operations),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
