@@ -24,7 +24,7 @@ namespace soft {
 
 // What SOFTRDMA_CRC said when this was first called. A failure: then no device opens.
 [[nodiscard]] inline const base::Result<bool> &crc_of_environment() {
-    static const base::Result<bool> once = crc_asked_for(std::getenv("SOFTRDMA_CRC"));
+    static const base::Result<bool> once = crc_asked_for(secure_getenv("SOFTRDMA_CRC"));
     return once;
 }
 

@@ -69,7 +69,7 @@ struct Environment {
 };
 
 Environment read_environment() {
-    const char *const text = std::getenv("SOFTRDMA_FAULTS");
+    const char *const text = secure_getenv("SOFTRDMA_FAULTS");
     if (text == nullptr || *text == '\0') {
         return {};
     }

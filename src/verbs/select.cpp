@@ -162,7 +162,7 @@ base::Result<Choice> parse_choice(const char *value) {
 }
 
 base::Result<ibv_context *> find_context(const char *address, Side side) {
-    const auto choice = parse_choice(std::getenv(variable));
+    const auto choice = parse_choice(secure_getenv(variable));
     if (!choice) {
         return std::unexpected{choice.error()};
     }

@@ -27,7 +27,7 @@ bool known_release(const void *function) {
 }
 
 Rsocket librdmacms() {
-    const char *const wanted = std::getenv("SOFTRDMA_RSOCKETS");
+    const char *const wanted = secure_getenv("SOFTRDMA_RSOCKETS");
     if (wanted == nullptr || std::string_view{wanted} != "librdmacm") {
         BASE_LOG(Error,
                  "rsocket: librdmacm's rsockets do not run on the soft device (SOFTRDMA_RSOCKETS is \"%s\"; "
