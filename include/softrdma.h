@@ -130,8 +130,10 @@ SOFTRDMA_LIKE(ibv_destroy_qp);
 SOFTRDMA_LIKE(ibv_query_qp);
 /* The states up to RTS are the connection manager's: asking for them does nothing, and fails with EOPNOTSUPP
  * when the attributes name a queue pair to connect to. IBV_QPS_ERR disconnects, and flushes what is posted.
- * What was connected cannot be reset (EOPNOTSUPP). Other attributes mean nothing on iWARP: access rights are
- * those of the memory regions alone. */
+ * What was connected cannot be reset (EOPNOTSUPP). IBV_QP_ACCESS_FLAGS says what the peer may ask for, of
+ * IBV_ACCESS_REMOTE_WRITE, _READ and _ATOMIC; all of it until a program says otherwise, and in what
+ * softrdma_rdma_init_qp_attr gives. ATOMIC WRITE is a write, and a flush is allowed by the region alone.
+ * Other attributes mean nothing on iWARP. */
 SOFTRDMA_LIKE(ibv_modify_qp);
 
 /* ---- datagrams: queue pairs of type IBV_QPT_UD, between soft devices, over UDP ----

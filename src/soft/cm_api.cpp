@@ -223,7 +223,7 @@ int softrdma_rdma_init_qp_attr(rdma_cm_id *id, ibv_qp_attr *attributes, int *mas
     attributes->port_num = id->port_num;
     *mask = IBV_QP_STATE;
     if (id->qp_type != IBV_QPT_UD) {
-        attributes->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        attributes->qp_access_flags = soft::governed_access;
         *mask |= IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
     } else if (state == IBV_QPS_INIT) {
         attributes->qkey = RDMA_UDP_QKEY;

@@ -187,6 +187,8 @@ constexpr struct {  // in the order of Fault
      wire::terminate::tagged_invalid_stag},
     {"the region was registered for another connection", wire::terminate::invalid_stag,
      wire::terminate::tagged_invalid_stag},
+    {"the queue pair does not grant this access (qp_access_flags)", wire::terminate::access,
+     wire::terminate::access},
     {"the range wraps around the address space", wire::terminate::wrap, wire::terminate::tagged_wrap}};
 
 }  // namespace

@@ -39,7 +39,7 @@ struct MemoryRegion : ibv_mr, Inheritable {
 };
 
 // Why an access is refused; the codes of RFC 5040 and 5041 for it.
-enum class Fault { InvalidKey, Bounds, Access, ProtectionDomain, QueuePair, Wrap };
+enum class Fault { InvalidKey, Bounds, Access, ProtectionDomain, QueuePair, QueuePairAccess, Wrap };
 [[nodiscard]] const char *text_of(Fault fault);
 [[nodiscard]] wire::TerminateCode rdmap_code(Fault fault);   // for requests
 [[nodiscard]] wire::TerminateCode tagged_code(Fault fault);  // for writes

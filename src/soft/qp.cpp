@@ -172,17 +172,22 @@ QueuePair::~QueuePair() {
 void QueuePair::query_state(ibv_qp_attr &attributes) const {
     const std::scoped_lock lock{send_mutex_};
     attributes.qp_state = attributes.cur_qp_state = qp_base.state;
+    attributes.qp_access_flags = granted_.load(std::memory_order_relaxed);
     attributes.max_rd_atomic = static_cast<std::uint8_t>(parameters_.ord);
     attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(parameters_.ird);
 }
 
-// A queue pair's states up to RTS are the connection manager's to change. Programs of rdma_cm ask for them
-// too, in between; what they say with that (paths, numbers of packets, rights, which here are the regions'
-// alone) means nothing on this wire.
 int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
-    if ((mask & IBV_QP_STATE) == 0) {
-        return 0;
+    const int error = (mask & IBV_QP_STATE) != 0 ? go_to(attributes, mask) : 0;
+    if (error == 0 && (mask & IBV_QP_ACCESS_FLAGS) != 0) {
+        granted_.store(attributes.qp_access_flags & governed_access, std::memory_order_relaxed);
     }
+    return error;
+}
+
+// A queue pair's states up to RTS are the connection manager's to change. Programs of rdma_cm ask for them
+// too, in between; what they say with that of paths and numbers of packets means nothing on this wire.
+int QueuePair::go_to(const ibv_qp_attr &attributes, int mask) {
     switch (attributes.qp_state) {
         case IBV_QPS_RESET:
         case IBV_QPS_INIT:

@@ -50,6 +50,11 @@ namespace soft {
 // much, or its queues are none of this process.
 [[nodiscard]] base::Result<ibv_qp_cap> granted_sizes(const ibv_qp_init_attr &attributes);
 
+// What qp_access_flags grant or not, and all of which rdma_cm asks for: a flush is by the region's rights
+// alone.
+inline constexpr unsigned governed_access =
+    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
 class QueuePair final : public AnyQueuePair, public Source {
 public:
     [[nodiscard]] static base::Result<QueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes);
@@ -139,6 +144,7 @@ private:
     QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
 
     // qp.cpp
+    [[nodiscard]] int go_to(const ibv_qp_attr &attributes, int mask);
     [[nodiscard]] bool in_error() const;
     void establish();
     void leave_group();
@@ -307,6 +313,7 @@ private:
 
     std::atomic<Phase> phase_{Phase::Idle};
     std::atomic<unsigned> peer_operations_{0};
+    std::atomic<unsigned> granted_{governed_access};  // to the peer, of the rights that a queue pair governs
 
     // ---- guarded by the group's lock ----
     base::Fd socket_;

@@ -109,8 +109,11 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
 
 std::optional<Pin> QueuePair::pin_for_peer(const Access &access, const char *refusal,
                                            std::span<const std::byte> read_request) {
+    const unsigned withheld = governed_access & ~granted_.load(std::memory_order_relaxed);
     const bool given_back = !invalidated_.empty() && invalidated_.contains(access.by, access.key);
-    auto pin = given_back ? std::unexpected{Fault::InvalidKey} : Memory::instance().pin(access);
+    auto pin = (access.rights & withheld) != 0 ? std::unexpected{Fault::QueuePairAccess}
+               : given_back                    ? std::unexpected{Fault::InvalidKey}
+                                               : Memory::instance().pin(access);
     if (pin) {
         return std::move(*pin);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: memory that is registered for one queue pair: only its peer reaches it. To others the key is a
-// key of nothing.
+// conformance: what a queue pair grants its peer (qp_access_flags), and memory that is registered for one
+// queue pair: only its peer reaches it. To others the key is a key of nothing.
 #include <algorithm>
 
 #include "suite.hpp"
@@ -163,7 +163,77 @@ void it_outlives_its_queue_pair(void **) {
     assert_int_equal(provider().dereg_mr(std::exchange(guarded.region, nullptr)), 0);
 }
 
+// With a region that grants everything, at queue pairs that grant one thing less.
+void a_queue_pair_refuses_what_it_does_not_grant(void **) {
+    if (!subject.is_soft) {
+        skip();
+    }
+    constexpr unsigned all = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    constexpr unsigned needs[] = {IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_ATOMIC,
+                                  IBV_ACCESS_REMOTE_READ};
+    for (const unsigned withheld : {0U, unsigned{IBV_ACCESS_REMOTE_WRITE}, unsigned{IBV_ACCESS_REMOTE_READ},
+                                    unsigned{IBV_ACCESS_REMOTE_ATOMIC}}) {
+        for (std::size_t which = 0; which < std::size(needs); ++which) {
+            Ends &ends = connected();
+            std::vector<std::byte> &bytes = make<std::vector<std::byte>>(4096);
+            const ibv_mr *const region = ends.server.register_memory(
+                bytes.data(), bytes.size(),
+                full_access | IBV_ACCESS_REMOTE_ATOMIC | SOFTRDMA_ACCESS_FLUSH_GLOBAL);
+            assert_non_null(region);
+            ibv_qp_attr attributes{};
+            ibv_qp_init_attr init{};
+            attributes.qp_access_flags = all & ~withheld;
+            assert_int_equal(softrdma_ibv_modify_qp(ends.server.id->qp, &attributes, IBV_QP_ACCESS_FLAGS), 0);
+            attributes = {};
+            assert_int_equal(
+                softrdma_ibv_query_qp(ends.server.id->qp, &attributes, IBV_QP_ACCESS_FLAGS, &init), 0);
+            assert_int_equal(attributes.qp_access_flags, all & ~withheld);
+            const Request requests[] = {write_request(ends.client, ends.server, 0, 8),
+                                        atomic_write_request(ends.client, ends.server, 0),
+                                        add_request(ends.client),
+                                        read_request(ends.client, ends.server, 0, 8)};
+            fill(ends.client, 0, 8, 3);
+            Request request = requests[which];
+            Request flush = flush_request(ends.server, 0, 8, SOFTRDMA_FLUSH_GLOBAL, 2);
+            request.remote_address = flush.remote_address = reinterpret_cast<std::uintptr_t>(bytes.data());
+            request.rkey = flush.rkey = region->rkey;
+            assert_int_equal(post(ends.client, {request, flush}), 0);
+            const ibv_wc first = next_completion(ends.client.cq);
+            const ibv_wc second = next_completion(ends.client.cq);
+            const bool is_refused = (needs[which] & withheld) != 0;
+            const bool is_answered = which >= 2;
+            assert_int_equal(first.status,
+                             is_refused && is_answered ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
+            assert_int_equal(second.status, !is_refused   ? IBV_WC_SUCCESS
+                                            : is_answered ? IBV_WC_WR_FLUSH_ERR
+                                                          : IBV_WC_REM_ACCESS_ERR);
+            const bool is_written =
+                std::ranges::any_of(bytes, [](std::byte byte) { return byte != std::byte{0}; });
+            assert_int_equal(is_written, which < 3 && !is_refused);
+        }
+    }
+}
+
+// A program of rdma_cm that brings its queue pair along gets them from rdma_init_qp_attr.
+void the_connection_manager_asks_for_all(void **) {
+    if (!subject.is_soft) {
+        skip();
+    }
+    Ends &ends = connected();
+    for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
+        ibv_qp_attr attributes{};
+        int mask = 0;
+        attributes.qp_state = state;
+        assert_int_equal(softrdma_rdma_init_qp_attr(ends.server.id, &attributes, &mask), 0);
+        assert_true((mask & IBV_QP_ACCESS_FLAGS) != 0);
+        assert_int_equal(attributes.qp_access_flags,
+                         IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+    }
+}
+
 constexpr CMUnitTest tests[] = {
+    cmocka_unit_test(a_queue_pair_refuses_what_it_does_not_grant),
+    cmocka_unit_test(the_connection_manager_asks_for_all),
     cmocka_unit_test(only_its_peer_writes_and_reads),
     cmocka_unit_test(others_are_refused_all_of_it),
     cmocka_unit_test(others_cannot_give_it_back),

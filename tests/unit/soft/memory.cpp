@@ -233,6 +233,7 @@ void faults_have_their_codes(void **) {
                  {Fault::Access, terminate::access, terminate::access},
                  {Fault::ProtectionDomain, terminate::invalid_stag, terminate::tagged_invalid_stag},
                  {Fault::QueuePair, terminate::invalid_stag, terminate::tagged_invalid_stag},
+                 {Fault::QueuePairAccess, terminate::access, terminate::access},
                  {Fault::Wrap, terminate::wrap, terminate::tagged_wrap}};
     std::set<std::string> texts;
     for (const auto &line : codes) {
