@@ -27,7 +27,7 @@ inline constexpr int max_srq_wr = 65536;
 static_assert(granted_entries(max_qp_wr) == max_qp_wr && granted_entries(max_cqe) == max_cqe &&
               granted_entries(max_srq_wr) == max_srq_wr);
 
-inline constexpr int max_mr = 65535;  // keys have 16 bits of slot
+inline constexpr int max_mr = 65535;  // at most half of the slots (memory)
 inline constexpr int max_pd = 65536;
 inline constexpr int max_ah = 65536;
 inline constexpr std::uint8_t max_rd_atomic =

@@ -3,7 +3,6 @@
 #include "soft/memory.hpp"
 
 #include <pthread.h>
-#include <sys/random.h>
 
 #include <cerrno>
 #include <new>
@@ -13,30 +12,12 @@
 
 namespace soft {
 
-// A key is slot (16 bits) | generation (4) | random (12). A peer that guesses is right once in 4096 times,
-// and a wrong guess ends its connection; a stale key fits none of its next 15 successors.
+// The upper bits of a key are its slot's number: what the key source gives is taken when that slot is free.
 struct Pin::Slot {
     std::atomic<std::uint32_t> key{0};  // 0: empty
     std::atomic<std::uint32_t> users{0};
-    std::uint8_t generation = 0;
-    MemoryRegion *region = nullptr;
+    MemoryRegion *region = nullptr;  // null: the slot is free
 };
-
-namespace {
-
-constexpr unsigned slot_shift = 16;
-constexpr unsigned generation_shift = 12;
-constexpr std::uint32_t generation_mask = 0xf;
-constexpr std::uint32_t random_mask = 0xfff;
-
-std::uint32_t random_bits() {
-    std::uint32_t bits = 0;
-    while (getrandom(&bits, sizeof(bits), 0) != sizeof(bits)) {
-    }
-    return bits & random_mask;
-}
-
-}  // namespace
 
 Pin::~Pin() {
     // Release: what was done through the pin is done before erase() sees the last user leave.
@@ -55,39 +36,38 @@ Memory &Memory::instance() {
 }
 
 Pin::Slot *Memory::slot(std::uint32_t key) const {
-    const std::uint32_t number = key >> slot_shift;
+    const std::uint32_t number = key >> key_bits_in_slot;
     // Acquire: the slots of a chunk are seen initialised.
     Pin::Slot *const chunk = chunks_[number / chunk_slots].load(std::memory_order_acquire);
     return chunk == nullptr ? nullptr : chunk + number % chunk_slots;
 }
 
+Pin::Slot &Memory::slot_for(std::uint32_t key) {
+    auto &chunk = chunks_[(key >> key_bits_in_slot) / chunk_slots];
+    if (chunk.load(std::memory_order_relaxed) == nullptr) {
+        chunk.store(new Pin::Slot[chunk_slots], std::memory_order_release);
+    }
+    return *slot(key);
+}
+
+// Half of the slots at least are free: two draws are the mean.
 base::Result<void> Memory::insert(MemoryRegion &region) {
     const std::scoped_lock lock{mutex_};
-    std::uint32_t number = 0;
-    if (!free_.empty()) {
-        number = free_.back();
-        free_.pop_back();
-    } else if (used_ < limits::max_mr) {
-        number = used_ + 1;  // slot 0 stays empty: keys below 65536, such as 0 and 1, are nobody's
-        auto &chunk = chunks_[number / chunk_slots];
-        if (chunk.load(std::memory_order_relaxed) == nullptr) {
-            free_.reserve((number / chunk_slots + std::size_t{1}) * chunk_slots);  // erase() needs no memory
-            chunk.store(new Pin::Slot[chunk_slots], std::memory_order_release);
-        }
-        used_ = number;
-    } else {
+    if (used_ == limits::max_mr) {
         return base::failure(ENOMEM);
     }
-    Pin::Slot &place = *slot(number << slot_shift);
-    place.generation = static_cast<std::uint8_t>((place.generation + 1U) & generation_mask);
-    place.region = &region;
-    const std::uint32_t key = number << slot_shift |
-                              static_cast<std::uint32_t>(place.generation) << generation_shift |
-                              random_bits();
+    Pin::Slot *place = nullptr;
+    std::uint32_t key = 0;
+    do {
+        key = keys_.next();
+        place = key > last_of_nobody ? &slot_for(key) : nullptr;
+    } while (place == nullptr || place->region != nullptr);
+    ++used_;
+    place->region = &region;
     region.lkey = key;
     region.rkey = key;
     region.registration = ++registrations_;
-    place.key.store(key, std::memory_order_seq_cst);
+    place->key.store(key, std::memory_order_seq_cst);
     return {};
 }
 
@@ -101,12 +81,14 @@ void Memory::erase(const MemoryRegion &region) {
         place.users.wait(users, std::memory_order_seq_cst);
     }
     const std::scoped_lock lock{mutex_};
-    free_.push_back(region.lkey >> slot_shift);
+    place.region = nullptr;
+    --used_;
 }
 
 // The threads that held locks or pins are the parent's.
 void Memory::after_fork_in_child() {
     new (&mutex_) std::mutex;
+    keys_.renew();
     for (const auto &chunk : chunks_) {
         Pin::Slot *const slots = chunk.load(std::memory_order_relaxed);
         for (std::uint32_t i = 0; slots != nullptr && i < chunk_slots; ++i) {

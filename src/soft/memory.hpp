@@ -12,11 +12,11 @@
 #include <mutex>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "base/result.hpp"
 #include "persist/region.hpp"
 #include "soft/fork.hpp"
+#include "soft/key_source.hpp"
 #include "soft/wire/violation.hpp"
 
 namespace soft {
@@ -99,17 +99,20 @@ public:
     [[nodiscard]] std::optional<std::uint64_t> registration_for(const Asker &peer, std::uint32_t key) const;
 
 private:
-    static constexpr std::uint32_t chunk_slots = 256;
-    static constexpr std::uint32_t chunks = 256;
+    static constexpr unsigned key_bits_in_slot = 15;
+    static constexpr std::uint32_t chunk_slots = 64;
+    static constexpr std::uint32_t chunks = (std::uint32_t{1} << (32 - key_bits_in_slot)) / chunk_slots;
+    static constexpr std::uint32_t last_of_nobody = 0xffff;  // 0, 1, and what siw gives its first regions
 
     [[nodiscard]] Pin::Slot *slot(std::uint32_t key) const;
+    [[nodiscard]] Pin::Slot &slot_for(std::uint32_t key);
     [[nodiscard]] std::expected<Pin, Fault> hold(const Asker &by, std::uint32_t key) const;
     void after_fork_in_child();
     static const int renews_after_forks;
 
     std::mutex mutex_;  // of insert and erase
-    std::vector<std::uint32_t> free_;
-    std::uint32_t used_ = 0;
+    KeySource keys_;
+    int used_ = 0;
     std::uint64_t registrations_ = 0;
     std::atomic<Pin::Slot *> chunks_[chunks] = {};
 };
