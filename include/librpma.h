@@ -876,8 +876,8 @@ int rpma_recv_many(struct rpma_conn *conn, const struct rpma_recv_op *ops, size_
                    size_t *num_posted);
 
 /**
- * Posts receives before the connection exists, as rpma_recv_many; here local may be NULL as well. Errors: as
- * rpma_recv_many; RPMA_E_INVAL also: the request cannot be connected yet (rpma_conn_req_proceed).
+ * Posts receives before the connection exists, as rpma_recv_many, which also says the errors; here local may
+ * be NULL as well. Errors: RPMA_E_INVAL: the request cannot be connected yet (rpma_conn_req_proceed).
  */
 int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op *ops, size_t num_ops,
                             size_t *num_posted);
