@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/server: one epoll loop over endpoints, the connections' events and messages, the storage thread and a
-// signalfd. Who is served: cli/server_clients.cpp.
+// signalfd. Who is served: cli/server_clients.cpp; what is
+// done for them: cli/server_connections.cpp.
 #include "cli/server.hpp"
 
 #include <fcntl.h>
@@ -8,11 +9,16 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <utility>
 
 #include "cli/log.hpp"
 
 namespace cli {
+
+void complain(const std::string &text) {
+    std::fputs(fmt::format("rpma: {}\n", text).c_str(), stderr);
+}
 
 // Whether the device can make the pool's memory durable.
 Outcome<Durability> Server::find_durability(const DevicePeer &device) const {

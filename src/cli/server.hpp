@@ -20,6 +20,9 @@
 
 namespace cli {
 
+// What goes wrong while others are served, on standard error.
+void complain(const std::string &text);
+
 struct ServerLimits {
     std::chrono::seconds push_lease{30};  // a push that asks for nothing for so long is ended
     std::chrono::seconds idle{60};        // a pull; ten times as long who measures, whose rows may be long

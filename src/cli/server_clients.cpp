@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/server: who is admitted, what clients ask for, and how they go.
-#include <fcntl.h>
+// cli/server: who is admitted, and to what.
 #include <netdb.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 
 #include "cli/log.hpp"
 #include "cli/server.hpp"
@@ -15,16 +12,8 @@ namespace cli {
 
 namespace {
 
-// A client that was accepted and then never says anything; one that was told that it is not served.
-constexpr auto establish_timeout = std::chrono::seconds{10};
-constexpr auto refused_timeout = std::chrono::seconds{2};
 // So many may be told why; the others are rejected, which carries no reason.
 constexpr std::size_t most_refused = 64;
-constexpr std::size_t answers_offset = most_requests * sizeof(RequestBytes);  // in a client's memory
-
-void complain(const std::string &text) {
-    std::fputs(fmt::format("rpma: {}\n", text).c_str(), stderr);
-}
 
 std::string host_of(rpma_conn_req *request) {
     sockaddr_storage address{};
@@ -48,10 +37,6 @@ Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &devi
     }
     TRY(checked(result, "cannot register {} bytes with {}", memory.size(), device.name));
     return LocalRegion{region};
-}
-
-auto seconds_of(std::chrono::steady_clock::duration time) {
-    return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
 
 }  // namespace
@@ -97,7 +82,7 @@ std::string Server::why_busy(Mode mode) const {
     if (pusher_ >= 0) {
         const Client &pusher = clients_.at(pusher_);
         return fmt::format("another push is under way, from {} for {} seconds", pusher.host,
-                           seconds_of(Clock::now() - pusher.begun));
+                           std::chrono::floor<std::chrono::seconds>(Clock::now() - pusher.begun).count());
     }
     if (jobs_ > 0) {
         return "the server still stores what the last push left";
@@ -237,203 +222,6 @@ void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
         pusher_ = fd;
     }
     clients_.emplace(fd, std::move(client));
-}
-
-void Server::take_event(int fd) {
-    const auto found = clients_.find(fd);
-    if (found == clients_.end()) {
-        return;
-    }
-    Client &client = found->second;
-    rpma_conn_event event = RPMA_CONN_UNDEFINED;
-    const int result = rpma_conn_next_event(client.connection.get(), &event);
-    if (result == RPMA_E_NO_EVENT) {
-        return;
-    }
-    if (result == 0 && event == RPMA_CONN_ESTABLISHED) {
-        const bool is_new = !std::exchange(client.established, true);
-        client.active = Clock::now();
-        const auto started = is_new && client.perf.messages != nullptr
-                                 ? client.perf.messages->start(client.connection.get())
-                                 : Outcome<>{};
-        if (started) {
-            return;
-        }
-        complain(fmt::format("dropped a client: {}", started.error().text));
-    }
-    drop(fd);
-}
-
-void Server::take_messages(int fd) {
-    const auto found = clients_.find(fd);
-    if (found == clients_.end()) {
-        return;
-    }
-    Client &client = found->second;
-    rpma_cq *completions = nullptr;
-    (void)rpma_conn_get_cq(client.connection.get(), &completions);
-    (void)rpma_cq_wait(completions);  // may be spurious
-    std::array<ibv_wc, 8> taken;
-    int count = 0;
-    while (rpma_cq_get_wc(completions, static_cast<int>(taken.size()), taken.data(), &count) == 0) {
-        for (const ibv_wc &completion : std::span{taken}.first(static_cast<std::size_t>(count))) {
-            if (completion.status != IBV_WC_SUCCESS) {
-                return drop(fd);
-            }
-            if (completion.opcode != IBV_WC_RECV) {
-                continue;
-            }
-            if (const auto served = serve(client, completion); !served) {
-                complain(fmt::format("dropped a client from {}: it {}", client.host, served.error().text));
-                return drop(fd);
-            }
-        }
-    }
-}
-
-Outcome<> Server::serve(Client &client, const ibv_wc &message) {
-    client.active = Clock::now();
-    const Request request = TRY(decode_request(
-        client.memory.bytes().subspan(message.wr_id * sizeof(RequestBytes), message.byte_len)));
-    if (request.ask == Ask::Alive) {
-        return reply(client, message.wr_id, {});
-    }
-    const std::uint64_t room = pool_.layout().capacity;
-    if (client.mode != Mode::Push || client.committing || request.offset > room ||
-        request.length > room - request.offset) {
-        return failed("asks to store {} bytes at {} (expected one push, of {} bytes at most)", request.length,
-                      request.offset, room);
-    }
-    Storage::Job job{client.number, message.wr_id, request, client.content};
-    if (request.ask == Ask::Commit) {
-        client.committing = true;
-        client.pushed.reset();  // what is verified stays as it is
-        job.content.length = request.length;
-        job.content.checksum = request.checksum;
-    }
-    storage_.submit(job);
-    ++jobs_;
-    return {};
-}
-
-// The receive is posted again before its answer goes: who has the answer may send the next.
-Outcome<> Server::reply(const Client &client, std::uint64_t place, const Answer &answer) const {
-    const AnswerBytes bytes = encode_answer(answer);
-    const std::size_t offset = answers_offset + place * bytes.size();
-    std::ranges::copy(bytes, client.memory.bytes().begin() + static_cast<std::ptrdiff_t>(offset));
-    rpma_conn *connection = client.connection.get();
-    auto *context = reinterpret_cast<void *>(static_cast<std::uintptr_t>(place));
-    TRY(checked(rpma_recv(connection, client.messages.get(), place * sizeof(RequestBytes),
-                          sizeof(RequestBytes), context),
-                "cannot be heard"));
-    return checked(rpma_send(connection, client.messages.get(), offset, bytes.size(),
-                             RPMA_F_COMPLETION_ON_ERROR, nullptr),
-                   "cannot be answered");
-}
-
-void Server::finish_jobs() {
-    for (const Storage::Job &job : storage_.take_done()) {
-        --jobs_;
-        finish(job);
-    }
-}
-
-void Server::finish(const Storage::Job &job) {
-    const bool committed = job.request.ask == Ask::Commit && job.answer.verdict == Verdict::Done;
-    if (job.answer.error != 0 && storage_error_ == 0) {
-        storage_error_ = job.answer.error;
-        complain(
-            fmt::format("pool {}: cannot make it durable: {}; no push is taken until the server is started "
-                        "again, pulls are",
-                        pool_.path(), errno_text(storage_error_)));
-    }
-    if (committed) {
-        committed_ = job.content;
-    }
-    const auto client = clients_.find(pusher_);
-    if (client != clients_.end() && client->second.number == job.client) {
-        client->second.active = Clock::now();
-        if (const auto told = reply(client->second, job.place, job.answer); !told) {
-            complain(fmt::format("dropped a client: it {}", told.error().text));
-            drop(pusher_);
-        }
-    }
-    if (committed) {
-        committed_callback_(job.content);
-    } else if (job.answer.verdict == Verdict::Different) {
-        complain("a push did not commit: what arrived has another checksum than what was sent");
-    }
-}
-
-// Until its queue pair is gone, bytes of a dead pusher may still be placed: only then is there room for the
-// next.
-void Server::drop(int fd) {
-    const auto found = clients_.find(fd);
-    const Client &client = found->second;
-    if (client.established) {
-        (void)rpma_conn_disconnect(client.connection.get());
-    }
-    if (fd == pusher_) {
-        pusher_ = -1;
-        if (!client.committing) {
-            complain("a push ended without a commit: the pool holds what it held before");
-        }
-    }
-    clients_.erase(found);
-}
-
-// How long a client may be silent.
-Server::Clock::duration Server::patience(const Client &client) const {
-    if (!client.established) {
-        return establish_timeout;
-    }
-    if (!client.admitted) {
-        return refused_timeout;
-    }
-    switch (client.mode) {
-        case Mode::Push:
-            return limits_.push_lease;
-        case Mode::Pull:
-            return limits_.idle;
-        case Mode::Measure:
-        case Mode::MeasureDurable:
-            break;
-    }
-    return 10 * limits_.idle;
-}
-
-// One that waits for the server's storage is active. Who measures uses the TCP baseline in turn.
-Server::Clock::time_point Server::last_active(const Client &client) const {
-    if (client.mode == Mode::Push && client.admitted && jobs_ > 0) {
-        return Clock::now();
-    }
-    return client.perf.baseline ? std::max(client.active, client.perf.baseline->active()) : client.active;
-}
-
-// Returns for how many milliseconds nobody is late, -1: for ever.
-int Server::drop_late() {
-    const auto now = Clock::now();
-    auto next = Clock::duration::max();
-    std::vector<int> late;
-    for (const auto &[fd, client] : clients_) {
-        const auto left = patience(client) - (now - last_active(client));
-        if (left < Clock::duration::zero()) {
-            late.push_back(fd);
-        } else {
-            next = std::min(next, left);
-        }
-    }
-    for (const int fd : late) {
-        const Client &client = clients_.at(fd);
-        if (client.admitted) {
-            complain(fmt::format("dropped a client from {} that {} for {} seconds", client.host,
-                                 client.established ? "did nothing" : "did not finish connecting",
-                                 seconds_of(patience(client))));
-        }
-        drop(fd);
-    }
-    return clients_.empty() ? -1
-                            : static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next).count());
 }
 
 }  // namespace cli
