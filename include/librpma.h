@@ -789,6 +789,28 @@ int rpma_log_set_function(rpma_log_function *log_function);
  */
 #define RPMA_ADDITIONS 1
 
+/* ---------------------------------------------------------------- limits ---- */
+
+/* The most that a peer's device has. */
+struct rpma_peer_limits {
+    uint32_t
+        max_cq_size; /* completions of one queue: rpma_conn_cfg_set_cq_size, _set_rcq_size, rpma_cq_new */
+    uint32_t max_sq_size;     /* rpma_conn_cfg_set_sq_size */
+    uint32_t max_rq_size;     /* rpma_conn_cfg_set_rq_size */
+    uint32_t max_srq_size;    /* rpma_srq_cfg_set_rq_size; 0: no shared receive queues */
+    uint32_t max_inline_size; /* rpma_conn_cfg_set_inline_size, in bytes; 0: the device does not say */
+    uint32_t max_mr;          /* regions */
+    uint64_t max_mr_size;     /* bytes of one region */
+    uint64_t reserved[4];     /* 0 */
+};
+
+/**
+ * The limits of a peer's device; what is left of them others may use too. Threads: safe in any number of
+ * threads. Errors: RPMA_E_INVAL: NULL argument. RPMA_E_PROVIDER: the device cannot be queried. See
+ * ibv_query_device(3).
+ */
+int rpma_peer_get_limits(const struct rpma_peer *peer, struct rpma_peer_limits *limits);
+
 /* ---------------------------------------------------------------- memory ---- */
 
 /* Threads: as of memory above. */
@@ -1129,6 +1151,27 @@ int rpma_conn_set_context(struct rpma_conn *conn, void *context);
 
 /** The pointer that rpma_conn_set_context keeps, NULL before. Errors: RPMA_E_INVAL: NULL argument. */
 int rpma_conn_get_context(const struct rpma_conn *conn, void **context);
+
+/* ---------------------------------------------------------------- how a connection ends ---- */
+
+/**
+ * Begins to disconnect as rpma_conn_disconnect does, but when what is posted now is done; that is flushed
+ * otherwise as far as TCP has not taken it. What is posted later may be done too, or be flushed. A peer that
+ * takes nothing delays the end; rpma_conn_disconnect still ends it at once. Threads: any number at once.
+ * Errors: RPMA_E_INVAL: conn is NULL. RPMA_E_NOSUPP: a kernel's device: await the last completion, and
+ * disconnect then. RPMA_E_PROVIDER: the connection is not there.
+ */
+int rpma_conn_drain(struct rpma_conn *conn);
+
+/**
+ * What ended a connection, an errno value, once its event has been given (RPMA_CONN_CLOSED and those behind
+ * it): 0, it has not ended, or either side disconnected; ECONNREFUSED, the other side said no, or nobody
+ * listens there; ECONNRESET, it went away; ETIMEDOUT, it did not answer; EPROTO, one side broke the protocol
+ * or reached for what it may not have; ECONNABORTED, an operation failed here; or another one of connect(2).
+ * Kernel devices tell of RPMA_CONN_CLOSED only 0. Threads: any number at once. Errors: RPMA_E_INVAL: NULL
+ * argument.
+ */
+int rpma_conn_get_error(const struct rpma_conn *conn, int *error);
 
 /* ---------------------------------------------------------------- requests that do not block ---- */
 

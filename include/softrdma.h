@@ -206,6 +206,18 @@ SOFTRDMA_LIKE(ibv_ack_async_event);
  */
 extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
 
+/**
+ * What ended the connection of a queue pair of type IBV_QPT_RC.
+ * Returns: 0 before its end, and when either side disconnected; or an errno value: ECONNRESET, the peer or
+ * the network cut it short; ETIMEDOUT, the peer did not answer; EPROTO, one side broke the protocol or
+ * reached for what it may not have; ECONNABORTED, a request failed here; another one of the socket's.
+ * Threads: safe in any number of threads.
+ */
+extern int softrdma_end_error(const struct ibv_qp *qp);
+
+/* The most bytes that IBV_SEND_INLINE takes, ibv_qp_cap.max_inline_data. */
+#define SOFTRDMA_MAX_INLINE_SIZE 512
+
 /* ---- connection manager ----
  *
  * A port of RDMA_PS_TCP is a TCP port; one of RDMA_PS_UDP or RDMA_PS_IPOIB, which are the same here, a UDP
@@ -253,6 +265,13 @@ SOFTRDMA_LIKE(rdma_accept);
 SOFTRDMA_LIKE(rdma_reject);
 SOFTRDMA_LIKE(rdma_reject_ece);
 SOFTRDMA_LIKE(rdma_disconnect);
+/**
+ * Disconnects as rdma_disconnect, but when what is posted now to the queue pair is done, where
+ * rdma_disconnect flushes what TCP has not taken; returns before that. What is posted later may be done too,
+ * or be flushed. Returns: 0; or -1 and errno: EINVAL, id is not connected. Threads: safe in any number of
+ * threads.
+ */
+extern int softrdma_disconnect_when_sent(struct rdma_cm_id *id);
 /* On an id of RDMA_PS_UDP or RDMA_PS_IPOIB that has a device. RDMA_CM_EVENT_MULTICAST_JOIN has the Q_Key
  * RDMA_UDP_QKEY in both port spaces. Which groups there can be: softrdma_ibv_attach_mcast. */
 SOFTRDMA_LIKE(rdma_join_multicast);

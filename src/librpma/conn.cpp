@@ -42,6 +42,31 @@ int rpma_conn::establish(const rdma_cm_event &event) {
     return 0;
 }
 
+// An event's status is a negative errno value, or a reason of InfiniBand's connection manager.
+void rpma_conn::learn_error(rdma_cm_event_type event, int status) {
+    int error = 0;
+    switch (event) {
+        case RDMA_CM_EVENT_REJECTED:
+            error = status < 0 ? -status : ECONNREFUSED;
+            break;
+        case RDMA_CM_EVENT_UNREACHABLE:
+            error = status < 0 ? -status : ETIMEDOUT;
+            break;
+        case RDMA_CM_EVENT_CONNECT_ERROR:
+            error = status < 0 ? -status : EPROTO;
+            break;
+        case RDMA_CM_EVENT_DEVICE_REMOVAL:
+            error = ENODEV;
+            break;
+        case RDMA_CM_EVENT_DISCONNECTED:
+            error = provider_.end_error != nullptr ? provider_.end_error(qp_) : 0;
+            break;
+        default:
+            return;
+    }
+    error_.store(error, std::memory_order_release);
+}
+
 librpma::Result<rpma_conn_event> rpma_conn::take_event(verbs::Event event) {
     const rdma_cm_event_type type = event->event;
     const int status = event->status;
@@ -54,6 +79,7 @@ librpma::Result<rpma_conn_event> rpma_conn::take_event(verbs::Event event) {
         return librpma::Failure{established};
     }
     BASE_LOG(Notice, "connection event %s, status %d", provider_.event_str(type), status);
+    learn_error(type, status);
     switch (type) {
         case RDMA_CM_EVENT_ESTABLISHED:
             return RPMA_CONN_ESTABLISHED;
@@ -114,6 +140,20 @@ int rpma_conn::disconnect() {
         return RPMA_E_PROVIDER;
     }
     BASE_LOG(Notice, "disconnecting");
+    return 0;
+}
+
+int rpma_conn::drain() {
+    if (provider_.disconnect_when_sent == nullptr) {
+        BASE_LOG(Error,
+                 "this device does not disconnect behind what is posted: await its last completion, "
+                 "then rpma_conn_disconnect");
+        return RPMA_E_NOSUPP;
+    }
+    if (provider_.disconnect_when_sent(connection_.id.get()) != 0) {
+        return librpma::refused("softrdma_disconnect_when_sent", errno);
+    }
+    BASE_LOG(Notice, "disconnecting when all is sent");
     return 0;
 }
 
@@ -214,6 +254,18 @@ int rpma_conn_disconnect(struct rpma_conn *conn) {
         return librpma::invalid("conn is NULL");
     }
     return conn->disconnect();
+}
+
+int rpma_conn_drain(struct rpma_conn *conn) {
+    return conn == nullptr ? RPMA_E_INVAL : conn->drain();
+}
+
+int rpma_conn_get_error(const struct rpma_conn *conn, int *error) {
+    if (conn == nullptr || error == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    *error = conn->error();
+    return 0;
 }
 
 int rpma_conn_delete(struct rpma_conn **conn_ptr) {

@@ -77,11 +77,16 @@ public:
     // Writes *ready on success, and NULL when the queue cannot be armed again; *is_rcq only on success.
     [[nodiscard]] int wait(int flags, rpma_cq **ready, bool *is_rcq);
     [[nodiscard]] int disconnect();
+    // When what is posted now is done.
+    [[nodiscard]] int drain();
+    // What ended it: an errno value, 0 when nothing did or it ended in order.
+    [[nodiscard]] int error() const { return error_.load(std::memory_order_acquire); }
     [[nodiscard]] int close();
 
 private:
     [[nodiscard]] int establish(const rdma_cm_event &event);
     void learn_native_operations();
+    void learn_error(rdma_cm_event_type event, int status);
 
     const rpma_peer &peer_;
     const verbs::Provider &provider_;
@@ -94,5 +99,6 @@ private:
     std::size_t looks_closer_from_;
     std::atomic<unsigned> native_operations_{0};
     std::atomic<bool> direct_write_to_pmem_{false};
+    std::atomic<int> error_{0};
     std::atomic<void *> context_{nullptr};
 };

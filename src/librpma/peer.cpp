@@ -210,3 +210,22 @@ int rpma_peer_new(struct ibv_context *ibv_ctx, struct rpma_peer **peer_ptr) {
 int rpma_peer_delete(struct rpma_peer **peer_ptr) {
     return librpma::destroy(peer_ptr);
 }
+
+int rpma_peer_get_limits(const struct rpma_peer *peer, struct rpma_peer_limits *limits) {
+    if (peer == nullptr || limits == nullptr) {
+        return RPMA_E_INVAL;
+    }
+    const auto attributes = librpma::query_device(peer->provider(), peer->pd()->context);
+    if (!attributes) {
+        return attributes.error();
+    }
+    const ibv_device_attr &most = attributes->orig_attr;
+    *limits = {};
+    limits->max_cq_size = static_cast<uint32_t>(most.max_cqe);
+    limits->max_sq_size = limits->max_rq_size = static_cast<uint32_t>(most.max_qp_wr);
+    limits->max_srq_size = static_cast<uint32_t>(most.max_srq_wr);
+    limits->max_inline_size = peer->provider().most_inline_size;
+    limits->max_mr = static_cast<uint32_t>(most.max_mr);
+    limits->max_mr_size = most.max_mr_size;
+    return 0;
+}

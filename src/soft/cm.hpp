@@ -167,6 +167,8 @@ public:
     // It has a queue pair now.
     virtual void queue_pair_created() {}
     [[nodiscard]] virtual base::Result<void> disconnect();
+    // When what is posted now is done; does not wait for it. Of RDMA_PS_TCP.
+    [[nodiscard]] base::Result<void> disconnect_when_sent();
     [[nodiscard]] base::Result<void> migrate(EventChannel *to);
     // It listens, or has a peer.
     [[nodiscard]] bool has_begun() const { return state_.load() > State::RouteResolved; }

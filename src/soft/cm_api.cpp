@@ -208,6 +208,10 @@ int softrdma_rdma_disconnect(rdma_cm_id *id) {
     return status_of_call(id, [&](CmId &called) { return called.disconnect(); });
 }
 
+int softrdma_disconnect_when_sent(rdma_cm_id *id) {
+    return status_of_call(id, [&](CmId &called) { return called.disconnect_when_sent(); });
+}
+
 // Whatever the event says, TCP has told the device.
 int softrdma_rdma_notify(rdma_cm_id *id, ibv_event_type) {
     return id_of(id).has_begun() ? 0 : status_failed(EINVAL);

@@ -183,6 +183,13 @@ base::Result<CmId::InUse> CmId::choose_queue_pair(std::uint32_t number) {
     return chosen;
 }
 
+base::Result<void> CmId::disconnect_when_sent() {
+    if (const InUse connected = queue_pair(); !connected || !connected->disconnect_when_sent(*this)) {
+        return base::failure(EINVAL);
+    }
+    return {};
+}
+
 base::Result<void> CmId::disconnect() {
     if (const InUse connected = queue_pair(); !connected || !connected->disconnect(*this)) {
         return base::failure(EINVAL);

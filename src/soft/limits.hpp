@@ -8,13 +8,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "softrdma.h"
+
 namespace soft::limits {
 
 inline constexpr int max_qp = 65536;
 inline constexpr int max_qp_wr = 16384;
 inline constexpr int max_sge = 6;
 inline constexpr int max_sge_rd = 1;  // a READ has one sink on this wire (RFC 5040 section 4.4)
-inline constexpr int max_inline_data = 512;
+inline constexpr int max_inline_data = SOFTRDMA_MAX_INLINE_SIZE;
 inline constexpr int max_cq = 65536;
 inline constexpr int max_cqe = 1 << 20;
 inline constexpr int max_srq = 65536;

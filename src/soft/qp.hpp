@@ -83,6 +83,9 @@ public:
     // Flushes what is open, tells the peer, and lets it read what was completed. The owner hears when that is
     // done. False when the connection was never that owner's.
     [[nodiscard]] bool disconnect(const ConnectionOwner &owner);
+    // The same, when what is posted now is done.
+    [[nodiscard]] bool disconnect_when_sent(const ConnectionOwner &owner);
+    [[nodiscard]] int end_error() const override { return end_error_.load(std::memory_order_acquire); }
 
     // ---- Source ----
     void progress() override;
@@ -102,6 +105,7 @@ private:
         int level;             // of the log line
         ibv_wc_status oldest;  // of the oldest operation still open; everything behind it is flushed
         bool drain;            // the peer may still have to read
+        int error = 0;         // an errno value; 0: ended in order, by either side
     };
 
     struct SendRequest {
@@ -152,6 +156,7 @@ private:
     // qp_end.cpp; breaking the link with send_mutex_ held, the rest with the group's lock
     void give_up();     // takes it
     void disconnect();  // takes it
+    void end_here();
     void end(const End &how);
     void finish_draining();
     void send_last_words();
@@ -314,6 +319,7 @@ private:
     std::atomic<Phase> phase_{Phase::Idle};
     std::atomic<unsigned> peer_operations_{0};
     std::atomic<unsigned> granted_{governed_access};  // to the peer, of the rights that a queue pair governs
+    std::atomic<int> end_error_{0};
 
     // ---- guarded by the group's lock ----
     base::Fd socket_;
@@ -382,6 +388,8 @@ private:
     std::size_t first_uncommitted_ = 0;  // index of the first that is not wholly in TCP
     std::size_t request_offset_ = 0;
     unsigned awaiting_ = 0;
+    std::size_t last_left_ = 0;  // requests that are still to be done before a disconnect; then all_sent_
+    bool all_sent_ = false;
     unsigned unsignaled_ = 0;  // completed since the last completion entry: freed with the next
     base::Ring<Response> responses_;
     std::size_t response_offset_ = 0;

@@ -29,6 +29,7 @@ void QueuePair::log_end(const char *text, int level) const {
 }
 
 void QueuePair::end(const End &how) {
+    end_error_.store(how.error, std::memory_order_release);
     log_end(how.text, how.level);
     {
         const std::scoped_lock lock{send_mutex_};
@@ -112,8 +113,32 @@ bool QueuePair::disconnect(const ConnectionOwner &owner) {
     return true;
 }
 
+bool QueuePair::disconnect_when_sent(const ConnectionOwner &owner) {
+    if (inherited()) {
+        return false;
+    }
+    {
+        const std::scoped_lock lock{group_->mutex()};
+        if (owner_ != &owner) {
+            return false;
+        }
+        const std::scoped_lock sending{send_mutex_};
+        if (!requests_.empty()) {
+            last_left_ = requests_.size();
+            return true;
+        }
+    }
+    disconnect();
+    return true;
+}
+
 void QueuePair::disconnect() {
     const std::scoped_lock lock{group_->mutex()};
+    end_here();
+}
+
+// With the group's lock.
+void QueuePair::end_here() {
     if (phase_.load(std::memory_order_relaxed) == Phase::Connected) {
         ending_locally_ = true;
         end({.text = "disconnected here",
@@ -211,7 +236,8 @@ void QueuePair::terminate(const wire::Violation &violation, std::span<const std:
     end({.text = violation.text,
          .level = static_cast<int>(base::LogLevel::Warning),
          .oldest = IBV_WC_WR_FLUSH_ERR,
-         .drain = true});
+         .drain = true,
+         .error = EPROTO});
 }
 
 // While sending, with send_mutex_ held: the thread that serves the group sees it, and ends the connection.
@@ -251,7 +277,10 @@ void QueuePair::link_lost(int error, bool drain) {
     end({.text = error != 0 ? std::strerror(error) : "a request failed here",
          .level = static_cast<int>(base::LogLevel::Warning),
          .oldest = error != 0 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR,
-         .drain = drain});
+         .drain = drain,
+         .error = error == 0       ? ECONNABORTED
+                  : error == EPIPE ? ECONNRESET
+                                   : error});
 }
 
 void QueuePair::peer_closed() {
@@ -265,7 +294,8 @@ void QueuePair::peer_closed() {
                            : "closed by the peer",
          .level = static_cast<int>(unclaimed || inside ? base::LogLevel::Warning : base::LogLevel::Info),
          .oldest = IBV_WC_WR_FLUSH_ERR,
-         .drain = false});
+         .drain = false,
+         .error = unclaimed || inside ? ECONNRESET : 0});
 }
 
 }  // namespace soft

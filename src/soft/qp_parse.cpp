@@ -179,7 +179,8 @@ void QueuePair::terminated(std::span<const std::byte> body) {
     end({.text = "terminated by the peer",
          .level = static_cast<int>(base::LogLevel::Warning),
          .oldest = status_of(*code),
-         .drain = true});
+         .drain = true,
+         .error = EPROTO});
 }
 
 }  // namespace soft

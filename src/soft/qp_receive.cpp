@@ -41,6 +41,7 @@ void QueuePair::progress() {
     }
     bool readable = true;
     bool broken = false;
+    bool all_sent = false;
     {
         const std::scoped_lock lock{send_mutex_};
         broken = link_broken_;
@@ -53,6 +54,11 @@ void QueuePair::progress() {
         if (interest_.writable || delay_is_over) {
             transmit();
         }
+        all_sent = all_sent_ && !link_broken_;
+    }
+    if (all_sent) {
+        end_here();
+        return;
     }
     if (broken && found_broken(false)) {
         return;

@@ -170,6 +170,10 @@ void QueuePair::retire() {
         --first_uncommitted_;
         --first_unbuilt_;
         complete(request);
+        if (last_left_ != 0 && --last_left_ == 0) {
+            all_sent_ = true;
+            want_writable(true);  // who serves the group ends the connection
+        }
     }
 }
 

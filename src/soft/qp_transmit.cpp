@@ -78,7 +78,7 @@ void QueuePair::batch_was_sent() {
 }
 
 void QueuePair::want_writable(bool wanted) {
-    set_interest({.readable = interest_.readable, .writable = wanted, .ended = interest_.ended});
+    set_interest({.readable = interest_.readable, .writable = wanted || all_sent_, .ended = interest_.ended});
 }
 
 // What is stalled may be so for ever, and has to see, once, that the peer is gone. What is parked is read

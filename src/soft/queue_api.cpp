@@ -165,6 +165,10 @@ unsigned softrdma_peer_operations(const ibv_qp *qp) {
     return AnyQueuePair::of(qp)->peer_operations();
 }
 
+int softrdma_end_error(const ibv_qp *qp) {
+    return AnyQueuePair::of(qp)->end_error();
+}
+
 // ---- shared receive queues ----
 
 ibv_srq *softrdma_ibv_create_srq(ibv_pd *pd, ibv_srq_init_attr *attributes) {

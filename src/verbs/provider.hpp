@@ -73,6 +73,13 @@ struct Provider {
     int (*events_wait_begin)(rdma_event_channel *channel, int *fd);
     int (*events_wait_end)(rdma_event_channel *channel);
 
+    // Disconnects when what is posted is done, 0 or -1 and errno; nullptr where completions say that it is.
+    int (*disconnect_when_sent)(rdma_cm_id *id);
+    // What ended the connection of a queue pair, an errno value or 0; nullptr where events alone tell.
+    int (*end_error)(const ibv_qp *qp);
+    // The most bytes of inline data; 0 when only creating a queue pair tells.
+    std::uint32_t most_inline_size;
+
     // Which native_ operations a device has.
     unsigned (*device_operations)(const ibv_device_attr_ex &attributes);
     // What a queue pair is to be created with (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) to have these native_
