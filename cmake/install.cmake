@@ -9,11 +9,14 @@ install(TARGETS rpma EXPORT rpma
 install(TARGETS softrdma EXPORT rpma
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libsoftrdma0 NAMELINK_COMPONENT librpma-dev
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS rsocket EXPORT rpma
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT librsocket1 NAMELINK_COMPONENT librpma-dev
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS softrdma_verbs LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/softrdma COMPONENT libsoftrdma0)
 install(TARGETS rpma_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT rpma)
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT librpma-dev)
 
-# find_package(rpma): rpma::rpma and rpma::softrdma.
+# find_package(rpma): rpma::rpma, rpma::softrdma and rpma::rsocket.
 set(folder ${CMAKE_INSTALL_LIBDIR}/cmake/rpma)
 install(EXPORT rpma NAMESPACE rpma:: FILE rpmaTargets.cmake DESTINATION ${folder} COMPONENT librpma-dev)
 configure_package_config_file(cmake/rpmaConfig.cmake.in ${CMAKE_BINARY_DIR}/rpmaConfig.cmake
@@ -25,7 +28,7 @@ install(FILES ${CMAKE_BINARY_DIR}/rpmaConfig.cmake ${CMAKE_BINARY_DIR}/rpmaConfi
 # pkg-config. The prefix is where the file is, so that a tree may be moved.
 file(RELATIVE_PATH RPMA_PC_TO_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
 string(REGEX REPLACE "/$" "" RPMA_PC_TO_PREFIX ${RPMA_PC_TO_PREFIX})
-foreach(library librpma softrdma)
+foreach(library librpma softrdma rsocket)
     configure_file(cmake/${library}.pc.in ${CMAKE_BINARY_DIR}/${library}.pc @ONLY)
     install(FILES ${CMAKE_BINARY_DIR}/${library}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT librpma-dev)
 endforeach()

@@ -8,7 +8,7 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # each package has its own
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_COMPONENTS_ALL librpma0 libsoftrdma0 librpma-dev rpma)
+set(CPACK_COMPONENTS_ALL librpma0 libsoftrdma0 librsocket1 librpma-dev rpma)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -40,9 +40,13 @@ Reads and writes the memory of another machine and makes it durable, over
 RDMA devices of the kernel, or over a device in user space where there is
 none. Has the interface of librpma 1.0 to 1.3."
     "libsoftrdma0 (= ${own_version})")
+rpma_package(librsocket1 libs "sockets whose bytes travel by RDMA (runtime)
+The functions of librdmacm's rsockets, and its protocol, on librpma: with
+and without RDMA hardware."
+    "librpma0 (= ${own_version})")
 rpma_package(librpma-dev libdevel "remote persistent memory over RDMA (development files)
-Headers, manual and examples of librpma and libsoftrdma."
-    "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})" libibverbs-dev librdmacm-dev)
+Headers, manual and examples of librpma, libsoftrdma and librsocket."
+    "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})" "librsocket1 (= ${own_version})" libibverbs-dev librdmacm-dev)
 rpma_package(rpma net "replicates files into remote memory over RDMA
 One machine serves a pool, others push a file into it, durably, and pull
 it. Works with and without RDMA hardware."
@@ -52,7 +56,7 @@ it. Works with and without RDMA hardware."
 set(CPACK_DEBIAN_LIBRPMA0_PACKAGE_BREAKS "librpma-dev (<< ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_LIBRPMA0_PACKAGE_REPLACES "librpma-dev (<< ${PROJECT_VERSION})")
 # As Debian's are; CMake heeds it from 3.31 on.
-foreach(name LIBRPMA0 LIBSOFTRDMA0 LIBRPMA-DEV)
+foreach(name LIBRPMA0 LIBSOFTRDMA0 LIBRSOCKET1 LIBRPMA-DEV)
     set(CPACK_DEBIAN_${name}_PACKAGE_MULTIARCH same)
 endforeach()
 include(CPack)

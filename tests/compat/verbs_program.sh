@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# verbs_program.sh [-k] [-n TIMES] [-r TRIES] [-e REGEX] [-l FILTER] [-t SECONDS] [-o END] PRELOAD SERVER [CLIENT]: programs of
+# verbs_program.sh [-k] [-n TIMES] [-r TRIES] [-e REGEX] [-l FILTER] [-t SECONDS] [-o END] [-x END:LIBRARY] PRELOAD SERVER [CLIENT]: programs of
 # Debian, unmodified, over the soft device; with -o only the server or only the client, and the other on the kernel's. SERVER and CLIENT are command lines in which PORT stands for a free port, the same in
 # both. When the server listens at that port, TCP or UDP, or there is a listening socket that FILTER of ss(8) finds, the
 # client runs, TIMES times; with -r it may fail and try again. Everybody must end with 0 within SECONDS (50); with -k the
 # server is one that goes on, and is ended when the client is done. Without a CLIENT, SERVER is all there is, and nobody
 # listens. A line of what the last one printed must match REGEX.
+#
+# With -x the library is preloaded in front of PRELOAD at that end, which is server, client or both.
 #
 # perftest's server listens a second time for its second connection, and its client does not wait for that; refused, it
 # crashes in what it calls a retry. Real devices take long enough to find an address that it is not seen with them. Here
@@ -19,7 +21,8 @@ filter=
 tries=1
 limit_s=50
 soft=both
-while getopts kn:r:e:l:t:o: option; do
+extra=
+while getopts kn:r:e:l:t:o:x: option; do
     case $option in
         k) endless=1 ;;
         n) times=$OPTARG ;;
@@ -28,6 +31,7 @@ while getopts kn:r:e:l:t:o: option; do
         r) tries=$OPTARG ;;
         t) limit_s=$OPTARG ;;
         o) soft=$OPTARG ;;
+        x) extra=$OPTARG ;;
         *) exit 2 ;;
     esac
 done
@@ -59,6 +63,9 @@ run() {  # run COMMAND FILE: in this process's place
     local words preloaded=()
     read -r -a words <<<"$1"
     [ $soft != both ] && [ $soft != "$2" ] || preloaded=("LD_PRELOAD=$preload")
+    case $extra in
+        both:* | "$2":*) preloaded=("LD_PRELOAD=${extra#*:} $preload") ;;
+    esac
     exec timeout "$limit_s" env "${preloaded[@]}" "${words[@]}" >"$2" 2>&1 </dev/null
 }
 begin_anew_after_race() {  # where a client of perftest was refused

@@ -27,7 +27,7 @@ expect_field() {  # expect_field PACKAGE FIELD PATTERN: the pattern is an extend
 
 "${cmake%cmake}cpack" -G DEB --config "$build/CPackConfig.cmake" -B packages >packages.log 2>&1 || { cat packages.log; exit 1; }
 mkdir root
-for package in librpma0 libsoftrdma0 librpma-dev rpma; do
+for package in librpma0 libsoftrdma0 librsocket1 librpma-dev rpma; do
     dpkg-deb --extract packages/${package}_*.deb root
     expect_field $package Version '^[0-9.]+-1$'
 done
@@ -49,7 +49,7 @@ expect 'librpma0 says what programs depend on' grep -q '^librpma 0 librpma0 (>= 
 # What is where.
 for file in bin/rpma include/librpma.h include/softrdma.h lib/$architecture/{librpma.so.0,libsoftrdma.so.0,librpma.so} \
     lib/$architecture/cmake/rpma/rpmaConfig.cmake lib/$architecture/pkgconfig/{librpma,softrdma}.pc \
-    share/doc/{librpma0,libsoftrdma0,librpma-dev,rpma}/copyright share/doc/librpma-dev/examples/README.md; do
+    share/doc/{librpma0,libsoftrdma0,librsocket1,librpma-dev,rpma}/copyright share/doc/librpma-dev/examples/README.md; do
     [ -e "root/usr/$file" ] || fail "no /usr/$file"
 done
 if [ -e "$build/man/man1" ]; then
@@ -59,7 +59,7 @@ if [ -e "$build/man/man1" ]; then
     # The pages of a package send nobody to a page that need not be there: those are its own, those of the packages that
     # it depends on, and of their libraries. Linux has its own manual.
     dpkg-deb --fsys-tarfile packages/rpma_*.deb | tar -t >at-rpma.list
-    for package in librpma0 libsoftrdma0; do
+    for package in librpma0 libsoftrdma0 librsocket1; do
         dpkg-deb --fsys-tarfile packages/${package}_*.deb | tar -t | tee -a at-rpma.list
     done >at-libraries.list
     for page in root/usr/share/man/man[17]/*; do

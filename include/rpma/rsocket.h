@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rpma/rsocket.h -- sockets of type SOCK_STREAM whose bytes travel by RDMA. The functions, their names and
+ * what they send are those of librdmacm's rsockets (rsocket(7)): a program that was linked with librdmacm
+ * runs with this library, and both ends of a connection may be of either.
+ *
+ * Returns. Every function behaves as the function of libc without the r, and returns what that does: -1 and
+ * errno when it fails. Errors of the man page of that function are not repeated here. EBADF: the descriptor
+ * is no rsocket.
+ *
+ * Descriptors. An rsocket's descriptor is a TCP socket, which the soft device uses. Only functions of this
+ * library may read, write, wait for or close it; names and options are those of the TCP socket, too. A
+ * descriptor of something else may be in rpoll and rselect, beside rsockets.
+ *
+ * Threads. Any function may be called from any thread, and any number of threads may use one rsocket at once.
+ * No thread is made, and no signal is sent: what would raise SIGPIPE is EPIPE.
+ *
+ * Blocking. As with sockets: a call waits unless O_NONBLOCK (rfcntl), SOCK_NONBLOCK or MSG_DONTWAIT says
+ * otherwise. Waiting ends with EINTR when a signal was caught.
+ */
+#ifndef RSOCKET_H /* librdmacm's header has the same name for this: both declare the same */
+#define RSOCKET_H 1
+
+#include <poll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ================================================================ sockets ==== */
+
+/* A level of rsetsockopt and rgetsockopt. All its options are an int. */
+#define SOL_RDMA 0x10000
+
+/* What is set before the stream begins: before rconnect, or before what raccept gave is first used. */
+enum {
+    RDMA_SQSIZE,    /* messages that may be on their way, 1 to 65534 */
+    RDMA_RQSIZE,    /* messages of the peer that have a place, 1 to 65534; 16 are there at least */
+    RDMA_INLINE,    /* bytes that a message may have to be sent without a copy in the send buffer */
+    RDMA_IOMAPSIZE, /* not supported: ENOPROTOOPT */
+    RDMA_ROUTE      /* not supported: ENOPROTOOPT */
+};
+
+/**
+ * Makes an rsocket. domain: AF_INET or AF_INET6. type: SOCK_STREAM, with SOCK_NONBLOCK and SOCK_CLOEXEC.
+ * protocol: 0 or IPPROTO_TCP. Returns: the descriptor; or -1 and errno, ENOTSUP for any other domain, type or
+ * protocol. See socket(2).
+ */
+int rsocket(int domain, int type, int protocol);
+
+/** Gives an rsocket a local address. See bind(2). */
+int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen);
+
+/** Lets others connect to an rsocket. See listen(2). */
+int rlisten(int socket, int backlog);
+
+/**
+ * Takes the next connection of an rsocket that listens. The peer is answered when the new rsocket is first
+ * read, written or waited for, so that options can be set before. Returns: the descriptor of a new rsocket,
+ * which blocks; or -1 and errno. See accept(2).
+ */
+int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
+
+/**
+ * Connects an rsocket. It waits until the peer has answered, which it does when its program uses what it
+ * accepted; a peer that does not speak this protocol is ECONNREFUSED. An rsocket that does not block gives
+ * EINPROGRESS, and is ready for POLLOUT when it is connected, or with POLLERR when it is not; SO_ERROR tells
+ * why. Errno: EADDRNOTAVAIL: no RDMA device serves the local address. ENOTSUP: the peer speaks another
+ * version of the protocol. ENOBUFS: the device has no more queues or memory to register. See connect(2).
+ */
+int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
+
+/**
+ * Ends one direction of a stream, or both. The peer reads what was sent before, then the end of the stream.
+ * It does not wait. See shutdown(2).
+ */
+int rshutdown(int socket, int how);
+
+/**
+ * Closes an rsocket. What was sent is on its way when this returns: it waits up to two seconds for the
+ * kernel to take it, or as long as SO_LINGER says; SO_LINGER with 0 seconds cuts the stream off. See
+ * close(2).
+ */
+int rclose(int socket);
+
+/* ================================================================ bytes ==== */
+
+/*
+ * A stream that broke is ECONNRESET when its peer is gone, ETIMEDOUT when it is silent, EPROTO when it sent
+ * what the protocol does not allow; after what had come. An end that the peer has announced is 0 bytes. That
+ * sending is done says that the bytes may be changed.
+ *
+ * Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC (the bytes are dropped) of receives, MSG_DONTWAIT of
+ * sends. MSG_NOSIGNAL and MSG_MORE are allowed and change nothing: there is no signal, and what is sent goes
+ * at once. EOPNOTSUPP: MSG_OOB, MSG_ERRQUEUE, MSG_FASTOPEN, and control data to be sent; none is received.
+ */
+
+/** Receives bytes. Returns: how many; 0 at the end of the stream; or -1 and errno. See recv(2). */
+ssize_t rrecv(int socket, void *buf, size_t len, int flags);
+
+/**
+ * Receives bytes as rrecv. *addrlen becomes 0: a stream does not say from whom each byte is. Returns: as
+ * rrecv. See recvfrom(2).
+ */
+ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
+                  socklen_t *addrlen);
+
+/** Receives bytes into several buffers, as rrecv. Returns: as rrecv. See recvmsg(2). */
+ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags);
+
+/**
+ * Sends bytes; an rsocket that blocks sends all of them. Returns: how many; or -1 and errno, EPIPE after the
+ * end of the stream in this direction. See send(2).
+ */
+ssize_t rsend(int socket, const void *buf, size_t len, int flags);
+
+/** Sends bytes as rsend; the address does not matter. Returns: as rsend. See sendto(2). */
+ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
+                socklen_t addrlen);
+
+/** Sends the bytes of several buffers, as rsend. Returns: as rsend. See sendmsg(2). */
+ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags);
+
+/** Receives bytes as rrecv without flags. Returns: as rrecv. See read(2). */
+ssize_t rread(int socket, void *buf, size_t count);
+
+/** Receives bytes into several buffers, as rrecv without flags. Returns: as rrecv. See readv(2). */
+ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt);
+
+/** Sends bytes as rsend without flags. Returns: as rsend. See write(2). */
+ssize_t rwrite(int socket, const void *buf, size_t count);
+
+/** Sends the bytes of several buffers, as rsend without flags. Returns: as rsend. See writev(2). */
+ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
+
+/* ================================================================ waiting ==== */
+
+/**
+ * Waits for rsockets and other descriptors together; timeout is in milliseconds, negative: without end.
+ * Returns: how many entries have something; 0 when the time is over; or -1 and errno. See poll(2).
+ */
+int rpoll(struct pollfd *fds, nfds_t nfds, int timeout);
+
+/**
+ * Waits as rpoll, with sets of descriptors; *timeout becomes what is left of it. Returns: how many
+ * descriptors are in the sets; 0 when the time is over; or -1 and errno, EBADF for a descriptor that is not
+ * open. See select(2).
+ */
+int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout);
+
+/* ================================================================ names and options ==== */
+
+/** The other end's address and port. See getpeername(2). */
+int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen);
+
+/** This end's address and port. See getsockname(2). */
+int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);
+
+/**
+ * Sets an option. Those of SOL_RDMA are above. SO_RCVBUF and SO_SNDBUF are the stream's buffers, fixed when
+ * the stream begins: later they change what is reported and nothing else. SO_RCVTIMEO, SO_SNDTIMEO,
+ * SO_RCVLOWAT and SO_LINGER are the stream's. All others are the TCP socket's (socket(7), tcp(7), ip(7),
+ * ipv6(7)), and do there what they do: keep-alive, TCP_USER_TIMEOUT, TCP_CORK, SO_REUSEADDR, IPV6_V6ONLY. The
+ * soft device sets TCP_NODELAY unless the program sets it. See setsockopt(2).
+ */
+int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen);
+
+/**
+ * An option's value, as rsetsockopt has them. SO_ERROR tells why rconnect failed, once, or why the stream is
+ * broken, always. See getsockopt(2).
+ */
+int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen);
+
+/**
+ * Gets and sets O_NONBLOCK (F_GETFL, F_SETFL), and the descriptor's flags (F_GETFD, F_SETFD). Returns: as
+ * fcntl; or -1 and errno, EINVAL for other commands. See fcntl(2).
+ */
+int rfcntl(int socket, int cmd, ...);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/api: the functions of rpma/rsocket.h. Failures become errno here.
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdarg>
+#include <new>
+
+#include "rsocket/poll.hpp"
+#include "rsocket/table.hpp"
+
+#pragma GCC visibility push(default)
+#include <rpma/rsocket.h>
+#pragma GCC visibility pop
+
+namespace rsockets {
+
+namespace {
+
+template <typename T>
+long returned(const Result<T> &result) {
+    if (!result) {
+        errno = result.error().number;
+        return -1;
+    }
+    if constexpr (std::is_void_v<T>) {
+        return 0;
+    } else {
+        return static_cast<long>(*result);
+    }
+}
+
+// What call gives, also when there is no memory.
+template <typename Call>
+long guarded(Call call) {
+    try {
+        return returned(call());
+    } catch (const std::bad_alloc &) {
+        errno = ENOMEM;
+        return -1;
+    }
+}
+
+// What call(socket) gives.
+template <typename Call>
+long with_socket(int fd, Call call) {
+    return guarded([&]() -> decltype(call(std::declval<Socket &>())) {
+        const auto socket = Table::instance().find(fd);
+        return socket != nullptr ? call(*socket) : base::failure(EBADF);
+    });
+}
+
+// What the kernel says of the TCP socket.
+template <typename Call>
+int with_descriptor(int fd, Call call) {
+    return static_cast<int>(with_socket(fd, [&](const Socket &socket) -> Result<int> {
+        const int result = call(socket.fd());
+        return result >= 0 ? Result<int>{result} : base::last_failure();
+    }));
+}
+
+long receive(int fd, const iovec *parts, std::size_t count, int flags) {
+    return with_socket(fd, [&](Socket &socket) -> Result<std::size_t> {
+        return count <= IOV_MAX ? socket.receive({parts, count}, flags) : base::failure(EINVAL);
+    });
+}
+
+long send(int fd, const iovec *parts, std::size_t count, int flags) {
+    return with_socket(fd, [&](Socket &socket) -> Result<std::size_t> {
+        return count <= IOV_MAX ? socket.send({parts, count}, flags) : base::failure(EINVAL);
+    });
+}
+
+Result<int> make(int domain, int type, int protocol) {
+    constexpr int flags = SOCK_NONBLOCK | SOCK_CLOEXEC;
+    if ((domain != AF_INET && domain != AF_INET6) || (type & ~flags) != SOCK_STREAM ||
+        (protocol != 0 && protocol != IPPROTO_TCP)) {
+        return base::failure(ENOTSUP);
+    }
+    // Never blocking, as after raccept.
+    base::Fd fd{::socket(domain, type | SOCK_NONBLOCK, protocol)};
+    if (!fd) {
+        return base::last_failure();
+    }
+    return Table::instance().add(std::make_shared<Socket>(
+        std::move(fd), Socket::State::Fresh, configuration().settings, (type & SOCK_NONBLOCK) == 0));
+}
+
+Result<int> control(Socket &socket, int command, int argument) {
+    const auto kernel = [&](int result) { return result >= 0 ? Result<int>{result} : base::last_failure(); };
+    switch (command) {
+        case F_GETFL:
+            return O_RDWR | (socket.blocks() ? 0 : O_NONBLOCK);
+        case F_SETFL:
+            socket.set_blocking((argument & O_NONBLOCK) == 0);
+            return 0;
+        case F_GETFD:
+            return kernel(fcntl(socket.fd(), F_GETFD));
+        case F_SETFD:
+            return kernel(fcntl(socket.fd(), F_SETFD, argument));
+        default:
+            return base::failure(EINVAL);
+    }
+}
+
+Result<int> select(int count, std::array<fd_set *, 3> sets, Deadline deadline) {
+    constexpr std::array<short, 3> events{POLLIN, POLLOUT, POLLPRI};
+    constexpr std::array<short, 3> answers{POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI};
+    if (count < 0 || count > FD_SETSIZE) {
+        return base::failure(EINVAL);
+    }
+    std::vector<pollfd> entries;
+    for (int fd = 0; fd < count; ++fd) {
+        short wanted = 0;
+        for (std::size_t set = 0; set < sets.size(); ++set) {
+            wanted |= sets[set] != nullptr && FD_ISSET(fd, sets[set]) ? events[set] : short{0};
+        }
+        if (wanted != 0) {
+            entries.push_back({.fd = fd, .events = wanted, .revents = 0});
+        }
+    }
+    if (const auto waited = wait_for(entries, deadline); !waited) {
+        return waited;
+    }
+    int ready = 0;
+    for (const pollfd &entry : entries) {
+        if ((entry.revents & POLLNVAL) != 0) {
+            return base::failure(EBADF);
+        }
+    }
+    for (const pollfd &entry : entries) {
+        for (std::size_t set = 0; set < sets.size(); ++set) {
+            if ((entry.events & events[set]) == 0) {
+                continue;
+            }
+            if ((entry.revents & answers[set]) != 0) {
+                ++ready;
+            } else {
+                FD_CLR(entry.fd, sets[set]);
+            }
+        }
+    }
+    return ready;
+}
+
+}  // namespace
+
+}  // namespace rsockets
+
+namespace {
+
+using rsockets::Deadline;
+using rsockets::guarded;
+using rsockets::Result;
+using rsockets::Socket;
+using rsockets::Table;
+using rsockets::with_descriptor;
+using rsockets::with_socket;
+
+iovec part_of(const void *bytes, std::size_t size) {
+    return {.iov_base = const_cast<void *>(bytes), .iov_len = size};  // what is sent is not written to
+}
+
+}  // namespace
+
+int rsocket(int domain, int type, int protocol) {
+    return static_cast<int>(guarded([&] { return rsockets::make(domain, type, protocol); }));
+}
+
+int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen) {
+    return with_descriptor(socket, [&](int fd) { return bind(fd, addr, addrlen); });
+}
+
+int rlisten(int socket, int backlog) {
+    return static_cast<int>(with_socket(socket, [&](Socket &one) { return one.listen(backlog); }));
+}
+
+int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen) {
+    return static_cast<int>(with_socket(socket, [&](Socket &one) -> Result<int> {
+        auto accepted = one.accept(addr, addrlen, 0);
+        if (!accepted) {
+            return std::unexpected{accepted.error()};
+        }
+        return Table::instance().add(std::move(*accepted));
+    }));
+}
+
+int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen) {
+    return static_cast<int>(with_socket(socket, [&](Socket &one) { return one.connect(addr, addrlen); }));
+}
+
+int rshutdown(int socket, int how) {
+    return static_cast<int>(with_socket(socket, [&](Socket &one) { return one.shutdown(how); }));
+}
+
+int rclose(int socket) {
+    return static_cast<int>(guarded([&]() -> Result<void> {
+        const auto one = Table::instance().remove(socket);
+        if (one == nullptr) {
+            return base::failure(EBADF);
+        }
+        one->close();
+        return {};
+    }));
+}
+
+ssize_t rrecv(int socket, void *buf, size_t len, int flags) {
+    const iovec part = part_of(buf, len);
+    return rsockets::receive(socket, &part, 1, flags);
+}
+
+ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
+                  socklen_t *addrlen) {
+    const ssize_t received = rrecv(socket, buf, len, flags);
+    if (received >= 0 && src_addr != nullptr && addrlen != nullptr) {
+        *addrlen = 0;
+    }
+    return received;
+}
+
+ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags) {
+    const ssize_t received = rsockets::receive(socket, msg->msg_iov, msg->msg_iovlen, flags);
+    if (received >= 0) {
+        msg->msg_namelen = 0;
+        msg->msg_controllen = 0;
+        msg->msg_flags = 0;
+    }
+    return received;
+}
+
+ssize_t rsend(int socket, const void *buf, size_t len, int flags) {
+    const iovec part = part_of(buf, len);
+    return rsockets::send(socket, &part, 1, flags);
+}
+
+ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *, socklen_t) {
+    return rsend(socket, buf, len, flags);
+}
+
+ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags) {
+    if (msg->msg_controllen != 0) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return rsockets::send(socket, msg->msg_iov, msg->msg_iovlen, flags);
+}
+
+ssize_t rread(int socket, void *buf, size_t count) {
+    return rrecv(socket, buf, count, 0);
+}
+
+ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt) {
+    return rsockets::receive(socket, iov, iovcnt < 0 ? SIZE_MAX : static_cast<size_t>(iovcnt), 0);
+}
+
+ssize_t rwrite(int socket, const void *buf, size_t count) {
+    return rsend(socket, buf, count, 0);
+}
+
+ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt) {
+    return rsockets::send(socket, iov, iovcnt < 0 ? SIZE_MAX : static_cast<size_t>(iovcnt), 0);
+}
+
+int rpoll(struct pollfd *fds, nfds_t nfds, int timeout) {
+    return static_cast<int>(guarded([&] {
+        const Deadline deadline =
+            timeout < 0 ? Deadline{} : base::Clock::now() + std::chrono::milliseconds{timeout};
+        return rsockets::wait_for({fds, nfds}, deadline);
+    }));
+}
+
+int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout) {
+    return static_cast<int>(guarded([&]() -> Result<int> {
+        using std::chrono::microseconds;
+        Deadline deadline;
+        if (timeout != nullptr) {
+            if (timeout->tv_sec < 0 || timeout->tv_usec < 0) {
+                return base::failure(EINVAL);
+            }
+            deadline = base::Clock::now() +
+                       std::chrono::seconds{std::min<time_t>(timeout->tv_sec, INT32_MAX)} +
+                       microseconds{timeout->tv_usec};
+        }
+        const auto ready = rsockets::select(nfds, {readfds, writefds, exceptfds}, deadline);
+        if (timeout != nullptr) {
+            const auto left = std::chrono::duration_cast<microseconds>(*deadline - base::Clock::now());
+            const auto some = std::max(left, microseconds{0});
+            *timeout = {.tv_sec = some.count() / 1000000, .tv_usec = some.count() % 1000000};
+        }
+        return ready;
+    }));
+}
+
+int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen) {
+    return with_descriptor(socket, [&](int fd) { return getpeername(fd, addr, addrlen); });
+}
+
+int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen) {
+    return with_descriptor(socket, [&](int fd) { return getsockname(fd, addr, addrlen); });
+}
+
+int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen) {
+    return static_cast<int>(
+        with_socket(socket, [&](Socket &one) { return one.set_option(level, optname, optval, optlen); }));
+}
+
+int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen) {
+    return static_cast<int>(
+        with_socket(socket, [&](Socket &one) { return one.get_option(level, optname, optval, optlen); }));
+}
+
+int rfcntl(int socket, int cmd, ...) {
+    va_list arguments;
+    va_start(arguments, cmd);
+    const int argument = cmd == F_SETFL || cmd == F_SETFD ? va_arg(arguments, int) : 0;
+    va_end(arguments);
+    return static_cast<int>(
+        with_socket(socket, [&](Socket &one) { return rsockets::control(one, cmd, argument); }));
+}

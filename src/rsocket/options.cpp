@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/socket: options. What the kernel's TCP socket can do it does; the rest is what a stream is made of,
+// and how long its calls wait.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "rsocket/socket.hpp"
+
+#include <rpma/rsocket.h>
+
+namespace rsockets {
+
+namespace {
+
+constexpr int most_bytes = 1 << 30;
+constexpr int most_messages = 0xfffe;
+
+// The value that a program passed, as a T; nothing when it is too short for one.
+template <typename T>
+std::optional<T> value_of(const void *value, socklen_t length) {
+    if (value == nullptr || length < sizeof(T)) {
+        return std::nullopt;
+    }
+    T copy;
+    std::memcpy(&copy, value, sizeof(T));
+    return copy;
+}
+
+template <typename T>
+Result<void> give(const T &value, void *to, socklen_t *length) {
+    if (to == nullptr || length == nullptr) {
+        return base::failure(EFAULT);
+    }
+    *length = std::min<socklen_t>(*length, sizeof(T));
+    std::memcpy(to, &value, *length);
+    return {};
+}
+
+Result<milliseconds> timeout_of(const void *value, socklen_t length) {
+    const auto time = value_of<timeval>(value, length);
+    if (!time) {
+        return base::failure(EINVAL);
+    }
+    if (time->tv_usec < 0 || time->tv_usec >= 1000000) {
+        return base::failure(EDOM);
+    }
+    const auto micro = std::chrono::microseconds{time->tv_usec};
+    const auto whole = std::chrono::seconds{std::clamp<time_t>(time->tv_sec, 0, INT32_MAX)};
+    return std::chrono::ceil<milliseconds>(whole + micro);
+}
+
+timeval timeval_of(milliseconds timeout) {
+    return {.tv_sec = timeout.count() / 1000, .tv_usec = timeout.count() % 1000 * 1000};
+}
+
+}  // namespace
+
+bool Socket::blocks() {
+    const std::scoped_lock lock{mutex_};
+    return blocks_;
+}
+
+void Socket::set_blocking(bool blocks) {
+    const std::scoped_lock lock{mutex_};
+    blocks_ = blocks;
+}
+
+// The device has set some of its own when it took the socket.
+void Socket::apply_options() {
+    for (const Option &option : options_) {
+        (void)setsockopt(fd(), option.level, option.name, option.value.data(),
+                         static_cast<socklen_t>(option.value.size()));
+    }
+}
+
+Result<void> Socket::set_socket_option(int name, const void *value, socklen_t length) {
+    if (name == SO_RCVTIMEO || name == SO_SNDTIMEO) {
+        const auto timeout = timeout_of(value, length);
+        if (!timeout) {
+            return std::unexpected{timeout.error()};
+        }
+        (name == SO_RCVTIMEO ? receive_timeout_ : send_timeout_) = *timeout;
+        return {};
+    }
+    if (name == SO_LINGER) {
+        const auto wanted = value_of<linger>(value, length);
+        linger_ = wanted.value_or(linger_);
+        return wanted ? Result<void>{} : base::failure(EINVAL);
+    }
+    const auto number = value_of<int>(value, length);
+    if (!number) {
+        return base::failure(EINVAL);
+    }
+    // Twice what was asked for, as the kernel does; getsockopt gives that.
+    const auto bytes = static_cast<std::uint32_t>(std::clamp(*number, 1, most_bytes / 2)) * 2;
+    if (name == SO_RCVBUF) {
+        settings_.receive_bytes = bytes;
+    } else if (name == SO_SNDBUF) {
+        settings_.send_bytes = bytes;
+    } else {
+        receive_low_water_ = static_cast<std::size_t>(std::clamp(*number, 1, most_bytes));
+    }
+    return {};
+}
+
+Result<void> Socket::set_rdma_option(int name, const void *value, socklen_t length) {
+    const auto number = value_of<int>(value, length);
+    if (state_ == State::Reaching || state_ == State::Streaming || !number || *number < 0) {
+        return base::failure(EINVAL);
+    }
+    const auto messages = static_cast<std::uint16_t>(std::clamp(*number, 1, most_messages));
+    switch (name) {
+        case RDMA_SQSIZE:
+            settings_.sends = messages;
+            return {};
+        case RDMA_RQSIZE:
+            settings_.receives = messages;
+            return {};
+        case RDMA_INLINE:
+            settings_.inline_bytes = static_cast<std::uint32_t>(std::min(*number, 0xffff));
+            return {};
+        default:
+            return base::failure(ENOPROTOOPT);
+    }
+}
+
+Result<void> Socket::set_option(int level, int name, const void *value, socklen_t length) {
+    const std::scoped_lock lock{mutex_};
+    if (level == SOL_RDMA) {
+        return set_rdma_option(name, value, length);
+    }
+    if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == SO_LINGER ||
+                                name == SO_RCVBUF || name == SO_SNDBUF || name == SO_RCVLOWAT)) {
+        return set_socket_option(name, value, length);
+    }
+    if (setsockopt(fd(), level, name, value, length) != 0) {
+        return base::last_failure();
+    }
+    const auto *const bytes = static_cast<const std::byte *>(value);
+    std::erase_if(options_, [&](const Option &known) { return known.level == level && known.name == name; });
+    options_.push_back({.level = level, .name = name, .value = {bytes, bytes + length}});
+    return {};
+}
+
+Result<void> Socket::get_option(int level, int name, void *value, socklen_t *length) {
+    const std::scoped_lock lock{mutex_};
+    if (level == SOL_RDMA) {
+        switch (name) {
+            case RDMA_SQSIZE:
+                return give(int{settings_.sends}, value, length);
+            case RDMA_RQSIZE:
+                return give(int{settings_.receives}, value, length);
+            case RDMA_INLINE:
+                return give(static_cast<int>(settings_.inline_bytes), value, length);
+            default:
+                return base::failure(ENOPROTOOPT);
+        }
+    }
+    if (level == SOL_SOCKET) {
+        switch (name) {
+            case SO_RCVTIMEO:
+                return give(timeval_of(receive_timeout_), value, length);
+            case SO_SNDTIMEO:
+                return give(timeval_of(send_timeout_), value, length);
+            case SO_LINGER:
+                return give(linger_, value, length);
+            case SO_RCVBUF:
+                return give(static_cast<int>(settings_.receive_bytes), value, length);
+            case SO_SNDBUF:
+                return give(static_cast<int>(settings_.send_bytes), value, length);
+            case SO_RCVLOWAT:
+                return give(static_cast<int>(receive_low_water_), value, length);
+            case SO_ERROR: {
+                serve();
+                const int broken = stream_ != nullptr ? stream_->error() : 0;
+                return give(pending_error_ != 0 ? std::exchange(pending_error_, 0) : broken, value, length);
+            }
+            default:
+                break;
+        }
+    }
+    return getsockopt(fd(), level, name, value, length) == 0 ? Result<void>{} : base::last_failure();
+}
+
+}  // namespace rsockets

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/poll: waiting for rsockets and other descriptors together.
+#include "rsocket/poll.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "rsocket/table.hpp"
+
+namespace rsockets {
+
+namespace {
+
+// One call of poll. The kernel is asked about the entries that are no rsockets, and, while this thread
+// sleeps, about the descriptors behind those that are.
+class Round {
+public:
+    explicit Round(std::span<pollfd> entries) : entries_{entries} {
+        sockets_.reserve(entries.size());
+        for (const pollfd &entry : entries) {
+            sockets_.push_back(Table::instance().find(entry.fd));
+            if (sockets_.back() == nullptr) {
+                others_.push_back(entry);
+            }
+        }
+    }
+
+    // How many entries have something now.
+    [[nodiscard]] Result<int> look() {
+        for (std::size_t i = 0; i < entries_.size(); ++i) {
+            if (sockets_[i] != nullptr) {
+                entries_[i].revents = sockets_[i]->poll(entries_[i].events);
+            }
+        }
+        if (!others_.empty() && ::poll(others_.data(), others_.size(), 0) < 0) {
+            return base::last_failure();
+        }
+        return count(others_);
+    }
+
+    // Sleeps until an entry may have something. What there is before that, look() finds too.
+    [[nodiscard]] Result<void> sleep(const std::shared_ptr<Waiter> &waiter, Deadline deadline) {
+        std::vector<pollfd> descriptors = others_;
+        waiter->clear();
+        descriptors.push_back({.fd = waiter->fd(), .events = POLLIN, .revents = 0});
+        std::size_t begun = 0;
+        bool ready = false;
+        Result<void> result;
+        for (; begun < sockets_.size() && result; ++begun) {
+            if (sockets_[begun] != nullptr) {
+                const auto found = sockets_[begun]->begin_wait(waiter, entries_[begun].events, descriptors);
+                if (!found) {
+                    result = std::unexpected{found.error()};
+                    break;
+                }
+                ready = ready || *found != 0;
+            }
+        }
+        if (result && !ready && ::poll(descriptors.data(), descriptors.size(), left(deadline)) < 0) {
+            result = base::last_failure();
+        }
+        while (begun-- > 0) {
+            if (sockets_[begun] != nullptr) {
+                sockets_[begun]->end_wait(waiter);
+            }
+        }
+        return result;
+    }
+
+private:
+    [[nodiscard]] static int left(Deadline deadline) {
+        if (!deadline) {
+            return -1;
+        }
+        const auto time = std::chrono::ceil<milliseconds>(*deadline - base::Clock::now());
+        return static_cast<int>(std::clamp<milliseconds::rep>(time.count(), 0, INT32_MAX));
+    }
+    // Copies what the kernel said, and counts.
+    [[nodiscard]] int count(std::span<const pollfd> others) {
+        int ready = 0;
+        for (std::size_t i = 0; i < entries_.size(); ++i) {
+            if (sockets_[i] == nullptr) {
+                entries_[i].revents = others.front().revents;
+                others = others.subspan(1);
+            }
+            ready += entries_[i].revents != 0 ? 1 : 0;
+        }
+        return ready;
+    }
+
+    std::span<pollfd> entries_;
+    std::vector<std::shared_ptr<Socket>> sockets_;
+    std::vector<pollfd> others_;
+};
+
+}  // namespace
+
+Result<int> wait_for(std::span<pollfd> entries, Deadline deadline) {
+    Round round{entries};
+    const auto spin_until = base::Clock::now() + configuration().polling_time;
+    while (true) {
+        auto ready = round.look();
+        const auto now = base::Clock::now();
+        if (!ready || *ready != 0 || (deadline && now >= *deadline)) {
+            return ready;
+        }
+        if (now < spin_until) {
+            continue;
+        }
+        const auto waiter = Waiter::of_this_thread();
+        if (!waiter) {
+            return std::unexpected{waiter.error()};
+        }
+        if (auto slept = round.sleep(*waiter, deadline); !slept) {
+            return std::unexpected{slept.error()};
+        }
+    }
+}
+
+}  // namespace rsockets

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/poll: waiting for rsockets and other descriptors together.
+#pragma once
+
+#include <poll.h>
+
+#include <span>
+
+#include "rsocket/socket.hpp"
+
+namespace rsockets {
+
+// poll(2): how many entries have something. EINTR; EMFILE, ENFILE, ENOMEM: no descriptor to be woken by.
+[[nodiscard]] Result<int> wait_for(std::span<pollfd> entries, Deadline deadline);
+
+}  // namespace rsockets

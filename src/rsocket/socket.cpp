@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/socket: one rsocket, from rsocket() to rclose().
+#include "rsocket/socket.hpp"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace rsockets {
+
+namespace {
+
+// What a kernel's socket is ready for, now.
+short polled(int fd, short events) {
+    pollfd one{.fd = fd, .events = events, .revents = 0};
+    return ::poll(&one, 1, 0) > 0 ? one.revents : short{0};
+}
+
+int pending_error(int fd) {
+    int error = 0;
+    socklen_t length = sizeof(error);
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
+}
+
+int timeout_of(Deadline deadline) {
+    if (!deadline) {
+        return -1;
+    }
+    const auto left = std::chrono::ceil<milliseconds>(*deadline - base::Clock::now());
+    return static_cast<int>(std::clamp<milliseconds::rep>(left.count(), 0, INT32_MAX));
+}
+
+}  // namespace
+
+Result<void> Socket::listen(int backlog) {
+    const std::scoped_lock lock{mutex_};
+    if (state_ != State::Fresh && state_ != State::Listening) {
+        return base::failure(EINVAL);
+    }
+    if (::listen(fd(), backlog) != 0) {
+        return base::last_failure();
+    }
+    state_ = State::Listening;
+    return {};
+}
+
+Result<std::shared_ptr<Socket>> Socket::accept(sockaddr *address, socklen_t *length, int flags) {
+    std::unique_lock lock{mutex_};
+    if (state_ != State::Listening) {
+        return base::failure(EINVAL);
+    }
+    auto accepted = until(lock, blocks_, deadline_of(receive_timeout_), [&]() -> Result<base::Fd> {
+        // Never blocking: the device wants it so, and whether the program's calls wait is said elsewhere.
+        base::Fd fd{accept4(fd_.get(), address, length, SOCK_NONBLOCK | (flags & SOCK_CLOEXEC))};
+        if (!fd) {
+            return errno == ECONNABORTED ? base::failure(EAGAIN) : base::last_failure();
+        }
+        return fd;
+    });
+    if (!accepted) {
+        return std::unexpected{accepted.error()};
+    }
+    return std::make_shared<Socket>(std::move(*accepted), State::Accepted, settings_,
+                                    (flags & SOCK_NONBLOCK) == 0);
+}
+
+Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
+    std::unique_lock lock{mutex_};
+    serve();
+    if (state_ == State::Fresh) {
+        // The peer is to be asked as soon as TCP is connected: its server then sees the request when it
+        // accepts, because the kernel sends nothing that would complete the connection before it.
+        constexpr int seconds = 1;
+        (void)setsockopt(fd(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds));
+        if (::connect(fd(), address, length) != 0 && errno != EINPROGRESS) {
+            return base::last_failure();
+        }
+        state_ = State::Reaching;
+        serve();
+        if (!blocks_ && state_ == State::Reaching) {
+            return base::failure(EINPROGRESS);
+        }
+    } else if (state_ == State::Reaching ||
+               (state_ == State::Streaming && !stream_->established() && stream_->error() == 0)) {
+        if (!blocks_) {
+            return base::failure(EALREADY);
+        }
+    } else {
+        return base::failure(state_ == State::Listening ? EINVAL : EISCONN);
+    }
+    const auto connected = until(lock, blocks_, deadline_of(send_timeout_), [&]() -> Result<void> {
+        if (pending_error_ != 0) {
+            return base::failure(std::exchange(pending_error_, 0));
+        }
+        return state_ == State::Streaming && stream_->established() ? Result<void>{} : base::failure(EAGAIN);
+    });
+    if (!connected && connected.error().number == EAGAIN) {
+        return base::failure(EINPROGRESS);
+    }
+    return connected;
+}
+
+// TCP's connection: whether anything became of it.
+bool Socket::reach() {
+    if (polled(fd(), POLLOUT) == 0) {
+        return false;
+    }
+    if (const int error = pending_error(fd()); error != 0) {
+        pending_error_ = error;
+        state_ = State::Fresh;
+        return true;
+    }
+    return begin_stream(stream::Side::Active);
+}
+
+bool Socket::begin_stream(stream::Side side) {
+    auto stream = stream::Connection::begin(side, fd(), settings_);
+    if (!stream) {
+        // As good as a peer that is gone, for nobody speaks with it.
+        pending_error_ = stream.error().number;
+        (void)::shutdown(fd(), SHUT_RDWR);
+        state_ = State::Fresh;
+        return true;
+    }
+    stream_ = std::move(*stream);
+    state_ = State::Streaming;
+    apply_options();
+    return true;
+}
+
+void Socket::serve(const Waiter *who_asks) {
+    bool any = false;
+    if (state_ == State::Reaching) {
+        any = reach();
+    } else if (state_ == State::Accepted) {
+        any = begin_stream(stream::Side::Passive);
+    }
+    if (state_ == State::Streaming) {
+        const int error_before = stream_->error();
+        const bool was_established = stream_->established();
+        any |= stream_->serve();
+        if (error_before == 0 && stream_->error() != 0 && !was_established) {
+            pending_error_ = stream_->error();
+        }
+    }
+    if (any) {
+        for (const Waiting &waiting : waiting_) {
+            if (waiting.waiter.get() != who_asks) {
+                waiting.waiter->wake();
+            }
+        }
+    }
+}
+
+Deadline Socket::deadline_of(milliseconds timeout) const {
+    return timeout.count() != 0 ? Deadline{base::Clock::now() + timeout} : std::nullopt;
+}
+
+Result<void> Socket::sleep(std::unique_lock<std::mutex> &lock, std::span<pollfd> descriptors,
+                           Deadline deadline) {
+    lock.unlock();
+    const int ready = ::poll(descriptors.data(), descriptors.size(), timeout_of(deadline));
+    const int error = ready < 0 ? errno : 0;
+    lock.lock();
+    return error == 0 ? Result<void>{} : base::failure(error);
+}
+
+Result<void> Socket::begin(const std::shared_ptr<Waiter> &waiter, std::vector<pollfd> &descriptors) {
+    const bool in_stream = state_ == State::Streaming;
+    if (in_stream) {
+        const auto wait = stream_->begin_wait();
+        if (!wait) {
+            return std::unexpected{wait.error()};
+        }
+        descriptors.push_back({.fd = wait->completions, .events = POLLIN, .revents = 0});
+        descriptors.push_back({.fd = wait->events, .events = POLLIN, .revents = 0});
+    } else {
+        const short events = state_ == State::Reaching ? POLLOUT : POLLIN;
+        descriptors.push_back({.fd = fd(), .events = events, .revents = 0});
+    }
+    waiting_.push_back({.waiter = waiter, .in_stream = in_stream});
+    return {};
+}
+
+void Socket::end(const std::shared_ptr<Waiter> &waiter) {
+    const auto found = std::ranges::find(waiting_, waiter, &Waiting::waiter);
+    if (found != waiting_.end()) {
+        if (found->in_stream) {
+            stream_->end_wait();
+        }
+        waiting_.erase(found);
+    }
+}
+
+Result<short> Socket::begin_wait(const std::shared_ptr<Waiter> &waiter, short events,
+                                 std::vector<pollfd> &descriptors) {
+    const std::scoped_lock lock{mutex_};
+    serve();
+    if (auto begun = begin(waiter, descriptors); !begun) {
+        return std::unexpected{begun.error()};
+    }
+    serve(waiter.get());
+    return readiness(events);
+}
+
+void Socket::end_wait(const std::shared_ptr<Waiter> &waiter) {
+    const std::scoped_lock lock{mutex_};
+    end(waiter);
+}
+
+void Socket::wake_all() const {
+    for (const Waiting &waiting : waiting_) {
+        waiting.waiter->wake();
+    }
+}
+
+}  // namespace rsockets

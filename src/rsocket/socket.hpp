@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/socket: one rsocket. Its descriptor is a TCP socket of the kernel, which has the names and most of
+// the options, and which the stream's device uses for as long as there is a stream.
+//
+//      Fresh ──► Listening            rsocket, rbind; rlisten
+//        │
+//        └─────► Reaching ──┐         rconnect: TCP connects
+//                           ├──► Streaming        there is a stream, also one that has ended
+//      Accepted ────────────┘         raccept: it becomes a stream when it is first read, written or waited
+//                                     for, so that options can still be set
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <mutex>
+#include <type_traits>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/fd.hpp"
+#include "rsocket/configuration.hpp"
+#include "rsocket/waiter.hpp"
+#include "stream/connection.hpp"
+
+namespace rsockets {
+
+using base::Result;
+using std::chrono::milliseconds;
+
+// When a call gives up waiting; none: never.
+using Deadline = std::optional<base::Clock::time_point>;
+
+class Socket : public std::enable_shared_from_this<Socket> {
+public:
+    enum class State { Fresh, Listening, Reaching, Accepted, Streaming };
+
+    Socket(base::Fd fd, State state, const stream::Settings &settings, bool blocks)
+        : fd_{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {}
+    Socket(const Socket &) = delete;
+    Socket &operator=(const Socket &) = delete;
+    ~Socket() = default;
+
+    [[nodiscard]] int fd() const { return fd_.get(); }
+
+    [[nodiscard]] Result<void> listen(int backlog);
+    // flags: SOCK_NONBLOCK, SOCK_CLOEXEC.
+    [[nodiscard]] Result<std::shared_ptr<Socket>> accept(sockaddr *address, socklen_t *length, int flags);
+    [[nodiscard]] Result<void> connect(const sockaddr *address, socklen_t length);
+    [[nodiscard]] Result<std::size_t> receive(std::span<const iovec> parts, int flags);
+    [[nodiscard]] Result<std::size_t> send(std::span<const iovec> parts, int flags);
+    [[nodiscard]] Result<void> shutdown(int how);
+    // It has been taken out of the table. Ends the stream, and waits as SO_LINGER says.
+    void close();
+
+    // In options.cpp.
+    [[nodiscard]] Result<void> set_option(int level, int name, const void *value, socklen_t length);
+    [[nodiscard]] Result<void> get_option(int level, int name, void *value, socklen_t *length);
+    [[nodiscard]] bool blocks();
+    void set_blocking(bool blocks);
+
+    // For waiting on several at once. What there is of `events` (poll(2)) now.
+    [[nodiscard]] short poll(short events);
+    // The same; and until the end of the wait the waiter is woken by what other threads do to the socket, and
+    // `descriptors` has, added to it, what becomes ready when there is something to serve.
+    [[nodiscard]] Result<short> begin_wait(const std::shared_ptr<Waiter> &waiter, short events,
+                                           std::vector<pollfd> &descriptors);
+    void end_wait(const std::shared_ptr<Waiter> &waiter);
+
+private:
+    // With mutex_ held. What it finds wakes the waiters but the one who asks.
+    void serve(const Waiter *who_asks = nullptr);
+    [[nodiscard]] bool reach();
+    [[nodiscard]] bool begin_stream(stream::Side side);
+    void apply_options();
+    [[nodiscard]] Result<void> set_socket_option(int name, const void *value, socklen_t length);
+    [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
+    [[nodiscard]] short readiness(short events) const;
+    [[nodiscard]] Result<void> begin(const std::shared_ptr<Waiter> &waiter, std::vector<pollfd> &descriptors);
+    void end(const std::shared_ptr<Waiter> &waiter);
+    void wake_all() const;
+    // Calls attempt() until it gives something else than EAGAIN, sleeping meanwhile.
+    template <typename Attempt>
+    std::invoke_result_t<Attempt> until(std::unique_lock<std::mutex> &lock, bool blocks, Deadline deadline,
+                                        Attempt attempt);
+    [[nodiscard]] static Result<void> sleep(std::unique_lock<std::mutex> &lock, std::span<pollfd> descriptors,
+                                            Deadline deadline);
+    [[nodiscard]] Deadline deadline_of(milliseconds timeout) const;
+
+    base::Fd fd_;
+    std::mutex mutex_;
+    State state_;
+    stream::Settings settings_;
+    bool blocks_;
+    bool closed_ = false;
+    // What rconnect could not do, until SO_ERROR asks.
+    int pending_error_ = 0;
+    milliseconds receive_timeout_{0};
+    milliseconds send_timeout_{0};
+    std::size_t receive_low_water_ = 1;
+    linger linger_{};
+    struct Option {
+        int level;
+        int name;
+        std::vector<std::byte> value;
+    };
+    // What the program set of the kernel's, for the device sets some of these too.
+    std::vector<Option> options_;
+    struct Waiting {
+        std::shared_ptr<Waiter> waiter;
+        bool in_stream;
+    };
+    std::vector<Waiting> waiting_;
+    std::unique_ptr<stream::Connection> stream_;
+};
+
+template <typename Attempt>
+std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, bool blocks,
+                                            Deadline deadline, Attempt attempt) {
+    const auto try_once = [&](const Waiter *waiter) {
+        serve(waiter);
+        return closed_ ? std::invoke_result_t<Attempt>{base::failure(EBADF)} : attempt();
+    };
+    const auto is_waiting = [](const auto &result) { return !result && result.error().number == EAGAIN; };
+    auto result = try_once(nullptr);
+    if (!is_waiting(result) || !blocks) {
+        return result;
+    }
+    for (const auto until = base::Clock::now() + configuration().polling_time; base::Clock::now() < until;) {
+        lock.unlock();
+        lock.lock();
+        if (result = try_once(nullptr); !is_waiting(result)) {
+            return result;
+        }
+    }
+    const auto waiter = Waiter::of_this_thread();
+    if (!waiter) {
+        return std::unexpected{waiter.error()};
+    }
+    while (!deadline || base::Clock::now() < *deadline) {
+        std::vector<pollfd> descriptors{{.fd = (*waiter)->fd(), .events = POLLIN, .revents = 0}};
+        (*waiter)->clear();
+        if (auto begun = begin(*waiter, descriptors); !begun) {
+            return std::unexpected{begun.error()};
+        }
+        // What came before it was asked for makes nothing readable.
+        result = try_once(waiter->get());
+        const auto slept = is_waiting(result) ? sleep(lock, descriptors, deadline) : Result<void>{};
+        end(*waiter);
+        if (!slept) {
+            return std::unexpected{slept.error()};
+        }
+        if (!is_waiting(result)) {
+            return result;
+        }
+        if (result = try_once(nullptr); !is_waiting(result)) {
+            return result;
+        }
+    }
+    return result;
+}
+
+}  // namespace rsockets

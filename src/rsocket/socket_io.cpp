@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/socket: bytes in and out, what a socket is ready for, and its end.
+#include <algorithm>
+#include <cerrno>
+
+#include "rsocket/socket.hpp"
+
+namespace rsockets {
+
+namespace {
+
+// How long rclose waits for what was sent to leave, where SO_LINGER does not say.
+constexpr milliseconds close_timeout{2000};
+
+constexpr int send_flags_refused = MSG_OOB | MSG_FASTOPEN;
+constexpr int receive_flags_refused = MSG_OOB | MSG_ERRQUEUE;
+
+// parts without their first bytes.
+std::vector<iovec> rest_of(std::span<const iovec> parts, std::size_t bytes) {
+    std::vector<iovec> rest;
+    for (const iovec &part : parts) {
+        const std::size_t gone = std::min(bytes, part.iov_len);
+        bytes -= gone;
+        if (gone < part.iov_len) {
+            rest.push_back(
+                {.iov_base = static_cast<std::byte *>(part.iov_base) + gone, .iov_len = part.iov_len - gone});
+        }
+    }
+    return rest;
+}
+
+std::size_t size_of(std::span<const iovec> parts) {
+    std::size_t size = 0;
+    for (const iovec &part : parts) {
+        size += part.iov_len;
+    }
+    return size;
+}
+
+}  // namespace
+
+Result<std::size_t> Socket::receive(std::span<const iovec> parts, int flags) {
+    if ((flags & receive_flags_refused) != 0) {
+        return base::failure(EOPNOTSUPP);
+    }
+    std::unique_lock lock{mutex_};
+    const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
+    const bool peeks = (flags & MSG_PEEK) != 0;
+    const auto reading = peeks                      ? stream::Reading::Peek
+                         : (flags & MSG_TRUNC) != 0 ? stream::Reading::Discard
+                                                    : stream::Reading::Take;
+    const std::size_t wanted = size_of(parts);
+    // Less than was asked for is an answer, unless all of it was.
+    const std::size_t least = (flags & MSG_WAITALL) != 0 ? wanted : std::min(wanted, receive_low_water_);
+    const Deadline deadline = deadline_of(receive_timeout_);
+    std::size_t received = 0;
+    std::span<const iovec> left = parts;
+    std::vector<iovec> rest;
+    while (true) {
+        const auto got = until(lock, blocks, deadline, [&]() -> Result<std::size_t> {
+            if (stream_ == nullptr) {
+                return base::failure(ENOTCONN);
+            }
+            // A peek leaves the bytes there, so that it has to wait for all of them together.
+            const std::size_t at_once =
+                peeks || received == 0 ? std::min(least, settings_.receive_bytes / 2UL) : 1;
+            if (blocks && wanted != 0 && !stream_->can_receive(at_once)) {
+                return base::failure(EAGAIN);
+            }
+            return stream_->receive(left, reading);
+        });
+        if (!got) {
+            return received != 0 ? Result<std::size_t>{received} : got;
+        }
+        received += *got;
+        if (*got == 0 || received >= least || peeks) {
+            return received;
+        }
+        rest = rest_of(parts, received);
+        left = rest;
+    }
+}
+
+Result<std::size_t> Socket::send(std::span<const iovec> parts, int flags) {
+    if ((flags & send_flags_refused) != 0) {
+        return base::failure(EOPNOTSUPP);
+    }
+    std::unique_lock lock{mutex_};
+    const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
+    const Deadline deadline = deadline_of(send_timeout_);
+    const std::size_t wanted = size_of(parts);
+    std::size_t sent = 0;
+    std::span<const iovec> left = parts;
+    std::vector<iovec> rest;
+    while (true) {
+        const auto put = until(lock, blocks, deadline, [&]() -> Result<std::size_t> {
+            if (stream_ == nullptr) {
+                return base::failure(state_ == State::Reaching ? EAGAIN : ENOTCONN);
+            }
+            return stream_->send(left);
+        });
+        if (!put) {
+            return sent != 0 ? Result<std::size_t>{sent} : put;
+        }
+        sent += *put;
+        if (sent == wanted || !blocks) {
+            return sent;
+        }
+        rest = rest_of(parts, sent);
+        left = rest;
+    }
+}
+
+short Socket::readiness(short events) const {
+    short ready = 0;
+    if (state_ != State::Streaming) {
+        // As the kernel sees it, but what connects is not connected before the peer has answered.
+        pollfd one{.fd = fd(), .events = state_ == State::Reaching ? short{0} : events, .revents = 0};
+        if (::poll(&one, 1, 0) > 0) {
+            ready = one.revents;
+        }
+        return pending_error_ != 0 ? static_cast<short>(ready | POLLERR | (events & (POLLIN | POLLOUT)))
+                                   : ready;
+    }
+    if (stream_->can_receive(receive_low_water_)) {
+        ready |= POLLIN | POLLRDNORM;
+    }
+    if (stream_->can_send()) {
+        ready |= POLLOUT | POLLWRNORM;
+    }
+    if (stream_->peer_ended() || stream_->is_over()) {
+        ready |= POLLRDHUP;
+    }
+    ready = static_cast<short>(ready & events);
+    // Not before what came is read: a program that sees one of these looks no further.
+    if (stream_->is_over() && stream_->readable() == 0) {
+        ready |= stream_->error() != 0 ? short{POLLHUP | POLLERR} : short{POLLHUP};
+    }
+    return ready;
+}
+
+short Socket::poll(short events) {
+    const std::scoped_lock lock{mutex_};
+    serve();
+    return closed_ ? short{POLLNVAL} : readiness(events);
+}
+
+Result<void> Socket::shutdown(int how) {
+    if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
+        return base::failure(EINVAL);
+    }
+    const std::scoped_lock lock{mutex_};
+    serve();
+    if (state_ == State::Listening) {
+        return ::shutdown(fd(), how) == 0 ? Result<void>{} : base::last_failure();
+    }
+    if (stream_ == nullptr) {
+        return base::failure(ENOTCONN);
+    }
+    stream_->shut(how != SHUT_WR, how != SHUT_RD);
+    wake_all();
+    return {};
+}
+
+void Socket::close() {
+    std::unique_lock lock{mutex_};
+    if (stream_ != nullptr && linger_.l_onoff != 0 && linger_.l_linger == 0) {
+        stream_->abort();
+    } else if (stream_ != nullptr) {
+        stream_->shut(true, true);
+        const milliseconds most =
+            linger_.l_onoff != 0
+                ? std::chrono::duration_cast<milliseconds>(std::chrono::seconds{linger_.l_linger})
+                : close_timeout;
+        (void)until(lock, true, base::Clock::now() + most, [&]() -> Result<void> {
+            return stream_->idle() || !stream_->established() ? Result<void>{} : base::failure(EAGAIN);
+        });
+    }
+    closed_ = true;
+    wake_all();
+}
+
+}  // namespace rsockets

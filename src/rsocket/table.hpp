@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/table: which descriptors are rsockets.
+#pragma once
+
+#include <memory>
+#include <shared_mutex>
+#include <vector>
+
+#include "rsocket/socket.hpp"
+
+namespace rsockets {
+
+// Any number of threads.
+class Table {
+public:
+    // The process's.
+    [[nodiscard]] static Table &instance();
+
+    // nullptr when the descriptor is none of ours.
+    [[nodiscard]] std::shared_ptr<Socket> find(int fd) const;
+    // Returns the socket's descriptor.
+    int add(std::shared_ptr<Socket> socket);
+    // The socket is no longer found; nullptr when it was not there.
+    [[nodiscard]] std::shared_ptr<Socket> remove(int fd);
+
+private:
+    mutable std::shared_mutex mutex_;
+    std::vector<std::shared_ptr<Socket>> by_fd_;
+};
+
+}  // namespace rsockets

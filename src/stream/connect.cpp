@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/connection: from a TCP socket to a stream whose ends know each other's memory.
+#include <fcntl.h>
+
+#include <cerrno>
+
+#include "base/log.hpp"
+#include "stream/connection.hpp"
+
+namespace stream {
+
+namespace {
+
+// Receives that no credit is given for: a peer's words about windows and ends take none.
+constexpr std::uint16_t kept_receives = 8;
+constexpr std::uint16_t least_receives = 16;
+// Places in the send queue for words of ours that take no credit, two or three places each.
+constexpr std::uint32_t kept_places = 8;
+// A window's 16 bytes are posted without memory that is registered.
+constexpr std::uint32_t least_inline_bytes = window_bytes;
+constexpr std::size_t list_bytes = std::size_t{windows} * window_bytes;
+
+base::Result<sockaddr_storage> name_of(int socket) {
+    sockaddr_storage name{};
+    socklen_t length = sizeof(name);
+    if (getsockname(socket, reinterpret_cast<sockaddr *>(&name), &length) != 0) {
+        return base::last_failure();
+    }
+    return name;
+}
+
+base::Result<std::byte *> address_of(const rpma_mr_local *memory) {
+    void *address = nullptr;
+    if (const int result = rpma_mr_get_ptr(memory, &address); result != 0) {
+        return failure_of(result);
+    }
+    return static_cast<std::byte *>(address);
+}
+
+int number_of(rpma_conn_event event) {
+    switch (event) {
+        case RPMA_CONN_REJECTED:
+            return ECONNREFUSED;
+        case RPMA_CONN_UNREACHABLE:
+            return ETIMEDOUT;
+        default:
+            return ECONNRESET;
+    }
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Connection>> Connection::begin(Side side, int socket, const Settings &settings) {
+    const auto name = name_of(socket);
+    if (!name) {
+        return std::unexpected{name.error()};
+    }
+    const auto device = Device::at(*name);
+    if (!device) {
+        return std::unexpected{device.error()};
+    }
+    Settings used = settings;
+    used.receives = std::max(used.receives, least_receives);
+    used.sends = std::max<std::uint16_t>(used.sends, least_receives);
+    used.inline_bytes = std::max(used.inline_bytes, least_inline_bytes);
+    used.send_bytes = std::max<std::uint32_t>(used.send_bytes, 1);
+    used.receive_bytes = std::max<std::uint32_t>(used.receive_bytes, 2) & ~1U;
+    std::unique_ptr<Connection> connection{new (std::nothrow) Connection{**device, side, used}};
+    if (connection == nullptr) {
+        return base::failure(ENOMEM);
+    }
+    if (auto asked = connection->ask(socket); !asked) {
+        return std::unexpected{asked.error()};
+    }
+    return connection;
+}
+
+Connection::~Connection() {
+    if (conn_ != nullptr && phase_ != Phase::Over) {
+        (void)rpma_conn_disconnect(conn_.get());
+    }
+}
+
+base::Result<void> Connection::make_queues() {
+    const std::uint32_t places = settings_.sends + kept_places;
+    auto queue = made<Queue>(rpma_cq_new, device_.peer(), places + settings_.receives, 0);
+    if (!queue) {
+        return std::unexpected{queue.error()};
+    }
+    queue_ = std::move(*queue);
+    auto events = made<Events>(rpma_events_new, device_.peer());
+    if (!events) {
+        return std::unexpected{events.error()};
+    }
+    events_ = std::move(*events);
+    int completions_fd = -1;
+    int events_fd = -1;
+    if (rpma_cq_get_fd(queue_.get(), &completions_fd) != 0 ||
+        rpma_events_get_fd(events_.get(), &events_fd) != 0 ||
+        fcntl(completions_fd, F_SETFL, O_NONBLOCK) != 0 || fcntl(events_fd, F_SETFL, O_NONBLOCK) != 0) {
+        return base::last_failure();
+    }
+    return {};
+}
+
+base::Result<void> Connection::ask(int socket) {
+    if (auto queues = make_queues(); !queues) {
+        return queues;
+    }
+    auto configuration = made<Configuration>(rpma_conn_cfg_new);
+    if (!configuration) {
+        return std::unexpected{configuration.error()};
+    }
+    rpma_conn_cfg *const cfg = configuration->get();
+    int result = rpma_conn_cfg_set_cq(cfg, queue_.get());
+    result = result != 0 ? result : rpma_conn_cfg_set_events(cfg, events_.get());
+    result = result != 0 ? result : rpma_conn_cfg_set_sq_size(cfg, settings_.sends + kept_places);
+    result = result != 0 ? result : rpma_conn_cfg_set_rq_size(cfg, settings_.receives);
+    result = result != 0 ? result : rpma_conn_cfg_set_inline_size(cfg, settings_.inline_bytes);
+    if (result != 0) {
+        return failure_of(result);
+    }
+    const int flags = RPMA_ADOPT_KEEP_FD | (side_ == Side::Active ? RPMA_ADOPT_INITIATOR : 0);
+    auto request = made<Request>(rpma_conn_req_adopt_fd, device_.peer(), socket, flags,
+                                 static_cast<const rpma_conn_cfg *>(cfg));
+    if (!request) {
+        return std::unexpected{request.error()};
+    }
+    request_ = std::move(*request);
+    go_on_asking();
+    return {};
+}
+
+void Connection::go_on_asking() {
+    const int result = rpma_conn_req_proceed(request_.get());
+    if (result == RPMA_E_AGAIN) {
+        return;
+    }
+    if (result != 0) {
+        request_.reset();
+        fail(side_ == Side::Active ? ECONNREFUSED : ECONNRESET);
+        return;
+    }
+    if (auto connected = connect(); !connected) {
+        request_.reset();
+        fail(error_ != 0 ? error_ : connected.error().number);
+    }
+}
+
+base::Result<void> Connection::make_memory() {
+    const std::size_t shared = list_bytes + settings_.receive_bytes;
+    auto memory = made<Memory>(rpma_mr_alloc, device_.peer(), shared, RPMA_MR_USAGE_WRITE_DST);
+    if (!memory) {
+        return std::unexpected{memory.error()};
+    }
+    shared_ = std::move(*memory);
+    memory = made<Memory>(rpma_mr_alloc, device_.peer(), send_buffer_at() + settings_.send_bytes,
+                          RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_WRITE_SRC);
+    if (!memory) {
+        return std::unexpected{memory.error()};
+    }
+    private_ = std::move(*memory);
+    const auto shared_at = address_of(shared_.get());
+    const auto private_at = address_of(private_.get());
+    if (!shared_at || !private_at || rpma_mr_get_key(shared_.get(), &shared_key_) != 0) {
+        return base::failure(ENOBUFS);
+    }
+    shared_base_ = *shared_at;
+    private_base_ = *private_at;
+    return {};
+}
+
+std::byte *Connection::buffer() const {
+    return shared_base_ + list_bytes;
+}
+
+Hello Connection::hello() const {
+    return {
+        .credits = static_cast<std::uint16_t>(settings_.receives - kept_receives),
+        .slots = 0,
+        .list = {.address = reinterpret_cast<std::uintptr_t>(list()), .key = shared_key_, .length = windows},
+        .data = {.address = reinterpret_cast<std::uintptr_t>(buffer()),
+                 .key = shared_key_,
+                 .length = settings_.receive_bytes / 2}};
+}
+
+base::Result<void> Connection::connect() {
+    if (side_ == Side::Passive) {
+        rpma_conn_private_data data{};
+        (void)rpma_conn_req_get_private_data(request_.get(), &data);
+        meet(data);
+        if (error_ != 0) {
+            return base::failure(error_);
+        }
+    }
+    if (auto memory = make_memory(); !memory) {
+        return memory;
+    }
+    std::vector<rpma_recv_op> receives(settings_.receives);
+    for (std::size_t slot = 0; slot < receives.size(); ++slot) {
+        receives[slot] = {.op_context = reinterpret_cast<const void *>(slot),
+                          .local = private_.get(),
+                          .offset = slot * word_bytes,
+                          .len = word_bytes,
+                          .reserved = 0};
+    }
+    if (const int result = rpma_conn_req_recv_many(request_.get(), receives.data(), receives.size(), nullptr);
+        result != 0) {
+        return failure_of(result);
+    }
+    auto bytes = encode(hello());
+    const rpma_conn_private_data data{.ptr = bytes.data(), .len = static_cast<std::uint8_t>(bytes.size())};
+    rpma_conn_req *request = request_.release();
+    rpma_conn *conn = nullptr;
+    if (const int result = rpma_conn_req_connect(&request, &data, &conn); result != 0) {
+        return failure_of(result);
+    }
+    conn_.reset(conn);
+    phase_ = Phase::Connecting;
+    return {};
+}
+
+// The peer's memory is known from here on.
+void Connection::meet(const rpma_conn_private_data &data) {
+    const auto theirs = decode_hello({static_cast<const std::byte *>(data.ptr), data.len});
+    if (!theirs) {
+        BASE_LOG(Error, "the peer speaks no rsockets of version %d (%d bytes of private data)",
+                 protocol_version, data.len);
+        fail(theirs.error().number);
+        return;
+    }
+    allowance_.emplace(theirs->credits, theirs->data);
+    unread_.emplace(settings_.receive_bytes / 2,
+                    static_cast<std::uint16_t>(settings_.receives - kept_receives));
+    posted_.emplace(settings_.send_bytes, settings_.sends + kept_places, kept_places);
+    peer_list_ = theirs->list;
+    peer_order_ = theirs->big_endian ? std::endian::big : std::endian::little;
+}
+
+bool Connection::serve_events() {
+    bool any = false;
+    rpma_event event{};
+    while (phase_ != Phase::Over && rpma_events_take(events_.get(), &event) == 0) {
+        any = true;
+        if (event.type == RPMA_EVENT_CONN_REQ) {
+            go_on_asking();
+        } else if (event.type == RPMA_EVENT_CONN) {
+            take_event(event.conn_event);
+        }
+    }
+    return any;
+}
+
+void Connection::take_event(rpma_conn_event event) {
+    if (event == RPMA_CONN_ESTABLISHED) {
+        if (side_ == Side::Active) {
+            rpma_conn_private_data data{};
+            (void)rpma_conn_get_private_data(conn_.get(), &data);
+            meet(data);
+        }
+        phase_ = error_ == 0 ? Phase::Established : Phase::Over;
+        return;
+    }
+    // What the peer sent before its end is in the queue by now.
+    if (phase_ == Phase::Established) {
+        serve_completions();
+    }
+    if (peer_left_) {
+        phase_ = Phase::Over;
+    } else {
+        fail(number_of(event));
+    }
+}
+
+base::Result<Connection::Wait> Connection::begin_wait() {
+    Wait wait;
+    int result = rpma_cq_get_fd(queue_.get(), &wait.completions);
+    result = result != 0 ? result : rpma_events_get_fd(events_.get(), &wait.events);
+    result = result != 0 ? result : rpma_cq_rearm(queue_.get(), false);
+    return result == 0 ? base::Result<Wait>{wait} : failure_of(result);
+}
+
+// Takes the queue's event, if there is one.
+void Connection::end_wait() {
+    (void)rpma_cq_wait_event(queue_.get(), RPMA_WAIT_NO_REARM);
+}
+
+}  // namespace stream

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/connection: one byte stream on one connection of librpma. It does not lock: one thread at a time.
+//
+//                        reply, or first message             both directions ended, or broken
+//      Asking ──────► Connecting ─────────► Established ─────────────────────────► Over
+//         request came, or none is needed
+//
+// What a peer sends is checked where it arrives (take_word); the first word that the protocol does not allow
+// ends the stream with EPROTO.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <vector>
+
+#include "stream/allowance.hpp"
+#include "stream/device.hpp"
+#include "stream/receive_ring.hpp"
+#include "stream/send_ring.hpp"
+
+namespace stream {
+
+struct Settings {
+    std::uint16_t sends = 384;     // messages that may be posted and not complete
+    std::uint16_t receives = 384;  // messages of the peer that have a place; 16 at least
+    std::uint32_t inline_bytes = 64;
+    std::uint32_t send_bytes = 131072;
+    std::uint32_t receive_bytes = 131072;  // both halves
+};
+
+enum class Side { Active, Passive };
+
+// What receive() does with the bytes beside handing them over.
+enum class Reading { Take, Peek, Discard };
+
+class Connection {
+public:
+    // socket: connected, over TCP; the peer is about to ask on it (Passive), or to be asked. It stays the
+    // caller's, who closes it after the connection is destroyed.
+    [[nodiscard]] static base::Result<std::unique_ptr<Connection>> begin(Side side, int socket,
+                                                                         const Settings &settings);
+    // What is posted still goes out, as far as the device can see to that.
+    ~Connection();
+    Connection(const Connection &) = delete;
+    Connection &operator=(const Connection &) = delete;
+
+    // Takes what has come, and goes on as far as it can without waiting. Whether there was anything.
+    bool serve();
+
+    [[nodiscard]] bool established() const { return phase_ == Phase::Established; }
+    // 0, or why it is broken or never was.
+    [[nodiscard]] int error() const { return error_; }
+    // Whether receive() would have bytes, at least so many, or an end or error to tell.
+    [[nodiscard]] bool can_receive(std::size_t bytes) const;
+    // Whether send() would take bytes, or an error to tell.
+    [[nodiscard]] bool can_send() const;
+    // The peer sends no more.
+    [[nodiscard]] bool peer_ended() const { return peer_ended_; }
+    // Nothing can be sent or received any more, except what is here.
+    [[nodiscard]] bool is_over() const { return phase_ == Phase::Over || peer_left_; }
+    [[nodiscard]] std::size_t readable() const { return unread_ ? unread_->readable() : 0; }
+    // Everything that was sent has left.
+    [[nodiscard]] bool idle() const { return !owed_ && (!posted_ || posted_->idle()); }
+
+    // How many bytes; 0 is the end of the stream, where there is room for any. EAGAIN: none now.
+    [[nodiscard]] base::Result<std::size_t> receive(std::span<const iovec> parts, Reading reading);
+    // How many bytes are on their way. EAGAIN: there is no room now. EPIPE: no more may be sent.
+    [[nodiscard]] base::Result<std::size_t> send(std::span<const iovec> parts);
+    // Ends at once, and lets nobody wait for what has not left.
+    void abort();
+    // Ends one direction or both.
+    void shut(bool receiving, bool sending);
+
+    // Between these serve() finds all that comes, and one of the descriptors is readable when there is some.
+    struct Wait {
+        int completions = -1;
+        int events = -1;
+    };
+    [[nodiscard]] base::Result<Wait> begin_wait();
+    void end_wait();
+
+private:
+    enum class Phase { Asking, Connecting, Established, Over };
+
+    Connection(const Device &device, Side side, const Settings &settings)
+        : device_{device}, side_{side}, settings_{settings} {}
+
+    // Connecting, in connect.cpp.
+    [[nodiscard]] base::Result<void> ask(int socket);
+    [[nodiscard]] base::Result<void> make_queues();
+    [[nodiscard]] base::Result<void> make_memory();
+    [[nodiscard]] base::Result<void> connect();
+    [[nodiscard]] Hello hello() const;
+    void meet(const rpma_conn_private_data &data);
+    void go_on_asking();
+    bool serve_events();
+    void take_event(rpma_conn_event event);
+
+    // Messages, in messages.cpp.
+    bool serve_completions();
+    void take_completion(const ibv_wc &completion);
+    void take_word(Word word);
+    [[nodiscard]] bool take_windows();
+    void send_what_is_owed();
+    bool send_update();
+    bool post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::uint32_t word);
+    [[nodiscard]] std::uint32_t places_of(std::size_t writes) const {
+        return static_cast<std::uint32_t>(device_.is_iwarp() ? writes + 1 : std::max<std::size_t>(writes, 1));
+    }
+    void fail(int number);
+    void violated(const char *what);
+
+    // Bytes, in transfer.cpp.
+    [[nodiscard]] std::size_t send_message(std::span<const iovec> parts, std::size_t skip, std::size_t most);
+    [[nodiscard]] std::size_t next_message(std::size_t most) const;
+
+    // The memory that the peer writes, and ours.
+    [[nodiscard]] std::byte *list() const { return shared_base_; }
+    [[nodiscard]] std::byte *buffer() const;
+    [[nodiscard]] std::byte *words() const { return private_base_; }
+    [[nodiscard]] std::size_t send_buffer_at() const { return std::size_t{settings_.receives} * word_bytes; }
+
+    const Device &device_;
+    Side side_;
+    Settings settings_;
+    Phase phase_ = Phase::Asking;
+    int error_ = 0;
+
+    // The connection goes first, then what it uses.
+    Memory shared_;
+    Memory private_;
+    std::byte *shared_base_ = nullptr;
+    std::byte *private_base_ = nullptr;
+    std::uint32_t shared_key_ = 0;
+    Queue queue_;
+    Events events_;
+    Request request_;
+    Connected conn_;
+
+    // Known from the peer's Hello on.
+    std::optional<Allowance> allowance_;
+    std::optional<ReceiveRing> unread_;
+    std::optional<SendRing> posted_;
+    Target peer_list_;
+    std::endian peer_order_ = std::endian::native;
+    // The window of the peer's list that is written next, and of ours that is read next.
+    std::uint32_t peer_window_ = 1;
+    std::uint32_t own_window_ = 1;
+
+    bool may_read_ = true;
+    bool may_write_ = true;
+    bool peer_ended_ = false;
+    bool peer_left_ = false;
+    // How it is said to the peer that we end, as soon as there is a place for it.
+    std::optional<Control> owed_;
+};
+
+}  // namespace stream

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/connection: message words, from the peer and to it.
+#include <arpa/inet.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/cursor.hpp"
+#include "base/log.hpp"
+#include "stream/connection.hpp"
+
+namespace stream {
+
+namespace {
+
+constexpr int completions_at_once = 16;
+// op_context of a Disconnect: when it has left, nothing follows.
+constexpr std::uint64_t farewell = 1;
+
+}  // namespace
+
+bool Connection::serve() {
+    bool any = false;
+    if (phase_ != Phase::Over) {
+        // A word may be here before it is known whom it is from.
+        any = phase_ != Phase::Established && serve_events();
+    }
+    if (phase_ == Phase::Established) {
+        any |= serve_completions();
+        any |= serve_events();
+    }
+    if (phase_ == Phase::Established) {
+        send_what_is_owed();
+    }
+    return any;
+}
+
+bool Connection::serve_completions() {
+    bool any = false;
+    std::array<ibv_wc, completions_at_once> completions;
+    int count = 0;
+    while (error_ == 0 &&
+           rpma_cq_get_wc(queue_.get(), completions_at_once, completions.data(), &count) == 0) {
+        any = true;
+        for (int i = 0; i < count; ++i) {
+            take_completion(completions[static_cast<std::size_t>(i)]);
+        }
+    }
+    return any;
+}
+
+void Connection::take_completion(const ibv_wc &completion) {
+    if (completion.status != IBV_WC_SUCCESS) {
+        return;  // the connection has ended: its event says why
+    }
+    if ((completion.opcode & IBV_WC_RECV) == 0) {
+        (void)posted_->completed();
+        if (completion.wr_id == farewell) {
+            peer_left_ = true;
+            peer_ended_ = true;
+        }
+        return;
+    }
+    const std::size_t slot = completion.wr_id;
+    std::uint32_t word = 0;
+    if ((completion.wc_flags & IBV_WC_WITH_IMM) != 0) {
+        word = ntohl(completion.imm_data);
+    } else {
+        if (completion.byte_len != word_bytes || slot >= settings_.receives) {
+            violated("a message that is no word of 4 bytes");
+            return;
+        }
+        std::memcpy(&word, words() + slot * word_bytes, word_bytes);
+        word = base::to_order(word, peer_order_);
+    }
+    // First: the peer may use the place as soon as it learns that the word was taken.
+    if (const int result = rpma_recv(conn_.get(), private_.get(), slot * word_bytes, word_bytes,
+                                     reinterpret_cast<void *>(slot));
+        result != 0) {
+        fail(ECONNABORTED);
+        return;
+    }
+    if (error_ == 0) {
+        take_word(decode_word(word));
+    }
+}
+
+void Connection::take_word(Word word) {
+    switch (static_cast<Op>(word.op)) {
+        case Op::Data:
+            if (peer_ended_ || !unread_->arrived(word.value)) {
+                violated("data beyond its windows, its credits or its end");
+            }
+            return;
+        case Op::Window:
+            if (!allowance_->extend(static_cast<std::uint16_t>(word.value)) || !take_windows()) {
+                violated("credits or a window that it cannot give");
+            }
+            return;
+        case Op::Control:
+            switch (static_cast<Control>(word.value)) {
+                case Control::Disconnect:
+                    peer_ended_ = true;
+                    peer_left_ = true;
+                    return;
+                case Control::Shutdown:
+                    peer_ended_ = true;
+                    peer_left_ = peer_left_ || !may_write_;
+                    return;
+                case Control::KeepAlive:
+                    return;
+            }
+            break;
+        case Op::Slot:
+            break;
+    }
+    violated("a word that means nothing");
+}
+
+// The peer writes a window, then says so; it does not say which. A window that is not read yet has a length.
+// Its next one may be on its way into the list already: the length is its last field.
+bool Connection::take_windows() {
+    while (true) {
+        std::byte *const entry = list() + own_window_ * window_bytes;
+        auto *const fields = reinterpret_cast<std::uint32_t *>(entry);
+        Target window;
+        window.length = std::atomic_ref{fields[3]}.load(std::memory_order_acquire);
+        if (window.length == 0) {
+            return true;
+        }
+        std::memcpy(&window.address, entry, sizeof(window.address));
+        window.key = fields[2];
+        std::atomic_ref{fields[3]}.store(0, std::memory_order_relaxed);
+        own_window_ = (own_window_ + 1) % windows;
+        if (!allowance_->open(window)) {
+            return false;
+        }
+    }
+}
+
+void Connection::send_what_is_owed() {
+    if (owed_ && posted_->has_place(places_of(0))) {
+        std::array<rpma_op, 1> ops{};
+        const Control control = *std::exchange(owed_, std::nullopt);
+        post(ops, 0, encode(Op::Control, static_cast<std::uint32_t>(control)));
+    }
+    while (error_ == 0 && !peer_left_ && unread_->owes_update() && posted_->has_place(places_of(1))) {
+        if (!send_update()) {
+            return;
+        }
+    }
+}
+
+bool Connection::send_update() {
+    const auto update = unread_->update();
+    std::array<rpma_op, 2> ops{};
+    if (!update.window) {
+        return post(std::span{ops}.first(1), 0, encode(Op::Window, update.limit));
+    }
+    const auto bytes =
+        encode_window({.address = reinterpret_cast<std::uintptr_t>(buffer()) + update.window->offset,
+                       .key = shared_key_,
+                       .length = static_cast<std::uint32_t>(update.window->size)},
+                      peer_order_);
+    ops[0].bytes = bytes.data();
+    ops[0].len = bytes.size();
+    ops[0].remote_addr = peer_list_.address + std::uint64_t{peer_window_} * window_bytes;
+    ops[0].remote_key = peer_list_.key;
+    peer_window_ = peer_window_ + 1 < peer_list_.length ? peer_window_ + 1 : 0;
+    return post(ops, 0, encode(Op::Window, update.limit));
+}
+
+// Posts the writes, and behind them the word, for which the last element is room. bytes: of the send buffer.
+bool Connection::post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::uint32_t word) {
+    const auto writes = writes_and_room.first(writes_and_room.size() - 1);
+    for (rpma_op &write : writes) {
+        write.type = RPMA_OP_WRITE;
+        write.flags = RPMA_F_COMPLETION_ON_ERROR;
+    }
+    rpma_op *last = &writes_and_room.back();
+    std::size_t count = writes_and_room.size();
+    if (device_.is_iwarp()) {
+        last->type = RPMA_OP_SEND;
+        last->bytes = &word;
+        last->len = word_bytes;
+    } else {
+        if (!writes.empty()) {
+            last = &writes.back();
+            --count;
+        }
+        last->type = RPMA_OP_WRITE_WITH_IMM;
+        last->imm = word;
+    }
+    last->flags = RPMA_F_COMPLETION_ALWAYS;
+    const bool is_last = word == encode(Op::Control, static_cast<std::uint32_t>(Control::Disconnect));
+    last->op_context = reinterpret_cast<const void *>(is_last ? farewell : 0);
+    posted_->posted(bytes, static_cast<std::uint32_t>(count));
+    if (rpma_post(conn_.get(), writes_and_room.data(), count, nullptr) != 0) {
+        fail(ECONNRESET);
+        return false;
+    }
+    return true;
+}
+
+void Connection::fail(int number) {
+    error_ = error_ != 0 ? error_ : number;
+    phase_ = Phase::Over;
+}
+
+void Connection::violated(const char *what) {
+    BASE_LOG(Error, "the peer sent %s: the stream ends", what);
+    fail(EPROTO);
+}
+
+}  // namespace stream

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/owned: owners of librpma's objects, and its return codes as errno values.
+#pragma once
+
+#include <librpma.h>
+
+#include <memory>
+
+#include "base/result.hpp"
+
+namespace stream {
+
+template <auto Delete>
+struct Deleter {
+    template <typename T>
+    void operator()(T *object) const {
+        (void)Delete(&object);  // it logs what it could not release
+    }
+};
+
+using Peer = std::unique_ptr<rpma_peer, Deleter<rpma_peer_delete>>;
+using Memory = std::unique_ptr<rpma_mr_local, Deleter<rpma_mr_dereg>>;
+using Queue = std::unique_ptr<rpma_cq, Deleter<rpma_cq_delete>>;
+using Configuration = std::unique_ptr<rpma_conn_cfg, Deleter<rpma_conn_cfg_delete>>;
+using Events = std::unique_ptr<rpma_events, Deleter<rpma_events_delete>>;
+using Request = std::unique_ptr<rpma_conn_req, Deleter<rpma_conn_req_delete>>;
+using Connected = std::unique_ptr<rpma_conn, Deleter<rpma_conn_delete>>;
+
+// Of a failure of librpma, which has logged more than an errno value can say.
+[[nodiscard]] inline base::Failure failure_of(int result) {
+    switch (result) {
+        case RPMA_E_NOMEM:
+            return base::failure(ENOMEM);
+        case RPMA_E_NOSUPP:
+            return base::failure(EOPNOTSUPP);
+        case RPMA_E_INVAL:
+            return base::failure(EINVAL);
+        default:
+            return base::failure(ENOBUFS);
+    }
+}
+
+// Calls a "new" function of librpma, whose last argument is where the object goes.
+template <typename Owner, typename Function, typename... Arguments>
+[[nodiscard]] base::Result<Owner> made(Function function, Arguments... arguments) {
+    typename Owner::pointer object = nullptr;
+    if (const int result = function(arguments..., &object); result != 0) {
+        return failure_of(result);
+    }
+    return Owner{object};
+}
+
+}  // namespace stream

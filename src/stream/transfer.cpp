@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/connection: the program's bytes, out of the buffer that the peer writes, and into the peer's.
+#include <cerrno>
+#include <cstring>
+
+#include "stream/connection.hpp"
+
+namespace stream {
+
+namespace {
+
+constexpr std::size_t most_at_once = 65536;
+// A stream takes more when this much fits: less would make messages of a few bytes.
+constexpr std::size_t send_low_water = 2048;
+
+std::size_t size_of(std::span<const iovec> parts) {
+    std::size_t size = 0;
+    for (const iovec &part : parts) {
+        size += part.iov_len;
+    }
+    return size;
+}
+
+// Calls use(piece of parts, how much came before it) for the bytes from skip on.
+template <typename Use>
+void for_pieces(std::span<const iovec> parts, std::size_t skip, std::size_t bytes, Use use) {
+    std::size_t done = 0;
+    for (const iovec &part : parts) {
+        if (done == bytes) {
+            return;
+        }
+        if (skip >= part.iov_len) {
+            skip -= part.iov_len;
+            continue;
+        }
+        const std::size_t size = std::min(part.iov_len - skip, bytes - done);
+        use(std::span{static_cast<std::byte *>(part.iov_base) + skip, size}, done);
+        done += size;
+        skip = 0;
+    }
+}
+
+}  // namespace
+
+bool Connection::can_receive(std::size_t bytes) const {
+    return (readable() != 0 && readable() >= bytes) || peer_ended_ || !may_read_ || phase_ == Phase::Over;
+}
+
+base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Reading reading) {
+    const std::size_t bytes = std::min(size_of(parts), readable());
+    if (bytes == 0) {
+        if (peer_ended_ || !may_read_) {
+            return 0;
+        }
+        if (error_ != 0) {
+            return base::failure(error_);
+        }
+        return phase_ != Phase::Over ? base::Result<std::size_t>{base::failure(EAGAIN)} : 0;
+    }
+    if (reading != Reading::Discard) {
+        for_pieces(parts, 0, bytes, [&](std::span<std::byte> to, std::size_t before) {
+            while (!to.empty()) {
+                const Part from = unread_->front(before);
+                const std::size_t size = std::min(from.size, to.size());
+                std::memcpy(to.data(), buffer() + from.offset, size);
+                to = to.subspan(size);
+                before += size;
+            }
+        });
+    }
+    if (reading != Reading::Peek) {
+        unread_->consume(bytes);
+        if (phase_ == Phase::Established) {
+            send_what_is_owed();
+        }
+    }
+    return bytes;
+}
+
+// How many bytes the next message may have, 0 when it has to wait.
+std::size_t Connection::next_message(std::size_t most) const {
+    const std::size_t room = posted_->room(places_of(2));
+    return std::min({most, most_at_once, room, std::size_t{allowance_->room()}});
+}
+
+bool Connection::can_send() const {
+    if (!may_write_ || peer_left_ || phase_ == Phase::Over) {
+        return true;
+    }
+    return phase_ == Phase::Established && next_message(1) != 0 &&
+           posted_->free() >= std::min<std::size_t>(send_low_water, settings_.send_bytes);
+}
+
+base::Result<std::size_t> Connection::send(std::span<const iovec> parts) {
+    if (error_ != 0 && may_write_ && !peer_left_) {
+        return base::failure(error_);
+    }
+    if (!may_write_ || peer_left_ || phase_ == Phase::Over) {
+        return base::failure(EPIPE);
+    }
+    if (phase_ != Phase::Established) {
+        return base::failure(EAGAIN);
+    }
+    const std::size_t bytes = size_of(parts);
+    std::size_t sent = 0;
+    while (sent < bytes) {
+        const std::size_t size = send_message(parts, sent, bytes - sent);
+        if (size == 0) {
+            break;
+        }
+        sent += size;
+    }
+    return sent != 0 || bytes == 0 ? base::Result<std::size_t>{sent}
+                                   : base::failure(error_ != 0 ? error_ : EAGAIN);
+}
+
+std::size_t Connection::send_message(std::span<const iovec> parts, std::size_t skip, std::size_t most) {
+    const std::size_t bytes = error_ == 0 ? next_message(most) : 0;
+    if (bytes == 0) {
+        return 0;
+    }
+    Target to = allowance_->take(static_cast<std::uint32_t>(bytes));
+    std::array<rpma_op, 3> ops{};
+    std::size_t writes = 0;
+    const auto add = [&](std::size_t size) -> rpma_op & {
+        rpma_op &op = ops[writes++];
+        op.len = size;
+        op.remote_addr = to.address;
+        op.remote_key = to.key;
+        to.address += size;
+        return op;
+    };
+    std::span<std::byte> whole;
+    for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t) {
+        whole = piece.size() == bytes ? piece : whole;
+    });
+    if (!whole.empty() && bytes <= settings_.inline_bytes) {
+        add(bytes).bytes = whole.data();
+    } else {
+        const Part first = posted_->front(bytes);
+        std::byte *const ring = private_base_ + send_buffer_at();
+        for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
+            const std::size_t head = before < first.size ? std::min(piece.size(), first.size - before) : 0;
+            std::memcpy(ring + first.offset + before, piece.data(), head);
+            if (head < piece.size()) {
+                std::memcpy(ring + (before + head - first.size), piece.data() + head, piece.size() - head);
+            }
+        });
+        for (const Part part : {first, Part{.offset = 0, .size = bytes - first.size}}) {
+            if (part.size != 0) {
+                rpma_op &op = add(part.size);
+                op.local = private_.get();
+                op.local_offset = send_buffer_at() + part.offset;
+            }
+        }
+    }
+    return post(std::span{ops}.first(writes + 1), bytes, encode(Op::Data, static_cast<std::uint32_t>(bytes)))
+               ? bytes
+               : 0;
+}
+
+void Connection::abort() {
+    may_read_ = false;
+    may_write_ = false;
+    fail(ECONNABORTED);
+}
+
+void Connection::shut(bool receiving, bool sending) {
+    const bool could_read = may_read_ && !peer_ended_;
+    const bool could_write = may_write_;
+    may_read_ = may_read_ && !receiving;
+    may_write_ = may_write_ && !sending;
+    if (!could_write && !(could_read && receiving)) {
+        return;  // it was said
+    }
+    if (!may_write_ && !peer_left_) {
+        owed_ = could_read && may_read_ ? Control::Shutdown : Control::Disconnect;
+    }
+    if (phase_ == Phase::Established) {
+        send_what_is_owed();
+    }
+}
+
+}  // namespace stream

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rsocket: streams between two rsockets of this process, with a process that is killed, and with peers that
+ * are none. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rpma/rsocket.h>
+
+#include "test.h"
+
+/* Last: it asserts. */
+#include "../sockets.h"
+
+#define assert_fails(call, number)       \
+    do {                                 \
+        errno = 0;                       \
+        assert_int_equal((call), -1);    \
+        assert_int_equal(errno, number); \
+    } while (0)
+
+static struct sockaddr_in loopback_at(uint16_t port) {
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+}
+
+static int listening_rsocket(uint16_t *port) {
+    struct sockaddr_in address = loopback_at(0);
+    socklen_t size = sizeof(address);
+    const int listener = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_true(listener >= 0);
+    assert_int_equal(rbind(listener, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(rlisten(listener, 8), 0);
+    assert_int_equal(rgetsockname(listener, (struct sockaddr *)&address, &size), 0);
+    *port = ntohs(address.sin_port);
+    return listener;
+}
+
+/* Connects without blocking, because one thread is both ends: fds[0] has connected, fds[1] has accepted. */
+static void connect_ends(int fds[2], int listener, uint16_t port) {
+    const struct sockaddr_in address = loopback_at(port);
+    fds[0] = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_true(fds[0] >= 0);
+    assert_fails(rconnect(fds[0], (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
+    fds[1] = raccept(listener, NULL, NULL);
+    assert_true(fds[1] >= 0);
+    struct pollfd both[2] = {{.fd = fds[0], .events = POLLOUT}, {.fd = fds[1], .events = POLLIN}};
+    while (both[0].revents == 0) {
+        assert_true(rpoll(both, 2, 10000) > 0);
+    }
+    assert_int_equal(both[0].revents, POLLOUT);
+    int error = -1;
+    socklen_t size = sizeof(error);
+    assert_int_equal(rgetsockopt(fds[0], SOL_SOCKET, SO_ERROR, &error, &size), 0);
+    assert_int_equal(error, 0);
+    assert_int_equal(rfcntl(fds[0], F_SETFL, 0), 0);
+}
+
+static int make_ends(void **state) {
+    static int fds[2];
+    uint16_t port = 0;
+    const int listener = listening_rsocket(&port);
+    connect_ends(fds, listener, port);
+    assert_int_equal(rclose(listener), 0);
+    *state = fds;
+    return 0;
+}
+
+static int close_ends(void **state) {
+    const int *const fds = *state;
+    for (int i = 0; i < 2; ++i) {
+        if (fds[i] >= 0) {
+            assert_int_equal(rclose(fds[i]), 0);
+        }
+    }
+    return 0;
+}
+
+static void what_is_no_rsocket(void **state) {
+    (void)state;
+    char byte = 0;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    struct sockaddr_in address = loopback_at(1);
+    socklen_t size = sizeof(address);
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    const int none[] = {fds[0], -1, 1 << 20};
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); ++i) {
+        const int fd = none[i];
+        assert_fails(rclose(fd), EBADF);
+        assert_fails(rbind(fd, (struct sockaddr *)&address, size), EBADF);
+        assert_fails(rlisten(fd, 1), EBADF);
+        assert_fails(raccept(fd, NULL, NULL), EBADF);
+        assert_fails(rconnect(fd, (struct sockaddr *)&address, size), EBADF);
+        assert_fails(rshutdown(fd, SHUT_WR), EBADF);
+        assert_fails(rrecv(fd, &byte, 1, 0), EBADF);
+        assert_fails(rread(fd, &byte, 1), EBADF);
+        assert_fails(rreadv(fd, &part, 1), EBADF);
+        assert_fails(rrecvfrom(fd, &byte, 1, 0, NULL, NULL), EBADF);
+        assert_fails(rrecvmsg(fd, &message, 0), EBADF);
+        assert_fails(rsend(fd, &byte, 1, 0), EBADF);
+        assert_fails(rwrite(fd, &byte, 1), EBADF);
+        assert_fails(rwritev(fd, &part, 1), EBADF);
+        assert_fails(rsendto(fd, &byte, 1, 0, NULL, 0), EBADF);
+        assert_fails(rsendmsg(fd, &message, 0), EBADF);
+        assert_fails(rgetpeername(fd, (struct sockaddr *)&address, &size), EBADF);
+        assert_fails(rgetsockname(fd, (struct sockaddr *)&address, &size), EBADF);
+        assert_fails(rgetsockopt(fd, SOL_SOCKET, SO_ERROR, &byte, &size), EBADF);
+        assert_fails(rsetsockopt(fd, SOL_SOCKET, SO_RCVBUF, &byte, 1), EBADF);
+        assert_fails(rfcntl(fd, F_GETFL), EBADF);
+    }
+    assert_int_equal(close(fds[0]), 0);
+    assert_int_equal(close(fds[1]), 0);
+    assert_fails(rsocket(AF_UNIX, SOCK_STREAM, 0), ENOTSUP);
+    assert_fails(rsocket(AF_INET, SOCK_DGRAM, 0), ENOTSUP);
+    assert_fails(rsocket(AF_INET, SOCK_STREAM, IPPROTO_UDP), ENOTSUP);
+}
+
+/* What byte number i is. */
+static unsigned char at(size_t i) {
+    return (unsigned char)(i * 7 + (i >> 8) + (i >> 16));
+}
+
+/* Many times the buffers' size, in pieces of every kind, while the other side reads in others. */
+static void a_megabyte_each_way(void **state) {
+    const int *const fds = *state;
+    enum { TOTAL = 1 << 20, MOST = 200000 };
+    unsigned char *const bytes = malloc(MOST);
+    size_t sent[2] = {0, 0};
+    size_t received[2] = {0, 0};
+    unsigned pace = 1;
+    while (received[0] < TOTAL || received[1] < TOTAL) {
+        for (int i = 0; i < 2; ++i) {
+            pace = pace * 1103515245 + 12345;
+            size_t size = pace % 3 == 0 ? pace % 100 : pace % MOST;
+            size = size < TOTAL - sent[i] ? size : TOTAL - sent[i];
+            for (size_t k = 0; k < size; ++k) {
+                bytes[k] = at(sent[i] + k);
+            }
+            const ssize_t put = rsend(fds[i], bytes, size, MSG_DONTWAIT);
+            assert_true(put >= 0 || errno == EAGAIN);
+            sent[i] += put > 0 ? (size_t)put : 0;
+            const ssize_t got = rrecv(fds[1 - i], bytes, 1 + (pace >> 8) % MOST, MSG_DONTWAIT);
+            assert_true(got > 0 || errno == EAGAIN);
+            for (ssize_t k = 0; k < got; ++k) {
+                assert_int_equal(bytes[k], at(received[i] + (size_t)k));
+            }
+            received[i] += got > 0 ? (size_t)got : 0;
+        }
+    }
+    free(bytes);
+}
+
+static void each_direction_ends_by_itself(void **state) {
+    int *const fds = *state;
+    char bytes[8];
+    assert_int_equal(rsend(fds[0], "ask", 3, 0), 3);
+    assert_int_equal(rshutdown(fds[0], SHUT_WR), 0);
+    assert_fails(rsend(fds[0], "more", 4, 0), EPIPE);
+    assert_int_equal(rrecv(fds[1], bytes, sizeof(bytes), MSG_WAITALL), 3);
+    assert_int_equal(rrecv(fds[1], bytes, sizeof(bytes), 0), 0);
+    assert_int_equal(rsend(fds[1], "answer", 6, 0), 6);
+    assert_int_equal(rclose(fds[1]), 0);
+    fds[1] = -1;
+    assert_int_equal(rrecv(fds[0], bytes, 6, MSG_WAITALL), 6);
+    assert_memory_equal(bytes, "answer", 6);
+    assert_int_equal(rrecv(fds[0], bytes, sizeof(bytes), 0), 0);
+}
+
+/* librdmacm's rrecvmsg loses the flags, and its rreadv fills the first part only. */
+static void parts_and_flags_of_a_message(void **state) {
+    const int *const fds = *state;
+    char first[2];
+    char second[8];
+    struct iovec parts[2] = {{first, sizeof(first)}, {second, sizeof(second)}};
+    struct sockaddr_in from;
+    struct msghdr message = {
+        .msg_iov = parts, .msg_iovlen = 2, .msg_name = &from, .msg_namelen = sizeof(from)};
+    assert_fails(rrecvmsg(fds[1], &message, MSG_DONTWAIT), EAGAIN);
+    struct iovec out[2] = {{"ab", 2}, {"cdef", 4}};
+    const struct msghdr sent = {.msg_iov = out, .msg_iovlen = 2};
+    assert_int_equal(rsendmsg(fds[0], &sent, MSG_NOSIGNAL), 6);
+    assert_int_equal(rrecv(fds[1], second, 6, MSG_PEEK | MSG_WAITALL), 6);
+    assert_int_equal(rrecvmsg(fds[1], &message, MSG_PEEK), 6);
+    assert_int_equal(message.msg_namelen, 0);
+    assert_int_equal(rreadv(fds[1], parts, 2), 6);
+    assert_memory_equal(first, "ab", 2);
+    assert_memory_equal(second, "cdef", 4);
+    assert_int_equal(rwritev(fds[0], out, 2), 6);
+    assert_int_equal(rrecv(fds[1], NULL, 4, MSG_TRUNC | MSG_WAITALL), 4);
+    assert_int_equal(rread(fds[1], second, sizeof(second)), 2);
+    assert_memory_equal(second, "ef", 2);
+    assert_fails(rsend(fds[0], "x", 1, MSG_OOB), EOPNOTSUPP);
+    assert_fails(rrecv(fds[0], second, 1, MSG_OOB), EOPNOTSUPP);
+    assert_fails(rreadv(fds[0], parts, -1), EINVAL);
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void a_call_waits_as_long_as_it_is_told(void **state) {
+    const int *const fds = *state;
+    char byte;
+    const struct timeval time = {.tv_usec = 50000};
+    assert_int_equal(rsetsockopt(fds[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)), 0);
+    const double before = seconds();
+    assert_fails(rrecv(fds[0], &byte, 1, 0), EAGAIN);
+    assert_true(seconds() - before >= 0.049);
+    struct pollfd entry = {.fd = fds[0], .events = POLLIN};
+    assert_int_equal(rpoll(&entry, 1, 1), 0);
+}
+
+static void rsockets_and_a_pipe_together(void **state) {
+    const int *const fds = *state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    struct pollfd entries[3] = {
+        {.fd = fds[0], .events = POLLIN}, {.fd = ends[0], .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+    assert_int_equal(rpoll(entries, 3, 0), 0);
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    assert_int_equal(rpoll(entries, 3, -1), 1);
+    assert_int_equal(entries[1].revents, POLLIN);
+    assert_int_equal(rsend(fds[1], "y", 1, 0), 1);
+    entries[1].fd = -1;
+    assert_int_equal(rpoll(entries, 3, -1), 1);
+    assert_int_equal(entries[0].revents, POLLIN);
+    fd_set reading;
+    fd_set writing;
+    FD_ZERO(&reading);
+    FD_ZERO(&writing);
+    FD_SET(fds[0], &reading);
+    FD_SET(fds[1], &reading);
+    FD_SET(ends[0], &reading);
+    FD_SET(fds[1], &writing);
+    struct timeval time = {.tv_sec = 10};
+    const int highest = fds[0] > fds[1] ? fds[0] : fds[1];
+    assert_int_equal(rselect((highest > ends[0] ? highest : ends[0]) + 1, &reading, &writing, NULL, &time),
+                     3);
+    assert_true(FD_ISSET(fds[0], &reading) && FD_ISSET(ends[0], &reading) && FD_ISSET(fds[1], &writing));
+    assert_false(FD_ISSET(fds[1], &reading));
+    assert_true(time.tv_sec < 10);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void options_of_the_stream_and_of_tcp(void **state) {
+    (void)state;
+    const int fd = rsocket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP);
+    socklen_t size = sizeof(int);
+    int value = 70000;
+    assert_int_equal(rsetsockopt(fd, SOL_SOCKET, SO_RCVBUF, &value, size), 0);
+    assert_int_equal(rgetsockopt(fd, SOL_SOCKET, SO_RCVBUF, &value, &size), 0);
+    assert_int_equal(value, 140000);
+    value = 32;
+    assert_int_equal(rsetsockopt(fd, SOL_RDMA, RDMA_SQSIZE, &value, size), 0);
+    value = 0;
+    assert_int_equal(rgetsockopt(fd, SOL_RDMA, RDMA_SQSIZE, &value, &size), 0);
+    assert_int_equal(value, 32);
+    assert_fails(rsetsockopt(fd, SOL_RDMA, RDMA_ROUTE, &value, size), ENOPROTOOPT);
+    assert_int_equal(rgetsockopt(fd, SOL_SOCKET, SO_TYPE, &value, &size), 0);
+    assert_int_equal(value, SOCK_STREAM);
+    value = 1;
+    assert_int_equal(rsetsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, size), 0);
+    assert_int_equal(rsetsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &value, size), 0);
+    assert_int_equal(rfcntl(fd, F_GETFD), FD_CLOEXEC);
+    assert_int_equal(rfcntl(fd, F_GETFL), O_RDWR);
+    assert_int_equal(rfcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    assert_int_equal(rfcntl(fd, F_GETFL), O_RDWR | O_NONBLOCK);
+    assert_fails(rfcntl(fd, F_DUPFD, 0), EINVAL);
+    char byte;
+    assert_fails(rrecv(fd, &byte, 1, 0), ENOTCONN);
+    assert_fails(rshutdown(fd, SHUT_WR), ENOTCONN);
+    assert_int_equal(rclose(fd), 0);
+    assert_fails(rclose(fd), EBADF);
+}
+
+/* The peer is a process that is killed in the middle. */
+static void a_peer_that_is_killed(void **state) {
+    (void)state;
+    int go[2];
+    int ports[2];
+    uint16_t port = 0;
+    assert_int_equal(pipe(go), 0);
+    assert_int_equal(pipe(ports), 0);
+    const pid_t child = fork(); /* before this process has a device */
+    if (child == 0) {
+        if (read(ports[0], &port, sizeof(port)) != sizeof(port)) {
+            _exit(1);
+        }
+        const struct sockaddr_in address = loopback_at(port);
+        const int fd = rsocket(AF_INET, SOCK_STREAM, 0);
+        if (rconnect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
+            rsend(fd, "last words", 10, 0) != 10) {
+            _exit(2);
+        }
+        char byte;
+        (void)!read(go[0], &byte, 1); /* until it is killed */
+        _exit(3);
+    }
+    const int listener = listening_rsocket(&port);
+    assert_int_equal(write(ports[1], &port, sizeof(port)), sizeof(port));
+    const int fd = raccept(listener, NULL, NULL);
+    char bytes[16];
+    assert_int_equal(rrecv(fd, bytes, 10, MSG_WAITALL), 10);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    const double before = seconds();
+    assert_fails(rrecv(fd, bytes, sizeof(bytes), 0), ECONNRESET);
+    assert_true(seconds() - before < 1.0);
+    assert_fails(rrecv(fd, bytes, sizeof(bytes), 0), ECONNRESET); /* never an end of the stream */
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(rclose(fd), 0);
+    assert_int_equal(rclose(listener), 0);
+    for (int i = 0; i < 2; ++i) {
+        close(go[i]);
+        close(ports[i]);
+    }
+}
+
+/* One that connects and speaks HTTP: no byte of that is read as a stream's, and others are served. */
+static void a_client_that_is_no_rsocket(void **state) {
+    (void)state;
+    uint16_t port = 0;
+    const int listener = listening_rsocket(&port);
+    const struct sockaddr_in address = loopback_at(port);
+    const int stranger = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(stranger, (const struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(write(stranger, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27), 27);
+    const int fd = raccept(listener, NULL, NULL);
+    char bytes[32];
+    assert_fails(rrecv(fd, bytes, sizeof(bytes), 0), ECONNRESET);
+    assert_int_equal(rclose(fd), 0);
+    close(stranger);
+    int fds[2];
+    connect_ends(fds, listener, port);
+    assert_int_equal(rclose(fds[0]), 0);
+    assert_int_equal(rclose(fds[1]), 0);
+    assert_int_equal(rclose(listener), 0);
+}
+
+static void nobody_listens(void **state) {
+    (void)state;
+    uint16_t port = 0;
+    close(listening_socket(&port));
+    const struct sockaddr_in address = loopback_at(port);
+    const int fd = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_fails(rconnect(fd, (const struct sockaddr *)&address, sizeof(address)), ECONNREFUSED);
+    assert_int_equal(rclose(fd), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_peer_that_is_killed), /* first: it forks */
+        cmocka_unit_test(what_is_no_rsocket),
+        cmocka_unit_test(options_of_the_stream_and_of_tcp),
+        cmocka_unit_test(nobody_listens),
+        cmocka_unit_test(a_client_that_is_no_rsocket),
+        cmocka_unit_test_setup_teardown(a_megabyte_each_way, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(each_direction_ends_by_itself, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(parts_and_flags_of_a_message, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(a_call_waits_as_long_as_it_is_told, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(rsockets_and_a_pipe_together, make_ends, close_ends),
+    };
+    return cmocka_run_group_tests_name("rsocket", tests, NULL, NULL);
+}
