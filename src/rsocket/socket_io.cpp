@@ -134,7 +134,7 @@ short Socket::readiness(short events) const {
     ready = static_cast<short>(ready & events);
     // Not before what came is read: a program that sees one of these looks no further.
     if (stream_->is_over() && stream_->readable() == 0) {
-        ready |= stream_->error() != 0 ? short{POLLHUP | POLLERR} : short{POLLHUP};
+        ready = static_cast<short>(ready | POLLHUP | (stream_->error() != 0 ? POLLERR : 0));
     }
     return ready;
 }
