@@ -45,13 +45,13 @@ Outcome<base::Fd> open_signals() {
     return fd;
 }
 
-Outcome<> check_durable(const ServeOptions &options, const Server &server, bool is_soft) {
+Outcome<> check_durable(const ServeOptions &options, const Server &server) {
     if (server.durability() != Durability::None || options.allow_volatile) {
         return {};
     }
     return failed(
         "pool {}: is not durable here (expected a file on storage, or --volatile to serve it all the same){}",
-        options.pool, is_soft ? logged_reason() : std::string{});
+        options.pool, server.why_volatile());
 }
 
 std::string describe(const Content &content) {
@@ -164,9 +164,8 @@ ServerLimits limits_of(const ServeOptions &options) {
 // Everything before the first client.
 Outcome<> start(const ServeOptions &options, std::vector<Place> &places, Server &server) {
     for (Place &place : places) {
-        const bool is_soft = place.device.is_soft;
         TRY(server.listen(place.address, std::move(place.device)));
-        TRY(check_durable(options, server, is_soft));
+        TRY(check_durable(options, server));
     }
     return {};
 }

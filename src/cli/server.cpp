@@ -53,6 +53,7 @@ Outcome<Durability> Server::find_durability(const DevicePeer &device) const {
 Outcome<> Server::register_pool(Port &port) {
     clear_log();
     durability_ = TRY(find_durability(port.device));
+    why_volatile_ = logged_reason();
     for (unsigned slot = 0; slot < port.pulled.size(); ++slot) {
         port.pulled.at(slot) = TRY(register_memory(port.device, pool_.slot(slot), RPMA_MR_USAGE_READ_SRC));
     }

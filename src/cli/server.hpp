@@ -43,10 +43,12 @@ public:
     Server(const Server &) = delete;
     Server &operator=(const Server &) = delete;
 
-    // Registers the pool with the device and listens. Why the pool is not durable there is in the log then.
+    // Registers the pool with the device and listens.
     [[nodiscard]] Outcome<> listen(const Address &address, DevicePeer device);
 
     [[nodiscard]] Durability durability() const { return durability_; }
+    // Why that is None, behind ": ", as the device logged it; empty where it logged nothing.
+    [[nodiscard]] const std::string &why_volatile() const { return why_volatile_; }
 
     // Serves until `signal_fd` is readable. The other failures end single connections and are printed.
     [[nodiscard]] Outcome<> run(int signal_fd);
@@ -118,6 +120,7 @@ private:
     std::size_t jobs_ = 0;   // that it has
     int storage_error_ = 0;  // errno of its first failure: no push is taken any more
     Durability durability_ = Durability::None;
+    std::string why_volatile_;
     std::byte peer_configuration_{};
     ConnectionConfiguration configuration_;  // of connections to come
     std::vector<std::unique_ptr<Port>> ports_;

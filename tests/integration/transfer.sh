@@ -67,6 +67,7 @@ fi
 if [ "$(stat -f -c %T /dev/shm)" = tmpfs ]; then
     memory_pool=$(mktemp -u /dev/shm/rpma-test.XXXXXX)
     refused 'is not durable here' "$rpma" serve --pool "$memory_pool" --size 1M --listen "$address"
+    grep -qF "$memory_pool is a file on tmpfs" stderr || die "expected the reason"
     [ ! -e "$memory_pool" ] || die "the refused pool is left behind"
     start_server "$memory_pool" 1M --volatile
     trap 'rm -f "$memory_pool"; clean_up' EXIT
