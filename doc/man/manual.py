@@ -23,7 +23,7 @@ EXITS = {
     '2': 'The command line was not understood; nothing was done.',
     '3': 'Not committed: the push failed on its way. The pool holds what it held.',
     '4': 'Unknown whether committed: the push failed while the server committed. The pool holds the old content or the new; '
-         'the line on standard error has the sequence and the checksum of the new, and **rpma-pull**(1) tells which it is.',
+         'the line on standard error has the sequence and the checksum of the new, and **rpma-status**(1) tells which it is.',
     '5': 'Busy: another push is under way. Nothing was changed.',
     '6': 'Refused: the server does not give what is asked for, and the line says why. Nothing was changed.',
     '7': 'Unreachable: there is no such host, no server of a pool at the address, or none that answers.',

@@ -47,11 +47,15 @@ bool interrupted() {
 Outcome<Offer> Link::connect(const DevicePeer &device, const Hello &hello, const Queues &queues) {
     TRY(request(device, hello, queues));
     const Offer offer = TRY(receive_offer());
-    if (offer.status == Status::Ok) {
+    const bool has_memory = hello.mode != Mode::Status;
+    if (offer.status == Status::Ok && has_memory) {
         TRY(take(offer));
         return offer;
     }
     close();
+    if (offer.status == Status::Ok) {
+        return offer;
+    }
     if (offer.status != Status::Busy) {
         return failed(Exit::Refused, "{}: refused: {}", name_, offer.reason);
     }

@@ -133,6 +133,8 @@ Exit run(const Words &words, bool json) {
     cli::add_serve(app, chosen);
     cli::add_push(app, chosen);
     cli::add_pull(app, chosen);
+    cli::add_status(app, chosen);
+    cli::add_check(app, chosen);
     cli::add_perf(app, chosen);
     cli::add_run(app, chosen);
     try {

@@ -70,6 +70,20 @@ Content next_content(const std::optional<Content> &committed) {
     return committed ? Content{committed->sequence + 1, 1 - committed->slot, 0, 0} : Content{1, 0, 0, 0};
 }
 
+Outcome<Content> slot_content(std::span<const std::byte> control, unsigned slot, const Layout &layout) {
+    const auto header = control.subspan(Layout::header(slot), sizeof(SlotHeader));
+    base::Reader reader{header};
+    const auto sequence = reader.little<std::uint64_t>();
+    const auto length = reader.little<std::uint64_t>();
+    const auto checksum = reader.little<std::uint32_t>();
+    const auto header_checksum = reader.little<std::uint32_t>();
+    if (header_checksum != crc32c(header.first(sizeof(SlotHeader) - sizeof(header_checksum))) ||
+        sequence == 0 || length > layout.capacity) {
+        return failed("the header of slot {} is damaged", slot);
+    }
+    return Content{sequence, slot, length, checksum};
+}
+
 Outcome<std::optional<Content>> committed_content(std::span<const std::byte> control, const Layout &layout) {
     const auto word = base::Reader{control.subspan(Layout::commit_word)}.little<std::uint64_t>();
     if (word == 0) {
@@ -82,18 +96,12 @@ Outcome<std::optional<Content>> committed_content(std::span<const std::byte> con
     if (committed.sequence == 0) {
         return failed("the commit word is damaged ({:#x})", word);
     }
-    const auto header = control.subspan(Layout::header(committed.slot), sizeof(SlotHeader));
-    base::Reader reader{header};
-    const auto sequence = reader.little<std::uint64_t>();
-    const auto length = reader.little<std::uint64_t>();
-    const auto checksum = reader.little<std::uint32_t>();
-    const auto header_checksum = reader.little<std::uint32_t>();
-    if (header_checksum != crc32c(header.first(sizeof(SlotHeader) - sizeof(header_checksum))) ||
-        sequence != committed.sequence || length > layout.capacity) {
+    const auto content = slot_content(control, committed.slot, layout);
+    if (!content || content->sequence != committed.sequence) {
         return failed("the header of slot {} is damaged (expected that of content {})", committed.slot,
                       committed.sequence);
     }
-    return Content{sequence, committed.slot, length, checksum};
+    return *content;
 }
 
 }  // namespace cli

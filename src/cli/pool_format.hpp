@@ -74,6 +74,10 @@ struct Content {
 // What a push writes when this is committed; length and checksum are 0.
 [[nodiscard]] Content next_content(const std::optional<Content> &committed);
 
+// What a slot's header says that it holds, or why it says nothing.
+[[nodiscard]] Outcome<Content> slot_content(std::span<const std::byte> control, unsigned slot,
+                                            const Layout &layout);
+
 // The committed content, none when nothing was pushed yet, or what is wrong. `control` is the file's first
 // Layout::control_size bytes.
 [[nodiscard]] Outcome<std::optional<Content>> committed_content(std::span<const std::byte> control,

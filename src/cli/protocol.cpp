@@ -14,7 +14,8 @@ namespace {
 constexpr std::uint32_t magic = 0x4c4f4f50;  // "POOL"
 // What every version has of both messages: magic, version, and mode or status.
 constexpr std::size_t common_size = 8;
-constexpr std::size_t offer_size = 60;  // what of an offer means something
+constexpr std::size_t pusher_size = 48;
+constexpr std::size_t offer_size = 72 + pusher_size;  // what of an offer means something
 
 // A peer's text goes to a terminal.
 std::string printable(std::span<const std::byte> bytes) {
@@ -74,6 +75,11 @@ OfferBytes encode_offer(const Offer &offer) {
     writer.little(offer.sequence);
     writer.little(offer.length);
     writer.little(offer.checksum);
+    writer.little(offer.clients);
+    writer.little(offer.storage_error);
+    writer.little(offer.pushing_seconds);
+    const auto pusher = std::as_bytes(std::span{offer.pusher});
+    writer.bytes(pusher.first(std::min(pusher.size(), pusher_size)));
     return bytes;
 }
 
@@ -108,8 +114,8 @@ Outcome<Hello> decode_hello(std::span<const std::byte> bytes) {
     if (hello.version != protocol_version) {
         return hello;
     }
-    if (hello.mode < Mode::Push || hello.mode > Mode::MeasureDurable) {
-        return failed("asks for unknown mode {} (expected push, pull or measure)",
+    if (hello.mode < Mode::Push || hello.mode > Mode::Status) {
+        return failed("asks for unknown mode {} (expected push, pull, measure or status)",
                       static_cast<int>(hello.mode));
     }
     (void)reader.little<std::uint8_t>();
@@ -148,6 +154,10 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
     offer.sequence = reader.little<std::uint64_t>();
     offer.length = reader.little<std::uint64_t>();
     offer.checksum = reader.little<std::uint32_t>();
+    offer.clients = reader.little<std::uint32_t>();
+    offer.storage_error = reader.little<std::uint32_t>();
+    offer.pushing_seconds = reader.little<std::uint32_t>();
+    offer.pusher = printable(reader.bytes(pusher_size));
     if (offer.capacity == 0 || offer.capacity > largest_capacity || offer.length > offer.capacity) {
         return failed("offers what cannot be (a capacity of {} bytes, a content of {})", offer.capacity,
                       offer.length);

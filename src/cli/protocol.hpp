@@ -19,6 +19,7 @@ enum class Mode : std::uint8_t {
     Pull = 2,
     Measure = 3,         // in volatile memory that the server has for that
     MeasureDurable = 4,  // in the pool's slot that is not committed, which a push would write
+    Status = 5,          // nothing but the offer
 };
 
 enum class Status : std::uint8_t {
@@ -55,7 +56,9 @@ struct Hello {
 //    0        4         6        7            8          16             17                38
 //    | magic  | version | status | durability | capacity | peer config  | memory region   |
 //    38         40         48       56         60                           128
-//    | TCP port | sequence | length | checksum | zeros                      |
+//    | TCP port | sequence | length | checksum | for Mode::Status, or zeros |
+//    60        64              68                72       120
+//    | clients | storage errno | pushing seconds | pusher | zeros |
 // Peer config and memory region are librpma's descriptors. The region is one slot's content: the committed
 // one for a pull, the one to write for a push. Sequence, length and checksum are those of the committed
 // content for a pull, 0 when nothing was pushed yet; a push is told the sequence that its commit will have.
@@ -75,6 +78,12 @@ struct Offer {
     std::uint64_t sequence = 0;
     std::uint64_t length = 0;
     std::uint32_t checksum = 0;
+    // Of Mode::Status.
+    std::uint32_t clients = 0;
+    std::uint32_t storage_error = 0;  // errno of storage's failure, 0 without one
+    std::uint32_t pushing_seconds = 0;
+    std::string pusher{};  // its host; empty when nobody pushes
+
     // NOLINTNEXTLINE(readability-redundant-member-init): g++ wants one where an offer is made without
     std::string reason{};  // why the status is not Ok
 };

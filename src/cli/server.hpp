@@ -95,6 +95,7 @@ private:
     void take_request(Port &port);
     void admit(Port &port, ConnectionRequest request, const Hello &hello);
     [[nodiscard]] Offer answer(const Hello &hello, rpma_conn_req *request, Client &client);
+    [[nodiscard]] Offer status() const;
     [[nodiscard]] std::string why_full(const std::string &host) const;
     [[nodiscard]] std::string why_busy(Mode mode) const;
     [[nodiscard]] Outcome<Offer> offer(const Hello &hello, rpma_conn_req *request, Client &client);

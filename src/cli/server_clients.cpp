@@ -98,6 +98,9 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
     if (hello.version != protocol_version) {
         return refused(Status::Version, {});
     }
+    if (hello.mode == Mode::Status) {
+        return status();
+    }
     if (const std::string full = why_full(client.host); !full.empty()) {
         return refused(Status::Full, full);
     }
@@ -123,6 +126,24 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
         return refused(Status::Failed, offered.error().text);
     }
     return *std::move(offered);
+}
+
+Offer Server::status() const {
+    const auto admitted = [](const auto &entry) { return entry.second.admitted; };
+    Offer offer{.durability = durability_,
+                .capacity = pool_.layout().capacity,
+                .sequence = committed_ ? committed_->sequence : 0,
+                .length = committed_ ? committed_->length : 0,
+                .checksum = committed_ ? committed_->checksum : 0,
+                .clients = static_cast<std::uint32_t>(std::ranges::count_if(clients_, admitted)),
+                .storage_error = static_cast<std::uint32_t>(storage_error_)};
+    if (pusher_ >= 0) {
+        const Client &pusher = clients_.at(pusher_);
+        offer.pusher = pusher.host;
+        offer.pushing_seconds = static_cast<std::uint32_t>(
+            std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - pusher.begun).count());
+    }
+    return offer;
 }
 
 Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client &client) {
@@ -188,7 +209,7 @@ void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
         return;
     }
     const Offer offer = answer(hello, request.get(), client);
-    client.admitted = offer.status == Status::Ok;
+    client.admitted = offer.status == Status::Ok && hello.mode != Mode::Status;
     const auto was_refused = [](const auto &entry) { return !entry.second.admitted; };
     if (!client.admitted &&
         std::cmp_greater_equal(std::ranges::count_if(clients_, was_refused), most_refused)) {

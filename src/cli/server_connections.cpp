@@ -175,6 +175,7 @@ Server::Clock::duration Server::patience(const Client &client) const {
             return limits_.idle;
         case Mode::Measure:
         case Mode::MeasureDurable:
+        case Mode::Status:
             break;
     }
     return 10 * limits_.idle;

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/check: `rpma check` reads a pool that nobody serves, and says what each of its slots is worth.
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "cli/arguments.hpp"
+#include "cli/checksum.hpp"
+#include "cli/commands.hpp"
+#include "cli/page_cache.hpp"
+#include "cli/pool_format.hpp"
+#include "cli/report.hpp"
+
+namespace cli {
+
+namespace {
+
+struct CheckOptions {
+    std::string pool;
+    bool use_other_slot = false;
+    bool json = false;
+};
+
+// What a slot has: its header's content, and what is wrong with that, if anything is.
+struct Slot {
+    Content content{};
+    std::string wrong{};
+
+    [[nodiscard]] bool is_good() const { return wrong.empty(); }
+    [[nodiscard]] std::string text() const {
+        return is_good() ? fmt::format("content {}, {} bytes, {}: good", content.sequence, content.length,
+                                       checksum_text(content.checksum))
+                         : wrong;
+    }
+};
+
+struct Report {
+    Layout layout{};
+    std::array<Slot, 2> slots{};
+    bool is_empty = false;          // nothing was committed yet
+    std::optional<unsigned> named;  // the slot that the commit word names
+    std::string wrong{};            // with what is committed
+};
+
+Outcome<> read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset) {
+    while (!bytes.empty()) {
+        const ssize_t got = pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+        if (got <= 0 && !(got < 0 && errno == EINTR)) {
+            return failed("cannot read {} bytes at {}: {}", bytes.size(), offset,
+                          got < 0 ? errno_text(errno) : "the file ends there");
+        }
+        const std::size_t progress = got > 0 ? static_cast<std::size_t>(got) : 0;
+        bytes = bytes.subspan(progress);
+        offset += progress;
+    }
+    return {};
+}
+
+// Locked, so that no server has it meanwhile.
+Outcome<base::Fd> open_pool(const std::string &path) {
+    base::Fd fd{open(path.c_str(), O_RDWR | O_CLOEXEC)};
+    if (!fd) {
+        return failed("pool {}: cannot open: {}", path, errno_text(errno));
+    }
+    if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+        return failed(
+            "pool {}: {}", path,
+            errno == EWOULDBLOCK ? "is served (expected no server while it is checked)" : errno_text(errno));
+    }
+    struct statfs where{};
+    if (fstatfs(fd.get(), &where) == 0 && where.f_type != TMPFS_MAGIC && where.f_type != RAMFS_MAGIC) {
+        TRY(forget_cached(fd.get(), path));
+    }
+    return fd;
+}
+
+Outcome<Layout> read_layout(int fd) {
+    Superblock superblock{};
+    struct stat status{};
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+        return failed("expected a regular file");
+    }
+    const ssize_t got = pread(fd, superblock.data(), superblock.size(), 0);
+    const Layout layout =
+        TRY(decode_superblock(std::span{superblock}.first(got > 0 ? static_cast<std::size_t>(got) : 0)));
+    if (std::cmp_not_equal(status.st_size, layout.file_size())) {
+        return failed("has {} bytes (expected {})", status.st_size, layout.file_size());
+    }
+    return layout;
+}
+
+Slot check_slot(int fd, std::span<const std::byte> control, unsigned slot, const Layout &layout) {
+    const auto content = slot_content(control, slot, layout);
+    if (!content) {
+        return {.wrong = content.error().text};
+    }
+    Crc32c checksum;
+    std::vector<std::byte> piece(std::size_t{1} << 20);
+    for (std::uint64_t done = 0; done < content->length;) {
+        const auto bytes = std::span{piece}.first(
+            static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), content->length - done)));
+        if (const auto got = read_all(fd, bytes, layout.content(slot) + done); !got) {
+            return {*content, fmt::format("content {}: {}", content->sequence, got.error().text)};
+        }
+        checksum.update(bytes);
+        done += bytes.size();
+    }
+    if (checksum.value() != content->checksum) {
+        return {*content, fmt::format("content {}, {} bytes, is damaged: its checksum is {} (expected {})",
+                                      content->sequence, content->length, checksum_text(checksum.value()),
+                                      checksum_text(content->checksum))};
+    }
+    return {.content = *content};
+}
+
+Outcome<Report> examine(int fd) {
+    Report report;
+    report.layout = TRY(read_layout(fd));
+    std::array<std::byte, Layout::control_size> control;
+    TRY(read_all(fd, control, 0));
+    const auto committed = committed_content(control, report.layout);
+    report.is_empty = committed && !committed->has_value();
+    for (unsigned slot = 0; slot < report.slots.size(); ++slot) {
+        report.slots.at(slot) = check_slot(fd, control, slot, report.layout);
+    }
+    const auto word = std::span{control}.subspan(Layout::commit_word, 1);
+    if (!report.is_empty) {
+        report.named = static_cast<unsigned>(word[0] & std::byte{1});
+        report.wrong = !committed ? committed.error().text : report.slots.at(*report.named).wrong;
+    }
+    return report;
+}
+
+Outcome<> use_slot(int fd, const Content &content) {
+    const CommitWord word = content.word();
+    if (pwrite(fd, word.data(), word.size(), Layout::commit_word) != ssize_t{sizeof(word)} ||
+        fsync(fd) != 0) {
+        return failed("cannot write: {}", errno_text(errno));
+    }
+    return {};
+}
+
+void print_report(const CheckOptions &options, const Report &report, const std::string &verdict, bool good) {
+    Summary summary;
+    summary.add_json("command", "check");
+    summary.add("pool", options.pool);
+    summary.add("capacity", report.layout.capacity,
+                fmt::format("two contents of {} bytes", report.layout.capacity));
+    nlohmann::json slots = nlohmann::json::array();
+    for (unsigned number = 0; number < report.slots.size(); ++number) {
+        const Slot &slot = report.slots.at(number);
+        const bool named = report.named == number;
+        slots.push_back({{"committed", named},
+                         {"good", slot.is_good()},
+                         {"sequence", slot.content.sequence},
+                         {"bytes", slot.content.length},
+                         {"checksum", checksum_text(slot.content.checksum)}});
+        summary.add_text(number == 0 ? "slot 0" : "slot 1", slot.text() + (named ? " (committed)" : ""));
+    }
+    summary.add_json("slots", slots);
+    summary.add_json("good", good);
+    summary.add("verdict", verdict);
+    summary.print(options.json);
+}
+
+Outcome<> check(const CheckOptions &options) {
+    const base::Fd fd = TRY(open_pool(options.pool));
+    auto examined = examine(fd.get());
+    if (!examined) {
+        return failed("pool {}: {}", options.pool, examined.error().text);
+    }
+    if (examined->is_empty || examined->wrong.empty()) {
+        print_report(options, *examined, examined->is_empty ? "good: nothing was committed yet" : "good",
+                     true);
+        return {};
+    }
+    const unsigned other = 1 - *examined->named;
+    const Slot &slot = examined->slots.at(other);
+    if (!slot.is_good()) {
+        print_report(options, *examined, "damaged: no slot has a good content", false);
+        return failed("pool {}: is damaged: {}; the other slot has no good content either", options.pool,
+                      examined->wrong);
+    }
+    if (!options.use_other_slot) {
+        print_report(options, *examined, "damaged", false);
+        return failed("pool {}: is damaged: {}; slot {} has content {}, which --use-other-slot commits",
+                      options.pool, examined->wrong, other, slot.content.sequence);
+    }
+    if (const auto used = use_slot(fd.get(), slot.content); !used) {
+        return failed("pool {}: {}", options.pool, used.error().text);
+    }
+    examined->named = other;
+    print_report(options, *examined, fmt::format("repaired: content {} is committed", slot.content.sequence),
+                 true);
+    return {};
+}
+
+}  // namespace
+
+void add_check(CLI::App &app, Command &chosen) {
+    auto options = std::make_shared<CheckOptions>();
+    CLI::App *command = app.add_subcommand("check", "Verify a pool file that nobody serves");
+    command->footer(
+        "It changes nothing, unless it is told --use-other-slot and finds that the committed content is "
+        "damaged and the "
+        "other is good.\n");
+    command->add_option("--pool", options->pool, "The pool file")->type_name("FILE")->required();
+    command->add_flag("--use-other-slot", options->use_other_slot,
+                      "Commit the other content where the committed one is damaged");
+    command->add_flag("--json", options->json, "Print JSON");
+    command->callback([options, &chosen] { chosen = [options] { return check(*options); }; });
+}
+
+}  // namespace cli

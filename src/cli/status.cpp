@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/status: `rpma status` asks a server what it holds and whom it serves.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/arguments.hpp"
+#include "cli/checksum.hpp"
+#include "cli/commands.hpp"
+#include "cli/link.hpp"
+#include "cli/report.hpp"
+
+namespace cli {
+
+namespace {
+
+struct StatusOptions {
+    std::string address;
+    double timeout_seconds = 30;
+    bool json = false;
+};
+
+void print_status(const StatusOptions &options, const Offer &offer) {
+    const bool durable = offer.durability != Durability::None;
+    const bool is_pushed = !offer.pusher.empty();
+    Summary summary;
+    summary.add_json("command", "status");
+    summary.add("address", options.address);
+    summary.add_text("holds", offer.sequence == 0 ? "nothing yet"
+                                                  : fmt::format("content {}, {} bytes, {}", offer.sequence,
+                                                                offer.length, checksum_text(offer.checksum)));
+    summary.add_json("sequence", offer.sequence);
+    summary.add_json("bytes", offer.length);
+    summary.add_json("checksum", checksum_text(offer.checksum));
+    summary.add("capacity", offer.capacity, fmt::format("contents of up to {} bytes", offer.capacity));
+    summary.add("memory", durability_text(offer.durability),
+                fmt::format("{}{}", durability_text(offer.durability),
+                            durable ? "" : ": what is pushed may be lost"));
+    summary.add_json("durable", durable);
+    summary.add("clients", offer.clients, std::to_string(offer.clients));
+    if (is_pushed) {
+        summary.add_json("pusher", offer.pusher);
+        summary.add_json("pushing_seconds", offer.pushing_seconds);
+    } else {
+        summary.add_json("pusher", nullptr);
+    }
+    summary.add_text("push", is_pushed
+                                 ? fmt::format("from {} for {} seconds", offer.pusher, offer.pushing_seconds)
+                                 : "none under way");
+    const bool failed_storage = offer.storage_error != 0;
+    summary.add("storage", failed_storage ? errno_text(static_cast<int>(offer.storage_error)) : "ok",
+                failed_storage ? fmt::format("failed: {}; no push is taken until the server is started again",
+                                             errno_text(static_cast<int>(offer.storage_error)))
+                               : "ok");
+    summary.print(options.json);
+}
+
+Outcome<> status(const StatusOptions &options) {
+    const Address address = TRY(parse_address(options.address));
+    end_waits_on_signals();
+    const DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
+    Link link{address, options.timeout_seconds};
+    print_status(options, TRY(link.connect(device, {protocol_version, Mode::Status}, {.sends = 1})));
+    return {};
+}
+
+}  // namespace
+
+void add_status(CLI::App &app, Command &chosen) {
+    auto options = std::make_shared<StatusOptions>();
+    CLI::App *command = app.add_subcommand("status", "Ask a server what it holds and whom it serves");
+    command->add_option("ADDRESS[:PORT]", options->address, where_served)->required();
+    command
+        ->add_option("--timeout", options->timeout_seconds, "Give up after so many seconds without an answer")
+        ->check(number_between(0.1, 3600), "0.1 to 3600")
+        ->capture_default_str();
+    command->add_flag("--json", options->json, "Print JSON");
+    command->callback([options, &chosen] { chosen = [options] { return status(*options); }; });
+}
+
+}  // namespace cli
