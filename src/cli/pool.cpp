@@ -48,12 +48,14 @@ Outcome<Pool> Pool::open(const std::string &path, std::optional<std::uint64_t> c
                       largest_capacity);
     }
     Pool pool{path, Layout{capacity.value_or(0)}};
-    pool.fd_.reset(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    if (!pool.fd_ && errno == ENOENT) {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
         if (!capacity) {
             return failed("pool {}: does not exist (expected --size, to create it)", path);
         }
         TRY(pool.create());
+    } else {
+        pool.fd_.reset(fd);
     }
     if (!pool.fd_) {
         return failed("pool {}: cannot open: {}", path, errno_text(errno));
