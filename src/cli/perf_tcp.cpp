@@ -21,7 +21,7 @@ constexpr std::uint32_t small_bytes = 8;
 constexpr std::size_t receive_bytes = std::size_t{256} << 10;
 
 std::unexpected<Failure> lost(const char *what) {
-    return failed("the TCP baseline's connection ended: {}", what);
+    return failed(Exit::Unreachable, "the TCP baseline's connection ended: {}", what);
 }
 
 }  // namespace
@@ -54,7 +54,8 @@ Outcome<> TcpPath::connect(const sockaddr_storage &server) {
     const TcpHeader header = encode_tcp_header(sizes_);
     if (!fd || ::connect(fd.get(), reinterpret_cast<const sockaddr *>(&server), size_of(server)) != 0 ||
         ::send(fd.get(), header.data(), header.size(), MSG_NOSIGNAL) != ssize_t{sizeof(header)}) {
-        return failed("cannot connect to the TCP baseline, port {}: {}", port_of(server), errno_text(errno));
+        return failed(Exit::Unreachable, "cannot connect to the TCP baseline, port {}: {}", port_of(server),
+                      errno_text(errno));
     }
     waiting_.push_back({fd.get(), 0, 0});
     connections_.emplace_back(std::move(fd), base::Ring<std::uint32_t>{load_.depth});
@@ -134,7 +135,8 @@ Outcome<> TcpPath::wait() {
     if (ready < 0 && errno != EINTR) {
         return failed("poll: {}", errno_text(errno));
     }
-    return ready != 0 ? Outcome<>{} : failed("the TCP baseline: no answer for {} seconds", timeout_);
+    return ready != 0 ? Outcome<>{}
+                      : failed(Exit::Unreachable, "the TCP baseline: no answer for {} seconds", timeout_);
 }
 
 }  // namespace cli
