@@ -51,7 +51,7 @@ void bad_hello_is_refused(void **) {
         assert_fails(cli::decode_hello(bad), "no rpma client");
     }
     assert_fails(cli::decode_hello(cli::encode_hello({cli::protocol_version, cli::Mode{0}})), "mode 0");
-    assert_fails(cli::decode_hello(cli::encode_hello({cli::protocol_version, cli::Mode{5}})), "mode 5");
+    assert_fails(cli::decode_hello(cli::encode_hello({cli::protocol_version, cli::Mode{6}})), "mode 6");
 }
 
 void offer_survives(void **) {
