@@ -40,7 +40,7 @@ for signal in HUP TERM KILL; do
     puller=$!
     helpers+=($puller)
     for ((i = 0; i < 2000; i++)); do
-        ls -l /proc/$puller/fd 2>/dev/null | grep -q "$work/empty/" && break
+        [ -z "$(find "/proc/$puller/fd" -lname "$work/empty/*" 2>/dev/null)" ] || break
         sleep 0.005
     done
     [ $i -lt 2000 ] || die "the pull does not begin its file"
