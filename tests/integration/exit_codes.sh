@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A server that ends in the middle of a push: the exit code says whether the content may be there.
+. "$(dirname "$0")/server.bash"
+
+head -c 1M /dev/urandom >old
+mkfifo source
+
+# begin_push: a push that is admitted, and waits for what is written to descriptor `input`.
+begin_push() {
+    "$rpma" push - "$address" <source >stdout 2>stderr &
+    pusher=$!
+    helpers+=("$pusher")
+    exec {input}>source
+    local try
+    for try in $(seq 200); do
+        ! bounded "$rpma" status "$address" 2>/dev/null | grep -q '^push *from' || return 0
+        kill -0 "$pusher" || die "the push ended"
+    done
+    die "the push is not admitted"
+}
+
+# ends_with CODE TEXT: the push, with one line.
+ends_with() {
+    local code=0
+    exec {input}>&-
+    wait "$pusher" || code=$?
+    [ $code -eq "$1" ] || die "the push ended with $code, expected $1"
+    [ "$(wc -l <stderr)" -eq 1 ] || die "expected one line"
+    grep -q "$2" stderr || die "expected \"$2\""
+}
+
+kill_server() {
+    kill -KILL "$server"
+    wait "$server" 2>/dev/null || true
+    server=
+}
+
+# Before the commit: not committed. The server takes its leave, or is killed.
+start_server pool 1M
+push old
+begin_push
+stop_server
+head -c 512K /dev/urandom 1>&"$input"
+ends_with 3 'the server closed the connection; nothing was committed$'
+
+start_server pool 1M
+begin_push
+kill_server
+head -c 512K /dev/urandom 1>&"$input"
+ends_with 3 '; nothing was committed$'
+start_server pool 1M
+pulled old
+
+# With the commit sent, and no answer: unknown. The content is empty, so that only the commit is asked for.
+begin_push
+kill -STOP "$server"
+exec {input}>&-
+kill_server
+exec {input}>/dev/null
+ends_with 4 'the pool holds the old content or the new, which is content 2, crc32c:00000000$'
+: >empty
+start_server pool 1M
+pulled old empty
+
+stop_server
