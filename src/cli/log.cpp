@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 namespace cli {
 
@@ -44,6 +45,14 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
     }
 }
 
+// Who asks says what could not be done: the name of the call that failed adds nothing for a person.
+std::string without_call(const std::string &line) {
+    constexpr std::string_view failed_with = " failed: ";
+    const std::size_t end = line.find(failed_with);
+    const bool is_name = end != std::string::npos && line.find(' ') == end;
+    return is_name ? line.substr(end + failed_with.size()) : line;
+}
+
 }  // namespace
 
 void take_log(bool verbose) {
@@ -71,7 +80,7 @@ std::string logged_reason() {
     for (int level = RPMA_LOG_LEVEL_FATAL; level <= RPMA_LOG_LEVEL_WARNING; ++level) {
         const std::string &line = kept_lines.at(static_cast<std::size_t>(level));
         if (!line.empty()) {
-            return ": " + line;
+            return ": " + without_call(line);
         }
     }
     return {};

@@ -42,13 +42,14 @@ Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &devi
 }  // namespace
 
 void Server::take_request(Port &port) {
+    clear_log();  // of the client before
     rpma_conn_req *requested = nullptr;
     const int result = rpma_ep_next_bare_req(port.endpoint.get(), &requested);
     if (result == RPMA_E_NO_EVENT) {
         return;
     }
     if (result != 0) {
-        complain(fmt::format("a connection request failed: {}", rpma_err_2str(result)));
+        complain(fmt::format("rejected a client{}", reason_of(result)));
         return;
     }
     ConnectionRequest request{requested};
@@ -221,7 +222,7 @@ void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
     rpma_conn_req *consumed = request.release();
     rpma_conn *accepted = nullptr;
     if (const int result = rpma_conn_req_connect(&consumed, &data, &accepted); result != 0) {
-        complain(fmt::format("cannot accept a client: {}", rpma_err_2str(result)));
+        complain(fmt::format("cannot accept a client{}", reason_of(result)));
         return;
     }
     client.connection.reset(accepted);

@@ -339,10 +339,15 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::connect(const rpma_co
     if ((passive_ ? provider.accept(id, &parameters) : provider.connect(id, &parameters)) != 0) {
         const int number = errno;
         connection_ = (*conn)->give_back();
-        BASE_LOG(Error, "%s (%u bytes of private data, of which rdma_cm takes %u) failed: %s",
-                 passive_ ? "rdma_accept" : "rdma_connect", unsigned{parameters.private_data_len},
-                 passive_ ? most_private_data_of_answer : most_private_data_of_request,
-                 librpma::error_text(number));
+        const char *const call = passive_ ? "rdma_accept" : "rdma_connect";
+        if (number == EINVAL) {
+            BASE_LOG(Error, "%s (%u bytes of private data, of which rdma_cm takes %u) failed: %s", call,
+                     unsigned{parameters.private_data_len},
+                     passive_ ? most_private_data_of_answer : most_private_data_of_request,
+                     librpma::error_text(number));
+        } else {
+            (void)librpma::refused(call, number);
+        }
         return librpma::Failure{RPMA_E_PROVIDER};
     }
     return conn;

@@ -29,7 +29,7 @@ namespace {
         return RPMA_E_NO_COMPLETION;
     }
     if (got < 0) {
-        BASE_LOG(Error, "ibv_poll_cq failed: %d", got);
+        BASE_LOG(Error, "ibv_poll_cq returned %d", got);
         return RPMA_E_PROVIDER;
     }
     BASE_LOG(Error, "ibv_poll_cq gave %d completions, asked for %d", got, asked);

@@ -268,6 +268,7 @@ protected:
     std::unique_ptr<Event> end_ = std::make_unique<Event>();      // of a connection
     std::atomic<int> unfetched_requests_{0};                      // of a listener
     bool accept_paused_ = false;     // of a listener, for want of file descriptors
+    bool accept_fails_ = false;      // and that was said
     bool established_told_ = false;  // guarded by mutex_
 
     base::Fd socket_;  // bound, listening, or requested

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/log.hpp"
 #include "soft/cm.hpp"
@@ -109,15 +110,18 @@ void CmId::progress() {
             const int error = accepted.error().number;
             if (error != EAGAIN && error != ECONNABORTED && error != EINTR) {
                 // The connection stays in the backlog: look again when there may be file descriptors or
-                // memory.
-                BASE_LOG_PEER(Warning, "cannot accept a connection, will try again: %s",
-                              std::strerror(error));
+                // memory. What is said once holds until a connection is accepted.
+                if (!std::exchange(accept_fails_, true)) {
+                    BASE_LOG_PEER(Warning, "cannot accept connections, which wait until it can: %s",
+                                  std::strerror(error));
+                }
                 accept_paused_ = true;
                 handshake_group_->change(*this, socket_.get(), {.readable = true}, {});
                 handshake_group_->set_deadline(*this, base::Clock::now() + accept_again_after);
             }
             return;
         }
+        accept_fails_ = false;
         try {
             begin_handshake(std::move(accepted->socket), accepted->peer, Handshake::Role::Responder, nullptr);
         } catch (const std::bad_alloc &) {

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# File descriptors that run out, at the client or at the server: each says so, and goes on when there are some again.
+. "$(dirname "$0")/server.bash"
+
+head -c 1M /dev/urandom >content
+start_server pool 1M
+push content
+
+# The client: from too few for its device to enough for a push. One of the limits stops it at rdma_connect.
+cannot_connect=0
+for ((limit = 10; limit < 40; limit++)); do
+    code=0
+    (ulimit -n $limit && exec timeout --kill-after=5 120 "$rpma" push content "$address") >stdout 2>stderr || code=$?
+    [ $code -ne 0 ] || break
+    [ "$(wc -l <stderr)" -eq 1 ] || die "$limit descriptors: expected one line"
+    grep -qF "$address: cannot connect: Too many open files" stderr && cannot_connect=1
+done
+[ $code -eq 0 ] || die "no push with $limit descriptors"
+[ $cannot_connect -eq 1 ] || die "no limit stops a push at its connection"
+
+# The server: it can accept no socket. The client waits for it, and it tries again, which is said once.
+limit_server() { prlimit --pid "$server" --nofile="$1:"; }
+before=$(ulimit -Sn)
+: >server.err
+limit_server 3
+refused_with 7 'no answer for 1 seconds' "$rpma" push content "$address" --timeout 1
+grep -q 'cannot accept connections, .*: Too many open files' server.err || die "the server does not say that it cannot accept"
+[ "$(grep -c 'cannot accept' server.err)" -eq 1 ] || die "the server says it again and again"
+limit_server "$before"
+push content
+
+# It accepts sockets, and has none for what a connection needs: it says whom it rejects, and why. Others come later.
+used=$(find "/proc/$server/fd" -type l | wc -l)
+rejected=0
+for ((limit = used; limit < used + 30; limit++)); do
+    limit_server "$limit"
+    code=0
+    bounded "$rpma" push content "$address" --timeout 1 >stdout 2>stderr || code=$?
+    [ $code -ne 0 ] || break
+    [ $code -eq 7 ] || die "a push ended with $code"
+    ! grep -q 'refused: ' stderr || rejected=$((rejected + 1))
+done
+[ $code -eq 0 ] || die "no push with $limit descriptors at the server"
+[ $rejected -gt 0 ] || die "no limit has the server reject a client"
+said=$(grep -c 'rejected a client.*: Too many open files' server.err)
+[ "$said" -ge $rejected ] || die "the server says $said times why it rejected $rejected clients"
+limit_server "$before"
+push content
+pulled content
+stop_server
