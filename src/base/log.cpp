@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // base/log: the default sink writes warnings and worse to standard error; the places that withhold lines.
 #include "base/log.hpp"
+#include "base/shared_value.hpp"
 
 #include <pthread.h>
 
@@ -32,7 +33,7 @@ std::atomic<LogSink> current_sink{standard_error_sink};
 
 // Relaxed: the sink is a plain function, nothing else is published with it.
 void set_log_sink(LogSink sink) {
-    current_sink.store(sink != nullptr ? sink : standard_error_sink, std::memory_order_relaxed);
+    base::set_shared(current_sink, sink != nullptr ? sink : standard_error_sink);
 }
 
 LogSink log_sink() {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "base/shared_value.hpp"
 #include "librpma/api.hpp"
 
 namespace librpma {
@@ -14,7 +15,7 @@ int set(Configuration *cfg, std::atomic<T> Configuration::*member, T value,
     if (cfg == nullptr) {
         return invalid("cfg is NULL", function);
     }
-    (cfg->*member).store(value, std::memory_order_relaxed);
+    base::set_shared(cfg->*member, value);
     return 0;
 }
 

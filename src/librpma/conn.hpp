@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/shared_value.hpp"
 #include "librpma/connection.hpp"
 #include "librpma/flush.hpp"
 #include "librpma/id_owner.hpp"
@@ -63,12 +64,10 @@ public:
     [[nodiscard]] bool direct_write_to_pmem() const {
         return direct_write_to_pmem_.load(std::memory_order_relaxed);
     }
-    void set_direct_write_to_pmem(bool supported) {
-        direct_write_to_pmem_.store(supported, std::memory_order_relaxed);
-    }
+    void set_direct_write_to_pmem(bool supported) { base::set_shared(direct_write_to_pmem_, supported); }
 
     // The program's. Relaxed: what is behind it the program orders.
-    void set_context(void *context) { context_.store(context, std::memory_order_relaxed); }
+    void set_context(void *context) { base::set_shared(context_, context); }
     [[nodiscard]] void *context() const { return context_.load(std::memory_order_relaxed); }
 
     [[nodiscard]] librpma::Result<rpma_conn_event> next_event();

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <mutex>
 
+#include "base/shared_value.hpp"
 #include "librpma/api.hpp"
 #include "librpma/log_destination.hpp"
 
@@ -74,7 +75,7 @@ void write_line(int fd, const LevelFormat &format, const char *place, const char
 void write_to_syslog(const LevelFormat &format, const char *place, const char *message) {
     std::call_once(syslog_once, [] {
         openlog("rpma", LOG_PID, LOG_LOCAL7);
-        syslog_opened.store(true, std::memory_order_relaxed);
+        base::set_shared(syslog_opened, true);
     });
     syslog(format.severity, "%s%s%s", format.tag, place, message);
 }
@@ -130,7 +131,7 @@ void dispatch(int level, const char *file, int line, const char *function, const
 
 void set_both_thresholds(int level) {
     const std::lock_guard lock{threshold_mutex};
-    base::log_threshold.store(level, std::memory_order_relaxed);
+    base::set_shared(base::log_threshold, level);
     verbs::set_soft_log(dispatch, level);
 }
 
@@ -146,7 +147,7 @@ struct Installation {
     ~Installation() {
         // The soft device may outlive this library: it must not call into it, nor begin to speak at exit.
         verbs::set_soft_log(nullptr, RPMA_LOG_DISABLED);
-        base::log_threshold.store(RPMA_LOG_DISABLED, std::memory_order_relaxed);
+        base::set_shared(base::log_threshold, RPMA_LOG_DISABLED);
         if (syslog_opened.load(std::memory_order_relaxed)) {
             closelog();
         }
@@ -169,7 +170,7 @@ int rpma_log_set_threshold(enum rpma_log_threshold threshold, enum rpma_log_leve
     if (threshold == RPMA_LOG_THRESHOLD) {
         librpma::set_both_thresholds(level);
     } else {
-        librpma::aux_threshold.store(level, std::memory_order_relaxed);
+        base::set_shared(librpma::aux_threshold, level);
     }
     return 0;
 }
@@ -184,6 +185,6 @@ int rpma_log_get_threshold(enum rpma_log_threshold threshold, enum rpma_log_leve
 }
 
 int rpma_log_set_function(rpma_log_function *log_function) {
-    librpma::user_function.store(log_function, std::memory_order_relaxed);
+    base::set_shared(librpma::user_function, log_function);
     return 0;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // persist/guard: the fault handler, and the three things that run under it.
 #include "persist/guard.hpp"
+#include "base/shared_value.hpp"
 
 #include <setjmp.h>
 #include <sys/syscall.h>
@@ -219,7 +220,7 @@ bool aligned(const void *address) {
 void install_guard() {
     install(SIGSEGV, newest_segv);
     install(SIGBUS, newest_bus);
-    installed.store(true, std::memory_order_relaxed);
+    base::set_shared(installed, true);
 }
 
 bool guarded_copy(void *to, const void *from, std::size_t size) {

@@ -160,7 +160,7 @@ base::Result<std::vector<Mapping>> mappings_of(const void *address, std::size_t 
 
 // By mincore, not by msync, which memcheck takes for a use of whole pages.
 bool is_mapped(std::uintptr_t address, std::size_t length) {
-    static const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     std::array<unsigned char, 4096> resident;  // which pages are: not asked for
     const std::uintptr_t end = address + length;
     for (std::uintptr_t page = address - address % page_size; page < end;) {

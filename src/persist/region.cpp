@@ -67,7 +67,7 @@ int persist_cache_lines(std::uintptr_t begin, std::uintptr_t end) {
 }
 
 int persist_pages(File &file, std::uintptr_t begin, std::uintptr_t end) {
-    static const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     const std::uintptr_t first_page = begin / page_size * page_size;
     if (const int error = file.sync(first_page, end - first_page); error != 0) {
         return error;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cq: see the header.
 #include "soft/cq.hpp"
+#include "base/shared_value.hpp"
 
 #include <pthread.h>
 
@@ -110,7 +111,7 @@ int CompletionQueue::poll(int entries, ibv_wc *completions) {
         }
     }
     if (taken != 0) {
-        empty_polls_.store(0, std::memory_order_relaxed);
+        forget_empty_polls();
     }
     return taken;
 }
@@ -126,7 +127,7 @@ int CompletionQueue::request_notification(bool solicited_only) {
         if (notify_ != Notify::Any) {
             notify_ = solicited_only ? Notify::Solicited : Notify::Any;
         }
-        notify_wanted_.store(true, std::memory_order_relaxed);
+        base::set_shared(notify_wanted_, true);
     }
     stop_spinning();
     const auto *const events = static_cast<CompletionChannel *>(channel);
@@ -137,8 +138,14 @@ int CompletionQueue::request_notification(bool solicited_only) {
     return 0;
 }
 
+void CompletionQueue::forget_empty_polls() {
+    if (empty_polls_.load(std::memory_order_relaxed) != 0) {
+        base::set_shared(empty_polls_, 0);
+    }
+}
+
 void CompletionQueue::stop_spinning() {
-    empty_polls_.store(0, std::memory_order_relaxed);
+    forget_empty_polls();
     if (last_assist_.exchange({}, std::memory_order_relaxed) != base::Clock::time_point{}) {
         Engine::instance().end_assistance();
     }
@@ -158,7 +165,7 @@ base::Result<int> CompletionQueue::begin_wait() {
     stop_spinning();
     group_->begin_wait();
     for_other_groups([](const auto &other) { other->hand_over(); });
-    wait_begun_.store(true, std::memory_order_relaxed);
+    base::set_shared(wait_begun_, true);
     return group_->fd();
 }
 
@@ -172,7 +179,7 @@ base::Result<void> CompletionQueue::end_wait() {
             return base::failure(EINVAL);
         }
     }
-    wait_begun_.store(false, std::memory_order_relaxed);
+    base::set_shared(wait_begun_, false);
     group_->end_wait();
     return {};
 }
@@ -203,7 +210,7 @@ bool CompletionQueue::push(const ibv_wc &completion, AnyQueuePair &queue_pair, Q
         notify = notify_ == Notify::Any || (notify_ == Notify::Solicited && solicited);
         if (notify) {
             notify_ = Notify::No;
-            notify_wanted_.store(false, std::memory_order_relaxed);
+            base::set_shared(notify_wanted_, false);
         }
     }
     if (notify && channel != nullptr) {

@@ -111,6 +111,7 @@ private:
     int take(int entries, ibv_wc *completions);
     void serve(bool spinning);
     // The caller is about to sleep.
+    void forget_empty_polls();
     void stop_spinning();
     [[nodiscard]] int poll_extended();
     void tell_overrun();  // with mutex_ held

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "base/shared_value.hpp"
 #include "soft/cq.hpp"
 
 namespace soft {
@@ -96,7 +97,7 @@ base::Result<CompletionQueue *> CompletionChannel::next_event() {
         }
     }
     const bool blocks = (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
-    sleeps_here_.store(blocks, std::memory_order_relaxed);
+    base::set_shared(sleeps_here_, blocks);
     bool interrupted = false;
     if (blocks) {
         interrupted = !Group::wait(groups, fd, [&] { return (event = take()) != nullptr; });

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/shared_value.hpp"
 #include "persist/guard.hpp"
 #include "persist/worker.hpp"
 #include "soft/engine_state.hpp"
@@ -54,7 +55,7 @@ Engine &Engine::instance() {
     }
     const std::scoped_lock lock{creation};
     if (current.load(std::memory_order_relaxed) == nullptr) {
-        current.store(new Engine, std::memory_order_release);
+        base::set_shared(current, new Engine, std::memory_order_release);
     }
     return *current.load(std::memory_order_relaxed);
 }
@@ -205,7 +206,7 @@ void Engine::assist(std::atomic<base::Clock::time_point> &last) {
 
 void Engine::end_assistance() {
     if (state_->assisted.load(std::memory_order_relaxed)) {
-        state_->assisted.store(false, std::memory_order_relaxed);
+        base::set_shared(state_->assisted, false);
         eventfd_write(state_->wake.get(), 1);
     }
 }
@@ -220,7 +221,7 @@ Engine::Found Engine::sleep_beside_assistant() {
     if (std::exchange(state.known_assists, assists) != assists) {
         state.assisted_at = now;
     } else if (now - state.assisted_at >= base::Milliseconds{fast_tick_ms}) {
-        state.assisted.store(false, std::memory_order_relaxed);
+        base::set_shared(state.assisted, false);
     }
     return {.woken = woken};
 }

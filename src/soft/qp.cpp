@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/qp: the life of a queue pair. See the header for the other parts.
 #include "soft/qp.hpp"
+#include "base/shared_value.hpp"
 
 #include <sys/socket.h>
 
@@ -141,7 +142,7 @@ QueuePair::~QueuePair() {
                     owner_ != nullptr) {
                     std::exchange(owner_, nullptr)->connection_ended();  // it waits to hear of it
                 }
-                phase_.store(Phase::Ended, std::memory_order_release);
+                base::set_shared(phase_, Phase::Ended, std::memory_order_release);
                 if (shared_receives_ != nullptr) {
                     shared_receives_->forget(*this);
                 }
@@ -180,7 +181,7 @@ void QueuePair::query_state(ibv_qp_attr &attributes) const {
 int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
     const int error = (mask & IBV_QP_STATE) != 0 ? go_to(attributes, mask) : 0;
     if (error == 0 && (mask & IBV_QP_ACCESS_FLAGS) != 0) {
-        granted_.store(attributes.qp_access_flags & governed_access, std::memory_order_relaxed);
+        base::set_shared(granted_, attributes.qp_access_flags & governed_access);
     }
     return error;
 }
@@ -255,17 +256,18 @@ void QueuePair::start(base::Fd socket, const tcp::Address &peer, const Connectio
     parameters_ = parameters;
     buffer_bytes_ = parameters.crc ? crc_buffer_bytes : buffer_bytes;
     max_payload_bytes_ = payload_bytes(parameters.soft_peer, socket.get());
-    peer_operations_.store(parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE |
-                                                      SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC
-                                                : 0U,
-                           std::memory_order_release);
+    base::set_shared(peer_operations_,
+                     parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE |
+                                                SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC
+                                          : 0U,
+                     std::memory_order_release);
     peer_ = tcp::text_of(peer);
     origin_ = origin_of(peer);
     allowance_ = std::move(allowance);
     socket_ = std::move(socket);
     owner_ = owner;
     qp_base.state = IBV_QPS_RTS;
-    phase_.store(Phase::Connected, std::memory_order_release);
+    base::set_shared(phase_, Phase::Connected, std::memory_order_release);
     if (faults_ != nullptr) {
         group_->change(*this, faults_->timer(), {}, {.readable = true});
     }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/shared_value.hpp"
 #include "soft/device.hpp"
 #include "soft/limits.hpp"
 #include "soft/qp.hpp"
@@ -34,7 +35,7 @@ void QueuePair::end(const End &how) {
     {
         const std::scoped_lock lock{send_mutex_};
         // With the lock: who posts and sees it flushes, and the oldest request has its status by then.
-        phase_.store(Phase::Draining, std::memory_order_release);
+        base::set_shared(phase_, Phase::Draining, std::memory_order_release);
         qp_base.state = IBV_QPS_ERR;
         may_transmit_ = false;
         batch_.clear();
@@ -93,7 +94,7 @@ void QueuePair::finish_draining() {
         }
         allowance_ = {};
     }
-    phase_.store(Phase::Ended, std::memory_order_release);
+    base::set_shared(phase_, Phase::Ended, std::memory_order_release);
     if (ending_locally_ && owner_ != nullptr) {
         owner_->connection_ended();
     }
@@ -157,7 +158,7 @@ void QueuePair::give_up() {
                 const std::scoped_lock sending{send_mutex_};
                 qp_base.state = IBV_QPS_ERR;
             }
-            phase_.store(Phase::Ended, std::memory_order_release);
+            base::set_shared(phase_, Phase::Ended, std::memory_order_release);
             flush_receives();
             return;
         }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/shared_value.hpp"
 #include "persist/guard.hpp"
 #include "persist/mapping.hpp"
 #include "soft/any_qp.hpp"
@@ -319,5 +320,5 @@ int softrdma_ibv_advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t, ib
 // The log of base, with this library's own copy of it.
 void softrdma_set_log(softrdma_log_function log_function, int threshold) {
     base::set_log_sink(log_function);
-    base::log_threshold.store(threshold, std::memory_order_relaxed);
+    base::set_shared(base::log_threshold, threshold);
 }
