@@ -7,10 +7,13 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/log.hpp"
 #include "soft/limits.hpp"
+#include "soft/origin.hpp"
 #include "soft/tcp.hpp"
+#include "soft/wrong_keys.hpp"
 
 namespace soft {
 
@@ -25,8 +28,12 @@ Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::
     if (request != nullptr) {
         request_bytes_ = wire::encode_mpa_frame(*request, request_);
     }
-    group_->add(*this, socket_.get(), connecting_ ? Interest{.writable = true} : Interest{.readable = true});
-    group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
+    const auto now = base::Clock::now();
+    const auto delay =
+        connecting_ ? base::Milliseconds{} : WrongKeys::instance().delay(origin_of(peer_), now);
+    delayed_ = delay.count() != 0;
+    group_->add(*this, socket_.get(), {.readable = !connecting_ && !delayed_, .writable = connecting_});
+    group_->set_deadline(*this, now + (delayed_ ? delay : limits::handshake_timeout));
 }
 
 Handshake::~Handshake() {
@@ -41,6 +48,11 @@ base::Fd Handshake::take_socket() {
 }
 
 void Handshake::expire() {
+    if (std::exchange(delayed_, false)) {
+        group_->change(*this, socket_.get(), {}, {.readable = true});
+        group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
+        return;
+    }
     fail(ETIMEDOUT, role_ == Role::Initiator ? "no answer" : "no MPA request");
 }
 
@@ -54,6 +66,9 @@ void Handshake::fail(int error, const char *text) {
 }
 
 void Handshake::progress() {
+    if (delayed_) {
+        return;
+    }
     if (connecting_) {
         connected();
         return;

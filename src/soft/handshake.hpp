@@ -33,7 +33,8 @@ class Handshake final : public Source {
 public:
     enum class Role { Initiator, Responder };
 
-    // Adds itself to the group, whose lock the caller holds. `request` is the initiator's.
+    // Adds itself to the group, whose lock the caller holds. `request` is the initiator's. A responder looks
+    // at the request of an origin that guesses keys only after a delay (wrong_keys).
     Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::Fd socket, const tcp::Address &peer,
               Role role, const wire::MpaFrame *request);
     ~Handshake() override;
@@ -63,6 +64,7 @@ private:
     const tcp::Address peer_;
     const Role role_;
     bool connecting_;
+    bool delayed_ = false;
     std::array<std::byte, wire::mpa_max_frame_bytes> request_{};
     std::size_t request_bytes_ = 0;
     std::array<std::byte, wire::mpa_max_frame_bytes> frame_{};

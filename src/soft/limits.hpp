@@ -56,6 +56,11 @@ inline constexpr int max_listen_backlog = 1024;        // also the unfetched req
 inline std::size_t max_handshakes = 1024;
 inline constexpr int default_listen_backlog = 128;
 
+// Wrong keys of the peers of one origin that cost it nothing but their connections; beyond them its requests
+// wait, at the double for the longest delay. Tests change the first.
+inline std::size_t wrong_keys_a_minute = 256;
+inline constexpr std::chrono::milliseconds longest_guess_delay{1'000};
+
 // Sends that found no receive posted are kept up to this; then the stream stalls.
 inline constexpr std::size_t max_unexpected_bytes = std::size_t{64} * 1024;
 inline constexpr std::size_t max_unexpected_messages = 256;

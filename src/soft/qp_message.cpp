@@ -14,6 +14,7 @@
 #include "soft/limits.hpp"
 #include "soft/qp.hpp"
 #include "soft/tcp.hpp"
+#include "soft/wrong_keys.hpp"
 
 namespace soft {
 
@@ -157,6 +158,7 @@ void QueuePair::finish_send() {
     if (invalidates && !invalidated_.add(peer(), segment_.stag)) {
         BASE_LOG_PEER(Warning, "%s invalidates key 0x%" PRIx32 ", which it has not, or has given back before",
                       peer_.c_str(), segment_.stag);
+        WrongKeys::instance().note(origin_, base::Clock::now());
         violate({"a key that cannot be invalidated", wire::terminate::cannot_invalidate});
         return;
     }

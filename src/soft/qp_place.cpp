@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "persist/guard.hpp"
 #include "soft/qp.hpp"
+#include "soft/wrong_keys.hpp"
 
 namespace soft {
 
@@ -120,6 +121,9 @@ std::optional<Pin> QueuePair::pin_for_peer(const Access &access, const char *ref
     const Fault fault = pin.error();
     BASE_LOG_PEER(Warning, "%s: %s: %" PRIu64 " bytes at 0x%" PRIx64 " with key 0x%" PRIx32 ": %s",
                   peer_.c_str(), refusal, access.length, access.address, access.key, text_of(fault));
+    if (fault == Fault::InvalidKey || fault == Fault::ProtectionDomain || fault == Fault::QueuePair) {
+        WrongKeys::instance().note(origin_, base::Clock::now());
+    }
     violate({refusal, access.rights == IBV_ACCESS_REMOTE_WRITE ? tagged_code(fault) : rdmap_code(fault)},
             read_request);
     return std::nullopt;

@@ -173,6 +173,45 @@ void peers_that_do_not_read_pin_a_bound(void **state) {
     assert_true(unread_bytes(device.port()) > pinned + mebibyte);
 }
 
+// Writes with a key that is none, as its first FPDU, and is ended for it.
+void guess_a_key(test::Device &device, unsigned host) {
+    Peer peer;
+    peer.connect(device.port(), 0, host);
+    peer.send_frame(test::plain);
+    rdma_cm_id *const id = device.take_request();
+    device.accept(id);
+    (void)peer.receive_frame(MpaRole::Reply);
+    peer.send(test::ready_to_receive());
+    (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
+    peer.send(test::fpdu({.opcode = Opcode::Write, .stag = device.mr->rkey ^ 1, .offset = device.address()},
+                         test::pattern(8, 1)));
+    device.work_until([&] { return peer.has_ended(); });
+    device.close(id);
+}
+
+// The request of who guesses keys is looked at only after a while; that of another address at once.
+void who_guesses_keys_waits(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    const auto free_keys = std::exchange(soft::limits::wrong_keys_a_minute, 8);
+    for (int i = 0; i < 16; ++i) {
+        guess_a_key(device, 1);
+    }
+    const auto asked = base::Clock::now();
+    peer.connect(device.port(), 0, 1);
+    peer.send_frame(test::plain);
+    device.work();  // the listener has it
+    other.connect(device.port(), 0, 2);
+    other.send_frame(test::plain);
+    rdma_cm_id *const first = device.take_request();
+    assert_int_equal(ntohl(reinterpret_cast<sockaddr_in *>(rdma_get_peer_addr(first))->sin_addr.s_addr),
+                     INADDR_LOOPBACK + 1);
+    // And then it is served as any.
+    device.accept(device.take_request());
+    assert_true(base::Clock::now() - asked >= soft::limits::longest_guess_delay / 8);
+    (void)peer.receive_frame(MpaRole::Reply);
+    soft::limits::wrong_keys_a_minute = free_keys;
+}
+
 bool is_reset(const Peer &peer) {
     pollfd one{.fd = peer.socket(), .events = 0, .revents = 0};
     return ::poll(&one, 1, 0) == 1 && (one.revents & POLLERR) != 0;
@@ -203,6 +242,7 @@ int main() {
                                 test_of_ends(who_drips_gives_way_and_who_asks_does_not),
                                 test_of_ends(a_flood_is_few_lines),
                                 test_of_ends(peers_that_do_not_read_pin_a_bound),
+                                test_of_ends(who_guesses_keys_waits),
                                 test_of_ends(ended_connections_whose_peers_do_not_read_give_way)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/wrong_keys: see the header.
+#include "soft/wrong_keys.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+
+#include "soft/limits.hpp"
+
+namespace soft {
+
+namespace {
+
+std::mutex lock_of_guessers;  // of every table's; nothing else is locked with it held
+
+// Held while the process forks, so that the child finds the table whole and nobody in it.
+[[maybe_unused]] const int guessers_survive_forks = pthread_atfork(
+    [] { lock_of_guessers.lock(); }, [] { lock_of_guessers.unlock(); }, [] { lock_of_guessers.unlock(); });
+
+double most_free() {
+    return static_cast<double>(limits::wrong_keys_a_minute);
+}
+
+}  // namespace
+
+WrongKeys &WrongKeys::instance() {
+    static constinit WrongKeys all;
+    return all;
+}
+
+double WrongKeys::keys_of(const Guesser &guesser, base::Clock::time_point now) {
+    const std::chrono::duration<double, std::ratio<60>> minutes = now - guesser.at;
+    return std::max(guesser.keys - minutes.count() * most_free(), 0.0);
+}
+
+// Never more than what makes the longest delay: whoever stops is free of it a minute later.
+void WrongKeys::note(Origin origin, base::Clock::time_point now) {
+    const std::scoped_lock lock{lock_of_guessers};
+    auto *place = std::ranges::find(guessers_, origin, &Guesser::origin);
+    if (place == guessers_.end()) {
+        place =
+            std::ranges::min_element(guessers_, {}, [&](const Guesser &one) { return keys_of(one, now); });
+        *place = {.origin = origin, .keys = 0, .at = now};
+    }
+    *place = {.origin = origin, .keys = std::min(keys_of(*place, now) + 1, 2 * most_free()), .at = now};
+}
+
+base::Milliseconds WrongKeys::delay(Origin origin, base::Clock::time_point now) const {
+    const std::scoped_lock lock{lock_of_guessers};
+    const auto *const known = std::ranges::find(guessers_, origin, &Guesser::origin);
+    const double beyond = known != guessers_.end() ? keys_of(*known, now) / most_free() - 1 : 0;
+    const auto longest = static_cast<double>(limits::longest_guess_delay.count());
+    return base::Milliseconds{static_cast<base::Milliseconds::rep>(std::max(beyond, 0.0) * longest)};
+}
+
+}  // namespace soft

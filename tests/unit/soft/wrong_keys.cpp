@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/wrong_keys: how long who guesses keys has to wait, and when that is forgotten.
+#include "soft/wrong_keys.hpp"
+
+#include "soft/limits.hpp"
+
+// Last, as it wants.
+#include "../base/check.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using soft::Origin;
+using soft::WrongKeys;
+
+constexpr Origin guesser{1};
+constexpr Origin other{2};
+const base::Clock::time_point start{24h};
+
+void guess(WrongKeys &table, Origin origin, std::size_t times, base::Clock::time_point now = start) {
+    for (std::size_t i = 0; i < times; ++i) {
+        table.note(origin, now);
+    }
+}
+
+void some_wrong_keys_cost_nothing(void **) {
+    WrongKeys table;
+    assert_true(table.delay(guesser, start) == 0ms);
+    guess(table, guesser, soft::limits::wrong_keys_a_minute);
+    assert_true(table.delay(guesser, start) == 0ms);
+}
+
+void the_delay_grows_up_to_the_longest(void **) {
+    WrongKeys table;
+    const std::size_t limit = soft::limits::wrong_keys_a_minute;
+    guess(table, guesser, limit + limit / 4);
+    assert_true(table.delay(guesser, start) == soft::limits::longest_guess_delay / 4);
+    guess(table, guesser, limit / 4);
+    assert_true(table.delay(guesser, start) == soft::limits::longest_guess_delay / 2);
+    guess(table, guesser, 10 * limit);
+    assert_true(table.delay(guesser, start) == soft::limits::longest_guess_delay);
+    assert_true(table.delay(other, start) == 0ms);
+}
+
+void it_is_forgotten_in_a_minute(void **) {
+    WrongKeys table;
+    guess(table, guesser, 100 * soft::limits::wrong_keys_a_minute);
+    assert_true(table.delay(guesser, start + 30s) == soft::limits::longest_guess_delay / 2);
+    assert_true(table.delay(guesser, start + 60s) == 0ms);
+    // As many a minute as the limit allows go on costing nothing.
+    guess(table, guesser, soft::limits::wrong_keys_a_minute, start + 120s);
+    assert_true(table.delay(guesser, start + 120s) == 0ms);
+    assert_true(table.delay(guesser, start + 24h) == 0ms);
+}
+
+// A guesser with many addresses does not make the table forget one that guesses more.
+void those_with_the_fewest_are_forgotten(void **) {
+    WrongKeys table;
+    guess(table, guesser, 2 * soft::limits::wrong_keys_a_minute);
+    for (std::uint64_t i = 0; i < 2 * WrongKeys::most_origins; ++i) {
+        table.note(Origin{100 + i}, start);
+    }
+    assert_true(table.delay(guesser, start) == soft::limits::longest_guess_delay);
+    // There is room for one who begins to guess then.
+    guess(table, other, 2 * soft::limits::wrong_keys_a_minute);
+    assert_true(table.delay(other, start) == soft::limits::longest_guess_delay);
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(some_wrong_keys_cost_nothing), cmocka_unit_test(the_delay_grows_up_to_the_longest),
+        cmocka_unit_test(it_is_forgotten_in_a_minute), cmocka_unit_test(those_with_the_fewest_are_forgotten)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
