@@ -95,15 +95,26 @@ int invalid_atomic_write(const rpma_conn *conn, const rpma_mr_remote *remote, st
                               .remote_offset = offset});
 }
 
-[[gnu::noinline]] int prepare_nothing(Request &request, ibv_wr_opcode opcode, int flags,
-                                      const void *op_context) {
+[[gnu::noinline]] void prepare_nothing(Request &request, ibv_wr_opcode opcode, int flags,
+                                       const void *op_context) {
     const unsigned solicited = opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? solicited_flag(flags) : 0;
     request.wr = verbs::request_of(opcode, nullptr, {.address = 0, .rkey = 0}, send_flags(flags) | solicited,
                                    wr_id(op_context));
-    return 0;
 }
 
 namespace {
+
+// With the arguments where the public function has them: to go on there moves none.
+[[gnu::cold, gnu::noinline]] int invalid_read(const rpma_conn *conn, const rpma_mr_local *dst,
+                                              std::size_t dst_offset, const rpma_mr_remote *src,
+                                              std::size_t src_offset, std::size_t len, int flags) {
+    return invalid_transfer(IBV_WR_RDMA_READ, conn, dst, dst_offset, src, src_offset, len, flags);
+}
+[[gnu::cold, gnu::noinline]] int invalid_write(const rpma_conn *conn, const rpma_mr_remote *dst,
+                                               std::size_t dst_offset, const rpma_mr_local *src,
+                                               std::size_t src_offset, std::size_t len, int flags) {
+    return invalid_transfer(IBV_WR_RDMA_WRITE, conn, src, src_offset, dst, dst_offset, len, flags);
+}
 
 [[gnu::cold, gnu::noinline]] int invalid_receive(const char *function, const void *queue,
                                                  const rpma_mr_local *dst, std::size_t offset,
@@ -136,28 +147,35 @@ int rpma_read(struct rpma_conn *conn, struct rpma_mr_local *dst, size_t dst_offs
               const struct rpma_mr_remote *src, size_t src_offset, size_t len, int flags,
               const void *op_context) {
     librpma::Request request;
-    const int result = librpma::prepare_transfer(request, IBV_WR_RDMA_READ, conn, dst, dst_offset, src,
-                                                 src_offset, len, flags, op_context);
-    return result != 0 ? result : librpma::post(*conn, request);
+    if (!librpma::prepare_transfer(request, IBV_WR_RDMA_READ, conn, dst, dst_offset, src, src_offset, len,
+                                   flags, op_context)) {
+        return librpma::invalid_read(conn, dst, dst_offset, src, src_offset, len, flags);
+    }
+    return librpma::post(*conn, request);
 }
 
 int rpma_write(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset,
                const struct rpma_mr_local *src, size_t src_offset, size_t len, int flags,
                const void *op_context) {
     librpma::Request request;
-    const int result = librpma::prepare_transfer(request, IBV_WR_RDMA_WRITE, conn, src, src_offset, dst,
-                                                 dst_offset, len, flags, op_context);
-    return result != 0 ? result : librpma::post(*conn, request);
+    if (!librpma::prepare_transfer(request, IBV_WR_RDMA_WRITE, conn, src, src_offset, dst, dst_offset, len,
+                                   flags, op_context)) {
+        return librpma::invalid_write(conn, dst, dst_offset, src, src_offset, len, flags);
+    }
+    return librpma::post(*conn, request);
 }
 
 int rpma_write_with_imm(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset,
                         const struct rpma_mr_local *src, size_t src_offset, size_t len, int flags,
                         uint32_t imm, const void *op_context) {
     librpma::Request request;
-    const int result = librpma::prepare_transfer(request, IBV_WR_RDMA_WRITE_WITH_IMM, conn, src, src_offset,
-                                                 dst, dst_offset, len, flags, op_context);
+    if (!librpma::prepare_transfer(request, IBV_WR_RDMA_WRITE_WITH_IMM, conn, src, src_offset, dst,
+                                   dst_offset, len, flags, op_context)) {
+        return librpma::invalid_transfer(IBV_WR_RDMA_WRITE_WITH_IMM, conn, src, src_offset, dst, dst_offset,
+                                         len, flags);
+    }
     librpma::set_immediate(request, imm);
-    return result != 0 ? result : librpma::post(*conn, request);
+    return librpma::post(*conn, request);
 }
 
 int rpma_atomic_write(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset,
@@ -177,18 +195,20 @@ int rpma_flush(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_of
 int rpma_send(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t offset, size_t len, int flags,
               const void *op_context) {
     librpma::Request request;
-    const int result =
-        librpma::prepare_message(request, IBV_WR_SEND, conn, src, offset, len, flags, op_context);
-    return result != 0 ? result : librpma::post(*conn, request);
+    if (!librpma::prepare_message(request, IBV_WR_SEND, conn, src, offset, len, flags, op_context)) {
+        return librpma::invalid_transfer(IBV_WR_SEND, conn, src, offset, nullptr, 0, len, flags);
+    }
+    return librpma::post(*conn, request);
 }
 
 int rpma_send_with_imm(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t offset, size_t len,
                        int flags, uint32_t imm, const void *op_context) {
     librpma::Request request;
-    const int result =
-        librpma::prepare_message(request, IBV_WR_SEND_WITH_IMM, conn, src, offset, len, flags, op_context);
+    if (!librpma::prepare_message(request, IBV_WR_SEND_WITH_IMM, conn, src, offset, len, flags, op_context)) {
+        return librpma::invalid_transfer(IBV_WR_SEND_WITH_IMM, conn, src, offset, nullptr, 0, len, flags);
+    }
     librpma::set_immediate(request, imm);
-    return result != 0 ? result : librpma::post(*conn, request);
+    return librpma::post(*conn, request);
 }
 
 int rpma_recv(struct rpma_conn *conn, struct rpma_mr_local *dst, size_t offset, size_t len,

@@ -72,30 +72,33 @@ struct Arguments {
                                                   std::size_t len, int flags);
 
 // A read or write of nothing. Out of the way of the others: it is rare.
-int prepare_nothing(Request &request, ibv_wr_opcode opcode, int flags, const void *op_context);
+void prepare_nothing(Request &request, ibv_wr_opcode opcode, int flags, const void *op_context);
 
-// A read, or a write with or without immediate: both ends, or neither and nothing at all.
-inline int prepare_transfer(Request &request, ibv_wr_opcode opcode, const rpma_conn *conn,
-                            const rpma_mr_local *local, std::size_t local_offset,
-                            const rpma_mr_remote *remote, std::size_t remote_offset, std::size_t len,
-                            int flags, const void *op_context) {
+// A read, or a write with or without immediate: both ends, or neither and nothing at all. False when the
+// arguments break a rule: the caller says which (invalid_transfer), last of all, so that the way of those
+// that are valid pays nothing for it.
+inline bool prepare_transfer(Request &request, ibv_wr_opcode opcode, const rpma_conn *conn,
+                             const rpma_mr_local *local, std::size_t local_offset,
+                             const rpma_mr_remote *remote, std::size_t remote_offset, std::size_t len,
+                             int flags, const void *op_context) {
     if (conn == nullptr || flags == 0) {
-        return invalid_transfer(opcode, conn, local, local_offset, remote, remote_offset, len, flags);
+        return false;
     }
     if (local == nullptr) [[unlikely]] {
         const bool is_nothing = remote == nullptr && (local_offset | remote_offset | len) == 0;
-        return is_nothing
-                   ? prepare_nothing(request, opcode, flags, op_context)
-                   : invalid_transfer(opcode, conn, local, local_offset, remote, remote_offset, len, flags);
+        if (is_nothing) {
+            prepare_nothing(request, opcode, flags, op_context);
+        }
+        return is_nothing;
     }
     if (remote == nullptr) [[unlikely]] {
-        return invalid_transfer(opcode, conn, local, local_offset, remote, remote_offset, len, flags);
+        return false;
     }
     unsigned wr_flags = send_flags(flags);
     if (conn->looks_closer(len)) [[unlikely]] {
         if (len > UINT32_MAX || (conn->checks_bounds() && (!is_within(local_offset, len, local->size()) ||
                                                            !is_within(remote_offset, len, remote->size())))) {
-            return invalid_transfer(opcode, conn, local, local_offset, remote, remote_offset, len, flags);
+            return false;
         }
         wr_flags |= opcode != IBV_WR_RDMA_READ ? inline_flag(*conn, len) : 0;
     }
@@ -105,21 +108,21 @@ inline int prepare_transfer(Request &request, ibv_wr_opcode opcode, const rpma_c
     request.part = local->part(local_offset, len);
     request.wr =
         verbs::request_of(opcode, &request.part, remote->at(remote_offset), wr_flags, wr_id(op_context));
-    return 0;
+    return true;
 }
 
-// A message with or without immediate; without a region an empty one.
-inline int prepare_message(Request &request, ibv_wr_opcode opcode, const rpma_conn *conn,
-                           const rpma_mr_local *local, std::size_t offset, std::size_t len, int flags,
-                           const void *op_context) {
+// A message with or without immediate; without a region an empty one. False: as prepare_transfer.
+inline bool prepare_message(Request &request, ibv_wr_opcode opcode, const rpma_conn *conn,
+                            const rpma_mr_local *local, std::size_t offset, std::size_t len, int flags,
+                            const void *op_context) {
     if (conn == nullptr || flags == 0 || (local == nullptr && (offset != 0 || len != 0))) {
-        return invalid_transfer(opcode, conn, local, offset, nullptr, 0, len, flags);
+        return false;
     }
     unsigned wr_flags = send_flags(flags);
     if (conn->looks_closer(len)) [[unlikely]] {
         if (len > UINT32_MAX ||
             (conn->checks_bounds() && local != nullptr && !is_within(offset, len, local->size()))) {
-            return invalid_transfer(opcode, conn, local, offset, nullptr, 0, len, flags);
+            return false;
         }
         wr_flags |= inline_flag(*conn, len);
     }
@@ -129,7 +132,7 @@ inline int prepare_message(Request &request, ibv_wr_opcode opcode, const rpma_co
     }
     request.wr =
         verbs::request_of(opcode, local != nullptr ? &request.part : nullptr, wr_flags, wr_id(op_context));
-    return 0;
+    return true;
 }
 
 inline void set_immediate(Request &request, std::uint32_t imm) {
