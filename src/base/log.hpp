@@ -71,8 +71,8 @@ private:
     const char *const function_;
     const char *const format_;
     // Guarded by one lock for all places.
-    Clock::time_point window_{};  // its beginning
-    unsigned written_ = 0;        // in the window
+    Clock::time_point window_;  // its beginning
+    unsigned written_ = 0;      // in the window
     std::uint64_t withheld_ = 0;
     int level_ = 0;             // the gravest of those
     LogPlace *next_ = nullptr;  // that withholds lines

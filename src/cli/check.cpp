@@ -39,6 +39,7 @@ struct CheckOptions {
 // What a slot has: its header's content, and what is wrong with that, if anything is.
 struct Slot {
     Content content{};
+    // NOLINTNEXTLINE(readability-redundant-member-init): g++ wants one where a slot is made without
     std::string wrong{};
 
     [[nodiscard]] bool is_good() const { return wrong.empty(); }
@@ -54,7 +55,7 @@ struct Report {
     std::array<Slot, 2> slots{};
     bool is_empty = false;          // nothing was committed yet
     std::optional<unsigned> named;  // the slot that the commit word names
-    std::string wrong{};            // with what is committed
+    std::string wrong;              // with what is committed
 };
 
 Outcome<> read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset) {

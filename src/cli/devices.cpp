@@ -192,8 +192,8 @@ void print_table(const std::vector<std::vector<Fact>> &devices) {
 }
 
 Outcome<> list_devices(bool json) {
-    const std::string_view choice =
-        std::getenv("RPMA_DEVICE") != nullptr ? std::getenv("RPMA_DEVICE") : "auto";
+    const char *const chosen = std::getenv("RPMA_DEVICE");
+    const std::string_view choice = chosen != nullptr ? chosen : "auto";
     if (choice != "auto" && choice != "kernel" && choice != "soft") {
         return failed("RPMA_DEVICE is \"{}\", expected auto, kernel or soft", choice);
     }

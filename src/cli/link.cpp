@@ -46,7 +46,7 @@ bool interrupted() {
 
 Outcome<Offer> Link::connect(const DevicePeer &device, const Hello &hello, const Queues &queues) {
     TRY(request(device, hello, queues));
-    const Offer offer = TRY(receive_offer());
+    Offer offer = TRY(receive_offer());
     const bool has_memory = hello.mode != Mode::Status;
     if (offer.status == Status::Ok && has_memory) {
         TRY(take(offer));

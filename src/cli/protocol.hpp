@@ -82,10 +82,10 @@ struct Offer {
     std::uint32_t clients = 0;
     std::uint32_t storage_error = 0;  // errno of storage's failure, 0 without one
     std::uint32_t pushing_seconds = 0;
+    // NOLINTBEGIN(readability-redundant-member-init): g++ wants them where an offer is made without
     std::string pusher{};  // its host; empty when nobody pushes
-
-    // NOLINTNEXTLINE(readability-redundant-member-init): g++ wants one where an offer is made without
     std::string reason{};  // why the status is not Ok
+    // NOLINTEND(readability-redundant-member-init)
 };
 
 // What a client asks by message. Each is answered, in order, and most_requests may be open at once.

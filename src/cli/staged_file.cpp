@@ -94,9 +94,11 @@ Outcome<bool> StagedFile::publish(Existing existing) {
     if (fsync(fd_.get()) != 0) {
         return failed("{}: cannot make it durable: {}", path_.string(), errno_text(errno));
     }
-    if (const int error = rename(existing); error == EEXIST && existing == Existing::Keep) {
+    const int error = rename(existing);
+    if (error == EEXIST && existing == Existing::Keep) {
         return false;
-    } else if (error != 0) {
+    }
+    if (error != 0) {
         return failed("{}: cannot create: {}", path_.string(), errno_text(error));
     }
     const base::Fd folder{open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
