@@ -866,8 +866,8 @@ struct rpma_op {
  * Posts operations in order and hands them to the device together: one doorbell for up to 32 of them, and on
  * the soft device one system call for what fits. A write and the flush that makes it durable belong together.
  * A source that is given as bytes needs no registration, and may be changed when this returns; it has at most
- * as many as rpma_conn_cfg_set_inline_size set, or 8. Of a place that is given as address and key only the
- * peer knows the bounds.
+ * as many as rpma_conn_cfg_set_inline_size set, or 8. Where a place is given as address and key, only
+ * the peer knows the bounds.
  * *num_posted, if not NULL, is always how many were posted, also when it fails: those go on, the one behind
  * them was refused, the others were not looked at.
  * Threads: any number of threads may post to one connection at once.
@@ -1164,12 +1164,12 @@ int rpma_conn_get_context(const struct rpma_conn *conn, void **context);
 int rpma_conn_drain(struct rpma_conn *conn);
 
 /**
- * What ended a connection, an errno value, once its event has been given (RPMA_CONN_CLOSED and those behind
- * it): 0, it has not ended, or either side disconnected; ECONNREFUSED, the other side said no, or nobody
- * listens there; ECONNRESET, it went away; ETIMEDOUT, it did not answer; EPROTO, one side broke the protocol
- * or reached for what it may not have; ECONNABORTED, an operation failed here; or another one of connect(2).
- * Kernel devices tell of RPMA_CONN_CLOSED only 0. Threads: any number at once. Errors: RPMA_E_INVAL: NULL
- * argument.
+ * Tells why a connection ended, as an errno value, once the event of its end has been given (RPMA_CONN_CLOSED
+ * and those behind it): 0, it has not ended, or either side disconnected; ECONNREFUSED, the other side said
+ * no, or nobody listens there; ECONNRESET, it went away; ETIMEDOUT, it did not answer; EPROTO, one side broke
+ * the protocol or reached for what it may not have; ECONNABORTED, an operation failed here; or another one of
+ * connect(2). Kernel devices tell of RPMA_CONN_CLOSED only 0. Threads: any number at once. Errors:
+ * RPMA_E_INVAL: NULL argument.
  */
 int rpma_conn_get_error(const struct rpma_conn *conn, int *error);
 

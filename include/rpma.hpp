@@ -285,7 +285,8 @@ public:
     expected<void> rearm(bool solicited_only = false) {
         return detail::result_of(rpma_cq_rearm(queue_, solicited_only));
     }
-    // Of a queue that was made with RPMA_CQ_UNARMED: the descriptor to sleep on, until wait_end().
+    // Returns the descriptor to sleep on, until wait_end(). Only a queue that was made with RPMA_CQ_UNARMED
+    // has it.
     expected<int> wait_begin() { return detail::value_of<int>(rpma_cq_wait_begin, queue_); }
     expected<void> wait_end() { return detail::result_of(rpma_cq_wait_end(queue_)); }
     // The completions that are there, as many as there is room for: the beginning of `room`, empty when there

@@ -130,10 +130,10 @@ SOFTRDMA_LIKE(ibv_destroy_qp);
 SOFTRDMA_LIKE(ibv_query_qp);
 /* The states up to RTS are the connection manager's: asking for them does nothing, and fails with EOPNOTSUPP
  * when the attributes name a queue pair to connect to. IBV_QPS_ERR disconnects, and flushes what is posted.
- * What was connected cannot be reset (EOPNOTSUPP). IBV_QP_ACCESS_FLAGS says what the peer may ask for, of
- * IBV_ACCESS_REMOTE_WRITE, _READ and _ATOMIC; all of it until a program says otherwise, and in what
- * softrdma_rdma_init_qp_attr gives. ATOMIC WRITE is a write, and a flush is allowed by the region alone.
- * Other attributes mean nothing on iWARP. */
+ * A queue pair that was connected cannot be reset (EOPNOTSUPP). IBV_QP_ACCESS_FLAGS says which of
+ * IBV_ACCESS_REMOTE_WRITE, _READ and _ATOMIC the peer may ask for; it may ask for all of them until a program
+ * says otherwise, and softrdma_rdma_init_qp_attr gives all of them. ATOMIC WRITE is a write, and a flush is
+ * allowed by the region alone. Other attributes mean nothing on iWARP. */
 SOFTRDMA_LIKE(ibv_modify_qp);
 
 /* ---- datagrams: queue pairs of type IBV_QPT_UD, between soft devices, over UDP ----
@@ -207,7 +207,7 @@ SOFTRDMA_LIKE(ibv_ack_async_event);
 extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
 
 /**
- * What ended the connection of a queue pair of type IBV_QPT_RC.
+ * Tells why the connection of a queue pair of type IBV_QPT_RC ended.
  * Returns: 0 before its end, and when either side disconnected; or an errno value: ECONNRESET, the peer or
  * the network cut it short; ETIMEDOUT, the peer did not answer; EPROTO, one side broke the protocol or
  * reached for what it may not have; ECONNABORTED, a request failed here; another one of the socket's.

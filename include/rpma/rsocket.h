@@ -36,7 +36,8 @@ extern "C" {
 /* A level of rsetsockopt and rgetsockopt. All its options are an int. */
 #define SOL_RDMA 0x10000
 
-/* What is set before the stream begins: before rconnect, or before what raccept gave is first used. */
+/* A program sets these before the stream begins: before rconnect, or before the first use of what raccept
+ * gave. */
 enum {
     RDMA_SQSIZE,    /* messages that may be on their way, 1 to 65534 */
     RDMA_RQSIZE,    /* messages of the peer that have a place, 1 to 65534; 16 are there at least */

@@ -40,7 +40,8 @@ LogSink log_sink() {
     return current_sink.load(std::memory_order_relaxed);
 }
 
-// What guards all places, and those that withhold lines; nothing else is locked with it held.
+// The list of the places that withhold lines, and the lock that guards all places; nothing else is locked
+// with it held.
 struct LogPlaces {
     std::mutex mutex;
     LogPlace *first = nullptr;

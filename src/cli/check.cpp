@@ -36,7 +36,7 @@ struct CheckOptions {
     bool json = false;
 };
 
-// What a slot has: its header's content, and what is wrong with that, if anything is.
+// A slot has the content that its header names; `wrong` says what is wrong with that, if anything is.
 struct Slot {
     Content content{};
     // NOLINTNEXTLINE(readability-redundant-member-init): g++ wants one where a slot is made without

@@ -12,7 +12,7 @@ namespace cli {
 
 using Command = std::function<Outcome<>()>;
 
-// Of the address of a client's commands.
+// Describes the address in the help of a client's commands.
 inline constexpr const char *where_served = "Where rpma serve listens; its port is 7204 unless it is told";
 
 void add_devices(CLI::App &app, Command &chosen);

@@ -13,7 +13,7 @@
 
 namespace cli {
 
-// What the command ends with; rpma(1) says the same.
+// The command ends with one of these codes; rpma(1) says the same.
 enum class Exit : int {
     Done = 0,
     Failed = 1,

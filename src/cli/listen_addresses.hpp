@@ -14,8 +14,8 @@ struct ListenAddresses {
 };
 
 // 0.0.0.0 is each IPv4 address of this machine, :: each of both families; but no link-local one, which has no
-// meaning without its interface. Of a name the first address counts. Blocks while a name is looked up. Fails
-// when the name is unknown, or when there is no such address.
+// meaning without its interface. If a name has several addresses, the first counts. Blocks while a name is
+// looked up. Fails when the name is unknown, or when there is no such address.
 [[nodiscard]] Outcome<ListenAddresses> listen_addresses(const Address &address);
 
 }  // namespace cli

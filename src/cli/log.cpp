@@ -45,7 +45,7 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
     }
 }
 
-// Who asks says what could not be done: the name of the call that failed adds nothing for a person.
+// The caller says what could not be done: the name of the call that failed adds nothing for a person.
 std::string without_call(const std::string &line) {
     constexpr std::string_view failed_with = " failed: ";
     const std::size_t end = line.find(failed_with);

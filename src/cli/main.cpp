@@ -68,7 +68,7 @@ std::string suggest(const std::string &word, const std::vector<std::string> &can
     return nearest.empty() ? std::string{} : fmt::format(", did you mean {}?", nearest);
 }
 
-// What is wrong with a word that no option and no argument took.
+// Says what is wrong with a word that no option and no argument took.
 Failure unknown_word(const CLI::App &app, const std::string &word) {
     std::vector<std::string> known;
     const auto chosen = app.get_subcommands();

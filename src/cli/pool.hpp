@@ -31,7 +31,7 @@ public:
     [[nodiscard]] bool is_dax() const { return is_dax_; }
     // The file is on storage, and not in memory only.
     [[nodiscard]] bool is_on_storage() const;
-    // What was committed when the pool was opened.
+    // The content that was committed when the pool was opened.
     [[nodiscard]] const std::optional<Content> &content() const { return content_; }
     // A slot's content, for remote peers.
     [[nodiscard]] std::span<std::byte> slot(unsigned slot) const;

@@ -71,10 +71,10 @@ struct Content {
     [[nodiscard]] CommitWord word() const;
 };
 
-// What a push writes when this is committed; length and checksum are 0.
+// The content that the next push writes when this one is committed; its length and checksum are 0.
 [[nodiscard]] Content next_content(const std::optional<Content> &committed);
 
-// What a slot's header says that it holds, or why it says nothing.
+// The content that a slot's header names, or the reason why it names none.
 [[nodiscard]] Outcome<Content> slot_content(std::span<const std::byte> control, unsigned slot,
                                             const Layout &layout);
 

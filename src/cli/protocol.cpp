@@ -12,7 +12,7 @@ namespace cli {
 namespace {
 
 constexpr std::uint32_t magic = 0x4c4f4f50;  // "POOL"
-// What every version has of both messages: magic, version, and mode or status.
+// Every version begins both messages alike: magic, version, and mode or status.
 constexpr std::size_t common_size = 8;
 constexpr std::size_t pusher_size = 48;
 constexpr std::size_t offer_size = 72 + pusher_size;  // what of an offer means something

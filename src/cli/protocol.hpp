@@ -78,7 +78,7 @@ struct Offer {
     std::uint64_t sequence = 0;
     std::uint64_t length = 0;
     std::uint32_t checksum = 0;
-    // Of Mode::Status.
+    // Mode::Status asks for these.
     std::uint32_t clients = 0;
     std::uint32_t storage_error = 0;  // errno of storage's failure, 0 without one
     std::uint32_t pushing_seconds = 0;
@@ -88,7 +88,7 @@ struct Offer {
     // NOLINTEND(readability-redundant-member-init)
 };
 
-// What a client asks by message. Each is answered, in order, and most_requests may be open at once.
+// A client asks for these by message. The server answers each, in order; most_requests may be open at once.
 enum class Ask : std::uint8_t {
     Store = 1,   // make these bytes of the slot durable
     Commit = 2,  // the slot holds a content of this length and checksum: from now on it is the pool's

@@ -115,7 +115,7 @@ Outcome<> commit(Session &session, const Content &content, const TransferOptions
                                errno_text(answer->error)));
 }
 
-// What makes it so.
+// Says whether the data is durable, and by what.
 std::string durable_text(Durability durability) {
     switch (durability) {
         case Durability::PageCache:

@@ -21,7 +21,7 @@ constexpr auto draw_interval = std::chrono::milliseconds{100};
 constexpr std::size_t widest_bar = 40;
 constexpr std::size_t narrowest_bar = 10;
 
-// Of the terminal, as it is now: it may change between two lines.
+// The terminal's width now; it may change between two lines.
 std::size_t columns_of_terminal() {
     winsize size{};
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;

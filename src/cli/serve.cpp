@@ -99,7 +99,7 @@ struct Place {
     DevicePeer device;
 };
 
-// Where to listen. Of a wildcard's addresses those count that a device serves.
+// Finds where to listen. A wildcard stands for those of its addresses that a device serves.
 Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
     std::vector<Place> places;
     for (const std::string &text : options.listen) {

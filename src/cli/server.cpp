@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/server: one epoll loop over endpoints, the connections' events and messages, the storage thread and a
-// signalfd. Who is served: cli/server_clients.cpp; what is
-// done for them: cli/server_connections.cpp.
+// signalfd. cli/server_clients.cpp decides who is served, cli/server_connections.cpp serves them.
 #include "cli/server.hpp"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/server: admits clients to a pool, commits what they push, and lets them go. It does nothing for a write
 // or a read: those are one-sided, and it sleeps meanwhile. What waits for storage is done by cli/storage, and
-// who measures has threads of his own (cli/perf_server).
+// a client that measures has threads of its own (cli/perf_server).
 #pragma once
 
 #include <chrono>
@@ -20,12 +20,12 @@
 
 namespace cli {
 
-// What goes wrong while others are served, on standard error.
+// Prints on standard error what goes wrong while others are served.
 void complain(const std::string &text);
 
 struct ServerLimits {
     std::chrono::seconds push_lease{30};  // a push that asks for nothing for so long is ended
-    std::chrono::seconds idle{60};        // a pull; ten times as long who measures, whose rows may be long
+    std::chrono::seconds idle{60};        // a pull; a client that measures has ten times as long
     std::size_t clients = 256;
     std::size_t clients_per_address = 128;
 };

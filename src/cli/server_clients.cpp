@@ -77,8 +77,8 @@ std::string Server::why_full(const std::string &host) const {
     return {};
 }
 
-// Why nobody may write into the slot that is not committed now; empty when this client may. Who measures
-// there is like a push, but any number may.
+// Why nobody may write into the slot that is not committed now; empty when this client may. A client
+// that measures there counts as a push, but any number may measure at once.
 std::string Server::why_busy(Mode mode) const {
     if (pusher_ >= 0) {
         const Client &pusher = clients_.at(pusher_);

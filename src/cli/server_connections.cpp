@@ -181,7 +181,7 @@ Server::Clock::duration Server::patience(const Client &client) const {
     return 10 * limits_.idle;
 }
 
-// One that waits for the server's storage is active. Who measures uses the TCP baseline in turn.
+// A client that waits for the server's storage is active. One that measures also uses the TCP baseline.
 Server::Clock::time_point Server::last_active(const Client &client) const {
     if (client.mode == Mode::Push && client.admitted && jobs_ > 0) {
         return Clock::now();

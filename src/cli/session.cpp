@@ -179,7 +179,7 @@ Outcome<> Session::complete(Operation operation) {
     return {};
 }
 
-// Of the oldest question. What a commit's means is for who asked.
+// Takes the answer to the oldest question. The caller decides what the answer to a commit means.
 Outcome<> Session::take_answer() {
     const Asked asked = asked_.front();
     asked_.pop_front();

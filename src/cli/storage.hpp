@@ -17,7 +17,7 @@ namespace cli {
 // Called from one thread. The pool outlives it.
 class Storage {
 public:
-    // What a client asks for: to store, or to commit.
+    // A client's request to store, or to commit.
     struct Job {
         std::uint64_t client;  // the caller's, and so is
         std::uint64_t place;

@@ -264,7 +264,7 @@ int post_all(Chain chain, const Operation *ops, std::size_t num_ops, std::size_t
     return result != 0 ? result : last;
 }
 
-// Of all that post several: their arguments, of which the last is always written.
+// Checks the arguments of a function that posts several; *num_posted is always written.
 template <typename Object, typename Operation>
 bool can_post(const Object *object, const Operation *ops, std::size_t num_ops, std::size_t *num_posted) {
     if (num_posted != nullptr) {

@@ -78,7 +78,7 @@ public:
     [[nodiscard]] int disconnect();
     // When what is posted now is done.
     [[nodiscard]] int drain();
-    // What ended it: an errno value, 0 when nothing did or it ended in order.
+    // Why it ended: an errno value, 0 when it has not ended or ended in order.
     [[nodiscard]] int error() const { return error_.load(std::memory_order_acquire); }
     [[nodiscard]] int close();
 

@@ -10,7 +10,7 @@
 
 namespace librpma {
 
-// What an atomic write needs where it is an inline write: every queue pair is asked for so much.
+// An atomic write that is an inline write needs so much; every queue pair is asked for it.
 inline constexpr std::uint32_t least_inline_size = 8;
 
 // A configuration as it was at one moment; by itself, the defaults.

@@ -36,7 +36,7 @@ public:
     // There is a queue pair, and all is known that connecting needs.
     [[nodiscard]] bool ready() const { return ready_; }
     [[nodiscard]] int proceed();
-    // Of a request without queues: makes them, with this peer, on whose device it must have come.
+    // Makes the queues of a request that has none, with this peer, on whose device it must have come.
     [[nodiscard]] int prepare(const rpma_peer &peer, const librpma::ConnectionParameters &parameters);
     // An event that came to the rpma_events. True when the program is to hear of it: the request is ready, or
     // has failed.

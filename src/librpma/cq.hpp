@@ -34,7 +34,7 @@ public:
     // no.
     [[nodiscard]] int take_event(int flags);
     [[nodiscard]] int arm(bool solicited_only);
-    // Of an Unarmed one. Between the two the caller waits on the descriptor, and polls.
+    // For an Unarmed queue. Between the two the caller waits on the descriptor, and polls.
     [[nodiscard]] int begin_wait(int *fd);
     [[nodiscard]] int end_wait();
     // Ends the queue unless connections use it.

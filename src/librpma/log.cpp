@@ -32,7 +32,7 @@ std::mutex threshold_mutex;
 std::atomic<bool> syslog_opened{false};
 std::once_flag syslog_once;
 
-// What RPMA_LOG said when the library was loaded.
+// RPMA_LOG, as it was when the library was loaded.
 LogDestination destination{.level = RPMA_LOG_LEVEL_WARNING};
 
 struct LevelFormat {

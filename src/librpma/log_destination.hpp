@@ -11,8 +11,9 @@ struct LogDestination {
     int fd = -1;  // of Descriptor: standard error, or a file that is opened for appending and stays open
 };
 
-// Of the variable's value, null when it is not set; the threshold is `level` unless it names one. A value
-// that is not understood, or a file that cannot be opened, is named on standard error and counts as not set.
+// Reads the variable's value, null when it is not set. The threshold is `level` unless the value names one. A
+// value that is not understood, or a file that cannot be opened, is named on standard error and counts as not
+// set.
 [[nodiscard]] LogDestination log_destination(const char *value, int level);
 
 }  // namespace librpma

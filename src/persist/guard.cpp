@@ -127,7 +127,7 @@ void chain(int signal, siginfo_t *info, void *context) {
     }
 }
 
-// Whether the fault is in what a section touches. Of a broken page only the address of its beginning is told.
+// Whether the fault is in what a section touches. The kernel names a broken page by its beginning.
 bool is_of(const Section &section, int signal, const siginfo_t *info) {
     const bool broken = signal == SIGBUS && info->si_code == BUS_MCEERR_AR;
     const std::size_t bytes = broken ? std::size_t{1} << info->si_addr_lsb : 1;
@@ -136,8 +136,8 @@ bool is_of(const Section &section, int signal, const siginfo_t *info) {
            (section.to.touches(first, bytes) || section.from.touches(first, bytes));
 }
 
-// What is not a section's goes on, also when it interrupts one: a signal handler of the program that faults
-// on purpose has a handler for that.
+// A fault that is no section's goes to the handler before, also when it interrupts a section: a signal
+// handler of the program may fault on purpose, and has a handler for that.
 void on_fault(int signal, siginfo_t *info, void *context) {
     Section *const section = innermost;
     if (section != nullptr && is_of(*section, signal, info)) {

@@ -124,7 +124,7 @@ base::Result<std::unique_ptr<Region>> Region::open_as(void *address, std::size_t
 Region::Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Part> parts, Worker *worker)
     : begin_{begin}, end_{end}, parts_{std::move(parts)}, worker_{worker} {}
 
-// What could not be made durable first; nothing when all of the range is.
+// The first failure; none when all of the range is durable.
 std::optional<Region::Failure> Region::sync(std::uintptr_t begin, std::uintptr_t end) const {
     for (const auto &[mapping, file] : parts_) {
         const std::uintptr_t from = std::max(begin, mapping.begin);
@@ -147,7 +147,7 @@ base::Result<void> Region::persist(const void *address, std::size_t length) {
     }
     if (failed_.load(std::memory_order_relaxed) == 0 && !closed_.load(std::memory_order_acquire)) {
         const auto failure = sync(begin, begin + length);
-        // Of a region that was closed meanwhile the memory may be another's by now, and close() knows more.
+        // If the region was closed meanwhile, the memory may be another's by now, and close() knows more.
         if (failure && !closed_.load(std::memory_order_acquire)) {
             failed_.store(failure->error, std::memory_order_relaxed);
             BASE_LOG(Error, "%zu bytes at %p are not durable: %s; the mapping %s", length, address,

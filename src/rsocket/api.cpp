@@ -34,7 +34,7 @@ long returned(const Result<T> &result) {
     }
 }
 
-// What call gives, also when there is no memory.
+// Returns what call gives, and sets errno also when there is no memory.
 template <typename Call>
 long guarded(Call call) {
     try {
@@ -45,7 +45,7 @@ long guarded(Call call) {
     }
 }
 
-// What call(socket) gives.
+// Returns what call(socket) gives for the rsocket behind the descriptor.
 template <typename Call>
 long with_socket(int fd, Call call) {
     return guarded([&]() -> decltype(call(std::declval<Socket &>())) {
@@ -54,7 +54,7 @@ long with_socket(int fd, Call call) {
     });
 }
 
-// What the kernel says of the TCP socket.
+// Returns what a system call says of the TCP socket.
 template <typename Call>
 int with_descriptor(int fd, Call call) {
     return static_cast<int>(with_socket(fd, [&](const Socket &socket) -> Result<int> {

@@ -11,7 +11,7 @@ namespace rsockets {
 struct Configuration {
     // How long a call that blocks looks before it sleeps.
     std::chrono::microseconds polling_time{10};
-    // What a socket begins with.
+    // A socket begins with these.
     stream::Settings settings;
 };
 

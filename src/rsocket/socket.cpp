@@ -13,7 +13,7 @@ namespace rsockets {
 
 namespace {
 
-// What a kernel's socket is ready for, now.
+// The events that a kernel's socket is ready for now.
 short polled(int fd, short events) {
     pollfd one{.fd = fd, .events = events, .revents = 0};
     return ::poll(&one, 1, 0) > 0 ? one.revents : short{0};

@@ -94,7 +94,7 @@ private:
     stream::Settings settings_;
     bool blocks_;
     bool closed_ = false;
-    // What rconnect could not do, until SO_ERROR asks.
+    // The errno value of an rconnect that failed, until SO_ERROR asks.
     int pending_error_ = 0;
     milliseconds receive_timeout_{0};
     milliseconds send_timeout_{0};
@@ -105,7 +105,8 @@ private:
         int name;
         std::vector<std::byte> value;
     };
-    // What the program set of the kernel's, for the device sets some of these too.
+    // The kernel's options that the program set. The device sets some of them too, and they are set again
+    // then.
     std::vector<Option> options_;
     struct Waiting {
         std::shared_ptr<Waiter> waiter;
@@ -144,7 +145,7 @@ std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, 
         if (auto begun = begin(*waiter, descriptors); !begun) {
             return std::unexpected{begun.error()};
         }
-        // What came before it was asked for makes nothing readable.
+        // Anything that came before begin() makes no descriptor readable.
         result = try_once(waiter->get());
         const auto slept = is_waiting(result) ? sleep(lock, descriptors, deadline) : Result<void>{};
         end(*waiter);

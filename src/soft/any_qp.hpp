@@ -62,7 +62,7 @@ public:
     [[nodiscard]] std::uint64_t creation() const { return creation_; }
     // SOFTRDMA_OPERATION_ bits of its peer.
     [[nodiscard]] virtual unsigned peer_operations() const { return 0; }
-    // What ended its connection, an errno value; 0 before its end, and when it ended in order.
+    // Why its connection ended, an errno value; 0 before its end, and when it ended in order.
     [[nodiscard]] virtual int end_error() const { return 0; }
 
     // Completions of `slots` entries of one of the queues were polled.

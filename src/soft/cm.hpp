@@ -98,7 +98,7 @@ public:
         Origin origin;
     };
     void await(const Accepted &connection);
-    // What was known of that connection; nothing when it was not awaited.
+    // Returns that connection; nothing when it was not awaited.
     std::optional<Accepted> forget_awaited(std::uint32_t qp_num);
     [[nodiscard]] std::vector<Accepted> awaited_from(Origin origin);
 
@@ -167,7 +167,7 @@ public:
     // It has a queue pair now.
     virtual void queue_pair_created() {}
     [[nodiscard]] virtual base::Result<void> disconnect();
-    // When what is posted now is done; does not wait for it. Of RDMA_PS_TCP.
+    // Disconnects when what is posted now is done; does not wait for it. Only for RDMA_PS_TCP.
     [[nodiscard]] base::Result<void> disconnect_when_sent();
     [[nodiscard]] base::Result<void> migrate(EventChannel *to);
     // It listens, or has a peer.

@@ -133,8 +133,8 @@ void CmId::progress() {
     }
 }
 
-// Of the origin that has most: silent peers of one take nothing from others, and one that speaks is done
-// before it is the oldest. Its request may be here, and only not looked at yet.
+// Ends one of the origin that has most: silent peers of one origin take nothing from others, and a peer that
+// speaks is done before it is the oldest. Its request may be here, and only not looked at yet.
 void CmId::end_oldest_handshake() {
     const std::size_t most = shares_.most();
     const auto oldest = std::ranges::find_if(

@@ -151,7 +151,7 @@ void CompletionQueue::stop_spinning() {
     }
 }
 
-// What other groups receive for this queue is the engine's to serve meanwhile.
+// The engine serves meanwhile what other groups receive for this queue.
 base::Result<int> CompletionQueue::begin_wait() {
     if (inherited()) {
         return base::failure(EINVAL);

@@ -21,8 +21,8 @@ inline constexpr int max_cq = 65536;
 inline constexpr int max_cqe = 1 << 20;
 inline constexpr int max_srq = 65536;
 inline constexpr int max_srq_wr = 65536;
-// What a queue is given that is asked for so many entries: at least one, and a power of two, as cards give;
-// programs rely on the places beyond what they asked for. Within a limit it stays there.
+// A queue that is asked for so many entries has at least one, and a power of two, as cards give; programs
+// rely on the places beyond what they asked for. A request within a limit stays within it.
 [[nodiscard]] constexpr std::uint32_t granted_entries(std::uint32_t asked) {
     return std::bit_ceil(asked);
 }
@@ -93,16 +93,16 @@ inline constexpr std::chrono::seconds thread_timeout{1};
 // Tests shorten it.
 inline std::size_t max_draining = 1024;
 
-// What the kernel may keep of what peers do not read: of the whole process, and of one origin. A connection
-// gets a part, between a least, which all get beyond that, and a most, which is what Linux keeps by itself
-// (net.ipv4.tcp_wmem). Tests shorten them.
+// The kernel may keep so much of what peers do not read, for the whole process and for one origin. A
+// connection gets a part, between a least, which all get beyond that, and a most, which is what Linux keeps
+// by itself (net.ipv4.tcp_wmem). Tests shorten them.
 inline std::size_t unread_bytes_of_process = std::size_t{256} << 20;
 inline std::size_t unread_bytes_of_origin = std::size_t{64} << 20;
 inline constexpr std::size_t least_unread_bytes = std::size_t{64} << 10;
 inline constexpr std::size_t most_unread_bytes = std::size_t{4} << 20;
 
-// What of the descriptors that the process may have open (RLIMIT_NOFILE) goes to peers that a program has not
-// accepted, or has ended: a quarter for each.
+// The share of the descriptors that the process may have open (RLIMIT_NOFILE), a quarter, that peers which a
+// program has not accepted may take; those that it has ended may take another.
 [[nodiscard]] std::size_t share_of_descriptors();
 
 }  // namespace soft::limits

@@ -44,7 +44,7 @@ enum class Fault { InvalidKey, Bounds, Access, ProtectionDomain, QueuePair, Queu
 [[nodiscard]] wire::TerminateCode rdmap_code(Fault fault);   // for requests
 [[nodiscard]] wire::TerminateCode tagged_code(Fault fault);  // for writes
 
-// Who asks: the peer of a queue pair (AnyQueuePair::creation), or the program itself, which reaches all of
+// The asker is the peer of a queue pair (AnyQueuePair::creation), or the program itself, which reaches all of
 // its protection domain.
 struct Asker {
     const ibv_pd *pd;
@@ -95,7 +95,7 @@ public:
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
 
-    // Of the region that has the key now, if this peer has any right to it.
+    // The registration of the region that has the key now, if this peer has any right to it.
     [[nodiscard]] std::optional<std::uint64_t> registration_for(const Asker &peer, std::uint32_t key) const;
 
 private:

@@ -21,10 +21,10 @@ class Shares {
 public:
     // Needs memory when the origin has none.
     void add(Origin origin, std::size_t amount = 1) { amounts_[origin] += amount; }
-    // What was added before.
+    // The amount was added before.
     void remove(Origin origin, std::size_t amount = 1);
     [[nodiscard]] std::size_t of(Origin origin) const;
-    // Of the origin that has most.
+    // The amount of the origin that has most.
     [[nodiscard]] std::size_t most() const;
 
 private:

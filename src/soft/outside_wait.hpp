@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/outside_wait: those who wait for a queue on a descriptor, and serve its group themselves
+// soft/outside_wait: threads that wait for a queue on a descriptor, and serve its group themselves
 // (softrdma_cq_wait_begin, softrdma_events_wait_begin). The descriptor is the group's epoll set: its sockets
 // make it readable, and what another thread has put into the queue does by one more descriptor in the set.
 #pragma once
@@ -16,7 +16,7 @@ namespace soft {
 // Goes with a queue, whose lock guards all but any().
 class OutsideWait {
 public:
-    // What is there already is not told of: who waits has a look first.
+    // The descriptor does not tell of what is there already: the caller looks first.
     [[nodiscard]] base::Result<void> begin(const Group &group) {
         if (!told_) {
             auto made = base::Readable::create();

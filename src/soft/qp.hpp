@@ -50,8 +50,8 @@ namespace soft {
 // much, or its queues are none of this process.
 [[nodiscard]] base::Result<ibv_qp_cap> granted_sizes(const ibv_qp_init_attr &attributes);
 
-// What qp_access_flags grant or not, and all of which rdma_cm asks for: a flush is by the region's rights
-// alone.
+// qp_access_flags grant or withhold these, and rdma_cm asks for all of them. The region's rights alone allow
+// a flush.
 inline constexpr unsigned governed_access =
     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 

@@ -18,7 +18,7 @@ class WrongKeys {
 public:
     static constexpr std::size_t most_origins = 512;
 
-    // Of the process.
+    // The process has one.
     [[nodiscard]] static WrongKeys &instance();
 
     // A peer there had its key refused.

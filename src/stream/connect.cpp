@@ -261,7 +261,7 @@ void Connection::take_event(rpma_conn_event event) {
         phase_ = error_ == 0 ? Phase::Established : Phase::Over;
         return;
     }
-    // What the peer sent before its end is in the queue by now.
+    // Everything that the peer sent before its end is in the queue by now.
     if (phase_ == Phase::Established) {
         serve_completions();
     }

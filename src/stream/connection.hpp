@@ -5,8 +5,8 @@
 //      Asking ──────► Connecting ─────────► Established ─────────────────────────► Over
 //         request came, or none is needed
 //
-// What a peer sends is checked where it arrives (take_word); the first word that the protocol does not allow
-// ends the stream with EPROTO.
+// take_word checks what a peer sends; the first word that the protocol does not allow ends the stream with
+// EPROTO.
 #pragma once
 
 #include <sys/socket.h>
@@ -31,7 +31,7 @@ struct Settings {
 
 enum class Side { Active, Passive };
 
-// What receive() does with the bytes beside handing them over.
+// Take hands the bytes over, Peek leaves them there as well, Discard only takes them away.
 enum class Reading { Take, Peek, Discard };
 
 class Connection {
@@ -40,7 +40,7 @@ public:
     // caller's, who closes it after the connection is destroyed.
     [[nodiscard]] static base::Result<std::unique_ptr<Connection>> begin(Side side, int socket,
                                                                          const Settings &settings);
-    // What is posted still goes out, as far as the device can see to that.
+    // Operations that are posted still go out, as far as the device can see to that.
     ~Connection();
     Connection(const Connection &) = delete;
     Connection &operator=(const Connection &) = delete;

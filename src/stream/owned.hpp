@@ -26,7 +26,7 @@ using Events = std::unique_ptr<rpma_events, Deleter<rpma_events_delete>>;
 using Request = std::unique_ptr<rpma_conn_req, Deleter<rpma_conn_req_delete>>;
 using Connected = std::unique_ptr<rpma_conn, Deleter<rpma_conn_delete>>;
 
-// Of a failure of librpma, which has logged more than an errno value can say.
+// Turns a failure of librpma, which has logged more, into an errno value.
 [[nodiscard]] inline base::Failure failure_of(int result) {
     switch (result) {
         case RPMA_E_NOMEM:

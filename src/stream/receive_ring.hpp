@@ -92,7 +92,7 @@ public:
     [[nodiscard]] bool owes_update() const {
         return free_ >= half_ || static_cast<std::int16_t>(taken_ - update_at_) >= 0;
     }
-    // What the peer is to be told; it is told.
+    // Returns the update for the peer, and counts it as told.
     [[nodiscard]] Update update() {
         Update update{.limit = static_cast<std::uint16_t>(taken_ + credits_), .window = {}};
         limit_ = update.limit;
@@ -119,7 +119,7 @@ private:
     std::uint16_t arrived_ = 0;
     std::uint16_t taken_ = 0;
     std::uint16_t update_at_;
-    // What is left of each message that is not read.
+    // The unread bytes of each message.
     base::Ring<std::uint32_t> unread_;
     std::size_t read_ = 0;
     std::size_t readable_ = 0;

@@ -54,7 +54,7 @@ struct Target {
     friend bool operator==(const Target &, const Target &) = default;
 };
 
-// What both ends tell each other before the first byte.
+// Both ends tell each other this before the first byte.
 struct Hello {
     bool big_endian = std::endian::native == std::endian::big;
     std::uint16_t credits = 0;

@@ -75,7 +75,7 @@ struct Provider {
 
     // Disconnects when what is posted is done, 0 or -1 and errno; nullptr where completions say that it is.
     int (*disconnect_when_sent)(rdma_cm_id *id);
-    // What ended the connection of a queue pair, an errno value or 0; nullptr where events alone tell.
+    // Why the connection of a queue pair ended, an errno value or 0; nullptr where events alone tell.
     int (*end_error)(const ibv_qp *qp);
     // The most bytes of inline data; 0 when only creating a queue pair tells.
     std::uint32_t most_inline_size;

@@ -49,7 +49,7 @@ static void refused(void **state) {
     ended_by(ends->client, ECONNREFUSED);
 }
 
-/* Who asks for what it may not have ends both sides' connection. */
+/* A request for what a side may not have ends both sides' connection. */
 static void against_the_protocol(void **state) {
     struct ends *ends = *state;
     if (ends->device != SOFT_DEVICE) {

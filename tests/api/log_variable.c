@@ -18,7 +18,7 @@ static void swallow(enum rpma_log_level level, const char *file, const int line,
     (void)level, (void)file, (void)line, (void)function, (void)format;
 }
 
-/* What such a process does: two calls that fail, logged at ERROR. */
+/* A process under test makes two calls that fail, logged at ERROR. */
 static int fail_twice(bool has_function) {
     struct rpma_peer_cfg *pcfg = NULL;
     if (has_function) {
@@ -32,7 +32,7 @@ static int fail_twice(bool has_function) {
 
 static char text[4096];
 
-/* What a file has in it; nothing, when there is none. */
+/* The text of a file; empty, when there is none. */
 static const char *content(const char *name) {
     const int fd = open(name, O_RDONLY);
     const ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
@@ -128,7 +128,7 @@ static void what_is_not_understood_is_named(void **state) {
     assert_int_equal(times("cannot open /no/such/folder: No such file or directory"), 1);
 }
 
-/* Who asked for nothing, and has no system log, learns once how to see the reason. */
+/* A program that set nothing, and has no system log, learns once how to see the reason. */
 static void a_hint(void **state) {
     (void)state;
     if (access("/dev/log", F_OK) == 0) {

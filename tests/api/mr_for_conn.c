@@ -102,7 +102,7 @@ static void a_request_that_is_not_ready(void **state) {
     assert_true(logged("rpma_conn_req_proceed", NULL));
 }
 
-/* What is bound is still memory of the program: it is sent, and read into, by any of its connections. */
+/* Bound memory is still the program's: any of its connections sends it, and reads into it. */
 static void the_program_uses_it_anywhere(void **state) {
     struct ends *ends = *state;
     struct rpma_mr_local *mine = NULL;

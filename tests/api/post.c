@@ -297,7 +297,7 @@ static void receives_are_checked(void **state) {
     assert_code(rpma_recv_many(ends->server, NULL, 3, NULL), RPMA_E_INVAL);
     assert_code(rpma_recv_many(ends->server, ops, 0, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_recv_many(NULL, ops, 1, NULL), RPMA_E_INVAL);
-    /* What is in front of one that is refused is posted. */
+    /* The operations in front of one that is refused are posted. */
     assert_code(rpma_recv_many(ends->server, ops, 3, &posted), RPMA_E_INVAL);
     assert_int_equal(posted, 1);
     ops[0].reserved = 1;

@@ -124,7 +124,7 @@ static void what_is_no_rsocket(void **state) {
     assert_fails(rsocket(AF_INET, SOCK_STREAM, IPPROTO_UDP), ENOTSUP);
 }
 
-/* What byte number i is. */
+/* The value of byte number i. */
 static unsigned char at(size_t i) {
     return (unsigned char)(i * 7 + (i >> 8) + (i >> 16));
 }

@@ -156,7 +156,7 @@ static void what_arrives_makes_it_readable(void **state) {
     assert_ok(rpma_cq_wait_end(shared.far));
 }
 
-/* What completes here by the work of others: several at once, of which one is collected. */
+/* Other threads complete several at once here, of which one is collected. */
 static void what_others_post_makes_it_readable(void **state) {
     struct ends *ends = *state;
     struct ibv_wc wc;
@@ -203,7 +203,7 @@ static void say(const struct side *side) {
     }
 }
 
-/* What was said is collected on the way. */
+/* Collects on the way what was said. */
 static void hear(const struct side *side) {
     struct ibv_wc wc = {0};
     if (rpma_recv(side->conn, shared.mr, 64, 8, NULL) != 0) {

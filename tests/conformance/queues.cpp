@@ -239,7 +239,7 @@ void queues_are_rounded_up(void **) {
     assert_int_equal(post_receive(ends.client, 8, {sge(ends.client, 0, 8)}), ENOMEM);
 }
 
-// Who makes a queue is told what it is given.
+// The maker of a queue is told what it is given.
 void what_was_given_is_told(void **) {
     Ends &ends = connected();
     if (!subject.is_soft) {

@@ -97,7 +97,7 @@ void others_are_refused_all_of_it(void **) {
                                               flush_request(to, 0, 8), add_request(from),
                                               atomic_write_request(from, to, 0)};
         guarded.expect_refused(guarded.to_region(requests[which]), which >= 1 && which <= 3);
-        // Who has the right to it has it still.
+        // The peer that has the right to it has it still.
         Ends &ends = guarded.ends;
         assert_int_equal(post(ends.client, {guarded.to_region(read_request(ends.client, ends.server, 0, 8))}),
                          0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the rpma command takes from peers and files: the client's hello and requests, the server's offer and
-// answers, a pool's superblock and its control bytes. The first byte chooses; what was accepted keeps to its
-// bounds.
+// Bytes that the rpma command takes from peers and files: the client's hello and requests, the server's offer
+// and answers, a pool's superblock and its control bytes. The first byte chooses; what was accepted keeps to
+// its bounds.
 #include <algorithm>
 #include <array>
 #include <cstring>

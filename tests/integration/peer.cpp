@@ -232,7 +232,7 @@ int no_commit(const char *address, const char *port) {
     return answer.verdict == cli::Verdict::Done ? 0 : 1;
 }
 
-// What it asks for is no range of the slot, or no request: the server ends the connection.
+// It asks for no range of the slot, or sends no request: the server ends the connection.
 int bad_request(const char *address, const char *port) {
     for (const cli::Request request :
          {cli::Request{.ask = cli::Ask::Store, .offset = 1, .length = UINT64_MAX},

@@ -130,7 +130,7 @@ using ImmediateValue = std::array<std::byte, 4>;
 std::size_t encode(const TerminateCode &code, std::span<const std::byte> header,
                    std::span<const std::byte> read_request, std::span<std::byte, terminate_max_bytes> bytes);
 [[nodiscard]] Decoded<TerminateCode> decode_terminate(std::span<const std::byte> body);
-// What it says of its receiver, as a clause: "the peer knows no region with this key".
+// Says of its receiver, as a clause, what was wrong: "the peer knows no region with this key".
 [[nodiscard]] const char *meaning_of(const TerminateCode &code);
 
 }  // namespace soft::wire

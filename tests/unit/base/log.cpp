@@ -125,7 +125,7 @@ constexpr int warning = static_cast<int>(base::LogLevel::Warning);
 constexpr int error = static_cast<int>(base::LogLevel::Error);
 const base::Clock::time_point beginning = base::Clock::now();
 
-// Of a million lines of one place few are written, and none is lost: the rest is one line with their number.
+// One place logs a million lines. Few are written, and none is lost: the rest is one line with their number.
 void what_peers_repeat_is_counted(void **) {
     static constinit base::LogPlace place{"file", 7, "function", "%s is wrong"};
     const unsigned first = base::log_lines_of_place;

@@ -79,7 +79,7 @@ void a_copy_is_in_the_file_once_it_is_stored(void **) {
     assert_true(pool->is_copied());
     assert_int_equal(pool->slot(0).size(), cli::Layout{capacity}.content_pages());
     assert_memory_equal(pool->slot(0).data(), "before", 6);
-    // What is in the copy only is none of the content.
+    // Bytes that are in the copy only are no part of the content.
     std::ranges::copy(std::as_bytes(std::span{"behind", 6}), pool->slot(1).begin() + 5000);
     std::uint32_t checksum = 0;
     assert_int_equal(pool->checksum(1, capacity, checksum), ESTALE);

@@ -122,7 +122,7 @@ void bad_offer_is_refused(void **) {
     auto newer = good;
     newer[4] = std::byte{4};
     assert_fails(cli::decode_offer(newer), "version 4");
-    // What a server of version 1 or 2 says to us.
+    // A server of version 1 or 2 says this to us.
     for (const std::uint16_t version : {std::uint16_t{1}, std::uint16_t{2}}) {
         const auto older = cli::encode_offer({.version = version, .status = cli::Status::Version});
         assert_fails(cli::decode_offer(std::span{older}.first(38)), "of rpma's protocol (expected 3)");

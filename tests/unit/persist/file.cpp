@@ -20,7 +20,7 @@ namespace {
 
 using persist::Region;
 
-// What the next calls of msync do.
+// These say what the next calls of msync do.
 std::atomic<int> next_error{0};  // the first that takes it returns it, as the kernel tells once
 std::atomic<bool> hold{false};   // that one returns only after another call has returned
 std::binary_semaphore held{0};
@@ -149,7 +149,7 @@ void unmapped_memory_spares_the_file(void **) {
     assert_int_equal(error_of(region->persist(gone, 8)), ENOMEM);
     VALGRIND_ENABLE_ERROR_REPORTING;
     assert_int_equal(error_of(same->persist(file.memory, 8)), 0);
-    // Of memory that is there, the same error is storage's.
+    // Where the memory is there, the same error is storage's.
     next_error = ENOMEM;
     assert_int_equal(error_of(same->persist(file.memory, 8)), ENOMEM);
     assert_false(Region::open(file.memory, page).has_value());

@@ -55,7 +55,7 @@ void silent_peers_do_not_stop_a_listener(void **state) {
     assert_false(silent.back().has_ended());
 }
 
-// Who comes from elsewhere keeps its place, however old it is.
+// A peer that comes from elsewhere keeps its place, however old it is.
 void the_oldest_of_the_busiest_address_gives_way(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     std::deque<Peer> few;
@@ -134,7 +134,7 @@ rdma_cm_id *add_deaf(std::deque<Peer> &peers, test::Device &device, unsigned hos
     return id;
 }
 
-// What the kernel has of what this process sent from a port to one of another, and the peer has not taken.
+// The bytes that this process sent from a port, that the peer has not taken, and that the kernel keeps.
 std::size_t unread_bytes(std::uint16_t from) {
     std::size_t all = 0;
     for (const auto &entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
@@ -166,7 +166,7 @@ void peers_that_do_not_read_pin_a_bound(void **state) {
     }
     const std::size_t pinned = unread_bytes(device.port());
     assert_true(pinned > mebibyte);
-    // What is sent at once may go beyond its part by as much as the kernel takes in one piece.
+    // A send may go beyond its part by as much as the kernel takes in one piece.
     assert_true(pinned < 4 * mebibyte + 2 * count * soft::limits::least_unread_bytes);
     soft::limits::unread_bytes_of_origin = of_origin;
     (void)add_deaf(deaf, device, 2);

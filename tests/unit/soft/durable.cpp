@@ -113,7 +113,8 @@ void a_kept_send_hides_no_write(void **state) {
     assert_int_equal(softrdma_ibv_dereg_mr(region), 0);
 }
 
-// What a peer wrote into it is durable when a region is gone; its memory may be another's when the peer asks.
+// A peer's writes into a region are durable when the region is gone; its memory may be another's when the
+// peer asks.
 void a_deregistered_region_is_durable(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
     const Pool pool;

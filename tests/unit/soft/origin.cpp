@@ -33,7 +33,7 @@ void an_address_of_ipv4_is_one(void **) {
     assert_true(at("10.0.0.1") == at("::ffff:10.0.0.1"));
 }
 
-// Who has one address of a network has the others too.
+// A host that has one address of a network has the others too.
 void a_network_of_ipv6_is_one(void **) {
     assert_true(at("2001:db8:0:1::1") == at("2001:db8:0:1:ffff::2"));
     assert_true(at("2001:db8:0:1::1") != at("2001:db8:0:2::1"));

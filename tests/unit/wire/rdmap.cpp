@@ -174,7 +174,7 @@ void terminate_with_what_it_quotes(void **) {
     }
 }
 
-// Who reads a log knows no numbers. A code that no RFC has is told too.
+// A reader of a log knows no numbers. A code that no RFC has is told too.
 void a_terminate_is_told_by_its_meaning(void **) {
     assert_string_equal(meaning_of(terminate::invalid_stag), "the peer knows no region with this key");
     assert_string_equal(meaning_of(terminate::tagged_invalid_stag), "the peer knows no region with this key");
