@@ -14,8 +14,6 @@ namespace {
 // Receives that no credit is given for: a peer's words about windows and ends take none.
 constexpr std::uint16_t kept_receives = 8;
 constexpr std::uint16_t least_receives = 16;
-// Places in the send queue for words of ours that take no credit, two or three places each.
-constexpr std::uint32_t kept_places = 8;
 // A window's 16 bytes are posted without memory that is registered.
 constexpr std::uint32_t least_inline_bytes = window_bytes;
 constexpr std::size_t list_bytes = std::size_t{windows} * window_bytes;
@@ -82,8 +80,7 @@ Connection::~Connection() {
 }
 
 base::Result<void> Connection::make_queues() {
-    const std::uint32_t places = settings_.sends + kept_places;
-    auto queue = made<Queue>(rpma_cq_new, device_.peer(), places + settings_.receives, 0);
+    auto queue = made<Queue>(rpma_cq_new, device_.peer(), most_completions(), 0);
     if (!queue) {
         return std::unexpected{queue.error()};
     }

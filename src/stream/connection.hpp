@@ -82,6 +82,8 @@ public:
 
 private:
     enum class Phase { Asking, Connecting, Established, Over };
+    // Places in the send queue for words of ours that take no credit, two or three places each.
+    static constexpr std::uint32_t kept_places = 8;
 
     Connection(const Device &device, Side side, const Settings &settings)
         : device_{device}, side_{side}, settings_{settings} {}
@@ -105,6 +107,10 @@ private:
     void send_what_is_owed();
     bool send_update();
     bool post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::uint32_t word);
+    // That are there at once.
+    [[nodiscard]] std::uint32_t most_completions() const {
+        return settings_.sends + kept_places + settings_.receives;
+    }
     [[nodiscard]] std::uint32_t places_of(std::size_t writes) const {
         return static_cast<std::uint32_t>(device_.is_iwarp() ? writes + 1 : std::max<std::size_t>(writes, 1));
     }

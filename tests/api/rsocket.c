@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rsocket: streams between two rsockets of this process, with a process that is killed, and with peers that
  * are none. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -12,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <librpma.h>
 #include <rpma/rsocket.h>
 
 #include "test.h"
@@ -350,6 +354,57 @@ static void a_client_that_is_no_rsocket(void **state) {
     assert_int_equal(rclose(listener), 0);
 }
 
+/* How many words more a peer sends, each as soon as the one before was taken. */
+static int flood;
+
+#define EVERYWHERE __attribute__((visibility("default")))
+
+/* librpma's, replaced for librsocket: while the flood lasts, there is always one more word that says that the
+ * peer is alive. */
+EVERYWHERE int rpma_cq_get_wc(struct rpma_cq *queue, int most, struct ibv_wc *completions, int *count) {
+    if (flood > 0) {
+        --flood;
+        completions[0] = (struct ibv_wc){.status = IBV_WC_SUCCESS,
+                                         .opcode = IBV_WC_RECV,
+                                         .wc_flags = IBV_WC_WITH_IMM,
+                                         .imm_data = htonl(UINT32_C(7) << 29 | 1)};
+        *count = 1;
+        return 0;
+    }
+    int (*next)(struct rpma_cq *, int, struct ibv_wc *, int *) = NULL;
+    void *const found = dlsym(RTLD_NEXT, "rpma_cq_get_wc");
+    memcpy(&next, &found, sizeof(next));
+    return next(queue, most, completions, count);
+}
+
+/* The receives of the flood are none that were taken. */
+EVERYWHERE int rpma_recv(struct rpma_conn *conn, struct rpma_mr_local *memory, size_t offset, size_t length,
+                         const void *context) {
+    if (flood > 0) {
+        return 0;
+    }
+    int (*next)(struct rpma_conn *, struct rpma_mr_local *, size_t, size_t, const void *) = NULL;
+    void *const found = dlsym(RTLD_NEXT, "rpma_recv");
+    memcpy(&next, &found, sizeof(next));
+    return next(conn, memory, offset, length, context);
+}
+
+static void a_peer_that_never_pauses_delays_no_call(void **state) {
+    const int *const fds = *state;
+    const int endless = 1000000;
+    char byte = 0;
+    flood = endless;
+    assert_fails(rrecv(fds[0], &byte, 1, MSG_DONTWAIT), EAGAIN);
+    assert_true(flood > endless / 2);
+    struct pollfd entry = {.fd = fds[0], .events = POLLIN};
+    flood = endless;
+    assert_int_equal(rpoll(&entry, 1, 0), 0);
+    assert_true(flood > endless / 2);
+    flood = 0;
+    assert_int_equal(rsend(fds[1], "x", 1, 0), 1);
+    assert_int_equal(rrecv(fds[0], &byte, 1, 0), 1);
+}
+
 static void nobody_listens(void **state) {
     (void)state;
     uint16_t port = 0;
@@ -372,6 +427,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(parts_and_flags_of_a_message, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(a_call_waits_as_long_as_it_is_told, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(rsockets_and_a_pipe_together, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(a_peer_that_never_pauses_delays_no_call, make_ends, close_ends),
     };
     return cmocka_run_group_tests_name("rsocket", tests, NULL, NULL);
 }
