@@ -56,7 +56,7 @@ Outcome<> MessageAnswers::start(rpma_conn *connection) {
     return {};
 }
 
-// The receive is posted again before its answer goes: who has the answer may send the next.
+// The receive is posted again before its answer goes: a client that has the answer may send the next.
 bool MessageAnswers::serve(const ibv_wc &completion) const {
     if (completion.status != IBV_WC_SUCCESS) {
         return false;

@@ -94,7 +94,7 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     return {};
 }
 
-// The receive is posted again before its answer goes: who has the answer may send the next.
+// The receive is posted again before its answer goes: a client that has the answer may send the next.
 Outcome<> Server::reply(const Client &client, std::uint64_t place, const Answer &answer) const {
     const AnswerBytes bytes = encode_answer(answer);
     const std::size_t offset = answers_offset + place * bytes.size();

@@ -21,7 +21,7 @@ public:
     // nullptr when events go to an rpma_events.
     [[nodiscard]] rdma_event_channel *channel() const { return channel_.get(); }
     [[nodiscard]] const rdma_cm_id &id() const { return *id_; }
-    // An event that came to the rpma_events: kept for who asks for the next request.
+    // An event that came to the rpma_events: kept for the caller that asks for the next request.
     [[nodiscard]] int keep(verbs::Event event);
     // A request of a peer. Each writes *req_ptr on success, and NULL when the event cannot be acknowledged;
     // the second makes no queues.

@@ -27,7 +27,7 @@ constexpr int max_events = 64;
 // How often a poller is looked after, and a deadline.
 constexpr int fast_tick_ms = 1;
 constexpr int slow_tick_ms = 50;
-// Who writes to a sleeping target often writes again: a sleep costs more than these looks.
+// An initiator that writes to a sleeping target often writes again: a sleep costs more than these looks.
 constexpr std::chrono::microseconds spin_before_sleep{30};
 
 // Never destroyed: threads of the program may use it while the process ends.

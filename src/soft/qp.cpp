@@ -231,7 +231,7 @@ void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
 
 void QueuePair::start(base::Fd socket, const tcp::Address &peer, const ConnectionParameters &parameters,
                       ConnectionOwner *owner) {
-    // The group's lock goes last: who waits for it may then destroy this queue pair.
+    // The group's lock goes last: a thread that waits for it may then destroy this queue pair.
     const auto group = group_;
     const std::scoped_lock receiving{group->mutex()};
     if (going_) {

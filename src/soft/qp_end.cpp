@@ -260,8 +260,8 @@ void QueuePair::cut_link() {
     set_interest({.readable = true, .writable = true});
 }
 
-// Who sends has broken the link: the connection ends with it. Where the network or the peer is the cause,
-// only `at_end` of what had come before: the peer may have been told that it was done.
+// A thread that sends has broken the link: the connection ends with it. Where the network or the peer is the
+// cause, only `at_end` of what had come before: the peer may have been told that it was done.
 bool QueuePair::found_broken(bool at_end) {
     std::unique_lock lock{send_mutex_};
     if (!link_broken_ || (!at_end && !link_cut_ && !is_ours(link_error_))) {

@@ -37,7 +37,7 @@ void QueuePair::progress() {
         return;
     }
     if (parked_) {
-        want_readable(false);  // who sends may have broken the link, and wants to be looked at for it
+        want_readable(false);  // a sender may have broken the link, and wants a look at it
     }
     bool readable = true;
     bool broken = false;

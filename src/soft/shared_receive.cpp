@@ -46,7 +46,7 @@ SharedReceiveQueue::~SharedReceiveQueue() {
 
 int SharedReceiveQueue::post(ibv_recv_wr *request, ibv_recv_wr **bad) {
     if (inherited()) {
-        *bad = request;  // who waits for it is a connection of the parent's
+        *bad = request;  // a connection of the parent's waits for it
         return EINVAL;
     }
     int error = 0;

@@ -14,7 +14,7 @@
 
 namespace soft {
 
-// Who asks, and what makes this request different from others.
+// The asker, and what makes its request different from others.
 struct Lookup {
     udp::Endpoint from;
     ibv_gid to{};
