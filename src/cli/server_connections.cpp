@@ -77,7 +77,7 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         return reply(client, message.wr_id, {});
     }
     const std::uint64_t room = pool_.layout().capacity;
-    if (client.mode != Mode::Push || client.committing || request.offset > room ||
+    if (client.mode != Mode::Push || !client.admitted || client.committing || request.offset > room ||
         request.length > room - request.offset) {
         return failed("asks to store {} bytes at {} (expected one push, of {} bytes at most)", request.length,
                       request.offset, room);

@@ -2,7 +2,10 @@
 // Linked into an rpma of its own: storage that fails on purpose. While the file that RPMA_TEST_FAILURE names
 // is there, it holds two numbers: the call of msync or fdatasync, counted from 1, that fails, and the errno
 // value. The failing call writes nothing and removes the file, so that the next succeed, as after a write
-// error of the kernel.
+// error of the kernel. While the file that RPMA_TEST_NO_REGION names is there, the next region for one
+// connection cannot be made, which removes it as well.
+#include <dlfcn.h>
+#include <librpma.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -51,4 +54,14 @@ EXPORTED int fdatasync(int fd) {
         return -1;
     }
     return static_cast<int>(syscall(SYS_fdatasync, fd));
+}
+
+EXPORTED int rpma_conn_req_mr_reg(rpma_conn_req *request, void *memory, std::size_t size, int usage,
+                                  rpma_mr_local **region) {
+    if (const char *path = std::getenv("RPMA_TEST_NO_REGION"); path != nullptr && unlink(path) == 0) {
+        return RPMA_E_PROVIDER;
+    }
+    using Register = decltype(rpma_conn_req_mr_reg);
+    auto *const next = reinterpret_cast<Register *>(dlsym(RTLD_NEXT, "rpma_conn_req_mr_reg"));
+    return next(request, memory, size, usage, region);
 }

@@ -210,6 +210,20 @@ int wrong_checksum(const char *address, const char *port) {
     return answer.verdict == cli::Verdict::Different ? 0 : 1;
 }
 
+// A commit by a pusher that was refused after the server had made its receives.
+int refused_commit(const char *address, const char *port) {
+    Client client;
+    if (client.connect_well(address, port, cli::Mode::Push).status != cli::Status::Failed) {
+        die("not refused");
+    }
+    std::ranges::copy(cli::encode_request({.ask = cli::Ask::Commit}), client.memory.begin());
+    check(rpma_send(client.connection.get(), client.local.get(), 0, sizeof(cli::RequestBytes),
+                    RPMA_F_COMPLETION_ON_ERROR, nullptr),
+          "send");
+    const rpma_conn_event event = client.next_event("the server keeps a pusher that it refused");
+    return event == RPMA_CONN_CLOSED || event == RPMA_CONN_LOST ? 0 : 1;
+}
+
 // A content that is changed by its pusher when it is committed.
 int write_after_commit(const char *address, const char *port) {
     Client client;
@@ -334,6 +348,7 @@ int main(int argc, char **argv) {
                        {"write_as_puller", write_as_puller},
                        {"others_key", others_key},
                        {"wrong_checksum", wrong_checksum},
+                       {"refused_commit", refused_commit},
                        {"write_after_commit", write_after_commit},
                        {"no_commit", no_commit},
                        {"bad_request", bad_request},

@@ -4,7 +4,7 @@
 # happened, nobody sees what is not durable, and no push is taken until the server is started again.
 # The first argument is an rpma with storage that fails on purpose (failing_storage.cpp).
 . "$(dirname "$0")/server.bash"
-export RPMA_TEST_FAILURE=$work/failure
+export RPMA_TEST_FAILURE=$work/failure RPMA_TEST_NO_REGION=$work/no_region
 
 # In this order storage is asked: for the content, for its header, for the commit word.
 after=([1]='nothing was committed' [2]='nothing was committed' [3]='the pool holds the old content or the new')
@@ -38,3 +38,13 @@ for call in 1 2 3; do
     pulled third
     stop_server
 done
+
+# A pusher is refused because there is no memory for its region: it commits nothing.
+rm -f pool
+start_server pool 1M
+push first
+touch no_region
+bounded "$peer" refused_commit 127.0.0.1 "$port" || die "refused_commit"
+[ ! -e no_region ] || die "no region was asked for"
+pulled first
+stop_server
