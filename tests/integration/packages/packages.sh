@@ -65,8 +65,11 @@ if [ -e "$build/man/man1" ]; then
     for page in root/usr/share/man/man[17]/*; do
         list=at-rpma.list
         [[ $page == *.1.gz ]] || list=at-libraries.list
-        for name in $(zcat "$page" | sed -n '/^.SH SEE ALSO/,$p' | tr -d '\\' |
-            grep -oE '[a-zA-Z_-]+(f[A-Z]+)?\([0-9]\)' | sed 's/f[A-Z]*(/(/; s/^f[BR]//'); do
+        # A name stands in bold: \f[B]NAME\f[R](VOLUME), or \fBNAME\fR(VOLUME).
+        names=$(zcat "$page" | sed -n '/^.SH SEE ALSO/,$p' | sed -E 's/\\f(\[[A-Z]*\]|[A-Z])//g' | grep -oE '[a-zA-Z0-9_-]+\([0-9]\)')
+        [ -n "$names" ] || fail "${page##*/} refers to no page"
+        for name in $names; do
+            case $name in ibv_* | rdma_* | 'socket(7)' | 'tcp(7)') continue ;; esac  # rdma-core's, and those of Linux
             grep -q "/man/man./${name%(*}\.${name: -2:1}\.gz$" $list || fail "${page##*/} refers to $name, which is not installed with it"
         done
     done
