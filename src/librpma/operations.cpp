@@ -32,7 +32,7 @@ int invalid_operation(const Arguments &its) {
     }
     if (its.local != nullptr && !is_within(its.local_offset, its.len, its.local->size())) {
         return invalid_call(its.function, "%zu bytes from %zu on: the local region has %zu", its.len,
-                            its.local_offset, static_cast<std::size_t>(its.local->size()));
+                            its.local_offset, its.local->size());
     }
     if (its.remote != nullptr && !is_within(its.remote_offset, its.len, its.remote->size())) {
         return invalid_call(its.function, "%zu bytes from %zu on: the remote region has %zu", its.len,
@@ -128,8 +128,7 @@ namespace {
     if (dst == nullptr) {
         return invalid_call(function, "dst is NULL: only an empty receive at offset 0 has none");
     }
-    return invalid_call(function, "%zu bytes from %zu on: the region has %zu", len, offset,
-                        static_cast<std::size_t>(dst->size()));
+    return invalid_call(function, "%zu bytes from %zu on: the region has %zu", len, offset, dst->size());
 }
 
 template <typename Queue>

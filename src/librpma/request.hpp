@@ -65,7 +65,7 @@ struct Arguments {
     const rpma_mr_remote *remote;
     std::size_t remote_offset;
 };
-[[gnu::cold, gnu::noinline]] int invalid_operation(const Arguments &arguments);
+[[gnu::cold, gnu::noinline]] int invalid_operation(const Arguments &its);
 [[gnu::cold, gnu::noinline]] int invalid_transfer(ibv_wr_opcode opcode, const rpma_conn *conn,
                                                   const rpma_mr_local *local, std::size_t local_offset,
                                                   const rpma_mr_remote *remote, std::size_t remote_offset,
@@ -146,11 +146,13 @@ inline int prepare_atomic_write(Request &request, const rpma_conn *conn, const r
                                 std::size_t offset, const char *source, int flags, const void *op_context) {
     if (conn == nullptr || remote == nullptr || source == nullptr || flags == 0 ||
         offset % RPMA_ATOMIC_WRITE_ALIGNMENT != 0) {
-        return invalid_atomic_write(conn, remote, offset, source, flags);
+        (void)invalid_atomic_write(conn, remote, offset, source, flags);
+        return RPMA_E_INVAL;
     }
     constexpr std::uint32_t length = 8;
     if (conn->checks_bounds() && !is_within(offset, length, remote->size())) {
-        return invalid_atomic_write(conn, remote, offset, source, flags);
+        (void)invalid_atomic_write(conn, remote, offset, source, flags);
+        return RPMA_E_INVAL;
     }
     request.part = {.addr = std::bit_cast<std::uintptr_t>(source), .length = length, .lkey = 0};
     // A flush that is a read, which one above 4 GiB always is, is not done before a fence says so. Between

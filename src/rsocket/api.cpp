@@ -117,7 +117,8 @@ Result<int> select(int count, std::array<fd_set *, 3> sets, Deadline deadline) {
     for (int fd = 0; fd < count; ++fd) {
         short wanted = 0;
         for (std::size_t set = 0; set < sets.size(); ++set) {
-            wanted |= sets[set] != nullptr && FD_ISSET(fd, sets[set]) ? events[set] : short{0};
+            const bool is_in = sets[set] != nullptr && FD_ISSET(fd, sets[set]);
+            wanted = static_cast<short>(wanted | (is_in ? events[set] : 0));
         }
         if (wanted != 0) {
             entries.push_back({.fd = fd, .events = wanted, .revents = 0});

@@ -60,7 +60,7 @@ Allowance::Allowance(Allowance &&other) noexcept
     : origin_{other.origin_}, bytes_{std::exchange(other.bytes_, 0)} {}
 
 Allowance &Allowance::operator=(Allowance &&other) noexcept {
-    Allowance before{std::move(*this)};
+    const Allowance before{std::move(*this)};  // which ends
     origin_ = other.origin_;
     bytes_ = std::exchange(other.bytes_, 0);
     return *this;
