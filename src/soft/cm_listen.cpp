@@ -205,6 +205,7 @@ void CmId::look_at_accepted(Origin origin) {
         return;
     }
     std::vector<pollfd> sockets;
+    sockets.reserve(accepted.size());
     for (const auto &one : accepted) {
         sockets.push_back({.fd = one.socket, .events = POLLIN, .revents = 0});
     }

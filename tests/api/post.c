@@ -304,12 +304,14 @@ static void receives_are_checked(void **state) {
     assert_code(rpma_recv_many(ends->server, ops, 1, NULL), RPMA_E_INVAL);
     ops[0] = (struct rpma_recv_op){.len = 1};
     assert_code(rpma_recv_many(ends->server, ops, 1, NULL), RPMA_E_INVAL);
-    ops[0] = (struct rpma_recv_op){.op_context = (void *)4};
-    assert_ok(rpma_recv_many(ends->server, ops, 1, NULL));
     assert_ok(rpma_send(ends->client, near, 0, 8, ON_ERROR, NULL));
-    assert_ok(rpma_send(ends->client, NULL, 0, 0, ON_ERROR, NULL));
     expect(ends->server, 1);
-    expect(ends->server, 4);
+    if (ends->device != KERNEL_IWARP) { /* siw refuses a receive without an element */
+        ops[0] = (struct rpma_recv_op){.op_context = (void *)4};
+        assert_ok(rpma_recv_many(ends->server, ops, 1, NULL));
+        assert_ok(rpma_send(ends->client, NULL, 0, 0, ON_ERROR, NULL));
+        expect(ends->server, 4);
+    }
     assert_ok(rpma_conn_req_begin(ends->peer, ADDRESS, ends->port, ends->cfg, &ends->request));
     assert_code(rpma_conn_req_recv_many(ends->request, ops, 1, NULL), RPMA_E_INVAL);
 }
