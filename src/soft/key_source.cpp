@@ -19,8 +19,8 @@ void KeySource::renew() {
 // rounds come from the same function as the rounds.
 std::uint32_t KeySource::encrypted(std::uint32_t block, const Secret &secret) {
     constexpr unsigned rounds = 22;
-    const auto mix = [](std::uint16_t high, std::uint16_t low, unsigned key) {
-        high = static_cast<std::uint16_t>((std::rotr(high, 7) + low) ^ key);
+    const auto mix = [](std::uint16_t high, std::uint16_t low, unsigned with) {
+        high = static_cast<std::uint16_t>((std::rotr(high, 7) + low) ^ with);
         return std::pair{high, static_cast<std::uint16_t>(std::rotl(low, 2) ^ high)};
     };
     std::array more{secret[1], secret[2], secret[3]};
