@@ -170,7 +170,9 @@ void QueuePair::retire() {
         --first_uncommitted_;
         --first_unbuilt_;
         complete(request);
-        if (last_left_ != 0 && --last_left_ == 0) {
+        const bool is_last = last_left_ == 1;
+        last_left_ -= last_left_ != 0 ? 1 : 0;
+        if (is_last) {
             all_sent_ = true;
             want_writable(true);  // who serves the group ends the connection
         }
