@@ -9,7 +9,8 @@
 
 struct rpma_cq final {
 public:
-    // Whose channel a queue has; Unarmed: its own where waiting needs one, and armed only meanwhile.
+    // The channel of a queue. An Unarmed queue has its own where waiting needs one, and arms it only
+    // meanwhile.
     enum class Channel { Own, Shared, None, Unarmed };
     // Armed if its channel is Own or Shared. size above INT_MAX counts as INT_MAX; shared outlives the queue.
     [[nodiscard]] static librpma::Result<std::unique_ptr<rpma_cq>> create(const verbs::Provider &provider,

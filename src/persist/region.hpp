@@ -26,8 +26,8 @@ public:
     [[nodiscard]] static base::Result<std::unique_ptr<Region>> open_as(void *address, std::size_t length,
                                                                        std::vector<Mapping> mappings);
 
-    // Whose threads persist() belongs on, as it may wait for their device; nullptr when it waits for none. Of
-    // a region on several devices the first one's.
+    // The worker of the device that persist() may wait for, on whose threads it belongs; nullptr when it
+    // waits for none. A region on several devices names the first one's.
     [[nodiscard]] Worker *worker() const { return worker_; }
 
     // Makes what was stored in the range before the call durable before it returns. Any number of threads.

@@ -174,7 +174,7 @@ void QueuePair::retire() {
         last_left_ -= last_left_ != 0 ? 1 : 0;
         if (is_last) {
             all_sent_ = true;
-            want_writable(true);  // who serves the group ends the connection
+            want_writable(true);  // the thread that serves the group ends the connection
         }
     }
 }

@@ -236,7 +236,7 @@ static void immediate_data_arrives(void **state) {
 
 #define WITH_CONNECTION(test) cmocka_unit_test_setup_teardown(test, make_connection, end_all)
 
-/* Whoever gets RPMA_E_INVAL finds the argument and the rule in the log, under the name of what was called. */
+/* With RPMA_E_INVAL the log has the argument and the rule, under the name of the function that was called. */
 static void what_is_not_allowed_is_named(void **state) {
     struct ends *ends = *state;
     struct rpma_cq *cq = NULL;
