@@ -11,6 +11,7 @@
 #include <new>
 
 #include "rsocket/poll.hpp"
+#include "rsocket/socket.hpp"
 #include "rsocket/table.hpp"
 
 #pragma GCC visibility push(default)
@@ -48,7 +49,7 @@ long guarded(Call call) {
 // Returns what call(socket) gives for the rsocket behind the descriptor.
 template <typename Call>
 long with_socket(int fd, Call call) {
-    return guarded([&]() -> decltype(call(std::declval<Socket &>())) {
+    return guarded([&]() -> decltype(call(std::declval<AnySocket &>())) {
         const auto socket = Table::instance().find(fd);
         return socket != nullptr ? call(*socket) : base::failure(EBADF);
     });
@@ -57,21 +58,24 @@ long with_socket(int fd, Call call) {
 // Returns what a system call says of the TCP socket.
 template <typename Call>
 int with_descriptor(int fd, Call call) {
-    return static_cast<int>(with_socket(fd, [&](const Socket &socket) -> Result<int> {
+    return static_cast<int>(with_socket(fd, [&](const AnySocket &socket) -> Result<int> {
         const int result = call(socket.fd());
         return result >= 0 ? Result<int>{result} : base::last_failure();
     }));
 }
 
-long receive(int fd, const iovec *parts, std::size_t count, int flags) {
-    return with_socket(fd, [&](Socket &socket) -> Result<std::size_t> {
-        return count <= IOV_MAX ? socket.receive({parts, count}, flags) : base::failure(EINVAL);
+long receive(int fd, msghdr &message, int flags) {
+    return with_socket(fd, [&](AnySocket &socket) -> Result<std::size_t> {
+        return message.msg_iovlen <= IOV_MAX ? socket.receive(message, flags) : base::failure(EINVAL);
     });
 }
 
-long send(int fd, const iovec *parts, std::size_t count, int flags) {
-    return with_socket(fd, [&](Socket &socket) -> Result<std::size_t> {
-        return count <= IOV_MAX ? socket.send({parts, count}, flags) : base::failure(EINVAL);
+long send(int fd, const msghdr &message, int flags) {
+    return with_socket(fd, [&](AnySocket &socket) -> Result<std::size_t> {
+        if (message.msg_iovlen > IOV_MAX) {
+            return base::failure(EINVAL);
+        }
+        return message.msg_controllen == 0 ? socket.send(message, flags) : base::failure(EOPNOTSUPP);
     });
 }
 
@@ -90,7 +94,7 @@ Result<int> make(int domain, int type, int protocol) {
         std::move(fd), Socket::State::Fresh, configuration().settings, (type & SOCK_NONBLOCK) == 0));
 }
 
-Result<int> control(Socket &socket, int command, int argument) {
+Result<int> control(AnySocket &socket, int command, int argument) {
     const auto kernel = [&](int result) { return result >= 0 ? Result<int>{result} : base::last_failure(); };
     switch (command) {
         case F_GETFL:
@@ -154,16 +158,23 @@ Result<int> select(int count, std::array<fd_set *, 3> sets, Deadline deadline) {
 
 namespace {
 
+using rsockets::AnySocket;
 using rsockets::Deadline;
 using rsockets::guarded;
 using rsockets::Result;
-using rsockets::Socket;
 using rsockets::Table;
 using rsockets::with_descriptor;
 using rsockets::with_socket;
 
 iovec part_of(const void *bytes, std::size_t size) {
     return {.iov_base = const_cast<void *>(bytes), .iov_len = size};  // what is sent is not written to
+}
+
+msghdr message_of(const iovec *parts, int count) {
+    msghdr message{};
+    message.msg_iov = const_cast<iovec *>(parts);  // not written to
+    message.msg_iovlen = count < 0 ? SIZE_MAX : static_cast<std::size_t>(count);
+    return message;
 }
 
 }  // namespace
@@ -177,11 +188,11 @@ int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen) {
 }
 
 int rlisten(int socket, int backlog) {
-    return static_cast<int>(with_socket(socket, [&](Socket &one) { return one.listen(backlog); }));
+    return static_cast<int>(with_socket(socket, [&](AnySocket &one) { return one.listen(backlog); }));
 }
 
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen) {
-    return static_cast<int>(with_socket(socket, [&](Socket &one) -> Result<int> {
+    return static_cast<int>(with_socket(socket, [&](AnySocket &one) -> Result<int> {
         auto accepted = one.accept(addr, addrlen, 0);
         if (!accepted) {
             return std::unexpected{accepted.error()};
@@ -191,11 +202,11 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen) {
 }
 
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen) {
-    return static_cast<int>(with_socket(socket, [&](Socket &one) { return one.connect(addr, addrlen); }));
+    return static_cast<int>(with_socket(socket, [&](AnySocket &one) { return one.connect(addr, addrlen); }));
 }
 
 int rshutdown(int socket, int how) {
-    return static_cast<int>(with_socket(socket, [&](Socket &one) { return one.shutdown(how); }));
+    return static_cast<int>(with_socket(socket, [&](AnySocket &one) { return one.shutdown(how); }));
 }
 
 int rclose(int socket) {
@@ -210,44 +221,42 @@ int rclose(int socket) {
 }
 
 ssize_t rrecv(int socket, void *buf, size_t len, int flags) {
-    const iovec part = part_of(buf, len);
-    return rsockets::receive(socket, &part, 1, flags);
+    return rrecvfrom(socket, buf, len, flags, nullptr, nullptr);
 }
 
 ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
                   socklen_t *addrlen) {
-    const ssize_t received = rrecv(socket, buf, len, flags);
-    if (received >= 0 && src_addr != nullptr && addrlen != nullptr) {
-        *addrlen = 0;
+    const iovec part = part_of(buf, len);
+    msghdr message = message_of(&part, 1);
+    const bool wants_name = src_addr != nullptr && addrlen != nullptr;
+    message.msg_name = wants_name ? src_addr : nullptr;
+    message.msg_namelen = wants_name ? *addrlen : 0;
+    const ssize_t received = rsockets::receive(socket, message, flags);
+    if (received >= 0 && wants_name) {
+        *addrlen = message.msg_namelen;
     }
     return received;
 }
 
 ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags) {
-    const ssize_t received = rsockets::receive(socket, msg->msg_iov, msg->msg_iovlen, flags);
-    if (received >= 0) {
-        msg->msg_namelen = 0;
-        msg->msg_controllen = 0;
-        msg->msg_flags = 0;
-    }
-    return received;
+    return rsockets::receive(socket, *msg, flags);
 }
 
 ssize_t rsend(int socket, const void *buf, size_t len, int flags) {
-    const iovec part = part_of(buf, len);
-    return rsockets::send(socket, &part, 1, flags);
+    return rsendto(socket, buf, len, flags, nullptr, 0);
 }
 
-ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *, socklen_t) {
-    return rsend(socket, buf, len, flags);
+ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
+                socklen_t addrlen) {
+    const iovec part = part_of(buf, len);
+    msghdr message = message_of(&part, 1);
+    message.msg_name = const_cast<sockaddr *>(dest_addr);  // not written to
+    message.msg_namelen = addrlen;
+    return rsockets::send(socket, message, flags);
 }
 
 ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags) {
-    if (msg->msg_controllen != 0) {
-        errno = EOPNOTSUPP;
-        return -1;
-    }
-    return rsockets::send(socket, msg->msg_iov, msg->msg_iovlen, flags);
+    return rsockets::send(socket, *msg, flags);
 }
 
 ssize_t rread(int socket, void *buf, size_t count) {
@@ -255,7 +264,8 @@ ssize_t rread(int socket, void *buf, size_t count) {
 }
 
 ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt) {
-    return rsockets::receive(socket, iov, iovcnt < 0 ? SIZE_MAX : static_cast<size_t>(iovcnt), 0);
+    msghdr message = message_of(iov, iovcnt);
+    return rsockets::receive(socket, message, 0);
 }
 
 ssize_t rwrite(int socket, const void *buf, size_t count) {
@@ -263,7 +273,7 @@ ssize_t rwrite(int socket, const void *buf, size_t count) {
 }
 
 ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt) {
-    return rsockets::send(socket, iov, iovcnt < 0 ? SIZE_MAX : static_cast<size_t>(iovcnt), 0);
+    return rsockets::send(socket, message_of(iov, iovcnt), 0);
 }
 
 int rpoll(struct pollfd *fds, nfds_t nfds, int timeout) {
@@ -306,12 +316,12 @@ int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen) {
 
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen) {
     return static_cast<int>(
-        with_socket(socket, [&](Socket &one) { return one.set_option(level, optname, optval, optlen); }));
+        with_socket(socket, [&](AnySocket &one) { return one.set_option(level, optname, optval, optlen); }));
 }
 
 int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen) {
     return static_cast<int>(
-        with_socket(socket, [&](Socket &one) { return one.get_option(level, optname, optval, optlen); }));
+        with_socket(socket, [&](AnySocket &one) { return one.get_option(level, optname, optval, optlen); }));
 }
 
 int rfcntl(int socket, int cmd, ...) {
@@ -320,5 +330,5 @@ int rfcntl(int socket, int cmd, ...) {
     const int argument = cmd == F_SETFL || cmd == F_SETFD ? va_arg(arguments, int) : 0;
     va_end(arguments);
     return static_cast<int>(
-        with_socket(socket, [&](Socket &one) { return rsockets::control(one, cmd, argument); }));
+        with_socket(socket, [&](AnySocket &one) { return rsockets::control(one, cmd, argument); }));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "rsocket/configuration.hpp"
 #include "rsocket/table.hpp"
 
 namespace rsockets {
@@ -89,7 +90,7 @@ private:
     }
 
     std::span<pollfd> entries_;
-    std::vector<std::shared_ptr<Socket>> sockets_;
+    std::vector<std::shared_ptr<AnySocket>> sockets_;
     std::vector<pollfd> others_;
 };
 

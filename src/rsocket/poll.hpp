@@ -6,7 +6,7 @@
 
 #include <span>
 
-#include "rsocket/socket.hpp"
+#include "rsocket/any_socket.hpp"
 
 namespace rsockets {
 

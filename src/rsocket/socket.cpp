@@ -47,14 +47,14 @@ Result<void> Socket::listen(int backlog) {
     return {};
 }
 
-Result<std::shared_ptr<Socket>> Socket::accept(sockaddr *address, socklen_t *length, int flags) {
+Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *length, int flags) {
     std::unique_lock lock{mutex_};
     if (state_ != State::Listening) {
         return base::failure(EINVAL);
     }
     auto accepted = until(lock, blocks_, deadline_of(receive_timeout_), [&]() -> Result<base::Fd> {
         // Never blocking: the device wants it so, and whether the program's calls wait is said elsewhere.
-        base::Fd fd{accept4(fd_.get(), address, length, SOCK_NONBLOCK | (flags & SOCK_CLOEXEC))};
+        base::Fd fd{accept4(this->fd(), address, length, SOCK_NONBLOCK | (flags & SOCK_CLOEXEC))};
         if (!fd) {
             return errno == ECONNABORTED ? base::failure(EAGAIN) : base::last_failure();
         }

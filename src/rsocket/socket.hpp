@@ -10,65 +10,46 @@
 //                                     for, so that options can still be set
 #pragma once
 
-#include <poll.h>
-#include <sys/socket.h>
-
-#include <chrono>
 #include <mutex>
 #include <type_traits>
-#include <vector>
 
-#include "base/clock.hpp"
-#include "base/fd.hpp"
+#include "rsocket/any_socket.hpp"
 #include "rsocket/configuration.hpp"
-#include "rsocket/waiter.hpp"
 #include "stream/connection.hpp"
 
 namespace rsockets {
 
-using base::Result;
-using std::chrono::milliseconds;
-
-// When a call gives up waiting; none: never.
-using Deadline = std::optional<base::Clock::time_point>;
-
-class Socket : public std::enable_shared_from_this<Socket> {
+class Socket final : public AnySocket {
 public:
     enum class State { Fresh, Listening, Reaching, Accepted, Streaming };
 
     Socket(base::Fd fd, State state, const stream::Settings &settings, bool blocks)
-        : fd_{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {}
-    Socket(const Socket &) = delete;
-    Socket &operator=(const Socket &) = delete;
-    ~Socket() = default;
+        : AnySocket{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {}
 
-    [[nodiscard]] int fd() const { return fd_.get(); }
-
-    [[nodiscard]] Result<void> listen(int backlog);
-    // flags: SOCK_NONBLOCK, SOCK_CLOEXEC.
-    [[nodiscard]] Result<std::shared_ptr<Socket>> accept(sockaddr *address, socklen_t *length, int flags);
-    [[nodiscard]] Result<void> connect(const sockaddr *address, socklen_t length);
-    [[nodiscard]] Result<std::size_t> receive(std::span<const iovec> parts, int flags);
-    [[nodiscard]] Result<std::size_t> send(std::span<const iovec> parts, int flags);
-    [[nodiscard]] Result<void> shutdown(int how);
-    // It has been taken out of the table. Ends the stream, and waits as SO_LINGER says.
-    void close();
+    [[nodiscard]] Result<void> listen(int backlog) override;
+    [[nodiscard]] Result<std::shared_ptr<AnySocket>> accept(sockaddr *address, socklen_t *length,
+                                                            int flags) override;
+    [[nodiscard]] Result<void> connect(const sockaddr *address, socklen_t length) override;
+    [[nodiscard]] Result<std::size_t> receive(msghdr &message, int flags) override;
+    [[nodiscard]] Result<std::size_t> send(const msghdr &message, int flags) override;
+    [[nodiscard]] Result<void> shutdown(int how) override;
+    // Ends the stream, and waits as SO_LINGER says.
+    void close() override;
 
     // In options.cpp.
-    [[nodiscard]] Result<void> set_option(int level, int name, const void *value, socklen_t length);
-    [[nodiscard]] Result<void> get_option(int level, int name, void *value, socklen_t *length);
-    [[nodiscard]] bool blocks();
-    void set_blocking(bool blocks);
+    [[nodiscard]] Result<void> set_option(int level, int name, const void *value, socklen_t length) override;
+    [[nodiscard]] Result<void> get_option(int level, int name, void *value, socklen_t *length) override;
+    [[nodiscard]] bool blocks() override;
+    void set_blocking(bool blocks) override;
 
-    // For waiting on several at once. What there is of `events` (poll(2)) now.
-    [[nodiscard]] short poll(short events);
-    // The same; and until the end of the wait the waiter is woken by what other threads do to the socket, and
-    // `descriptors` has, added to it, what becomes ready when there is something to serve.
+    [[nodiscard]] short poll(short events) override;
     [[nodiscard]] Result<short> begin_wait(const std::shared_ptr<Waiter> &waiter, short events,
-                                           std::vector<pollfd> &descriptors);
-    void end_wait(const std::shared_ptr<Waiter> &waiter);
+                                           std::vector<pollfd> &descriptors) override;
+    void end_wait(const std::shared_ptr<Waiter> &waiter) override;
 
 private:
+    [[nodiscard]] Result<std::size_t> receive_parts(std::span<const iovec> parts, int flags);
+    [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
     // With mutex_ held. What it finds wakes the waiters but the one who asks.
     void serve(const Waiter *who_asks = nullptr);
     [[nodiscard]] bool reach();
@@ -88,7 +69,6 @@ private:
                                             Deadline deadline);
     [[nodiscard]] Deadline deadline_of(milliseconds timeout) const;
 
-    base::Fd fd_;
     std::mutex mutex_;
     State state_;
     stream::Settings settings_;

@@ -39,7 +39,22 @@ std::size_t size_of(std::span<const iovec> parts) {
 
 }  // namespace
 
-Result<std::size_t> Socket::receive(std::span<const iovec> parts, int flags) {
+// A stream does not say from whom each byte is.
+Result<std::size_t> Socket::receive(msghdr &message, int flags) {
+    const auto received = receive_parts({message.msg_iov, message.msg_iovlen}, flags);
+    if (received) {
+        message.msg_namelen = 0;
+        message.msg_controllen = 0;
+        message.msg_flags = 0;
+    }
+    return received;
+}
+
+Result<std::size_t> Socket::send(const msghdr &message, int flags) {
+    return send_parts({message.msg_iov, message.msg_iovlen}, flags);
+}
+
+Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flags) {
     if ((flags & receive_flags_refused) != 0) {
         return base::failure(EOPNOTSUPP);
     }
@@ -81,7 +96,7 @@ Result<std::size_t> Socket::receive(std::span<const iovec> parts, int flags) {
     }
 }
 
-Result<std::size_t> Socket::send(std::span<const iovec> parts, int flags) {
+Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) {
     if ((flags & send_flags_refused) != 0) {
         return base::failure(EOPNOTSUPP);
     }

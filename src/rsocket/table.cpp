@@ -13,13 +13,13 @@ Table &Table::instance() {
     return *table;
 }
 
-std::shared_ptr<Socket> Table::find(int fd) const {
+std::shared_ptr<AnySocket> Table::find(int fd) const {
     const std::shared_lock lock{mutex_};
     const auto index = static_cast<std::size_t>(fd);
     return fd >= 0 && index < by_fd_.size() ? by_fd_[index] : nullptr;
 }
 
-int Table::add(std::shared_ptr<Socket> socket) {
+int Table::add(std::shared_ptr<AnySocket> socket) {
     const std::scoped_lock lock{mutex_};
     const int fd = socket->fd();
     const auto index = static_cast<std::size_t>(fd);
@@ -30,7 +30,7 @@ int Table::add(std::shared_ptr<Socket> socket) {
     return fd;
 }
 
-std::shared_ptr<Socket> Table::remove(int fd) {
+std::shared_ptr<AnySocket> Table::remove(int fd) {
     const std::scoped_lock lock{mutex_};
     const auto index = static_cast<std::size_t>(fd);
     return fd >= 0 && index < by_fd_.size() ? std::exchange(by_fd_[index], nullptr) : nullptr;

@@ -6,7 +6,7 @@
 #include <shared_mutex>
 #include <vector>
 
-#include "rsocket/socket.hpp"
+#include "rsocket/any_socket.hpp"
 
 namespace rsockets {
 
@@ -17,15 +17,15 @@ public:
     [[nodiscard]] static Table &instance();
 
     // nullptr when the descriptor is none of ours.
-    [[nodiscard]] std::shared_ptr<Socket> find(int fd) const;
+    [[nodiscard]] std::shared_ptr<AnySocket> find(int fd) const;
     // Returns the socket's descriptor.
-    int add(std::shared_ptr<Socket> socket);
+    int add(std::shared_ptr<AnySocket> socket);
     // The socket is no longer found; nullptr when it was not there.
-    [[nodiscard]] std::shared_ptr<Socket> remove(int fd);
+    [[nodiscard]] std::shared_ptr<AnySocket> remove(int fd);
 
 private:
     mutable std::shared_mutex mutex_;
-    std::vector<std::shared_ptr<Socket>> by_fd_;
+    std::vector<std::shared_ptr<AnySocket>> by_fd_;
 };
 
 }  // namespace rsockets

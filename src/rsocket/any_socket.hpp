@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/any_socket: what the API does with an rsocket, whatever its type. Any number of threads.
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/fd.hpp"
+#include "base/result.hpp"
+#include "rsocket/waiter.hpp"
+
+namespace rsockets {
+
+using base::Result;
+using std::chrono::milliseconds;
+
+// When a call gives up waiting; none: never.
+using Deadline = std::optional<base::Clock::time_point>;
+
+class AnySocket {
+public:
+    AnySocket(const AnySocket &) = delete;
+    AnySocket &operator=(const AnySocket &) = delete;
+    virtual ~AnySocket() = default;
+
+    // A socket of the kernel, which has the names and most of the options.
+    [[nodiscard]] int fd() const { return fd_.get(); }
+
+    [[nodiscard]] virtual Result<void> listen(int backlog) = 0;
+    // flags: SOCK_NONBLOCK, SOCK_CLOEXEC.
+    [[nodiscard]] virtual Result<std::shared_ptr<AnySocket>> accept(sockaddr *address, socklen_t *length,
+                                                                    int flags) = 0;
+    [[nodiscard]] virtual Result<void> connect(const sockaddr *address, socklen_t length) = 0;
+    // As recvmsg(2) and sendmsg(2). There are at most IOV_MAX parts, and no control data is sent.
+    [[nodiscard]] virtual Result<std::size_t> receive(msghdr &message, int flags) = 0;
+    [[nodiscard]] virtual Result<std::size_t> send(const msghdr &message, int flags) = 0;
+    [[nodiscard]] virtual Result<void> shutdown(int how) = 0;
+    // It has been taken out of the table.
+    virtual void close() = 0;
+
+    [[nodiscard]] virtual Result<void> set_option(int level, int name, const void *value,
+                                                  socklen_t length) = 0;
+    [[nodiscard]] virtual Result<void> get_option(int level, int name, void *value, socklen_t *length) = 0;
+    [[nodiscard]] virtual bool blocks() = 0;
+    virtual void set_blocking(bool blocks) = 0;
+
+    // For waiting on several at once. What there is of `events` (poll(2)) now.
+    [[nodiscard]] virtual short poll(short events) = 0;
+    // The same; and until the end of the wait the waiter is woken by what other threads do to the socket, and
+    // `descriptors` has, added to it, what becomes ready when there is something to serve.
+    [[nodiscard]] virtual Result<short> begin_wait(const std::shared_ptr<Waiter> &waiter, short events,
+                                                   std::vector<pollfd> &descriptors) = 0;
+    virtual void end_wait(const std::shared_ptr<Waiter> &waiter) = 0;
+
+protected:
+    explicit AnySocket(base::Fd fd) : fd_{std::move(fd)} {}
+
+private:
+    base::Fd fd_;
+};
+
+}  // namespace rsockets
