@@ -228,6 +228,8 @@ extern int softrdma_end_error(const struct ibv_qp *qp);
 SOFTRDMA_LIKE(rdma_get_devices);
 SOFTRDMA_LIKE(rdma_free_devices);
 SOFTRDMA_LIKE(rdma_create_event_channel);
+/* A thread that sleeps in rdma_get_cm_event of the channel sleeps on, until a signal handler has run (EINTR),
+ * as on hardware. A thread that calls it too late does the same. */
 SOFTRDMA_LIKE(rdma_destroy_event_channel);
 SOFTRDMA_LIKE(rdma_get_cm_event);
 SOFTRDMA_LIKE(rdma_ack_cm_event);

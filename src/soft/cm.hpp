@@ -74,9 +74,14 @@ private:
 // The events of the ids attached to it. `fd` is readable while there is one.
 class EventChannel : public rdma_event_channel {
 public:
+    // The caller's, until destroy().
     [[nodiscard]] static base::Result<EventChannel *> create();
-    ~EventChannel();
+    // A thread that sleeps in next() sleeps on, and the channel lives until that thread leaves.
+    static void destroy(rdma_event_channel *channel);
 
+    // next() of a channel that another thread may destroy, or has destroyed: the caller came too late, and
+    // sleeps as if it had come before. EINTR ends that sleep.
+    [[nodiscard]] static base::Result<Event *> next_of(rdma_event_channel *channel);
     // The next event, the caller's until it is acknowledged: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR;
     // EINVAL in a child of the process whose channel it is.
     [[nodiscard]] base::Result<Event *> next();
@@ -103,10 +108,17 @@ public:
     [[nodiscard]] std::vector<Accepted> awaited_from(Origin origin);
 
 private:
+    struct Leave {
+        void operator()(EventChannel *channel) const { channel->leave(); }
+    };
+
     EventChannel(base::Readable readable, std::shared_ptr<Group> group);
+    ~EventChannel();
+    void leave();
     Event *take();
     void tell();  // with mutex_ held: there are events, or no more
 
+    unsigned users_ = 1;  // its maker and the threads in next_of(); guarded by the table's lock
     std::mutex mutex_;
     base::Readable readable_;  // fd; while there are events
     OutsideWait waiters_;
@@ -114,6 +126,11 @@ private:
     std::vector<Accepted> awaited_;
     const std::shared_ptr<Group> group_;
 };
+
+struct DestroyChannel {
+    void operator()(EventChannel *channel) const { EventChannel::destroy(channel); }
+};
+using OwnChannel = std::unique_ptr<EventChannel, DestroyChannel>;
 
 // What librdmacm 44 keeps behind an id, up to the last that its rsockets look at: src/verbs_preload lets them
 // run on this device when a test asks for it. Nothing here reads it.
@@ -259,10 +276,10 @@ protected:
 
     std::mutex mutex_;
     std::condition_variable acknowledged_;
-    EventChannel *channel_;                      // guarded by mutex_; null until a request is delivered
-    std::unique_ptr<EventChannel> own_channel_;  // of a synchronous id
-    std::atomic<unsigned> waiting_{0};           // events in its channel
-    std::atomic<unsigned> unacknowledged_{0};    // raised with the channel's lock, lowered with mutex_
+    EventChannel *channel_;                    // guarded by mutex_; null until a request is delivered
+    OwnChannel own_channel_;                   // of a synchronous id
+    std::atomic<unsigned> waiting_{0};         // events in its channel
+    std::atomic<unsigned> unacknowledged_{0};  // raised with the channel's lock, lowered with mutex_
     std::atomic<State> state_{State::Idle};
     std::unique_ptr<Event> outcome_ = std::make_unique<Event>();  // of connecting or asking
     std::unique_ptr<Event> end_ = std::make_unique<Event>();      // of a connection

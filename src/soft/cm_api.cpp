@@ -71,7 +71,7 @@ rdma_event_channel *softrdma_rdma_create_event_channel() {
 }
 
 void softrdma_rdma_destroy_event_channel(rdma_event_channel *channel) {
-    delete static_cast<EventChannel *>(channel);
+    EventChannel::destroy(channel);
 }
 
 int softrdma_rdma_get_cm_event(rdma_event_channel *channel, rdma_cm_event **event) {
@@ -79,7 +79,7 @@ int softrdma_rdma_get_cm_event(rdma_event_channel *channel, rdma_cm_event **even
         return status_failed(EINVAL);
     }
     Event *next = nullptr;
-    if (status_of([&] { return static_cast<EventChannel *>(channel)->next(); }, &next) != 0) {
+    if (status_of([&] { return EventChannel::next_of(channel); }, &next) != 0) {
         return -1;
     }
     *event = next;

@@ -1,15 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm: event channels and events; where the events of an id go, and who waits for them.
 #include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <iterator>
+#include <unordered_set>
 
+#include "base/log.hpp"
 #include "soft/cm.hpp"
 
 namespace soft {
+
+namespace {
+
+std::mutex channels_lock;
+
+// Held while the process forks, so that the child finds the table whole and nobody in it.
+[[maybe_unused]] const int channels_survive_forks = pthread_atfork(
+    [] { channels_lock.lock(); }, [] { channels_lock.unlock(); }, [] { channels_lock.unlock(); });
+
+// Those that are not destroyed: what a program names is looked up before it is read.
+auto &channels() {
+    static auto &all =
+        *new std::unordered_set<const rdma_event_channel *>;  // lives on while the process ends
+    return all;
+}
+
+}  // namespace
 
 void Event::set_private_data(std::span<const std::byte> bytes) {
     std::ranges::copy(bytes, private_data.begin());
@@ -56,7 +77,29 @@ base::Result<EventChannel *> EventChannel::create() {
     if (!group) {
         return base::failure(EMFILE);
     }
-    return new EventChannel{std::move(*readable), std::move(group)};
+    std::unique_ptr<EventChannel, Leave> made{new EventChannel{std::move(*readable), std::move(group)}};
+    const std::scoped_lock lock{channels_lock};
+    channels().insert(made.get());
+    return made.release();
+}
+
+void EventChannel::destroy(rdma_event_channel *channel) {
+    bool is_there = false;
+    {
+        const std::scoped_lock lock{channels_lock};
+        is_there = channels().erase(channel) != 0;
+    }
+    if (is_there) {
+        static_cast<EventChannel *>(channel)->leave();
+    }
+}
+
+void EventChannel::leave() {
+    std::unique_lock lock{channels_lock};
+    if (--users_ == 0) {
+        lock.unlock();
+        delete this;
+    }
 }
 
 void EventChannel::push(std::unique_ptr<Event> event) {
@@ -111,6 +154,25 @@ Event *EventChannel::take() {
         tell();
     }
     return event.release();
+}
+
+// The kernel's descriptor lives while a thread reads from it, and programs rely on that: rping destroys its
+// channel while its event thread is in this call, or is about to begin it.
+base::Result<Event *> EventChannel::next_of(rdma_event_channel *channel) {
+    std::unique_ptr<EventChannel, Leave> found;
+    {
+        const std::scoped_lock lock{channels_lock};
+        if (channels().contains(channel)) {
+            found.reset(static_cast<EventChannel *>(channel));
+            ++found->users_;
+        }
+    }
+    if (found != nullptr) {
+        return found->next();
+    }
+    BASE_LOG(Warning, "rdma_get_cm_event: the event channel is destroyed; the call sleeps until a signal");
+    (void)pause();
+    return base::failure(EINTR);
 }
 
 base::Result<Event *> EventChannel::next() {
@@ -182,7 +244,7 @@ std::vector<EventChannel::Accepted> EventChannel::awaited_from(Origin origin) {
 // ---- the events of one id ----
 
 base::Result<void> CmId::migrate(EventChannel *to) {
-    std::unique_ptr<EventChannel> own;
+    OwnChannel own;
     if (to == nullptr && own_channel_) {
         return base::failure(EINVAL);  // synchronous already
     }
@@ -195,7 +257,7 @@ base::Result<void> CmId::migrate(EventChannel *to) {
         to = own.get();
     }
     drop_event();
-    const std::unique_ptr<EventChannel> old = std::exchange(own_channel_, std::move(own));
+    const OwnChannel old = std::exchange(own_channel_, std::move(own));
     const std::scoped_lock lock{mutex_};
     if (const auto awaited = channel_->forget_awaited(qp_num_)) {
         to->await(*awaited);

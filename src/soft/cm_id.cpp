@@ -15,7 +15,7 @@
 namespace soft {
 
 base::Result<CmId *> CmId::create(EventChannel *channel, void *context, rdma_port_space port_space) {
-    std::unique_ptr<EventChannel> own;
+    OwnChannel own;
     if (channel != nullptr && channel->group()->inherited()) {
         return base::failure(EINVAL);
     }

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* unit/soft: calls of the connection manager around a connection: options, addresses, devices, what an id
  * shows, queue pairs that are not the id's own. */
+#define _GNU_SOURCE /* pthread_tryjoin_np */
 #include "endpoint.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "channel.h"
 
-enum { most_descriptors = 1024 };
+enum { most_descriptors = 1024, rounds_of_readers = 50, turns_more = 10 };
 
 static void *context_of_ids = &channel;
 
@@ -529,6 +533,41 @@ static void what_never_connected_cannot_disconnect(void **state) {
     softrdma_rdma_destroy_ep(id);
 }
 
+/* ---- channels that go while a thread reads them ---- */
+
+static void interrupt_only(int signal) {
+    (void)signal;
+}
+
+static void *is_interrupted(void *events) {
+    struct rdma_cm_event *event = NULL;
+    const int result = softrdma_rdma_get_cm_event(events, &event);
+    return result == -1 && errno == EINTR ? events : NULL;
+}
+
+/* From round to round the reader is further when the channel goes: about to call, looking, asleep. */
+static void a_reader_sleeps_on_when_its_channel_is_gone(void **state) {
+    (void)state;
+    const struct sigaction interrupt = {.sa_handler = interrupt_only};
+    assert_int_equal(sigaction(SIGUSR1, &interrupt, NULL), 0);
+    for (int round = 0; round < rounds_of_readers; round++) {
+        struct rdma_event_channel *events = softrdma_rdma_create_event_channel();
+        assert_non_null(events);
+        pthread_t reader;
+        assert_int_equal(pthread_create(&reader, NULL, is_interrupted, events), 0);
+        for (int turn = 0; turn < round * turns_more; turn++) {
+            (void)sched_yield();
+        }
+        softrdma_rdma_destroy_event_channel(events);
+        void *interrupted = NULL;
+        while (pthread_tryjoin_np(reader, &interrupted) == EBUSY) {
+            assert_int_equal(pthread_kill(reader, SIGUSR1), 0);
+            (void)sched_yield();
+        }
+        assert_non_null(interrupted);
+    }
+}
+
 #define in_a_channel(test) cmocka_unit_test_setup_teardown(test, begin_test, end_test)
 
 int main(void) {
@@ -549,6 +588,7 @@ int main(void) {
         in_a_channel(ids_go_before_their_queue_pairs),
         in_a_channel(refused_calls_leave_queue_pairs_alone),
         in_a_channel(what_never_connected_cannot_disconnect),
+        in_a_channel(a_reader_sleeps_on_when_its_channel_is_gone),
     };
     return cmocka_run_group_tests_name("cm_calls", tests, NULL, NULL);
 }
