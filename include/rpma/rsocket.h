@@ -68,10 +68,12 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
 /**
  * Connects an rsocket. It waits until the peer has answered, which it does when its program uses what it
- * accepted; a peer that does not speak this protocol is ECONNREFUSED. An rsocket that does not block gives
- * EINPROGRESS, and is ready for POLLOUT when it is connected, or with POLLERR when it is not; SO_ERROR tells
- * why. Errno: EADDRNOTAVAIL: no RDMA device serves the local address. ENOTSUP: the peer speaks another
- * version of the protocol. ENOBUFS: the device has no more queues or memory to register. See connect(2).
+ * accepted. An rsocket that does not block gives EINPROGRESS, and is ready for POLLOUT when it is connected,
+ * or with POLLERR when it is not; SO_ERROR, the next rconnect or the next receive tells why. Errno:
+ * ECONNREFUSED: nobody listens there, or the peer said no. ETIMEDOUT: there was no answer, which the soft
+ * device awaits for 10 seconds. ECONNRESET: the peer closed instead. EPROTO: it answered in another protocol.
+ * ENOTSUP: it speaks another version of this one. EADDRNOTAVAIL: no RDMA device serves the local address.
+ * ENOBUFS, ENOMEM: the device has no more queues, descriptors or memory to register. See connect(2).
  */
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
 
@@ -82,9 +84,10 @@ int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
 int rshutdown(int socket, int how);
 
 /**
- * Closes an rsocket. What was sent is on its way when this returns: it waits up to two seconds for the
- * kernel to take it, or as long as SO_LINGER says; SO_LINGER with 0 seconds cuts the stream off. See
- * close(2).
+ * Closes an rsocket, and waits for nothing: what was sent goes on to the peer, and the end of the stream
+ * behind it. With SO_LINGER it waits until the peer has all of it, but no longer than that says; with 0
+ * seconds it cuts the stream off, which is ECONNRESET there. The end of the process waits up to two seconds
+ * for streams that were closed. See close(2).
  */
 int rclose(int socket);
 

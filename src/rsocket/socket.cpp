@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "rsocket/leaving.hpp"
+
 namespace rsockets {
 
 namespace {
@@ -34,6 +36,12 @@ int timeout_of(Deadline deadline) {
 }
 
 }  // namespace
+
+Socket::~Socket() {
+    if (stream_ != nullptr) {
+        Leaving::instance().add(std::move(stream_));
+    }
+}
 
 Result<void> Socket::listen(int backlog) {
     const std::scoped_lock lock{mutex_};
@@ -70,6 +78,9 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
 Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
     std::unique_lock lock{mutex_};
     serve();
+    if (pending_error_ != 0) {
+        return base::failure(std::exchange(pending_error_, 0));
+    }
     if (state_ == State::Fresh) {
         // The peer is to be asked as soon as TCP is connected: its server then sees the request when it
         // accepts, because the kernel sends nothing that would complete the connection before it.
@@ -109,6 +120,9 @@ bool Socket::reach() {
         return false;
     }
     if (const int error = pending_error(fd()); error != 0) {
+        // The kernel would tell it once more, at the next connect.
+        const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
+        (void)::connect(fd(), &nobody, sizeof(nobody));
         pending_error_ = error;
         state_ = State::Fresh;
         return true;

@@ -25,6 +25,9 @@ public:
 
     Socket(base::Fd fd, State state, const stream::Settings &settings, bool blocks)
         : AnySocket{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {}
+    Socket(const Socket &) = delete;
+    Socket &operator=(const Socket &) = delete;
+    ~Socket() override;
 
     [[nodiscard]] Result<void> listen(int backlog) override;
     [[nodiscard]] Result<std::shared_ptr<AnySocket>> accept(sockaddr *address, socklen_t *length,
@@ -54,6 +57,8 @@ private:
     void serve(const Waiter *who_asks = nullptr);
     [[nodiscard]] bool reach();
     [[nodiscard]] bool begin_stream(stream::Side side);
+    // An errno value, which is told once when it is why there never will be one.
+    [[nodiscard]] int why_no_stream();
     void apply_options();
     [[nodiscard]] Result<void> set_socket_option(int name, const void *value, socklen_t length);
     [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
@@ -74,7 +79,7 @@ private:
     stream::Settings settings_;
     bool blocks_;
     bool closed_ = false;
-    // The errno value of an rconnect that failed, until SO_ERROR asks.
+    // Why there is no stream, as an errno value, until a call or SO_ERROR has told it.
     int pending_error_ = 0;
     milliseconds receive_timeout_{0};
     milliseconds send_timeout_{0};

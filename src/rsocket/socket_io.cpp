@@ -2,15 +2,13 @@
 // rsocket/socket: bytes in and out, what a socket is ready for, and its end.
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "rsocket/socket.hpp"
 
 namespace rsockets {
 
 namespace {
-
-// How long rclose waits for what was sent to leave, where SO_LINGER does not say.
-constexpr milliseconds close_timeout{2000};
 
 constexpr int send_flags_refused = MSG_OOB | MSG_FASTOPEN;
 constexpr int receive_flags_refused = MSG_OOB | MSG_ERRQUEUE;
@@ -38,6 +36,11 @@ std::size_t size_of(std::span<const iovec> parts) {
 }
 
 }  // namespace
+
+int Socket::why_no_stream() {
+    return pending_error_ != 0 ? std::exchange(pending_error_, 0)
+                               : (state_ == State::Reaching ? EAGAIN : ENOTCONN);
+}
 
 // A stream does not say from whom each byte is.
 Result<std::size_t> Socket::receive(msghdr &message, int flags) {
@@ -74,7 +77,7 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
     while (true) {
         const auto got = until(lock, blocks, deadline, [&]() -> Result<std::size_t> {
             if (stream_ == nullptr) {
-                return base::failure(ENOTCONN);
+                return base::failure(why_no_stream());
             }
             // A peek leaves the bytes there, so that it has to wait for all of them together.
             const std::size_t at_once =
@@ -110,7 +113,7 @@ Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) 
     while (true) {
         const auto put = until(lock, blocks, deadline, [&]() -> Result<std::size_t> {
             if (stream_ == nullptr) {
-                return base::failure(state_ == State::Reaching ? EAGAIN : ENOTCONN);
+                return base::failure(why_no_stream());
             }
             return stream_->send(left);
         });
@@ -182,14 +185,14 @@ void Socket::close() {
     if (stream_ != nullptr && linger_.l_onoff != 0 && linger_.l_linger == 0) {
         stream_->abort();
     } else if (stream_ != nullptr) {
-        stream_->shut(true, true);
-        const milliseconds most =
-            linger_.l_onoff != 0
-                ? std::chrono::duration_cast<milliseconds>(std::chrono::seconds{linger_.l_linger})
-                : close_timeout;
-        (void)until(lock, true, base::Clock::now() + most, [&]() -> Result<void> {
-            return stream_->idle() || !stream_->established() ? Result<void>{} : base::failure(EAGAIN);
-        });
+        serve();
+        stream_->leave();
+        if (linger_.l_onoff != 0) {
+            const Deadline deadline = base::Clock::now() + std::chrono::seconds{linger_.l_linger};
+            (void)until(lock, true, deadline, [&]() -> Result<void> {
+                return stream_->gone() ? Result<void>{} : base::failure(EAGAIN);
+            });
+        }
     }
     closed_ = true;
     wake_all();

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "rsocket/leaving.hpp"
+
 namespace rsockets {
 
 // Never destroyed: other threads may be in a call when main() returns.
@@ -20,6 +22,7 @@ std::shared_ptr<AnySocket> Table::find(int fd) const {
 }
 
 int Table::add(std::shared_ptr<AnySocket> socket) {
+    (void)Leaving::instance().sweep();
     const std::scoped_lock lock{mutex_};
     const int fd = socket->fd();
     const auto index = static_cast<std::size_t>(fd);

@@ -35,15 +35,11 @@ base::Result<std::byte *> address_of(const rpma_mr_local *memory) {
     return static_cast<std::byte *>(address);
 }
 
-int number_of(rpma_conn_event event) {
-    switch (event) {
-        case RPMA_CONN_REJECTED:
-            return ECONNREFUSED;
-        case RPMA_CONN_UNREACHABLE:
-            return ETIMEDOUT;
-        default:
-            return ECONNRESET;
-    }
+// An end in order that the peer did not announce is none.
+int reason_of_end(const rpma_conn *conn) {
+    int error = 0;
+    (void)rpma_conn_get_error(conn, &error);
+    return error != 0 ? error : ECONNRESET;
 }
 
 }  // namespace
@@ -265,7 +261,7 @@ void Connection::take_event(rpma_conn_event event) {
     if (peer_left_) {
         phase_ = Phase::Over;
     } else {
-        fail(number_of(event));
+        fail(reason_of_end(conn_.get()));
     }
 }
 

@@ -60,8 +60,10 @@ public:
     // Nothing can be sent or received any more, except what is here.
     [[nodiscard]] bool is_over() const { return phase_ == Phase::Over || peer_left_; }
     [[nodiscard]] std::size_t readable() const { return unread_ ? unread_->readable() : 0; }
-    // Everything that was sent has left.
-    [[nodiscard]] bool idle() const { return !owed_ && (!posted_ || posted_->idle()); }
+    // Everything that was sent has left: the device needs none of it any more.
+    [[nodiscard]] bool idle() const { return phase_ != Phase::Established || (!owed_ && posted_->idle()); }
+    // leave() was called, and the peer has everything that was sent, or cannot have it.
+    [[nodiscard]] bool gone() const { return phase_ != Phase::Established || (!drains_ && idle()); }
 
     // How many bytes; 0 is the end of the stream, where there is room for any. EAGAIN: none now.
     [[nodiscard]] base::Result<std::size_t> receive(std::span<const iovec> parts, Reading reading);
@@ -71,6 +73,8 @@ public:
     void abort();
     // Ends one direction or both.
     void shut(bool receiving, bool sending);
+    // Ends both, behind what was sent. serve() takes it further until gone().
+    void leave();
 
     // Between these serve() finds all that comes, and one of the descriptors is readable when there is some.
     struct Wait {
@@ -158,6 +162,8 @@ private:
     bool may_write_ = true;
     bool peer_ended_ = false;
     bool peer_left_ = false;
+    // The device ends the connection by itself behind what is posted.
+    bool drains_ = false;
     // How it is said to the peer that we end, as soon as there is a place for it.
     std::optional<Control> owed_;
 };

@@ -148,7 +148,9 @@ void Connection::send_what_is_owed() {
         const Control control = *std::exchange(owed_, std::nullopt);
         post(ops, 0, encode(Op::Control, static_cast<std::uint32_t>(control)));
     }
-    while (error_ == 0 && !peer_left_ && unread_->owes_update() && posted_->has_place(places_of(1))) {
+    // There is always a place left for the words that end both directions, one after the other.
+    const std::uint32_t needed = places_of(1) + 2 * places_of(0);
+    while (error_ == 0 && !peer_left_ && unread_->owes_update() && posted_->has_place(needed)) {
         if (!send_update()) {
             return;
         }

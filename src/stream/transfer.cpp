@@ -181,4 +181,11 @@ void Connection::shut(bool receiving, bool sending) {
     }
 }
 
+void Connection::leave() {
+    shut(true, true);
+    if (phase_ == Phase::Established && !owed_) {
+        drains_ = rpma_conn_drain(conn_.get()) == 0;
+    }
+}
+
 }  // namespace stream

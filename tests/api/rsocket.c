@@ -20,52 +20,9 @@
 
 #include "test.h"
 
-/* Last: it asserts. */
+/* Last: they assert. */
 #include "../sockets.h"
-
-#define assert_fails(call, number)       \
-    do {                                 \
-        errno = 0;                       \
-        assert_int_equal((call), -1);    \
-        assert_int_equal(errno, number); \
-    } while (0)
-
-static struct sockaddr_in loopback_at(uint16_t port) {
-    return (struct sockaddr_in){
-        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
-}
-
-static int listening_rsocket(uint16_t *port) {
-    struct sockaddr_in address = loopback_at(0);
-    socklen_t size = sizeof(address);
-    const int listener = rsocket(AF_INET, SOCK_STREAM, 0);
-    assert_true(listener >= 0);
-    assert_int_equal(rbind(listener, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(rlisten(listener, 8), 0);
-    assert_int_equal(rgetsockname(listener, (struct sockaddr *)&address, &size), 0);
-    *port = ntohs(address.sin_port);
-    return listener;
-}
-
-/* Connects without blocking, because one thread is both ends: fds[0] has connected, fds[1] has accepted. */
-static void connect_ends(int fds[2], int listener, uint16_t port) {
-    const struct sockaddr_in address = loopback_at(port);
-    fds[0] = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    assert_true(fds[0] >= 0);
-    assert_fails(rconnect(fds[0], (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
-    fds[1] = raccept(listener, NULL, NULL);
-    assert_true(fds[1] >= 0);
-    struct pollfd both[2] = {{.fd = fds[0], .events = POLLOUT}, {.fd = fds[1], .events = POLLIN}};
-    while (both[0].revents == 0) {
-        assert_true(rpoll(both, 2, 10000) > 0);
-    }
-    assert_int_equal(both[0].revents, POLLOUT);
-    int error = -1;
-    socklen_t size = sizeof(error);
-    assert_int_equal(rgetsockopt(fds[0], SOL_SOCKET, SO_ERROR, &error, &size), 0);
-    assert_int_equal(error, 0);
-    assert_int_equal(rfcntl(fds[0], F_SETFL, 0), 0);
-}
+#include "rsockets.h"
 
 static int make_ends(void **state) {
     static int fds[2];
@@ -205,12 +162,6 @@ static void parts_and_flags_of_a_message(void **state) {
     assert_fails(rsend(fds[0], "x", 1, MSG_OOB), EOPNOTSUPP);
     assert_fails(rrecv(fds[0], second, 1, MSG_OOB), EOPNOTSUPP);
     assert_fails(rreadv(fds[0], parts, -1), EINVAL);
-}
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 static void a_call_waits_as_long_as_it_is_told(void **state) {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/leaving: streams whose rsockets are closed, until what was sent has left.
+#include "rsocket/leaving.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+
+namespace rsockets {
+
+namespace {
+
+// How long the end of the process waits for what was sent to leave.
+constexpr std::chrono::milliseconds exit_timeout{2000};
+constexpr int exit_tick_ms = 5;
+
+// A child process has copies of its parent's streams, and nothing to do with them.
+std::atomic<pid_t> process_of_streams = 0;
+
+bool is_done(stream::Connection &stream) {
+    (void)stream.serve();
+    return stream.idle();
+}
+
+// What is not sent when the process ends is lost.
+// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
+struct AtExit {
+    ~AtExit() {
+        if (process_of_streams != getpid()) {
+            return;
+        }
+        const auto until = base::Clock::now() + exit_timeout;
+        while (Leaving::instance().sweep() && base::Clock::now() < until) {
+            (void)::poll(nullptr, 0, exit_tick_ms);
+        }
+    }
+} at_exit;
+
+}  // namespace
+
+// Never destroyed: other threads may be in a call when main() returns.
+Leaving &Leaving::instance() {
+    static auto *const leaving = new Leaving;
+    return *leaving;
+}
+
+void Leaving::add(std::unique_ptr<stream::Connection> stream) {
+    if (is_done(*stream)) {
+        return;
+    }
+    const std::scoped_lock lock{mutex_};
+    try {
+        streams_.push_back(std::move(stream));
+        process_of_streams = getpid();
+    } catch (const std::bad_alloc &) {
+        BASE_LOG(Error, "a stream is cut off before all of it has left: out of memory");
+    }
+}
+
+bool Leaving::sweep() {
+    const std::scoped_lock lock{mutex_};
+    std::erase_if(streams_, [](const auto &stream) { return is_done(*stream); });
+    return !streams_.empty();
+}
+
+}  // namespace rsockets

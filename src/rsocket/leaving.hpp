@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/leaving: streams whose rsockets are closed, until what was sent has left.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "stream/connection.hpp"
+
+namespace rsockets {
+
+// The device sends without anyone's help. Whoever makes or closes an rsocket takes away what is done. Any
+// number of threads.
+class Leaving {
+public:
+    // The process's.
+    [[nodiscard]] static Leaving &instance();
+
+    // Destroys the stream now, or when what was sent has left. leave() was called on it.
+    void add(std::unique_ptr<stream::Connection> stream);
+    // Destroys those that are done. Whether there are others.
+    bool sweep();
+
+private:
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<stream::Connection>> streams_;
+};
+
+}  // namespace rsockets

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rsockets: streams of a C test with itself, and with a process of its own. Included after cmocka.h: they
+ * assert. */
+#ifndef RSOCKETS_H
+#define RSOCKETS_H 1
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rpma/rsocket.h>
+
+#define assert_fails(call, number)       \
+    do {                                 \
+        errno = 0;                       \
+        assert_int_equal((call), -1);    \
+        assert_int_equal(errno, number); \
+    } while (0)
+
+static inline struct sockaddr_in loopback_at(uint16_t port) {
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+}
+
+static inline int listening_rsocket(uint16_t *port) {
+    struct sockaddr_in address = loopback_at(0);
+    socklen_t size = sizeof(address);
+    const int listener = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_true(listener >= 0);
+    assert_int_equal(rbind(listener, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(rlisten(listener, 8), 0);
+    assert_int_equal(rgetsockname(listener, (struct sockaddr *)&address, &size), 0);
+    *port = ntohs(address.sin_port);
+    return listener;
+}
+
+/* Connects without blocking, because one thread is both ends: fds[0] has connected, fds[1] has accepted. */
+static inline void connect_ends(int fds[2], int listener, uint16_t port) {
+    const struct sockaddr_in address = loopback_at(port);
+    fds[0] = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_true(fds[0] >= 0);
+    assert_fails(rconnect(fds[0], (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
+    fds[1] = raccept(listener, NULL, NULL);
+    assert_true(fds[1] >= 0);
+    struct pollfd both[2] = {{.fd = fds[0], .events = POLLOUT}, {.fd = fds[1], .events = POLLIN}};
+    while (both[0].revents == 0) {
+        assert_true(rpoll(both, 2, 10000) > 0);
+    }
+    assert_int_equal(both[0].revents, POLLOUT);
+    int error = -1;
+    socklen_t size = sizeof(error);
+    assert_int_equal(rgetsockopt(fds[0], SOL_SOCKET, SO_ERROR, &error, &size), 0);
+    assert_int_equal(error, 0);
+    assert_int_equal(rfcntl(fds[0], F_SETFL, 0), 0);
+}
+
+static inline double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Runs this program once more, with three arguments: what it is to be, and two numbers. It is a process of
+ * its own, for a child that was forked cannot use a device that its parent has opened. */
+static inline pid_t start_peer(const char *program, const char *role, int first, int second) {
+    char numbers[2][16];
+    snprintf(numbers[0], sizeof(numbers[0]), "%d", first);
+    snprintf(numbers[1], sizeof(numbers[1]), "%d", second);
+    const pid_t child = fork();
+    if (child == 0) {
+        execl(program, program, role, numbers[0], numbers[1], (char *)NULL);
+        _exit(127);
+    }
+    assert_true(child > 0);
+    return child;
+}
+
+/* The exit code of a peer, or minus the number of the signal that it died of. */
+static inline int end_of_peer(pid_t child) {
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/* Waits until the child has stopped itself. */
+static inline void await_stop(pid_t child) {
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+}
+
+#endif
