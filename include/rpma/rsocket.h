@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rpma/rsocket.h -- sockets of type SOCK_STREAM whose bytes travel by RDMA. The functions, their names and
- * what they send are those of librdmacm's rsockets (rsocket(7)): a program that was linked with librdmacm
- * runs with this library, and both ends of a connection may be of either.
+ * rpma/rsocket.h -- sockets of type SOCK_STREAM whose bytes travel by RDMA, and SOCK_DGRAM. The functions,
+ * their names and what they send are those of librdmacm's rsockets (rsocket(7)): a program that was linked
+ * with librdmacm runs with this library, and both ends of a connection may be of either.
  *
  * Returns. Every function behaves as the function of libc without the r, and returns what that does: -1 and
  * errno when it fails. Errors of the man page of that function are not repeated here. EBADF: the descriptor
  * is no rsocket.
  *
- * Descriptors. An rsocket's descriptor is a TCP socket, which the soft device uses. Only functions of this
- * library may read, write, wait for or close it; names and options are those of the TCP socket, too. A
- * descriptor of something else may be in rpoll and rselect, beside rsockets.
+ * Descriptors. An rsocket's descriptor is a TCP socket, which the soft device uses, or, of type SOCK_DGRAM, a
+ * UDP socket. Only functions of this library may read, write, wait for or close it; names and options are
+ * those of that socket, too. A descriptor of something else may be in rpoll and rselect, beside rsockets.
  *
  * Threads. Any function may be called from any thread, and any number of threads may use one rsocket at once.
  * No thread is made, and no signal is sent: what would raise SIGPIPE is EPIPE.
@@ -47,16 +47,16 @@ enum {
 };
 
 /**
- * Makes an rsocket. domain: AF_INET or AF_INET6. type: SOCK_STREAM, with SOCK_NONBLOCK and SOCK_CLOEXEC.
- * protocol: 0 or IPPROTO_TCP. Returns: the descriptor; or -1 and errno, ENOTSUP for any other domain, type or
- * protocol. See socket(2).
+ * Makes an rsocket. domain: AF_INET or AF_INET6. type: SOCK_STREAM or SOCK_DGRAM, with SOCK_NONBLOCK and
+ * SOCK_CLOEXEC. protocol: 0, or IPPROTO_TCP or IPPROTO_UDP as the type has it. Returns: the descriptor; or -1
+ * and errno, ENOTSUP for any other domain, type or protocol. See socket(2).
  */
 int rsocket(int domain, int type, int protocol);
 
 /** Gives an rsocket a local address. See bind(2). */
 int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen);
 
-/** Lets others connect to an rsocket. See listen(2). */
+/** Lets others connect to an rsocket. Errno: EOPNOTSUPP: a SOCK_DGRAM rsocket. See listen(2). */
 int rlisten(int socket, int backlog);
 
 /**
@@ -67,13 +67,15 @@ int rlisten(int socket, int backlog);
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
 /**
- * Connects an rsocket. It waits until the peer has answered, which it does when its program uses what it
- * accepted. An rsocket that does not block gives EINPROGRESS, and is ready for POLLOUT when it is connected,
- * or with POLLERR when it is not; SO_ERROR, the next rconnect or the next receive tells why. Errno:
- * ECONNREFUSED: nobody listens there, or the peer said no. ETIMEDOUT: there was no answer, which the soft
- * device awaits for 10 seconds. ECONNRESET: the peer closed instead. EPROTO: it answered in another protocol.
- * ENOTSUP: it speaks another version of this one. EADDRNOTAVAIL: no RDMA device serves the local address.
- * ENOBUFS, ENOMEM: the device has no more queues, descriptors or memory to register. See connect(2).
+ * Connects an rsocket. One of type SOCK_DGRAM sends to that address from here on, and hears it alone; nothing
+ * is sent, and AF_UNSPEC takes the address back. A stream waits until the peer has answered, which it does
+ * when its program uses what it accepted. An rsocket that does not block gives EINPROGRESS, and is ready for
+ * POLLOUT when it is connected, or with POLLERR when it is not; SO_ERROR, the next rconnect or the next
+ * receive tells why. Errno: ECONNREFUSED: nobody listens there, or the peer said no. ETIMEDOUT: there was no
+ * answer, which the soft device awaits for 10 seconds. ECONNRESET: the peer closed instead. EPROTO: it
+ * answered in another protocol. ENOTSUP: it speaks another version of this one. EADDRNOTAVAIL: no RDMA device
+ * serves the local address. ENOBUFS, ENOMEM: the device has no more queues, descriptors or memory to
+ * register. See connect(2).
  */
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
 
@@ -94,6 +96,12 @@ int rclose(int socket);
 /* ================================================================ bytes ==== */
 
 /*
+ * Datagrams (SOCK_DGRAM). A send is one message, and a receive takes one: what does not fit into the buffers
+ * is cut off (MSG_TRUNC). A message has at most 2032 bytes over IPv4, 2020 over IPv6; a longer one is
+ * EMSGSIZE. Messages get lost, and may come in another order, as over UDP. Flags: MSG_DONTWAIT, MSG_PEEK,
+ * MSG_TRUNC of receives, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_CONFIRM of sends. EOPNOTSUPP: MSG_OOB, MSG_ERRQUEUE,
+ * MSG_MORE, MSG_DONTROUTE, MSG_FASTOPEN, and control data. Streams:
+ *
  * A stream that broke is ECONNRESET when its peer is gone, ETIMEDOUT when it is silent, EPROTO when it sent
  * what the protocol does not allow; after what had come. An end that the peer has announced is 0 bytes. That
  * sending is done says that the bytes may be changed.
@@ -107,13 +115,14 @@ int rclose(int socket);
 ssize_t rrecv(int socket, void *buf, size_t len, int flags);
 
 /**
- * Receives bytes as rrecv. *addrlen becomes 0: a stream does not say from whom each byte is. Returns: as
+ * Receives bytes as rrecv, and from whom a message is. *addrlen becomes 0 where they are a stream's, which
+ * does not say from whom each byte is. Returns: as
  * rrecv. See recvfrom(2).
  */
 ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
                   socklen_t *addrlen);
 
-/** Receives bytes into several buffers, as rrecv. Returns: as rrecv. See recvmsg(2). */
+/** Receives bytes into several buffers, as rrecvfrom. Returns: as rrecv. See recvmsg(2). */
 ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags);
 
 /**
@@ -122,11 +131,14 @@ ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags);
  */
 ssize_t rsend(int socket, const void *buf, size_t len, int flags);
 
-/** Sends bytes as rsend; the address does not matter. Returns: as rsend. See sendto(2). */
+/**
+ * Sends bytes as rsend, a message to the address; to a stream it does not matter. Returns: as rsend; or -1
+ * and errno, EDESTADDRREQ: a message to no address. See sendto(2).
+ */
 ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
                 socklen_t addrlen);
 
-/** Sends the bytes of several buffers, as rsend. Returns: as rsend. See sendmsg(2). */
+/** Sends the bytes of several buffers, as rsendto. Returns: as rsend. See sendmsg(2). */
 ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags);
 
 /** Receives bytes as rrecv without flags. Returns: as rrecv. See read(2). */

@@ -10,6 +10,7 @@
 #include <cstdarg>
 #include <new>
 
+#include "rsocket/datagram_socket.hpp"
 #include "rsocket/poll.hpp"
 #include "rsocket/socket.hpp"
 #include "rsocket/table.hpp"
@@ -81,9 +82,14 @@ long send(int fd, const msghdr &message, int flags) {
 
 Result<int> make(int domain, int type, int protocol) {
     constexpr int flags = SOCK_NONBLOCK | SOCK_CLOEXEC;
-    if ((domain != AF_INET && domain != AF_INET6) || (type & ~flags) != SOCK_STREAM ||
-        (protocol != 0 && protocol != IPPROTO_TCP)) {
+    const bool is_stream = (type & ~flags) == SOCK_STREAM;
+    if ((domain != AF_INET && domain != AF_INET6) || (!is_stream && (type & ~flags) != SOCK_DGRAM) ||
+        (protocol != 0 && protocol != (is_stream ? IPPROTO_TCP : IPPROTO_UDP))) {
         return base::failure(ENOTSUP);
+    }
+    if (!is_stream) {
+        auto made = DatagramSocket::create(domain, type, protocol);
+        return made ? Result<int>{Table::instance().add(std::move(*made))} : std::unexpected{made.error()};
     }
     // Never blocking, as after raccept.
     base::Fd fd{::socket(domain, type | SOCK_NONBLOCK, protocol)};

@@ -3,8 +3,8 @@
 // and how long its calls wait.
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
+#include "rsocket/option_value.hpp"
 #include "rsocket/socket.hpp"
 
 #include <rpma/rsocket.h>
@@ -15,44 +15,6 @@ namespace {
 
 constexpr int most_bytes = 1 << 30;
 constexpr int most_messages = 0xfffe;
-
-// The value that a program passed, as a T; nothing when it is too short for one.
-template <typename T>
-std::optional<T> value_of(const void *value, socklen_t length) {
-    if (value == nullptr || length < sizeof(T)) {
-        return std::nullopt;
-    }
-    T copy;
-    std::memcpy(&copy, value, sizeof(T));
-    return copy;
-}
-
-template <typename T>
-Result<void> give(const T &value, void *to, socklen_t *length) {
-    if (to == nullptr || length == nullptr) {
-        return base::failure(EFAULT);
-    }
-    *length = std::min<socklen_t>(*length, sizeof(T));
-    std::memcpy(to, &value, *length);
-    return {};
-}
-
-Result<milliseconds> timeout_of(const void *value, socklen_t length) {
-    const auto time = value_of<timeval>(value, length);
-    if (!time) {
-        return base::failure(EINVAL);
-    }
-    if (time->tv_usec < 0 || time->tv_usec >= 1000000) {
-        return base::failure(EDOM);
-    }
-    const auto micro = std::chrono::microseconds{time->tv_usec};
-    const auto whole = std::chrono::seconds{std::clamp<time_t>(time->tv_sec, 0, INT32_MAX)};
-    return std::chrono::ceil<milliseconds>(whole + micro);
-}
-
-timeval timeval_of(milliseconds timeout) {
-    return {.tv_sec = timeout.count() / 1000, .tv_usec = timeout.count() % 1000 * 1000};
-}
 
 }  // namespace
 
@@ -92,12 +54,10 @@ Result<void> Socket::set_socket_option(int name, const void *value, socklen_t le
     if (!number) {
         return base::failure(EINVAL);
     }
-    // Twice what was asked for, as the kernel does; getsockopt gives that.
-    const auto bytes = static_cast<std::uint32_t>(std::clamp(*number, 1, most_bytes / 2)) * 2;
     if (name == SO_RCVBUF) {
-        settings_.receive_bytes = bytes;
+        settings_.receive_bytes = doubled_bytes(*number);
     } else if (name == SO_SNDBUF) {
-        settings_.send_bytes = bytes;
+        settings_.send_bytes = doubled_bytes(*number);
     } else {
         receive_low_water_ = static_cast<std::size_t>(std::clamp(*number, 1, most_bytes));
     }

@@ -81,7 +81,8 @@ static void what_is_no_rsocket(void **state) {
     assert_int_equal(close(fds[0]), 0);
     assert_int_equal(close(fds[1]), 0);
     assert_fails(rsocket(AF_UNIX, SOCK_STREAM, 0), ENOTSUP);
-    assert_fails(rsocket(AF_INET, SOCK_DGRAM, 0), ENOTSUP);
+    assert_fails(rsocket(AF_INET, SOCK_RAW, 0), ENOTSUP);
+    assert_fails(rsocket(AF_INET, SOCK_DGRAM, IPPROTO_TCP), ENOTSUP);
     assert_fails(rsocket(AF_INET, SOCK_STREAM, IPPROTO_UDP), ENOTSUP);
 }
 

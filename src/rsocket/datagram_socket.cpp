@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/datagram_socket: messages in and out, options, and what a socket is ready for.
+#include "rsocket/datagram_socket.hpp"
+
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "rsocket/option_value.hpp"
+
+#include <rpma/rsocket.h>
+
+namespace rsockets {
+
+namespace {
+
+constexpr int most_messages = 0xfffe;
+constexpr int send_flags_refused = MSG_OOB | MSG_MORE | MSG_FASTOPEN | MSG_DONTROUTE;
+constexpr int receive_flags_refused = MSG_OOB | MSG_ERRQUEUE;
+
+// Copies what fits.
+void scatter(std::span<const std::byte> content, std::span<const iovec> parts) {
+    for (const iovec &part : parts) {
+        const auto here = content.first(std::min(content.size(), part.iov_len));
+        std::ranges::copy(here, static_cast<std::byte *>(part.iov_base));
+        content = content.subspan(here.size());
+    }
+}
+
+int milliseconds_left(Deadline deadline) {
+    if (!deadline) {
+        return -1;
+    }
+    const auto left = std::chrono::ceil<milliseconds>(*deadline - base::Clock::now());
+    return static_cast<int>(std::clamp<milliseconds::rep>(left.count(), 0, INT32_MAX));
+}
+
+std::size_t size_of(std::span<const iovec> parts) {
+    std::size_t size = 0;
+    for (const iovec &part : parts) {
+        size += part.iov_len;
+    }
+    return size;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<AnySocket>> DatagramSocket::create(int domain, int type, int protocol) {
+    // Never blocking: whether the program's calls wait is said elsewhere.
+    base::Fd fd{::socket(domain, type | SOCK_NONBLOCK, protocol)};
+    if (!fd) {
+        return base::last_failure();
+    }
+    if (auto prepared = datagram::udp::prepare(fd.get(), domain); !prepared) {
+        return std::unexpected{prepared.error()};
+    }
+    return std::make_shared<DatagramSocket>(std::move(fd), domain, (type & SOCK_NONBLOCK) == 0);
+}
+
+datagram::Endpoint &DatagramSocket::endpoint() {
+    if (endpoint_ == nullptr) {
+        const std::size_t room = std::max(1UL, settings_.receive_bytes / datagram::slot_bytes);
+        endpoint_ =
+            std::make_unique<datagram::Endpoint>(fd(), std::min(room, std::size_t{settings_.receives}));
+        endpoint_->peer_changed();
+    }
+    return *endpoint_;
+}
+
+Result<void> DatagramSocket::listen(int) {
+    return base::failure(EOPNOTSUPP);
+}
+
+Result<std::shared_ptr<AnySocket>> DatagramSocket::accept(sockaddr *, socklen_t *, int) {
+    return base::failure(EOPNOTSUPP);
+}
+
+Result<void> DatagramSocket::connect(const sockaddr *address, socklen_t length) {
+    const std::scoped_lock lock{mutex_};
+    if (::connect(fd(), address, length) != 0) {
+        return base::last_failure();
+    }
+    endpoint().peer_changed();
+    return {};
+}
+
+void DatagramSocket::serve(const Waiter *who_asks) {
+    if (!closed_ && endpoint().serve()) {
+        wake_all(who_asks);
+    }
+}
+
+template <typename Attempt>
+Result<std::size_t> DatagramSocket::until(std::unique_lock<std::mutex> &lock, short events, bool blocks,
+                                          milliseconds timeout, Attempt attempt) {
+    const auto try_once = [&](const Waiter *waiter) {
+        serve(waiter);
+        return closed_ ? Result<std::size_t>{base::failure(EBADF)} : attempt();
+    };
+    const auto is_waiting = [](const auto &result) { return !result && result.error().number == EAGAIN; };
+    const auto began = base::Clock::now();
+    const Deadline deadline = timeout.count() != 0 ? Deadline{began + timeout} : std::nullopt;
+    auto result = try_once(nullptr);
+    while (is_waiting(result) && blocks && base::Clock::now() < began + configuration().polling_time) {
+        lock.unlock();
+        lock.lock();
+        result = try_once(nullptr);
+    }
+    while (is_waiting(result) && blocks && (!deadline || base::Clock::now() < *deadline)) {
+        const auto waiter = Waiter::of_this_thread();
+        if (!waiter) {
+            return std::unexpected{waiter.error()};
+        }
+        std::vector<pollfd> descriptors{{.fd = (*waiter)->fd(), .events = POLLIN, .revents = 0}};
+        (*waiter)->clear();
+        if (auto begun = begin(*waiter, events, descriptors); !begun) {
+            return std::unexpected{begun.error()};
+        }
+        // What came before begin() makes no descriptor readable.
+        result = try_once(waiter->get());
+        int error = 0;
+        if (is_waiting(result)) {
+            lock.unlock();
+            error =
+                ::poll(descriptors.data(), descriptors.size(), milliseconds_left(deadline)) < 0 ? errno : 0;
+            lock.lock();
+        }
+        end(*waiter);
+        if (error != 0) {
+            return base::failure(error);
+        }
+        result = is_waiting(result) ? try_once(nullptr) : result;
+    }
+    return result;
+}
+
+Result<std::size_t> DatagramSocket::receive(msghdr &message, int flags) {
+    if ((flags & receive_flags_refused) != 0) {
+        return base::failure(EOPNOTSUPP);
+    }
+    std::unique_lock lock{mutex_};
+    return until(lock, POLLIN, blocks_ && (flags & MSG_DONTWAIT) == 0, receive_timeout_,
+                 [&] { return take(message, flags); });
+}
+
+Result<std::size_t> DatagramSocket::take(msghdr &message, int flags) {
+    if (const int error = endpoint_->take_error(); error != 0) {
+        return base::failure(error);
+    }
+    if (!endpoint_->has_message()) {
+        return is_shut_to_read_ ? Result<std::size_t>{0} : base::failure(EAGAIN);
+    }
+    const datagram::Message &oldest = endpoint_->message();
+    const std::span parts{message.msg_iov, message.msg_iovlen};
+    scatter(oldest.content(), parts);
+    if (message.msg_name != nullptr) {
+        datagram::AnyAddress name;
+        const socklen_t length = write_address(oldest.from, domain_, name);
+        std::memcpy(message.msg_name, &name, std::min(message.msg_namelen, length));
+        message.msg_namelen = length;
+    }
+    const std::size_t size = oldest.size;
+    const std::size_t copied = std::min(size, size_of(parts));
+    message.msg_controllen = 0;
+    message.msg_flags = copied < size ? int{MSG_TRUNC} : 0;
+    if ((flags & MSG_PEEK) == 0) {
+        endpoint_->drop_message();
+    }
+    return (flags & MSG_TRUNC) != 0 ? size : copied;
+}
+
+Result<std::size_t> DatagramSocket::send(const msghdr &message, int flags) {
+    if ((flags & send_flags_refused) != 0) {
+        return base::failure(EOPNOTSUPP);
+    }
+    const std::span parts{message.msg_iov, message.msg_iovlen};
+    std::unique_lock lock{mutex_};
+    return until(
+        lock, POLLOUT, blocks_ && (flags & MSG_DONTWAIT) == 0, send_timeout_, [&]() -> Result<std::size_t> {
+            if (const int error = endpoint_->take_error(); error != 0) {
+                return base::failure(error);
+            }
+            const auto sent =
+                endpoint_->send(parts, static_cast<const sockaddr *>(message.msg_name), message.msg_namelen);
+            return sent ? Result<std::size_t>{size_of(parts)} : std::unexpected{sent.error()};
+        });
+}
+
+Result<void> DatagramSocket::shutdown(int how) {
+    const std::scoped_lock lock{mutex_};
+    const int result = ::shutdown(fd(), how);
+    if (result != 0 && errno != ENOTCONN) {
+        return base::last_failure();
+    }
+    // The kernel does so without a peer, too, where it fails.
+    is_shut_to_read_ = is_shut_to_read_ || how != SHUT_WR;
+    wake_all();
+    return result == 0 ? Result<void>{} : base::failure(ENOTCONN);
+}
+
+void DatagramSocket::close() {
+    const std::scoped_lock lock{mutex_};
+    closed_ = true;
+    wake_all();
+}
+
+// ---- options ----
+
+bool DatagramSocket::blocks() {
+    const std::scoped_lock lock{mutex_};
+    return blocks_;
+}
+
+void DatagramSocket::set_blocking(bool blocks) {
+    const std::scoped_lock lock{mutex_};
+    blocks_ = blocks;
+}
+
+// Nothing for those that a datagram socket does not have.
+std::optional<int> DatagramSocket::rdma_option(int name) const {
+    switch (name) {
+        case RDMA_SQSIZE:
+            return settings_.sends;
+        case RDMA_RQSIZE:
+            return settings_.receives;
+        case RDMA_INLINE:
+            return static_cast<int>(settings_.inline_bytes);
+        default:
+            return std::nullopt;
+    }
+}
+
+Result<void> DatagramSocket::set_rdma_option(int name, const void *value, socklen_t length) {
+    const auto number = value_of<int>(value, length);
+    if (!rdma_option(name)) {
+        return base::failure(ENOPROTOOPT);
+    }
+    if (endpoint_ != nullptr || !number || *number < 0) {
+        return base::failure(EINVAL);
+    }
+    const auto messages = static_cast<std::uint16_t>(std::clamp(*number, 1, most_messages));
+    if (name == RDMA_INLINE) {
+        settings_.inline_bytes = static_cast<std::uint32_t>(*number);
+    } else {
+        (name == RDMA_SQSIZE ? settings_.sends : settings_.receives) = messages;
+    }
+    return {};
+}
+
+Result<void> DatagramSocket::set_option(int level, int name, const void *value, socklen_t length) {
+    const std::scoped_lock lock{mutex_};
+    if (level == SOL_RDMA) {
+        return set_rdma_option(name, value, length);
+    }
+    if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO)) {
+        const auto timeout = timeout_of(value, length);
+        if (timeout) {
+            (name == SO_RCVTIMEO ? receive_timeout_ : send_timeout_) = *timeout;
+        }
+        return timeout ? Result<void>{} : std::unexpected{timeout.error()};
+    }
+    // What the kernel would do with them to datagrams is not what a program would see of its messages.
+    if (level == IPPROTO_UDP || (level == IPPROTO_IP && name == IP_PKTINFO) ||
+        (level == IPPROTO_IPV6 && name == IPV6_RECVPKTINFO)) {
+        return base::failure(ENOPROTOOPT);
+    }
+    if (setsockopt(fd(), level, name, value, length) != 0) {
+        return base::last_failure();
+    }
+    if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) {
+        const auto number = value_of<int>(value, length);
+        (name == SO_RCVBUF ? settings_.receive_bytes : settings_.send_bytes) =
+            doubled_bytes(number.value_or(0));
+    }
+    return {};
+}
+
+Result<void> DatagramSocket::get_option(int level, int name, void *value, socklen_t *length) {
+    const std::scoped_lock lock{mutex_};
+    if (level == SOL_RDMA) {
+        const auto number = rdma_option(name);
+        return number ? give(*number, value, length) : base::failure(ENOPROTOOPT);
+    }
+    if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO)) {
+        return give(timeval_of(name == SO_RCVTIMEO ? receive_timeout_ : send_timeout_), value, length);
+    }
+    if (level == SOL_SOCKET && name == SO_ERROR) {
+        serve();
+        if (const int error = endpoint_ != nullptr ? endpoint_->take_error() : 0; error != 0) {
+            return give(error, value, length);
+        }
+    }
+    return getsockopt(fd(), level, name, value, length) == 0 ? Result<void>{} : base::last_failure();
+}
+
+// ---- waiting ----
+
+short DatagramSocket::readiness(short events) const {
+    // Only what the socket says of sending, and of its end: what has come is not there any more.
+    pollfd kernels{.fd = fd(), .events = static_cast<short>(events & ~(POLLIN | POLLRDNORM)), .revents = 0};
+    (void)::poll(&kernels, 1, 0);
+    int ready = kernels.revents;
+    if (endpoint_->has_message() || is_shut_to_read_ || endpoint_->error() != 0) {
+        ready |= events & (POLLIN | POLLRDNORM);
+    }
+    return static_cast<short>(ready | (endpoint_->error() != 0 ? POLLERR : 0));
+}
+
+short DatagramSocket::poll(short events) {
+    const std::scoped_lock lock{mutex_};
+    serve();
+    return closed_ ? short{POLLNVAL} : readiness(events);
+}
+
+Result<void> DatagramSocket::begin(const std::shared_ptr<Waiter> &waiter, short events,
+                                   std::vector<pollfd> &descriptors) {
+    const int to_serve = endpoint_->has_room() && !is_shut_to_read_ ? POLLIN : 0;
+    descriptors.push_back(
+        {.fd = fd(), .events = static_cast<short>((events & POLLOUT) | to_serve), .revents = 0});
+    waiting_.push_back(waiter);
+    return {};
+}
+
+void DatagramSocket::end(const std::shared_ptr<Waiter> &waiter) {
+    if (const auto found = std::ranges::find(waiting_, waiter); found != waiting_.end()) {
+        waiting_.erase(found);
+    }
+}
+
+Result<short> DatagramSocket::begin_wait(const std::shared_ptr<Waiter> &waiter, short events,
+                                         std::vector<pollfd> &descriptors) {
+    const std::scoped_lock lock{mutex_};
+    serve();
+    if (closed_) {
+        return short{POLLNVAL};
+    }
+    if (auto begun = begin(waiter, events, descriptors); !begun) {
+        return std::unexpected{begun.error()};
+    }
+    serve(waiter.get());
+    return readiness(events);
+}
+
+void DatagramSocket::end_wait(const std::shared_ptr<Waiter> &waiter) {
+    const std::scoped_lock lock{mutex_};
+    end(waiter);
+}
+
+void DatagramSocket::wake_all(const Waiter *but) const {
+    for (const auto &waiter : waiting_) {
+        if (waiter.get() != but) {
+            waiter->wake();
+        }
+    }
+}
+
+}  // namespace rsockets

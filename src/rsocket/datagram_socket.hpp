@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/datagram_socket: an rsocket of type SOCK_DGRAM. Its descriptor is a UDP socket of the kernel.
+#pragma once
+
+#include <mutex>
+
+#include "datagram/endpoint.hpp"
+#include "rsocket/any_socket.hpp"
+#include "rsocket/configuration.hpp"
+
+namespace rsockets {
+
+class DatagramSocket final : public AnySocket {
+public:
+    // type: SOCK_DGRAM, with SOCK_NONBLOCK and SOCK_CLOEXEC.
+    [[nodiscard]] static Result<std::shared_ptr<AnySocket>> create(int domain, int type, int protocol);
+    DatagramSocket(base::Fd fd, int domain, bool blocks)
+        : AnySocket{std::move(fd)}, domain_{domain}, blocks_{blocks} {}
+
+    [[nodiscard]] Result<void> listen(int backlog) override;
+    [[nodiscard]] Result<std::shared_ptr<AnySocket>> accept(sockaddr *address, socklen_t *length,
+                                                            int flags) override;
+    [[nodiscard]] Result<void> connect(const sockaddr *address, socklen_t length) override;
+    [[nodiscard]] Result<std::size_t> receive(msghdr &message, int flags) override;
+    [[nodiscard]] Result<std::size_t> send(const msghdr &message, int flags) override;
+    [[nodiscard]] Result<void> shutdown(int how) override;
+    void close() override;
+
+    [[nodiscard]] Result<void> set_option(int level, int name, const void *value, socklen_t length) override;
+    [[nodiscard]] Result<void> get_option(int level, int name, void *value, socklen_t *length) override;
+    [[nodiscard]] bool blocks() override;
+    void set_blocking(bool blocks) override;
+
+    [[nodiscard]] short poll(short events) override;
+    [[nodiscard]] Result<short> begin_wait(const std::shared_ptr<Waiter> &waiter, short events,
+                                           std::vector<pollfd> &descriptors) override;
+    void end_wait(const std::shared_ptr<Waiter> &waiter) override;
+
+private:
+    // With mutex_ held. What it finds wakes the waiters but the one who asks.
+    void serve(const Waiter *who_asks = nullptr);
+    // Made when the socket is used for the first time: options come before.
+    [[nodiscard]] datagram::Endpoint &endpoint();
+    [[nodiscard]] Result<std::size_t> take(msghdr &message, int flags);
+    [[nodiscard]] short readiness(short events) const;
+    [[nodiscard]] std::optional<int> rdma_option(int name) const;
+    [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
+    // Calls attempt() until it gives something else than EAGAIN, sleeping meanwhile for events.
+    template <typename Attempt>
+    Result<std::size_t> until(std::unique_lock<std::mutex> &lock, short events, bool blocks,
+                              milliseconds timeout, Attempt attempt);
+    [[nodiscard]] Result<void> begin(const std::shared_ptr<Waiter> &waiter, short events,
+                                     std::vector<pollfd> &descriptors);
+    void end(const std::shared_ptr<Waiter> &waiter);
+    void wake_all(const Waiter *but = nullptr) const;
+
+    const int domain_;
+    std::mutex mutex_;
+    bool blocks_;
+    bool closed_ = false;
+    bool is_shut_to_read_ = false;
+    stream::Settings settings_ = configuration().settings;
+    milliseconds receive_timeout_{0};
+    milliseconds send_timeout_{0};
+    std::vector<std::shared_ptr<Waiter>> waiting_;
+    std::unique_ptr<datagram::Endpoint> endpoint_;
+};
+
+}  // namespace rsockets
