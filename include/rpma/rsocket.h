@@ -43,7 +43,7 @@ enum {
     RDMA_RQSIZE,    /* messages of the peer that have a place, 1 to 65534; 16 are there at least */
     RDMA_INLINE,    /* bytes that a message may have to be sent without a copy in the send buffer */
     RDMA_IOMAPSIZE, /* not supported: ENOPROTOOPT */
-    RDMA_ROUTE      /* not supported: ENOPROTOOPT */
+    RDMA_ROUTE      /* a path of InfiniBand, which no stream here takes: ENOPROTOOPT */
 };
 
 /**
@@ -61,8 +61,9 @@ int rlisten(int socket, int backlog);
 
 /**
  * Takes the next connection of an rsocket that listens. The peer is answered when the new rsocket is first
- * read, written or waited for, so that options can be set before. Returns: the descriptor of a new rsocket,
- * which blocks; or -1 and errno. See accept(2).
+ * read, written or waited for, so that options can be set before; or when a later raccept of the same
+ * listener waits. The new rsocket has the listener's options, and blocks. Returns: its descriptor; or -1 and
+ * errno. See accept(2).
  */
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
@@ -107,8 +108,10 @@ int rclose(int socket);
  * sending is done says that the bytes may be changed.
  *
  * Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC (the bytes are dropped) of receives, MSG_DONTWAIT of
- * sends. MSG_NOSIGNAL and MSG_MORE are allowed and change nothing: there is no signal, and what is sent goes
- * at once. EOPNOTSUPP: MSG_OOB, MSG_ERRQUEUE, MSG_FASTOPEN, and control data to be sent; none is received.
+ * sends. A receive with MSG_PEEK | MSG_TRUNC copies nothing and tells how many bytes there are, as FIONREAD
+ * does; there is no ioctl. MSG_NOSIGNAL and MSG_MORE are allowed and change nothing: there is no signal, and
+ * what is sent goes at once. EOPNOTSUPP: MSG_OOB, MSG_ERRQUEUE, MSG_FASTOPEN, and control data to be sent;
+ * none is received.
  */
 
 /** Receives bytes. Returns: how many; 0 at the end of the stream; or -1 and errno. See recv(2). */

@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "rsocket/leaving.hpp"
+#include "rsocket/poll.hpp"
 
 namespace rsockets {
 
@@ -60,7 +61,13 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
     if (state_ != State::Listening) {
         return base::failure(EINVAL);
     }
-    auto accepted = until(lock, blocks_, deadline_of(receive_timeout_), [&]() -> Result<base::Fd> {
+    const Deadline deadline = deadline_of(receive_timeout_);
+    if (blocks_) {
+        if (auto answered = answer_while_waiting(lock, deadline); !answered) {
+            return std::unexpected{answered.error()};
+        }
+    }
+    auto accepted = until(lock, blocks_, deadline, [&]() -> Result<base::Fd> {
         // Never blocking: the device wants it so, and whether the program's calls wait is said elsewhere.
         base::Fd fd{accept4(this->fd(), address, length, SOCK_NONBLOCK | (flags & SOCK_CLOEXEC))};
         if (!fd) {
@@ -71,8 +78,46 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
     if (!accepted) {
         return std::unexpected{accepted.error()};
     }
-    return std::make_shared<Socket>(std::move(*accepted), State::Accepted, settings_,
-                                    (flags & SOCK_NONBLOCK) == 0);
+    auto socket = std::make_shared<Socket>(std::move(*accepted), State::Accepted, settings_,
+                                           (flags & SOCK_NONBLOCK) == 0);
+    socket->receive_timeout_ = receive_timeout_;
+    socket->send_timeout_ = send_timeout_;
+    socket->receive_low_water_ = receive_low_water_;
+    socket->linger_ = linger_;
+    socket->options_ = options_;
+    if (blocks_) {
+        unanswered_.push_back(socket);
+    }
+    return socket;
+}
+
+// The peers of what was accepted wait until the program uses it. A program that accepts the next one first
+// waits here, so that they are answered here.
+Result<void> Socket::answer_while_waiting(std::unique_lock<std::mutex> &lock, Deadline deadline) {
+    while (!unanswered_.empty() && polled(fd(), POLLIN) == 0) {
+        std::vector<pollfd> entries{{.fd = fd(), .events = POLLIN, .revents = 0}};
+        std::erase_if(unanswered_, [&](const std::weak_ptr<Socket> &one) {
+            const auto socket = one.lock();
+            if (socket == nullptr || !socket->awaits_answer()) {
+                return true;
+            }
+            entries.push_back({.fd = socket->fd(), .events = POLLIN | POLLOUT, .revents = 0});
+            return false;
+        });
+        lock.unlock();
+        const auto waited = wait_for(entries, deadline);
+        lock.lock();
+        if (!waited || *waited == 0) {
+            return waited ? Result<void>{} : std::unexpected{waited.error()};
+        }
+    }
+    return {};
+}
+
+bool Socket::awaits_answer() {
+    const std::scoped_lock lock{mutex_};
+    serve();
+    return state_ == State::Accepted || (state_ == State::Streaming && !stream_->answered());
 }
 
 Result<void> Socket::connect(const sockaddr *address, socklen_t length) {

@@ -55,6 +55,8 @@ private:
     [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
     // With mutex_ held. What it finds wakes the waiters but the one who asks.
     void serve(const Waiter *who_asks = nullptr);
+    [[nodiscard]] Result<void> answer_while_waiting(std::unique_lock<std::mutex> &lock, Deadline deadline);
+    [[nodiscard]] bool awaits_answer();
     [[nodiscard]] bool reach();
     [[nodiscard]] bool begin_stream(stream::Side side);
     // An errno value, which is told once when it is why there never will be one.
@@ -98,6 +100,8 @@ private:
         bool in_stream;
     };
     std::vector<Waiting> waiting_;
+    // What this one accepted and its program may not have used yet.
+    std::vector<std::weak_ptr<Socket>> unanswered_;
     std::unique_ptr<stream::Connection> stream_;
 };
 

@@ -64,9 +64,9 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
     std::unique_lock lock{mutex_};
     const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
     const bool peeks = (flags & MSG_PEEK) != 0;
-    const auto reading = peeks                      ? stream::Reading::Peek
-                         : (flags & MSG_TRUNC) != 0 ? stream::Reading::Discard
-                                                    : stream::Reading::Take;
+    const bool copies = (flags & MSG_TRUNC) == 0;
+    const auto reading = peeks ? (copies ? stream::Reading::Peek : stream::Reading::Count)
+                               : (copies ? stream::Reading::Take : stream::Reading::Discard);
     const std::size_t wanted = size_of(parts);
     // Less than was asked for is an answer, unless all of it was.
     const std::size_t least = (flags & MSG_WAITALL) != 0 ? wanted : std::min(wanted, receive_low_water_);

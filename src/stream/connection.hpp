@@ -31,8 +31,9 @@ struct Settings {
 
 enum class Side { Active, Passive };
 
-// Take hands the bytes over, Peek leaves them there as well, Discard only takes them away.
-enum class Reading { Take, Peek, Discard };
+// Take hands the bytes over, Peek leaves them there as well, Discard only takes them away, Count does
+// neither.
+enum class Reading { Take, Peek, Discard, Count };
 
 class Connection {
 public:
@@ -48,6 +49,8 @@ public:
     // Takes what has come, and goes on as far as it can without waiting. Whether there was anything.
     bool serve();
 
+    // The peer knows whether it is connected.
+    [[nodiscard]] bool answered() const { return phase_ != Phase::Asking; }
     [[nodiscard]] bool established() const { return phase_ == Phase::Established; }
     // 0, or why it is broken or never was.
     [[nodiscard]] int error() const { return error_; }

@@ -57,7 +57,7 @@ base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Read
         }
         return phase_ != Phase::Over ? base::Result<std::size_t>{base::failure(EAGAIN)} : 0;
     }
-    if (reading != Reading::Discard) {
+    if (reading == Reading::Take || reading == Reading::Peek) {
         for_pieces(parts, 0, bytes, [&](std::span<std::byte> to, std::size_t before) {
             while (!to.empty()) {
                 const Part from = unread_->front(before);
@@ -68,7 +68,7 @@ base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Read
             }
         });
     }
-    if (reading != Reading::Peek) {
+    if (reading == Reading::Take || reading == Reading::Discard) {
         unread_->consume(bytes);
         if (phase_ == Phase::Established) {
             send_what_is_owed();
