@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/configuration: what the files of the system's administrator say, read once a process.
+// rsocket/configuration: what the system's administrator and the environment say, read once a process.
 #include "rsocket/configuration.hpp"
 
 #include <fcntl.h>
@@ -8,8 +8,8 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
-#include <string>
 #include <string_view>
 
 #include "base/fd.hpp"
@@ -21,35 +21,53 @@ namespace {
 
 constexpr std::string_view blanks = " \t\r\n";
 
-// The number in a file of one; the default when there is no such file, or no such number in it.
-std::uint32_t number_in(const char *name, std::uint32_t least, std::uint32_t most, std::uint32_t otherwise) {
-    const std::string path = std::string{RSOCKET_CONFIGURATION} + "/" + name;
-    const base::Fd file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-    if (!file) {
-        if (errno != ENOENT) {
-            BASE_LOG(Warning, "%s cannot be read: %s", path.c_str(), std::strerror(errno));
-        }
-        return otherwise;
-    }
-    std::array<char, 64> bytes{};
-    const ssize_t size = read(file.get(), bytes.data(), bytes.size());
-    std::string_view text{bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+// The number that a text is; the default when it is none in that range. source: who says so.
+std::uint32_t number_of(std::string_view text, const char *source, std::uint32_t least, std::uint32_t most,
+                        std::uint32_t otherwise) {
     text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
     text = text.substr(0, text.find_last_not_of(blanks) + 1);
     std::uint32_t number = 0;
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
     if (text.empty() || parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() ||
         number < least || number > most) {
-        BASE_LOG(Warning, "%s has \"%.*s\" (expected a number from %u to %u): %u is used", path.c_str(),
+        BASE_LOG(Warning, "%s has \"%.*s\" (expected a number from %u to %u): %u is used", source,
                  static_cast<int>(text.size()), text.data(), least, most, otherwise);
         return otherwise;
     }
     return number;
 }
 
-Configuration read_files() {
+// The number in a file; the default when there is no such file.
+std::uint32_t number_of_file(const std::string &path, std::uint32_t least, std::uint32_t most,
+                             std::uint32_t otherwise) {
+    const base::Fd file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+    std::array<char, 64> bytes{};
+    const ssize_t size = file ? read(file.get(), bytes.data(), bytes.size()) : -1;
+    if (size < 0) {
+        if (errno != ENOENT) {
+            BASE_LOG(Warning, "%s cannot be read: %s", path.c_str(), std::strerror(errno));
+        }
+        return otherwise;
+    }
+    return number_of({bytes.data(), static_cast<std::size_t>(size)}, path.c_str(), least, most, otherwise);
+}
+
+// What a variable of the environment says instead.
+std::uint32_t number_of_variable(const char *name, std::uint32_t least, std::uint32_t most,
+                                 std::uint32_t otherwise) {
+    const char *const text = secure_getenv(name);
+    return text != nullptr ? number_of(text, name, least, most, otherwise) : otherwise;
+}
+
+}  // namespace
+
+Configuration read_configuration(const std::string &folder) {
     constexpr std::uint32_t most_messages = 0xfffe;
     constexpr std::uint32_t most_bytes = 1U << 30;
+    const auto number_in = [&folder](const char *name, std::uint32_t least, std::uint32_t most,
+                                     std::uint32_t otherwise) {
+        return number_of_file(folder + "/" + name, least, most, otherwise);
+    };
     Configuration read;
     stream::Settings &settings = read.settings;
     read.polling_time = std::chrono::microseconds{number_in("polling_time", 0, 1000000, 10)};
@@ -60,13 +78,16 @@ Configuration read_files() {
     settings.inline_bytes = number_in("inline_default", 0, UINT16_MAX, settings.inline_bytes);
     settings.receive_bytes = number_in("mem_default", 0, most_bytes, settings.receive_bytes);
     settings.send_bytes = number_in("wmem_default", 0, most_bytes, settings.send_bytes);
+    settings.sends =
+        static_cast<std::uint16_t>(number_of_variable("RS_SQ_SIZE", 1, most_messages, settings.sends));
+    settings.receives =
+        static_cast<std::uint16_t>(number_of_variable("RS_RQ_SIZE", 1, most_messages, settings.receives));
+    settings.inline_bytes = number_of_variable("RS_INLINE", 0, UINT16_MAX, settings.inline_bytes);
     return read;
 }
 
-}  // namespace
-
 const Configuration &configuration() {
-    static const Configuration read = read_files();
+    static const Configuration read = read_configuration(RSOCKET_CONFIGURATION);
     return read;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/configuration: what the files of the system's administrator say, read once a process.
+// rsocket/configuration: what the system's administrator and the environment say, read once a process.
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "stream/connection.hpp"
 
@@ -15,8 +16,11 @@ struct Configuration {
     stream::Settings settings;
 };
 
-// Read when it is first asked for. A file that is not there leaves the default; so does one with a value that
-// is none, which is logged.
+// What the files of a folder say, and the environment in their place. A file that is not there leaves the
+// default; so does a value that is none, which is logged.
+[[nodiscard]] Configuration read_configuration(const std::string &folder);
+
+// The process's, read when it is first asked for.
 [[nodiscard]] const Configuration &configuration();
 
 }  // namespace rsockets

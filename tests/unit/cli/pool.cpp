@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <string>
 
+#include "../../folder.hpp"
 #include "bytes.hpp"
-#include "folder.hpp"
 
 namespace {
 

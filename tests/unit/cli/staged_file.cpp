@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../../folder.hpp"
 #include "bytes.hpp"
-#include "folder.hpp"
 
 namespace {
 
