@@ -14,15 +14,12 @@
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "base/result.hpp"
-#include "rsocket/waiter.hpp"
+#include "rsocket/sleep.hpp"
 
 namespace rsockets {
 
 using base::Result;
 using std::chrono::milliseconds;
-
-// When a call gives up waiting; none: never.
-using Deadline = std::optional<base::Clock::time_point>;
 
 class AnySocket {
 public:
@@ -51,13 +48,18 @@ public:
     [[nodiscard]] virtual bool blocks() = 0;
     virtual void set_blocking(bool blocks) = 0;
 
-    // For waiting on several at once. What there is of `events` (poll(2)) now.
-    [[nodiscard]] virtual short poll(short events) = 0;
-    // The same; and until the end of the wait the waiter is woken by what other threads do to the socket, and
-    // `descriptors` has, added to it, what becomes ready when there is something to serve.
-    [[nodiscard]] virtual Result<short> begin_wait(const std::shared_ptr<Waiter> &waiter, short events,
-                                                   std::vector<pollfd> &descriptors) = 0;
-    virtual void end_wait(const std::shared_ptr<Waiter> &waiter) = 0;
+    // For waiting on several at once: does what the socket alone can do, and tells the shard that it is in,
+    // if any, which the caller serves then.
+    [[nodiscard]] virtual std::shared_ptr<stream::Shard> advance() = 0;
+    // What there is of `events` (poll(2)) now.
+    [[nodiscard]] virtual short readiness(short events) = 0;
+    // Until the end of the wait whoever notices a change of the socket ends the sleep, which is for `events`.
+    // What came before it began does not.
+    [[nodiscard]] virtual Result<void> begin_wait(Sleep &sleep, short events) = 0;
+    virtual void end_wait(const Sleep &sleep) = 0;
+
+    // In a forked child: its locks may be held by threads that it does not have.
+    virtual void after_fork_in_child() = 0;
 
 protected:
     explicit AnySocket(base::Fd fd) : fd_{std::move(fd)} {}

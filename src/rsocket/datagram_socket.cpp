@@ -29,14 +29,6 @@ void scatter(std::span<const std::byte> content, std::span<const iovec> parts) {
     }
 }
 
-int milliseconds_left(Deadline deadline) {
-    if (!deadline) {
-        return -1;
-    }
-    const auto left = std::chrono::ceil<milliseconds>(*deadline - base::Clock::now());
-    return static_cast<int>(std::clamp<milliseconds::rep>(left.count(), 0, INT32_MAX));
-}
-
 std::size_t size_of(std::span<const iovec> parts) {
     std::size_t size = 0;
     for (const iovec &part : parts) {
@@ -86,52 +78,47 @@ Result<void> DatagramSocket::connect(const sockaddr *address, socklen_t length) 
     return {};
 }
 
-void DatagramSocket::serve(const Waiter *who_asks) {
+void DatagramSocket::serve() {
     if (!closed_ && endpoint().serve()) {
-        wake_all(who_asks);
+        waiters_.wake();
     }
 }
 
 template <typename Attempt>
 Result<std::size_t> DatagramSocket::until(std::unique_lock<std::mutex> &lock, short events, bool blocks,
                                           milliseconds timeout, Attempt attempt) {
-    const auto try_once = [&](const Waiter *waiter) {
-        serve(waiter);
+    const auto try_once = [&] {
+        serve();
         return closed_ ? Result<std::size_t>{base::failure(EBADF)} : attempt();
     };
     const auto is_waiting = [](const auto &result) { return !result && result.error().number == EAGAIN; };
     const auto began = base::Clock::now();
     const Deadline deadline = timeout.count() != 0 ? Deadline{began + timeout} : std::nullopt;
-    auto result = try_once(nullptr);
+    auto result = try_once();
     while (is_waiting(result) && blocks && base::Clock::now() < began + configuration().polling_time) {
         lock.unlock();
         lock.lock();
-        result = try_once(nullptr);
+        result = try_once();
     }
     while (is_waiting(result) && blocks && (!deadline || base::Clock::now() < *deadline)) {
         const auto waiter = Waiter::of_this_thread();
         if (!waiter) {
             return std::unexpected{waiter.error()};
         }
-        std::vector<pollfd> descriptors{{.fd = (*waiter)->fd(), .events = POLLIN, .revents = 0}};
-        (*waiter)->clear();
-        if (auto begun = begin(*waiter, events, descriptors); !begun) {
-            return std::unexpected{begun.error()};
-        }
-        // What came before begin() makes no descriptor readable.
-        result = try_once(waiter->get());
-        int error = 0;
+        Sleep sleep{*waiter};
+        begin_wait_locked(sleep, events);
+        result = try_once();
+        Result<void> slept;
         if (is_waiting(result)) {
             lock.unlock();
-            error =
-                ::poll(descriptors.data(), descriptors.size(), milliseconds_left(deadline)) < 0 ? errno : 0;
+            slept = sleep.until(deadline);
             lock.lock();
         }
-        end(*waiter);
-        if (error != 0) {
-            return base::failure(error);
+        end_wait(sleep);
+        if (!slept) {
+            return std::unexpected{slept.error()};
         }
-        result = is_waiting(result) ? try_once(nullptr) : result;
+        result = is_waiting(result) ? try_once() : result;
     }
     return result;
 }
@@ -196,14 +183,14 @@ Result<void> DatagramSocket::shutdown(int how) {
     }
     // The kernel does so without a peer, too, where it fails.
     is_shut_to_read_ = is_shut_to_read_ || how != SHUT_WR;
-    wake_all();
+    waiters_.wake();
     return result == 0 ? Result<void>{} : base::failure(ENOTCONN);
 }
 
 void DatagramSocket::close() {
     const std::scoped_lock lock{mutex_};
     closed_ = true;
-    wake_all();
+    waiters_.wake();
 }
 
 // ---- options ----
@@ -297,7 +284,17 @@ Result<void> DatagramSocket::get_option(int level, int name, void *value, sockle
 
 // ---- waiting ----
 
-short DatagramSocket::readiness(short events) const {
+std::shared_ptr<stream::Shard> DatagramSocket::advance() {
+    const std::scoped_lock lock{mutex_};
+    serve();
+    return nullptr;
+}
+
+short DatagramSocket::readiness(short events) {
+    const std::scoped_lock lock{mutex_};
+    if (closed_) {
+        return POLLNVAL;
+    }
     // Only what the socket says of sending, and of its end: what has come is not there any more.
     pollfd kernels{.fd = fd(), .events = static_cast<short>(events & ~(POLLIN | POLLRDNORM)), .revents = 0};
     (void)::poll(&kernels, 1, 0);
@@ -308,52 +305,21 @@ short DatagramSocket::readiness(short events) const {
     return static_cast<short>(ready | (endpoint_->error() != 0 ? POLLERR : 0));
 }
 
-short DatagramSocket::poll(short events) {
+Result<void> DatagramSocket::begin_wait(Sleep &sleep, short events) {
     const std::scoped_lock lock{mutex_};
-    serve();
-    return closed_ ? short{POLLNVAL} : readiness(events);
-}
-
-Result<void> DatagramSocket::begin(const std::shared_ptr<Waiter> &waiter, short events,
-                                   std::vector<pollfd> &descriptors) {
-    const int to_serve = endpoint_->has_room() && !is_shut_to_read_ ? POLLIN : 0;
-    descriptors.push_back(
-        {.fd = fd(), .events = static_cast<short>((events & POLLOUT) | to_serve), .revents = 0});
-    waiting_.push_back(waiter);
+    begin_wait_locked(sleep, events);
     return {};
 }
 
-void DatagramSocket::end(const std::shared_ptr<Waiter> &waiter) {
-    if (const auto found = std::ranges::find(waiting_, waiter); found != waiting_.end()) {
-        waiting_.erase(found);
-    }
+void DatagramSocket::begin_wait_locked(Sleep &sleep, short events) {
+    waiters_.add(sleep.waiter());
+    const int to_serve = !closed_ && endpoint().has_room() && !is_shut_to_read_ ? POLLIN : 0;
+    sleep.add({.fd = fd(), .events = static_cast<short>((events & POLLOUT) | to_serve), .revents = 0});
 }
 
-Result<short> DatagramSocket::begin_wait(const std::shared_ptr<Waiter> &waiter, short events,
-                                         std::vector<pollfd> &descriptors) {
-    const std::scoped_lock lock{mutex_};
-    serve();
-    if (closed_) {
-        return short{POLLNVAL};
-    }
-    if (auto begun = begin(waiter, events, descriptors); !begun) {
-        return std::unexpected{begun.error()};
-    }
-    serve(waiter.get());
-    return readiness(events);
-}
-
-void DatagramSocket::end_wait(const std::shared_ptr<Waiter> &waiter) {
-    const std::scoped_lock lock{mutex_};
-    end(waiter);
-}
-
-void DatagramSocket::wake_all(const Waiter *but) const {
-    for (const auto &waiter : waiting_) {
-        if (waiter.get() != but) {
-            waiter->wake();
-        }
-    }
+void DatagramSocket::after_fork_in_child() {
+    new (&mutex_) std::mutex;
+    waiters_.after_fork_in_child();
 }
 
 }  // namespace rsockets

@@ -31,28 +31,25 @@ public:
     [[nodiscard]] bool blocks() override;
     void set_blocking(bool blocks) override;
 
-    [[nodiscard]] short poll(short events) override;
-    [[nodiscard]] Result<short> begin_wait(const std::shared_ptr<Waiter> &waiter, short events,
-                                           std::vector<pollfd> &descriptors) override;
-    void end_wait(const std::shared_ptr<Waiter> &waiter) override;
+    [[nodiscard]] std::shared_ptr<stream::Shard> advance() override;
+    [[nodiscard]] short readiness(short events) override;
+    [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
+    void end_wait(const Sleep &sleep) override { waiters_.remove(sleep.waiter()); }
+    void after_fork_in_child() override;
 
 private:
-    // With mutex_ held. What it finds wakes the waiters but the one who asks.
-    void serve(const Waiter *who_asks = nullptr);
+    // With mutex_ held.
+    void serve();
     // Made when the socket is used for the first time: options come before.
     [[nodiscard]] datagram::Endpoint &endpoint();
     [[nodiscard]] Result<std::size_t> take(msghdr &message, int flags);
-    [[nodiscard]] short readiness(short events) const;
     [[nodiscard]] std::optional<int> rdma_option(int name) const;
     [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
     // Calls attempt() until it gives something else than EAGAIN, sleeping meanwhile for events.
     template <typename Attempt>
     Result<std::size_t> until(std::unique_lock<std::mutex> &lock, short events, bool blocks,
                               milliseconds timeout, Attempt attempt);
-    [[nodiscard]] Result<void> begin(const std::shared_ptr<Waiter> &waiter, short events,
-                                     std::vector<pollfd> &descriptors);
-    void end(const std::shared_ptr<Waiter> &waiter);
-    void wake_all(const Waiter *but = nullptr) const;
+    void begin_wait_locked(Sleep &sleep, short events);
 
     const int domain_;
     std::mutex mutex_;
@@ -62,7 +59,7 @@ private:
     stream::Settings settings_ = configuration().settings;
     milliseconds receive_timeout_{0};
     milliseconds send_timeout_{0};
-    std::vector<std::shared_ptr<Waiter>> waiting_;
+    Waiters waiters_;
     std::unique_ptr<datagram::Endpoint> endpoint_;
 };
 

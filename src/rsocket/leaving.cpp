@@ -22,8 +22,12 @@ constexpr int exit_tick_ms = 5;
 // A child process has copies of its parent's streams, and nothing to do with them.
 std::atomic<pid_t> process_of_streams = 0;
 
-bool is_done(stream::Connection &stream) {
-    (void)stream.serve();
+bool is_done(const stream::Connection &stream) {
+    if (stream.inherited()) {
+        return true;
+    }
+    const std::scoped_lock lock{stream.shard()->mutex()};
+    stream.shard()->serve();
     return stream.idle();
 }
 
@@ -60,6 +64,12 @@ void Leaving::add(std::unique_ptr<stream::Connection> stream) {
     } catch (const std::bad_alloc &) {
         BASE_LOG(Error, "a stream is cut off before all of it has left: out of memory");
     }
+}
+
+// The parent's are left alone, and its lock may be held for ever.
+void Leaving::after_fork_in_child() {
+    new (&mutex_) std::mutex;
+    streams_.clear();
 }
 
 bool Leaving::sweep() {

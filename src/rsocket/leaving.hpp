@@ -21,6 +21,7 @@ public:
     void add(std::unique_ptr<stream::Connection> stream);
     // Destroys those that are done. Whether there are others.
     bool sweep();
+    void after_fork_in_child();
 
 private:
     std::mutex mutex_;

@@ -133,7 +133,9 @@ Result<void> Socket::get_option(int level, int name, void *value, socklen_t *len
                 return give(static_cast<int>(receive_low_water_), value, length);
             case SO_ERROR: {
                 serve();
-                const int broken = stream_ != nullptr ? stream_->error() : 0;
+                const auto in_stream = lock_stream();
+                note_failure();
+                const int broken = is_lost() ? ECONNRESET : stream_ != nullptr ? stream_->error() : 0;
                 return give(pending_error_ != 0 ? std::exchange(pending_error_, 0) : broken, value, length);
             }
             default:

@@ -28,9 +28,20 @@ public:
 
     // How many entries have something now.
     [[nodiscard]] Result<int> look() {
+        shards_.clear();
+        for (const auto &socket : sockets_) {
+            const auto shard = socket != nullptr ? socket->advance() : nullptr;
+            if (shard != nullptr && std::ranges::find(shards_, shard) == shards_.end()) {
+                shards_.push_back(shard);
+            }
+        }
+        for (const auto &shard : shards_) {
+            const std::scoped_lock lock{shard->mutex()};
+            shard->serve();
+        }
         for (std::size_t i = 0; i < entries_.size(); ++i) {
             if (sockets_[i] != nullptr) {
-                entries_[i].revents = sockets_[i]->poll(entries_[i].events);
+                entries_[i].revents = sockets_[i]->readiness(entries_[i].events);
             }
         }
         if (!others_.empty() && ::poll(others_.data(), others_.size(), 0) < 0) {
@@ -41,41 +52,32 @@ public:
 
     // Sleeps until an entry may have something. What there is before that, look() finds too.
     [[nodiscard]] Result<void> sleep(const std::shared_ptr<Waiter> &waiter, Deadline deadline) {
-        std::vector<pollfd> descriptors = others_;
-        waiter->clear();
-        descriptors.push_back({.fd = waiter->fd(), .events = POLLIN, .revents = 0});
+        Sleep sleep{waiter};
+        for (const pollfd &other : others_) {
+            sleep.add(other);
+        }
         std::size_t begun = 0;
-        bool ready = false;
         Result<void> result;
         for (; begun < sockets_.size() && result; ++begun) {
             if (sockets_[begun] != nullptr) {
-                const auto found = sockets_[begun]->begin_wait(waiter, entries_[begun].events, descriptors);
-                if (!found) {
-                    result = std::unexpected{found.error()};
-                    break;
-                }
-                ready = ready || *found != 0;
+                result = sockets_[begun]->begin_wait(sleep, entries_[begun].events);
             }
         }
-        if (result && !ready && ::poll(descriptors.data(), descriptors.size(), left(deadline)) < 0) {
-            result = base::last_failure();
+        if (result) {
+            const auto ready = look();
+            result = !ready        ? std::unexpected{ready.error()}
+                     : *ready != 0 ? Result<void>{}
+                                   : sleep.until(deadline);
         }
         while (begun-- > 0) {
             if (sockets_[begun] != nullptr) {
-                sockets_[begun]->end_wait(waiter);
+                sockets_[begun]->end_wait(sleep);
             }
         }
         return result;
     }
 
 private:
-    [[nodiscard]] static int left(Deadline deadline) {
-        if (!deadline) {
-            return -1;
-        }
-        const auto time = std::chrono::ceil<milliseconds>(*deadline - base::Clock::now());
-        return static_cast<int>(std::clamp<milliseconds::rep>(time.count(), 0, INT32_MAX));
-    }
     // Copies what the kernel said, and counts.
     [[nodiscard]] int count(std::span<const pollfd> others) {
         int ready = 0;
@@ -92,21 +94,25 @@ private:
     std::span<pollfd> entries_;
     std::vector<std::shared_ptr<AnySocket>> sockets_;
     std::vector<pollfd> others_;
+    std::vector<std::shared_ptr<stream::Shard>> shards_;
 };
 
 }  // namespace
 
 Result<int> wait_for(std::span<pollfd> entries, Deadline deadline) {
     Round round{entries};
-    const auto spin_until = base::Clock::now() + configuration().polling_time;
+    const auto begin = base::Clock::now();
+    bool looks = (deadline && *deadline <= begin) || Sleep::is_likely_short();
     while (true) {
-        auto ready = round.look();
-        const auto now = base::Clock::now();
-        if (!ready || *ready != 0 || (deadline && now >= *deadline)) {
-            return ready;
-        }
-        if (now < spin_until) {
-            continue;
+        if (looks) {
+            auto ready = round.look();
+            const auto now = base::Clock::now();
+            if (!ready || *ready != 0 || (deadline && now >= *deadline)) {
+                return ready;
+            }
+            if (now - begin < configuration().polling_time) {
+                continue;
+            }
         }
         const auto waiter = Waiter::of_this_thread();
         if (!waiter) {
@@ -115,6 +121,7 @@ Result<int> wait_for(std::span<pollfd> entries, Deadline deadline) {
         if (auto slept = round.sleep(*waiter, deadline); !slept) {
             return std::unexpected{slept.error()};
         }
+        looks = true;
     }
 }
 

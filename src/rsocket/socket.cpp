@@ -28,18 +28,14 @@ int pending_error(int fd) {
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
 }
 
-int timeout_of(Deadline deadline) {
-    if (!deadline) {
-        return -1;
-    }
-    const auto left = std::chrono::ceil<milliseconds>(*deadline - base::Clock::now());
-    return static_cast<int>(std::clamp<milliseconds::rep>(left.count(), 0, INT32_MAX));
-}
-
 }  // namespace
 
 Socket::~Socket() {
     if (stream_ != nullptr) {
+        {
+            const auto in_stream = lock_stream();
+            stream_->forget_observer();
+        }
         Leaving::instance().add(std::move(stream_));
     }
 }
@@ -117,7 +113,8 @@ Result<void> Socket::answer_while_waiting(std::unique_lock<std::mutex> &lock, De
 bool Socket::awaits_answer() {
     const std::scoped_lock lock{mutex_};
     serve();
-    return state_ == State::Accepted || (state_ == State::Streaming && !stream_->answered());
+    const auto in_stream = lock_stream();
+    return state_ == State::Accepted || (in_stream && !stream_->answered());
 }
 
 Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
@@ -139,8 +136,7 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
         if (!blocks_ && state_ == State::Reaching) {
             return base::failure(EINPROGRESS);
         }
-    } else if (state_ == State::Reaching ||
-               (state_ == State::Streaming && !stream_->established() && stream_->error() == 0)) {
+    } else if (is_connecting()) {
         if (!blocks_) {
             return base::failure(EALREADY);
         }
@@ -176,7 +172,7 @@ bool Socket::reach() {
 }
 
 bool Socket::begin_stream(stream::Side side) {
-    auto stream = stream::Connection::begin(side, fd(), settings_);
+    auto stream = stream::Connection::begin(side, fd(), settings_, *this);
     if (!stream) {
         // As good as a peer that is gone, for nobody speaks with it.
         pending_error_ = stream.error().number;
@@ -190,90 +186,71 @@ bool Socket::begin_stream(stream::Side side) {
     return true;
 }
 
-void Socket::serve(const Waiter *who_asks) {
-    bool any = false;
-    if (state_ == State::Reaching) {
-        any = reach();
-    } else if (state_ == State::Accepted) {
-        any = begin_stream(stream::Side::Passive);
-    }
-    if (state_ == State::Streaming) {
-        const int error_before = stream_->error();
-        const bool was_established = stream_->established();
-        any |= stream_->serve();
-        if (error_before == 0 && stream_->error() != 0 && !was_established) {
-            pending_error_ = stream_->error();
-        }
-    }
+std::unique_lock<std::mutex> Socket::lock_stream() const {
+    return stream_ != nullptr && !stream_->inherited() ? std::unique_lock{stream_->shard()->mutex()}
+                                                       : std::unique_lock<std::mutex>{};
+}
+
+void Socket::go_on() {
+    const bool any = state_ == State::Reaching
+                         ? reach()
+                         : state_ == State::Accepted && begin_stream(stream::Side::Passive);
     if (any) {
-        for (const Waiting &waiting : waiting_) {
-            if (waiting.waiter.get() != who_asks) {
-                waiting.waiter->wake();
-            }
-        }
+        waiters_.wake();  // they sleep on something else
     }
+}
+
+bool Socket::is_connecting() const {
+    const auto in_stream = lock_stream();
+    return state_ == State::Reaching ||
+           (state_ == State::Streaming && !stream_->established() && stream_->error() == 0);
+}
+
+void Socket::serve() {
+    go_on();
+    if (const auto in_stream = lock_stream()) {
+        stream_->shard()->serve();
+        note_failure();
+    }
+}
+
+// Why rconnect failed is told once; why a stream broke, again and again.
+void Socket::note_failure() {
+    if (stream_ != nullptr && !failure_noted_ && stream_->error() != 0 && !stream_->was_established()) {
+        failure_noted_ = true;
+        pending_error_ = stream_->error();
+    }
+}
+
+std::shared_ptr<stream::Shard> Socket::advance() {
+    const std::scoped_lock lock{mutex_};
+    go_on();
+    return stream_ != nullptr && !is_lost() ? stream_->shard() : nullptr;
 }
 
 Deadline Socket::deadline_of(milliseconds timeout) const {
     return timeout.count() != 0 ? Deadline{base::Clock::now() + timeout} : std::nullopt;
 }
 
-Result<void> Socket::sleep(std::unique_lock<std::mutex> &lock, std::span<pollfd> descriptors,
-                           Deadline deadline) {
-    lock.unlock();
-    const int ready = ::poll(descriptors.data(), descriptors.size(), timeout_of(deadline));
-    const int error = ready < 0 ? errno : 0;
-    lock.lock();
-    return error == 0 ? Result<void>{} : base::failure(error);
+Result<void> Socket::begin_wait(Sleep &sleep, short) {
+    const std::scoped_lock lock{mutex_};
+    return begin_wait_locked(sleep);
 }
 
-Result<void> Socket::begin(const std::shared_ptr<Waiter> &waiter, std::vector<pollfd> &descriptors) {
-    const bool in_stream = state_ == State::Streaming;
-    if (in_stream) {
-        const auto wait = stream_->begin_wait();
-        if (!wait) {
-            return std::unexpected{wait.error()};
-        }
-        descriptors.push_back({.fd = wait->completions, .events = POLLIN, .revents = 0});
-        descriptors.push_back({.fd = wait->events, .events = POLLIN, .revents = 0});
-    } else {
-        const short events = state_ == State::Reaching ? POLLOUT : POLLIN;
-        descriptors.push_back({.fd = fd(), .events = events, .revents = 0});
+Result<void> Socket::begin_wait_locked(Sleep &sleep) {
+    waiters_.add(sleep.waiter());
+    if (state_ == State::Streaming) {
+        return is_lost() ? Result<void>{} : sleep.join(stream_->shard());
     }
-    waiting_.push_back({.waiter = waiter, .in_stream = in_stream});
+    sleep.add({.fd = fd(),
+               .events = static_cast<short>(state_ == State::Reaching ? POLLOUT : POLLIN),
+               .revents = 0});
     return {};
 }
 
-void Socket::end(const std::shared_ptr<Waiter> &waiter) {
-    const auto found = std::ranges::find(waiting_, waiter, &Waiting::waiter);
-    if (found != waiting_.end()) {
-        if (found->in_stream) {
-            stream_->end_wait();
-        }
-        waiting_.erase(found);
-    }
-}
-
-Result<short> Socket::begin_wait(const std::shared_ptr<Waiter> &waiter, short events,
-                                 std::vector<pollfd> &descriptors) {
-    const std::scoped_lock lock{mutex_};
-    serve();
-    if (auto begun = begin(waiter, descriptors); !begun) {
-        return std::unexpected{begun.error()};
-    }
-    serve(waiter.get());
-    return readiness(events);
-}
-
-void Socket::end_wait(const std::shared_ptr<Waiter> &waiter) {
-    const std::scoped_lock lock{mutex_};
-    end(waiter);
-}
-
-void Socket::wake_all() const {
-    for (const Waiting &waiting : waiting_) {
-        waiting.waiter->wake();
-    }
+void Socket::after_fork_in_child() {
+    new (&mutex_) std::mutex;
+    waiters_.after_fork_in_child();
 }
 
 }  // namespace rsockets

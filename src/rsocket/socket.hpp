@@ -19,7 +19,7 @@
 
 namespace rsockets {
 
-class Socket final : public AnySocket {
+class Socket final : public AnySocket, private stream::Observer {
 public:
     enum class State { Fresh, Listening, Reaching, Accepted, Streaming };
 
@@ -45,35 +45,41 @@ public:
     [[nodiscard]] bool blocks() override;
     void set_blocking(bool blocks) override;
 
-    [[nodiscard]] short poll(short events) override;
-    [[nodiscard]] Result<short> begin_wait(const std::shared_ptr<Waiter> &waiter, short events,
-                                           std::vector<pollfd> &descriptors) override;
-    void end_wait(const std::shared_ptr<Waiter> &waiter) override;
+    [[nodiscard]] std::shared_ptr<stream::Shard> advance() override;
+    [[nodiscard]] short readiness(short events) override;
+    [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
+    void end_wait(const Sleep &sleep) override { waiters_.remove(sleep.waiter()); }
+    void after_fork_in_child() override;
 
 private:
     [[nodiscard]] Result<std::size_t> receive_parts(std::span<const iovec> parts, int flags);
     [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
-    // With mutex_ held. What it finds wakes the waiters but the one who asks.
-    void serve(const Waiter *who_asks = nullptr);
+    // With mutex_ held, which is taken before the shard's lock.
+    void serve();
+    void go_on();
     [[nodiscard]] Result<void> answer_while_waiting(std::unique_lock<std::mutex> &lock, Deadline deadline);
     [[nodiscard]] bool awaits_answer();
     [[nodiscard]] bool reach();
     [[nodiscard]] bool begin_stream(stream::Side side);
+    // There is a stream, of the process that forked this one.
+    [[nodiscard]] bool is_lost() const { return stream_ != nullptr && stream_->inherited(); }
+    // The stream's lock, if there is one that can be used.
+    [[nodiscard]] std::unique_lock<std::mutex> lock_stream() const;
+    [[nodiscard]] bool is_connecting() const;
+    // With the stream's lock too.
+    void note_failure();
+    [[nodiscard]] short stream_readiness(short events) const;
+    [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep);
+    void changed() override { waiters_.wake(); }
     // An errno value, which is told once when it is why there never will be one.
     [[nodiscard]] int why_no_stream();
     void apply_options();
     [[nodiscard]] Result<void> set_socket_option(int name, const void *value, socklen_t length);
     [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
-    [[nodiscard]] short readiness(short events) const;
-    [[nodiscard]] Result<void> begin(const std::shared_ptr<Waiter> &waiter, std::vector<pollfd> &descriptors);
-    void end(const std::shared_ptr<Waiter> &waiter);
-    void wake_all() const;
     // Calls attempt() until it gives something else than EAGAIN, sleeping meanwhile.
     template <typename Attempt>
     std::invoke_result_t<Attempt> until(std::unique_lock<std::mutex> &lock, bool blocks, Deadline deadline,
                                         Attempt attempt);
-    [[nodiscard]] static Result<void> sleep(std::unique_lock<std::mutex> &lock, std::span<pollfd> descriptors,
-                                            Deadline deadline);
     [[nodiscard]] Deadline deadline_of(milliseconds timeout) const;
 
     std::mutex mutex_;
@@ -83,6 +89,7 @@ private:
     bool closed_ = false;
     // Why there is no stream, as an errno value, until a call or SO_ERROR has told it.
     int pending_error_ = 0;
+    bool failure_noted_ = false;
     milliseconds receive_timeout_{0};
     milliseconds send_timeout_{0};
     std::size_t receive_low_water_ = 1;
@@ -95,11 +102,7 @@ private:
     // The kernel's options that the program set. The device sets some of them too, and they are set again
     // then.
     std::vector<Option> options_;
-    struct Waiting {
-        std::shared_ptr<Waiter> waiter;
-        bool in_stream;
-    };
-    std::vector<Waiting> waiting_;
+    Waiters waiters_;
     // What this one accepted and its program may not have used yet.
     std::vector<std::weak_ptr<Socket>> unanswered_;
     std::unique_ptr<stream::Connection> stream_;
@@ -108,44 +111,54 @@ private:
 template <typename Attempt>
 std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, bool blocks,
                                             Deadline deadline, Attempt attempt) {
-    const auto try_once = [&](const Waiter *waiter) {
-        serve(waiter);
-        return closed_ ? std::invoke_result_t<Attempt>{base::failure(EBADF)} : attempt();
+    using Answer = std::invoke_result_t<Attempt>;
+    const auto look = [&]() -> Answer {
+        if (closed_ || is_lost()) {
+            return base::failure(closed_ ? EBADF : ECONNRESET);
+        }
+        const auto in_stream = lock_stream();
+        note_failure();
+        return attempt();
     };
-    const auto is_waiting = [](const auto &result) { return !result && result.error().number == EAGAIN; };
-    auto result = try_once(nullptr);
-    if (!is_waiting(result) || !blocks) {
-        return result;
-    }
-    for (const auto until = base::Clock::now() + configuration().polling_time; base::Clock::now() < until;) {
+    const auto is_waiting = [](const Answer &result) { return !result && result.error().number == EAGAIN; };
+    go_on();
+    Answer result = look();  // what is here already: the device need not be asked
+    const auto begin = base::Clock::now();
+    const bool looks = !blocks || Sleep::is_likely_short();
+    for (bool first = true; looks && is_waiting(result); first = false) {
+        if (!first && (!blocks || base::Clock::now() - begin >= configuration().polling_time)) {
+            break;
+        }
         lock.unlock();
         lock.lock();
-        if (result = try_once(nullptr); !is_waiting(result)) {
-            return result;
-        }
+        serve();
+        result = look();
     }
-    const auto waiter = Waiter::of_this_thread();
-    if (!waiter) {
-        return std::unexpected{waiter.error()};
-    }
-    while (!deadline || base::Clock::now() < *deadline) {
-        std::vector<pollfd> descriptors{{.fd = (*waiter)->fd(), .events = POLLIN, .revents = 0}};
-        (*waiter)->clear();
-        if (auto begun = begin(*waiter, descriptors); !begun) {
-            return std::unexpected{begun.error()};
+    while (blocks && is_waiting(result) && (!deadline || base::Clock::now() < *deadline)) {
+        const auto waiter = Waiter::of_this_thread();
+        if (!waiter) {
+            return std::unexpected{waiter.error()};
         }
-        // Anything that came before begin() makes no descriptor readable.
-        result = try_once(waiter->get());
-        const auto slept = is_waiting(result) ? sleep(lock, descriptors, deadline) : Result<void>{};
-        end(*waiter);
-        if (!slept) {
-            return std::unexpected{slept.error()};
+        {
+            Sleep sleep{*waiter};
+            auto slept = begin_wait_locked(sleep);
+            if (slept) {
+                serve();
+                result = look();
+            }
+            if (slept && is_waiting(result)) {
+                lock.unlock();
+                slept = sleep.until(deadline);
+                lock.lock();
+            }
+            end_wait(sleep);
+            if (!slept) {
+                return std::unexpected{slept.error()};
+            }
         }
-        if (!is_waiting(result)) {
-            return result;
-        }
-        if (result = try_once(nullptr); !is_waiting(result)) {
-            return result;
+        if (is_waiting(result)) {
+            serve();
+            result = look();
         }
     }
     return result;

@@ -121,7 +121,7 @@ Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) 
             return sent != 0 ? Result<std::size_t>{sent} : put;
         }
         sent += *put;
-        if (sent == wanted || !blocks) {
+        if (sent == wanted) {
             return sent;
         }
         rest = rest_of(parts, sent);
@@ -129,17 +129,27 @@ Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) 
     }
 }
 
-short Socket::readiness(short events) const {
-    short ready = 0;
-    if (state_ != State::Streaming) {
-        // As the kernel sees it, but what connects is not connected before the peer has answered.
-        pollfd one{.fd = fd(), .events = state_ == State::Reaching ? short{0} : events, .revents = 0};
-        if (::poll(&one, 1, 0) > 0) {
-            ready = one.revents;
-        }
-        return pending_error_ != 0 ? static_cast<short>(ready | POLLERR | (events & (POLLIN | POLLOUT)))
-                                   : ready;
+short Socket::readiness(short events) {
+    const std::scoped_lock lock{mutex_};
+    if (closed_) {
+        return POLLNVAL;
     }
+    if (is_lost()) {
+        return static_cast<short>(events | POLLERR | POLLHUP);
+    }
+    const auto in_stream = lock_stream();
+    note_failure();
+    if (in_stream) {
+        return stream_readiness(events);
+    }
+    // As the kernel sees it, but what connects is not connected before the peer has answered.
+    pollfd one{.fd = fd(), .events = state_ == State::Reaching ? short{0} : events, .revents = 0};
+    const short ready = ::poll(&one, 1, 0) > 0 ? one.revents : short{0};
+    return pending_error_ != 0 ? static_cast<short>(ready | POLLERR | (events & (POLLIN | POLLOUT))) : ready;
+}
+
+short Socket::stream_readiness(short events) const {
+    short ready = 0;
     if (stream_->can_receive(receive_low_water_)) {
         ready |= POLLIN | POLLRDNORM;
     }
@@ -157,12 +167,6 @@ short Socket::readiness(short events) const {
     return ready;
 }
 
-short Socket::poll(short events) {
-    const std::scoped_lock lock{mutex_};
-    serve();
-    return closed_ ? short{POLLNVAL} : readiness(events);
-}
-
 Result<void> Socket::shutdown(int how) {
     if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
         return base::failure(EINVAL);
@@ -172,22 +176,27 @@ Result<void> Socket::shutdown(int how) {
     if (state_ == State::Listening) {
         return ::shutdown(fd(), how) == 0 ? Result<void>{} : base::last_failure();
     }
-    if (stream_ == nullptr) {
-        return base::failure(ENOTCONN);
+    if (stream_ == nullptr || is_lost()) {
+        return base::failure(stream_ == nullptr ? ENOTCONN : ECONNRESET);
     }
+    const auto in_stream = lock_stream();
     stream_->shut(how != SHUT_WR, how != SHUT_RD);
-    wake_all();
+    waiters_.wake();
     return {};
 }
 
 void Socket::close() {
     std::unique_lock lock{mutex_};
-    if (stream_ != nullptr && linger_.l_onoff != 0 && linger_.l_linger == 0) {
-        stream_->abort();
-    } else if (stream_ != nullptr) {
-        serve();
-        stream_->leave();
-        if (linger_.l_onoff != 0) {
+    serve();
+    const bool lingers = linger_.l_onoff != 0;
+    if (auto in_stream = lock_stream()) {
+        if (lingers && linger_.l_linger == 0) {
+            stream_->abort();
+        } else {
+            stream_->leave();
+        }
+        in_stream.unlock();
+        if (lingers) {
             const Deadline deadline = base::Clock::now() + std::chrono::seconds{linger_.l_linger};
             (void)until(lock, true, deadline, [&]() -> Result<void> {
                 return stream_->gone() ? Result<void>{} : base::failure(EAGAIN);
@@ -195,7 +204,7 @@ void Socket::close() {
         }
     }
     closed_ = true;
-    wake_all();
+    waiters_.wake();
 }
 
 }  // namespace rsockets

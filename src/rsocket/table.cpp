@@ -2,12 +2,24 @@
 // rsocket/table: which descriptors are rsockets.
 #include "rsocket/table.hpp"
 
+#include <pthread.h>
+
 #include <mutex>
 #include <utility>
 
 #include "rsocket/leaving.hpp"
 
 namespace rsockets {
+
+namespace {
+
+// The table is whole when a process forks; what its sockets' locks guard may be half done in other threads,
+// and is of use for a socket that has no stream only.
+[[maybe_unused]] const int renews_after_forks =
+    pthread_atfork([] { Table::instance().before_fork(); }, [] { Table::instance().after_fork_in_parent(); },
+                   [] { Table::instance().after_fork_in_child(); });
+
+}  // namespace
 
 // Never destroyed: other threads may be in a call when main() returns.
 Table &Table::instance() {
@@ -16,14 +28,14 @@ Table &Table::instance() {
 }
 
 std::shared_ptr<AnySocket> Table::find(int fd) const {
-    const std::shared_lock lock{mutex_};
+    const std::shared_lock lock{*mutex_};
     const auto index = static_cast<std::size_t>(fd);
     return fd >= 0 && index < by_fd_.size() ? by_fd_[index] : nullptr;
 }
 
 int Table::add(std::shared_ptr<AnySocket> socket) {
     (void)Leaving::instance().sweep();
-    const std::scoped_lock lock{mutex_};
+    const std::scoped_lock lock{*mutex_};
     const int fd = socket->fd();
     const auto index = static_cast<std::size_t>(fd);
     if (index >= by_fd_.size()) {
@@ -34,9 +46,27 @@ int Table::add(std::shared_ptr<AnySocket> socket) {
 }
 
 std::shared_ptr<AnySocket> Table::remove(int fd) {
-    const std::scoped_lock lock{mutex_};
+    const std::scoped_lock lock{*mutex_};
     const auto index = static_cast<std::size_t>(fd);
     return fd >= 0 && index < by_fd_.size() ? std::exchange(by_fd_[index], nullptr) : nullptr;
+}
+
+void Table::before_fork() {
+    mutex_->lock();
+}
+
+void Table::after_fork_in_parent() {
+    mutex_->unlock();
+}
+
+void Table::after_fork_in_child() {
+    parents_mutex_ = std::exchange(mutex_, std::make_unique<std::shared_mutex>());
+    Leaving::instance().after_fork_in_child();
+    for (const auto &socket : by_fd_) {
+        if (socket != nullptr) {
+            socket->after_fork_in_child();
+        }
+    }
 }
 
 }  // namespace rsockets

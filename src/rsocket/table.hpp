@@ -23,8 +23,14 @@ public:
     // The socket is no longer found; nullptr when it was not there.
     [[nodiscard]] std::shared_ptr<AnySocket> remove(int fd);
 
+    // Around fork(2).
+    void before_fork();
+    void after_fork_in_parent();
+    void after_fork_in_child();
+
 private:
-    mutable std::shared_mutex mutex_;
+    std::unique_ptr<std::shared_mutex> mutex_ = std::make_unique<std::shared_mutex>();
+    std::unique_ptr<std::shared_mutex> parents_mutex_;  // of the process that forked this one: held there
     std::vector<std::shared_ptr<AnySocket>> by_fd_;
 };
 

@@ -4,20 +4,26 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
 
-#include "base/readable.hpp"
+#include "base/fd.hpp"
+#include "base/fork.hpp"
+#include "base/result.hpp"
+#include "stream/shard.hpp"
 
 namespace rsockets {
 
-// A thread's own. A socket knows the waiters that sleep for it; whoever takes something off the socket's
-// connection wakes the others, because they cannot see it there any more.
-class Waiter {
+// A thread's own.
+class Waiter final : public stream::Sleeper, public base::Inheritable {
 public:
     // This thread's, made when it sleeps for the first time. EMFILE, ENFILE, ENOMEM.
     [[nodiscard]] static base::Result<std::shared_ptr<Waiter>> of_this_thread() {
-        thread_local std::shared_ptr<Waiter> own;
-        if (own == nullptr) {
+        auto &own = kept();
+        if (own == nullptr || own->inherited()) {
             base::Fd fd{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
             if (!fd) {
                 return base::last_failure();
@@ -26,18 +32,58 @@ public:
         }
         return own;
     }
+    [[nodiscard]] bool is_of_this_thread() const { return this == kept().get(); }
     explicit Waiter(base::Fd fd) : fd_{std::move(fd)} {}
 
     // Readable when it was woken.
     [[nodiscard]] int fd() const { return fd_.get(); }
-    void wake() { (void)eventfd_write(fd_.get(), 1); }
+    void wake() override { (void)eventfd_write(fd_.get(), 1); }
     void clear() {
         eventfd_t ignored = 0;
         (void)eventfd_read(fd_.get(), &ignored);
     }
 
 private:
+    static std::shared_ptr<Waiter> &kept() {
+        thread_local std::shared_ptr<Waiter> own;
+        return own;
+    }
+
     base::Fd fd_;
+};
+
+// The threads that sleep for one socket. Any number of threads; no other lock is taken with its own.
+class Waiters {
+public:
+    void add(std::shared_ptr<Waiter> waiter) {
+        const std::scoped_lock lock{mutex_};
+        waiters_.push_back(std::move(waiter));
+    }
+    // As often as it was added.
+    void remove(const std::shared_ptr<Waiter> &waiter) {
+        const std::scoped_lock lock{mutex_};
+        if (const auto found = std::ranges::find(waiters_, waiter); found != waiters_.end()) {
+            waiters_.erase(found);
+        }
+    }
+    // All but this thread, which is awake.
+    void wake() {
+        const std::scoped_lock lock{mutex_};
+        for (const auto &waiter : waiters_) {
+            if (!waiter->is_of_this_thread()) {
+                waiter->wake();
+            }
+        }
+    }
+    // In a forked child: nobody sleeps here.
+    void after_fork_in_child() {
+        new (&mutex_) std::mutex;
+        waiters_.clear();
+    }
+
+private:
+    std::mutex mutex_;
+    std::vector<std::shared_ptr<Waiter>> waiters_;
 };
 
 }  // namespace rsockets

@@ -10,13 +10,13 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "base/readable.hpp"
 #include "base/result.hpp"
-#include "soft/fork.hpp"
 
 namespace soft {
 
-class AsyncEvents : public Inheritable {
+class AsyncEvents : public base::Inheritable {
 public:
     explicit AsyncEvents(base::Readable readable) : readable_{std::move(readable)} {}
 

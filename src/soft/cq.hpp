@@ -11,11 +11,11 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "base/readable.hpp"
 #include "base/result.hpp"
 #include "base/ring.hpp"
 #include "soft/faults.hpp"
-#include "soft/fork.hpp"
 #include "soft/outside_wait.hpp"
 #include "soft/progress.hpp"
 
@@ -25,7 +25,7 @@ class AnyQueuePair;
 class CompletionQueue;
 
 // The events of the completion queues attached to it. `fd` is readable while there is one.
-class CompletionChannel : public ibv_comp_channel, public Inheritable {
+class CompletionChannel : public ibv_comp_channel, public base::Inheritable {
 public:
     [[nodiscard]] static base::Result<CompletionChannel *> create(ibv_context *context);
     ~CompletionChannel() = default;

@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "base/fd.hpp"
-#include "soft/fork.hpp"
+#include "base/fork.hpp"
 
 namespace soft {
 
@@ -26,9 +26,9 @@ class Changes {
 public:
     // Since the last call; also when that cannot be known.
     [[nodiscard]] bool any() {
-        if (generation_ != fork_generation()) {
+        if (generation_ != base::fork_generation()) {
             (void)socket_.release();  // the parent's: what one reads the other misses
-            generation_ = fork_generation();
+            generation_ = base::fork_generation();
         }
         if (!socket_) {
             socket_ = opened();
@@ -56,7 +56,7 @@ private:
     }
 
     base::Fd socket_;
-    unsigned generation_ = fork_generation();
+    unsigned generation_ = base::fork_generation();
 };
 
 std::mutex addresses_lock;

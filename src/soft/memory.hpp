@@ -13,9 +13,9 @@
 #include <optional>
 #include <utility>
 
+#include "base/fork.hpp"
 #include "base/result.hpp"
 #include "persist/region.hpp"
-#include "soft/fork.hpp"
 #include "soft/key_source.hpp"
 #include "soft/wire/violation.hpp"
 
@@ -25,7 +25,7 @@ struct ProtectionDomain : ibv_pd {
     std::atomic<int> users{0};  // regions, queue pairs, shared receive queues
 };
 
-struct MemoryRegion : ibv_mr, Inheritable {
+struct MemoryRegion : ibv_mr, base::Inheritable {
     unsigned access = 0;
     std::uint64_t registration = 0;  // no other has this number, before or after
     std::uint64_t queue_pair = 0;    // only whose peer reaches it (AnyQueuePair::creation); 0: all

@@ -27,9 +27,9 @@
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "base/fork.hpp"
 #include "base/result.hpp"
 #include "soft/allowance.hpp"
-#include "soft/fork.hpp"
 
 namespace soft {
 
@@ -75,7 +75,7 @@ struct Interest {
 };
 
 // One that is inherited touches no socket and no epoll set: those are the parent's.
-class Group : public Inheritable, public std::enable_shared_from_this<Group> {
+class Group : public base::Inheritable, public std::enable_shared_from_this<Group> {
 public:
     // A group, known to the engine; nothing when the process has no more file descriptors (logged).
     [[nodiscard]] static std::shared_ptr<Group> create();

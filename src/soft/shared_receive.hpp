@@ -10,8 +10,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "base/result.hpp"
-#include "soft/fork.hpp"
 #include "soft/progress.hpp"
 #include "soft/receive_queue.hpp"
 
@@ -19,7 +19,7 @@ namespace soft {
 
 class QueuePair;
 
-class SharedReceiveQueue final : public ibv_srq, public Inheritable {
+class SharedReceiveQueue final : public ibv_srq, public base::Inheritable {
 public:
     // The attributes' sizes become those that are given.
     [[nodiscard]] static base::Result<SharedReceiveQueue *> create(ibv_pd &domain,

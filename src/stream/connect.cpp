@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // stream/connection: from a TCP socket to a stream whose ends know each other's memory.
-#include <fcntl.h>
-
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/log.hpp"
 #include "stream/connection.hpp"
@@ -42,9 +42,28 @@ int reason_of_end(const rpma_conn *conn) {
     return error != 0 ? error : ECONNRESET;
 }
 
+// The settings, as far as the protocol needs and the device has them.
+Settings within(Settings settings, const rpma_peer_limits &most, std::uint32_t kept_places) {
+    const auto clamped = [](std::uint32_t value, std::uint32_t least, std::uint32_t limit) {
+        return std::clamp(value, least, std::max(least, limit));
+    };
+    const std::uint32_t share = most.max_cq_size / 2;
+    settings.receives = static_cast<std::uint16_t>(
+        clamped(settings.receives, least_receives, std::min(most.max_rq_size, share)));
+    const std::uint32_t places = std::min(most.max_sq_size, share);
+    settings.sends = static_cast<std::uint16_t>(
+        clamped(settings.sends, least_receives, places - std::min(places, kept_places)));
+    const std::uint32_t most_inline = most.max_inline_size != 0 ? most.max_inline_size : UINT32_MAX;
+    settings.inline_bytes = clamped(settings.inline_bytes, least_inline_bytes, most_inline);
+    settings.send_bytes = std::max<std::uint32_t>(settings.send_bytes, 1);
+    settings.receive_bytes = std::max<std::uint32_t>(settings.receive_bytes, 2) & ~1U;
+    return settings;
+}
+
 }  // namespace
 
-base::Result<std::unique_ptr<Connection>> Connection::begin(Side side, int socket, const Settings &settings) {
+base::Result<std::unique_ptr<Connection>> Connection::begin(Side side, int socket, const Settings &settings,
+                                                            Observer &observer) {
     const auto name = name_of(socket);
     if (!name) {
         return std::unexpected{name.error()};
@@ -53,60 +72,65 @@ base::Result<std::unique_ptr<Connection>> Connection::begin(Side side, int socke
     if (!device) {
         return std::unexpected{device.error()};
     }
-    Settings used = settings;
-    used.receives = std::max(used.receives, least_receives);
-    used.sends = std::max<std::uint16_t>(used.sends, least_receives);
-    used.inline_bytes = std::max(used.inline_bytes, least_inline_bytes);
-    used.send_bytes = std::max<std::uint32_t>(used.send_bytes, 1);
-    used.receive_bytes = std::max<std::uint32_t>(used.receive_bytes, 2) & ~1U;
-    std::unique_ptr<Connection> connection{new (std::nothrow) Connection{**device, side, used}};
+    auto shard = Shard::of_this_thread(**device);
+    if (!shard) {
+        return std::unexpected{shard.error()};
+    }
+    std::unique_ptr<Connection> connection{new (std::nothrow) Connection{
+        std::move(*shard), side, within(settings, (*device)->limits(), kept_places), observer}};
     if (connection == nullptr) {
         return base::failure(ENOMEM);
     }
+    std::unique_lock lock{connection->shard_->mutex()};
     if (auto asked = connection->ask(socket); !asked) {
+        lock.unlock();
         return std::unexpected{asked.error()};
     }
     return connection;
 }
 
+// What a child inherits is its parent's, and is left alone.
 Connection::~Connection() {
+    if (inherited()) {
+        (void)conn_.release();
+        (void)request_.release();
+        (void)shared_.release();
+        (void)private_.release();
+        return;
+    }
+    const std::scoped_lock lock{shard_->mutex()};
     if (conn_ != nullptr && phase_ != Phase::Over) {
         (void)rpma_conn_disconnect(conn_.get());
     }
+    request_.reset();
+    if (conn_ != nullptr) {
+        conn_.reset();
+        shard_->detach(*lane_, number_);
+    }
+    expect_event(false);
+    if (lane_ != nullptr) {
+        Shard::leave(*lane_, most_completions());
+    }
 }
 
-base::Result<void> Connection::make_queues() {
-    auto queue = made<Queue>(rpma_cq_new, device_.peer(), most_completions(), 0);
-    if (!queue) {
-        return std::unexpected{queue.error()};
-    }
-    queue_ = std::move(*queue);
-    auto events = made<Events>(rpma_events_new, device_.peer());
-    if (!events) {
-        return std::unexpected{events.error()};
-    }
-    events_ = std::move(*events);
-    int completions_fd = -1;
-    int events_fd = -1;
-    if (rpma_cq_get_fd(queue_.get(), &completions_fd) != 0 ||
-        rpma_events_get_fd(events_.get(), &events_fd) != 0 ||
-        fcntl(completions_fd, F_SETFL, O_NONBLOCK) != 0 || fcntl(events_fd, F_SETFL, O_NONBLOCK) != 0) {
-        return base::last_failure();
-    }
-    return {};
+void Connection::expect_event(bool expected) {
+    shard_->expect_events(int{expected} - int{expects_event_});
+    expects_event_ = expected;
 }
 
 base::Result<void> Connection::ask(int socket) {
-    if (auto queues = make_queues(); !queues) {
-        return queues;
+    const auto lane = shard_->join(most_completions());
+    if (!lane) {
+        return std::unexpected{lane.error()};
     }
+    lane_ = *lane;
     auto configuration = made<Configuration>(rpma_conn_cfg_new);
     if (!configuration) {
         return std::unexpected{configuration.error()};
     }
     rpma_conn_cfg *const cfg = configuration->get();
-    int result = rpma_conn_cfg_set_cq(cfg, queue_.get());
-    result = result != 0 ? result : rpma_conn_cfg_set_events(cfg, events_.get());
+    int result = rpma_conn_cfg_set_cq(cfg, Shard::queue_of(*lane_));
+    result = result != 0 ? result : rpma_conn_cfg_set_events(cfg, shard_->events());
     result = result != 0 ? result : rpma_conn_cfg_set_sq_size(cfg, settings_.sends + kept_places);
     result = result != 0 ? result : rpma_conn_cfg_set_rq_size(cfg, settings_.receives);
     result = result != 0 ? result : rpma_conn_cfg_set_inline_size(cfg, settings_.inline_bytes);
@@ -120,8 +144,16 @@ base::Result<void> Connection::ask(int socket) {
         return std::unexpected{request.error()};
     }
     request_ = std::move(*request);
+    (void)rpma_conn_req_set_context(request_.get(), static_cast<Member *>(this));
+    expect_event(true);
     go_on_asking();
     return {};
+}
+
+void Connection::take_request_event() {
+    if (request_ != nullptr) {
+        go_on_asking();
+    }
 }
 
 void Connection::go_on_asking() {
@@ -209,6 +241,8 @@ base::Result<void> Connection::connect() {
         return failure_of(result);
     }
     conn_.reset(conn);
+    (void)rpma_conn_get_qp_num(conn, &number_);
+    Shard::attach(*lane_, number_, *this);
     phase_ = Phase::Connecting;
     return {};
 }
@@ -230,21 +264,11 @@ void Connection::meet(const rpma_conn_private_data &data) {
     peer_order_ = theirs->big_endian ? std::endian::big : std::endian::little;
 }
 
-bool Connection::serve_events() {
-    bool any = false;
-    rpma_event event{};
-    while (phase_ != Phase::Over && rpma_events_take(events_.get(), &event) == 0) {
-        any = true;
-        if (event.type == RPMA_EVENT_CONN_REQ) {
-            go_on_asking();
-        } else if (event.type == RPMA_EVENT_CONN) {
-            take_event(event.conn_event);
-        }
-    }
-    return any;
-}
-
 void Connection::take_event(rpma_conn_event event) {
+    if (phase_ == Phase::Over) {
+        return;
+    }
+    expect_event(false);
     if (event == RPMA_CONN_ESTABLISHED) {
         if (side_ == Side::Active) {
             rpma_conn_private_data data{};
@@ -252,30 +276,17 @@ void Connection::take_event(rpma_conn_event event) {
             meet(data);
         }
         phase_ = error_ == 0 ? Phase::Established : Phase::Over;
+        was_established_ = error_ == 0;
+        for (const ibv_wc &completion : std::exchange(early_, {})) {
+            take_completion(completion);
+        }
         return;
-    }
-    // Everything that the peer sent before its end is in the queue by now.
-    if (phase_ == Phase::Established) {
-        serve_completions();
     }
     if (peer_left_) {
         phase_ = Phase::Over;
     } else {
         fail(reason_of_end(conn_.get()));
     }
-}
-
-base::Result<Connection::Wait> Connection::begin_wait() {
-    Wait wait;
-    int result = rpma_cq_get_fd(queue_.get(), &wait.completions);
-    result = result != 0 ? result : rpma_events_get_fd(events_.get(), &wait.events);
-    result = result != 0 ? result : rpma_cq_rearm(queue_.get(), false);
-    return result == 0 ? base::Result<Wait>{wait} : failure_of(result);
-}
-
-// Takes the queue's event, if there is one.
-void Connection::end_wait() {
-    (void)rpma_cq_wait_event(queue_.get(), RPMA_WAIT_NO_REARM);
 }
 
 }  // namespace stream

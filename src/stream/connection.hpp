@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/connection: one byte stream on one connection of librpma. It does not lock: one thread at a time.
+// stream/connection: one byte stream on one connection of librpma. The lock of its shard guards it, which the
+// caller holds.
 //
 //                        reply, or first message             both directions ended, or broken
 //      Asking ──────► Connecting ─────────► Established ─────────────────────────► Over
@@ -18,6 +19,7 @@
 #include "stream/device.hpp"
 #include "stream/receive_ring.hpp"
 #include "stream/send_ring.hpp"
+#include "stream/shard.hpp"
 
 namespace stream {
 
@@ -35,23 +37,38 @@ enum class Side { Active, Passive };
 // neither.
 enum class Reading { Take, Peek, Discard, Count };
 
-class Connection {
+// Who is told, with the shard's lock held, when something has become of a stream, whoever noticed.
+class Observer {
+public:
+    virtual void changed() = 0;
+
+protected:
+    ~Observer() = default;
+};
+
+class Connection final : private Member {
 public:
     // socket: connected, over TCP; the peer is about to ask on it (Passive), or to be asked. It stays the
-    // caller's, who closes it after the connection is destroyed.
+    // caller's, who closes it after the connection is destroyed. The stream is of this thread's shard, whose
+    // lock the caller does not hold here, nor in the destructor.
     [[nodiscard]] static base::Result<std::unique_ptr<Connection>> begin(Side side, int socket,
-                                                                         const Settings &settings);
+                                                                         const Settings &settings,
+                                                                         Observer &observer);
     // Operations that are posted still go out, as far as the device can see to that.
     ~Connection();
     Connection(const Connection &) = delete;
     Connection &operator=(const Connection &) = delete;
 
-    // Takes what has come, and goes on as far as it can without waiting. Whether there was anything.
-    bool serve();
+    // The observer goes; with the shard's lock.
+    void forget_observer() { observer_ = nullptr; }
+    // Of a process that has forked this one: it cannot be used, and is not to be locked.
+    [[nodiscard]] bool inherited() const { return shard_->inherited(); }
+    [[nodiscard]] const std::shared_ptr<Shard> &shard() const { return shard_; }
 
     // The peer knows whether it is connected.
     [[nodiscard]] bool answered() const { return phase_ != Phase::Asking; }
     [[nodiscard]] bool established() const { return phase_ == Phase::Established; }
+    [[nodiscard]] bool was_established() const { return was_established_; }
     // 0, or why it is broken or never was.
     [[nodiscard]] int error() const { return error_; }
     // Whether receive() would have bytes, at least so many, or an end or error to tell.
@@ -79,36 +96,32 @@ public:
     // Ends both, behind what was sent. serve() takes it further until gone().
     void leave();
 
-    // Between these serve() finds all that comes, and one of the descriptors is readable when there is some.
-    struct Wait {
-        int completions = -1;
-        int events = -1;
-    };
-    [[nodiscard]] base::Result<Wait> begin_wait();
-    void end_wait();
-
 private:
     enum class Phase { Asking, Connecting, Established, Over };
     // Places in the send queue for words of ours that take no credit, two or three places each.
     static constexpr std::uint32_t kept_places = 8;
 
-    Connection(const Device &device, Side side, const Settings &settings)
-        : device_{device}, side_{side}, settings_{settings} {}
+    Connection(std::shared_ptr<Shard> shard, Side side, const Settings &settings, Observer &observer)
+        : shard_{std::move(shard)},
+          device_{shard_->device()},
+          side_{side},
+          settings_{settings},
+          observer_{&observer} {}
 
     // Connecting, in connect.cpp.
     [[nodiscard]] base::Result<void> ask(int socket);
-    [[nodiscard]] base::Result<void> make_queues();
     [[nodiscard]] base::Result<void> make_memory();
     [[nodiscard]] base::Result<void> connect();
     [[nodiscard]] Hello hello() const;
     void meet(const rpma_conn_private_data &data);
     void go_on_asking();
-    bool serve_events();
-    void take_event(rpma_conn_event event);
+    void take_request_event() override;
+    void take_event(rpma_conn_event event) override;
+    void expect_event(bool expected);
 
     // Messages, in messages.cpp.
-    bool serve_completions();
-    void take_completion(const ibv_wc &completion);
+    void take_completion(const ibv_wc &completion) override;
+    void go_on() override;
     void take_word(Word word);
     [[nodiscard]] bool take_windows();
     void send_what_is_owed();
@@ -134,9 +147,14 @@ private:
     [[nodiscard]] std::byte *words() const { return private_base_; }
     [[nodiscard]] std::size_t send_buffer_at() const { return std::size_t{settings_.receives} * word_bytes; }
 
+    const std::shared_ptr<Shard> shard_;
     const Device &device_;
     Side side_;
     Settings settings_;
+    Observer *observer_;
+    Shard::Lane *lane_ = nullptr;
+    std::uint32_t number_ = 0;  // of conn_
+    bool expects_event_ = false;
     Phase phase_ = Phase::Asking;
     int error_ = 0;
 
@@ -146,8 +164,6 @@ private:
     std::byte *shared_base_ = nullptr;
     std::byte *private_base_ = nullptr;
     std::uint32_t shared_key_ = 0;
-    Queue queue_;
-    Events events_;
     Request request_;
     Connected conn_;
 
@@ -157,10 +173,13 @@ private:
     std::optional<SendRing> posted_;
     Target peer_list_;
     std::endian peer_order_ = std::endian::native;
+    // What completed before.
+    std::vector<ibv_wc> early_;
     // The window of the peer's list that is written next, and of ours that is read next.
     std::uint32_t peer_window_ = 1;
     std::uint32_t own_window_ = 1;
 
+    bool was_established_ = false;
     bool may_read_ = true;
     bool may_write_ = true;
     bool peer_ended_ = false;

@@ -42,7 +42,12 @@ sockaddr_storage without_mapping(const sockaddr_storage &address) {
 }  // namespace
 
 Device::Device(ibv_context *context, Peer peer)
-    : peer_{std::move(peer)}, is_iwarp_{context->device->transport_type == IBV_TRANSPORT_IWARP} {}
+    : peer_{std::move(peer)}, is_iwarp_{context->device->transport_type == IBV_TRANSPORT_IWARP} {
+    if (rpma_peer_get_limits(peer_.get(), &limits_) != 0) {
+        // It makes no queue either, which says why.
+        limits_ = {};
+    }
+}
 
 base::Result<const Device *> Device::at(const sockaddr_storage &local) {
     std::array<char, NI_MAXHOST> host{};

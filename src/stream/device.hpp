@@ -16,11 +16,13 @@ public:
 
     Device(ibv_context *context, Peer peer);
     [[nodiscard]] rpma_peer *peer() const { return peer_.get(); }
+    [[nodiscard]] const rpma_peer_limits &limits() const { return limits_; }
     // Whether a message word is a send of its own, or else a write's immediate data.
     [[nodiscard]] bool is_iwarp() const { return is_iwarp_; }
 
 private:
     Peer peer_;
+    rpma_peer_limits limits_{};
     bool is_iwarp_;
 };
 

@@ -15,47 +15,31 @@ namespace stream {
 
 namespace {
 
-constexpr int completions_at_once = 16;
 // op_context of a Disconnect: when it has left, nothing follows.
 constexpr std::uint64_t farewell = 1;
 
 }  // namespace
 
-bool Connection::serve() {
-    bool any = false;
-    if (phase_ != Phase::Over) {
-        // A word may be here before it is known whom it is from.
-        any = phase_ != Phase::Established && serve_events();
-    }
-    if (phase_ == Phase::Established) {
-        any |= serve_completions();
-        any |= serve_events();
-    }
+void Connection::go_on() {
     if (phase_ == Phase::Established) {
         send_what_is_owed();
     }
-    return any;
-}
-
-// Takes what was in the queue at the call. A peer may go on sending without a pause: what comes meanwhile is
-// for the next call, and an armed queue tells about it.
-bool Connection::serve_completions() {
-    std::array<ibv_wc, completions_at_once> completions;
-    std::uint32_t taken = 0;
-    int count = 0;
-    while (error_ == 0 && taken < most_completions() &&
-           rpma_cq_get_wc(queue_.get(), completions_at_once, completions.data(), &count) == 0) {
-        taken += static_cast<std::uint32_t>(count);
-        for (int i = 0; i < count; ++i) {
-            take_completion(completions[static_cast<std::size_t>(i)]);
-        }
+    if (observer_ != nullptr) {
+        observer_->changed();
     }
-    return taken != 0;
 }
 
 void Connection::take_completion(const ibv_wc &completion) {
+    if (phase_ == Phase::Connecting) {
+        early_.push_back(completion);  // it may be here before it is known whom it is from
+        return;
+    }
+    if (error_ != 0 || phase_ == Phase::Over) {
+        return;
+    }
     if (completion.status != IBV_WC_SUCCESS) {
-        return;  // the connection has ended: its event says why
+        expect_event(true);  // the connection has ended: its event says why
+        return;
     }
     if ((completion.opcode & IBV_WC_RECV) == 0) {
         (void)posted_->completed();
@@ -211,6 +195,7 @@ bool Connection::post(std::span<rpma_op> writes_and_room, std::size_t bytes, std
 void Connection::fail(int number) {
     error_ = error_ != 0 ? error_ : number;
     phase_ = Phase::Over;
+    expect_event(false);
 }
 
 void Connection::violated(const char *what) {

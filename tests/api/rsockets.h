@@ -61,6 +61,13 @@ static inline void connect_ends(int fds[2], int listener, uint16_t port) {
     assert_int_equal(rfcntl(fds[0], F_SETFL, 0), 0);
 }
 
+static inline void make_pair(int fds[2]) {
+    uint16_t port = 0;
+    const int listener = listening_rsocket(&port);
+    connect_ends(fds, listener, port);
+    assert_int_equal(rclose(listener), 0);
+}
+
 static inline double seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/fork: what a forked child inherits is its parent's: the sockets are shared, and its locks may be held
+// base/fork: what a forked child inherits is its parent's: the sockets are shared, and its locks may be held
 // for ever by threads that the child does not have.
 #pragma once
 
-namespace soft {
+namespace base {
 
 // Number of forks between the first process that used the library and this one.
 [[nodiscard]] unsigned fork_generation();
@@ -22,4 +22,4 @@ private:
     const unsigned made_in_ = fork_generation();
 };
 
-}  // namespace soft
+}  // namespace base

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/fork: see the header.
-#include "soft/fork.hpp"
+// base/fork: see the header.
+#include "base/fork.hpp"
 
 #include <pthread.h>
 
 #include <atomic>
 
-namespace soft {
+namespace base {
 
 namespace {
 
@@ -21,4 +21,4 @@ unsigned fork_generation() {
     return forks.load(std::memory_order_relaxed);
 }
 
-}  // namespace soft
+}  // namespace base

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/sleep: one sleep of a thread, for any number of sockets and shards.
+#pragma once
+
+#include <poll.h>
+
+#include <optional>
+#include <span>
+
+#include "base/clock.hpp"
+#include "rsocket/waiter.hpp"
+
+namespace rsockets {
+
+// When a call gives up waiting; none: never.
+using Deadline = std::optional<base::Clock::time_point>;
+
+class Sleep {
+public:
+    // Whether this thread's last sleep was over within the time that a call may look before it sleeps: then
+    // it is worth while to look. Who asks the device before each sleep, and finds nothing, asks in vain.
+    [[nodiscard]] static bool is_likely_short();
+
+    // Begins to sleep. What comes from here on ends it; what came before, the caller looks for after add()
+    // and join() and before it sleeps.
+    explicit Sleep(std::shared_ptr<Waiter> waiter);
+    ~Sleep();
+    Sleep(const Sleep &) = delete;
+    Sleep &operator=(const Sleep &) = delete;
+
+    [[nodiscard]] const std::shared_ptr<Waiter> &waiter() const { return waiter_; }
+    void add(const pollfd &descriptor) { descriptors_.push_back(descriptor); }
+    // The thread sleeps for streams of the shard. Takes the shard's lock.
+    [[nodiscard]] base::Result<void> join(const std::shared_ptr<stream::Shard> &shard);
+    // EINTR.
+    [[nodiscard]] base::Result<void> until(Deadline deadline);
+
+private:
+    struct Joined {
+        std::shared_ptr<stream::Shard> shard;
+        // The place of its events' descriptor; 0: another thread sleeps on it.
+        std::size_t events;
+    };
+
+    const std::shared_ptr<Waiter> waiter_;
+    std::vector<pollfd> descriptors_;
+    std::vector<Joined> shards_;
+};
+
+}  // namespace rsockets

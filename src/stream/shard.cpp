@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/shard: see the header.
+#include "stream/shard.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+namespace stream {
+
+namespace {
+
+constexpr int completions_at_once = 16;
+// A queue has room for so many streams like the one it is opened for, and each further one of a shard for
+// so many times more: few streams take little memory, and many make few queues to look into.
+constexpr std::uint32_t streams_of_first = 2;
+constexpr std::uint32_t growth = 4;
+
+}  // namespace
+
+class Shard::Lane {
+public:
+    Lane(Queue owned, std::uint32_t size) : queue{std::move(owned)}, completions{size}, free{size} {}
+
+    Queue queue;
+    std::uint32_t completions;  // that it has room for
+    std::uint32_t free;
+    std::unordered_map<std::uint32_t, Member *> members;
+    bool waited_for = false;
+};
+
+base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device) {
+    thread_local std::vector<std::shared_ptr<Shard>> own;
+    std::erase_if(own, [](const auto &shard) { return shard->inherited(); });
+    const auto known =
+        std::ranges::find_if(own, [&](const auto &shard) { return &shard->device_ == &device; });
+    if (known != own.end()) {
+        return *known;
+    }
+    auto events = made<Events>(rpma_events_new, device.peer());
+    if (!events) {
+        return std::unexpected{events.error()};
+    }
+    int fd = -1;
+    if (rpma_events_get_fd(events->get(), &fd) != 0 || fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
+        return base::last_failure();
+    }
+    return own.emplace_back(std::make_shared<Shard>(device, std::move(*events)));
+}
+
+Shard::Shard(const Device &device, Events events) : device_{device}, events_{std::move(events)} {}
+
+// What a child inherits is its parent's, and is left alone.
+Shard::~Shard() {
+    if (inherited()) {
+        (void)events_.release();
+        for (const auto &lane : lanes_) {
+            (void)lane->queue.release();
+        }
+    }
+}
+
+base::Result<Shard::Lane *> Shard::join(std::uint32_t completions) {
+    for (const auto &lane : lanes_) {
+        if (lane->free >= completions) {
+            lane->free -= completions;
+            return lane.get();
+        }
+    }
+    return open_lane(completions);
+}
+
+base::Result<Shard::Lane *> Shard::open_lane(std::uint32_t completions) {
+    const std::uint32_t most = device_.limits().max_cq_size;
+    const std::uint32_t before = lanes_.empty() ? 0 : lanes_.back()->completions;
+    const std::uint32_t wanted =
+        std::max(completions * streams_of_first, std::min(before, most / growth) * growth);
+    const std::uint32_t size = std::clamp(wanted, completions, std::max(completions, most));
+    auto queue = made<Queue>(rpma_cq_new, device_.peer(), size, RPMA_CQ_UNARMED);
+    if (!queue) {
+        return std::unexpected{queue.error()};
+    }
+    Lane &lane = *lanes_.emplace_back(std::make_unique<Lane>(std::move(*queue), size));
+    lane.free -= completions;
+    if (in_device_ != nullptr) {
+        in_device_->wake();  // it does not sleep on this one
+    }
+    return &lane;
+}
+
+void Shard::leave(Lane &lane, std::uint32_t completions) {
+    lane.free += completions;
+}
+
+rpma_cq *Shard::queue_of(const Lane &lane) {
+    return lane.queue.get();
+}
+
+void Shard::attach(Lane &lane, std::uint32_t number, Member &member) {
+    lane.members.insert_or_assign(number, &member);
+}
+
+// Another connection may get the number: what is left of this one goes first.
+void Shard::detach(Lane &lane, std::uint32_t number) {
+    serve(lane);
+    if (const auto known = lane.members.find(number); known != lane.members.end()) {
+        std::erase(touched_, known->second);
+        lane.members.erase(known);
+    }
+    tell_touched();
+}
+
+void Shard::touch(Member &member) {
+    if (!std::exchange(member.touched_, true)) {
+        touched_.push_back(&member);
+    }
+}
+
+// Takes what was in the queue at the call. A peer may go on sending without a pause: what comes meanwhile is
+// for the next call.
+void Shard::serve(Lane &lane) {
+    std::array<ibv_wc, completions_at_once> completions;
+    std::uint32_t taken = 0;
+    int count = 0;
+    while (taken < lane.completions &&
+           rpma_cq_get_wc(lane.queue.get(), completions_at_once, completions.data(), &count) == 0) {
+        taken += static_cast<std::uint32_t>(count);
+        for (const ibv_wc &completion : std::span{completions}.first(static_cast<std::size_t>(count))) {
+            if (const auto known = lane.members.find(completion.qp_num); known != lane.members.end()) {
+                known->second->take_completion(completion);
+                touch(*known->second);
+            }
+        }
+    }
+}
+
+void Shard::take_events() {
+    rpma_event event{};
+    while (rpma_events_take(events_.get(), &event) == 0) {
+        void *member = nullptr;
+        const bool of_request = event.type == RPMA_EVENT_CONN_REQ;
+        (void)(of_request ? rpma_conn_req_get_context(event.req, &member)
+                          : rpma_conn_get_context(event.conn, &member));
+        if (member != nullptr) {
+            found_.push_back({.member = static_cast<Member *>(member),
+                              .of_request = of_request,
+                              .what = event.conn_event});
+        }
+    }
+}
+
+// Events are looked for first and told last: what a peer sent before its end is in the queue by then.
+void Shard::serve() {
+    bool again = true;
+    for (int round = 0; again && round < 2; ++round) {
+        if (events_came_.exchange(false, std::memory_order_relaxed) || expected_ != 0) {
+            take_events();
+        }
+        for (const auto &lane : lanes_) {
+            serve(*lane);
+        }
+        for (const Event &event : found_) {
+            if (event.of_request) {
+                event.member->take_request_event();
+            } else {
+                event.member->take_event(event.what);
+            }
+            touch(*event.member);
+        }
+        found_.clear();
+        again = expected_ != 0 && !touched_.empty();  // what was just taken may have made an event
+    }
+    tell_touched();
+}
+
+void Shard::tell_touched() {
+    for (Member *const member : touched_) {
+        member->touched_ = false;
+        member->go_on();
+    }
+    touched_.clear();
+}
+
+base::Result<void> Shard::begin_wait(Sleeper &thread, std::vector<int> &descriptors) {
+    if (in_device_ != nullptr) {
+        others_.push_back(&thread);
+        return {};
+    }
+    const std::size_t before = descriptors.size();
+    in_device_ = &thread;
+    int result = 0;
+    int fd = -1;
+    for (const auto &lane : lanes_) {
+        result = rpma_cq_wait_begin(lane->queue.get(), &fd);
+        if (result != 0) {
+            break;
+        }
+        lane->waited_for = true;
+        descriptors.push_back(fd);
+    }
+    result = result != 0 ? result : rpma_events_wait_begin(events_.get(), &fd);
+    if (result != 0) {
+        descriptors.resize(before);
+        stop_waiting();
+        return failure_of(result);
+    }
+    descriptors.push_back(fd);
+    return {};
+}
+
+void Shard::stop_waiting() {
+    for (const auto &lane : lanes_) {
+        if (std::exchange(lane->waited_for, false)) {
+            (void)rpma_cq_wait_end(lane->queue.get());
+        }
+    }
+    in_device_ = nullptr;
+}
+
+void Shard::end_wait(Sleeper &thread) {
+    if (in_device_ == &thread) {
+        (void)rpma_events_wait_end(events_.get());
+        stop_waiting();
+    } else {
+        std::erase(others_, &thread);
+    }
+    if (in_device_ == nullptr && !others_.empty()) {
+        others_.front()->wake();
+    }
+}
+
+}  // namespace stream

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/shard: what the streams that one thread began have in common: queues for their completions, one for
+// their events, and one lock, which guards all of them. Any thread may use them then.
+//
+//     stream ─┐
+//     stream ─┼─► lane (a completion queue) ─┐
+//     stream ─┘   lane ──────────────────────┼──► serve(), by whoever calls; asleep on the descriptors of
+//     all streams ──► events ────────────────┘    all these: one thread at a time
+//
+// The queues are not armed: nobody is told of a completion. A thread that finds nothing sleeps on the
+// device's descriptors, and is the device's thread meanwhile. Others that have nothing to do sleep on
+// something of their own until it wakes them for their streams, or until it leaves and one of them takes its
+// place.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/fork.hpp"
+#include "stream/device.hpp"
+
+namespace stream {
+
+// One stream, as its shard sees it. All is called with the shard's lock.
+class Member {
+public:
+    virtual void take_completion(const ibv_wc &completion) = 0;
+    virtual void take_request_event() = 0;
+    virtual void take_event(rpma_conn_event event) = 0;
+    // All that there was has been taken; something of it was this stream's.
+    virtual void go_on() = 0;
+
+protected:
+    ~Member() = default;
+
+private:
+    friend class Shard;
+    bool touched_ = false;
+};
+
+// A thread that sleeps and can be woken.
+class Sleeper {
+public:
+    virtual void wake() = 0;
+
+protected:
+    ~Sleeper() = default;
+};
+
+class Shard : public base::Inheritable {
+public:
+    // That of this thread for a device.
+    [[nodiscard]] static base::Result<std::shared_ptr<Shard>> of_this_thread(const Device &device);
+    Shard(const Device &device, Events events);
+    ~Shard();
+    Shard(const Shard &) = delete;
+    Shard &operator=(const Shard &) = delete;
+
+    // Held in all calls that follow, and in all of its streams'.
+    [[nodiscard]] std::mutex &mutex() { return mutex_; }
+    [[nodiscard]] const Device &device() const { return device_; }
+    [[nodiscard]] rpma_events *events() const { return events_.get(); }
+
+    // A place for one stream, in a queue that has room for all its completions.
+    class Lane;
+    [[nodiscard]] base::Result<Lane *> join(std::uint32_t completions);
+    static void leave(Lane &lane, std::uint32_t completions);
+    [[nodiscard]] static rpma_cq *queue_of(const Lane &lane);
+    // The completions of a connection of that number are the stream's, until it is detached: when the
+    // connection is no more.
+    static void attach(Lane &lane, std::uint32_t number, Member &member);
+    void detach(Lane &lane, std::uint32_t number);
+    // So many streams more, or fewer, have to hear of an event. They are looked for only then: it costs more.
+    void expect_events(int streams) { expected_ += streams; }
+
+    // Hands over what has come to all streams, without waiting.
+    void serve();
+
+    // Between these the thread sleeps on the descriptors that were added, the last of which is the events',
+    // or is woken. None is added while another thread has them. The caller looks once more, with serve(),
+    // before it sleeps.
+    [[nodiscard]] base::Result<void> begin_wait(Sleeper &thread, std::vector<int> &descriptors);
+    void end_wait(Sleeper &thread);
+    // The descriptor of the events was readable. Needs no lock.
+    void events_came() { events_came_.store(true, std::memory_order_relaxed); }
+
+private:
+    struct Event {
+        Member *member;
+        bool of_request;
+        rpma_conn_event what;
+    };
+    [[nodiscard]] base::Result<Lane *> open_lane(std::uint32_t completions);
+    void serve(Lane &lane);
+    void take_events();
+    void touch(Member &member);
+    void tell_touched();
+    void stop_waiting();
+
+    const Device &device_;
+    std::mutex mutex_;  // guards all that follows
+    Events events_;
+    std::vector<std::unique_ptr<Lane>> lanes_;
+    int expected_ = 0;
+    std::atomic<bool> events_came_{false};
+    // What serve() found; members, so that it allocates nothing.
+    std::vector<Event> found_;
+    std::vector<Member *> touched_;
+    // The thread that sleeps in the device, and those that do not, the first of which is next.
+    Sleeper *in_device_ = nullptr;
+    std::vector<Sleeper *> others_;
+};
+
+}  // namespace stream

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rsocket: streams that several threads use, each wherever it was begun, and a process that forks. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <rpma/rsocket.h>
+
+#include "test.h"
+
+/* Last: it asserts. */
+#include "rsockets.h"
+
+enum { PAIRS = 4, ROUNDS = 500, BYTES = 4 << 20 };
+
+struct job {
+    int fd;
+    int failed;
+};
+
+static void start(pthread_t *thread, void *(*run)(void *), void *argument) {
+    assert_int_equal(pthread_create(thread, NULL, run, argument), 0);
+}
+
+static void join(pthread_t thread) {
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void *asks(void *argument) {
+    struct job *const job = argument;
+    for (uint32_t i = 0; i < ROUNDS && !job->failed; ++i) {
+        uint32_t answer = 0;
+        job->failed = rsend(job->fd, &i, sizeof(i), 0) != sizeof(i) ||
+                      rrecv(job->fd, &answer, sizeof(answer), MSG_WAITALL) != sizeof(answer) || answer != ~i;
+    }
+    return NULL;
+}
+
+static void *answers(void *argument) {
+    struct job *const job = argument;
+    for (uint32_t i = 0; i < ROUNDS && !job->failed; ++i) {
+        uint32_t question = 0;
+        job->failed =
+            rrecv(job->fd, &question, sizeof(question), MSG_WAITALL) != sizeof(question) || question != i;
+        question = ~question;
+        job->failed |= rsend(job->fd, &question, sizeof(question), 0) != sizeof(question);
+    }
+    return NULL;
+}
+
+/* All were begun by this thread, which then sleeps: one of those that use them serves the others. */
+static void threads_on_the_streams_of_another(void **state) {
+    (void)state;
+    int fds[PAIRS][2];
+    struct job jobs[PAIRS][2] = {0};
+    pthread_t threads[PAIRS][2];
+    for (int i = 0; i < PAIRS; ++i) {
+        make_pair(fds[i]);
+    }
+    for (int i = 0; i < PAIRS; ++i) {
+        jobs[i][0].fd = fds[i][0];
+        jobs[i][1].fd = fds[i][1];
+        start(&threads[i][0], asks, &jobs[i][0]);
+        start(&threads[i][1], answers, &jobs[i][1]);
+    }
+    for (int i = 0; i < PAIRS; ++i) {
+        for (int end = 0; end < 2; ++end) {
+            join(threads[i][end]);
+            assert_false(jobs[i][end].failed);
+            assert_int_equal(rclose(fds[i][end]), 0);
+        }
+    }
+}
+
+/* The value of byte number i. */
+static unsigned char at(size_t i) {
+    return (unsigned char)(i * 7 + (i >> 8) + (i >> 16));
+}
+
+static void *writes(void *argument) {
+    struct job *const job = argument;
+    unsigned char *const bytes = malloc(BYTES);
+    for (size_t i = 0; i < BYTES; ++i) {
+        bytes[i] = at(i);
+    }
+    job->failed = rsend(job->fd, bytes, BYTES, 0) != BYTES;
+    free(bytes);
+    return NULL;
+}
+
+static void *reads(void *argument) {
+    struct job *const job = argument;
+    unsigned char bytes[10000];
+    for (size_t received = 0; received < BYTES && !job->failed;) {
+        const ssize_t got = rrecv(job->fd, bytes, sizeof(bytes), 0);
+        job->failed = got <= 0;
+        for (ssize_t i = 0; i < got; ++i) {
+            job->failed |= bytes[i] != at(received + (size_t)i);
+        }
+        received += got > 0 ? (size_t)got : 0;
+    }
+    return NULL;
+}
+
+static void a_reader_and_a_writer_at_each_end(void **state) {
+    (void)state;
+    int fds[2];
+    struct job jobs[2][2] = {0};
+    pthread_t threads[2][2];
+    make_pair(fds);
+    for (int end = 0; end < 2; ++end) {
+        jobs[end][0].fd = jobs[end][1].fd = fds[end];
+        start(&threads[end][0], writes, &jobs[end][0]);
+        start(&threads[end][1], reads, &jobs[end][1]);
+    }
+    for (int end = 0; end < 2; ++end) {
+        for (int i = 0; i < 2; ++i) {
+            join(threads[end][i]);
+            assert_false(jobs[end][i].failed);
+        }
+    }
+    assert_int_equal(rclose(fds[0]), 0);
+    assert_int_equal(rclose(fds[1]), 0);
+}
+
+static void *makes_a_pair(void *fds) {
+    make_pair(fds);
+    return NULL;
+}
+
+static void *sends_to_each(void *argument) {
+    int(*const fds)[2] = argument;
+    for (int i = 0; i < PAIRS; ++i) {
+        char byte = (char)i;
+        /* The one before has been answered: whoever polls sleeps again, or is about to. */
+        if (rsend(fds[i][0], &byte, 1, 0) != 1 || rrecv(fds[i][0], &byte, 1, 0) != 1) {
+            return "failed";
+        }
+    }
+    return NULL;
+}
+
+/* The threads that began the streams are gone. */
+static void one_thread_waits_for_the_streams_of_many(void **state) {
+    (void)state;
+    int fds[PAIRS][2];
+    struct pollfd entries[PAIRS];
+    pthread_t thread;
+    for (int i = 0; i < PAIRS; ++i) {
+        start(&thread, makes_a_pair, fds[i]);
+        join(thread);
+        entries[i] = (struct pollfd){.fd = fds[i][1], .events = POLLIN};
+    }
+    start(&thread, sends_to_each, fds);
+    for (int i = 0; i < PAIRS; ++i) {
+        char byte = -1;
+        assert_int_equal(rpoll(entries, PAIRS, -1), 1);
+        assert_int_equal(entries[i].revents, POLLIN);
+        assert_int_equal(rrecv(fds[i][1], &byte, 1, 0), 1);
+        assert_int_equal(byte, i);
+        assert_int_equal(rsend(fds[i][1], &byte, 1, 0), 1);
+    }
+    void *result = NULL;
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_null(result);
+    for (int i = 0; i < PAIRS; ++i) {
+        assert_int_equal(rclose(fds[i][0]), 0);
+        assert_int_equal(rclose(fds[i][1]), 0);
+    }
+}
+
+static void *reads_one(void *argument) {
+    struct job *const job = argument;
+    char byte;
+    job->failed = rrecv(job->fd, &byte, 1, 0) != 1;
+    return NULL;
+}
+
+/* The first thread sleeps for all of them; when it leaves, another has to take its place. */
+static void a_thread_that_leaves_is_replaced(void **state) {
+    (void)state;
+    int fds[PAIRS][2];
+    struct job jobs[PAIRS] = {0};
+    pthread_t threads[PAIRS];
+    for (int i = 0; i < PAIRS; ++i) {
+        make_pair(fds[i]);
+        jobs[i].fd = fds[i][1];
+        start(&threads[i], reads_one, &jobs[i]);
+    }
+    for (int i = 0; i < PAIRS; ++i) {
+        assert_int_equal(rsend(fds[i][0], "x", 1, 0), 1);
+        join(threads[i]);
+        assert_false(jobs[i].failed);
+    }
+    for (int i = 0; i < PAIRS; ++i) {
+        assert_int_equal(rclose(fds[i][0]), 0);
+        assert_int_equal(rclose(fds[i][1]), 0);
+    }
+}
+
+/* Exits with 0 when all is as it should be. */
+static void be_a_child(const int fds[2]) {
+    char byte = 0;
+    struct pollfd entry = {.fd = fds[1], .events = POLLIN};
+    int failures = 0;
+    failures += !(rsend(fds[0], "x", 1, 0) == -1 && errno == ECONNRESET);
+    failures += !(rrecv(fds[1], &byte, 1, 0) == -1 && errno == ECONNRESET);
+    failures += !(rpoll(&entry, 1, -1) == 1 && (entry.revents & POLLERR) != 0);
+    failures += !(rshutdown(fds[1], SHUT_RDWR) == -1 && errno == ECONNRESET);
+    failures += !(rclose(fds[0]) == 0 && rclose(fds[1]) == 0);
+    _exit(failures);
+}
+
+static void a_child_has_lost_its_parents_streams(void **state) {
+    (void)state;
+    int fds[2];
+    int status = -1;
+    char byte = 0;
+    make_pair(fds);
+    const pid_t child = fork();
+    if (child == 0) {
+        be_a_child(fds);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(rsend(fds[0], "y", 1, 0), 1);
+    assert_int_equal(rrecv(fds[1], &byte, 1, 0), 1);
+    assert_int_equal(byte, 'y');
+    assert_int_equal(rclose(fds[0]), 0);
+    assert_int_equal(rclose(fds[1]), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_on_the_streams_of_another),
+        cmocka_unit_test(a_reader_and_a_writer_at_each_end),
+        cmocka_unit_test(one_thread_waits_for_the_streams_of_many),
+        cmocka_unit_test(a_thread_that_leaves_is_replaced),
+        cmocka_unit_test(a_child_has_lost_its_parents_streams),
+    };
+    return cmocka_run_group_tests_name("rsocket_threads", tests, NULL, NULL);
+}
