@@ -1231,6 +1231,13 @@ int rpma_conn_req_get_fd(const struct rpma_conn_req *req, int *fd);
 int rpma_conn_req_proceed(struct rpma_conn_req *req);
 
 /**
+ * Tells why rpma_conn_req_proceed failed, as an errno value: 0, it has not; ETIMEDOUT, nothing came;
+ * ECONNRESET, the other side went away; EPROTO, it does not speak the protocol; ECONNABORTED, something is
+ * missing here, such as memory; or another one of connect(2). Errors: RPMA_E_INVAL: NULL argument.
+ */
+int rpma_conn_req_get_error(const struct rpma_conn_req *req, int *error);
+
+/**
  * Keeps a pointer of the program with the request, and with the connection that it becomes
  * (rpma_conn_get_context). Errors: RPMA_E_INVAL: req is NULL.
  */

@@ -283,6 +283,7 @@ int rpma_conn_req::advance(verbs::Event event) {
             return make_ready();
         }
         default:
+            error_ = event->status < 0 ? -event->status : EHOSTUNREACH;
             BASE_LOG(Error, "no connection: %s, %s", provider.event_str(event->event),
                      librpma::error_text(event->status < 0 ? -event->status : event->status));
             failed_ = RPMA_E_PROVIDER;
@@ -396,6 +397,14 @@ int rpma_conn_req_get_fd(const struct rpma_conn_req *req, int *fd) {
 
 int rpma_conn_req_proceed(struct rpma_conn_req *req) {
     return req == nullptr ? librpma::invalid("req is NULL") : req->proceed();
+}
+
+int rpma_conn_req_get_error(const struct rpma_conn_req *req, int *error) {
+    if (req == nullptr || error == nullptr) {
+        return librpma::invalid("req or error is NULL");
+    }
+    *error = req->error();
+    return 0;
 }
 
 int rpma_conn_req_prepare(struct rpma_conn_req *req, struct rpma_peer *peer,

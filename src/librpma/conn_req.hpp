@@ -2,6 +2,7 @@
 // librpma/conn_req: a connection that is asked for, here or by a peer, and not answered yet.
 #pragma once
 
+#include <cerrno>
 #include <mutex>
 
 #include "librpma/conn.hpp"
@@ -57,6 +58,12 @@ public:
     [[nodiscard]] int close() { return connection_.close(peer_->provider(), passive_); }
 
     // The program's, and then the connection's.
+    // Why proceed() fails: an errno value, 0 when it does not.
+    [[nodiscard]] int error() const {
+        const int local = error_ != 0 ? error_ : ECONNABORTED;
+        return failed_ != 0 ? local : 0;
+    }
+
     void set_context(void *context) { context_ = context; }
     [[nodiscard]] void *context() const { return context_; }
 
@@ -82,6 +89,7 @@ private:
     bool bare_ = false;  // it has no queues before prepare()
     bool waits_on_descriptor_ = false;
     int failed_ = 0;
+    int error_ = 0;  // an errno value, when the network or the peer is why
     void *context_ = nullptr;
     std::mutex beginning_;  // its first event may come, in another thread, while it is being made
     librpma::Connection connection_;

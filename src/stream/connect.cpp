@@ -162,8 +162,10 @@ void Connection::go_on_asking() {
         return;
     }
     if (result != 0) {
+        int error = 0;
+        (void)rpma_conn_req_get_error(request_.get(), &error);
         request_.reset();
-        fail(side_ == Side::Active ? ECONNREFUSED : ECONNRESET);
+        fail(error);
         return;
     }
     if (auto connected = connect(); !connected) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* begin: requests that do not block, our own and those that come on a TCP connection somebody else accepted.
  */
+#include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -30,6 +31,8 @@ static void arguments_are_checked(void **state) {
     assert_code(rpma_conn_req_get_fd(NULL, &fd), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_fd(request, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_proceed(NULL), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_get_error(NULL, &fd), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_get_error(request, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_local_addr(NULL, &address), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_local_addr(request, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_peer_addr(NULL, &address), RPMA_E_INVAL);
@@ -148,14 +151,22 @@ static void an_initiator_gives_its_descriptor_away(void **state) {
     assert_int_equal(close(fds[1]), 0);
 }
 
+static void failed_by(const struct rpma_conn_req *request, int expected) {
+    int error = -7;
+    assert_ok(rpma_conn_req_get_error(request, &error));
+    assert_string_equal(strerror(error), strerror(expected));
+}
+
 static void one_that_speaks_something_else(void **state) {
     struct ends *ends = *state;
     int fds[2];
     connect_sockets(fds);
     capture_log(RPMA_LOG_LEVEL_WARNING);
     assert_ok(rpma_conn_req_adopt(ends->peer, fds[1], NULL, &ends->request));
+    failed_by(ends->request, 0);
     assert_int_equal(write(fds[0], "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27), 27);
     assert_code(proceed(ends->request), RPMA_E_PROVIDER);
+    failed_by(ends->request, EPROTO);
     assert_true(logged("no connection", NULL));
     assert_ok(rpma_conn_req_delete(&ends->request));
     close(fds[0]);
@@ -168,6 +179,7 @@ static void one_that_goes_away(void **state) {
     assert_ok(rpma_conn_req_adopt(ends->peer, fds[1], NULL, &ends->request));
     close(fds[0]);
     assert_code(proceed(ends->request), RPMA_E_PROVIDER);
+    failed_by(ends->request, ECONNRESET);
     /* Nor does one stay that nobody waits for. */
     assert_ok(rpma_conn_req_delete(&ends->request));
     connect_sockets(fds);
