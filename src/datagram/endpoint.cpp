@@ -12,38 +12,61 @@ namespace datagram {
 
 namespace {
 
+using std::chrono::seconds;
+
 // Addresses that an endpoint remembers. The one that was not sent to for longest is forgotten.
 constexpr std::size_t most_peers = 1024;
-// Datagrams that one call takes off the socket at most.
+// Addresses of this machine that it has queue pairs at. Messages of others go over UDP.
+constexpr std::size_t most_locals = 16;
+// How long a peer that is not heard is believed to have the queue pair that it had.
+constexpr seconds trust{1};
+// After how long the way to a peer is looked for again.
+constexpr seconds look_up_pause{1};
+// Datagrams that one call takes off the socket at most, and rounds of a queue's completions.
 constexpr int datagrams_at_once = 64;
+constexpr int rounds_at_once = 8;
 
-// The parts one after the other; false when there is no room.
-bool gather(std::span<const iovec> parts, std::span<std::byte> &room) {
-    auto rest = room;
+std::size_t size_of(std::span<const iovec> parts) {
+    std::size_t size = 0;
     for (const iovec &part : parts) {
-        if (part.iov_len > rest.size()) {
-            return false;
-        }
-        std::copy_n(static_cast<const std::byte *>(part.iov_base), part.iov_len, rest.begin());
-        rest = rest.subspan(part.iov_len);
+        size += part.iov_len;
     }
-    room = room.first(room.size() - rest.size());
-    return true;
+    return size;
+}
+
+// The parts one after the other; there is room for them.
+void gather(std::span<const iovec> parts, std::span<std::byte> to) {
+    for (const iovec &part : parts) {
+        std::copy_n(static_cast<const std::byte *>(part.iov_base), part.iov_len, to.begin());
+        to = to.subspan(part.iov_len);
+    }
+}
+
+Address with_scope(Address address, std::uint32_t scope) {
+    const in6_addr ip = address.ip.v6();
+    address.scope = IN6_IS_ADDR_LINKLOCAL(&ip) ? scope : 0;
+    return address;
 }
 
 }  // namespace
 
 Endpoint::~Endpoint() {
     if (dropped_ != 0) {
-        BASE_LOG(Info, "dropped %" PRIu64 " datagrams that are no messages of rsockets", dropped_);
+        BASE_LOG(Info, "dropped %" PRIu64 " datagrams: no messages of rsockets, or too many", dropped_);
     }
 }
 
+// The socket may have other addresses of its own now, too.
 void Endpoint::peer_changed() {
     AnyAddress name{};
     socklen_t length = sizeof(name);
     default_peer_ = getpeername(socket_, &name.any, &length) == 0 ? address_of(&name, length) : std::nullopt;
+    own_port_ = 0;
+    peers_.clear();
+    look_ups_ = 0;
 }
+
+// ---- who is sent to ----
 
 Endpoint::Peer &Endpoint::peer_at(const Address &address) {
     const auto now = base::Clock::now();
@@ -52,11 +75,78 @@ Endpoint::Peer &Endpoint::peer_at(const Address &address) {
         return known->second;
     }
     if (peers_.size() == most_peers) {
-        peers_.erase(std::ranges::min_element(peers_, {}, [](const auto &one) { return one.second.used; }));
+        forget_one();
     }
+    const auto source = udp::source_towards(socket_, address);
+    const bool has_pair = source && !address.ip.is_multicast();
     const Ip unknown = address.ip.is_v4() ? Ip::of_v4({INADDR_ANY}) : Ip{};
-    const Ip source = udp::source_towards(socket_, address).value_or(unknown);
-    return peers_.try_emplace(address, Peer{.source = source, .used = now}).first->second;
+    Peer peer{.source = source.value_or(unknown),
+              .from = has_pair ? pair_at(with_scope({.ip = *source}, address.scope)) : nullptr,
+              .used = now};
+    return peers_.try_emplace(address, std::move(peer)).first->second;
+}
+
+void Endpoint::forget_one() {
+    const auto oldest = std::ranges::min_element(peers_, {}, [](const auto &one) { return one.second.used; });
+    look_ups_ -= oldest->second.look_up ? 1U : 0U;
+    peers_.erase(oldest);
+}
+
+QueuePair *Endpoint::pair_at(const Address &here) {
+    const auto known = std::ranges::find(locals_, here, &Local::address);
+    if (known != locals_.end()) {
+        return known->pair.get();
+    }
+    if (locals_.size() == most_locals) {
+        return nullptr;
+    }
+    auto made = QueuePair::create(here, room_);
+    locals_.push_back({.address = here, .pair = made ? std::move(*made) : nullptr});
+    has_news_ = true;
+    return locals_.back().pair.get();
+}
+
+// Whoever forges an answer names a queue pair of the address that he claims to be, and no other address.
+void Endpoint::learn(const Address &from, std::uint32_t qp_num) {
+    const auto known = peers_.find(from);
+    if (known == peers_.end() || known->second.from == nullptr) {
+        return;
+    }
+    Peer &peer = known->second;
+    const auto now = base::Clock::now();
+    peer.qp_num = qp_num;
+    peer.heard = now;
+    if (peer.way || peer.look_up || now < peer.searched + look_up_pause) {
+        return;
+    }
+    peer.searched = now;
+    if (auto begun = peer.from->look_up(from, &peer)) {
+        peer.look_up = std::move(*begun);
+        ++look_ups_;
+    }
+}
+
+void Endpoint::finish_look_ups() {
+    for (const Local &local : locals_) {
+        while (look_ups_ != 0 && local.pair != nullptr) {
+            auto found = local.pair->next_found();
+            if (!found) {
+                break;
+            }
+            Peer &peer = *static_cast<Peer *>(found->who);
+            peer.way = std::move(found->handle);
+            peer.look_up.reset();
+            --look_ups_;
+        }
+    }
+}
+
+// ---- out ----
+
+bool Endpoint::is_reached(const Peer &peer, std::size_t message_bytes) {
+    return peer.from != nullptr && peer.way && peer.qp_num != 0 && !peer.from->is_broken() &&
+           base::Clock::now() < peer.heard + trust &&
+           label_bytes(peer.source) + message_bytes <= peer.from->most_bytes();
 }
 
 base::Result<void> Endpoint::send(std::span<const iovec> parts, const sockaddr *name, socklen_t length) {
@@ -64,46 +154,184 @@ base::Result<void> Endpoint::send(std::span<const iovec> parts, const sockaddr *
     if (!to) {
         return base::failure(name == nullptr ? EDESTADDRREQ : EINVAL);
     }
-    std::array<std::byte, slot_bytes> bytes;
-    const std::size_t header = envelope_bytes(to->ip);
-    auto content = std::span{bytes}.subspan(header);
-    if (!gather(parts, content)) {
+    const std::size_t size = size_of(parts);
+    if (size > most_message_bytes(to->ip)) {
         return base::failure(EMSGSIZE);
     }
-    encode(Envelope{.ip = peer_at(*to).source}, bytes);
-    return udp::send(socket_, std::span{bytes}.first(header + content.size()), name, length);
+    Peer &peer = peer_at(*to);
+    if (!is_reached(peer, size)) {
+        serve_socket();  // its answer may be there
+        finish_look_ups();
+    }
+    if (is_reached(peer, size)) {
+        if (const auto sent = send_by_pair(peer, parts, size)) {
+            return *sent ? base::Result<void>{} : base::failure(EAGAIN);
+        }
+    }
+    std::array<std::byte, slot_bytes> bytes;
+    const bool has_pair = peer.from != nullptr && !peer.from->is_broken();
+    encode(Envelope{.qp_num = has_pair ? peer.from->number() : 0, .ip = peer.source}, bytes);
+    const std::size_t header = envelope_bytes(peer.source);
+    gather(parts, std::span{bytes}.subspan(header));
+    return udp::send(socket_, std::span{bytes}.first(header + size), name, length);
 }
 
-bool Endpoint::serve() {
-    bool any = false;
+std::optional<bool> Endpoint::send_by_pair(Peer &peer, std::span<const iovec> parts, std::size_t bytes) {
+    if (peer.from->slot_to_send().empty()) {
+        const auto local =
+            std::ranges::find_if(locals_, [&](const Local &one) { return one.pair.get() == peer.from; });
+        serve_pair(*local);
+    }
+    const auto slot = peer.from->slot_to_send();
+    if (slot.empty()) {
+        return false;
+    }
+    encode(Address{.ip = peer.source, .port = own_port()}, slot);
+    const std::size_t header = label_bytes(peer.source);
+    gather(parts, slot.subspan(header));
+    if (!peer.from->send(header + bytes, peer.way.get(), peer.qp_num)) {
+        peer.way.reset();
+        return std::nullopt;
+    }
+    return true;
+}
+
+std::uint16_t Endpoint::own_port() {
+    if (own_port_ == 0) {
+        AnyAddress name{};
+        socklen_t length = sizeof(name);
+        const auto own =
+            getsockname(socket_, &name.any, &length) == 0 ? address_of(&name, length) : std::nullopt;
+        own_port_ = own ? own->port : std::uint16_t{0};
+    }
+    return own_port_;
+}
+
+bool Endpoint::can_send() const {
+    return std::ranges::all_of(locals_, [](const Local &one) {
+        return one.pair == nullptr || one.pair->is_broken() || !one.pair->slot_to_send().empty();
+    });
+}
+
+bool Endpoint::has_sent_all() const {
+    return std::ranges::all_of(locals_, [](const Local &one) {
+        return one.pair == nullptr || one.pair->is_broken() || one.pair->has_sent_all();
+    });
+}
+
+std::vector<QueuePair *> Endpoint::pairs() const {
+    std::vector<QueuePair *> pairs;
+    for (const Local &local : locals_) {
+        if (local.pair != nullptr && !local.pair->is_broken()) {
+            pairs.push_back(local.pair.get());
+        }
+    }
+    return pairs;
+}
+
+// ---- in ----
+
+void Endpoint::serve() {
+    serve_socket();
+    for (const Local &local : locals_) {
+        serve_pair(local);
+    }
+    finish_look_ups();
+}
+
+void Endpoint::serve_socket() {
     std::array<std::byte, most_header_bytes + slot_bytes> buffer;
     for (int i = 0; i < datagrams_at_once && !inbox_.full(); ++i) {
         const auto arrival = udp::receive(socket_, buffer);
         if (arrival) {
-            any |= arrived(*arrival, std::span{buffer}.first(std::min(arrival->bytes, buffer.size())));
+            arrived(*arrival, std::span{buffer}.first(std::min(arrival->bytes, buffer.size())));
         } else if (arrival.error().number == EAGAIN || arrival.error().number == EINTR) {
             break;
         } else {
             error_ = arrival.error().number;
-            any = true;
+            has_news_ = true;
         }
     }
-    return any;
 }
 
 // Everything of a datagram is a stranger's.
-bool Endpoint::arrived(const udp::Arrival &arrival, std::span<const std::byte> datagram) {
+void Endpoint::arrived(const udp::Arrival &arrival, std::span<const std::byte> datagram) {
     const auto envelope = decode_envelope(datagram);
     if (!envelope || envelope->ip.is_v4() != arrival.from.ip.is_v4() ||
         arrival.bytes > envelope_bytes(envelope->ip) + slot_bytes) {
         ++dropped_;
-        return false;
+        return;
+    }
+    // A queue pair of another address than the sender's is not spoken with.
+    const bool has_pair = is_number_of_pair(envelope->qp_num) && envelope->ip == arrival.from.ip;
+    if (has_pair) {
+        learn(arrival.from, envelope->qp_num);
     }
     if (envelope->what == What::Answer) {
-        return false;
+        return;
     }
-    inbox_.add(arrival.from, datagram.subspan(envelope_bytes(envelope->ip)));
-    return true;
+    if (has_pair && arrival.unicast) {
+        answer(arrival);
+    }
+    deliver(arrival.from, datagram.subspan(envelope_bytes(envelope->ip)));
+}
+
+// No longer than what it answers, and one for each: nobody is flooded with answers by a sender that claims to
+// be him.
+void Endpoint::answer(const udp::Arrival &arrival) {
+    const QueuePair *const pair = pair_at(with_scope({.ip = arrival.to}, arrival.from.scope));
+    if (pair == nullptr || pair->is_broken()) {
+        return;
+    }
+    std::array<std::byte, most_header_bytes> bytes;
+    encode(Envelope{.what = What::Answer, .qp_num = pair->number(), .ip = arrival.to}, bytes);
+    udp::send_from(socket_, family_, arrival.to, arrival.from,
+                   std::span{bytes}.first(envelope_bytes(arrival.to)));
+}
+
+void Endpoint::serve_pair(const Local &local) {
+    if (local.pair == nullptr || local.pair->is_broken()) {
+        return;
+    }
+    // Without room messages stay where they are, unless they are in the way of what tells of free slots.
+    if (inbox_.full() && !local.pair->slot_to_send().empty()) {
+        return;
+    }
+    for (int i = 0; i < rounds_at_once; ++i) {
+        const std::size_t most = std::max(inbox_.room(), std::size_t{1});
+        const std::size_t taken =
+            local.pair->poll(most, [&](const QueuePair::Received &message) { received(local, message); });
+        has_news_ = has_news_ || taken != 0;
+        if (taken == 0 || inbox_.full()) {
+            return;
+        }
+    }
+}
+
+// A label says from whom a message is, and whoever reaches the queue pair can write one: it must have the
+// address that the device saw, where it says so.
+void Endpoint::received(const Local &local, const QueuePair::Received &message) {
+    const auto label = decode_label(message.message);
+    const bool is_genuine = label && (!message.source || *message.source == label->ip);
+    if (!is_genuine || inbox_.full() || (family_ == AF_INET && !label->ip.is_v4())) {
+        ++dropped_;
+        return;
+    }
+    const Address from = with_scope(*label, local.address.scope);
+    if (default_peer_ && *default_peer_ != from) {
+        ++dropped_;
+        return;
+    }
+    const auto known = peers_.find(from);
+    if (known != peers_.end() && known->second.qp_num == message.qp_num) {
+        known->second.heard = base::Clock::now();
+    }
+    deliver(from, message.message.subspan(label_bytes(label->ip)));
+}
+
+void Endpoint::deliver(const Address &from, std::span<const std::byte> content) {
+    inbox_.add(from, content);
+    has_news_ = true;
 }
 
 }  // namespace datagram

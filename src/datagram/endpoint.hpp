@@ -1,6 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// datagram/endpoint: messages of one UDP socket to and from others of the same protocol, each of them one
-// datagram. The caller has a lock around all of it, and nothing happens while nobody calls.
+// datagram/endpoint: messages of one UDP socket to and from others of the same protocol. A message is a
+// datagram of UDP, or, where both ends have a queue pair for it, one of those:
+//
+//      A                                        B
+//      │ over UDP: message, A's queue pair      │
+//      │ ──────────────────────────────────────►│
+//      │                                        │ serve(): gives the message to the program, and answers
+//      │ over UDP: answer, B's queue pair       │
+//      │ ◄──────────────────────────────────────│
+//      │ from queue pair to queue pair: message │
+//      │ ──────────────────────────────────────►│
+//
+// Where no answer comes, messages go over UDP for good. An answer counts for a time, as long as B is heard:
+// then the next message goes over UDP again, because B may have another queue pair, or none.
+//
+// The caller has a lock around all of it, and nothing happens while nobody calls.
 #pragma once
 
 #include <sys/uio.h>
@@ -11,14 +25,16 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "datagram/inbox.hpp"
+#include "datagram/queue_pair.hpp"
 #include "datagram/udp.hpp"
 
 namespace datagram {
 
 class Endpoint {
 public:
-    // The socket is borrowed; it is prepared (udp::prepare). There is room for so many messages.
-    Endpoint(int socket, std::size_t room) : socket_{socket}, inbox_{room} {}
+    // The socket is borrowed; it is prepared (udp::prepare).
+    Endpoint(int socket, int family, Room room)
+        : socket_{socket}, family_{family}, room_{room}, inbox_{room.receives} {}
     Endpoint(const Endpoint &) = delete;
     Endpoint &operator=(const Endpoint &) = delete;
     ~Endpoint();
@@ -30,34 +46,74 @@ public:
     // EMSGSIZE: longer than most_message_bytes(); EDESTADDRREQ; as sendmsg(2).
     [[nodiscard]] base::Result<void> send(std::span<const iovec> parts, const sockaddr *name,
                                           socklen_t length);
+    // Whether the devices have a slot free, each of them.
+    [[nodiscard]] bool can_send() const;
+    // What was sent has left the devices.
+    [[nodiscard]] bool has_sent_all() const;
 
-    // Takes what has come. True when there is something new.
-    bool serve();
+    // Takes what has come, as far as there is room for messages.
+    void serve();
     [[nodiscard]] bool has_message() const { return !inbox_.empty(); }
     [[nodiscard]] const Message &message() const { return inbox_.front(); }
     void drop_message() { inbox_.drop_front(); }
     // What the network said of a message that was sent; 0: nothing.
     [[nodiscard]] int error() const { return error_; }
     [[nodiscard]] int take_error() { return std::exchange(error_, 0); }
+    // Whether any call found something new since this was asked.
+    [[nodiscard]] bool take_news() { return std::exchange(has_news_, false); }
 
     // Whether serve() would take what the socket has.
     [[nodiscard]] bool has_room() const { return !inbox_.full(); }
+    // Those that are to be waited for, beside the socket. A new one is news, and lives as long as this does.
+    [[nodiscard]] std::vector<QueuePair *> pairs() const;
 
 private:
+    // Where messages leave from or come to. There is no queue pair where no device has one.
+    struct Local {
+        Address address;
+        std::unique_ptr<QueuePair> pair;
+    };
     // An address that the program sends to.
     struct Peer {
-        Ip source;  // from which messages to it leave
-        base::Clock::time_point used;
+        Ip source;                  // from which messages to it leave
+        QueuePair *from = nullptr;  // nullptr: over UDP only
+        std::uint32_t qp_num = 0;   // its queue pair, 0: none is known
+        verbs::Id look_up{};        // while the way to it is looked for
+        verbs::AddressHandle way{};
+        base::Clock::time_point used{};
+        base::Clock::time_point heard{};     // of its queue pair
+        base::Clock::time_point searched{};  // when the way was looked for
     };
+
     [[nodiscard]] Peer &peer_at(const Address &address);
-    bool arrived(const udp::Arrival &arrival, std::span<const std::byte> datagram);
+    void forget_one();
+    [[nodiscard]] QueuePair *pair_at(const Address &here);
+    [[nodiscard]] static bool is_reached(const Peer &peer, std::size_t message_bytes);
+    // False: no slot is free; nothing: the message has to go another way.
+    [[nodiscard]] std::optional<bool> send_by_pair(Peer &peer, std::span<const iovec> parts,
+                                                   std::size_t bytes);
+    [[nodiscard]] std::uint16_t own_port();
+    void serve_socket();
+    void serve_pair(const Local &local);
+    void finish_look_ups();
+    void arrived(const udp::Arrival &arrival, std::span<const std::byte> datagram);
+    void answer(const udp::Arrival &arrival);
+    void learn(const Address &from, std::uint32_t qp_num);
+    void received(const Local &local, const QueuePair::Received &message);
+    void deliver(const Address &from, std::span<const std::byte> content);
 
     const int socket_;
+    const int family_;
+    const Room room_;
     Inbox inbox_;
     int error_ = 0;
+    bool has_news_ = false;
     std::uint64_t dropped_ = 0;
+    std::uint16_t own_port_ = 0;  // 0: not asked for yet
     std::optional<Address> default_peer_;
-    std::unordered_map<Address, Peer, Address::Hash> peers_;  // at most most_peers
+    std::vector<Local> locals_;                               // at most most_locals
+    std::unordered_map<Address, Peer, Address::Hash> peers_;  // at most most_peers; they use the queue pairs
+    std::size_t look_ups_ = 0;                                // peers that the way to is looked for
 };
 
 }  // namespace datagram

@@ -25,7 +25,8 @@ public:
         : room_{room}, messages_{std::make_unique_for_overwrite<Message[]>(room)} {}
 
     [[nodiscard]] bool empty() const { return used_ == 0; }
-    [[nodiscard]] bool full() const { return used_ == room_; }
+    [[nodiscard]] bool full() const { return room() == 0; }
+    [[nodiscard]] std::size_t room() const { return room_ - used_; }
 
     // There is room, and the content is no longer than a slot.
     void add(const Address &from, std::span<const std::byte> content) {

@@ -56,6 +56,12 @@ struct Envelope {
     return slot_bytes - envelope_bytes(ip);
 }
 
+// Whether a queue pair can have this number: 0 and 1 are the device's own, and the last one is that of
+// groups.
+[[nodiscard]] inline bool is_number_of_pair(std::uint32_t qp_num) {
+    return qp_num > 1 && qp_num < 0xffffff;
+}
+
 // Writes envelope_bytes() or label_bytes(); there is room for them.
 void encode(const Envelope &envelope, std::span<std::byte> to);
 void encode(const Address &from, std::span<std::byte> to);

@@ -16,6 +16,9 @@ namespace rsockets {
 
 namespace {
 
+// How long rclose waits for a device to send what it was given.
+constexpr milliseconds close_timeout{100};
+
 constexpr int most_messages = 0xfffe;
 constexpr int send_flags_refused = MSG_OOB | MSG_MORE | MSG_FASTOPEN | MSG_DONTROUTE;
 constexpr int receive_flags_refused = MSG_OOB | MSG_ERRQUEUE;
@@ -53,9 +56,12 @@ Result<std::shared_ptr<AnySocket>> DatagramSocket::create(int domain, int type, 
 
 datagram::Endpoint &DatagramSocket::endpoint() {
     if (endpoint_ == nullptr) {
-        const std::size_t room = std::max(1UL, settings_.receive_bytes / datagram::slot_bytes);
-        endpoint_ =
-            std::make_unique<datagram::Endpoint>(fd(), std::min(room, std::size_t{settings_.receives}));
+        const auto slots = [](std::uint32_t bytes, std::uint16_t messages) {
+            return std::clamp<std::size_t>(bytes / datagram::slot_bytes, 1, messages);
+        };
+        const datagram::Room room{.receives = slots(settings_.receive_bytes, settings_.receives),
+                                  .sends = slots(settings_.send_bytes, settings_.sends)};
+        endpoint_ = std::make_unique<datagram::Endpoint>(fd(), domain_, room);
         endpoint_->peer_changed();
     }
     return *endpoint_;
@@ -79,7 +85,13 @@ Result<void> DatagramSocket::connect(const sockaddr *address, socklen_t length) 
 }
 
 void DatagramSocket::serve() {
-    if (!closed_ && endpoint().serve()) {
+    if (!closed_) {
+        endpoint().serve();
+    }
+}
+
+void DatagramSocket::tell_news() {
+    if (endpoint_ != nullptr && endpoint_->take_news()) {
         waiters_.wake();
     }
 }
@@ -88,8 +100,9 @@ template <typename Attempt>
 Result<std::size_t> DatagramSocket::until(std::unique_lock<std::mutex> &lock, short events, bool blocks,
                                           milliseconds timeout, Attempt attempt) {
     const auto try_once = [&] {
-        serve();
-        return closed_ ? Result<std::size_t>{base::failure(EBADF)} : attempt();
+        auto answer = closed_ ? Result<std::size_t>{base::failure(EBADF)} : attempt();
+        tell_news();
+        return answer;
     };
     const auto is_waiting = [](const auto &result) { return !result && result.error().number == EAGAIN; };
     const auto began = base::Clock::now();
@@ -106,15 +119,14 @@ Result<std::size_t> DatagramSocket::until(std::unique_lock<std::mutex> &lock, sh
             return std::unexpected{waiter.error()};
         }
         Sleep sleep{*waiter};
-        begin_wait_locked(sleep, events);
-        result = try_once();
-        Result<void> slept;
-        if (is_waiting(result)) {
+        auto slept = begin_wait_locked(sleep, events);
+        result = slept ? try_once() : result;
+        if (slept && is_waiting(result)) {
             lock.unlock();
             slept = sleep.until(deadline);
             lock.lock();
         }
-        end_wait(sleep);
+        end_wait_locked(sleep);
         if (!slept) {
             return std::unexpected{slept.error()};
         }
@@ -133,6 +145,9 @@ Result<std::size_t> DatagramSocket::receive(msghdr &message, int flags) {
 }
 
 Result<std::size_t> DatagramSocket::take(msghdr &message, int flags) {
+    if (!endpoint().has_message()) {
+        serve();
+    }
     if (const int error = endpoint_->take_error(); error != 0) {
         return base::failure(error);
     }
@@ -166,7 +181,10 @@ Result<std::size_t> DatagramSocket::send(const msghdr &message, int flags) {
     std::unique_lock lock{mutex_};
     return until(
         lock, POLLOUT, blocks_ && (flags & MSG_DONTWAIT) == 0, send_timeout_, [&]() -> Result<std::size_t> {
-            if (const int error = endpoint_->take_error(); error != 0) {
+            if (is_shut_to_write_) {
+                return base::failure(EPIPE);
+            }
+            if (const int error = endpoint().take_error(); error != 0) {
                 return base::failure(error);
             }
             const auto sent =
@@ -183,12 +201,19 @@ Result<void> DatagramSocket::shutdown(int how) {
     }
     // The kernel does so without a peer, too, where it fails.
     is_shut_to_read_ = is_shut_to_read_ || how != SHUT_WR;
+    is_shut_to_write_ = is_shut_to_write_ || how != SHUT_RD;
     waiters_.wake();
     return result == 0 ? Result<void>{} : base::failure(ENOTCONN);
 }
 
 void DatagramSocket::close() {
-    const std::scoped_lock lock{mutex_};
+    std::unique_lock lock{mutex_};
+    if (endpoint_ != nullptr && !endpoint_->has_sent_all()) {
+        (void)until(lock, 0, true, close_timeout, [&]() -> Result<std::size_t> {
+            serve();
+            return endpoint_->has_sent_all() ? Result<std::size_t>{0} : base::failure(EAGAIN);
+        });
+    }
     closed_ = true;
     waiters_.wake();
 }
@@ -275,7 +300,7 @@ Result<void> DatagramSocket::get_option(int level, int name, void *value, sockle
     }
     if (level == SOL_SOCKET && name == SO_ERROR) {
         serve();
-        if (const int error = endpoint_ != nullptr ? endpoint_->take_error() : 0; error != 0) {
+        if (const int error = endpoint().take_error(); error != 0) {
             return give(error, value, length);
         }
     }
@@ -287,6 +312,7 @@ Result<void> DatagramSocket::get_option(int level, int name, void *value, sockle
 std::shared_ptr<stream::Shard> DatagramSocket::advance() {
     const std::scoped_lock lock{mutex_};
     serve();
+    tell_news();
     return nullptr;
 }
 
@@ -299,6 +325,9 @@ short DatagramSocket::readiness(short events) {
     pollfd kernels{.fd = fd(), .events = static_cast<short>(events & ~(POLLIN | POLLRDNORM)), .revents = 0};
     (void)::poll(&kernels, 1, 0);
     int ready = kernels.revents;
+    if (!endpoint().can_send()) {
+        ready &= ~(POLLOUT | POLLWRNORM);
+    }
     if (endpoint_->has_message() || is_shut_to_read_ || endpoint_->error() != 0) {
         ready |= events & (POLLIN | POLLRDNORM);
     }
@@ -307,19 +336,55 @@ short DatagramSocket::readiness(short events) {
 
 Result<void> DatagramSocket::begin_wait(Sleep &sleep, short events) {
     const std::scoped_lock lock{mutex_};
-    begin_wait_locked(sleep, events);
+    return begin_wait_locked(sleep, events);
+}
+
+Result<void> DatagramSocket::begin_wait_locked(Sleep &sleep, short events) {
+    waiters_.add(sleep.waiter());
+    waiting_.push_back({.waiter = sleep.waiter().get(), .pairs = {}});
+    if (closed_) {
+        return {};
+    }
+    // A socket that could be sent to, while the devices cannot, would be ready all the time.
+    const int to_send = endpoint().can_send() ? events & (POLLOUT | POLLWRNORM) : 0;
+    const int to_serve = endpoint().has_room() && !is_shut_to_read_ ? POLLIN : 0;
+    sleep.add({.fd = fd(), .events = static_cast<short>(to_send | to_serve), .revents = 0});
+    waiting_.back().pairs.reserve(endpoint().pairs().size());
+    for (datagram::QueuePair *const pair : endpoint().pairs()) {
+        const auto its = pair->begin_wait();
+        if (!its) {
+            return std::unexpected{its.error()};
+        }
+        waiting_.back().pairs.push_back(pair);
+        sleep.add({.fd = *its, .events = POLLIN, .revents = 0});
+    }
     return {};
 }
 
-void DatagramSocket::begin_wait_locked(Sleep &sleep, short events) {
-    waiters_.add(sleep.waiter());
-    const int to_serve = !closed_ && endpoint().has_room() && !is_shut_to_read_ ? POLLIN : 0;
-    sleep.add({.fd = fd(), .events = static_cast<short>((events & POLLOUT) | to_serve), .revents = 0});
+void DatagramSocket::end_wait(const Sleep &sleep) {
+    const std::scoped_lock lock{mutex_};
+    end_wait_locked(sleep);
 }
 
+void DatagramSocket::end_wait_locked(const Sleep &sleep) {
+    waiters_.remove(sleep.waiter());
+    const auto found = std::ranges::find(waiting_, sleep.waiter().get(), &Waiting::waiter);
+    if (found == waiting_.end()) {
+        return;
+    }
+    for (datagram::QueuePair *const pair : found->pairs) {
+        pair->end_wait(waiting_.size() > 1);
+    }
+    waiting_.erase(found);
+}
+
+// The socket is the child's, too, but not the parent's queue pairs: the child makes its own when it needs
+// them, and what belongs to the parent stays as it is.
 void DatagramSocket::after_fork_in_child() {
     new (&mutex_) std::mutex;
     waiters_.after_fork_in_child();
+    waiting_.clear();
+    (void)endpoint_.release();
 }
 
 }  // namespace rsockets

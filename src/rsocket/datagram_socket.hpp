@@ -34,7 +34,7 @@ public:
     [[nodiscard]] std::shared_ptr<stream::Shard> advance() override;
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
-    void end_wait(const Sleep &sleep) override { waiters_.remove(sleep.waiter()); }
+    void end_wait(const Sleep &sleep) override;
     void after_fork_in_child() override;
 
 private:
@@ -45,21 +45,31 @@ private:
     [[nodiscard]] Result<std::size_t> take(msghdr &message, int flags);
     [[nodiscard]] std::optional<int> rdma_option(int name) const;
     [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
-    // Calls attempt() until it gives something else than EAGAIN, sleeping meanwhile for events.
+    // Calls attempt() until it gives something else than EAGAIN, sleeping meanwhile for events. What it finds
+    // wakes the other threads that sleep.
     template <typename Attempt>
     Result<std::size_t> until(std::unique_lock<std::mutex> &lock, short events, bool blocks,
                               milliseconds timeout, Attempt attempt);
-    void begin_wait_locked(Sleep &sleep, short events);
+    [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep, short events);
+    void end_wait_locked(const Sleep &sleep);
+    void tell_news();
 
     const int domain_;
     std::mutex mutex_;
     bool blocks_;
     bool closed_ = false;
     bool is_shut_to_read_ = false;
+    bool is_shut_to_write_ = false;
     stream::Settings settings_ = configuration().settings;
     milliseconds receive_timeout_{0};
     milliseconds send_timeout_{0};
     Waiters waiters_;
+    // The queue pairs that a thread sleeps for.
+    struct Waiting {
+        const Waiter *waiter;
+        std::vector<datagram::QueuePair *> pairs;
+    };
+    std::vector<Waiting> waiting_;
     std::unique_ptr<datagram::Endpoint> endpoint_;
 };
 

@@ -70,6 +70,7 @@ using MemoryRegion = Owned<ibv_mr, &Provider::dereg_mr>;
 using CompletionChannel = Owned<ibv_comp_channel, &Provider::destroy_comp_channel>;
 using CompletionQueue = Owned<ibv_cq, &Provider::destroy_cq>;
 using SharedReceiveQueue = Owned<ibv_srq, &Provider::destroy_srq>;
+using AddressHandle = Owned<ibv_ah, &Provider::destroy_ah>;
 using AddressInfo = Owned<rdma_addrinfo, &Provider::freeaddrinfo>;
 using EventChannel = Owned<rdma_event_channel, &Provider::destroy_event_channel>;
 using Event = Owned<rdma_cm_event, &Provider::ack_cm_event>;

@@ -19,6 +19,8 @@ struct Provider {
     const char *name;
 
     decltype(&ibv_query_device_ex) query_device_ex;
+    int (*query_port)(ibv_context *context, std::uint8_t port_num, ibv_port_attr *attributes);
+    int (*query_gid)(ibv_context *context, std::uint32_t port_num, std::uint32_t index, ibv_gid_entry *entry);
     decltype(&ibv_alloc_pd) alloc_pd;
     decltype(&ibv_dealloc_pd) dealloc_pd;
     ibv_mr *(*reg_mr)(ibv_pd *pd, void *addr, size_t length, int access);
@@ -33,6 +35,9 @@ struct Provider {
     decltype(&ibv_ack_cq_events) ack_cq_events;
     decltype(&ibv_create_srq) create_srq;
     decltype(&ibv_destroy_srq) destroy_srq;
+
+    decltype(&ibv_create_ah) create_ah;
+    decltype(&ibv_destroy_ah) destroy_ah;
 
     decltype(&rdma_getaddrinfo) getaddrinfo;
     decltype(&rdma_freeaddrinfo) freeaddrinfo;

@@ -13,6 +13,15 @@ ibv_mr *register_memory(ibv_pd *pd, void *address, size_t length, int access) {
     return (ibv_reg_mr)(pd, address, length, access);
 }
 
+// Macros and inlines in verbs.h, which compare what the header and the library know.
+int query_port(ibv_context *context, std::uint8_t port_num, ibv_port_attr *attributes) {
+    return ibv_query_port(context, port_num, attributes);
+}
+
+int query_gid(ibv_context *context, std::uint32_t port_num, std::uint32_t index, ibv_gid_entry *entry) {
+    return ibv_query_gid_ex(context, port_num, index, entry, 0);
+}
+
 unsigned device_operations(const ibv_device_attr_ex &attributes) {
     return extended::device_operations(attributes, extended::library_has_flush());
 }
@@ -35,6 +44,8 @@ int post_native(ibv_qp *qp, const ibv_send_wr &request) {
 const Provider rdma_core = {
     .name = "kernel",
     .query_device_ex = ibv_query_device_ex,
+    .query_port = query_port,
+    .query_gid = query_gid,
     .alloc_pd = ibv_alloc_pd,
     .dealloc_pd = ibv_dealloc_pd,
     .reg_mr = register_memory,
@@ -48,6 +59,8 @@ const Provider rdma_core = {
     .ack_cq_events = ibv_ack_cq_events,
     .create_srq = ibv_create_srq,
     .destroy_srq = ibv_destroy_srq,
+    .create_ah = ibv_create_ah,
+    .destroy_ah = ibv_destroy_ah,
     .getaddrinfo = rdma_getaddrinfo,
     .freeaddrinfo = rdma_freeaddrinfo,
     .create_event_channel = rdma_create_event_channel,

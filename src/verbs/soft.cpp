@@ -10,6 +10,10 @@ unsigned all_operations(const ibv_device_attr_ex &) {
     return native_flush | native_atomic_write | native_immediate;
 }
 
+int query_gid(ibv_context *context, std::uint32_t port_num, std::uint32_t index, ibv_gid_entry *entry) {
+    return softrdma_ibv_query_gid_ex(context, port_num, index, entry, 0);
+}
+
 // Its queue pairs have all operations that their peers have.
 std::uint64_t no_send_operations(unsigned) {
     return 0;
@@ -20,6 +24,8 @@ std::uint64_t no_send_operations(unsigned) {
 const Provider soft = {
     .name = "soft",
     .query_device_ex = softrdma_ibv_query_device_ex,
+    .query_port = softrdma_ibv_query_port,
+    .query_gid = query_gid,
     .alloc_pd = softrdma_ibv_alloc_pd,
     .dealloc_pd = softrdma_ibv_dealloc_pd,
     .reg_mr = softrdma_ibv_reg_mr,
@@ -33,6 +39,8 @@ const Provider soft = {
     .ack_cq_events = softrdma_ibv_ack_cq_events,
     .create_srq = softrdma_ibv_create_srq,
     .destroy_srq = softrdma_ibv_destroy_srq,
+    .create_ah = softrdma_ibv_create_ah,
+    .destroy_ah = softrdma_ibv_destroy_ah,
     .getaddrinfo = softrdma_rdma_getaddrinfo,
     .freeaddrinfo = softrdma_rdma_freeaddrinfo,
     .create_event_channel = softrdma_rdma_create_event_channel,

@@ -9,6 +9,7 @@
 #include <netinet/udp.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <rpma/rsocket.h>
@@ -300,6 +301,25 @@ static void nobody_at_the_other_end(void **state) {
     assert_fails(rrecv(ends->fds[0], &byte, 1, MSG_DONTWAIT), EAGAIN);
 }
 
+/* The socket is a child's, too; the queue pairs are the parent's. */
+static void a_child_sends_and_receives(void **state) {
+    const struct ends *const ends = *state;
+    messages_are_whole(state);
+    char got[8];
+    const pid_t child = fork();
+    if (child == 0) {
+        int good = 1;
+        for (int i = 0; i < 20; ++i) {
+            good = good && rwrite(ends->fds[0], "child", 5) == 5 && rread(ends->fds[1], got, 8) == 5;
+        }
+        _exit(good && rclose(ends->fds[0]) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    messages_are_whole(state);
+}
+
 /* One socket for all addresses of this machine, and of both families. */
 static void a_wildcard_address(void **state) {
     (void)state;
@@ -436,6 +456,7 @@ int main(void) {
         with_ends(nothing_comes_after_a_shutdown),
         with_ends(only_the_peer_is_heard),
         with_ends(nobody_at_the_other_end),
+        with_ends(a_child_sends_and_receives),
         with_ends(what_a_datagram_socket_does_not_have),
         with_ends(strangers),
         cmocka_unit_test(a_wildcard_address),
