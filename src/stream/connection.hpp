@@ -71,7 +71,8 @@ public:
     [[nodiscard]] bool was_established() const { return was_established_; }
     // 0, or why it is broken or never was.
     [[nodiscard]] int error() const { return error_; }
-    // Whether receive() would have bytes, at least so many, or an end or error to tell.
+    // Whether receive() would have bytes, at least so many or all that can come before some are read, or an
+    // end or error to tell.
     [[nodiscard]] bool can_receive(std::size_t bytes) const;
     // Whether send() would take bytes, or an error to tell.
     [[nodiscard]] bool can_send() const;

@@ -62,6 +62,8 @@ public:
     }
 
     [[nodiscard]] std::size_t readable() const { return readable_; }
+    // Nothing more comes before something is read: many small messages use up the credits, not the room.
+    [[nodiscard]] bool is_full() const { return arrived_ == limit_ || given_ == 0; }
     // The unread bytes behind `skip` of them: those up to the end of the buffer, or all.
     [[nodiscard]] Part front(std::size_t skip = 0) const {
         const std::size_t offset = advanced(read_, skip);

@@ -43,7 +43,8 @@ void for_pieces(std::span<const iovec> parts, std::size_t skip, std::size_t byte
 }  // namespace
 
 bool Connection::can_receive(std::size_t bytes) const {
-    return (readable() != 0 && readable() >= bytes) || peer_ended_ || !may_read_ || phase_ == Phase::Over;
+    const bool has_bytes = readable() != 0 && (readable() >= bytes || unread_->is_full());
+    return has_bytes || peer_ended_ || !may_read_ || phase_ == Phase::Over;
 }
 
 base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Reading reading) {

@@ -162,6 +162,28 @@ static void parts_and_flags_of_a_message(void **state) {
     assert_fails(rreadv(fds[0], parts, -1), EINVAL);
 }
 
+/* A message takes a credit, however small it is, so that the peer may send no more long before the buffer is
+ * full. A call that waits for more bytes than there are gets those, then. */
+static void credits_are_used_up_before_the_buffer_is_full(void **state) {
+    const int *const fds = *state;
+    enum { MORE = 1000, MOST = 20000 };
+    char bytes[MOST + MORE];
+    int sent = 0;
+    while (sent < MOST && rsend(fds[0], "x", 1, MSG_DONTWAIT) == 1) {
+        ++sent;
+    }
+    assert_true(sent < MOST);
+    const struct timeval time = {.tv_sec = 10};
+    const int more = sent + MORE;
+    assert_int_equal(rsetsockopt(fds[1], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)), 0);
+    assert_int_equal(rrecv(fds[1], bytes, (size_t)more, MSG_PEEK | MSG_WAITALL), sent);
+    assert_int_equal(rsetsockopt(fds[1], SOL_SOCKET, SO_RCVLOWAT, &more, sizeof(more)), 0);
+    struct pollfd entry = {.fd = fds[1], .events = POLLIN};
+    assert_int_equal(rpoll(&entry, 1, 10000), 1);
+    assert_int_equal(rrecv(fds[1], bytes, (size_t)more, MSG_DONTWAIT), sent);
+    assert_int_equal(rpoll(&entry, 1, 0), 0);
+}
+
 static void a_call_waits_as_long_as_it_is_told(void **state) {
     const int *const fds = *state;
     char byte;
@@ -385,6 +407,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_megabyte_each_way, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(each_direction_ends_by_itself, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(parts_and_flags_of_a_message, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(credits_are_used_up_before_the_buffer_is_full, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(a_call_waits_as_long_as_it_is_told, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(rsockets_and_a_pipe_together, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(a_peer_that_never_pauses_delays_no_call, make_ends, close_ends),

@@ -46,6 +46,23 @@ void bytes_come_out_in_order_and_round_the_end(void **) {
     assert_int_equal(ring.update().limit, 14);
 }
 
+void it_is_full_without_room_or_credits(void **) {
+    ReceiveRing small{100, 10};
+    (void)small.update();
+    assert_true(small.arrived(100) && small.arrived(99));
+    assert_false(small.is_full());
+    assert_true(small.arrived(1));
+    assert_true(small.is_full());
+    ReceiveRing large{100, 2};
+    assert_true(large.arrived(1));
+    assert_false(large.is_full());
+    assert_true(large.arrived(1));
+    assert_true(large.is_full());
+    large.consume(1);
+    (void)large.update();
+    assert_false(large.is_full());
+}
+
 void credits_go_back_by_the_half(void **) {
     ReceiveRing ring{100000, 10};
     (void)ring.update();
@@ -122,6 +139,7 @@ int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(the_second_half_is_owed_at_once),
         cmocka_unit_test(bytes_come_out_in_order_and_round_the_end),
+        cmocka_unit_test(it_is_full_without_room_or_credits),
         cmocka_unit_test(credits_go_back_by_the_half),
         cmocka_unit_test(what_a_peer_may_not_write),
         cmocka_unit_test(both_ends_agree),
