@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// model_rsockets SEED STEPS [split] [delay] [cut]: random calls on pairs of rsockets of this process, against
+// an oracle of bytes, from a seed. With faults on purpose, if asked for:
+//   split: TCP takes and gives as little as it likes (short_transfers.cpp)
+//   delay: requests are sent late (SOFTRDMA_FAULTS)
+//   cut: connections end, and writes are torn (SOFTRDMA_FAULTS)
+// Ends with 1 when a byte differs, a call does what it must not, nothing moves for a while, or descriptors
+// are lost. STEPS may be 10,000,000; some 100,000 take seconds.
+#include <poll.h>
+#include <rpma/rsocket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "rsocket_pair.hpp"
+#include "short_transfers.hpp"
+
+namespace {
+
+constexpr std::size_t most_pairs = 12;
+constexpr std::chrono::seconds patience{30};
+
+using model::Dice;
+using model::RsocketPair;
+
+class Model {
+public:
+    Model(std::uint64_t seed, bool may_break) : dice_{seed}, may_break_{may_break} {
+        for (std::size_t i = 0; i < most_pairs; ++i) {
+            pairs_.push_back(std::make_unique<RsocketPair>(dice_, may_break_));
+        }
+    }
+
+    [[nodiscard]] std::string step() {
+        RsocketPair &pair = *pairs_[dice_.below(pairs_.size())];
+        if (pair.is_broken()) {
+            return pair.renew();
+        }
+        const int end = static_cast<int>(dice_.below(2));
+        const std::size_t choice = dice_.below(10'000);
+        if (choice < 4'000) {
+            return pair.send(end);
+        }
+        if (choice < 8'500) {
+            return pair.receive(end);
+        }
+        if (choice < 9'700) {
+            return poll();
+        }
+        if (choice < 9'940) {
+            return pair.settle();
+        }
+        if (choice < 9'960) {
+            return pair.talk();
+        }
+        return choice < 9'980 ? pair.end_writing(end) : last(pair, end);
+    }
+    [[nodiscard]] std::string state() const {
+        std::string text;
+        for (const auto &pair : pairs_) {
+            text += pair->state();
+        }
+        return text;
+    }
+
+private:
+    // The end of a pair, in one of several ways.
+    [[nodiscard]] std::string last(RsocketPair &pair, int end) {
+        auto text = dice_.one_in(2) ? pair.settle() : "";
+        if (text.empty() && !pair.is_broken() && !dice_.one_in(4)) {
+            text = pair.close_one(end, dice_.one_in(3));
+        }
+        return text.empty() ? pair.renew() : text;
+    }
+
+    // A few ends at once. What rpoll says holds until something else is done with them.
+    [[nodiscard]] std::string poll() {
+        std::vector<pollfd> entries;
+        std::vector<std::pair<RsocketPair *, int>> ends;
+        const std::size_t first = dice_.below(pairs_.size());
+        for (std::size_t i = 0; i <= dice_.below(most_pairs); ++i) {
+            RsocketPair &pair = *pairs_[(first + i) % pairs_.size()];
+            const int end = static_cast<int>(dice_.below(2));
+            if (!pair.is_broken()) {
+                constexpr std::array<short, 3> events{POLLIN, POLLOUT, POLLIN | POLLOUT};
+                ends.emplace_back(&pair, end);
+                entries.push_back({.fd = pair.fd(end), .events = events[dice_.below(3)], .revents = 0});
+            }
+        }
+        const int count = rpoll(entries.data(), entries.size(), static_cast<int>(dice_.below(2)));
+        if (count < 0 || static_cast<std::size_t>(count) > entries.size()) {
+            return "rpoll gives " + std::to_string(count);
+        }
+        for (std::size_t i = 0; i < ends.size(); ++i) {
+            auto text = ends[i].first->check_ready(ends[i].second, entries[i].events, entries[i].revents);
+            if (!text.empty()) {
+                return text;
+            }
+        }
+        return {};
+    }
+
+    Dice dice_;
+    const bool may_break_;
+    std::vector<std::unique_ptr<RsocketPair>> pairs_;
+};
+
+// Ends the program when no step was made for a while.
+class Watchdog {
+public:
+    explicit Watchdog(const Model &model)
+        : thread_{[this, &model](const std::stop_token &stop) { watch(stop, model); }} {}
+    void stepped() { steps_.fetch_add(1, std::memory_order_relaxed); }
+
+private:
+    void watch(const std::stop_token &stop, const Model &model) {
+        std::unique_lock lock{mutex_};
+        for (std::uint64_t before = UINT64_MAX; before != steps_;) {
+            before = steps_;
+            (void)changed_.wait_for(lock, stop, patience, [] { return false; });
+            if (stop.stop_requested()) {
+                return;
+            }
+        }
+        std::fprintf(stderr, "step %llu does not come to an end\n%s", static_cast<unsigned long long>(steps_),
+                     model.state().c_str());
+        std::abort();
+    }
+
+    std::atomic<std::uint64_t> steps_{0};
+    std::mutex mutex_;
+    std::condition_variable_any changed_;
+    std::jthread thread_;
+};
+
+std::size_t open_descriptors() {
+    const std::filesystem::directory_iterator all{"/proc/self/fd"};
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+std::string run(Model &model, std::uint64_t steps, Watchdog &watchdog) {
+    for (std::uint64_t step = 0; step < steps; ++step) {
+        if (auto wrong = model.step(); !wrong.empty()) {
+            return "step " + std::to_string(step) + ": " + wrong;
+        }
+        watchdog.stepped();
+    }
+    return {};
+}
+
+// Sockets whose peers have not everything yet are closed behind the program's back.
+bool comes_back_to(std::size_t descriptors) {
+    for (int i = 0; i < 5000 && open_descriptors() > descriptors; ++i) {
+        usleep(1000);
+    }
+    return open_descriptors() <= descriptors;
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    if (argc < 3) {
+        std::fprintf(stderr, "usage: %s SEED STEPS [split] [delay] [cut]\n", argv[0]);
+        return 2;
+    }
+    const std::uint64_t seed = std::strtoull(argv[1], nullptr, 10);
+    const std::uint64_t steps = std::strtoull(argv[2], nullptr, 10);
+    std::string faults = "seed=" + std::to_string(seed);
+    bool may_break = false;
+    for (int i = 3; i < argc; ++i) {
+        const std::string_view word = argv[i];
+        if (word == "split") {
+            test::split_transfers(seed);
+        } else if (word == "delay") {
+            faults += ",delay_us=100:0.005";
+        } else if (word == "cut") {
+            faults += ",drop=0:0.0005,tear=1000:0.001";
+            may_break = true;
+        }
+    }
+    setenv("SOFTRDMA_FAULTS", faults.c_str(), 1);
+    std::printf("seed %s, %s steps, %s\n", argv[1], argv[2], faults.c_str());
+    std::fflush(stdout);
+    const std::size_t before = open_descriptors();
+    std::string wrong;
+    {
+        Model model{seed, may_break};
+        Watchdog watchdog{model};
+        wrong = run(model, steps, watchdog);
+    }
+    // The library keeps some for itself as long as the process lives.
+    constexpr std::size_t of_the_library = 16;
+    if (wrong.empty() && !comes_back_to(before + of_the_library)) {
+        wrong = "descriptors are lost: " + std::to_string(open_descriptors()) + " are open, not " +
+                std::to_string(before);
+    }
+    if (!wrong.empty()) {
+        std::fprintf(stderr, "%s\n", wrong.c_str());
+        return 1;
+    }
+    return 0;
+}
