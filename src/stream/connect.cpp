@@ -255,10 +255,11 @@ void Connection::meet(const rpma_conn_private_data &data) {
     if (!theirs) {
         BASE_LOG(Error, "the peer speaks no rsockets of version %d (%d bytes of private data)",
                  protocol_version, data.len);
-        fail(theirs.error().number);
+        break_off(theirs.error().number);
         return;
     }
     allowance_.emplace(theirs->credits, theirs->data);
+    granted_.emplace(theirs->data.length);
     unread_.emplace(settings_.receive_bytes / 2,
                     static_cast<std::uint16_t>(settings_.receives - kept_receives));
     posted_.emplace(settings_.send_bytes, settings_.sends + kept_places, kept_places);

@@ -20,6 +20,7 @@
 #include "stream/receive_ring.hpp"
 #include "stream/send_ring.hpp"
 #include "stream/shard.hpp"
+#include "stream/window_list.hpp"
 
 namespace stream {
 
@@ -136,6 +137,7 @@ private:
         return static_cast<std::uint32_t>(device_.is_iwarp() ? writes + 1 : std::max<std::size_t>(writes, 1));
     }
     void fail(int number);
+    void break_off(int number);
     void violated(const char *what);
 
     // Bytes, in transfer.cpp.
@@ -170,15 +172,15 @@ private:
 
     // Known from the peer's Hello on.
     std::optional<Allowance> allowance_;
+    std::optional<WindowList> granted_;
     std::optional<ReceiveRing> unread_;
     std::optional<SendRing> posted_;
     Target peer_list_;
     std::endian peer_order_ = std::endian::native;
     // What completed before.
     std::vector<ibv_wc> early_;
-    // The window of the peer's list that is written next, and of ours that is read next.
+    // The window of the peer's list that is written next.
     std::uint32_t peer_window_ = 1;
-    std::uint32_t own_window_ = 1;
 
     bool was_established_ = false;
     bool may_read_ = true;

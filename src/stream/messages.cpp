@@ -105,25 +105,15 @@ void Connection::take_word(Word word) {
     violated("a word that means nothing");
 }
 
-// The peer writes a window, then says so; it does not say which. A window that is not read yet has a length.
-// Its next one may be on its way into the list already: the length is its last field.
 bool Connection::take_windows() {
-    while (true) {
-        std::byte *const entry = list() + own_window_ * window_bytes;
-        auto *const fields = reinterpret_cast<std::uint32_t *>(entry);
-        Target window;
-        window.length = std::atomic_ref{fields[3]}.load(std::memory_order_acquire);
-        if (window.length == 0) {
-            return true;
-        }
-        std::memcpy(&window.address, entry, sizeof(window.address));
-        window.key = fields[2];
-        std::atomic_ref{fields[3]}.store(0, std::memory_order_relaxed);
-        own_window_ = (own_window_ + 1) % windows;
+    Target window;
+    auto found = WindowList::Found::None;
+    while ((found = granted_->take(list(), window)) == WindowList::Found::Window) {
         if (!allowance_->open(window)) {
             return false;
         }
     }
+    return found == WindowList::Found::None;
 }
 
 void Connection::send_what_is_owed() {
@@ -198,9 +188,17 @@ void Connection::fail(int number) {
     expect_event(false);
 }
 
+// The peer is told at once, not when the program closes.
+void Connection::break_off(int number) {
+    fail(number);
+    if (conn_ != nullptr) {
+        (void)rpma_conn_disconnect(conn_.get());
+    }
+}
+
 void Connection::violated(const char *what) {
     BASE_LOG(Error, "the peer sent %s: the stream ends", what);
-    fail(EPROTO);
+    break_off(EPROTO);
 }
 
 }  // namespace stream

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/window_list: the windows in our list, which the peer writes.
+//
+// The peer writes a window, then says so; it does not say which. The next one may be on its way into the list
+// by then, and some of its bytes be here: they come in order, so that the length ends a window. The length is
+// known, because a peer has two halves of one size, of which its Hello named the first.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "stream/wire.hpp"
+
+namespace stream {
+
+class WindowList {
+public:
+    // length: of each window, not 0.
+    explicit WindowList(std::uint32_t length) : length_{length} {}
+
+    enum class Found : std::uint8_t { None, Window, Nonsense };
+    // Takes the next window out of the list, if it is there. entries: aligned for 8 bytes.
+    [[nodiscard]] Found take(std::byte *entries, Target &window) {
+        std::byte *const entry = entries + next_ * window_bytes;
+        auto *const fields = reinterpret_cast<std::uint32_t *>(entry);
+        const std::atomic_ref length{fields[3]};
+        // Acquire: the device writes the length last.
+        window.length = length.load(std::memory_order_acquire);
+        if (window.length != length_) {
+            return begins_length(window.length) ? Found::None : Found::Nonsense;
+        }
+        std::memcpy(&window.address, entry, sizeof(window.address));
+        window.key = fields[2];
+        length.store(0, std::memory_order_relaxed);
+        next_ = (next_ + 1) % windows;
+        return Found::Window;
+    }
+
+private:
+    // Whether these are the first bytes of the length, or none, with zeros behind them.
+    [[nodiscard]] bool begins_length(std::uint32_t here) const {
+        const auto bytes = std::bit_cast<std::array<std::byte, sizeof(here)>>(here);
+        const auto all = std::bit_cast<std::array<std::byte, sizeof(here)>>(length_);
+        const auto rest = std::ranges::mismatch(bytes, all).in1;
+        return std::all_of(rest, bytes.end(), [](std::byte byte) { return byte == std::byte{0}; });
+    }
+
+    std::uint32_t length_;
+    std::uint32_t next_ = 1;  // the first window came in Hello
+};
+
+}  // namespace stream
