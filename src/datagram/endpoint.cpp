@@ -263,7 +263,7 @@ void Endpoint::arrived(const udp::Arrival &arrival, std::span<const std::byte> d
         return;
     }
     // A queue pair of another address than the sender's is not spoken with.
-    const bool has_pair = is_number_of_pair(envelope->qp_num) && envelope->ip == arrival.from.ip;
+    const bool has_pair = is_number_of_pair(envelope->qp_num) && names(*envelope, arrival.from.ip);
     if (has_pair) {
         learn(arrival.from, envelope->qp_num);
     }

@@ -77,6 +77,13 @@ std::optional<Envelope> decode_envelope(std::span<const std::byte> datagram) {
     return envelope;
 }
 
+bool names(const Envelope &envelope, const Ip &source) {
+    constexpr std::size_t flow_bytes = 4;
+    return envelope.ip == source ||
+           (!source.is_v4() && std::equal(source.bytes.begin(), source.bytes.end() - flow_bytes,
+                                          envelope.ip.bytes.begin() + flow_bytes));
+}
+
 std::optional<Address> decode_label(std::span<const std::byte> message) {
     base::Reader in{message};
     const auto version = in.big<std::uint8_t>();

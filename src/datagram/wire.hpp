@@ -9,7 +9,8 @@
 //     +-------------------------------+-------+-------+-------+-------+---------------+-----------------+
 //
 //     version is 4 or 6; what is 0, a message follows, or 7, nothing does; bytes is this header's, 16 or 28.
-//     The queue pair is the sender's, behind the address that follows; 0 says that it has none.
+//     The queue pair is the sender's, at the address that follows; 0 says that it has none. librdmacm writes
+//     four bytes of flow in front of an IPv6 address, of which the last four are not there then.
 //
 // Over a queue pair (a label), IPv4 | IPv6:
 //
@@ -55,6 +56,9 @@ struct Envelope {
 [[nodiscard]] inline std::size_t most_message_bytes(const Ip &ip) {
     return slot_bytes - envelope_bytes(ip);
 }
+
+// Whether the address that a sender writes is the one that its datagrams come from.
+[[nodiscard]] bool names(const Envelope &envelope, const Ip &source);
 
 // Whether a queue pair can have this number: 0 and 1 are the device's own, and the last one is that of
 // groups.

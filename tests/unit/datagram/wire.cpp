@@ -99,6 +99,19 @@ void what_is_none(void **) {
     assert_false(decode_envelope(mapped).has_value());
 }
 
+void whose_address_it_is(void **) {
+    Ip shifted;
+    std::copy_n(ip6.bytes.begin(), 12, shifted.bytes.begin() + 4);
+    Ip other = ip6;
+    other.bytes[3] = 0;
+    assert_true(names({.ip = ip4}, ip4));
+    assert_false(names({.ip = ip4}, Ip::of_v4({.s_addr = htonl(0xc0000202)})));
+    assert_true(names({.ip = ip6}, ip6));
+    assert_true(names({.ip = shifted}, ip6));  // as librdmacm has it
+    assert_false(names({.ip = other}, ip6));
+    assert_false(names({.ip = shifted}, other));
+}
+
 void sizes(void **) {
     assert_int_equal(most_message_bytes(ip4), 2032);
     assert_int_equal(most_message_bytes(ip6), 2020);
@@ -107,8 +120,8 @@ void sizes(void **) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {cmocka_unit_test(envelopes), cmocka_unit_test(a_number_has_24_bits),
-                                cmocka_unit_test(labels), cmocka_unit_test(what_is_none),
-                                cmocka_unit_test(sizes)};
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(envelopes),    cmocka_unit_test(a_number_has_24_bits), cmocka_unit_test(labels),
+        cmocka_unit_test(what_is_none), cmocka_unit_test(whose_address_it_is),  cmocka_unit_test(sizes)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
