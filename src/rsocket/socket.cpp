@@ -172,7 +172,10 @@ bool Socket::reach() {
 }
 
 bool Socket::begin_stream(stream::Side side) {
-    auto stream = stream::Connection::begin(side, fd(), settings_, *this);
+    // This thread can wait for it also when no descriptor is left later.
+    const auto waiter = Waiter::of_this_thread();
+    auto stream =
+        waiter ? stream::Connection::begin(side, fd(), settings_, *this) : std::unexpected{waiter.error()};
     if (!stream) {
         // As good as a peer that is gone, for nobody speaks with it.
         pending_error_ = stream.error().number;

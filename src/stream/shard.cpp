@@ -48,6 +48,10 @@ base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device)
     if (rpma_events_get_fd(events->get(), &fd) != 0 || fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
         return base::last_failure();
     }
+    if (const int result = rpma_events_wait_begin(events->get(), &fd); result != 0) {
+        return failure_of(result);
+    }
+    (void)rpma_events_wait_end(events->get());
     return own.emplace_back(std::make_shared<Shard>(device, std::move(*events)));
 }
 
@@ -83,6 +87,12 @@ base::Result<Shard::Lane *> Shard::open_lane(std::uint32_t completions) {
     if (!queue) {
         return std::unexpected{queue.error()};
     }
+    // The first wait takes a descriptor. A stream that has begun can wait also when none is left later.
+    int fd = -1;
+    if (const int result = rpma_cq_wait_begin(queue->get(), &fd); result != 0) {
+        return failure_of(result);
+    }
+    (void)rpma_cq_wait_end(queue->get());
     Lane &lane = *lanes_.emplace_back(std::make_unique<Lane>(std::move(*queue), size));
     lane.free -= completions;
     if (in_device_ != nullptr) {
