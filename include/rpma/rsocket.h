@@ -22,6 +22,7 @@
 #define RSOCKET_H 1
 
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -42,7 +43,7 @@ enum {
     RDMA_SQSIZE,    /* messages that may be on their way, 1 to 65534 */
     RDMA_RQSIZE,    /* messages of the peer that have a place, 1 to 65534; 16 are there at least */
     RDMA_INLINE,    /* bytes that a message may have to be sent without a copy in the send buffer */
-    RDMA_IOMAPSIZE, /* not supported: ENOPROTOOPT */
+    RDMA_IOMAPSIZE, /* mappings that the peer may have (riomap), 0 to 32512, above 128 in steps of 256 */
     RDMA_ROUTE      /* a path of InfiniBand, which no stream here takes: ENOPROTOOPT */
 };
 
@@ -155,6 +156,63 @@ ssize_t rwrite(int socket, const void *buf, size_t count);
 
 /** Sends the bytes of several buffers, as rsend without flags. Returns: as rsend. See writev(2). */
 ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
+
+/* ================================================================ direct placement ==== */
+
+/*
+ * A program gives its peer the right to write into memory of its own, and the peer does so without any call
+ * here. Each direction of a stream does this by itself, or both do.
+ *
+ *     int maps = 1;                                           the peer, before the stream begins:
+ *     rsetsockopt(fd, SOL_RDMA, RDMA_IOMAPSIZE, &maps, sizeof(maps));
+ *
+ *     riomap(fd, memory, size, PROT_WRITE, 0, 0);             the owner of the memory, then:
+ *     rsend(fd, "mapped", 6, 0);
+ *
+ *     riowrite(fd, bytes, count, 0, 0);                       the peer, when it has received that:
+ *     rsend(fd, "written", 7, 0);
+ *
+ * What was mapped is known to the peer when it has received anything that was sent later. What was written
+ * is in the memory when its owner has received anything that was sent later. The memory stays the program's,
+ * which may read it at any time, and keeps it until riounmap or rclose.
+ */
+
+/**
+ * Maps memory, len bytes at buf, for the other end of a stream, which writes there with riowrite and knows
+ * the first byte as offset; -1 stands for the address. prot: PROT_WRITE; or PROT_NONE, which registers the
+ * memory with the device and does nothing else: the peer is told nothing. flags is not used. Nobody but the
+ * peer of this stream can write there, where the device is the soft one; a device of the kernel lets every
+ * peer write that knows address and key. Memory may be mapped several times, and where mappings overlap the
+ * peer writes to the youngest. On an rsocket that has just been accepted it waits for the peer's request to
+ * connect, as the first send does.
+ * Returns: the offset; or -1 and errno. ENOMEM: the peer has no place for another mapping (RDMA_IOMAPSIZE),
+ * or there is no memory. EINVAL: another prot, buf is NULL, len is 0 or, with PROT_WRITE, more than 4 GiB -
+ * 1; offset is less than -1, or too large for the last byte to have one. EFAULT: the device cannot register
+ * the memory, and the log says why. EAGAIN: the rsocket does not block, and the peer has said nothing for a
+ * second. ENOTCONN, EPIPE, and what breaks a stream: as rsend. EBADF.
+ */
+off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset);
+
+/**
+ * Ends the oldest mapping of exactly the len bytes at buf. No byte of the peer comes there after this call.
+ * The peer is told: its riowrite there fails with ENXIO. If it writes before it knows, its bytes go nowhere
+ * and the stream breaks; librdmacm's rsockets do not know until then. It does not wait for the peer.
+ * Returns: 0; or -1 and errno. EINVAL: there is no such mapping. EBADF.
+ */
+int riounmap(int socket, void *buf, size_t len);
+
+/**
+ * Writes count bytes at buf to what the peer has mapped (riomap), from the byte that it calls offset on. The
+ * peer is not told; it has the bytes in its memory before it receives what is sent later. It goes on where
+ * another mapping follows on the first, and ends early where nothing is mapped. An rsocket that blocks writes
+ * all else; it waits for the device, and neither for the peer's program nor for room in the stream, unless
+ * the peer is to be told of mappings first. That it is done says that the bytes at buf may be changed. flags:
+ * as of rsend.
+ * Returns: how many bytes; or (size_t)-1 and errno. ENXIO: nothing is mapped at offset. EINVAL: offset is
+ * negative. EAGAIN: it does not block, and there is no room now. EPIPE, ENOTCONN, EOPNOTSUPP, and what breaks
+ * a stream: as rsend. EBADF.
+ */
+size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags);
 
 /* ================================================================ waiting ==== */
 

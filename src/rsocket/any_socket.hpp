@@ -48,6 +48,20 @@ public:
     [[nodiscard]] virtual bool blocks() = 0;
     virtual void set_blocking(bool blocks) = 0;
 
+    // Direct placement, of streams only. protection: PROT_NONE or PROT_WRITE. offset: -1 for the address. The
+    // offset that it has.
+    [[nodiscard]] virtual Result<off_t> map(void * /*begin*/, std::size_t /*bytes*/, int /*protection*/,
+                                            off_t /*offset*/) {
+        return base::failure(EOPNOTSUPP);
+    }
+    [[nodiscard]] virtual Result<void> unmap(const void * /*begin*/, std::size_t /*bytes*/) {
+        return base::failure(EOPNOTSUPP);
+    }
+    [[nodiscard]] virtual Result<std::size_t> write_at(const void * /*from*/, std::size_t /*bytes*/,
+                                                       off_t /*offset*/, int /*flags*/) {
+        return base::failure(EOPNOTSUPP);
+    }
+
     // For waiting on several at once: does what the socket alone can do, and tells the shard that it is in,
     // if any, which the caller serves then.
     [[nodiscard]] virtual std::shared_ptr<stream::Shard> advance() = 0;

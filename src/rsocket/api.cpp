@@ -282,6 +282,19 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt) {
     return rsockets::send(socket, message_of(iov, iovcnt), 0);
 }
 
+off_t riomap(int socket, void *buf, size_t len, int prot, int, off_t offset) {
+    return with_socket(socket, [&](AnySocket &one) { return one.map(buf, len, prot, offset); });
+}
+
+int riounmap(int socket, void *buf, size_t len) {
+    return static_cast<int>(with_socket(socket, [&](AnySocket &one) { return one.unmap(buf, len); }));
+}
+
+size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags) {
+    return static_cast<size_t>(
+        with_socket(socket, [&](AnySocket &one) { return one.write_at(buf, count, offset, flags); }));
+}
+
 int rpoll(struct pollfd *fds, nfds_t nfds, int timeout) {
     return static_cast<int>(guarded([&] {
         const Deadline deadline =

@@ -76,6 +76,7 @@ Configuration read_configuration(const std::string &folder) {
     settings.receives =
         static_cast<std::uint16_t>(number_in("rqsize_default", 1, most_messages, settings.receives));
     settings.inline_bytes = number_in("inline_default", 0, UINT16_MAX, settings.inline_bytes);
+    settings.slots = stream::from_scale(stream::to_scale(number_in("iomap_size", 0, UINT16_MAX, 0)));
     settings.receive_bytes = number_in("mem_default", 0, most_bytes, settings.receive_bytes);
     settings.send_bytes = number_in("wmem_default", 0, most_bytes, settings.send_bytes);
     settings.sends =

@@ -80,6 +80,9 @@ Result<void> Socket::set_rdma_option(int name, const void *value, socklen_t leng
         case RDMA_INLINE:
             settings_.inline_bytes = static_cast<std::uint32_t>(std::min(*number, 0xffff));
             return {};
+        case RDMA_IOMAPSIZE:
+            settings_.slots = stream::from_scale(stream::to_scale(static_cast<std::uint32_t>(*number)));
+            return {};
         default:
             return base::failure(ENOPROTOOPT);
     }
@@ -113,6 +116,8 @@ Result<void> Socket::get_option(int level, int name, void *value, socklen_t *len
                 return give(int{settings_.receives}, value, length);
             case RDMA_INLINE:
                 return give(static_cast<int>(settings_.inline_bytes), value, length);
+            case RDMA_IOMAPSIZE:
+                return give(static_cast<int>(settings_.slots), value, length);
             default:
                 return base::failure(ENOPROTOOPT);
         }

@@ -45,6 +45,12 @@ public:
     [[nodiscard]] bool blocks() override;
     void set_blocking(bool blocks) override;
 
+    // In direct.cpp.
+    [[nodiscard]] Result<off_t> map(void *begin, std::size_t bytes, int protection, off_t offset) override;
+    [[nodiscard]] Result<void> unmap(const void *begin, std::size_t bytes) override;
+    [[nodiscard]] Result<std::size_t> write_at(const void *from, std::size_t bytes, off_t offset,
+                                               int flags) override;
+
     [[nodiscard]] std::shared_ptr<stream::Shard> advance() override;
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
@@ -52,6 +58,9 @@ public:
     void after_fork_in_child() override;
 
 private:
+    // Flags of sends that no stream has.
+    static constexpr int send_flags_refused = MSG_OOB | MSG_FASTOPEN;
+
     [[nodiscard]] Result<std::size_t> receive_parts(std::span<const iovec> parts, int flags);
     [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
     // With mutex_ held, which is taken before the shard's lock.

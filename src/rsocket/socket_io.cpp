@@ -10,7 +10,6 @@ namespace rsockets {
 
 namespace {
 
-constexpr int send_flags_refused = MSG_OOB | MSG_FASTOPEN;
 constexpr int receive_flags_refused = MSG_OOB | MSG_ERRQUEUE;
 
 // parts without their first bytes.
@@ -204,6 +203,9 @@ void Socket::close() {
         }
     }
     closed_ = true;
+    if (const auto in_stream = lock_stream()) {
+        stream_->unmap_all();  // the program may free the memory from now on
+    }
     waiters_.wake();
 }
 

@@ -14,9 +14,8 @@ namespace {
 // Receives that no credit is given for: a peer's words about windows and ends take none.
 constexpr std::uint16_t kept_receives = 8;
 constexpr std::uint16_t least_receives = 16;
-// A window's 16 bytes are posted without memory that is registered.
-constexpr std::uint32_t least_inline_bytes = window_bytes;
-constexpr std::size_t list_bytes = std::size_t{windows} * window_bytes;
+// Windows and slots are posted without memory that is registered.
+constexpr std::uint32_t least_inline_bytes = std::max(window_bytes, slot_bytes);
 
 base::Result<sockaddr_storage> name_of(int socket) {
     sockaddr_storage name{};
@@ -96,6 +95,9 @@ Connection::~Connection() {
         (void)request_.release();
         (void)shared_.release();
         (void)private_.release();
+        if (own_maps_) {
+            own_maps_->leave_alone();
+        }
         return;
     }
     const std::scoped_lock lock{shard_->mutex()};
@@ -175,7 +177,7 @@ void Connection::go_on_asking() {
 }
 
 base::Result<void> Connection::make_memory() {
-    const std::size_t shared = list_bytes + settings_.receive_bytes;
+    const std::size_t shared = list_bytes() + settings_.receive_bytes;
     auto memory = made<Memory>(rpma_mr_alloc, device_.peer(), shared, RPMA_MR_USAGE_WRITE_DST);
     if (!memory) {
         return std::unexpected{memory.error()};
@@ -198,13 +200,13 @@ base::Result<void> Connection::make_memory() {
 }
 
 std::byte *Connection::buffer() const {
-    return shared_base_ + list_bytes;
+    return shared_base_ + list_bytes();
 }
 
 Hello Connection::hello() const {
     return {
         .credits = static_cast<std::uint16_t>(settings_.receives - kept_receives),
-        .slots = 0,
+        .slots = settings_.slots,
         .list = {.address = reinterpret_cast<std::uintptr_t>(list()), .key = shared_key_, .length = windows},
         .data = {.address = reinterpret_cast<std::uintptr_t>(buffer()),
                  .key = shared_key_,
@@ -263,6 +265,9 @@ void Connection::meet(const rpma_conn_private_data &data) {
     unread_.emplace(settings_.receive_bytes / 2,
                     static_cast<std::uint16_t>(settings_.receives - kept_receives));
     posted_.emplace(settings_.send_bytes, settings_.sends + kept_places, kept_places);
+    own_maps_.emplace(theirs->slots);
+    peer_maps_.emplace(settings_.slots);
+    peer_counts_slots_ = theirs->counts_slots;
     peer_list_ = theirs->list;
     peer_order_ = theirs->big_endian ? std::endian::big : std::endian::little;
 }

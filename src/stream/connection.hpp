@@ -17,6 +17,7 @@
 
 #include "stream/allowance.hpp"
 #include "stream/device.hpp"
+#include "stream/iomaps.hpp"
 #include "stream/receive_ring.hpp"
 #include "stream/send_ring.hpp"
 #include "stream/shard.hpp"
@@ -30,6 +31,7 @@ struct Settings {
     std::uint32_t inline_bytes = 64;
     std::uint32_t send_bytes = 131072;
     std::uint32_t receive_bytes = 131072;  // both halves
+    std::uint32_t slots = 0;               // mappings that the peer may have here at once
 };
 
 enum class Side { Active, Passive };
@@ -91,6 +93,20 @@ public:
     [[nodiscard]] base::Result<std::size_t> receive(std::span<const iovec> parts, Reading reading);
     // How many bytes are on their way. EAGAIN: there is no room now. EPIPE: no more may be sent.
     [[nodiscard]] base::Result<std::size_t> send(std::span<const iovec> parts);
+
+    // Direct placement, in direct.cpp.
+    // Registers memory; for_peer: the peer may write there, and knows it as `offset`, at most 4 GiB of it.
+    // EAGAIN: there is no peer yet. ENOMEM: the peer has no slot left for it.
+    [[nodiscard]] base::Result<void> map(void *begin, std::size_t bytes, bool for_peer, std::uint64_t offset);
+    // Ends the oldest mapping of exactly this memory: the peer cannot write there any more. False: there is
+    // none.
+    [[nodiscard]] bool unmap(const void *begin, std::size_t bytes);
+    // Ends all mappings.
+    void unmap_all();
+    // Writes into what the peer has mapped. How many bytes; fewer where the mapping ends. ENXIO: nothing is
+    // mapped there. EAGAIN and EPIPE as send().
+    [[nodiscard]] base::Result<std::size_t> write_at(const iovec &from, std::uint64_t offset);
+
     // Ends at once, and lets nobody wait for what has not left.
     void abort();
     // Ends one direction or both.
@@ -102,6 +118,8 @@ private:
     enum class Phase { Asking, Connecting, Established, Over };
     // Places in the send queue for words of ours that take no credit, two or three places each.
     static constexpr std::uint32_t kept_places = 8;
+    // Bytes of a message.
+    static constexpr std::size_t most_at_once = 65536;
 
     Connection(std::shared_ptr<Shard> shard, Side side, const Settings &settings, Observer &observer)
         : shard_{std::move(shard)},
@@ -128,7 +146,7 @@ private:
     [[nodiscard]] bool take_windows();
     void send_what_is_owed();
     bool send_update();
-    bool post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::uint32_t word);
+    bool post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::optional<std::uint32_t> word);
     // That are there at once.
     [[nodiscard]] std::uint32_t most_completions() const {
         return settings_.sends + kept_places + settings_.receives;
@@ -141,11 +159,20 @@ private:
     void violated(const char *what);
 
     // Bytes, in transfer.cpp.
+    [[nodiscard]] base::Result<void> may_send() const;
     [[nodiscard]] std::size_t send_message(std::span<const iovec> parts, std::size_t skip, std::size_t most);
+    bool put(std::span<const iovec> parts, std::size_t skip, Target to, std::optional<std::uint32_t> word);
     [[nodiscard]] std::size_t next_message(std::size_t most) const;
+
+    // Mappings, in direct.cpp.
+    [[nodiscard]] bool take_slot(std::uint32_t index);
+    void tell_mappings();
 
     // The memory that the peer writes, and ours.
     [[nodiscard]] std::byte *list() const { return shared_base_; }
+    [[nodiscard]] std::size_t list_bytes() const {
+        return windows * window_bytes + settings_.slots * slot_bytes;
+    }
     [[nodiscard]] std::byte *buffer() const;
     [[nodiscard]] std::byte *words() const { return private_base_; }
     [[nodiscard]] std::size_t send_buffer_at() const { return std::size_t{settings_.receives} * word_bytes; }
@@ -175,8 +202,11 @@ private:
     std::optional<WindowList> granted_;
     std::optional<ReceiveRing> unread_;
     std::optional<SendRing> posted_;
+    std::optional<OwnMaps> own_maps_;
+    std::optional<PeerMaps> peer_maps_;
     Target peer_list_;
     std::endian peer_order_ = std::endian::native;
+    bool peer_counts_slots_ = false;
     // What completed before.
     std::vector<ibv_wc> early_;
     // The window of the peer's list that is written next.

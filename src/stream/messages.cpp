@@ -100,7 +100,10 @@ void Connection::take_word(Word word) {
             }
             break;
         case Op::Slot:
-            break;
+            if (!take_slot(word.value)) {
+                violated("a mapping that cannot be, or without a credit");
+            }
+            return;
     }
     violated("a word that means nothing");
 }
@@ -129,6 +132,9 @@ void Connection::send_what_is_owed() {
             return;
         }
     }
+    if (own_maps_->has_news()) {
+        tell_mappings();
+    }
 }
 
 bool Connection::send_update() {
@@ -150,8 +156,10 @@ bool Connection::send_update() {
     return post(ops, 0, encode(Op::Window, update.limit));
 }
 
-// Posts the writes, and behind them the word, for which the last element is room. bytes: of the send buffer.
-bool Connection::post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::uint32_t word) {
+// Posts the writes, and behind them the word, if there is one, for which the last element is room. bytes: of
+// the send buffer.
+bool Connection::post(std::span<rpma_op> writes_and_room, std::size_t bytes,
+                      std::optional<std::uint32_t> word) {
     const auto writes = writes_and_room.first(writes_and_room.size() - 1);
     for (rpma_op &write : writes) {
         write.type = RPMA_OP_WRITE;
@@ -159,9 +167,12 @@ bool Connection::post(std::span<rpma_op> writes_and_room, std::size_t bytes, std
     }
     rpma_op *last = &writes_and_room.back();
     std::size_t count = writes_and_room.size();
-    if (device_.is_iwarp()) {
+    if (!word) {
+        last = &writes.back();
+        --count;
+    } else if (device_.is_iwarp()) {
         last->type = RPMA_OP_SEND;
-        last->bytes = &word;
+        last->bytes = &*word;
         last->len = word_bytes;
     } else {
         if (!writes.empty()) {
@@ -169,7 +180,7 @@ bool Connection::post(std::span<rpma_op> writes_and_room, std::size_t bytes, std
             --count;
         }
         last->type = RPMA_OP_WRITE_WITH_IMM;
-        last->imm = word;
+        last->imm = *word;
     }
     last->flags = RPMA_F_COMPLETION_ALWAYS;
     const bool is_last = word == encode(Op::Control, static_cast<std::uint32_t>(Control::Disconnect));

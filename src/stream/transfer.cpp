@@ -9,7 +9,6 @@ namespace stream {
 
 namespace {
 
-constexpr std::size_t most_at_once = 65536;
 // A stream takes more when this much fits: less would make messages of a few bytes.
 constexpr std::size_t send_low_water = 2048;
 
@@ -80,7 +79,8 @@ base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Read
 
 // How many bytes the next message may have, 0 when it has to wait.
 std::size_t Connection::next_message(std::size_t most) const {
-    const std::size_t room = posted_->room(places_of(2));
+    // What the peer is to know of mappings it knows before the bytes.
+    const std::size_t room = own_maps_->has_news() ? 0 : posted_->room(places_of(2));
     return std::min({most, most_at_once, room, std::size_t{allowance_->room()}});
 }
 
@@ -92,15 +92,19 @@ bool Connection::can_send() const {
            posted_->free() >= std::min<std::size_t>(send_low_water, settings_.send_bytes);
 }
 
-base::Result<std::size_t> Connection::send(std::span<const iovec> parts) {
+base::Result<void> Connection::may_send() const {
     if (error_ != 0 && may_write_ && !peer_left_) {
         return base::failure(error_);
     }
     if (!may_write_ || peer_left_ || phase_ == Phase::Over) {
         return base::failure(EPIPE);
     }
-    if (phase_ != Phase::Established) {
-        return base::failure(EAGAIN);
+    return phase_ == Phase::Established ? base::Result<void>{} : base::failure(EAGAIN);
+}
+
+base::Result<std::size_t> Connection::send(std::span<const iovec> parts) {
+    if (const auto may = may_send(); !may) {
+        return std::unexpected{may.error()};
     }
     const std::size_t bytes = size_of(parts);
     std::size_t sent = 0;
@@ -120,7 +124,14 @@ std::size_t Connection::send_message(std::span<const iovec> parts, std::size_t s
     if (bytes == 0) {
         return 0;
     }
-    Target to = allowance_->take(static_cast<std::uint32_t>(bytes));
+    const auto size = static_cast<std::uint32_t>(bytes);
+    return put(parts, skip, allowance_->take(size), encode(Op::Data, size)) ? bytes : 0;
+}
+
+// Posts bytes from skip on, as many as the peer's memory takes, and a word behind them, if there is one.
+bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to,
+                     std::optional<std::uint32_t> word) {
+    const std::size_t bytes = to.length;
     std::array<rpma_op, 3> ops{};
     std::size_t writes = 0;
     const auto add = [&](std::size_t size) -> rpma_op & {
@@ -155,9 +166,7 @@ std::size_t Connection::send_message(std::span<const iovec> parts, std::size_t s
             }
         }
     }
-    return post(std::span{ops}.first(writes + 1), bytes, encode(Op::Data, static_cast<std::uint32_t>(bytes)))
-               ? bytes
-               : 0;
+    return post(std::span{ops}.first(writes + 1), bytes, word);
 }
 
 void Connection::abort() {

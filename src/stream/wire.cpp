@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::uint8_t flag_big_endian = 1 << 0;
 constexpr std::uint8_t flag_slots = 1 << 1;
+constexpr std::uint8_t flag_counts_slots = 1 << 2;
 constexpr std::size_t reserved_bytes = 3;
 constexpr std::uint32_t scale_limit = 128;
 constexpr std::uint32_t scale_most = 127 << 8;
@@ -55,7 +56,8 @@ bool is_possible(const Hello &hello) {
 std::array<std::byte, hello_bytes> encode(const Hello &hello) {
     return written<hello_bytes>([&](base::Writer &writer) {
         writer.big(protocol_version);
-        writer.big(static_cast<std::uint8_t>(flag_slots | (hello.big_endian ? flag_big_endian : 0)));
+        writer.big(static_cast<std::uint8_t>(flag_slots | (hello.big_endian ? flag_big_endian : 0) |
+                                             (hello.counts_slots ? flag_counts_slots : 0)));
         writer.big(hello.credits);
         writer.bytes(std::array<std::byte, reserved_bytes>{});
         writer.big(to_scale(hello.slots));
@@ -73,6 +75,7 @@ base::Result<Hello> decode_hello(std::span<const std::byte> bytes) {
     Hello hello;
     const auto flags = reader.big<std::uint8_t>();
     hello.big_endian = (flags & flag_big_endian) != 0;
+    hello.counts_slots = (flags & flag_counts_slots) != 0;
     hello.credits = reader.big<std::uint16_t>();
     (void)reader.bytes(reserved_bytes);
     const auto slots = reader.big<std::uint8_t>();

@@ -13,8 +13,10 @@
 //     | data: key                 32  | data: bytes       36  |
 //     +-------------------------------+-----------------------+
 //
-//     flags: bit 0, the sender is big-endian; bit 1, slots has a meaning. The list is memory of the sender
-//     that its peer writes: windows of 16 bytes, then slots of 24. data is the first half of its buffer.
+//     flags: bit 0, the sender is big-endian; bit 1, slots has a meaning; bit 2, the sender counts the words
+//     about slots among the messages that it took. librdmacm neither does that nor knows bit 2. The list is
+//     memory of the sender that its peer writes: windows of 16 bytes, then slots of 24. data is the first
+//     half of its buffer.
 //
 // A window in the list, and a slot behind the windows, in the order of the processor whose memory it is:
 //
@@ -57,6 +59,7 @@ struct Target {
 // Both ends tell each other this before the first byte.
 struct Hello {
     bool big_endian = std::endian::native == std::endian::big;
+    bool counts_slots = true;
     std::uint16_t credits = 0;
     std::uint32_t slots = 0;
     Target list;

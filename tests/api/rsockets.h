@@ -41,11 +41,9 @@ static inline int listening_rsocket(uint16_t *port) {
     return listener;
 }
 
-/* Connects without blocking, because one thread is both ends: fds[0] has connected, fds[1] has accepted. */
-static inline void connect_ends(int fds[2], int listener, uint16_t port) {
+/* Connects fds[0], which does not block, because one thread is both ends; fds[1] has accepted. */
+static inline void connect_rsocket(int fds[2], int listener, uint16_t port) {
     const struct sockaddr_in address = loopback_at(port);
-    fds[0] = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    assert_true(fds[0] >= 0);
     assert_fails(rconnect(fds[0], (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
     fds[1] = raccept(listener, NULL, NULL);
     assert_true(fds[1] >= 0);
@@ -59,6 +57,13 @@ static inline void connect_ends(int fds[2], int listener, uint16_t port) {
     assert_int_equal(rgetsockopt(fds[0], SOL_SOCKET, SO_ERROR, &error, &size), 0);
     assert_int_equal(error, 0);
     assert_int_equal(rfcntl(fds[0], F_SETFL, 0), 0);
+}
+
+/* The same with an rsocket that is made for it. */
+static inline void connect_ends(int fds[2], int listener, uint16_t port) {
+    fds[0] = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_true(fds[0] >= 0);
+    connect_rsocket(fds, listener, port);
 }
 
 static inline void make_pair(int fds[2]) {

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# verbs_program.sh [-k] [-n TIMES] [-r TRIES] [-e REGEX] [-l FILTER] [-t SECONDS] [-o END] [-x END:LIBRARY] PRELOAD SERVER [CLIENT]: programs of
+# verbs_program.sh [-k] [-n TIMES] [-r TRIES] [-e REGEX] [-l FILTER] [-t SECONDS] [-o END] [-x END:LIBRARY] [-c SIZE] PRELOAD
+#                  SERVER [CLIENT]: programs of
 # Debian, unmodified, over the soft device; with -o only the server or only the client, and the other on the kernel's. SERVER and CLIENT are command lines in which PORT stands for a free port, the same in
 # both. When the server listens at that port, TCP or UDP, or there is a listening socket that FILTER of ss(8) finds, the
 # client runs, TIMES times; with -r it may fail and try again. Everybody must end with 0 within SECONDS (50); with -k the
 # server is one that goes on, and is ended when the client is done. Without a CLIENT, SERVER is all there is, and nobody
 # listens. A line of what the last one printed must match REGEX.
 #
-# With -x the library is preloaded in front of PRELOAD at that end, which is server, client or both.
+# With -x the library is preloaded in front of PRELOAD at that end, which is server, client or both. With -c there is `file`,
+# of SIZE random bytes, where the programs run, and in the end `copy` there must be the same.
 #
 # perftest's server listens a second time for its second connection, and its client does not wait for that; refused, it
 # crashes in what it calls a retry. Real devices take long enough to find an address that it is not seen with them. Here
@@ -22,7 +24,8 @@ tries=1
 limit_s=50
 soft=both
 extra=
-while getopts kn:r:e:l:t:o:x: option; do
+copied=
+while getopts kn:r:e:l:t:o:x:c: option; do
     case $option in
         k) endless=1 ;;
         n) times=$OPTARG ;;
@@ -32,6 +35,7 @@ while getopts kn:r:e:l:t:o:x: option; do
         t) limit_s=$OPTARG ;;
         o) soft=$OPTARG ;;
         x) extra=$OPTARG ;;
+        c) copied=$OPTARG ;;
         *) exit 2 ;;
     esac
 done
@@ -76,12 +80,13 @@ begin_anew_after_race() {  # where a client of perftest was refused
     RPMA_RACES=$races exec "$0" "${arguments[@]}"
 }
 fail() {
-    tail -n 40 ./*
+    tail -n 40 server client 2>/dev/null || true
     echo "$1"
     exit 1
 }
 
 cd "$work"
+[ -z "$copied" ] || head -c "$copied" /dev/urandom >file
 run "$server_command" server &
 server=$!
 last=server
@@ -108,5 +113,6 @@ else
     wait $server || fail "'$server_command' ended with $?"
 fi
 server=
-tail -n 40 ./*
+tail -n 40 server client 2>/dev/null || true
+[ -z "$copied" ] || cmp file copy || fail "what was copied is not the same"
 [ -z "$expected" ] || grep -qE -e "$expected" $last || fail "no line of '$last' has '$expected'"

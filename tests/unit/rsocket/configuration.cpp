@@ -72,6 +72,8 @@ const Item items[] = {
      [](const Configuration &read) { return std::uint64_t{read.settings.receives}; }},
     {"inline_default", "RS_INLINE", "0", "many", "from 0 to 65535",
      [](const Configuration &read) { return std::uint64_t{read.settings.inline_bytes}; }},
+    {"iomap_size", nullptr, "512", "65536", "from 0 to 65535",
+     [](const Configuration &read) { return std::uint64_t{read.settings.slots}; }},
     {"mem_default", nullptr, "1048576", "1048576 bytes", "from 0 to 1073741824",
      [](const Configuration &read) { return std::uint64_t{read.settings.receive_bytes}; }},
     {"wmem_default", nullptr, "\t4096 \r\n", "-1", "from 0 to 1073741824",

@@ -24,6 +24,7 @@ static_assert(measured.size() == hello_bytes);
 
 Hello seen_hello() {
     return {.big_endian = false,
+            .counts_slots = false,
             .credits = 384,
             .slots = 0,
             .list = {.address = 0x55d65e6aa000, .key = 0x1122, .length = 2},
@@ -35,6 +36,15 @@ void a_hello_as_librdmacm_sends_it(void **) {
     assert_true(hello.has_value());
     assert_true(*hello == seen_hello());
     assert_true(encode(seen_hello()) == measured);
+}
+
+void a_hello_that_librdmacm_takes_for_its_own(void **) {
+    auto hello = seen_hello();
+    hello.counts_slots = true;
+    auto changed = measured;
+    changed[1] = std::byte{6};
+    assert_true(encode(hello) == changed);
+    assert_true(decode_hello(changed) == hello);
 }
 
 void a_hello_may_be_followed_by_zeros(void **) {
@@ -118,6 +128,7 @@ void windows_and_slots_in_the_readers_order(void **) {
 int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(a_hello_as_librdmacm_sends_it),
+        cmocka_unit_test(a_hello_that_librdmacm_takes_for_its_own),
         cmocka_unit_test(a_hello_may_be_followed_by_zeros),
         cmocka_unit_test(a_hello_that_nobody_can_keep),
         cmocka_unit_test(slots_mean_nothing_without_their_flag),

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/socket: direct placement, into memory that the peer's program has mapped, and that ours has.
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <limits>
+
+#include "rsocket/socket.hpp"
+
+namespace rsockets {
+
+namespace {
+
+constexpr off_t most_offset = std::numeric_limits<off_t>::max();
+
+// How long riomap waits for the peer where calls do not block. A program accepts, and maps before anything
+// else; with librdmacm the peer is there by then.
+constexpr milliseconds handshake_timeout{1000};
+
+}  // namespace
+
+Result<off_t> Socket::map(void *begin, std::size_t bytes, int protection, off_t offset) {
+    const bool for_peer = protection == PROT_WRITE;
+    const off_t place = offset == -1 ? static_cast<off_t>(reinterpret_cast<std::uintptr_t>(begin)) : offset;
+    if ((!for_peer && protection != PROT_NONE) || begin == nullptr || bytes == 0 ||
+        (for_peer && bytes > UINT32_MAX) || place < 0 ||
+        bytes > static_cast<std::size_t>(most_offset - place)) {
+        return base::failure(EINVAL);
+    }
+    std::unique_lock lock{mutex_};
+    const milliseconds most = blocks_ ? send_timeout_ : handshake_timeout;
+    const auto mapped = until(lock, true, deadline_of(most), [&]() -> Result<void> {
+        if (stream_ == nullptr) {
+            return base::failure(why_no_stream());
+        }
+        return stream_->map(begin, bytes, for_peer, static_cast<std::uint64_t>(place));
+    });
+    return mapped ? Result<off_t>{place} : std::unexpected{mapped.error()};
+}
+
+Result<void> Socket::unmap(const void *begin, std::size_t bytes) {
+    const std::scoped_lock lock{mutex_};
+    serve();
+    const auto in_stream = lock_stream();
+    const bool was_mapped = in_stream && stream_->unmap(begin, bytes);
+    return was_mapped ? Result<void>{} : base::failure(EINVAL);
+}
+
+Result<std::size_t> Socket::write_at(const void *from, std::size_t bytes, off_t offset, int flags) {
+    if ((flags & send_flags_refused) != 0) {
+        return base::failure(EOPNOTSUPP);
+    }
+    if (offset < 0) {
+        return base::failure(EINVAL);
+    }
+    std::unique_lock lock{mutex_};
+    const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
+    const Deadline deadline = deadline_of(send_timeout_);
+    serve();  // what the peer has mapped, and what no more
+    auto *const begin = static_cast<std::byte *>(const_cast<void *>(from));  // what is sent is not written to
+    std::size_t written = 0;
+    while (true) {
+        const auto put = until(lock, blocks, deadline, [&]() -> Result<std::size_t> {
+            if (stream_ == nullptr) {
+                return base::failure(why_no_stream());
+            }
+            return stream_->write_at({.iov_base = begin + written, .iov_len = bytes - written},
+                                     static_cast<std::uint64_t>(offset) + written);
+        });
+        if (!put) {
+            return written != 0 ? Result<std::size_t>{written} : put;
+        }
+        written += *put;
+        if (written == bytes) {
+            return written;
+        }
+    }
+}
+
+}  // namespace rsockets

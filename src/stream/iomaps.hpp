@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/iomaps: direct placement. An end maps memory of its own at an offset, and tells its peer by writing
+// a slot of the peer's list; the peer then writes there without the end's help.
+//
+//      program ── map ──► OwnMaps ──── slot, and a word about it ────► PeerMaps ◄── write_at ── program
+//      memory ◄────────────────────────── bytes ─────────────────────────────────────────────────┘
+//
+// A slot of length 0 says that the mapping is gone. librdmacm does not say so; it uses the slot again.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <ranges>
+#include <vector>
+
+#include "stream/owned.hpp"
+#include "stream/wire.hpp"
+
+namespace stream {
+
+// What the peer has mapped for us. The peer is not trusted: whatever it says, we write to the peer and
+// nowhere else, and keep no more than we have slots.
+class PeerMaps {
+public:
+    explicit PeerMaps(std::uint32_t slots) : slots_{slots} {}
+
+    // The peer has written a slot. False: there is no such slot, or no such memory.
+    [[nodiscard]] bool set(std::uint32_t index, const Slot &slot) {
+        const Target &memory = slot.target;
+        if (index >= slots_ || (memory.length != 0 && (memory.address == 0 || !is_memory(slot)))) {
+            return false;
+        }
+        std::erase_if(maps_, [&](const Map &map) { return map.index == index; });
+        if (memory.length != 0) {
+            maps_.push_back({.index = index, .slot = slot});
+        }
+        return true;
+    }
+
+    // Where the byte at an offset is, and how many follow it there. Of mappings that overlap the youngest
+    // counts: the peer may have ended the others.
+    [[nodiscard]] std::optional<Target> find(std::uint64_t offset) const {
+        std::uint64_t end = UINT64_MAX;
+        for (const Map &map : std::views::reverse(maps_)) {
+            const auto &[begin, memory] = map.slot;
+            if (offset < begin) {
+                end = std::min(end, begin);
+            } else if (offset - begin < memory.length) {
+                const std::uint64_t skip = offset - begin;
+                const std::uint64_t left = std::min(memory.length - skip, end - offset);
+                return Target{.address = memory.address + skip,
+                              .key = memory.key,
+                              .length = static_cast<std::uint32_t>(left)};
+            }
+        }
+        return std::nullopt;
+    }
+
+private:
+    struct Map {
+        std::uint32_t index;
+        Slot slot;
+    };
+    [[nodiscard]] static bool is_memory(const Slot &slot) {
+        return stream::is_memory(slot.offset, slot.target.length) &&
+               stream::is_memory(slot.target.address, slot.target.length);
+    }
+
+    std::uint32_t slots_;
+    // The youngest is the last.
+    std::vector<Map> maps_;
+};
+
+// What the program has mapped, and what of that the peer does not know yet. News of one slot are told once,
+// as it is when they are told.
+class OwnMaps {
+public:
+    // slots: of the peer's list.
+    explicit OwnMaps(std::uint32_t slots) : slots_{slots} {}
+
+    [[nodiscard]] bool has_slot() const { return !free_.empty() || told_.size() < slots_; }
+    // slot: what the peer is told; nothing: the mapping is none of its business. The caller has seen that
+    // there is a slot.
+    void add(void *begin, std::size_t bytes, Memory memory, const std::optional<Slot> &slot) {
+        Map &map =
+            maps_.emplace_back(Map{.begin = begin, .bytes = bytes, .memory = std::move(memory), .index = {}});
+        if (slot) {
+            if (free_.empty()) {
+                free_.push_back(static_cast<std::uint32_t>(told_.size()));
+                told_.emplace_back();
+            }
+            map.index = free_.back();
+            free_.pop_back();
+            change(*map.index, *slot);
+        }
+    }
+    // Ends the oldest mapping of exactly this memory. False: there is none.
+    [[nodiscard]] bool remove(const void *begin, std::size_t bytes) {
+        const auto found = std::ranges::find_if(
+            maps_, [&](const Map &map) { return map.begin == begin && map.bytes == bytes; });
+        if (found == maps_.end()) {
+            return false;
+        }
+        const auto index = found->index;
+        maps_.erase(found);
+        if (index) {
+            free_.push_back(*index);
+            change(*index, {});
+        }
+        return true;
+    }
+    // Ends all mappings, and tells nobody.
+    void clear() {
+        maps_.clear();
+        news_.clear();
+    }
+
+    // In a child process: the mappings are its parent's.
+    void leave_alone() {
+        for (Map &map : maps_) {
+            (void)map.memory.release();
+        }
+        clear();
+    }
+
+    [[nodiscard]] bool has_news() const { return !news_.empty(); }
+    struct News {
+        std::uint32_t index;
+        Slot slot;
+    };
+    // The oldest news, which count as told. The caller has seen that there are some.
+    [[nodiscard]] News take_news() {
+        const std::uint32_t index = news_.front();
+        news_.pop_front();
+        told_[index].is_news = false;
+        return {.index = index, .slot = told_[index].slot};
+    }
+
+private:
+    struct Map {
+        void *begin;
+        std::size_t bytes;
+        Memory memory;
+        std::optional<std::uint32_t> index;
+    };
+    struct Told {
+        Slot slot;
+        bool is_news = false;
+    };
+
+    void change(std::uint32_t index, const Slot &slot) {
+        Told &told = told_[index];
+        if (!told.is_news) {
+            news_.push_back(index);
+        }
+        told = {.slot = slot, .is_news = true};
+    }
+
+    std::uint32_t slots_;
+    std::vector<Map> maps_;
+    // Of the peer's slots those that were ever used, and which of them are free again, or are to be told.
+    std::vector<Told> told_;
+    std::vector<std::uint32_t> free_;
+    std::deque<std::uint32_t> news_;
+};
+
+}  // namespace stream

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* riomap, riounmap and riowrite, between two rsockets of this process. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "test.h"
+
+/* Last: it asserts. */
+#include "rsockets.h"
+
+enum { SLOTS = 4, SIZE = 4096 };
+
+static void set_slots(int fd, int slots) {
+    assert_int_equal(rsetsockopt(fd, SOL_RDMA, RDMA_IOMAPSIZE, &slots, sizeof(slots)), 0);
+}
+
+static int slots_of(int fd) {
+    int slots = -1;
+    socklen_t size = sizeof(slots);
+    assert_int_equal(rgetsockopt(fd, SOL_RDMA, RDMA_IOMAPSIZE, &slots, &size), 0);
+    return slots;
+}
+
+/* Both ends may map SLOTS times. */
+static int make_ends(void **state) {
+    static int fds[2];
+    uint16_t port = 0;
+    const int listener = listening_rsocket(&port);
+    set_slots(listener, SLOTS);
+    fds[0] = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    set_slots(fds[0], SLOTS);
+    connect_rsocket(fds, listener, port);
+    assert_int_equal(slots_of(fds[1]), SLOTS);
+    assert_int_equal(rclose(listener), 0);
+    *state = fds;
+    return 0;
+}
+
+static int close_ends(void **state) {
+    const int *const fds = *state;
+    for (int i = 0; i < 2; ++i) {
+        assert_int_equal(rclose(fds[i]), 0);
+    }
+    return 0;
+}
+
+/* The other end now knows of what was mapped, and has in its memory what was written. It is this thread, too,
+ * and may have to give credits before. */
+static void tell(int from, int to) {
+    char byte = 0;
+    struct pollfd both[2] = {{.fd = from, .events = POLLOUT}, {.fd = to, .events = POLLIN}};
+    while (rsend(from, "x", 1, MSG_DONTWAIT) != 1) {
+        assert_int_equal(errno, EAGAIN);
+        assert_true(rpoll(both, 2, 10000) > 0);
+    }
+    assert_int_equal(rrecv(to, &byte, 1, 0), 1);
+}
+
+static void a_mapping_each_way_at_once(void **state) {
+    const int *const fds = *state;
+    enum { BIG = 1 << 20 };
+    unsigned char *memory[2];
+    unsigned char *const bytes = malloc(BIG);
+    for (int i = 0; i < 2; ++i) {
+        memory[i] = calloc(1, BIG);
+        assert_int_equal(riomap(fds[i], memory[i], BIG, PROT_WRITE, 0, 1000 * i), 1000 * i);
+    }
+    for (int i = 0; i < 2; ++i) {
+        tell(fds[i], fds[1 - i]);
+    }
+    for (size_t k = 0; k < BIG; ++k) {
+        bytes[k] = (unsigned char)(k * 7 + (k >> 8));
+    }
+    /* More than the queues and buffers hold, by turns, without anybody waiting. */
+    size_t written[2] = {0, 0};
+    while (written[0] < BIG || written[1] < BIG) {
+        for (int i = 0; i < 2; ++i) {
+            const off_t to = 1000 * (1 - i) + (off_t)written[i];
+            const size_t put = written[i] == BIG
+                                   ? 0
+                                   : riowrite(fds[i], bytes + written[i], BIG - written[i], to, MSG_DONTWAIT);
+            assert_true(put != (size_t)-1 || errno == EAGAIN);
+            written[i] += put != (size_t)-1 ? put : 0;
+        }
+    }
+    for (int i = 0; i < 2; ++i) {
+        tell(fds[i], fds[1 - i]);
+        assert_memory_equal(memory[1 - i], bytes, BIG);
+    }
+    for (int i = 0; i < 2; ++i) {
+        assert_int_equal(riounmap(fds[i], memory[i], BIG), 0);
+        assert_fails(riounmap(fds[i], memory[i], BIG), EINVAL);
+        free(memory[i]);
+    }
+    free(bytes);
+}
+
+/* librdmacm loses a credit at each. */
+static void mappings_without_end(void **state) {
+    const int *const fds = *state;
+    enum { TIMES = 100000 };
+    static unsigned memory[2][SIZE / sizeof(unsigned)];
+    /* Fewer under Valgrind, and still many times the credits. */
+    const unsigned times = getenv("RPMA_VALGRIND") == NULL ? TIMES : TIMES / 20;
+    for (unsigned time = 0; time < times; ++time) {
+        for (int i = 0; i < 2; ++i) {
+            assert_int_equal(riomap(fds[i], memory[i], SIZE, PROT_WRITE, 0, time), time);
+        }
+        if (time % 1000 == 0) {
+            for (int i = 0; i < 2; ++i) {
+                tell(fds[i], fds[1 - i]);
+            }
+            for (int i = 0; i < 2; ++i) {
+                assert_int_equal(riowrite(fds[1 - i], &time, sizeof(time), time, 0), sizeof(time));
+                tell(fds[1 - i], fds[i]);
+                assert_int_equal(memory[i][0], time);
+            }
+        }
+        for (int i = 0; i < 2; ++i) {
+            assert_int_equal(riounmap(fds[i], memory[i], SIZE), 0);
+        }
+    }
+}
+
+static void where_mappings_begin_and_end(void **state) {
+    const int *const fds = *state;
+    static char memory[3][SIZE];
+    static char bytes[3 * SIZE];
+    memset(bytes, 'b', sizeof(bytes));
+    memset(memory, 0, sizeof(memory));
+    assert_fails((ssize_t)riowrite(fds[1], bytes, 1, 0, 0), ENXIO);
+    assert_int_equal(riomap(fds[0], memory[0], SIZE, PROT_WRITE, 0, SIZE), SIZE);
+    assert_int_equal(riomap(fds[0], memory[2], SIZE, PROT_WRITE, 0, 2L * SIZE), 2 * SIZE);
+    assert_int_equal(riomap(fds[0], memory[1], SIZE, PROT_WRITE, 0, 4L * SIZE), 4 * SIZE);
+    tell(fds[0], fds[1]);
+    assert_fails((ssize_t)riowrite(fds[1], bytes, 2, SIZE - 1, 0), ENXIO);
+    assert_fails((ssize_t)riowrite(fds[1], bytes, 1, 3L * SIZE, 0), ENXIO);
+    assert_fails((ssize_t)riowrite(fds[1], bytes, 1, -1, 0), EINVAL);
+    assert_fails((ssize_t)riowrite(fds[1], bytes, 1, SIZE, MSG_OOB), EOPNOTSUPP);
+    assert_int_equal(riowrite(fds[1], bytes, 0, 0, 0), 0);
+    /* Across the end of the first into the second, and no further. */
+    assert_int_equal(riowrite(fds[1], bytes, sizeof(bytes), 2L * SIZE - 10, 0), SIZE + 10);
+    tell(fds[1], fds[0]);
+    assert_int_equal(memory[0][SIZE - 11], 0);
+    assert_memory_equal(memory[0] + SIZE - 10, bytes, 10);
+    assert_memory_equal(memory[2], bytes, SIZE);
+    assert_int_equal(memory[1][0], 0);
+}
+
+static void what_cannot_be_mapped(void **state) {
+    const int *const fds = *state;
+    static char memory[SIZE];
+    assert_fails(riomap(fds[0], memory, SIZE, PROT_READ, 0, 0), EINVAL);
+    assert_fails(riomap(fds[0], memory, SIZE, PROT_READ | PROT_WRITE, 0, 0), EINVAL);
+    assert_fails(riomap(fds[0], NULL, SIZE, PROT_WRITE, 0, 0), EINVAL);
+    assert_fails(riomap(fds[0], memory, 0, PROT_WRITE, 0, 0), EINVAL);
+    assert_fails(riomap(fds[0], memory, (size_t)UINT32_MAX + 1, PROT_WRITE, 0, 0), EINVAL);
+    assert_fails(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, -2), EINVAL);
+    assert_fails(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, INT64_MAX - SIZE + 1), EINVAL);
+    void *const gone = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_int_equal(munmap(gone, SIZE), 0);
+    assert_fails(riomap(fds[0], gone, SIZE, PROT_WRITE, 0, 0), EFAULT);
+    assert_int_equal(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, INT64_MAX - SIZE), INT64_MAX - SIZE);
+    for (int i = 1; i < SLOTS; ++i) {
+        assert_int_equal(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, -1), (off_t)(intptr_t)memory);
+    }
+    assert_fails(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, 0), ENOMEM);
+    /* This takes no place at the peer. */
+    assert_int_equal(riomap(fds[0], memory, 100, PROT_NONE, 0, 7), 7);
+    assert_int_equal(riounmap(fds[0], memory, 100), 0);
+    for (int i = 0; i < SLOTS; ++i) {
+        assert_int_equal(riounmap(fds[0], memory, SIZE), 0);
+    }
+    assert_fails(riounmap(fds[0], memory, SIZE), EINVAL);
+    assert_fails(riounmap(fds[0], memory, 100), EINVAL);
+}
+
+static void one_mapping_over_another(void **state) {
+    const int *const fds = *state;
+    static char memory[2][SIZE];
+    static char bytes[SIZE];
+    memset(bytes, 'b', SIZE);
+    memset(memory, 0, sizeof(memory));
+    assert_int_equal(riomap(fds[0], memory[0], SIZE, PROT_WRITE, 0, 0), 0);
+    assert_int_equal(riomap(fds[0], memory[0], SIZE, PROT_WRITE, 0, 0), 0);
+    assert_int_equal(riomap(fds[0], memory[1], 100, PROT_WRITE, 0, 50), 50);
+    tell(fds[0], fds[1]);
+    assert_int_equal(riowrite(fds[1], bytes, SIZE, 0, 0), SIZE);
+    tell(fds[1], fds[0]);
+    assert_memory_equal(memory[0], bytes, 50);
+    assert_int_equal(memory[0][50], 0);
+    assert_int_equal(memory[0][149], 0);
+    assert_memory_equal(memory[0] + 150, bytes, SIZE - 150);
+    assert_memory_equal(memory[1], bytes, 100);
+    /* The one that was mapped twice goes once. */
+    assert_int_equal(riounmap(fds[0], memory[0], SIZE), 0);
+    tell(fds[0], fds[1]);
+    memset(bytes, 'c', SIZE);
+    assert_int_equal(riowrite(fds[1], bytes, 10, 0, 0), 10);
+    tell(fds[1], fds[0]);
+    assert_memory_equal(memory[0], bytes, 10);
+    assert_int_equal(riounmap(fds[0], memory[0], SIZE), 0);
+    tell(fds[0], fds[1]);
+    assert_fails((ssize_t)riowrite(fds[1], bytes, 10, 0, 0), ENXIO);
+    assert_int_equal(riowrite(fds[1], bytes, 100, 50, 0), 100);
+}
+
+/* A program that does not read stops what is sent to it, and not what is written. */
+static void a_full_stream_stops_no_write(void **state) {
+    const int *const fds = *state;
+    static char memory[SIZE];
+    static char bytes[SIZE];
+    memset(bytes, 'b', SIZE);
+    assert_int_equal(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, 0), 0);
+    tell(fds[0], fds[1]);
+    size_t sent = 0;
+    struct pollfd entry = {.fd = fds[1], .events = POLLOUT};
+    while (sent < (64 << 20) && rpoll(&entry, 1, 0) == 1) {
+        const ssize_t put = rsend(fds[1], bytes, 1 + sent % 2 * (SIZE - 1), MSG_DONTWAIT);
+        assert_true(put > 0);
+        sent += (size_t)put;
+    }
+    assert_fails(rsend(fds[1], bytes, SIZE, MSG_DONTWAIT), EAGAIN);
+    for (int i = 0; i < 1000; ++i) {
+        bytes[0] = (char)i;
+        assert_int_equal(riowrite(fds[1], bytes, SIZE, 0, 0), SIZE);
+    }
+    while (sent > 0) {
+        const ssize_t got = rrecv(fds[0], bytes + 1, SIZE - 1, 0);
+        assert_true(got > 0);
+        sent -= (size_t)got;
+    }
+    tell(fds[1], fds[0]);
+    assert_int_equal(memory[0], bytes[0]);
+}
+
+/* A program of librdmacm's maps right after it accepted, also when its calls do not block. */
+static void what_was_accepted_maps_at_once(void **state) {
+    (void)state;
+    static char memory[SIZE];
+    uint16_t port = 0;
+    int fds[2];
+    const int listener = listening_rsocket(&port);
+    const struct sockaddr_in address = loopback_at(port);
+    for (int blocks = 0; blocks < 2; ++blocks) {
+        fds[0] = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        set_slots(fds[0], 1);
+        assert_fails(rconnect(fds[0], (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
+        fds[1] = raccept(listener, NULL, NULL);
+        assert_int_equal(rfcntl(fds[1], F_SETFL, blocks ? 0 : O_NONBLOCK), 0);
+        assert_int_equal(riomap(fds[1], memory, SIZE, PROT_WRITE, 0, 0), 0);
+        assert_int_equal(rclose(fds[0]), 0);
+        assert_int_equal(rclose(fds[1]), 0);
+    }
+    assert_int_equal(rclose(listener), 0);
+}
+
+/* What comes after a write is not received before it. */
+static void a_message_comes_after_what_was_written_before(void **state) {
+    const int *const fds = *state;
+    static unsigned memory[SIZE];
+    static unsigned bytes[SIZE];
+    assert_int_equal(riomap(fds[0], memory, sizeof(memory), PROT_WRITE, 0, 0), 0);
+    tell(fds[0], fds[1]);
+    for (unsigned round = 1; round <= 500; ++round) {
+        for (size_t i = 0; i < SIZE; ++i) {
+            bytes[i] = round;
+        }
+        assert_int_equal(riowrite(fds[1], bytes, sizeof(bytes), 0, 0), sizeof(bytes));
+        bytes[0] = 0; /* they are the program's again */
+        tell(fds[1], fds[0]);
+        assert_int_equal(memory[0], round);
+        assert_int_equal(memory[SIZE - 1], round);
+    }
+}
+
+/* The peer does not know yet, or does: nothing comes into the memory any more. */
+static void a_mapping_ends_while_the_peer_writes(void **state) {
+    const int *const fds = *state;
+    static unsigned memory[SIZE];
+    assert_int_equal(riomap(fds[0], memory, sizeof(memory), PROT_WRITE, 0, 0), 0);
+    tell(fds[0], fds[1]);
+    unsigned value = 1;
+    assert_int_equal(riowrite(fds[1], &value, sizeof(value), 0, 0), sizeof(value));
+    tell(fds[1], fds[0]);
+    for (value = 2; value < 100; ++value) {
+        assert_int_equal(riowrite(fds[1], &value, sizeof(value), 0, MSG_DONTWAIT), sizeof(value));
+    }
+    assert_int_equal(riounmap(fds[0], memory, sizeof(memory)), 0);
+    const unsigned last = *(volatile unsigned *)memory;
+    for (; value < 200; ++value) {
+        if (riowrite(fds[1], &value, sizeof(value), 0, 0) != sizeof(value)) {
+            assert_true(errno == ENXIO || errno == ECONNRESET || errno == EPIPE);
+            break;
+        }
+    }
+    struct pollfd entry = {.fd = fds[0], .events = POLLIN};
+    assert_true(rpoll(&entry, 1, 50) >= 0);
+    assert_int_equal(*(volatile unsigned *)memory, last);
+}
+
+static void before_and_after_the_stream(void **state) {
+    (void)state;
+    static char memory[SIZE];
+    int fds[2];
+    uint16_t port = 0;
+    const int none = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_fails(riomap(none, memory, SIZE, PROT_WRITE, 0, 0), ENOTCONN);
+    assert_fails(riounmap(none, memory, SIZE), EINVAL);
+    assert_fails((ssize_t)riowrite(none, memory, SIZE, 0, 0), ENOTCONN);
+    assert_int_equal(slots_of(none), 0);
+    const int few[] = {1, 128, 255, 256, 700, 100000};
+    const int had[] = {1, 128, 128, 256, 512, 32512};
+    for (size_t i = 0; i < sizeof(few) / sizeof(few[0]); ++i) {
+        set_slots(none, few[i]);
+        assert_int_equal(slots_of(none), had[i]);
+    }
+    const int negative = -1;
+    assert_fails(rsetsockopt(none, SOL_RDMA, RDMA_IOMAPSIZE, &negative, sizeof(negative)), EINVAL);
+    assert_int_equal(rclose(none), 0);
+    assert_fails(riomap(none, memory, SIZE, PROT_WRITE, 0, 0), EBADF);
+    assert_fails(riounmap(none, memory, SIZE), EBADF);
+    assert_fails((ssize_t)riowrite(none, memory, SIZE, 0, 0), EBADF);
+    const int listener = listening_rsocket(&port);
+    assert_fails(riomap(listener, memory, SIZE, PROT_WRITE, 0, 0), ENOTCONN);
+    connect_ends(fds, listener, port);
+    assert_fails(rsetsockopt(fds[0], SOL_RDMA, RDMA_IOMAPSIZE, few, sizeof(few[0])), EINVAL);
+    assert_fails(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, 0), ENOMEM); /* the peer wants none */
+    assert_int_equal(rshutdown(fds[0], SHUT_WR), 0);
+    assert_fails(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, 0), EPIPE);
+    assert_fails((ssize_t)riowrite(fds[0], memory, SIZE, 0, 0), EPIPE);
+    assert_int_equal(rclose(fds[0]), 0);
+    assert_int_equal(rclose(fds[1]), 0);
+    assert_int_equal(rclose(listener), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(before_and_after_the_stream),
+        cmocka_unit_test(what_was_accepted_maps_at_once),
+        cmocka_unit_test_setup_teardown(a_mapping_each_way_at_once, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(mappings_without_end, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(where_mappings_begin_and_end, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(what_cannot_be_mapped, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(one_mapping_over_another, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(a_full_stream_stops_no_write, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(a_message_comes_after_what_was_written_before, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(a_mapping_ends_while_the_peer_writes, make_ends, close_ends),
+    };
+    return cmocka_run_group_tests_name("rsocket_iomap", tests, NULL, NULL);
+}
