@@ -102,16 +102,22 @@ private:
 Result<int> wait_for(std::span<pollfd> entries, Deadline deadline) {
     Round round{entries};
     const auto begin = base::Clock::now();
-    bool looks = (deadline && *deadline <= begin) || Sleep::is_likely_short();
-    while (true) {
-        if (looks) {
+    const bool sleeps = !deadline || *deadline > begin;
+    bool looks = !sleeps || Looking::is_worth_while();
+    const bool looks_first = looks && sleeps;
+    for (bool first = true;; first = false) {
+        while (looks) {
             auto ready = round.look();
             const auto now = base::Clock::now();
-            if (!ready || *ready != 0 || (deadline && now >= *deadline)) {
-                return ready;
-            }
-            if (now - begin < configuration().polling_time) {
-                continue;
+            const bool is_over = !ready || *ready != 0 || (deadline && now >= *deadline);
+            if (is_over || !first || now - begin >= configuration().polling_time) {
+                if (first && looks_first) {
+                    Looking::found(ready && *ready != 0);
+                }
+                if (is_over) {
+                    return ready;
+                }
+                break;
             }
         }
         const auto waiter = Waiter::of_this_thread();

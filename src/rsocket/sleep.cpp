@@ -2,15 +2,17 @@
 // rsocket/sleep: see the header.
 #include "rsocket/sleep.hpp"
 
+#include <algorithm>
 #include <chrono>
-
-#include "rsocket/configuration.hpp"
 
 namespace rsockets {
 
 namespace {
 
-thread_local bool last_was_short = true;
+constexpr unsigned most_sleeps_at_once = 1023;
+
+thread_local unsigned sleeps_at_once = 0;  // after a look in vain
+thread_local unsigned sleeps_at_once_left = 0;
 
 int timeout_of(Deadline deadline) {
     if (!deadline) {
@@ -22,8 +24,17 @@ int timeout_of(Deadline deadline) {
 
 }  // namespace
 
-bool Sleep::is_likely_short() {
-    return last_was_short;
+bool Looking::is_worth_while() {
+    if (sleeps_at_once_left == 0) {
+        return true;
+    }
+    --sleeps_at_once_left;
+    return false;
+}
+
+void Looking::found(bool something) {
+    sleeps_at_once = something ? 0 : std::min(2 * sleeps_at_once + 1, most_sleeps_at_once);
+    sleeps_at_once_left = sleeps_at_once;
 }
 
 Sleep::Sleep(std::shared_ptr<Waiter> waiter) : waiter_{std::move(waiter)} {
@@ -59,12 +70,9 @@ base::Result<void> Sleep::join(const std::shared_ptr<stream::Shard> &shard) {
 }
 
 base::Result<void> Sleep::until(Deadline deadline) {
-    const auto begin = base::Clock::now();
-    const int ready = ::poll(descriptors_.data(), descriptors_.size(), timeout_of(deadline));
-    if (ready < 0) {
+    if (::poll(descriptors_.data(), descriptors_.size(), timeout_of(deadline)) < 0) {
         return base::last_failure();
     }
-    last_was_short = ready != 0 && base::Clock::now() - begin <= configuration().polling_time;
     if (descriptors_.front().revents != 0) {
         waiter_->clear();
     }

@@ -15,12 +15,17 @@ namespace rsockets {
 // When a call gives up waiting; none: never.
 using Deadline = std::optional<base::Clock::time_point>;
 
+// Whether a thread looks for work before it sleeps (polling_time). Where it finds none it only keeps the
+// processor from those who would make some, perhaps from the very peer: so each time in vain it goes twice as
+// often to sleep at once before it tries again.
+class Looking {
+public:
+    [[nodiscard]] static bool is_worth_while();
+    static void found(bool something);
+};
+
 class Sleep {
 public:
-    // Whether this thread's last sleep was over within the time that a call may look before it sleeps: then
-    // it is worth while to look. Who asks the device before each sleep, and finds nothing, asks in vain.
-    [[nodiscard]] static bool is_likely_short();
-
     // Begins to sleep. What comes from here on ends it; what came before, the caller looks for after add()
     // and join() and before it sleeps.
     explicit Sleep(std::shared_ptr<Waiter> waiter);

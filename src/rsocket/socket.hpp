@@ -133,7 +133,7 @@ std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, 
     go_on();
     Answer result = look();  // what is here already: the device need not be asked
     const auto begin = base::Clock::now();
-    const bool looks = !blocks || Sleep::is_likely_short();
+    const bool looks = is_waiting(result) && (!blocks || Looking::is_worth_while());
     for (bool first = true; looks && is_waiting(result); first = false) {
         if (!first && (!blocks || base::Clock::now() - begin >= configuration().polling_time)) {
             break;
@@ -142,6 +142,9 @@ std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, 
         lock.lock();
         serve();
         result = look();
+    }
+    if (looks && blocks) {
+        Looking::found(!is_waiting(result));
     }
     while (blocks && is_waiting(result) && (!deadline || base::Clock::now() < *deadline)) {
         const auto waiter = Waiter::of_this_thread();

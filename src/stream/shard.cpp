@@ -130,12 +130,13 @@ void Shard::touch(Member &member) {
 }
 
 // Takes what was in the queue at the call. A peer may go on sending without a pause: what comes meanwhile is
-// for the next call.
+// for the next call. A queue that gives fewer than it was asked for is empty, and is not asked again: that
+// would ask the device's sockets.
 void Shard::serve(Lane &lane) {
     std::array<ibv_wc, completions_at_once> completions;
     std::uint32_t taken = 0;
-    int count = 0;
-    while (taken < lane.completions &&
+    int count = completions_at_once;
+    while (count == completions_at_once && taken < lane.completions &&
            rpma_cq_get_wc(lane.queue.get(), completions_at_once, completions.data(), &count) == 0) {
         taken += static_cast<std::uint32_t>(count);
         for (const ibv_wc &completion : std::span{completions}.first(static_cast<std::size_t>(count))) {

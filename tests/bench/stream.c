@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a stream can do between two processes, over rsockets or over the kernel's TCP: one number.
+ *   stream rsocket|tcp round-trip|round-trip-spinning|write SIZE COUNT BUFFER
+ * round-trip: microseconds, of COUNT messages of SIZE bytes there and back; spinning: no call waits.
+ * write: GB/s, of COUNT writes of SIZE bytes, in one direction. BUFFER: SO_SNDBUF and SO_RCVBUF; 0: as they
+ * are. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rpma/rsocket.h>
+
+static struct calls {
+    int (*socket)(int, int, int);
+    int (*bind)(int, const struct sockaddr *, socklen_t);
+    int (*listen)(int, int);
+    int (*accept)(int, struct sockaddr *, socklen_t *);
+    int (*connect)(int, const struct sockaddr *, socklen_t);
+    int (*getsockname)(int, struct sockaddr *, socklen_t *);
+    int (*setsockopt)(int, int, int, const void *, socklen_t);
+    ssize_t (*recv)(int, void *, size_t, int);
+    ssize_t (*send)(int, const void *, size_t, int);
+    int (*close)(int);
+} calls = {socket, bind, listen, accept, connect, getsockname, setsockopt, recv, send, close};
+
+static size_t size;
+static long count;
+static int buffer;
+static bool spins;
+static char *bytes;
+
+static void must(bool holds, const char *what) {
+    if (!holds) {
+        fprintf(stderr, "stream: %s: %s\n", what, strerror(errno));
+        exit(1);
+    }
+}
+
+static void send_all(int fd, size_t wanted) {
+    for (size_t sent = 0; sent < wanted;) {
+        const ssize_t put = calls.send(fd, bytes + sent, wanted - sent, spins ? MSG_DONTWAIT : 0);
+        must(put > 0 || (put < 0 && errno == EAGAIN && spins), "send");
+        sent += put > 0 ? (size_t)put : 0;
+    }
+}
+
+static void receive_all(int fd, size_t wanted) {
+    for (size_t received = 0; received < wanted;) {
+        const ssize_t got = calls.recv(fd, bytes + received, wanted - received, spins ? MSG_DONTWAIT : 0);
+        must(got > 0 || (got < 0 && errno == EAGAIN && spins), "recv");
+        received += got > 0 ? (size_t)got : 0;
+    }
+}
+
+static int fresh(void) {
+    const int fd = calls.socket(AF_INET, SOCK_STREAM, 0);
+    const int on = 1;
+    must(fd >= 0, "socket");
+    if (buffer != 0) {
+        must(calls.setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer)) == 0 &&
+                 calls.setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer)) == 0,
+             "setsockopt");
+    }
+    must(calls.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0, "setsockopt");
+    return fd;
+}
+
+static void serve(int port_to, bool returns) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof(address);
+    const int listener = fresh();
+    must(calls.bind(listener, (struct sockaddr *)&address, length) == 0, "bind");
+    must(calls.listen(listener, 1) == 0, "listen");
+    must(calls.getsockname(listener, (struct sockaddr *)&address, &length) == 0, "getsockname");
+    must(write(port_to, &address.sin_port, sizeof(address.sin_port)) == sizeof(address.sin_port), "write");
+    const int fd = calls.accept(listener, NULL, NULL);
+    must(fd >= 0, "accept");
+    for (long i = 0; i < count; ++i) {
+        receive_all(fd, size);
+        if (returns) {
+            send_all(fd, size);
+        }
+    }
+    send_all(fd, 1);
+    receive_all(fd, 1);
+    calls.close(fd);
+    calls.close(listener);
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void ask(int port_from, bool returns) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    must(read(port_from, &address.sin_port, sizeof(address.sin_port)) == sizeof(address.sin_port), "read");
+    const int fd = fresh();
+    must(calls.connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0, "connect");
+    const double begin = seconds();
+    for (long i = 0; i < count; ++i) {
+        send_all(fd, size);
+        if (returns) {
+            receive_all(fd, size);
+        }
+    }
+    receive_all(fd, 1);
+    const double time = seconds() - begin;
+    send_all(fd, 1);
+    calls.close(fd);
+    printf("%.4g\n", returns ? time / (double)count * 1e6 : (double)size * (double)count / time / 1e9);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 6 || (strcmp(argv[1], "rsocket") != 0 && strcmp(argv[1], "tcp") != 0)) {
+        fprintf(stderr, "usage: stream rsocket|tcp round-trip|round-trip-spinning|write SIZE COUNT BUFFER\n");
+        return 2;
+    }
+    if (strcmp(argv[1], "rsocket") == 0) {
+        calls = (struct calls){rsocket,      rbind,       rlisten, raccept, rconnect,
+                               rgetsockname, rsetsockopt, rrecv,   rsend,   rclose};
+    }
+    const bool returns = strcmp(argv[2], "write") != 0;
+    spins = strcmp(argv[2], "round-trip-spinning") == 0;
+    size = strtoul(argv[3], NULL, 10);
+    count = strtol(argv[4], NULL, 10);
+    buffer = (int)strtol(argv[5], NULL, 10);
+    bytes = malloc(size > 0 ? size : 1);
+    must(bytes != NULL && size > 0 && count > 0, "SIZE and COUNT");
+    memset(bytes, 'x', size);
+    int port[2];
+    must(pipe(port) == 0, "pipe");
+    const pid_t server = fork();
+    if (server == 0) {
+        serve(port[1], returns);
+        exit(0);
+    }
+    ask(port[0], returns);
+    int status = 0;
+    must(waitpid(server, &status, 0) == server && status == 0, "the server");
+    return 0;
+}
