@@ -73,7 +73,8 @@ private:
 };
 
 // What the program has mapped, and what of that the peer does not know yet. News of one slot are told once,
-// as it is when they are told.
+// as it is when they are told. The peer may read a slot while it is written: one that it has is emptied
+// first, and keeps its other fields then, so that a part of the new one is empty or inside of what is mapped.
 class OwnMaps {
 public:
     // slots: of the peer's list.
@@ -106,7 +107,9 @@ public:
         maps_.erase(found);
         if (index) {
             free_.push_back(*index);
-            change(*index, {});
+            Slot empty = told_[*index].slot;
+            empty.target.length = 0;
+            change(*index, empty);
         }
         return true;
     }
@@ -132,9 +135,15 @@ public:
     // The oldest news, which count as told. The caller has seen that there are some.
     [[nodiscard]] News take_news() {
         const std::uint32_t index = news_.front();
+        Told &told = told_[index];
+        if (told.known.target.length != 0 && told.slot.target.length != 0) {
+            told.known.target.length = 0;
+            return {.index = index, .slot = told.known};
+        }
         news_.pop_front();
-        told_[index].is_news = false;
-        return {.index = index, .slot = told_[index].slot};
+        told.is_news = false;
+        told.known = told.slot;
+        return {.index = index, .slot = told.slot};
     }
 
 private:
@@ -146,6 +155,7 @@ private:
     };
     struct Told {
         Slot slot;
+        Slot known;
         bool is_news = false;
     };
 
@@ -154,7 +164,8 @@ private:
         if (!told.is_news) {
             news_.push_back(index);
         }
-        told = {.slot = slot, .is_news = true};
+        told.slot = slot;
+        told.is_news = true;
     }
 
     std::uint32_t slots_;

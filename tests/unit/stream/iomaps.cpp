@@ -99,7 +99,7 @@ void the_peer_is_told_once(void **) {
     assert_false(maps.has_news());
     assert_true(maps.remove(byte(0), 1));
     assert_true(maps.has_slot());
-    assert_news(maps, 0, {});
+    assert_news(maps, 0, slot(1, 0x1000, 0));
     assert_true(maps.remove(byte(2), 1));
     assert_false(maps.has_news());
     assert_false(maps.remove(byte(2), 1));
@@ -126,6 +126,20 @@ void news_do_not_pile_up(void **) {
     assert_false(maps.remove(byte(1), 1));
 }
 
+// A peer that reads in the middle of the second write has nothing, or a part of what is mapped.
+void a_slot_is_emptied_before_it_is_used_again(void **) {
+    OwnMaps maps{1};
+    maps.add(byte(0), 1, {}, slot(1, 0x1000, 5));
+    assert_news(maps, 0, slot(1, 0x1000, 5));
+    for (std::uint64_t time = 2; time < 5; ++time) {
+        assert_true(maps.remove(byte(0), 1));
+        maps.add(byte(0), 1, {}, slot(time, 0x1000 * time, 5));
+    }
+    assert_news(maps, 0, slot(1, 0x1000, 0));
+    assert_news(maps, 0, slot(4, 0x4000, 5));
+    assert_false(maps.has_news());
+}
+
 void no_slot_for_a_peer_without_any(void **) {
     const OwnMaps maps{0};
     assert_false(maps.has_slot());
@@ -136,9 +150,13 @@ void no_slot_for_a_peer_without_any(void **) {
 
 int main() {
     const CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_where_the_peer_says), cmocka_unit_test(the_youngest_of_several_counts),
-        cmocka_unit_test(slots_that_cannot_be),          cmocka_unit_test(the_peer_is_told_once),
-        cmocka_unit_test(news_do_not_pile_up),           cmocka_unit_test(no_slot_for_a_peer_without_any),
+        cmocka_unit_test(bytes_are_where_the_peer_says),
+        cmocka_unit_test(the_youngest_of_several_counts),
+        cmocka_unit_test(slots_that_cannot_be),
+        cmocka_unit_test(the_peer_is_told_once),
+        cmocka_unit_test(a_slot_is_emptied_before_it_is_used_again),
+        cmocka_unit_test(news_do_not_pile_up),
+        cmocka_unit_test(no_slot_for_a_peer_without_any),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
