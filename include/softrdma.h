@@ -144,8 +144,8 @@ SOFTRDMA_LIKE(ibv_modify_qp);
  * mapped into IPv6, as in the GID table. Shared receive queues cannot be used.
  */
 
-/* The destination is a GID (is_global): an IP address, or that of a multicast group. Any number, each at
- * once. */
+/* The destination is a GID (is_global): an IP address, or that of a multicast group; without one it is a LID,
+ * of which there is the port's own, 0: the device itself. Any number, each at once. */
 SOFTRDMA_LIKE(ibv_create_ah);
 SOFTRDMA_LIKE(ibv_destroy_ah);
 SOFTRDMA_LIKE(ibv_create_ah_from_wc);

@@ -100,7 +100,8 @@ int rclose(int socket);
 /*
  * Datagrams (SOCK_DGRAM). A send is one message, and a receive takes one: what does not fit into the buffers
  * is cut off (MSG_TRUNC). A message has at most 2032 bytes over IPv4, 2020 over IPv6; a longer one is
- * EMSGSIZE. Messages get lost, and may come in another order, as over UDP. Flags: MSG_DONTWAIT, MSG_PEEK,
+ * EMSGSIZE. Messages get lost, and may come in another order, as over UDP, which carries those that no queue
+ * pair of both ends does (librsocket(7)). Flags: MSG_DONTWAIT, MSG_PEEK,
  * MSG_TRUNC of receives, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_CONFIRM of sends. EOPNOTSUPP: MSG_OOB, MSG_ERRQUEUE,
  * MSG_MORE, MSG_DONTROUTE, MSG_FASTOPEN, and control data. Streams:
  *

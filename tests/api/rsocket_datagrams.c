@@ -9,6 +9,8 @@
 #include <netinet/udp.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -301,6 +303,35 @@ static void nobody_at_the_other_end(void **state) {
     assert_fails(rrecv(ends->fds[0], &byte, 1, MSG_DONTWAIT), EAGAIN);
 }
 
+/* The libraries' calls come here, as they would to a library that is preloaded. */
+static int epoll_is_anothers = 0;
+
+int epoll_create1(int flags) {
+    if (epoll_is_anothers) {
+        errno = EMFILE;
+        return -1;
+    }
+    return (int)syscall(SYS_epoll_create1, flags);
+}
+
+int epoll_create(int size) {
+    (void)size;
+    return epoll_create1(0);
+}
+
+/* librdmacm's datagram sockets are made with epoll_create, which its own preload library has, too. Here a
+ * device that gets no epoll set has no queue pair, and messages go over UDP. */
+static void d6_epoll_is_anothers(void **state) {
+    (void)state;
+    struct ends ends;
+    epoll_is_anothers = 1;
+    (void)make_ends(&ends, AF_INET);
+    void *made = &ends;
+    messages_are_whole(&made);
+    (void)close_ends(&made);
+    epoll_is_anothers = 0;
+}
+
 /* The socket is a child's, too; the queue pairs are the parent's. */
 static void a_child_sends_and_receives(void **state) {
     const struct ends *const ends = *state;
@@ -459,6 +490,7 @@ int main(void) {
         with_ends(a_child_sends_and_receives),
         with_ends(what_a_datagram_socket_does_not_have),
         with_ends(strangers),
+        cmocka_unit_test(d6_epoll_is_anothers),
         cmocka_unit_test(a_wildcard_address),
         cmocka_unit_test(options),
     };

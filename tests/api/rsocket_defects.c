@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rsocket_defects: what is known to go wrong with librdmacm's rsockets (rdma-core 65) does not here. Fourteen
  * defects; those that have no test here:
- *   6  A datagram rsocket uses epoll through its own preload library: waits for the preload library.
+ *   6  A datagram rsocket uses epoll through its own preload library: in rsocket_datagrams.c,
+ *      d6_epoll_is_anothers.
  *   11 rshutdown and rclose wait for ever for a peer that is gone: in rsocket_errors.c,
  *      a_silent_peer_delays_no_end.
  *   13 sendfile to an rsocket always fails: waits for the preload library; there is no rsendfile.
