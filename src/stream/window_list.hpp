@@ -42,8 +42,8 @@ private:
     [[nodiscard]] bool begins_length(std::uint32_t here) const {
         const auto bytes = std::bit_cast<std::array<std::byte, sizeof(here)>>(here);
         const auto all = std::bit_cast<std::array<std::byte, sizeof(here)>>(length_);
-        const auto rest = std::ranges::mismatch(bytes, all).in1;
-        return std::all_of(rest, bytes.end(), [](std::byte byte) { return byte == std::byte{0}; });
+        const std::byte *const rest = std::ranges::mismatch(bytes, all).in1;
+        return std::all_of(rest, bytes.data() + bytes.size(), [](std::byte byte) { return byte == std::byte{0}; });
     }
 
     std::uint32_t length_;

@@ -25,6 +25,8 @@
 namespace {
 
 constexpr std::size_t most_pairs = 12;
+// A queue more or less, as streams share them.
+constexpr std::size_t spare_descriptors = 8;
 constexpr std::chrono::seconds patience{30};
 
 using model::Dice;
@@ -145,10 +147,12 @@ std::size_t open_descriptors() {
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-std::string run(Model &model, std::uint64_t steps, Watchdog &watchdog) {
+std::string run(std::uint64_t seed, std::uint64_t steps, bool may_break) {
+    Model model{seed, may_break};
+    Watchdog watchdog{model};
     for (std::uint64_t step = 0; step < steps; ++step) {
         if (auto wrong = model.step(); !wrong.empty()) {
-            return "step " + std::to_string(step) + ": " + wrong;
+            return "seed " + std::to_string(seed) + ", step " + std::to_string(step) + ": " + wrong;
         }
         watchdog.stepped();
     }
@@ -188,17 +192,14 @@ int main(int argc, char **argv) {
     setenv("SOFTRDMA_FAULTS", faults.c_str(), 1);
     std::printf("seed %s, %s steps, %s\n", argv[1], argv[2], faults.c_str());
     std::fflush(stdout);
+    // What the library keeps for itself it has after the first part.
+    std::string wrong = run(seed, steps / 4, may_break);
     const std::size_t before = open_descriptors();
-    std::string wrong;
-    {
-        Model model{seed, may_break};
-        Watchdog watchdog{model};
-        wrong = run(model, steps, watchdog);
+    if (wrong.empty()) {
+        wrong = run(seed + 1, steps - steps / 4, may_break);
     }
-    // The library keeps some for itself as long as the process lives.
-    constexpr std::size_t of_the_library = 16;
-    if (wrong.empty() && !comes_back_to(before + of_the_library)) {
-        wrong = "descriptors are lost: " + std::to_string(open_descriptors()) + " are open, not " +
+    if (wrong.empty() && !comes_back_to(before + spare_descriptors)) {
+        wrong = "descriptors are lost: " + std::to_string(open_descriptors()) + " are open, before it were " +
                 std::to_string(before);
     }
     if (!wrong.empty()) {
