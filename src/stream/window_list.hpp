@@ -43,7 +43,8 @@ private:
         const auto bytes = std::bit_cast<std::array<std::byte, sizeof(here)>>(here);
         const auto all = std::bit_cast<std::array<std::byte, sizeof(here)>>(length_);
         const std::byte *const rest = std::ranges::mismatch(bytes, all).in1;
-        return std::all_of(rest, bytes.data() + bytes.size(), [](std::byte byte) { return byte == std::byte{0}; });
+        return std::all_of(rest, bytes.data() + bytes.size(),
+                           [](std::byte byte) { return byte == std::byte{0}; });
     }
 
     std::uint32_t length_;
