@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <mutex>
 
+#include "base/mutex.hpp"
 #include "librpma/conn.hpp"
 #include "librpma/connection.hpp"
 
@@ -91,6 +92,6 @@ private:
     int failed_ = 0;
     int error_ = 0;  // an errno value, when the network or the peer is why
     void *context_ = nullptr;
-    std::mutex beginning_;  // its first event may come, in another thread, while it is being made
+    base::Mutex beginning_;  // its first event may come, in another thread, while it is being made
     librpma::Connection connection_;
 };

@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "base/mutex.hpp"
 #include "librpma/conn_req.hpp"
 #include "librpma/ep_cfg.hpp"
 
@@ -50,7 +51,7 @@ private:
     const rpma_events *const events_;
     verbs::EventChannel channel_;  // of its own, unless there is an rpma_events
     verbs::Id id_;
-    std::mutex mutex_;  // guards what follows
+    base::Mutex mutex_;  // guards what follows
     std::unique_ptr<Kept> first_;
     std::unique_ptr<Kept> *end_ = &first_;
 };

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/mutex.hpp"
 #include "librpma/pages.hpp"
 #include "librpma/peer.hpp"
 
@@ -30,7 +31,7 @@ private:
     [[nodiscard]] int make();
 
     const rpma_peer &peer_;
-    std::mutex mutex_;  // held to make it
+    base::Mutex mutex_;  // held to make it
     std::atomic<bool> made_{false};
     Pages page_;
     verbs::MemoryRegion region_;

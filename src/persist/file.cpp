@@ -53,7 +53,7 @@ void File::end(const Call &call) {
 }
 
 int File::sync(std::uintptr_t first_page, std::size_t length) {
-    std::unique_lock lock{mutex_};
+    std::unique_lock<std::mutex> lock{mutex_};
     if (failed_ != 0) {
         return failed_;
     }

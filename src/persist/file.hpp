@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/mutex.hpp"
 #include "persist/proc_text.hpp"
 
 namespace persist {
@@ -39,7 +40,7 @@ private:
     void after_fork_in_child();
     static const int renews_after_forks;
 
-    mutable std::mutex mutex_;  // of all below; never held during msync
+    mutable base::Mutex mutex_;  // of all below; never held during msync
     std::condition_variable ended_;
     Call *oldest_ = nullptr;
     std::uint64_t begun_ = 0;

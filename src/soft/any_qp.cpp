@@ -112,6 +112,13 @@ AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, s
     receive_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
 }
 
+void AnyQueuePair::destroy(AnyQueuePair *queue_pair) {
+    if (!queue_pair->inherited()) {
+        queue_pair->leave();
+    }
+    delete queue_pair;
+}
+
 AnyQueuePair::~AnyQueuePair() {
     forget_number();
     static_cast<ProtectionDomain *>(qp_base.pd)->users.fetch_sub(1, std::memory_order_release);
@@ -186,7 +193,7 @@ base::Result<AnyQueuePair *> create_queue_pair(ibv_pd &domain, ibv_qp_init_attr 
         try {
             (*made)->prepare_requests(attributes.cap);
         } catch (const std::bad_alloc &) {
-            delete *made;
+            AnyQueuePair::destroy(*made);
             throw;
         }
     }

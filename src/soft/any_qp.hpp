@@ -23,6 +23,7 @@ inline constexpr std::uint32_t first_datagram_number = 0x800000;
 // destructor takes that back.
 class AnyQueuePair : public ibv_qp_ex {
 public:
+    static void destroy(AnyQueuePair *queue_pair);
     virtual ~AnyQueuePair();
     AnyQueuePair(const AnyQueuePair &) = delete;
     AnyQueuePair &operator=(const AnyQueuePair &) = delete;
@@ -83,6 +84,9 @@ protected:
     void forget_number();
 
     // What the type does of the above, in the process that made it.
+    // The end of it, when it is destroyed: before its destructor, which may not begin while its group serves
+    // it.
+    virtual void leave() = 0;
     virtual int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) = 0;
     virtual int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) = 0;
     virtual int change_state(const ibv_qp_attr &attributes, int mask) = 0;

@@ -103,7 +103,7 @@ void AsyncEvents::forget(const void *element) {
     if (inherited()) {
         return;
     }
-    std::unique_lock lock{mutex_};
+    std::unique_lock<std::mutex> lock{mutex_};
     std::erase_if(pending_, [element](const Pending &event) { return event.element == element; });
     readable_.set(!pending_.empty());
     acknowledged_.wait(lock,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "base/readable.hpp"
 #include "base/result.hpp"
 
@@ -36,7 +37,7 @@ private:
         void *element;
     };
 
-    std::mutex mutex_;  // guards the rest; a leaf
+    base::Mutex mutex_;  // guards the rest; a leaf
     base::Readable readable_;
     std::condition_variable acknowledged_;
     std::deque<Pending> pending_;

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/mutex.hpp"
 #include "base/readable.hpp"
 #include "base/result.hpp"
 #include "soft/handshake.hpp"
@@ -119,7 +120,7 @@ private:
     void tell();  // with mutex_ held: there are events, or no more
 
     unsigned users_ = 1;  // its maker and the threads in next_of(); guarded by the table's lock
-    std::mutex mutex_;
+    base::Mutex mutex_;
     base::Readable readable_;  // fd; while there are events
     OutsideWait waiters_;
     EventQueue events_;
@@ -274,7 +275,7 @@ protected:
     void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
     void push_outcome(rdma_cm_event_type type);
 
-    std::mutex mutex_;
+    base::Mutex mutex_;
     std::condition_variable acknowledged_;
     EventChannel *channel_;                    // guarded by mutex_; null until a request is delivered
     OwnChannel own_channel_;                   // of a synchronous id

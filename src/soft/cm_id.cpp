@@ -65,7 +65,7 @@ CmId::~CmId() {
             delete static_cast<CmId *>(unseen->id);
         }
     }
-    std::unique_lock lock{mutex_};
+    std::unique_lock<std::mutex> lock{mutex_};
     acknowledged_.wait(lock, [this] { return unacknowledged_ == 0; });
 }
 
@@ -155,7 +155,7 @@ void CmId::destroy_queue_pair() {
         end_handshakes();
     }
     if (qp != nullptr) {
-        delete AnyQueuePair::of(std::exchange(qp, nullptr));
+        AnyQueuePair::destroy(AnyQueuePair::of(std::exchange(qp, nullptr)));
         if (state_.load() == State::Connected && !inherited()) {
             connection_ended();  // with the queue pair, which told nobody: whoever waits for the event gets
                                  // it

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "base/readable.hpp"
 #include "base/result.hpp"
 #include "base/ring.hpp"
@@ -44,7 +45,7 @@ private:
     void notify(CompletionQueue &queue);
     CompletionQueue *take();
 
-    std::mutex mutex_;         // taken with a group's or queue pair's lock held, before a queue's
+    base::Mutex mutex_;        // taken with a group's or queue pair's lock held, before a queue's
     base::Readable readable_;  // fd; while something is pending
     std::vector<CompletionQueue *> attached_;
     base::Ring<CompletionQueue *> pending_{0};  // grows with attach(): one place a queue
@@ -130,8 +131,8 @@ private:
         }
     }
 
-    std::mutex mutex_;  // guards the ring, notify_, waiters_, others_; taken with a group's, queue pair's or
-                        // channel's lock held, before a receive queue's
+    base::Mutex mutex_;  // guards the ring, notify_, waiters_, others_; taken with a group's, queue pair's or
+                         // channel's lock held, before a receive queue's
     base::Ring<Entry> ring_;
     Notify notify_ = Notify::No;
     OutsideWait waiters_;
@@ -151,7 +152,7 @@ private:
     std::atomic<bool> wait_begun_{false};
 
     // Of ibv_cq_ex: the completion that is read, by one thread from start_poll() to end_poll().
-    std::mutex reading_;
+    base::Mutex reading_;
     ibv_wc read_{};
 
     unsigned pending_events_ = 0;         // guarded by the channel's lock

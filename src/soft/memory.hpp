@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "persist/region.hpp"
 #include "soft/key_source.hpp"
@@ -110,7 +111,7 @@ private:
     void after_fork_in_child();
     static const int renews_after_forks;
 
-    std::mutex mutex_;  // of insert and erase
+    base::Mutex mutex_;  // of insert and erase
     KeySource keys_;
     int used_ = 0;
     std::uint64_t registrations_ = 0;

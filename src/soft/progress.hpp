@@ -28,6 +28,7 @@
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "soft/allowance.hpp"
 
@@ -136,7 +137,7 @@ private:
     void disarm();
 
     const base::Fd epoll_;
-    std::mutex mutex_;  // guards everything below, and the progress() of all sources
+    base::Mutex mutex_;  // guards everything below, and the progress() of all sources
     std::uint64_t engine_key_ = 0;
     Watched::node_type unwatched_;  // while the engine does not watch it; guarded by the engine's lock
     std::vector<Source *> sources_;

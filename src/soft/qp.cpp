@@ -92,12 +92,12 @@ base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attrib
         return std::unexpected{cap.error()};
     }
     attributes.cap = *cap;
-    std::unique_ptr<QueuePair> made{
-        new QueuePair{pd, attributes, CompletionQueue::of(attributes.send_cq)->group()}};
+    auto *const made = new QueuePair{pd, attributes, CompletionQueue::of(attributes.send_cq)->group()};
     if (made->faults_ != nullptr && made->faults_->timer() < 0) {
+        destroy(made);
         return base::failure(EMFILE);
     }
-    return made.release();
+    return made;
 }
 
 QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group)
@@ -126,48 +126,49 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::sh
     }
 }
 
-QueuePair::~QueuePair() {
+void QueuePair::leave() {
     base::Fd socket;
-    if (!inherited()) {
-        while (true) {
-            const unsigned returned = persists_returned.load(std::memory_order_acquire);
-            {
-                const std::scoped_lock lock{group_->mutex()};
-                going_ = true;
-                if (socket_) {
-                    leave_group();
-                    socket = std::move(socket_);
-                }
-                if (phase_.load(std::memory_order_relaxed) == Phase::Draining && ending_locally_ &&
-                    owner_ != nullptr) {
-                    std::exchange(owner_, nullptr)->connection_ended();  // it waits to hear of it
-                }
-                base::set_shared(phase_, Phase::Ended, std::memory_order_release);
-                if (shared_receives_ != nullptr) {
-                    shared_receives_->forget(*this);
-                }
-                if (!persisting_) {
-                    break;
-                }
+    while (true) {
+        const unsigned returned = persists_returned.load(std::memory_order_acquire);
+        {
+            const std::scoped_lock lock{group_->mutex()};
+            going_ = true;
+            if (socket_) {
+                leave_group();
+                socket = std::move(socket_);
             }
-            persists_returned.wait(returned, std::memory_order_acquire);
+            if (phase_.load(std::memory_order_relaxed) == Phase::Draining && ending_locally_ &&
+                owner_ != nullptr) {
+                std::exchange(owner_, nullptr)->connection_ended();  // it waits to hear of it
+            }
+            base::set_shared(phase_, Phase::Ended, std::memory_order_release);
+            if (shared_receives_ != nullptr) {
+                shared_receives_->forget(*this);
+            }
+            if (!persisting_) {
+                break;
+            }
         }
-        if (socket) {
-            (void)shutdown(socket.get(), SHUT_WR);
-            Engine::instance().drain(std::move(socket), origin_, std::move(allowance_));
-        }
-        if (shared_receives_ != nullptr) {
-            async_events_of(*qp_base.context).forget(&qp_base);
-        }
-        forget_completions();
-        if (receive_queue_cq_.group() != group_) {
-            receive_queue_cq_.stop_serving(group_);
-        }
+        persists_returned.wait(returned, std::memory_order_acquire);
     }
+    if (socket) {
+        (void)shutdown(socket.get(), SHUT_WR);
+        Engine::instance().drain(std::move(socket), origin_, std::move(allowance_));
+    }
+    if (shared_receives_ != nullptr) {
+        async_events_of(*qp_base.context).forget(&qp_base);
+    }
+    forget_completions();
+    if (receive_queue_cq_.group() != group_) {
+        receive_queue_cq_.stop_serving(group_);
+    }
+    forget_number();
+}
+
+QueuePair::~QueuePair() {
     if (shared_receives_ != nullptr) {
         shared_receives_->detach();
     }
-    forget_number();
 }
 
 void QueuePair::query_state(ibv_qp_attr &attributes) const {

@@ -26,6 +26,7 @@
 #include <span>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "base/ring.hpp"
 #include "persist/worker.hpp"
 #include "soft/any_qp.hpp"
@@ -92,6 +93,7 @@ public:
     void expire() override;
 
 private:
+    void leave() override;
     int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
     int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) override;
     int change_state(const ibv_qp_attr &attributes, int mask) override;
@@ -382,7 +384,7 @@ private:
     bool answer_due_ = false;
 
     // ---- guarded by send_mutex_ ----
-    mutable std::mutex send_mutex_;
+    mutable base::Mutex send_mutex_;
     PostedSends<SendRequest> requests_;
     std::size_t first_unbuilt_ = 0;      // index in requests_ of the first that is not wholly in a batch
     std::size_t first_uncommitted_ = 0;  // index of the first that is not wholly in TCP

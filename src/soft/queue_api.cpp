@@ -149,7 +149,7 @@ ibv_qp_ex *softrdma_ibv_qp_to_qp_ex(ibv_qp *qp) {
 }
 
 int softrdma_ibv_destroy_qp(ibv_qp *qp) {
-    delete AnyQueuePair::of(qp);
+    AnyQueuePair::destroy(AnyQueuePair::of(qp));
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "base/ring.hpp"
 
@@ -106,7 +107,7 @@ public:
     }
 
 private:
-    std::mutex mutex_;  // taken with a group's or completion queue's lock held
+    base::Mutex mutex_;  // taken with a group's or completion queue's lock held
     PostedReceives posted_;
     std::size_t used_ = 0;
     bool starved_ = false;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "soft/progress.hpp"
 #include "soft/receive_queue.hpp"
@@ -59,7 +60,7 @@ private:
     [[nodiscard]] bool is_first(const Waiter &waiter);
 
     const std::size_t max_sge_;
-    std::mutex mutex_;  // guards what follows; taken with a group's lock held, never the other way round
+    base::Mutex mutex_;  // guards what follows; taken with a group's lock held, never the other way round
     PostedReceives posted_;
     std::vector<Waiter> waiters_;  // in line, all of them connected; the longest waiting first
     std::uint32_t limit_ = 0;      // fewer posted than this: an event, once

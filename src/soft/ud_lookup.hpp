@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "base/fd.hpp"
+#include "base/mutex.hpp"
 #include "soft/origin.hpp"
 #include "soft/ud_socket.hpp"
 #include "soft/wire/datagram.hpp"
@@ -48,7 +49,7 @@ private:
     [[nodiscard]] int send_reply(Exchange &exchange) const;
 
     const base::Fd socket_;
-    std::mutex mutex_;                // guards what follows; nothing else is locked with it held
+    base::Mutex mutex_;               // guards what follows; nothing else is locked with it held
     std::deque<Exchange> exchanges_;  // in the order of their beginning; at most limits::max_listen_backlog
     Shares shares_;                   // that origins have of them
 };

@@ -105,11 +105,8 @@ DatagramQueuePair::DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &att
     }
 }
 
-DatagramQueuePair::~DatagramQueuePair() {
+void DatagramQueuePair::leave() {
     forget_number();
-    if (inherited()) {
-        return;
-    }
     {
         const std::scoped_lock lock{group_->mutex()};
         for (const Membership &membership : memberships_) {

@@ -19,6 +19,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "soft/any_qp.hpp"
 #include "soft/cq.hpp"
 #include "soft/limits.hpp"
@@ -35,7 +36,6 @@ namespace soft {
 class DatagramQueuePair final : public AnyQueuePair, public Source {
 public:
     [[nodiscard]] static base::Result<DatagramQueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes);
-    ~DatagramQueuePair() override;
 
     // ---- AnyQueuePair ----
     void release(CompletionQueue::Queue queue, unsigned slots) override;
@@ -51,6 +51,7 @@ public:
     void progress() override;
 
 private:
+    void leave() override;
     int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
     int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) override;
     int change_state(const ibv_qp_attr &attributes, int mask) override;
@@ -122,7 +123,7 @@ private:
     std::array<std::uint64_t, drop_reasons> drops_{};
 
     // ---- guarded by send_mutex_ ----
-    mutable std::mutex send_mutex_;
+    mutable base::Mutex send_mutex_;
     std::uint32_t send_psn_ = 0;  // kept for who asks
     PostedSends<SendRequest> requests_;
     unsigned unsignaled_ = 0;  // completed since the last completion entry: freed with the next

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "base/mutex.hpp"
+
 namespace soft {
 
 class AnyQueuePair;
@@ -36,7 +38,7 @@ private:
     AnyQueuePair &queue_pair_;
     const std::size_t max_sge_;
     const std::size_t max_copied_;
-    std::mutex mutex_;  // from start() to complete() or abort(); guards the rest
+    base::Mutex mutex_;  // from start() to complete() or abort(); guards the rest
     std::vector<ibv_send_wr> requests_;
     std::vector<ibv_sge> sges_;      // max_sge_ a request
     std::vector<std::byte> copied_;  // max_copied_ a request

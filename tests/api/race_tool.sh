@@ -5,7 +5,4 @@
 set -eu
 tool=$1 program=$2 suppressions=$3
 command -v valgrind >/dev/null || { echo 'valgrind is not installed (utils/install-dependencies.sh valgrind)'; exit 77; }
-# Helgrind does not see that a std::mutex ends, and takes the order of its lock for that of the next one at its address.
-options=
-[ "$tool" != helgrind ] || options=--track-lockorders=no
-exec valgrind --quiet ${options:+"$options"} --tool="$tool" --error-exitcode=99 --num-callers=30 --suppressions="$suppressions" "$program"
+exec valgrind --quiet --tool="$tool" --error-exitcode=99 --num-callers=30 --suppressions="$suppressions" "$program"
