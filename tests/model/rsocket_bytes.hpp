@@ -39,6 +39,7 @@ public:
     void receive(std::size_t bytes) { received_ += bytes; }
     [[nodiscard]] std::uint64_t on_their_way() const { return sent_ - received_; }
     [[nodiscard]] std::uint64_t sent() const { return sent_; }
+    [[nodiscard]] std::uint64_t received() const { return received_; }
 
 private:
     void fill(std::uint64_t from, std::span<std::byte> bytes) const;

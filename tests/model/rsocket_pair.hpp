@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +34,9 @@ public:
     [[nodiscard]] std::string receive(int end, bool must = false);
     // What rpoll says of an end, checked, and that the calls it promises do not wait.
     [[nodiscard]] std::string check_ready(int end, short events, short ready);
+    // Memory of this end that the other may write; the other's that this one writes.
+    [[nodiscard]] std::string map(int end);
+    [[nodiscard]] std::string place(int end);
     // No more bytes come from that end.
     [[nodiscard]] std::string end_writing(int end);
     // One end closes; the other has every byte, then the end, or some bytes, then an error.
@@ -45,10 +49,20 @@ public:
     [[nodiscard]] std::string state() const;
 
 private:
+    // Memory that the other end writes. Positions are numbers of bytes that an end has sent.
+    struct Mapped {
+        std::vector<std::byte> memory{};
+        std::vector<std::byte> expected{};
+        std::int64_t offset = 0;
+        std::uint64_t known_after = 0;
+        bool pending = false;  // something was placed behind the other's bytes up to
+        std::uint64_t placed_after = 0;
+    };
     struct End {
         int fd = -1;
         bool writes = true;
         Bytes sent{};
+        std::unique_ptr<Mapped> mapped{};
     };
     static std::size_t index(int end) { return static_cast<std::size_t>(end); }
     [[nodiscard]] std::string connect();
@@ -58,6 +72,7 @@ private:
     [[nodiscard]] std::string broke(int end, const char *call);
     [[nodiscard]] std::string received(int end, long count, std::span<const std::byte> bytes,
                                        bool looked_only);
+    [[nodiscard]] std::string check_placed(int end);
     [[nodiscard]] bool at_end(int end) const;
     // Of one thread of talk().
     struct Outcome {

@@ -53,6 +53,9 @@ public:
         if (choice < 8'500) {
             return pair.receive(end);
         }
+        if (choice < 8'900) {
+            return dice_.one_in(8) ? pair.map(end) : pair.place(end);
+        }
         if (choice < 9'700) {
             return poll();
         }
