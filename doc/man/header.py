@@ -9,13 +9,15 @@ What it reads of a header:
                                      the comment above the group puts in quotes ("flags")
 and of TEXT, from the label to the next one or the end of the paragraph:
     Errors: NAME: when. NAME: when.  Threads: ...  Returns: ... (needed where that is not int)  See name(3), name(3).
-"Errors:" may be left out before the first NAME.
+"Errors:" may be left out before the first NAME, which is an RPMA_E_ code or an errno value. What the header's first comment
+says under a label is for every function that does not say it; an error whose text begins with a parameter's name is for
+those that have the parameter.
 """
 
 import re
 
 LABELS = re.compile(r'(?:(?<=\s)|^)(Errors|Threads|Returns): |(?<=[.)] )(See) (?=\w+\(\d\))|^(See) (?=\w+\(\d\))')
-ERROR = re.compile(r'(?:(?<=[.;] )|^)([A-Z]+_E_[A-Z_]+)(?: also)?(?:: |\.)')
+ERROR = re.compile(r'(?:(?<=[.;] )|^)([A-Z]+_E_[A-Z_]+|E[A-Z0-9]{3,})(?: also)?(?:: |\.)')
 
 
 class Comment:
@@ -69,8 +71,9 @@ class Header:
     """One installed header: sections, functions, and groups (verbatim text of other declarations)."""
 
     def __init__(self, path):
-        self.file, text = path.name, path.read_text(encoding='utf-8')
-        self.stem = path.stem
+        self.file, text = '/'.join(path.parts[path.parts.index('include') + 1:]), path.read_text(encoding='utf-8')
+        self.noun = path.stem  # a function of that name is not meant wherever the word is
+        self.overview = ('' if path.name == self.file else 'lib') + path.stem  # rpma/NAME.h is libNAME's
         self.opening = Comment(re.search(r'\n/\*\n(.*?)\*/', text, re.S).group(1))
         self.sections, self.meaning = [Section('')], {}
         for match in re.finditer(r'/\*((?:(?!\*/).)*)\*/\s*#define (\w+)', text, re.S):
@@ -99,5 +102,6 @@ class Header:
 
 def names_defined(group):
     """The macros and types that a group defines."""
+    nameless = r'|^    ([A-Z]+_\w+)' if re.search(r'^enum \{', group, re.M) else ''
     return [match[match.lastindex] for match in
-            re.finditer(r'^#define (\w+)|^(?:enum|struct) (\w+) \{|^typedef .*?\(?\*?(\w+)\)?\(', group, re.M)]
+            re.finditer(r'^#define (\w+)|^(?:enum|struct) (\w+) \{|^typedef .*?\(?\*?(\w+)\)?\(' + nameless, group, re.M)]

@@ -39,11 +39,13 @@ class Manual:
         nodes = re.findall(r'^([\w.]+) \{(.*?)^\}', version_script, re.M | re.S)
         self.nodes = {symbol: node for node, symbols in nodes for symbol in re.findall(r'^\s+(\w+);', symbols, re.M)}
         self.functions = {function.name: function for header in headers for function in header.functions}
+        self.words = self.functions.keys() - {header.noun for header in headers}
 
     def markdown(self, text, parameters=()):
         """Prose of a comment as Markdown: what is a name is set as one."""
         italic = [name if '_' in name or name in NOT_ENGLISH else f'{name}(?= is )' for name in parameters] or ['(?!)']
-        token = re.compile(r'\b(?P<call>[a-z]\w+)\((?P<volume>\d)\)|\b(?P<name>(?:rpma|softrdma)_\w+|[A-Z]+_[A-Z0-9_]+)\b'
+        token = re.compile(r'\b(?P<call>[a-z]\w+)\((?P<volume>\d)\)'
+                           r'|\b(?P<name>(?:rpma|softrdma)_\w+|[A-Z]+_[A-Z0-9_]+|E[A-Z0-9]{3,}|' + '|'.join(self.words) + r')\b'
                            r'|\*?\b(?P<parameter>' + '|'.join(italic) + r')\b|(?P<special>[*_<>\[\]`{}|\\~^$#@])')
 
         def replace(match):
@@ -51,7 +53,7 @@ class Manual:
                 return f'**{match["call"]}**({match["volume"]})'
             if match['name']:
                 name = match['name'].replace('_', r'\_')
-                return f'**{name}**(3)' if match['name'] in self.functions else f'**{name}**'
+                return f'**{name}**(3)' if match['name'] in self.words else f'**{name}**'
             if match['parameter']:
                 return '*' + match[0].replace('*', r'\*').replace('_', r'\_') + '*'
             return '\\' + match['special']
@@ -61,7 +63,7 @@ class Manual:
         """The functions and foreign pages that a function's comment names."""
         comment = function.comment
         text = ' '.join(comment.paragraphs + list(comment.fields.values()) + function.section.comment.paragraphs)
-        return {name for name in re.findall(r'\b\w+\b', text) if name in self.functions}, \
+        return {name for name in re.findall(r'\b\w+\b', text) if name in self.words}, \
             set(re.findall(r'\b([a-z]\w+\(\d\))', text))
 
     def see_also(self, function):
@@ -71,7 +73,7 @@ class Manual:
                      ('_get_descriptor', '_from_descriptor'), ('descriptor', 'descriptor_size')):
             ours |= {function.name.replace(a, b), function.name.replace(b, a)} & self.functions.keys()
         pages = sorted(f'{name}(3)' for name in ours - {function.name}) + sorted(others)
-        return ', '.join(self.markdown(page) for page in [*pages, f'{function.header.stem}(7)'])
+        return ', '.join(self.markdown(page) for page in [*pages, f'{function.header.overview}(7)'])
 
     def groups(self, function):
         """The definitions that a page shows: the types of the declaration, macros by name or by parameter."""
@@ -91,7 +93,9 @@ class Manual:
 
     def errors(self, function):
         listed = {}
-        for name, when in function.comment.errors() + function.section.comment.errors():
+        everywhere = [(name, when) for name, when in function.header.opening.errors()
+                      if when.split()[0] in function.parameters]
+        for name, when in function.comment.errors() + function.section.comment.errors() + everywhere:
             text = when or function.header.meaning[name]
             if text.split()[0] not in function.parameters:
                 text = capital(text)
@@ -104,20 +108,20 @@ class Manual:
         return '' if node == 'LIBRPMA_1.0' else f'An addition to the interface of librpma 1.3: symbol version {plain(node)}.'
 
     def page(self, function):
-        comment, section = function.comment, function.section.comment
+        comment, section, opening = function.comment, function.section.comment, function.header.opening
 
         def prose(paragraphs):
             return '\n\n'.join(self.markdown(each, function.parameters) for each in paragraphs)
         errors = self.errors(function)
-        returns = comment.fields.get('Returns')
+        returns = comment.fields.get('Returns') or opening.fields.get('Returns')
         if not returns and function.type != 'int':
             raise SystemExit(f'{function.header.file}: {function.name} needs "Returns: "')
         if not returns:
             returns = '0, or one of the negative codes below; an output is written only on success, unless said otherwise ' \
                 'above.' if errors else '0.'
-        threads = comment.fields.get('Threads') or section.fields.get('Threads') or \
+        threads = comment.fields.get('Threads') or section.fields.get('Threads') or opening.fields.get('Threads') or \
             'Any thread; the caller orders calls that use the same object.'
-        if not re.search(r'\b([Bb]locks|May block)\b', ' '.join(comment.paragraphs + section.paragraphs)):
+        if not re.search(r'\b([Bb]locks|[Ww]aits|May block)\b', ' '.join(comment.paragraphs + section.paragraphs)):
             threads += ' Does not block.'
         synopsis = '\n\n'.join([f'#include <{function.header.file}>', *self.groups(function), function.declaration])
         parts = [

@@ -4,19 +4,20 @@
  * their names and what they send are those of librdmacm's rsockets (rsocket(7)): a program that was linked
  * with librdmacm runs with this library, and both ends of a connection may be of either.
  *
- * Returns. Every function behaves as the function of libc without the r, and returns what that does: -1 and
- * errno when it fails. Errors of the man page of that function are not repeated here. EBADF: the descriptor
- * is no rsocket.
+ * Errors. Every function behaves as the function of libc without the r. The errors in the man page of that
+ * function are not repeated here.
  *
  * Descriptors. An rsocket's descriptor is a TCP socket, which the soft device uses, or, of type SOCK_DGRAM, a
  * UDP socket. Only functions of this library may read, write, wait for or close it; names and options are
  * those of that socket, too. A descriptor of something else may be in rpoll and rselect, beside rsockets.
  *
- * Threads. Any function may be called from any thread, and any number of threads may use one rsocket at once.
- * No thread is made, and no signal is sent: what would raise SIGPIPE is EPIPE.
+ * Signals. None is sent: what would raise SIGPIPE is EPIPE. No thread is made.
  *
  * Blocking. As with sockets: a call waits unless O_NONBLOCK (rfcntl), SOCK_NONBLOCK or MSG_DONTWAIT says
  * otherwise. Waiting ends with EINTR when a signal was caught.
+ *
+ * Returns: 0; or -1 and errno. Threads: any thread, and any number of threads at a time may use one rsocket.
+ * Errors: EBADF: socket is no rsocket.
  */
 #ifndef RSOCKET_H /* librdmacm's header has the same name for this: both declare the same */
 #define RSOCKET_H 1
@@ -49,15 +50,22 @@ enum {
 
 /**
  * Makes an rsocket. domain: AF_INET or AF_INET6. type: SOCK_STREAM or SOCK_DGRAM, with SOCK_NONBLOCK and
- * SOCK_CLOEXEC. protocol: 0, or IPPROTO_TCP or IPPROTO_UDP as the type has it. Returns: the descriptor; or -1
- * and errno, ENOTSUP for any other domain, type or protocol. See socket(2).
+ * SOCK_CLOEXEC. protocol: 0, or IPPROTO_TCP or IPPROTO_UDP as the type has it. Returns: the descriptor, which
+ * the caller closes with rclose; or -1 and errno. Errors: ENOTSUP: another domain, type or protocol. EMFILE,
+ * ENFILE: there is no descriptor left. See socket(2).
  */
 int rsocket(int domain, int type, int protocol);
 
-/** Gives an rsocket a local address. See bind(2). */
+/**
+ * Gives an rsocket a local address. The port stays the kernel's: other sockets of TCP, or UDP, cannot have
+ * it. Errors: EADDRINUSE: somebody has the port. See bind(2).
+ */
 int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen);
 
-/** Lets others connect to an rsocket. Errno: EOPNOTSUPP: a SOCK_DGRAM rsocket. See listen(2). */
+/**
+ * Lets others connect to an rsocket. As many connections as backlog says wait for raccept. Errors:
+ * EOPNOTSUPP: socket is of type SOCK_DGRAM. EINVAL: socket is connected. See listen(2).
+ */
 int rlisten(int socket, int backlog);
 
 /**
@@ -73,11 +81,11 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
  * is sent, and AF_UNSPEC takes the address back. A stream waits until the peer has answered, which it does
  * when its program uses what it accepted. An rsocket that does not block gives EINPROGRESS, and is ready for
  * POLLOUT when it is connected, or with POLLERR when it is not; SO_ERROR, the next rconnect or the next
- * receive tells why. Errno: ECONNREFUSED: nobody listens there, or the peer said no. ETIMEDOUT: there was no
+ * receive tells why. Errors: ECONNREFUSED: nobody listens there, or the peer said no. ETIMEDOUT: there was no
  * answer, which the soft device awaits for 10 seconds. ECONNRESET: the peer closed instead. EPROTO: it
  * answered in another protocol. ENOTSUP: it speaks another version of this one. EADDRNOTAVAIL: no RDMA device
- * serves the local address. ENOBUFS, ENOMEM: the device has no more queues, descriptors or memory to
- * register. See connect(2).
+ * serves the local address. ENOBUFS: the device has no more queues or memory to register. ENOMEM: there is
+ * no memory. See connect(2).
  */
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
 
@@ -101,22 +109,25 @@ int rclose(int socket);
  * Datagrams (SOCK_DGRAM). A send is one message, and a receive takes one: what does not fit into the buffers
  * is cut off (MSG_TRUNC). A message has at most 2032 bytes over IPv4, 2020 over IPv6; a longer one is
  * EMSGSIZE. Messages get lost, and may come in another order, as over UDP, which carries those that no queue
- * pair of both ends does (librsocket(7)). Flags: MSG_DONTWAIT, MSG_PEEK,
- * MSG_TRUNC of receives, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_CONFIRM of sends. EOPNOTSUPP: MSG_OOB, MSG_ERRQUEUE,
- * MSG_MORE, MSG_DONTROUTE, MSG_FASTOPEN, and control data. Streams:
+ * pair of both ends does (librsocket(7)). Flags: MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC of receives, MSG_DONTWAIT,
+ * MSG_NOSIGNAL, MSG_CONFIRM of sends.
  *
  * A stream that broke is ECONNRESET when its peer is gone, ETIMEDOUT when it is silent, EPROTO when it sent
  * what the protocol does not allow; after what had come. An end that the peer has announced is 0 bytes. That
  * sending is done says that the bytes may be changed.
  *
- * Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC (the bytes are dropped) of receives, MSG_DONTWAIT of
- * sends. A receive with MSG_PEEK | MSG_TRUNC copies nothing and tells how many bytes there are, as FIONREAD
- * does; there is no ioctl. MSG_NOSIGNAL and MSG_MORE are allowed and change nothing: there is no signal, and
- * what is sent goes at once. EOPNOTSUPP: MSG_OOB, MSG_ERRQUEUE, MSG_FASTOPEN, and control data to be sent;
- * none is received.
+ * Flags of a stream: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC (the bytes are dropped) of receives,
+ * MSG_DONTWAIT of sends. A receive with MSG_PEEK | MSG_TRUNC copies nothing and tells how many bytes there
+ * are, as FIONREAD does; there is no ioctl. MSG_NOSIGNAL and MSG_MORE are allowed and change nothing: there
+ * is no signal, and what is sent goes at once. EOPNOTSUPP: MSG_OOB, MSG_ERRQUEUE, MSG_FASTOPEN, of datagrams
+ * MSG_MORE and MSG_DONTROUTE too, and control data to be sent; none is received.
  */
 
-/** Receives bytes. Returns: how many; 0 at the end of the stream; or -1 and errno. See recv(2). */
+/**
+ * Receives bytes, as many as there are; it waits for the first, and with MSG_WAITALL for all.
+ * Returns: how many; 0 at the end of the stream; or -1 and errno.
+ * Errors: EAGAIN: there is none now. ENOTCONN: there was no connection. See recv(2).
+ */
 ssize_t rrecv(int socket, void *buf, size_t len, int flags);
 
 /**
@@ -127,11 +138,15 @@ ssize_t rrecv(int socket, void *buf, size_t len, int flags);
 ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
                   socklen_t *addrlen);
 
-/** Receives bytes into several buffers, as rrecvfrom. Returns: as rrecv. See recvmsg(2). */
+/**
+ * Receives bytes into several buffers, as rrecvfrom: it waits as that does, and errors are the same.
+ * msg_control receives nothing. Returns: as rrecv. See recvmsg(2).
+ */
 ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags);
 
 /**
- * Sends bytes; an rsocket that blocks sends all of them. Returns: how many; or -1 and errno, EPIPE after the
+ * Sends bytes; an rsocket that blocks sends all of them, and waits for the peer to make room. They may be
+ * changed when it returns. Returns: how many; or -1 and errno, EPIPE after the
  * end of the stream in this direction. See send(2).
  */
 ssize_t rsend(int socket, const void *buf, size_t len, int flags);
@@ -143,43 +158,41 @@ ssize_t rsend(int socket, const void *buf, size_t len, int flags);
 ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
                 socklen_t addrlen);
 
-/** Sends the bytes of several buffers, as rsendto. Returns: as rsend. See sendmsg(2). */
+/** Sends the bytes of several buffers, as rsendto, and waits as that does. Returns: as rsend. See sendmsg(2).
+ */
 ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags);
 
-/** Receives bytes as rrecv without flags. Returns: as rrecv. See read(2). */
+/** Receives bytes as rrecv without flags, and waits as that does. Returns: as rrecv. See read(2). */
 ssize_t rread(int socket, void *buf, size_t count);
 
-/** Receives bytes into several buffers, as rrecv without flags. Returns: as rrecv. See readv(2). */
+/**
+ * Receives bytes into several buffers, as rrecv without flags, and waits as that does. Returns: as rrecv.
+ * Errors: EINVAL: iovcnt is negative, or more than IOV_MAX. See readv(2).
+ */
 ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt);
 
-/** Sends bytes as rsend without flags. Returns: as rsend. See write(2). */
+/** Sends bytes as rsend without flags, and waits as that does. Returns: as rsend. See write(2). */
 ssize_t rwrite(int socket, const void *buf, size_t count);
 
-/** Sends the bytes of several buffers, as rsend without flags. Returns: as rsend. See writev(2). */
+/**
+ * Sends the bytes of several buffers, as rsend without flags, and waits as that does. Returns: as rsend.
+ * Errors: EINVAL: iovcnt is negative, or more than IOV_MAX. See writev(2).
+ */
 ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
 
 /* ================================================================ direct placement ==== */
 
 /*
  * A program gives its peer the right to write into memory of its own, and the peer does so without any call
- * here. Each direction of a stream does this by itself, or both do.
- *
- *     int maps = 1;                                           the peer, before the stream begins:
- *     rsetsockopt(fd, SOL_RDMA, RDMA_IOMAPSIZE, &maps, sizeof(maps));
- *
- *     riomap(fd, memory, size, PROT_WRITE, 0, 0);             the owner of the memory, then:
- *     rsend(fd, "mapped", 6, 0);
- *
- *     riowrite(fd, bytes, count, 0, 0);                       the peer, when it has received that:
- *     rsend(fd, "written", 7, 0);
- *
- * What was mapped is known to the peer when it has received anything that was sent later. What was written
- * is in the memory when its owner has received anything that was sent later. The memory stays the program's,
- * which may read it at any time, and keeps it until riounmap or rclose.
+ * of the program. Each direction of a stream does this by itself, or both do. First the peer says with
+ * RDMA_IOMAPSIZE how many mappings it may know, before the stream begins. What was mapped is known to the
+ * peer when it has received anything that was sent later. What was written is in the memory when its owner
+ * has received anything that was sent later. The memory stays the program's, which may read it at any time,
+ * and keeps it until riounmap or rclose. A stream that broke gives the errors of rsend.
  */
 
 /**
- * Maps memory, len bytes at buf, for the other end of a stream, which writes there with riowrite and knows
+ * Maps memory for the other end of a stream: len bytes at buf. The peer writes there with riowrite and knows
  * the first byte as offset; -1 stands for the address. prot: PROT_WRITE; or PROT_NONE, which registers the
  * memory with the device and does nothing else: the peer is told nothing. flags is not used. Nobody but the
  * peer of this stream can write there, where the device is the soft one; a device of the kernel lets every
@@ -190,7 +203,8 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
  * or there is no memory. EINVAL: another prot, buf is NULL, len is 0 or, with PROT_WRITE, more than 4 GiB -
  * 1; offset is less than -1, or too large for the last byte to have one. EFAULT: the device cannot register
  * the memory, and the log says why. EAGAIN: the rsocket does not block, and the peer has said nothing for a
- * second. ENOTCONN, EPIPE, and what breaks a stream: as rsend. EBADF.
+ * second. ENOTCONN: there is no connection. EPIPE: the
+ * stream has ended in the direction of sending. EOPNOTSUPP: socket is of type SOCK_DGRAM.
  */
 off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset);
 
@@ -198,7 +212,8 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
  * Ends the oldest mapping of exactly the len bytes at buf. No byte of the peer comes there after this call.
  * The peer is told: its riowrite there fails with ENXIO. If it writes before it knows, its bytes go nowhere
  * and the stream breaks; librdmacm's rsockets do not know until then. It does not wait for the peer.
- * Returns: 0; or -1 and errno. EINVAL: there is no such mapping. EBADF.
+ * Returns: 0; or -1 and errno. EINVAL: there is no such mapping. EOPNOTSUPP: socket is of
+ * type SOCK_DGRAM.
  */
 int riounmap(int socket, void *buf, size_t len);
 
@@ -210,8 +225,9 @@ int riounmap(int socket, void *buf, size_t len);
  * the peer is to be told of mappings first. That it is done says that the bytes at buf may be changed. flags:
  * as of rsend.
  * Returns: how many bytes; or (size_t)-1 and errno. ENXIO: nothing is mapped at offset. EINVAL: offset is
- * negative. EAGAIN: it does not block, and there is no room now. EPIPE, ENOTCONN, EOPNOTSUPP, and what breaks
- * a stream: as rsend. EBADF.
+ * negative. EAGAIN: it does not block, and there is no room now. EPIPE: the stream has ended in the direction
+ * of sending. ENOTCONN: there is no connection. EOPNOTSUPP: flags has what rsend refuses, or socket is of
+ * type SOCK_DGRAM.
  */
 size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags);
 
@@ -232,24 +248,28 @@ int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, stru
 
 /* ================================================================ names and options ==== */
 
-/** The other end's address and port. See getpeername(2). */
+/**
+ * Gives the other end's address and port. Errors: ENOTCONN: there is no other end. See getpeername(2).
+ */
 int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
-/** This end's address and port. See getsockname(2). */
+/** Gives this end's address and port. See getsockname(2). */
 int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
 /**
- * Sets an option. Those of SOL_RDMA are above. SO_RCVBUF and SO_SNDBUF are the stream's buffers, fixed when
- * the stream begins: later they change what is reported and nothing else. SO_RCVTIMEO, SO_SNDTIMEO,
- * SO_RCVLOWAT and SO_LINGER are the stream's. All others are the TCP socket's (socket(7), tcp(7), ip(7),
- * ipv6(7)), and do there what they do: keep-alive, TCP_USER_TIMEOUT, TCP_CORK, SO_REUSEADDR, IPV6_V6ONLY. The
- * soft device sets TCP_NODELAY unless the program sets it. See setsockopt(2).
+ * Sets an option. Those of level SOL_RDMA are RDMA_SQSIZE, RDMA_RQSIZE, RDMA_INLINE and RDMA_IOMAPSIZE, each
+ * an int. SO_RCVBUF and SO_SNDBUF are the stream's buffers, fixed when the stream begins: later they change
+ * what is reported and nothing else. SO_RCVTIMEO, SO_SNDTIMEO, SO_RCVLOWAT and SO_LINGER are the stream's.
+ * All others are the TCP socket's (socket(7), tcp(7), ip(7), ipv6(7)), and do there what they do: keep-alive,
+ * TCP_USER_TIMEOUT, TCP_CORK, SO_REUSEADDR, IPV6_V6ONLY. The soft device sets TCP_NODELAY unless the program
+ * sets it. Errors: EINVAL: an option of SOL_RDMA, and the stream has begun, or the value is negative or too
+ * short. ENOPROTOOPT: there is no such option. See setsockopt(2).
  */
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen);
 
 /**
- * An option's value, as rsetsockopt has them. SO_ERROR tells why rconnect failed, once, or why the stream is
- * broken, always. See getsockopt(2).
+ * Gives an option's value, as rsetsockopt has them. SO_ERROR tells why rconnect failed, once, or why the
+ * stream is broken, always. Errors: ENOPROTOOPT: there is no such option. See getsockopt(2).
  */
 int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen);
 

@@ -24,7 +24,7 @@ def code_of(path):
 
 def known_names():
     names = set()
-    for header in ('librpma.h', 'softrdma.h'):
+    for header in ('librpma.h', 'softrdma.h', 'rpma/rsocket.h'):
         names |= set(re.findall(r'\w+', code_of(source / 'include' / header)))
     for path in (source / 'src').rglob('*.[ch]pp'):
         names |= set(re.findall(r'"((?:RPMA|SOFTRDMA)_[A-Z]+)"', path.read_text(encoding='utf-8')))  # environment
@@ -43,7 +43,7 @@ def check_page(name, text):
         wanted = ['NAME', 'SYNOPSIS', 'DESCRIPTION', 'RETURN VALUE', 'THREADS', 'SEE ALSO']
         synopsis = re.search(r'```c\n(.*?)\n```', text, re.S).group(1)
         declaration = ' '.join(synopsis.split('\n\n')[-1].split())
-        header = re.search(r'#include <([\w.]+)>', synopsis).group(1)
+        header = re.search(r'#include <([\w./]+)>', synopsis).group(1)
         if declaration not in ' '.join(code_of(source / 'include' / header).split()):
             bad.append(f'{name}: {header} does not declare: {declaration}')
     else:
@@ -64,9 +64,10 @@ def check_man(name, path):
 
 
 known = known_names()
-for symbol in re.findall(r'^\s+(rpma_\w+);', (source / 'src/librpma/librpma.map').read_text(encoding='utf-8'), re.M):
-    if f'{symbol}.3' not in pages:
-        bad.append(f'{symbol} is exported and has no page')
+for script in ('src/librpma/librpma.map', 'src/rsocket/librsocket.map'):
+    for symbol in re.findall(r'^\s+(r\w+);', (source / script).read_text(encoding='utf-8'), re.M):
+        if f'{symbol}.3' not in pages:
+            bad.append(f'{symbol} is exported and has no page')
 subcommands = re.findall(r'^  (\w+)  +\S', subprocess.run([command, '--help'], check=True, capture_output=True,
                                                           encoding='utf-8').stdout.split('Subcommands:')[1], re.M)
 documented = {name[len('rpma-'):-2] for name in pages if name.startswith('rpma-')}

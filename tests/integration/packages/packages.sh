@@ -53,7 +53,7 @@ for file in bin/rpma include/librpma.h include/softrdma.h lib/$architecture/{lib
     [ -e "root/usr/$file" ] || fail "no /usr/$file"
 done
 if [ -e "$build/man/man1" ]; then
-    for page in man1/rpma.1 man1/rpma-push.1 man3/rpma_write.3 man7/librpma.7 man7/librsocket.7; do
+    for page in man1/rpma.1 man1/rpma-push.1 man3/rpma_write.3 man3/riomap.3 man7/librpma.7 man7/librsocket.7; do
         [ -e "root/usr/share/man/$page.gz" ] || fail "no page $page.gz"
     done
     # The pages of a package send nobody to a page that need not be there: those are its own, those of the packages that
