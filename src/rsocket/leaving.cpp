@@ -27,7 +27,7 @@ bool is_done(const stream::Connection &stream) {
         return true;
     }
     const std::scoped_lock lock{stream.shard()->mutex()};
-    stream.shard()->serve();
+    (void)stream.shard()->serve();
     return stream.idle();
 }
 

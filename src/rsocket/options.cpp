@@ -137,7 +137,7 @@ Result<void> Socket::get_option(int level, int name, void *value, socklen_t *len
             case SO_RCVLOWAT:
                 return give(static_cast<int>(receive_low_water_), value, length);
             case SO_ERROR: {
-                serve();
+                (void)serve();
                 const auto in_stream = lock_stream();
                 note_failure();
                 const int broken = is_lost() ? ECONNRESET : stream_ != nullptr ? stream_->error() : 0;

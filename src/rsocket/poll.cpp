@@ -37,7 +37,7 @@ public:
         }
         for (const auto &shard : shards_) {
             const std::scoped_lock lock{shard->mutex()};
-            shard->serve();
+            (void)shard->serve();
         }
         for (std::size_t i = 0; i < entries_.size(); ++i) {
             if (sockets_[i] != nullptr) {

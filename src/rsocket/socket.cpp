@@ -112,14 +112,14 @@ Result<void> Socket::answer_while_waiting(std::unique_lock<std::mutex> &lock, De
 
 bool Socket::awaits_answer() {
     const std::scoped_lock lock{mutex_};
-    serve();
+    (void)serve();
     const auto in_stream = lock_stream();
     return state_ == State::Accepted || (in_stream && !stream_->answered());
 }
 
 Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
     std::unique_lock lock{mutex_};
-    serve();
+    (void)serve();
     if (pending_error_ != 0) {
         return base::failure(std::exchange(pending_error_, 0));
     }
@@ -132,7 +132,7 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
             return base::last_failure();
         }
         state_ = State::Reaching;
-        serve();
+        (void)serve();
         if (!blocks_ && state_ == State::Reaching) {
             return base::failure(EINPROGRESS);
         }
@@ -209,12 +209,12 @@ bool Socket::is_connecting() const {
            (state_ == State::Streaming && !stream_->established() && stream_->error() == 0);
 }
 
-void Socket::serve() {
+bool Socket::serve() {
     go_on();
-    if (const auto in_stream = lock_stream()) {
-        stream_->shard()->serve();
-        note_failure();
-    }
+    const auto in_stream = lock_stream();
+    const bool any = in_stream && stream_->shard()->serve();
+    note_failure();
+    return any;
 }
 
 // Why rconnect failed is told once; why a stream broke, again and again.

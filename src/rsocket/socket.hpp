@@ -63,8 +63,8 @@ private:
 
     [[nodiscard]] Result<std::size_t> receive_parts(std::span<const iovec> parts, int flags);
     [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
-    // With mutex_ held, which is taken before the shard's lock.
-    void serve();
+    // With mutex_ held, which is taken before the shard's lock. Whether there was anything for any stream.
+    bool serve();
     void go_on();
     [[nodiscard]] Result<void> answer_while_waiting(std::unique_lock<std::mutex> &lock, Deadline deadline);
     [[nodiscard]] bool awaits_answer();
@@ -121,6 +121,7 @@ template <typename Attempt>
 std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, bool blocks,
                                             Deadline deadline, Attempt attempt) {
     using Answer = std::invoke_result_t<Attempt>;
+    constexpr int most_rounds = 8;
     const auto look = [&]() -> Answer {
         if (closed_ || is_lost()) {
             return base::failure(closed_ ? EBADF : ECONNRESET);
@@ -134,14 +135,16 @@ std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, 
     Answer result = look();  // what is here already: the device need not be asked
     const auto begin = base::Clock::now();
     const bool looks = is_waiting(result) && (!blocks || Looking::is_worth_while());
-    for (bool first = true; looks && is_waiting(result); first = false) {
-        if (!first && (!blocks || base::Clock::now() - begin >= configuration().polling_time)) {
-            break;
-        }
+    for (int round = 1; looks && is_waiting(result); ++round) {
         lock.unlock();
         lock.lock();
-        serve();
+        const bool any = serve();
         result = look();
+        // A call that does not wait goes on only while there is something, and that not for ever.
+        if (blocks ? base::Clock::now() - begin >= configuration().polling_time
+                   : !any || round == most_rounds) {
+            break;
+        }
     }
     if (looks && blocks) {
         Looking::found(!is_waiting(result));
@@ -155,7 +158,7 @@ std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, 
             Sleep sleep{*waiter};
             auto slept = begin_wait_locked(sleep);
             if (slept) {
-                serve();
+                (void)serve();
                 result = look();
             }
             if (slept && is_waiting(result)) {
@@ -169,7 +172,7 @@ std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, 
             }
         }
         if (is_waiting(result)) {
-            serve();
+            (void)serve();
             result = look();
         }
     }

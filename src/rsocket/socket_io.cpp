@@ -171,7 +171,7 @@ Result<void> Socket::shutdown(int how) {
         return base::failure(EINVAL);
     }
     const std::scoped_lock lock{mutex_};
-    serve();
+    (void)serve();
     if (state_ == State::Listening) {
         return ::shutdown(fd(), how) == 0 ? Result<void>{} : base::last_failure();
     }
@@ -186,7 +186,7 @@ Result<void> Socket::shutdown(int how) {
 
 void Socket::close() {
     std::unique_lock lock{mutex_};
-    serve();
+    (void)serve();
     const bool lingers = linger_.l_onoff != 0;
     if (auto in_stream = lock_stream()) {
         if (lingers && linger_.l_linger == 0) {

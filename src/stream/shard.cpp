@@ -120,7 +120,7 @@ void Shard::detach(Lane &lane, std::uint32_t number) {
         std::erase(touched_, known->second);
         lane.members.erase(known);
     }
-    tell_touched();
+    (void)tell_touched();
 }
 
 void Shard::touch(Member &member) {
@@ -164,7 +164,7 @@ void Shard::take_events() {
 }
 
 // Events are looked for first and told last: what a peer sent before its end is in the queue by then.
-void Shard::serve() {
+bool Shard::serve() {
     bool again = true;
     for (int round = 0; again && round < 2; ++round) {
         if (events_came_.exchange(false, std::memory_order_relaxed) || expected_ != 0) {
@@ -184,15 +184,17 @@ void Shard::serve() {
         found_.clear();
         again = expected_ != 0 && !touched_.empty();  // what was just taken may have made an event
     }
-    tell_touched();
+    return tell_touched();
 }
 
-void Shard::tell_touched() {
+bool Shard::tell_touched() {
+    const bool any = !touched_.empty();
     for (Member *const member : touched_) {
         member->touched_ = false;
         member->go_on();
     }
     touched_.clear();
+    return any;
 }
 
 base::Result<void> Shard::begin_wait(Sleeper &thread, std::vector<int> &descriptors) {

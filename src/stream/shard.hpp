@@ -76,8 +76,8 @@ public:
     // So many streams more, or fewer, have to hear of an event. They are looked for only then: it costs more.
     void expect_events(int streams) { expected_ += streams; }
 
-    // Hands over what has come to all streams, without waiting.
-    void serve();
+    // Hands over what has come to all streams, without waiting. Whether there was anything.
+    bool serve();
 
     // Between these the thread sleeps on the descriptors that were added, the last of which is the events',
     // or is woken. None is added while another thread has them. The caller looks once more, with serve(),
@@ -97,7 +97,7 @@ private:
     void serve(Lane &lane);
     void take_events();
     void touch(Member &member);
-    void tell_touched();
+    bool tell_touched();
     void stop_waiting();
 
     const Device &device_;
