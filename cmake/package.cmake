@@ -43,7 +43,7 @@ none. Has the interface of librpma 1.0 to 1.3."
 rpma_package(librsocket1 libs "sockets whose bytes travel by RDMA (runtime)
 The functions of librdmacm's rsockets, and its protocol, on librpma: with
 and without RDMA hardware."
-    "librpma0 (= ${own_version})")
+    "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})")
 rpma_package(librpma-dev libdevel "remote persistent memory over RDMA (development files)
 Headers, manual and examples of librpma, libsoftrdma and librsocket."
     "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})" "librsocket1 (= ${own_version})" libibverbs-dev librdmacm-dev)

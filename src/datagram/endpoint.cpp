@@ -80,10 +80,12 @@ Endpoint::Peer &Endpoint::peer_at(const Address &address) {
     const auto source = udp::source_towards(socket_, address);
     const bool has_pair = source && !address.ip.is_multicast();
     const Ip unknown = address.ip.is_v4() ? Ip::of_v4({INADDR_ANY}) : Ip{};
-    Peer peer{.source = source.value_or(unknown),
-              .from = has_pair ? pair_at(with_scope({.ip = *source}, address.scope)) : nullptr,
-              .used = now};
-    return peers_.try_emplace(address, std::move(peer)).first->second;
+    QueuePair *const from = has_pair ? pair_at(with_scope({.ip = *source}, address.scope)) : nullptr;
+    Peer &peer = peers_[address];
+    peer.source = source.value_or(unknown);
+    peer.from = from;
+    peer.used = now;
+    return peer;
 }
 
 void Endpoint::forget_one() {

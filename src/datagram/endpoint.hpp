@@ -78,11 +78,11 @@ private:
         Ip source;                  // from which messages to it leave
         QueuePair *from = nullptr;  // nullptr: over UDP only
         std::uint32_t qp_num = 0;   // its queue pair, 0: none is known
-        verbs::Id look_up{};        // while the way to it is looked for
-        verbs::AddressHandle way{};
-        base::Clock::time_point used{};
-        base::Clock::time_point heard{};     // of its queue pair
-        base::Clock::time_point searched{};  // when the way was looked for
+        verbs::Id look_up;          // while the way to it is looked for
+        verbs::AddressHandle way;
+        base::Clock::time_point used;
+        base::Clock::time_point heard;     // of its queue pair
+        base::Clock::time_point searched;  // when the way was looked for
     };
 
     [[nodiscard]] Peer &peer_at(const Address &address);
