@@ -68,7 +68,8 @@ void Connection::take_completion(const ibv_wc &completion) {
         fail(ECONNABORTED);
         return;
     }
-    if (error_ == 0) {
+    // A peer goes on for as long as it does not know that both directions have ended.
+    if (error_ == 0 && !peer_left_) {
         take_word(decode_word(word));
     }
 }

@@ -175,13 +175,40 @@ void words_after_the_end(void **) {
     }
 }
 
+// A peer keeps the rules that does not know of the end yet.
+void words_on_their_way_at_the_end(void **) {
+    Pair pair{RawPeer::Side::Asks};
+    pair.peer.data(10);
+    pair.peer.send();
+    pollfd one{.fd = pair.ends.stream, .events = POLLIN, .revents = 0};
+    assert_int_equal(rpoll(&one, 1, 20'000), 1);
+    assert_int_equal(rshutdown(pair.ends.stream, SHUT_RDWR), 0);
+    one.events = POLLRDHUP;
+    assert_int_equal(rpoll(&one, 1, 20'000), 1);
+    while (!pair.peer.is_ready()) {
+        assert_true(pair.peer.step());
+    }
+    pair.peer.data(10);
+    pair.peer.send();
+    for (int i = 0; i < 20; ++i) {  // while they come
+        (void)rpoll(&one, 1, 0);
+        assert_int_equal(one.revents & POLLERR, 0);
+        (void)poll(nullptr, 0, 1);
+    }
+    int error = -1;
+    socklen_t length = sizeof(error);
+    assert_int_equal(rgetsockopt(pair.ends.stream, SOL_SOCKET, SO_ERROR, &error, &length), 0);
+    assert_int_equal(error, 0);
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {
-        cmocka_unit_test(private_data_that_is_none),   cmocka_unit_test(private_data_that_lies),
-        cmocka_unit_test(private_data_that_is_longer), cmocka_unit_test(a_peer_that_gives_nothing),
-        cmocka_unit_test(words_without_an_end),        cmocka_unit_test(words_after_the_end),
+        cmocka_unit_test(private_data_that_is_none),     cmocka_unit_test(private_data_that_lies),
+        cmocka_unit_test(private_data_that_is_longer),   cmocka_unit_test(a_peer_that_gives_nothing),
+        cmocka_unit_test(words_without_an_end),          cmocka_unit_test(words_after_the_end),
+        cmocka_unit_test(words_on_their_way_at_the_end),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
