@@ -98,8 +98,8 @@ int rshutdown(int socket, int how);
 /**
  * Closes an rsocket, and waits for nothing: what was sent goes on to the peer, and the end of the stream
  * behind it. With SO_LINGER it waits until the peer has all of it, but no longer than that says; with 0
- * seconds it cuts the stream off, which is ECONNRESET there. The end of the process waits up to two seconds
- * for streams that were closed. See close(2).
+ * seconds it cuts the stream off, which is ECONNRESET there. The end of the process (exit(3)) closes what is
+ * open, and waits up to two seconds for what was sent. See close(2).
  */
 int rclose(int socket);
 

@@ -35,6 +35,7 @@ public:
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
     void end_wait(const Sleep &sleep) override;
+    void end_with_process() override {}
     void after_fork_in_child() override;
 
 private:

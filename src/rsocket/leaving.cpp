@@ -3,13 +3,12 @@
 #include "rsocket/leaving.hpp"
 
 #include <poll.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <new>
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "rsocket/table.hpp"
 
 namespace rsockets {
 
@@ -18,9 +17,6 @@ namespace {
 // How long the end of the process waits for what was sent to leave.
 constexpr std::chrono::milliseconds exit_timeout{2000};
 constexpr int exit_tick_ms = 5;
-
-// A child process has copies of its parent's streams, and nothing to do with them.
-std::atomic<pid_t> process_of_streams = 0;
 
 bool is_done(const stream::Connection &stream) {
     if (stream.inherited()) {
@@ -31,13 +27,12 @@ bool is_done(const stream::Connection &stream) {
     return stream.idle();
 }
 
-// What is not sent when the process ends is lost.
+// As the kernel does with sockets that are open: their peers see an end of the stream. What is not sent when
+// the process has ended is lost.
 // NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
 struct AtExit {
     ~AtExit() {
-        if (process_of_streams != getpid()) {
-            return;
-        }
+        Table::instance().end_with_process();
         const auto until = base::Clock::now() + exit_timeout;
         while (Leaving::instance().sweep() && base::Clock::now() < until) {
             (void)::poll(nullptr, 0, exit_tick_ms);
@@ -60,7 +55,6 @@ void Leaving::add(std::unique_ptr<stream::Connection> stream) {
     const std::scoped_lock lock{mutex_};
     try {
         streams_.push_back(std::move(stream));
-        process_of_streams = getpid();
     } catch (const std::bad_alloc &) {
         BASE_LOG(Error, "a stream is cut off before all of it has left: out of memory");
     }

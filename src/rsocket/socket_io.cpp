@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "rsocket/leaving.hpp"
 #include "rsocket/socket.hpp"
 
 namespace rsockets {
@@ -207,6 +208,24 @@ void Socket::close() {
         stream_->unmap_all();  // the program may free the memory from now on
     }
     waiters_.wake();
+}
+
+void Socket::end_with_process() {
+    const std::unique_lock lock{mutex_, std::try_to_lock};
+    if (!lock || stream_ == nullptr || is_lost()) {
+        return;
+    }
+    {
+        const std::unique_lock in_stream{stream_->shard()->mutex(), std::try_to_lock};
+        if (!in_stream) {
+            return;
+        }
+        stream_->leave();
+        stream_->forget_observer();
+    }
+    closed_ = true;
+    state_ = State::Fresh;
+    Leaving::instance().add(std::move(stream_));
 }
 
 }  // namespace rsockets

@@ -51,6 +51,17 @@ std::shared_ptr<AnySocket> Table::remove(int fd) {
     return fd >= 0 && index < by_fd_.size() ? std::exchange(by_fd_[index], nullptr) : nullptr;
 }
 
+void Table::end_with_process() {
+    std::unique_lock lock{*mutex_, std::try_to_lock};
+    const auto all = lock ? std::exchange(by_fd_, {}) : decltype(by_fd_){};
+    lock = {};
+    for (const auto &socket : all) {
+        if (socket != nullptr) {
+            socket->end_with_process();
+        }
+    }
+}
+
 void Table::before_fork() {
     mutex_->lock();
 }

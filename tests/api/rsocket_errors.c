@@ -70,6 +70,19 @@ static int stopping_peer(int to, int expected) {
     return got == 0 && total == expected && rclose(socket) == 0 ? 0 : 2;
 }
 
+/* Sends and goes, without a close: in order when `orderly`. */
+static int leaving_peer(int to, int orderly) {
+    static char bytes[1 << 16];
+    const int socket = connected_peer(to, MANY);
+    if (rsend(socket, bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+        return 3;
+    }
+    if (!orderly) {
+        _exit(0);
+    }
+    return 0;
+}
+
 static void accept_peer(const char *role, int argument) {
     char byte = 0;
     child = start_peer(program, role, port, argument);
@@ -223,6 +236,24 @@ static void a_close_that_lingers_waits_for_the_peer(void **state) {
     assert_true(seconds() - before < 10.0);
     assert_int_equal(end_of_peer(child), 0);
     child = 0;
+}
+
+static void a_process_that_exits_ends_its_streams(void **state) {
+    (void)state;
+    static char bytes[1 << 16];
+    for (int orderly = 0; orderly < 2; ++orderly) {
+        accept_peer("leaving", orderly);
+        assert_int_equal(rrecv(fd, bytes, sizeof(bytes), MSG_WAITALL), sizeof(bytes));
+        if (orderly) {
+            assert_int_equal(rrecv(fd, bytes, 1, 0), 0);
+        } else {
+            assert_fails(rrecv(fd, bytes, 1, 0), ECONNRESET);
+        }
+        assert_int_equal(end_of_peer(child), 0);
+        child = 0;
+        assert_int_equal(rclose(fd), 0);
+        fd = -1;
+    }
 }
 
 static void a_close_that_does_not_linger_cuts_off(void **state) {
@@ -419,8 +450,9 @@ int main(int count, char **arguments) {
     if (count == 4) {
         const int first = atoi(arguments[2]);
         const int second = atoi(arguments[3]);
-        return strcmp(arguments[1], "stopping") == 0 ? stopping_peer(first, second)
-                                                     : exhausting_peer(first, second);
+        return strcmp(arguments[1], "stopping") == 0  ? stopping_peer(first, second)
+               : strcmp(arguments[1], "leaving") == 0 ? leaving_peer(first, second)
+                                                      : exhausting_peer(first, second);
     }
     const struct CMUnitTest tests[] = {
         WITH_LISTENER(a_killed_peer_is_a_reset_for_who_sends),
@@ -430,6 +462,7 @@ int main(int count, char **arguments) {
         WITH_LISTENER(a_silent_peer_delays_an_end_as_long_as_it_may),
         WITH_LISTENER(what_was_sent_arrives_behind_the_close),
         WITH_LISTENER(a_close_that_lingers_waits_for_the_peer),
+        WITH_LISTENER(a_process_that_exits_ends_its_streams),
         WITH_LISTENER(a_close_that_does_not_linger_cuts_off),
         WITH_LISTENER(each_way_not_to_connect_has_a_name),
         WITH_LISTENER(a_failed_rconnect_can_be_tried_again),
