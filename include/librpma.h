@@ -789,6 +789,25 @@ int rpma_log_set_function(rpma_log_function *log_function);
  */
 #define RPMA_ADDITIONS 1
 
+/* ---------------------------------------------------------------- devices of one kind ---- */
+
+/* The kinds of device that RPMA_DEVICE chooses from. */
+enum rpma_device_kind {
+    RPMA_DEVICE_KERNEL = 1, /* RDMA devices of the kernel: cards, rxe, siw */
+    RPMA_DEVICE_SOFT = 2    /* the device in user space (softrdma.h) */
+};
+
+/**
+ * Finds the device of one kind that serves an address of this machine, for programs that treat the kinds
+ * differently. rpma_utils_get_ibv_context takes the kernel's where there is one, else the soft one. addr is a
+ * numeric address. The context is used as that of rpma_utils_get_ibv_context. Threads: any number at once.
+ * Errors: RPMA_E_INVAL: NULL argument, unknown kind. RPMA_E_NOSUPP: no device of the kind serves the address,
+ * or RPMA_DEVICE leaves the kind out; nothing is logged. RPMA_E_PROVIDER: RPMA_DEVICE has another value. See
+ * rdma_bind_addr(3).
+ */
+int rpma_utils_get_local_ibv_context(const char *addr, enum rpma_device_kind kind,
+                                     struct ibv_context **ibv_ctx_ptr);
+
 /* ---------------------------------------------------------------- limits ---- */
 
 /* The most that a peer's device has. */

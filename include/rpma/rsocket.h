@@ -8,8 +8,10 @@
  * function are not repeated here.
  *
  * Descriptors. An rsocket's descriptor is a TCP socket, which the soft device uses, or, of type SOCK_DGRAM, a
- * UDP socket. Only functions of this library may read, write, wait for or close it; names and options are
- * those of that socket, too. A descriptor of something else may be in rpoll and rselect, beside rsockets.
+ * UDP socket. Where a device of the kernel serves the local address, the TCP socket holds the number and the
+ * port only (librsocket(7)). Only functions of this library may read, write, wait for or close it; names and
+ * options are those of that socket, too. A descriptor of something else may be in rpoll and rselect, beside
+ * rsockets.
  *
  * Signals. None is sent: what would raise SIGPIPE is EPIPE. No thread is made.
  *
@@ -63,16 +65,18 @@ int rsocket(int domain, int type, int protocol);
 int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen);
 
 /**
- * Lets others connect to an rsocket. As many connections as backlog says wait for raccept. Errors:
- * EOPNOTSUPP: socket is of type SOCK_DGRAM. EINVAL: socket is connected. See listen(2).
+ * Lets others connect to an rsocket: on the device that serves its address, or at a wildcard address on all
+ * of the machine's (librsocket(7)). As many connections as backlog says wait for raccept. Errors:
+ * EADDRNOTAVAIL: no RDMA device serves the address. EOPNOTSUPP: socket is of type SOCK_DGRAM. EINVAL: socket
+ * is connected. See listen(2).
  */
 int rlisten(int socket, int backlog);
 
 /**
  * Takes the next connection of an rsocket that listens. The peer is answered when the new rsocket is first
  * read, written or waited for, so that options can be set before; or when a later raccept of the same
- * listener waits. The new rsocket has the listener's options, and blocks. Returns: its descriptor; or -1 and
- * errno. See accept(2).
+ * listener waits. On a device of the kernel it is answered at once. The new rsocket has the listener's
+ * options, and blocks. Returns: its descriptor; or -1 and errno. See accept(2).
  */
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
 

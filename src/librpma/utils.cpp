@@ -21,6 +21,26 @@ int rpma_utils_get_ibv_context(const char *addr, enum rpma_util_ibv_context_type
     return 0;
 }
 
+int rpma_utils_get_local_ibv_context(const char *addr, enum rpma_device_kind kind,
+                                     struct ibv_context **ibv_ctx_ptr) {
+    if (addr == nullptr || ibv_ctx_ptr == nullptr) {
+        return librpma::invalid("addr or ibv_ctx_ptr is NULL");
+    }
+    if (kind != RPMA_DEVICE_KERNEL && kind != RPMA_DEVICE_SOFT) {
+        return librpma::invalid("kind is unknown");
+    }
+    const auto wanted = kind == RPMA_DEVICE_KERNEL ? verbs::Kind::Kernel : verbs::Kind::Soft;
+    const auto context = verbs::find_local_context(addr, wanted);
+    if (!context) {
+        return RPMA_E_PROVIDER;
+    }
+    if (*context == nullptr) {
+        return RPMA_E_NOSUPP;
+    }
+    *ibv_ctx_ptr = *context;
+    return 0;
+}
+
 int rpma_utils_ibv_context_is_odp_capable(struct ibv_context *ibv_ctx, int *is_odp_capable) {
     if (ibv_ctx == nullptr || is_odp_capable == nullptr) {
         return librpma::invalid("ibv_ctx or is_odp_capable is NULL");

@@ -42,6 +42,14 @@ public:
     // It has been taken out of the table.
     virtual void close() = 0;
 
+    enum class End { Local, Peer };
+    // The address of one end, as getsockname(2) and getpeername(2) give it.
+    [[nodiscard]] virtual Result<void> name(End end, sockaddr *address, socklen_t *length) {
+        const int result =
+            end == End::Local ? getsockname(fd(), address, length) : getpeername(fd(), address, length);
+        return result == 0 ? Result<void>{} : base::last_failure();
+    }
+
     [[nodiscard]] virtual Result<void> set_option(int level, int name, const void *value,
                                                   socklen_t length) = 0;
     [[nodiscard]] virtual Result<void> get_option(int level, int name, void *value, socklen_t *length) = 0;

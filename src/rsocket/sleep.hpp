@@ -15,6 +15,12 @@ namespace rsockets {
 // When a call gives up waiting; none: never.
 using Deadline = std::optional<base::Clock::time_point>;
 
+// The events that a kernel's descriptor is ready for now.
+[[nodiscard]] inline short polled(int fd, short events) {
+    pollfd one{.fd = fd, .events = events, .revents = 0};
+    return ::poll(&one, 1, 0) > 0 ? one.revents : short{0};
+}
+
 // Whether a thread looks for work before it sleeps (polling_time). Where it finds none it only keeps the
 // processor from those who would make some, perhaps from the very peer: so each time in vain it goes twice as
 // often to sleep at once before it tries again.

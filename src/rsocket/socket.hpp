@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // rsocket/socket: one rsocket. Its descriptor is a TCP socket of the kernel, which has the names and most of
-// the options, and which the stream's device uses for as long as there is a stream.
+// the options, and which the soft device uses for as long as there is a stream. Where a device of the kernel
+// serves the address, the TCP socket only keeps the descriptor's number and the port.
 //
 //      Fresh ──► Listening            rsocket, rbind; rlisten
 //        │
-//        └─────► Reaching ──┐         rconnect: TCP connects
-//                           ├──► Streaming        there is a stream, also one that has ended
-//      Accepted ────────────┘         raccept: it becomes a stream when it is first read, written or waited
-//                                     for, so that options can still be set
+//        ├─────► Reaching ──┐         rconnect: TCP connects
+//        │                  ├──► Streaming        there is a stream, also one that has ended
+//        │   Accepted ──────┤         raccept: it becomes a stream when it is first read, written or waited
+//        │                  │         for, so that options can still be set
+//        └──────────────────┘         rconnect over a device of the kernel; raccept of one answers at once
 #pragma once
 
 #include <mutex>
@@ -39,6 +41,8 @@ public:
     // Ends the stream, and waits as SO_LINGER says.
     void close() override;
 
+    [[nodiscard]] Result<void> name(End end, sockaddr *address, socklen_t *length) override;
+
     // In options.cpp.
     [[nodiscard]] Result<void> set_option(int level, int name, const void *value, socklen_t length) override;
     [[nodiscard]] Result<void> get_option(int level, int name, void *value, socklen_t *length) override;
@@ -69,6 +73,13 @@ private:
     void go_on();
     [[nodiscard]] Result<void> answer_while_waiting(std::unique_lock<std::mutex> &lock, Deadline deadline);
     [[nodiscard]] bool awaits_answer();
+    [[nodiscard]] Result<void> begin_to_reach(const sockaddr *address, socklen_t length);
+    [[nodiscard]] Result<sockaddr_storage> local_address_to(const sockaddr_storage &remote) const;
+    [[nodiscard]] Result<void> listen_at(sockaddr_storage local, int backlog);
+    [[nodiscard]] Result<std::shared_ptr<Socket>> next_in_tcp(sockaddr *address, socklen_t *length,
+                                                              int flags);
+    [[nodiscard]] Result<std::shared_ptr<Socket>> next_of_listener(sockaddr *address, socklen_t *length,
+                                                                   int flags);
     [[nodiscard]] bool reach();
     [[nodiscard]] bool begin_stream(stream::Side side);
     // There is a stream, of the process that forked this one.
@@ -76,6 +87,7 @@ private:
     // The stream's lock, if there is one that can be used.
     [[nodiscard]] std::unique_lock<std::mutex> lock_stream() const;
     [[nodiscard]] bool is_connecting() const;
+    [[nodiscard]] short listener_readiness(short events) const;
     // With the stream's lock too.
     void note_failure();
     [[nodiscard]] short stream_readiness(short events) const;
@@ -115,6 +127,9 @@ private:
     Waiters waiters_;
     // What this one accepted and its program may not have used yet.
     std::vector<std::weak_ptr<Socket>> unanswered_;
+    // For peers over devices of the kernel; nullptr where none serves the address.
+    std::unique_ptr<stream::Listener> listener_;
+    bool in_tcp_ = false;  // listens there
     std::unique_ptr<stream::Connection> stream_;
 };
 

@@ -142,10 +142,18 @@ short Socket::readiness(short events) {
     if (in_stream) {
         return stream_readiness(events);
     }
+    if (state_ == State::Listening) {
+        return listener_readiness(events);
+    }
     // As the kernel sees it, but what connects is not connected before the peer has answered.
-    pollfd one{.fd = fd(), .events = state_ == State::Reaching ? short{0} : events, .revents = 0};
-    const short ready = ::poll(&one, 1, 0) > 0 ? one.revents : short{0};
+    const short ready = polled(fd(), state_ == State::Reaching ? short{0} : events);
     return pending_error_ != 0 ? static_cast<short>(ready | POLLERR | (events & (POLLIN | POLLOUT))) : ready;
+}
+
+short Socket::listener_readiness(short events) const {
+    const short in_tcp = in_tcp_ ? polled(fd(), events) : short{0};
+    return listener_ != nullptr ? static_cast<short>(in_tcp | (polled(listener_->fd(), events) & POLLIN))
+                                : in_tcp;
 }
 
 short Socket::stream_readiness(short events) const {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "stream/address.hpp"
 #include "stream/connection.hpp"
 
 namespace stream {
@@ -14,17 +15,10 @@ namespace {
 // Receives that no credit is given for: a peer's words about windows and ends take none.
 constexpr std::uint16_t kept_receives = 8;
 constexpr std::uint16_t least_receives = 16;
+// Each of finding the peer's address and the way there.
+constexpr int resolve_timeout_ms = 4000;
 // Windows and slots are posted without memory that is registered.
 constexpr std::uint32_t least_inline_bytes = std::max(window_bytes, slot_bytes);
-
-base::Result<sockaddr_storage> name_of(int socket) {
-    sockaddr_storage name{};
-    socklen_t length = sizeof(name);
-    if (getsockname(socket, reinterpret_cast<sockaddr *>(&name), &length) != 0) {
-        return base::last_failure();
-    }
-    return name;
-}
 
 base::Result<std::byte *> address_of(const rpma_mr_local *memory) {
     void *address = nullptr;
@@ -61,27 +55,65 @@ Settings within(Settings settings, const rpma_peer_limits &most, std::uint32_t k
 
 }  // namespace
 
-base::Result<std::unique_ptr<Connection>> Connection::begin(Side side, int socket, const Settings &settings,
-                                                            Observer &observer) {
+Connection::Made Connection::begin(Side side, int socket, const Settings &settings, Observer &observer) {
     const auto name = name_of(socket);
     if (!name) {
         return std::unexpected{name.error()};
     }
-    const auto device = Device::at(*name);
+    const auto device = Device::soft_at(*name);
     if (!device) {
         return std::unexpected{device.error()};
     }
-    auto shard = Shard::of_this_thread(**device);
+    const int flags = RPMA_ADOPT_KEEP_FD | (side == Side::Active ? RPMA_ADOPT_INITIATOR : 0);
+    return begin(**device, side, settings, observer, [&](rpma_conn_cfg *cfg) {
+        return made<Request>(rpma_conn_req_adopt_fd, (*device)->peer(), socket, flags,
+                             static_cast<const rpma_conn_cfg *>(cfg));
+    });
+}
+
+Connection::Made Connection::reach(const Device &device, const sockaddr_storage &local,
+                                   const sockaddr_storage &remote, const Settings &settings,
+                                   Observer &observer) {
+    return begin(device, Side::Active, settings, observer, [&](rpma_conn_cfg *cfg) -> base::Result<Request> {
+        const auto host = host_of(remote);
+        if (!host) {
+            return std::unexpected{host.error()};
+        }
+        int result = rpma_conn_cfg_set_timeout(cfg, resolve_timeout_ms);
+        result = result != 0 ? result
+                             : rpma_conn_cfg_set_source_addr(cfg, reinterpret_cast<const sockaddr *>(&local));
+        if (result != 0) {
+            return failure_of(result);
+        }
+        return made<Request>(rpma_conn_req_begin, device.peer(), host->c_str(), port_text(remote).c_str(),
+                             static_cast<const rpma_conn_cfg *>(cfg));
+    });
+}
+
+Connection::Made Connection::answer(Asked asked, const Settings &settings, Observer &observer) {
+    return begin(*asked.device, Side::Passive, settings, observer,
+                 [&](rpma_conn_cfg *cfg) -> base::Result<Request> {
+                     const int result = rpma_conn_req_prepare(asked.request.get(), asked.device->peer(), cfg);
+                     if (result != 0) {
+                         return failure_of(result);
+                     }
+                     return std::move(asked.request);
+                 });
+}
+
+Connection::Made Connection::begin(const Device &device, Side side, const Settings &settings,
+                                   Observer &observer, const MakeRequest &make_request) {
+    auto shard = Shard::of_this_thread(device);
     if (!shard) {
         return std::unexpected{shard.error()};
     }
     std::unique_ptr<Connection> connection{new (std::nothrow) Connection{
-        std::move(*shard), side, within(settings, (*device)->limits(), kept_places), observer}};
+        std::move(*shard), side, within(settings, device.limits(), kept_places), observer}};
     if (connection == nullptr) {
         return base::failure(ENOMEM);
     }
     std::unique_lock lock{connection->shard_->mutex()};
-    if (auto asked = connection->ask(socket); !asked) {
+    if (auto asked = connection->ask(make_request); !asked) {
         lock.unlock();
         return std::unexpected{asked.error()};
     }
@@ -120,7 +152,7 @@ void Connection::expect_event(bool expected) {
     expects_event_ = expected;
 }
 
-base::Result<void> Connection::ask(int socket) {
+base::Result<void> Connection::ask(const MakeRequest &make_request) {
     const auto lane = shard_->join(most_completions());
     if (!lane) {
         return std::unexpected{lane.error()};
@@ -139,9 +171,7 @@ base::Result<void> Connection::ask(int socket) {
     if (result != 0) {
         return failure_of(result);
     }
-    const int flags = RPMA_ADOPT_KEEP_FD | (side_ == Side::Active ? RPMA_ADOPT_INITIATOR : 0);
-    auto request = made<Request>(rpma_conn_req_adopt_fd, device_.peer(), socket, flags,
-                                 static_cast<const rpma_conn_cfg *>(cfg));
+    auto request = make_request(cfg);
     if (!request) {
         return std::unexpected{request.error()};
     }
@@ -242,7 +272,10 @@ base::Result<void> Connection::connect() {
     rpma_conn_req *request = request_.release();
     rpma_conn *conn = nullptr;
     if (const int result = rpma_conn_req_connect(&request, &data, &conn); result != 0) {
-        return failure_of(result);
+        // siw reaches for its peer in this call, and finds in it that nobody listens.
+        return result == RPMA_E_PROVIDER && side_ == Side::Active && device_.is_of_kernel()
+                   ? base::failure(ECONNREFUSED)
+                   : failure_of(result);
     }
     conn_.reset(conn);
     (void)rpma_conn_get_qp_num(conn, &number_);
@@ -273,6 +306,9 @@ void Connection::meet(const rpma_conn_private_data &data) {
 }
 
 void Connection::take_event(rpma_conn_event event) {
+    if (device_.is_of_kernel() && event == RPMA_CONN_CLOSED) {
+        (void)rpma_conn_disconnect(conn_.get());  // the peer's connection waits for this answer
+    }
     if (phase_ == Phase::Over) {
         return;
     }
@@ -295,6 +331,21 @@ void Connection::take_event(rpma_conn_event event) {
     } else {
         fail(reason_of_end(conn_.get()));
     }
+}
+
+base::Result<sockaddr_storage> Connection::local_name() const {
+    sockaddr_storage name{};
+    const bool known = device_.is_of_kernel() &&
+                       (conn_ != nullptr ? rpma_conn_get_local_addr(conn_.get(), &name)
+                                         : rpma_conn_req_get_local_addr(request_.get(), &name)) == 0;
+    return known ? base::Result<sockaddr_storage>{name} : base::failure(ENOTCONN);
+}
+
+base::Result<sockaddr_storage> Connection::peer_name() const {
+    sockaddr_storage name{};
+    const bool known = device_.is_of_kernel() && conn_ != nullptr && phase_ != Phase::Connecting &&
+                       rpma_conn_get_peer_addr(conn_.get(), &name) == 0;
+    return known ? base::Result<sockaddr_storage>{name} : base::failure(ENOTCONN);
 }
 
 }  // namespace stream

@@ -13,11 +13,13 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <functional>
 #include <vector>
 
 #include "stream/allowance.hpp"
 #include "stream/device.hpp"
 #include "stream/iomaps.hpp"
+#include "stream/listener.hpp"
 #include "stream/receive_ring.hpp"
 #include "stream/send_ring.hpp"
 #include "stream/shard.hpp"
@@ -51,12 +53,20 @@ protected:
 
 class Connection final : private Member {
 public:
-    // socket: connected, over TCP; the peer is about to ask on it (Passive), or to be asked. It stays the
-    // caller's, who closes it after the connection is destroyed. The stream is of this thread's shard, whose
-    // lock the caller does not hold here, nor in the destructor.
-    [[nodiscard]] static base::Result<std::unique_ptr<Connection>> begin(Side side, int socket,
-                                                                         const Settings &settings,
-                                                                         Observer &observer);
+    using Made = base::Result<std::unique_ptr<Connection>>;
+
+    // The stream is of this thread's shard, whose lock the caller does not hold here, nor in the destructor.
+    //
+    // Over the soft device. socket: connected, over TCP; the peer is about to ask on it (Passive), or to be
+    // asked. It stays the caller's, who closes it after the connection is destroyed.
+    [[nodiscard]] static Made begin(Side side, int socket, const Settings &settings, Observer &observer);
+    // Over a device of the kernel, which serves the local address: asks the peer at the remote one. A local
+    // port of 0 is the device's choice.
+    [[nodiscard]] static Made reach(const Device &device, const sockaddr_storage &local,
+                                    const sockaddr_storage &remote, const Settings &settings,
+                                    Observer &observer);
+    // Over a device of the kernel: answers a peer that asked.
+    [[nodiscard]] static Made answer(Asked asked, const Settings &settings, Observer &observer);
     // Operations that are posted still go out, as far as the device can see to that.
     ~Connection();
     Connection(const Connection &) = delete;
@@ -84,6 +94,9 @@ public:
     // Nothing can be sent or received any more, except what is here.
     [[nodiscard]] bool is_over() const { return phase_ == Phase::Over || peer_left_; }
     [[nodiscard]] std::size_t readable() const { return unread_ ? unread_->readable() : 0; }
+    // The ends' addresses where a device of the kernel has them; ENOTCONN: not known yet, or not here.
+    [[nodiscard]] base::Result<sockaddr_storage> local_name() const;
+    [[nodiscard]] base::Result<sockaddr_storage> peer_name() const;
     // Everything that was sent has left: the device needs none of it any more.
     [[nodiscard]] bool idle() const { return phase_ != Phase::Established || (!owed_ && posted_->idle()); }
     // leave() was called, and the peer has everything that was sent, or cannot have it.
@@ -128,8 +141,13 @@ private:
           settings_{settings},
           observer_{&observer} {}
 
+    // How the connection manager comes by it: the one difference between the three ways to begin.
+    using MakeRequest = std::function<base::Result<Request>(rpma_conn_cfg *)>;
+
     // Connecting, in connect.cpp.
-    [[nodiscard]] base::Result<void> ask(int socket);
+    [[nodiscard]] static Made begin(const Device &device, Side side, const Settings &settings,
+                                    Observer &observer, const MakeRequest &make_request);
+    [[nodiscard]] base::Result<void> ask(const MakeRequest &make_request);
     [[nodiscard]] base::Result<void> make_memory();
     [[nodiscard]] base::Result<void> connect();
     [[nodiscard]] Hello hello() const;
@@ -141,6 +159,7 @@ private:
 
     // Messages, in messages.cpp.
     void take_completion(const ibv_wc &completion) override;
+    void take_failure(ibv_wc_status status);
     void go_on() override;
     void take_word(Word word);
     [[nodiscard]] bool take_windows();

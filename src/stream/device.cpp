@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/device: the RDMA device behind a local address, opened once a process.
+// stream/device: the RDMA devices behind local addresses, each opened once a process.
 #include "stream/device.hpp"
 
-#include <netdb.h>
-#include <netinet/in.h>
-
-#include <array>
-#include <cstring>
 #include <map>
 #include <mutex>
+
+#include "stream/address.hpp"
 
 namespace stream {
 
@@ -25,43 +22,7 @@ Devices &devices() {
     return *all;
 }
 
-// An IPv4 address that an IPv6 socket has, as the IPv4 address that the device knows.
-sockaddr_storage without_mapping(const sockaddr_storage &address) {
-    const auto &v6 = reinterpret_cast<const sockaddr_in6 &>(address);
-    if (address.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-        return address;
-    }
-    sockaddr_storage plain{};
-    auto &v4 = reinterpret_cast<sockaddr_in &>(plain);
-    v4.sin_family = AF_INET;
-    v4.sin_port = v6.sin6_port;
-    std::memcpy(&v4.sin_addr, &v6.sin6_addr.s6_addr[12], sizeof(v4.sin_addr));
-    return plain;
-}
-
-}  // namespace
-
-Device::Device(ibv_context *context, Peer peer)
-    : peer_{std::move(peer)}, is_iwarp_{context->device->transport_type == IBV_TRANSPORT_IWARP} {
-    if (rpma_peer_get_limits(peer_.get(), &limits_) != 0) {
-        // It makes no queue either, which says why.
-        limits_ = {};
-    }
-}
-
-base::Result<const Device *> Device::at(const sockaddr_storage &local) {
-    std::array<char, NI_MAXHOST> host{};
-    const sockaddr_storage address = without_mapping(local);
-    const socklen_t length = address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-    if (getnameinfo(reinterpret_cast<const sockaddr *>(&address), length, host.data(), host.size(), nullptr,
-                    0, NI_NUMERICHOST) != 0) {
-        return base::failure(EAFNOSUPPORT);
-    }
-    ibv_context *context = nullptr;
-    if (rpma_utils_get_ibv_context(host.data(), RPMA_UTIL_IBV_CONTEXT_LOCAL, &context) != 0 ||
-        context == nullptr) {
-        return base::failure(EADDRNOTAVAIL);
-    }
+base::Result<const Device *> device_of(ibv_context *context, rpma_device_kind kind) {
     Devices &all = devices();
     const std::scoped_lock lock{all.mutex};
     if (const auto known = all.by_context.find(context); known != all.by_context.end()) {
@@ -71,7 +32,56 @@ base::Result<const Device *> Device::at(const sockaddr_storage &local) {
     if (!peer) {
         return std::unexpected{peer.error()};
     }
-    return &all.by_context.try_emplace(context, context, std::move(*peer)).first->second;
+    return &all.by_context.try_emplace(context, context, std::move(*peer), kind == RPMA_DEVICE_KERNEL)
+                .first->second;
+}
+
+// nullptr: there is none of this kind.
+base::Result<const Device *> find(const sockaddr_storage &local, rpma_device_kind kind) {
+    const auto host = host_of(without_mapping(local));
+    if (!host) {
+        return std::unexpected{host.error()};
+    }
+    ibv_context *context = nullptr;
+    switch (rpma_utils_get_local_ibv_context(host->c_str(), kind, &context)) {
+        case 0:
+            return device_of(context, kind);
+        case RPMA_E_NOSUPP:
+            return nullptr;
+        default:
+            return base::failure(EADDRNOTAVAIL);
+    }
+}
+
+}  // namespace
+
+Device::Device(ibv_context *context, Peer peer, bool of_kernel)
+    : peer_{std::move(peer)},
+      is_iwarp_{context->device->transport_type == IBV_TRANSPORT_IWARP},
+      is_of_kernel_{of_kernel} {
+    if (rpma_peer_get_limits(peer_.get(), &limits_) != 0) {
+        // It makes no queue either, which says why.
+        limits_ = {};
+    }
+}
+
+base::Result<const Device *> Device::soft_at(const sockaddr_storage &local) {
+    auto device = find(local, RPMA_DEVICE_SOFT);
+    return device && *device == nullptr ? base::failure(EADDRNOTAVAIL) : device;
+}
+
+base::Result<const Device *> Device::of_kernel_at(const sockaddr_storage &local) {
+    return find(local, RPMA_DEVICE_KERNEL);
+}
+
+bool Device::soft_may_serve(int family) {
+    ibv_context *context = nullptr;
+    return rpma_utils_get_local_ibv_context(family == AF_INET6 ? "::1" : "127.0.0.1", RPMA_DEVICE_SOFT,
+                                            &context) == 0;
+}
+
+base::Result<const Device *> Device::of_kernel(ibv_context *context) {
+    return device_of(context, RPMA_DEVICE_KERNEL);
 }
 
 }  // namespace stream

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/device: the RDMA device behind a local address, opened once a process.
+// stream/device: the RDMA devices behind local addresses, each opened once a process. RPMA_DEVICE says which
+// kinds there are. Any thread may call the static functions; a device is kept until the process ends.
 #pragma once
 
 #include <sys/socket.h>
@@ -10,20 +11,27 @@ namespace stream {
 
 class Device {
 public:
-    // The device that serves an address of this machine. It is kept until the process ends. EADDRNOTAVAIL:
-    // there is none. Any thread.
-    [[nodiscard]] static base::Result<const Device *> at(const sockaddr_storage &local);
+    // The soft device at an address of this machine. EADDRNOTAVAIL: it may not serve it.
+    [[nodiscard]] static base::Result<const Device *> soft_at(const sockaddr_storage &local);
+    // The kernel's device that serves an address of this machine; nullptr: none does.
+    [[nodiscard]] static base::Result<const Device *> of_kernel_at(const sockaddr_storage &local);
+    // Whether RPMA_DEVICE lets the soft device serve this machine's addresses of a family.
+    [[nodiscard]] static bool soft_may_serve(int family);
+    // The kernel's device of a context.
+    [[nodiscard]] static base::Result<const Device *> of_kernel(ibv_context *context);
 
-    Device(ibv_context *context, Peer peer);
+    Device(ibv_context *context, Peer peer, bool of_kernel);
     [[nodiscard]] rpma_peer *peer() const { return peer_.get(); }
     [[nodiscard]] const rpma_peer_limits &limits() const { return limits_; }
     // Whether a message word is a send of its own, or else a write's immediate data.
     [[nodiscard]] bool is_iwarp() const { return is_iwarp_; }
+    [[nodiscard]] bool is_of_kernel() const { return is_of_kernel_; }
 
 private:
     Peer peer_;
     rpma_peer_limits limits_{};
     bool is_iwarp_;
+    bool is_of_kernel_;
 };
 
 }  // namespace stream

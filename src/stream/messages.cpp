@@ -38,7 +38,7 @@ void Connection::take_completion(const ibv_wc &completion) {
         return;
     }
     if (completion.status != IBV_WC_SUCCESS) {
-        expect_event(true);  // the connection has ended: its event says why
+        take_failure(completion.status);
         return;
     }
     if ((completion.opcode & IBV_WC_RECV) == 0) {
@@ -71,6 +71,21 @@ void Connection::take_completion(const ibv_wc &completion) {
     // A peer goes on for as long as it does not know that both directions have ended.
     if (error_ == 0 && !peer_left_) {
         take_word(decode_word(word));
+    }
+}
+
+// An event says why the connection has ended; on the kernel's devices only when one side disconnects, which
+// is for whoever sees that an operation failed.
+void Connection::take_failure(ibv_wc_status status) {
+    expect_event(true);
+    if (!device_.is_of_kernel() || status == IBV_WC_WR_FLUSH_ERR) {
+        return;
+    }
+    (void)rpma_conn_disconnect(conn_.get());
+    if (peer_left_) {
+        phase_ = Phase::Over;
+    } else {
+        fail(status == IBV_WC_RETRY_EXC_ERR ? ETIMEDOUT : ECONNRESET);
     }
 }
 

@@ -2,6 +2,7 @@
 // stream/owned: owners of librpma's objects, and its return codes as errno values.
 #pragma once
 
+#include <fcntl.h>
 #include <librpma.h>
 
 #include <memory>
@@ -24,6 +25,8 @@ using Queue = std::unique_ptr<rpma_cq, Deleter<rpma_cq_delete>>;
 using Configuration = std::unique_ptr<rpma_conn_cfg, Deleter<rpma_conn_cfg_delete>>;
 using Events = std::unique_ptr<rpma_events, Deleter<rpma_events_delete>>;
 using Request = std::unique_ptr<rpma_conn_req, Deleter<rpma_conn_req_delete>>;
+using Endpoint = std::unique_ptr<rpma_ep, Deleter<rpma_ep_shutdown>>;
+using EndpointConfiguration = std::unique_ptr<rpma_ep_cfg, Deleter<rpma_ep_cfg_delete>>;
 using Connected = std::unique_ptr<rpma_conn, Deleter<rpma_conn_delete>>;
 
 // Turns a failure of librpma, which has logged more, into an errno value.
@@ -48,6 +51,16 @@ template <typename Owner, typename Function, typename... Arguments>
         return failure_of(result);
     }
     return Owner{object};
+}
+
+// A queue for events that does not block.
+[[nodiscard]] inline base::Result<Events> made_events(rpma_peer *peer) {
+    auto events = made<Events>(rpma_events_new, peer);
+    int fd = -1;
+    if (events && (rpma_events_get_fd(events->get(), &fd) != 0 || fcntl(fd, F_SETFL, O_NONBLOCK) != 0)) {
+        return base::last_failure();
+    }
+    return events;
 }
 
 }  // namespace stream

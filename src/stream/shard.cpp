@@ -2,8 +2,6 @@
 // stream/shard: see the header.
 #include "stream/shard.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
 #include <span>
@@ -18,6 +16,9 @@ constexpr int completions_at_once = 16;
 // so many times more: few streams take little memory, and many make few queues to look into.
 constexpr std::uint32_t streams_of_first = 2;
 constexpr std::uint32_t growth = 4;
+// On the kernel's devices nothing but an event tells that a peer is gone, and a program that never sleeps
+// does not see the descriptor: it looks for one, which is a system call, once in so many times.
+constexpr std::uint32_t serves_an_event = 64;
 
 }  // namespace
 
@@ -40,14 +41,11 @@ base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device)
     if (known != own.end()) {
         return *known;
     }
-    auto events = made<Events>(rpma_events_new, device.peer());
+    auto events = made_events(device.peer());
     if (!events) {
         return std::unexpected{events.error()};
     }
     int fd = -1;
-    if (rpma_events_get_fd(events->get(), &fd) != 0 || fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
-        return base::last_failure();
-    }
     if (const int result = rpma_events_wait_begin(events->get(), &fd); result != 0) {
         return failure_of(result);
     }
@@ -167,7 +165,8 @@ void Shard::take_events() {
 bool Shard::serve() {
     bool again = true;
     for (int round = 0; again && round < 2; ++round) {
-        if (events_came_.exchange(false, std::memory_order_relaxed) || expected_ != 0) {
+        const bool now_and_then = device_.is_of_kernel() && ++serves_ % serves_an_event == 0;
+        if (events_came_.exchange(false, std::memory_order_relaxed) || expected_ != 0 || now_and_then) {
             take_events();
         }
         for (const auto &lane : lanes_) {

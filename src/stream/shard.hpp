@@ -105,6 +105,7 @@ private:
     Events events_;
     std::vector<std::unique_ptr<Lane>> lanes_;
     int expected_ = 0;
+    std::uint32_t serves_ = 0;
     std::atomic<bool> events_came_{false};
     // What serve() found; members, so that it allocates nothing.
     std::vector<Event> found_;

@@ -193,7 +193,7 @@ void Connection::shut(bool receiving, bool sending) {
 
 void Connection::leave() {
     shut(true, true);
-    if (phase_ == Phase::Established && !owed_) {
+    if (!device_.is_of_kernel() && phase_ == Phase::Established && !owed_) {
         drains_ = rpma_conn_drain(conn_.get()) == 0;
     }
 }

@@ -180,6 +180,24 @@ base::Result<ibv_context *> find_context(const char *address, Side side) {
     return find_soft_context(address, side, *choice);
 }
 
+base::Result<ibv_context *> find_local_context(const char *address, Kind kind) {
+    const auto choice = parse_choice(secure_getenv(variable));
+    if (!choice) {
+        return std::unexpected{choice.error()};
+    }
+    const bool left_out = *choice == (kind == Kind::Kernel ? Choice::Soft : Choice::Kernel);
+    if (left_out || (kind == Kind::Kernel && !kernel_has_devices())) {
+        return nullptr;
+    }
+    const Provider &provider = kind == Kind::Kernel ? rdma_core : soft;
+    const auto context = resolve(provider, address, Side::Local);
+    if (!context || *context == nullptr) {
+        return nullptr;
+    }
+    log_chosen(provider, address, *context);
+    return *context;
+}
+
 const Provider &provider_of(const ibv_context *context) {
     return softrdma_owns(context) ? soft : rdma_core;
 }

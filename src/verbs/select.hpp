@@ -18,6 +18,12 @@ enum class Choice { Automatic, Kernel, Soft };
 // ms a provider for a remote address.
 [[nodiscard]] base::Result<ibv_context *> find_context(const char *address, Side side);
 
+enum class Kind { Kernel, Soft };
+
+// The context of the device of one kind that serves a numeric address of this machine. nullptr: none does, or
+// RPMA_DEVICE leaves the kind out; EINVAL when RPMA_DEVICE has no meaning.
+[[nodiscard]] base::Result<ibv_context *> find_local_context(const char *address, Kind kind);
+
 // The provider that a context belongs to.
 [[nodiscard]] const Provider &provider_of(const ibv_context *context);
 

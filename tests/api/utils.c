@@ -28,6 +28,28 @@ static void arguments_are_checked(void **state) {
     assert_int_equal(odp, 5);
 }
 
+static void devices_of_one_kind_are_found(void **state) {
+    (void)state;
+    struct ibv_context *soft = untouched();
+    struct ibv_context *chosen = NULL;
+    unsetenv("RPMA_DEVICE");
+    assert_code(rpma_utils_get_local_ibv_context(NULL, RPMA_DEVICE_SOFT, &soft), RPMA_E_INVAL);
+    assert_code(rpma_utils_get_local_ibv_context("127.0.0.1", RPMA_DEVICE_SOFT, NULL), RPMA_E_INVAL);
+    assert_code(rpma_utils_get_local_ibv_context("127.0.0.1", (enum rpma_device_kind)3, &soft), RPMA_E_INVAL);
+    assert_code(rpma_utils_get_local_ibv_context(FOREIGN, RPMA_DEVICE_SOFT, &soft), RPMA_E_NOSUPP);
+    setenv("RPMA_DEVICE", "kernel", 1);
+    assert_code(rpma_utils_get_local_ibv_context("127.0.0.1", RPMA_DEVICE_SOFT, &soft), RPMA_E_NOSUPP);
+    setenv("RPMA_DEVICE", "soft", 1);
+    assert_code(rpma_utils_get_local_ibv_context("127.0.0.1", RPMA_DEVICE_KERNEL, &soft), RPMA_E_NOSUPP);
+    setenv("RPMA_DEVICE", "hard", 1);
+    assert_code(rpma_utils_get_local_ibv_context("127.0.0.1", RPMA_DEVICE_SOFT, &soft), RPMA_E_PROVIDER);
+    assert_ptr_equal(soft, untouched());
+    setenv("RPMA_DEVICE", "soft", 1);
+    assert_ok(rpma_utils_get_local_ibv_context("127.0.0.1", RPMA_DEVICE_SOFT, &soft));
+    assert_ok(rpma_utils_get_ibv_context("127.0.0.1", RPMA_UTIL_IBV_CONTEXT_LOCAL, &chosen));
+    assert_ptr_equal(soft, chosen);
+}
+
 static void refuses_device(const char *value) {
     struct ibv_context *context = untouched();
     setenv("RPMA_DEVICE", value, 1);
@@ -138,6 +160,7 @@ static void each_event_has_its_text(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_are_checked),
+        cmocka_unit_test(devices_of_one_kind_are_found),
         cmocka_unit_test(other_words_for_the_device_are_refused),
         cmocka_unit_test(kernel_needs_a_kernel_device),
         cmocka_unit_test(soft_device_serves_loopback),

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/address: socket addresses as devices know them, and as sockets of a family show them.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <string>
+
+#include "base/result.hpp"
+
+namespace stream {
+
+// An address and its port in digits, as librpma takes them. EAFNOSUPPORT: neither IPv4 nor IPv6.
+[[nodiscard]] base::Result<std::string> host_of(const sockaddr_storage &address);
+[[nodiscard]] std::string port_text(const sockaddr_storage &address);
+// In network order.
+[[nodiscard]] in_port_t port_of(const sockaddr_storage &address);
+void set_port(sockaddr_storage &address, in_port_t port);
+
+[[nodiscard]] bool is_wildcard(const sockaddr_storage &address);
+// An IPv4 address that an IPv6 socket has, as the IPv4 address that the device knows; others as they are.
+[[nodiscard]] sockaddr_storage without_mapping(const sockaddr_storage &address);
+// The address as a socket of the family shows it.
+[[nodiscard]] sockaddr_storage as_seen_by(int family, const sockaddr_storage &address);
+[[nodiscard]] socklen_t length_of(const sockaddr_storage &address);
+
+// The address of this machine from which its routes lead to another. ENETUNREACH, EHOSTUNREACH: none.
+// Nothing is sent.
+[[nodiscard]] base::Result<sockaddr_storage> source_to(const sockaddr_storage &remote);
+
+// The name of a kernel's socket at this end.
+[[nodiscard]] base::Result<sockaddr_storage> name_of(int socket);
+
+}  // namespace stream
