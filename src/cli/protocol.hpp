@@ -92,7 +92,7 @@ struct Offer {
 enum class Ask : std::uint8_t {
     Store = 1,   // make these bytes of the slot durable
     Commit = 2,  // the slot holds a content of this length and checksum: from now on it is the pool's
-    Alive = 3,   // nothing: a transfer is going on
+    Alive = 3,   // nothing: a transfer is going on; a push has got `length` bytes of what it sends
 };
 
 //    0     4          8        16       24

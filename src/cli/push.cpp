@@ -45,11 +45,11 @@ Outcome<> send_content(Session &session, const Source &source, Content &content,
     std::array<Session::Operation, Session::depth> writes{};  // the last from each chunk
     Progress progress{source.size().value_or(0), show_progress};
     Crc32c checksum;
-    const auto waiting = [&session]() -> Outcome<> {
-        TRY(session.keep_alive());
+    std::uint64_t sent = 0;
+    const auto waiting = [&](std::size_t got) -> Outcome<> {
+        TRY(session.keep_alive(sent + got));
         return interrupted() ? failed("interrupted") : session.wait_for_all();
     };
-    std::uint64_t sent = 0;
     std::uint64_t flushed = 0;
     for (bool ended = false; !ended;) {
         const auto chunk = session.chunk(sent, sent + Session::chunk_size);
@@ -69,7 +69,7 @@ Outcome<> send_content(Session &session, const Source &source, Content &content,
             TRY(session.flush(flushed, sent - flushed));
             flushed = sent;
         }
-        TRY(session.keep_alive());
+        TRY(session.keep_alive(sent));
         progress.update(sent);
     }
     content.length = sent;

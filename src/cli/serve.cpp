@@ -232,7 +232,8 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->take_all()
         ->capture_default_str();
     command
-        ->add_option("--push-lease", options->push_lease, "End a push that does nothing for so many seconds")
+        ->add_option("--push-lease", options->push_lease,
+                     "End a push that comes no further for so many seconds")
         ->type_name("SECONDS")
         ->check(CLI::Range(std::uint32_t{3}, std::uint32_t{86400}))
         ->capture_default_str();

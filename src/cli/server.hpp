@@ -76,12 +76,16 @@ private:
         bool admitted = false;  // or only told why not
         bool established = false;
         bool committing = false;
+        bool answered = false;  // its commit
         std::string host;
         const DevicePeer *device = nullptr;  // the port's, of this client's role
         Clock::time_point begun;
         Clock::time_point active;
-        Content content{};  // of a push
-        Mapping memory;     // requests, answers behind them
+        Content content{};         // of a push
+        std::uint64_t got = 0;     // the bytes that it has, as it says
+        std::uint64_t asked = 0;   // and those that it asked to have stored
+        std::uint64_t stored = 0;  // and those that were
+        Mapping memory;            // requests, answers behind them
         LocalRegion messages;
         LocalRegion pushed;  // until it commits
         Connection connection;
@@ -103,6 +107,7 @@ private:
     void take_event(int fd);
     void take_messages(int fd);
     [[nodiscard]] Outcome<> serve(Client &client, const ibv_wc &message);
+    void come_further(Client &client, std::uint64_t &bytes, std::uint64_t now) const;
     [[nodiscard]] Outcome<> reply(const Client &client, std::uint64_t place, const Answer &answer) const;
     void finish_jobs();
     void finish(const Storage::Job &job);

@@ -69,19 +69,35 @@ void Server::take_messages(int fd) {
     }
 }
 
+// A push is active when it comes further, and its content is no longer than the slot: one that only talks
+// loses its place.
+void Server::come_further(Client &client, std::uint64_t &bytes, std::uint64_t now) const {
+    if (client.mode != Mode::Push || (now > bytes && now <= pool_.layout().capacity)) {
+        bytes = now;
+        client.active = Clock::now();
+    }
+}
+
 Outcome<> Server::serve(Client &client, const ibv_wc &message) {
-    client.active = Clock::now();
     const Request request = TRY(decode_request(
         client.memory.bytes().subspan(message.wr_id * sizeof(RequestBytes), message.byte_len)));
     if (request.ask == Ask::Alive) {
+        come_further(client, client.got, request.length);
         return reply(client, message.wr_id, {});
     }
     const std::uint64_t room = pool_.layout().capacity;
-    if (client.mode != Mode::Push || !client.admitted || client.committing || request.offset > room ||
-        request.length > room - request.offset) {
-        return failed("asks to store {} bytes at {} (expected one push, of {} bytes at most)", request.length,
+    if (client.mode != Mode::Push || !client.admitted) {
+        return failed("asks to store (expected that of a push that was admitted)");
+    }
+    if (client.committing) {
+        return failed(
+            "asks for more after its commit (expected one commit a connection, and nothing behind it)");
+    }
+    if (request.offset > room || request.length > room - request.offset) {
+        return failed("asks to store {} bytes at {} (expected {} bytes at most in all)", request.length,
                       request.offset, room);
     }
+    come_further(client, client.asked, request.offset + request.length);
     Storage::Job job{client.number, message.wr_id, request, client.content};
     if (request.ask == Ask::Commit) {
         client.committing = true;
@@ -94,7 +110,8 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     return {};
 }
 
-// The receive is posted again before its answer goes: a client that has the answer may send the next.
+// The receive is posted again before its answer goes: a client that has the answer may send the next. The
+// answer's completion, which nobody needs, frees its place in the send queue.
 Outcome<> Server::reply(const Client &client, std::uint64_t place, const Answer &answer) const {
     const AnswerBytes bytes = encode_answer(answer);
     const std::size_t offset = answers_offset + place * bytes.size();
@@ -104,9 +121,9 @@ Outcome<> Server::reply(const Client &client, std::uint64_t place, const Answer 
     TRY(checked(rpma_recv(connection, client.messages.get(), place * sizeof(RequestBytes),
                           sizeof(RequestBytes), context),
                 "cannot be heard"));
-    return checked(rpma_send(connection, client.messages.get(), offset, bytes.size(),
-                             RPMA_F_COMPLETION_ON_ERROR, nullptr),
-                   "cannot be answered");
+    return checked(
+        rpma_send(connection, client.messages.get(), offset, bytes.size(), RPMA_F_COMPLETION_ALWAYS, nullptr),
+        "cannot be answered");
 }
 
 void Server::finish_jobs() {
@@ -128,12 +145,17 @@ void Server::finish(const Storage::Job &job) {
     if (committed) {
         committed_ = job.content;
     }
-    const auto client = clients_.find(pusher_);
-    if (client != clients_.end() && client->second.number == job.client) {
-        client->second.active = Clock::now();
-        if (const auto told = reply(client->second, job.place, job.answer); !told) {
+    const auto found = clients_.find(pusher_);
+    if (found != clients_.end() && found->second.number == job.client) {
+        Client &client = found->second;
+        come_further(client, client.stored, job.request.offset + job.request.length);
+        client.answered = job.request.ask == Ask::Commit;
+        if (const auto told = reply(client, job.place, job.answer); !told) {
             complain(fmt::format("dropped a client: it {}", told.error().text));
             drop(pusher_);
+        } else if (client.answered) {
+            client.active = Clock::now();
+            pusher_ = -1;  // it has no region to write to: there is room for the next
         }
     }
     if (committed) {
@@ -181,9 +203,10 @@ Server::Clock::duration Server::patience(const Client &client) const {
     return 10 * limits_.idle;
 }
 
-// A client that waits for the server's storage is active. One that measures also uses the TCP baseline.
+// A push that waits for the server's storage to come further is active. A client that measures also uses the
+// TCP baseline.
 Server::Clock::time_point Server::last_active(const Client &client) const {
-    if (client.mode == Mode::Push && client.admitted && jobs_ > 0) {
+    if (client.stored < client.asked || (client.committing && !client.answered)) {
         return Clock::now();
     }
     return client.perf.baseline ? std::max(client.active, client.perf.baseline->active()) : client.active;

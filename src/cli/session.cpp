@@ -16,6 +16,8 @@ namespace {
 constexpr auto alive_interval = std::chrono::seconds{1};
 // A completion on the same machine takes less than going to sleep for it does.
 constexpr auto spin_time = std::chrono::microseconds{50};
+// Of the completion of a request's message: the operation is done when its answer is here.
+constexpr Session::Operation of_request = 0;
 void *context_of(Session::Operation operation) {
     return reinterpret_cast<void *>(static_cast<std::uintptr_t>(operation));
 }
@@ -93,9 +95,9 @@ Outcome<Session::Operation> Session::flush(std::uint64_t offset, std::uint64_t l
     return ask({.ask = Ask::Store, .offset = offset, .length = length});
 }
 
-Outcome<> Session::keep_alive() {
+Outcome<> Session::keep_alive(std::uint64_t got) {
     if (Clock::now() - last_asked_ > alive_interval && asked_.size() < most_requests) {
-        TRY(ask({.ask = Ask::Alive}));
+        TRY(ask({.ask = Ask::Alive, .length = got}));
     }
     return {};
 }
@@ -121,8 +123,9 @@ Outcome<Session::Operation> Session::ask(const Request &request) {
     asked_.push_back({posted_ + 1, request.ask, answered, last_asked_});
     TRY(checked(rpma_recv(link_.get(), local_.get(), answered, sizeof(AnswerBytes), context_of(posted_ + 1)),
                 "{}: cannot post a receive", link_.name()));
-    return posted(rpma_send(link_.get(), local_.get(), sent, sizeof(RequestBytes), RPMA_F_COMPLETION_ON_ERROR,
-                            context_of(posted_ + 1)),
+    // With a completion, which frees its place in the queue: nothing else may be posted meanwhile.
+    return posted(rpma_send(link_.get(), local_.get(), sent, sizeof(RequestBytes), RPMA_F_COMPLETION_ALWAYS,
+                            context_of(of_request)),
                   "message");
 }
 
@@ -156,6 +159,9 @@ Outcome<> Session::reap() {
     for (const ibv_wc &completion : std::span{completions}.first(static_cast<std::size_t>(count))) {
         if (completion.status != IBV_WC_SUCCESS) {
             return link_.ended(completion.status);
+        }
+        if (completion.wr_id == of_request) {
+            continue;
         }
         if (completion.wr_id <= completed_ || completion.wr_id > posted_) {
             return failed("{}: operation {} completed (expected one from {} to {})", link_.name(),

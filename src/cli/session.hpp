@@ -45,8 +45,9 @@ public:
     [[nodiscard]] Outcome<Operation> write(std::uint64_t offset, std::span<const std::byte> local);
     // Has the server make the bytes written there durable.
     [[nodiscard]] Outcome<Operation> flush(std::uint64_t offset, std::uint64_t length);
-    // Tells the server that the client is there, unless it heard so lately.
-    [[nodiscard]] Outcome<> keep_alive();
+    // Tells the server that the client is there, unless it heard so lately; and how many bytes a push has got
+    // of what it sends, because one that gets none is ended.
+    [[nodiscard]] Outcome<> keep_alive(std::uint64_t got = 0);
 
     // Waits until this operation, and all before it, have completed.
     [[nodiscard]] Outcome<> wait_for(Operation operation);

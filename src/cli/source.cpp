@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 namespace cli {
 
 namespace {
 
-constexpr int wait_ms = 1000;
+constexpr std::chrono::milliseconds wait{1000};
 
 }  // namespace
 
@@ -40,11 +41,14 @@ std::optional<std::uint64_t> Source::size() const {
 }
 
 Outcome<std::size_t> Source::read(std::span<std::byte> bytes, const Waiting &waiting) const {
+    using Clock = std::chrono::steady_clock;
     std::size_t done = 0;
+    auto told = Clock::now();
     while (done < bytes.size()) {
         pollfd readable{STDIN_FILENO, POLLIN, 0};
-        if (!fd_ && poll(&readable, 1, wait_ms) <= 0) {
-            TRY(waiting());
+        if (!fd_ && (poll(&readable, 1, wait.count()) <= 0 || Clock::now() - told > wait)) {
+            TRY(waiting(done));
+            told = Clock::now();
             continue;
         }
         const auto rest = bytes.subspan(done);

@@ -20,8 +20,8 @@ namespace cli {
 // truncated under it. One thread.
 class Source {
 public:
-    // Called now and then while standard input has nothing.
-    using Waiting = std::function<Outcome<>()>;
+    // Called now and then while standard input gives less than is read, with the bytes that it gave.
+    using Waiting = std::function<Outcome<>(std::size_t)>;
 
     // A regular file, or standard input when the path is `-`.
     [[nodiscard]] static Outcome<Source> open(const std::string &path);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Clients that do nothing use nobody's place for ever: a push and a pull are ended, an address has no more than its part of
+# Clients that come no further use nobody's place for ever: a push and a pull are ended, an address has no more than its part of
 # the places, and the others are told why they get none.
 . "$(dirname "$0")/server.bash"
 
@@ -8,16 +8,24 @@ head -c 1M /dev/urandom >content
 start_server pool 1M --push-lease 3 --idle-limit 3
 push content
 mkfifo said
-"$peer" hold 127.0.0.1 "$port" >said &
-helpers+=($!)
-read -t 60 -r line <said || die "hold"
-refused 'another push is under way, from 127.0.0.1 for ' "$rpma" push content "$address"
-for try in $(seq 20); do
-    ! bounded "$rpma" push content "$address" >stdout 2>stderr || break
-    grep -q 'another push is under way' stderr || die "expected to wait for the other push"
+# One that is silent, and one that says again and again that it is there.
+for pusher in hold talk; do
+    "$peer" $pusher 127.0.0.1 "$port" >said &
+    helpers+=($!)
+    read -t 60 -r line <said || die "$pusher"
+    refused 'another push is under way, from 127.0.0.1 for ' "$rpma" push content "$address"
+    for try in $(seq 20); do
+        ! bounded "$rpma" push content "$address" >stdout 2>stderr || break
+        grep -q 'another push is under way' stderr || die "expected to wait for the other push"
+    done
+    [ "$try" -lt 20 ] || die "a pusher that only does this ($pusher) blocks others"
 done
-grep -q 'from 127.0.0.1 that did nothing for 3 seconds' server.err || die "the stopped push was not ended"
-[ "$try" -lt 20 ] || die "the stopped push blocks others"
+[ "$(grep -c 'from 127.0.0.1 that did nothing for 3 seconds' server.err)" -eq 2 ] || die "the pushers were not ended"
+"$peer" commit_and_stay 127.0.0.1 "$port" >said &
+helpers+=($!)
+read -t 60 -r line <said || die "commit_and_stay"
+push content
+bounded "$peer" ask_often 127.0.0.1 "$port" || die "a client that asks often is dropped"
 bounded "$peer" idle 127.0.0.1 "$port" || die "an idle pull is not ended"
 pulled content
 stop_server

@@ -139,6 +139,20 @@ struct Client {
         return *answer;
     }
 
+    // False when the connection has ended.
+    bool says_that_it_is_there() {
+        constexpr std::size_t asked = 2048;
+        constexpr std::size_t answered = 3072;
+        std::ranges::copy(cli::encode_request({.ask = cli::Ask::Alive}), memory.begin() + asked);
+        check(rpma_recv(connection.get(), local.get(), answered, sizeof(cli::AnswerBytes), nullptr),
+              "receive");
+        check(rpma_send(connection.get(), local.get(), asked, sizeof(cli::RequestBytes),
+                        RPMA_F_COMPLETION_ALWAYS, nullptr),
+              "send");
+        // The message, and its answer.
+        return completion().status == IBV_WC_SUCCESS && completion().status == IBV_WC_SUCCESS;
+    }
+
     // The target refuses a write there, which ends the connection.
     void expect_refused(std::size_t offset) const {
         check(rpma_write(connection.get(), remote.get(), offset, local.get(), 0, memory.size(),
@@ -276,6 +290,56 @@ int hold(const char *address, const char *port) {
     return 1;
 }
 
+// Says that it is there, again and again, and never pushes a byte: until the server ends it.
+int talk(const char *address, const char *port) {
+    Client client;
+    const auto offer = client.connect_well(address, port, cli::Mode::Push);
+    client.take_region(offer.memory_region);
+    std::puts("holding");
+    std::fflush(stdout);
+    int fd = -1;
+    check(rpma_conn_get_event_fd(client.connection.get(), &fd), "event fd");
+    constexpr int most = 600;
+    pollfd ended{fd, POLLIN, 0};
+    for (int said = 0; said < most; ++said) {
+        if (poll(&ended, 1, 100) == 1) {
+            return 0;
+        }
+        if (!client.says_that_it_is_there()) {
+            return 0;
+        }
+    }
+    die("the server keeps a push that only talks");
+}
+
+// More questions than any queue of the server has places.
+int ask_often(const char *address, const char *port) {
+    Client client;
+    client.connect_well(address, port, cli::Mode::Pull);
+    constexpr int questions = 1000;
+    for (int said = 0; said < questions; ++said) {
+        if (!client.says_that_it_is_there()) {
+            die("the server ends a connection that asks often");
+        }
+    }
+    return 0;
+}
+
+// Commits, takes the answer, and stays.
+int commit_and_stay(const char *address, const char *port) {
+    Client client;
+    client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
+    const auto bytes = std::span{client.memory}.first(1000);
+    const cli::Request commit{.ask = cli::Ask::Commit, .length = 1000, .checksum = cli::crc32c(bytes)};
+    if (client.write_and_ask(1000, commit).verdict != cli::Verdict::Done) {
+        die("not committed");
+    }
+    std::puts("committed");
+    std::fflush(stdout);
+    pause();
+    return 1;
+}
+
 // Pulls that do nothing, until the server takes no more and says why.
 int crowd(const char *address, const char *port) {
     constexpr std::size_t most = 300;
@@ -354,6 +418,9 @@ int main(int argc, char **argv) {
                        {"bad_request", bad_request},
                        {"crowd", crowd},
                        {"idle", idle},
+                       {"talk", talk},
+                       {"ask_often", ask_often},
+                       {"commit_and_stay", commit_and_stay},
                        {"hold", hold}};
     for (const auto &known : modes) {
         if (mode == known.name) {
