@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "../loopback.hpp"
@@ -72,7 +73,13 @@ std::string RsocketPair::renew() {
     for (int attempt = 0; attempt < 100; ++attempt) {
         close_all();
         broken_ = false;
-        auto text = connect();
+        std::string text;
+        if (dice_.one_in(4)) {
+            // By a thread that has ended when the streams are used.
+            std::jthread{[&] { text = connect(); }}.join();
+        } else {
+            text = connect();
+        }
         if (!text.empty() || !broken_) {
             return text;
         }
