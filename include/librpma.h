@@ -1222,14 +1222,17 @@ int rpma_conn_req_adopt(struct rpma_peer *peer, int fd, const struct rpma_conn_c
 #define RPMA_ADOPT_INITIATOR (1 << 0)
 /* rpma_conn_req_adopt_fd: fd stays the caller's, who leaves its bytes alone; the device uses a duplicate. */
 #define RPMA_ADOPT_KEEP_FD (1 << 1)
+/* rpma_conn_req_adopt_fd: the same without a duplicate; the caller closes fd after the request, or the
+ * connection that it became, is deleted, and not before. Excludes RPMA_ADOPT_KEEP_FD. */
+#define RPMA_ADOPT_SHARE_FD (1 << 2)
 
 /**
  * Makes a request of a TCP connection as rpma_conn_req_adopt, which is this with flags 0. With
  * RPMA_ADOPT_INITIATOR it is the request of this side: it can be connected at once, and rpma_conn_req_connect
- * asks on the TCP connection that there is. Errors: RPMA_E_INVAL: as rpma_conn_req_adopt; unknown flag.
- * RPMA_E_NOSUPP: the peer is not on the soft device. RPMA_E_NOMEM. RPMA_E_PROVIDER: no descriptor is left, no
- * device serves fd's address, or the queues cannot be made; fd stays the caller's, unless only the queues
- * failed.
+ * asks on the TCP connection that there is. Errors: RPMA_E_INVAL: as rpma_conn_req_adopt; unknown
+ * flag, or two that exclude each other. RPMA_E_NOSUPP: the peer is not on the soft device. RPMA_E_NOMEM.
+ * RPMA_E_PROVIDER: no descriptor is left, no device serves fd's address, or the queues cannot be made; fd
+ * stays the caller's, unless only the queues failed.
  */
 int rpma_conn_req_adopt_fd(struct rpma_peer *peer, int fd, int flags, const struct rpma_conn_cfg *cfg,
                            struct rpma_conn_req **req_ptr);

@@ -322,6 +322,9 @@ extern int softrdma_adopt(struct rdma_event_channel *channel, int fd, void *cont
 
 /* softrdma_adopt_fd: it is our side that asks. */
 #define SOFTRDMA_ADOPT_INITIATOR (1 << 0)
+/* softrdma_adopt_fd: fd stays the caller's, who leaves its bytes alone and closes it after the id and its
+ * queue pair are destroyed; the connection takes no descriptor of its own. */
+#define SOFTRDMA_ADOPT_SHARE_FD (1 << 1)
 
 /**
  * Makes an id of a TCP connection as softrdma_adopt, which is this with flags 0. With

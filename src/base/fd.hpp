@@ -8,15 +8,24 @@
 
 namespace base {
 
-// Owns one file descriptor and closes it once. -1 means "none".
+// Owns one file descriptor and closes it once; or borrows it from an owner who outlives this. -1 means
+// "none".
 class Fd {
 public:
     Fd() = default;
     explicit Fd(int fd) : fd_{fd} {}
-    Fd(Fd &&other) noexcept : fd_{std::exchange(other.fd_, -1)} {}
+    // Never closed here.
+    [[nodiscard]] static Fd borrowed(int fd) {
+        Fd one{fd};
+        one.borrowed_ = true;
+        return one;
+    }
+    Fd(Fd &&other) noexcept
+        : fd_{std::exchange(other.fd_, -1)}, borrowed_{std::exchange(other.borrowed_, false)} {}
     Fd &operator=(Fd &&other) noexcept {
         if (this != &other) {
             reset(std::exchange(other.fd_, -1));
+            borrowed_ = std::exchange(other.borrowed_, false);
         }
         return *this;
     }
@@ -25,18 +34,21 @@ public:
     ~Fd() { reset(); }
 
     [[nodiscard]] int get() const { return fd_; }
+    [[nodiscard]] bool is_borrowed() const { return borrowed_; }
     [[nodiscard]] int release() { return std::exchange(fd_, -1); }
     explicit operator bool() const { return fd_ >= 0; }
 
     void reset(int fd = -1) {
-        if (fd_ >= 0) {
+        if (fd_ >= 0 && !borrowed_) {
             ::close(fd_);
         }
         fd_ = fd;
+        borrowed_ = false;
     }
 
 private:
     int fd_ = -1;
+    bool borrowed_ = false;
 };
 
 }  // namespace base

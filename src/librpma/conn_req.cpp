@@ -149,7 +149,8 @@ rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd, int flag
         }
     }
     if (peer.provider().adopt((*req)->channel(), duplicate ? duplicate.get() : fd,
-                              initiator ? SOFTRDMA_ADOPT_INITIATOR : 0,
+                              (initiator ? SOFTRDMA_ADOPT_INITIATOR : 0) |
+                                  ((flags & RPMA_ADOPT_SHARE_FD) != 0 ? SOFTRDMA_ADOPT_SHARE_FD : 0),
                               static_cast<librpma::IdOwner *>(req->get()), &id) != 0) {
         const int number = errno;
         BASE_LOG(Error, "descriptor %d cannot become a connection: %s (expected a connected TCP socket)", fd,
@@ -377,9 +378,12 @@ int rpma_conn_req_adopt(struct rpma_peer *peer, int fd, const struct rpma_conn_c
 
 int rpma_conn_req_adopt_fd(struct rpma_peer *peer, int fd, int flags, const struct rpma_conn_cfg *cfg,
                            struct rpma_conn_req **req_ptr) {
-    if (peer == nullptr || fd < 0 || (flags & ~(RPMA_ADOPT_INITIATOR | RPMA_ADOPT_KEEP_FD)) != 0 ||
-        req_ptr == nullptr) {
-        return librpma::invalid("peer or req_ptr is NULL, fd is negative, or flags has unknown bits");
+    constexpr int two_ways = RPMA_ADOPT_KEEP_FD | RPMA_ADOPT_SHARE_FD;
+    if (peer == nullptr || fd < 0 || (flags & ~(RPMA_ADOPT_INITIATOR | two_ways)) != 0 ||
+        (flags & two_ways) == two_ways || req_ptr == nullptr) {
+        return librpma::invalid(
+            "peer or req_ptr is NULL, fd is negative, or flags has unknown bits or both of KEEP_FD and "
+            "SHARE_FD");
     }
     return librpma::give(rpma_conn_req::adopt(*peer, fd, flags, librpma::parameters_of(cfg)), req_ptr);
 }

@@ -88,6 +88,7 @@ public:
 
 protected:
     explicit AnySocket(base::Fd fd) : fd_{std::move(fd)} {}
+    [[nodiscard]] base::Fd take_fd() { return std::move(fd_); }
 
 private:
     base::Fd fd_;

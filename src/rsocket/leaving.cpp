@@ -48,13 +48,14 @@ Leaving &Leaving::instance() {
     return *leaving;
 }
 
-void Leaving::add(std::unique_ptr<stream::Connection> stream) {
-    if (is_done(*stream)) {
+void Leaving::add(std::unique_ptr<stream::Connection> stream, base::Fd fd) {
+    Left left{.fd = std::move(fd), .stream = std::move(stream)};
+    if (is_done(*left.stream)) {
         return;
     }
     const std::scoped_lock lock{mutex_};
     try {
-        streams_.push_back(std::move(stream));
+        streams_.push_back(std::move(left));
     } catch (const std::bad_alloc &) {
         BASE_LOG(Error, "a stream is cut off before all of it has left: out of memory");
     }
@@ -68,7 +69,7 @@ void Leaving::after_fork_in_child() {
 
 bool Leaving::sweep() {
     const std::scoped_lock lock{mutex_};
-    std::erase_if(streams_, [](const auto &stream) { return is_done(*stream); });
+    std::erase_if(streams_, [](const Left &left) { return is_done(*left.stream); });
     return !streams_.empty();
 }
 

@@ -2,10 +2,11 @@
 // rsocket/leaving: streams whose rsockets are closed, until what was sent has left.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <mutex>
-#include <vector>
 
+#include "base/fd.hpp"
 #include "stream/connection.hpp"
 
 namespace rsockets {
@@ -17,15 +18,20 @@ public:
     // The process's.
     [[nodiscard]] static Leaving &instance();
 
-    // Destroys the stream now, or when what was sent has left. leave() was called on it.
-    void add(std::unique_ptr<stream::Connection> stream);
+    // Destroys the stream now, or when what was sent has left, and closes its descriptor then. leave() was
+    // called on it.
+    void add(std::unique_ptr<stream::Connection> stream, base::Fd fd);
     // Destroys those that are done. Whether there are others.
     bool sweep();
     void after_fork_in_child();
 
 private:
     std::mutex mutex_;
-    std::vector<std::unique_ptr<stream::Connection>> streams_;
+    struct Left {
+        base::Fd fd;  // goes after the stream, which uses it
+        std::unique_ptr<stream::Connection> stream;
+    };
+    std::list<Left> streams_;
 };
 
 }  // namespace rsockets

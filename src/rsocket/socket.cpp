@@ -15,7 +15,7 @@ Socket::~Socket() {
             const auto in_stream = lock_stream();
             stream_->forget_observer();
         }
-        Leaving::instance().add(std::move(stream_));
+        Leaving::instance().add(std::move(stream_), take_fd());
     }
 }
 

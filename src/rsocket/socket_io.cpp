@@ -233,7 +233,7 @@ void Socket::end_with_process() {
     }
     closed_ = true;
     state_ = State::Fresh;
-    Leaving::instance().add(std::move(stream_));
+    Leaving::instance().add(std::move(stream_), take_fd());
 }
 
 }  // namespace rsockets

@@ -157,9 +157,9 @@ public:
     // events.
     [[nodiscard]] static base::Result<CmId *> create(EventChannel *channel, void *context,
                                                      rdma_port_space port_space = RDMA_PS_TCP);
-    // A request that will come on a TCP connection, which the id then owns.
-    [[nodiscard]] static base::Result<CmId *> adopt(EventChannel &channel, int fd, bool initiator,
-                                                    void *context);
+    // A request that will come on a TCP connection, which the id then owns unless it shares it. flags:
+    // SOFTRDMA_ADOPT_.
+    [[nodiscard]] static base::Result<CmId *> adopt(EventChannel &channel, int fd, int flags, void *context);
     // Waits until every event of the id is acknowledged.
     ~CmId() override;
     CmId(const CmId &) = delete;

@@ -124,15 +124,12 @@ int softrdma_adopt(rdma_event_channel *channel, int fd, void *context, rdma_cm_i
 }
 
 int softrdma_adopt_fd(rdma_event_channel *channel, int fd, int flags, void *context, rdma_cm_id **id) {
-    if (channel == nullptr || id == nullptr || (flags & ~SOFTRDMA_ADOPT_INITIATOR) != 0) {
+    if (channel == nullptr || id == nullptr ||
+        (flags & ~(SOFTRDMA_ADOPT_INITIATOR | SOFTRDMA_ADOPT_SHARE_FD)) != 0) {
         return status_failed(EINVAL);
     }
-    return status_of(
-        [&] {
-            return CmId::adopt(*static_cast<EventChannel *>(channel), fd,
-                               (flags & SOFTRDMA_ADOPT_INITIATOR) != 0, context);
-        },
-        id);
+    return status_of([&] { return CmId::adopt(*static_cast<EventChannel *>(channel), fd, flags, context); },
+                     id);
 }
 
 int softrdma_rdma_destroy_id(rdma_cm_id *id) {

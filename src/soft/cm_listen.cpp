@@ -71,16 +71,17 @@ base::Result<void> CmId::listen(int backlog) {
     return {};
 }
 
-base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, bool initiator, void *context) {
+base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, int flags, void *context) {
     if (channel.group()->inherited()) {
         return base::failure(EINVAL);
     }
-    auto socket = tcp::adopted(fd);
+    const bool shared = (flags & SOFTRDMA_ADOPT_SHARE_FD) != 0;
+    auto socket = tcp::adopted(fd, shared);
     if (!socket) {
         return std::unexpected{socket.error()};
     }
     std::unique_ptr<CmId> id{new CmId{&channel, context}};
-    if (initiator) {
+    if ((flags & SOFTRDMA_ADOPT_INITIATOR) != 0) {
         const auto peer = tcp::peer_address(socket->get());
         id->set_source(tcp::local_address(socket->get()));
         id->set_destination(reinterpret_cast<const sockaddr &>(peer));
@@ -89,14 +90,18 @@ base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, bool initiator, 
         }
         id->socket_ = std::move(*socket);
         id->state_.store(State::RouteResolved);
-        close(fd);
+        if (!shared) {
+            close(fd);
+        }
         return id.release();
     }
     id->state_.store(State::Adopting);
     id->handshake_group_ = channel.group();
     const std::scoped_lock lock{id->handshake_group_->mutex()};
     id->begin_handshake(std::move(*socket), tcp::peer_address(fd), Handshake::Role::Responder, nullptr);
-    close(fd);
+    if (!shared) {
+        close(fd);
+    }
     return id.release();
 }
 

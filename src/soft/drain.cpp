@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/drain: the sockets whose owners are gone, until their peers have everything.
+#include <fcntl.h>
+
 #include <algorithm>
 #include <memory>
 #include <new>
@@ -68,7 +70,15 @@ private:
     const base::Clock::time_point began_ = base::Clock::now();
 };
 
+// Of a socket that is borrowed another descriptor is drained: its owner may close his as soon as he knows
+// that the connection is no more. Without one the kernel still sends what it has.
 void Engine::drain(base::Fd socket, Origin origin, Allowance allowance) {
+    if (socket.is_borrowed()) {
+        socket = base::Fd{fcntl(socket.get(), F_DUPFD_CLOEXEC, 0)};
+        if (!socket) {
+            return;
+        }
+    }
     std::shared_ptr<Group> made;  // destroyed, if another thread was faster, without the lock
     std::shared_ptr<Group> group;
     {

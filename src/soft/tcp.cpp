@@ -157,7 +157,7 @@ base::Result<Accepted> accept(int socket) {
                     .peer = copy_of(reinterpret_cast<const sockaddr &>(address))};
 }
 
-base::Result<base::Fd> adopted(int fd) {
+base::Result<base::Fd> adopted(int fd, bool borrow) {
     int type = 0;
     socklen_t length = sizeof(type);
     const Address peer = peer_address(fd);
@@ -165,7 +165,7 @@ base::Result<base::Fd> adopted(int fd) {
         (peer.ss_family != AF_INET && peer.ss_family != AF_INET6)) {
         return base::failure(EINVAL);
     }
-    base::Fd connection{fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+    base::Fd connection = borrow ? base::Fd::borrowed(fd) : base::Fd{fcntl(fd, F_DUPFD_CLOEXEC, 0)};
     if (!connection || fcntl(connection.get(), F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
         return base::last_failure();
     }

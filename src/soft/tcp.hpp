@@ -51,9 +51,9 @@ struct Accepted {
     Address peer;
 };
 [[nodiscard]] base::Result<Accepted> accept(int socket);
-// Another descriptor of a connected stream socket that somebody else made, ready to be served; EINVAL for
-// anything else.
-[[nodiscard]] base::Result<base::Fd> adopted(int fd);
+// A connected stream socket that somebody else made, ready to be served: by a descriptor of its own, or by fd
+// itself, borrowed. EINVAL for anything else.
+[[nodiscard]] base::Result<base::Fd> adopted(int fd, bool borrow);
 // Starts to connect, from bound_socket or a fresh one. Done when it becomes writable, unless there is a
 // pending_error().
 [[nodiscard]] base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to,

@@ -64,7 +64,7 @@ Connection::Made Connection::begin(Side side, int socket, const Settings &settin
     if (!device) {
         return std::unexpected{device.error()};
     }
-    const int flags = RPMA_ADOPT_KEEP_FD | (side == Side::Active ? RPMA_ADOPT_INITIATOR : 0);
+    const int flags = RPMA_ADOPT_SHARE_FD | (side == Side::Active ? RPMA_ADOPT_INITIATOR : 0);
     return begin(**device, side, settings, observer, [&](rpma_conn_cfg *cfg) {
         return made<Request>(rpma_conn_req_adopt_fd, (*device)->peer(), socket, flags,
                              static_cast<const rpma_conn_cfg *>(cfg));

@@ -26,7 +26,9 @@ static void arguments_are_checked(void **state) {
     assert_code(rpma_conn_req_adopt(peer, -1, NULL, &request), RPMA_E_INVAL);
     assert_code(rpma_conn_req_adopt(peer, 0, NULL, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_adopt_fd(NULL, 0, 0, NULL, &request), RPMA_E_INVAL);
-    assert_code(rpma_conn_req_adopt_fd(peer, 0, 1 << 2, NULL, &request), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_adopt_fd(peer, 0, 1 << 3, NULL, &request), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_adopt_fd(peer, 0, RPMA_ADOPT_KEEP_FD | RPMA_ADOPT_SHARE_FD, NULL, &request),
+                RPMA_E_INVAL);
     assert_code(rpma_conn_req_adopt_fd(peer, 0, 0, NULL, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_fd(NULL, &fd), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_fd(request, NULL), RPMA_E_INVAL);

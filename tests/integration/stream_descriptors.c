@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A stream takes one descriptor at each of its ends, and gives it back. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <sys/resource.h>
+
+#include "../api/test.h"
+
+/* Last: it asserts. */
+#include "../api/rsockets.h"
+
+enum { STREAMS = 1000, OTHERS = 40 };
+
+static int open_descriptors(void) {
+    DIR *const folder = opendir("/proc/self/fd");
+    int count = 0;
+    assert_non_null(folder);
+    while (readdir(folder) != NULL) {
+        ++count;
+    }
+    assert_int_equal(closedir(folder), 0);
+    return count;
+}
+
+static void a_thousand_streams(void **state) {
+    (void)state;
+    static int fds[STREAMS][2];
+    struct rlimit limit;
+    uint16_t port = 0;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    if (limit.rlim_max < 2 * STREAMS + 2 * OTHERS || setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        printf("skipped: no more than %lu descriptors\n", (unsigned long)limit.rlim_max);
+        skip();
+    }
+    const int listener = listening_rsocket(&port);
+    const int before = open_descriptors();
+    for (int i = 0; i < STREAMS; ++i) {
+        connect_ends(fds[i], listener, port);
+    }
+    const int with_streams = open_descriptors() - before;
+    print_message("%d descriptors for %d streams, both ends\n", with_streams, STREAMS);
+    assert_in_range(with_streams, 2 * STREAMS, 2 * STREAMS + OTHERS);
+    for (int i = 0; i < STREAMS; ++i) {
+        char byte = 0;
+        assert_int_equal(rsend(fds[i][0], "x", 1, 0), 1);
+        assert_int_equal(rrecv(fds[i][1], &byte, 1, 0), 1);
+        assert_int_equal(rclose(fds[i][0]), 0);
+        assert_int_equal(rrecv(fds[i][1], &byte, 1, 0), 0);
+        assert_int_equal(rclose(fds[i][1]), 0);
+    }
+    /* The device drains what it was left, in a thread of its own. */
+    const double deadline = seconds() + 30;
+    while (open_descriptors() - before > OTHERS && seconds() < deadline) {
+        assert_int_equal(rpoll(NULL, 0, 1), 0);
+    }
+    assert_in_range(open_descriptors() - before, 0, OTHERS);
+    assert_int_equal(rclose(listener), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_thousand_streams)};
+    return cmocka_run_group_tests_name("stream_descriptors", tests, NULL, NULL);
+}
