@@ -246,6 +246,50 @@ static void threads_that_wait_get_a_message_each(void **state) {
     }
 }
 
+enum { ECHOES = 500 };
+
+static void *echo(void *server) {
+    char byte = 0;
+    for (int i = 0; i < ECHOES; ++i) {
+        struct name from = {.size = sizeof(from.of)};
+        if (rrecvfrom(*(int *)server, &byte, 1, 0, &from.of.any, &from.size) != 1 ||
+            rsendto(*(int *)server, &byte, 1, 0, &from.of.any, from.size) != 1) {
+            return NULL;
+        }
+    }
+    return server;
+}
+
+/* Takes as many answers as it sends, of its own or of another thread. */
+static void *ask(void *client) {
+    char byte = 0;
+    for (int i = 0; i < ECHOES; ++i) {
+        if (rwrite(*(int *)client, "x", 1) != 1) {
+            return NULL;
+        }
+        struct pollfd entry = {.fd = *(int *)client, .events = POLLIN};
+        while (rrecv(*(int *)client, &byte, 1, MSG_DONTWAIT) != 1) {
+            if (errno != EAGAIN || rpoll(&entry, 1, 10000) < 1) {
+                return NULL;
+            }
+        }
+    }
+    return client;
+}
+
+static void threads_share_both_ends(void **state) {
+    struct ends *const ends = *state;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; ++i) {
+        assert_int_equal(pthread_create(&threads[i], NULL, i % 2 == 0 ? echo : ask, &ends->fds[i % 2]), 0);
+    }
+    for (int i = 0; i < 4; ++i) {
+        void *result = NULL;
+        assert_int_equal(pthread_join(threads[i], &result), 0);
+        assert_ptr_equal(result, &ends->fds[i % 2]);
+    }
+}
+
 static void nothing_comes_after_a_shutdown(void **state) {
     const struct ends *const ends = *state;
     char byte = 0;
@@ -484,6 +528,7 @@ int main(void) {
         with_ends(a_message_is_looked_at_and_cut_off),
         with_ends(it_waits_as_long_as_it_is_told),
         with_ends(threads_that_wait_get_a_message_each),
+        with_ends(threads_share_both_ends),
         with_ends(nothing_comes_after_a_shutdown),
         with_ends(only_the_peer_is_heard),
         with_ends(nobody_at_the_other_end),
