@@ -92,6 +92,19 @@ bool LogPlace::admits(int level, Clock::time_point now) {
     return admitted;
 }
 
+void LogPlace::write(int level, const char *format, ...) {
+    Text text;
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text.data(), text.size(), format, arguments);
+    va_end(arguments);
+    {
+        const std::scoped_lock lock{places.mutex};
+        last_ = text;
+    }
+    log_sink()(level, file_, line_, function_, "%s\n", text.data());
+}
+
 // With the lock. Nothing when none is withheld.
 LogPlace::Withheld LogPlace::take(Clock::time_point now) {
     if (withheld_ == 0) {
@@ -106,14 +119,15 @@ LogPlace::Withheld LogPlace::take(Clock::time_point now) {
     return {.place = this,
             .level = level_,
             .lines = std::exchange(withheld_, 0),
-            .time = std::chrono::ceil<std::chrono::seconds>(now - window_)};
+            .time = std::chrono::ceil<std::chrono::seconds>(now - window_),
+            .like = last_};
 }
 
 void LogPlace::Withheld::tell() const {
     if (lines != 0) {
         log_sink()(level, place->file_, place->line_, place->function_,
                    "and %" PRIu64 " more like this in the last %lld s: %s\n", lines,
-                   static_cast<long long>(time.count()), place->format_);
+                   static_cast<long long>(time.count()), like.data());
     }
 }
 

@@ -3,6 +3,7 @@
 // Lines that peers cause, and could cause without end, become a count.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -38,23 +39,26 @@ inline std::atomic<int> log_threshold{static_cast<int>(LogLevel::Warning)};
 }
 
 // A place in the code whose lines peers cause. It writes the first log_lines_of_place in log_window; what
-// comes then is counted. When the window is over, the count is one line: the next line of the place writes it
-// before itself, or tell_withheld_lines() does.
+// comes then is counted. When the window is over, the count is one line, with the text of the last that was
+// written: the next line of the place writes it before itself, or tell_withheld_lines() does.
 inline std::atomic<unsigned> log_lines_of_place{16};  // tests raise it
 inline constexpr std::chrono::seconds log_window{10};
 
 class LogPlace {
 public:
-    constexpr LogPlace(const char *file, int line, const char *function, const char *format)
-        : file_{file}, line_{line}, function_{function}, format_{format} {}
+    constexpr LogPlace(const char *file, int line, const char *function)
+        : file_{file}, line_{line}, function_{function} {}
     LogPlace(const LogPlace &) = delete;
     LogPlace &operator=(const LogPlace &) = delete;
     ~LogPlace() = default;
 
     // Whether a line is to be written now. Any thread.
     [[nodiscard]] bool admits(int level, Clock::time_point now = Clock::now());
+    // Writes it: printf's format, without a newline. Any thread.
+    [[gnu::format(printf, 3, 4)]] void write(int level, const char *format, ...);
 
 private:
+    using Text = std::array<char, 512>;
     friend void tell_withheld_lines(Clock::time_point now, bool before_their_time);
     friend struct LogPlaces;
     struct Withheld {
@@ -62,6 +66,7 @@ private:
         int level = 0;
         std::uint64_t lines = 0;
         std::chrono::seconds time{};
+        Text like{};
         void tell() const;  // calls the sink
     };
     [[nodiscard]] Withheld take(Clock::time_point now);
@@ -69,12 +74,12 @@ private:
     const char *const file_;
     const int line_;
     const char *const function_;
-    const char *const format_;
     // Guarded by one lock for all places.
     Clock::time_point window_;  // its beginning
     unsigned written_ = 0;      // in the window
     std::uint64_t withheld_ = 0;
     int level_ = 0;             // the gravest of those
+    Text last_{};               // that was written
     LogPlace *next_ = nullptr;  // that withholds lines
 };
 
@@ -99,13 +104,12 @@ void tell_withheld_lines(Clock::time_point now, bool before_their_time);
 // The same of what a peer causes; the second takes the level's value.
 #define BASE_LOG_PEER(level, format, ...) \
     BASE_LOG_PEER_AT(static_cast<int>(base::LogLevel::level), format __VA_OPT__(, ) __VA_ARGS__)
-#define BASE_LOG_PEER_AT(level, format, ...)                                                    \
-    do {                                                                                        \
-        if (base::log_wanted(base::LogLevel{level})) {                                          \
-            static constinit base::LogPlace place_of_log{__FILE__, __LINE__, __func__, format}; \
-            if (place_of_log.admits(level)) {                                                   \
-                base::log_sink()(level, __FILE__, __LINE__, __func__,                           \
-                                 format "\n" __VA_OPT__(, ) __VA_ARGS__);                       \
-            }                                                                                   \
-        }                                                                                       \
+#define BASE_LOG_PEER_AT(level, format, ...)                                            \
+    do {                                                                                \
+        if (base::log_wanted(base::LogLevel{level})) {                                  \
+            static constinit base::LogPlace place_of_log{__FILE__, __LINE__, __func__}; \
+            if (place_of_log.admits(level)) {                                           \
+                place_of_log.write(level, format __VA_OPT__(, ) __VA_ARGS__);           \
+            }                                                                           \
+        }                                                                               \
     } while (false)
