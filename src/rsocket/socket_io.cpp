@@ -115,6 +115,11 @@ Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) 
             if (stream_ == nullptr) {
                 return base::failure(why_no_stream());
             }
+            // What was sent before gives its place in the send buffer back, so that the next bytes take the
+            // same one. It costs nothing where it has left already.
+            if (wanted > settings_.inline_bytes && !stream_->idle() && !is_lost()) {
+                (void)stream_->shard()->serve();
+            }
             return stream_->send(left);
         });
         if (!put) {

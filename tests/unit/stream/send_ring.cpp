@@ -26,13 +26,25 @@ void bytes_come_back_in_order(void **) {
 
 void bytes_go_round_the_end(void **) {
     SendRing ring{100, 10, 2};
-    ring.posted(70, 2);
+    ring.posted(60, 2);
+    ring.posted(10, 2);
     assert_true(ring.completed());
     assert_int_equal(ring.front(50).offset, 70);
     assert_int_equal(ring.front(50).size, 30);
     assert_int_equal(ring.front(20).size, 20);
     ring.posted(50, 3);
-    assert_int_equal(ring.front(50).offset, 20);
+    assert_int_equal(ring.front(40).offset, 20);
+}
+
+void a_buffer_that_is_empty_begins_anew(void **) {
+    SendRing ring{100, 10, 2};
+    ring.posted(70, 2);
+    ring.posted(0, 1);
+    assert_true(ring.completed());
+    assert_int_equal(ring.front(50).offset, 70);
+    assert_true(ring.completed());
+    assert_int_equal(ring.front(50).offset, 0);
+    assert_int_equal(ring.front(100).size, 100);
 }
 
 void messages_without_bytes_have_places_kept_for_them(void **) {
@@ -55,6 +67,7 @@ int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(bytes_come_back_in_order),
         cmocka_unit_test(bytes_go_round_the_end),
+        cmocka_unit_test(a_buffer_that_is_empty_begins_anew),
         cmocka_unit_test(messages_without_bytes_have_places_kept_for_them),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
