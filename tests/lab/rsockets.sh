@@ -3,7 +3,8 @@
 # Run as root inside the kernel lab's guest: Debian's rstream over the kernel's device that serves an address, with our
 # librsocket in the place of librdmacm's rsockets at one end, and then at the other.
 #   rsockets.sh BUILD-FOLDER ADDRESS
-# One line a run: whose end is ours, which transfers, ok or FAIL. Ends with 0 when all are ok.
+# Then ours finds that nobody listens, and that its peer was killed, within a second.
+# One line a run: whose end is ours, what happened, ok or FAIL. Ends with 0 when all are ok.
 set -u
 build=$1 address=$2
 ours=$(realpath "$build/lib/librsocket.so.1")
@@ -16,7 +17,7 @@ port=7471 failed=0
 listening() { rdma resource show cm_id | grep -q "LISTEN.*:$port"; }
 
 run() {  # run END "RSTREAM'S OPTIONS"
-    local server client code=0 preload_server=() preload_client=() options
+    local server code=0 preload_server=() preload_client=() options
     read -r -a options <<<"$2"
     case $1 in
         server) preload_server=("LD_PRELOAD=$ours") ;;
@@ -29,14 +30,47 @@ run() {  # run END "RSTREAM'S OPTIONS"
         sleep 0.02
     done
     timeout 60 env "${preload_client[@]}" rstream -s "$address" -p $port "${options[@]}" >"$work/client" 2>&1 || code=$?
-    client=$code
     wait $server || code=$?
-    printf '%-8s %-28s %s\n' "$1" "$2" "$([ $code = 0 ] && echo ok || echo "FAIL (client $client, $code)")"
-    if [ $code != 0 ]; then
+    verdict "$1" "$2" $code
+}
+
+verdict() {  # verdict END WHAT CODE
+    printf '%-8s %-32s %s\n' "$1" "$2" "$([ "$3" = 0 ] && echo ok || echo "FAIL ($3)")"
+    if [ "$3" != 0 ]; then
         failed=1
         tail -n 20 "$work/server" "$work/client"
     fi
     port=$((port + 1))
+}
+
+nobody_listens() {
+    local code=0
+    : >"$work/server"
+    LD_PRELOAD=$ours timeout 20 rstream -T b -s "$address" -p $port >"$work/client" 2>&1
+    grep -q 'rconnect: Connection refused' "$work/client" || code=1
+    verdict client "nobody listens" $code
+}
+
+peer_is_killed() {
+    local server client begun code=0
+    rstream -T b -b "$address" -p $port -S 64 -I 1 -C 100000000 >"$work/server" 2>&1 &
+    server=$!
+    until listening; do
+        kill -0 $server 2>/dev/null || break
+        sleep 0.02
+    done
+    LD_PRELOAD=$ours timeout 30 rstream -T b -s "$address" -p $port -S 64 -I 1 -C 100000000 >"$work/client" 2>&1 &
+    client=$!
+    # Both ends.
+    until [ "$(rdma resource show cm_id | grep -c "CONNECT .*:$port")" = 2 ]; do
+        kill -0 $client 2>/dev/null || break
+        sleep 0.02
+    done
+    begun=${EPOCHREALTIME/./}
+    { kill -KILL $server && wait $server; } 2>/dev/null
+    wait $client
+    [ $((${EPOCHREALTIME/./} - begun)) -lt 1000000 ] && grep -q 'Connection reset by peer' "$work/client" || code=1
+    verdict client "its peer is killed" $code
 }
 
 for end in server client; do
@@ -44,4 +78,6 @@ for end in server client; do
     run $end "-T n -T v -S 65536 -I 3 -C 10"
     run $end "-T b -T v -S 1048576 -I 1 -C 3"
 done
+nobody_listens
+peer_is_killed
 exit $failed
