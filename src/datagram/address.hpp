@@ -63,9 +63,9 @@ struct Address {
 
     struct Hash {
         std::size_t operator()(const Address &address) const {
-            const std::string_view ip{reinterpret_cast<const char *>(address.ip.bytes.data()),
-                                      address.ip.bytes.size()};
-            return std::hash<std::string_view>{}(ip) ^ (std::size_t{address.port} << 16 | address.scope);
+            const std::string_view bytes{reinterpret_cast<const char *>(address.ip.bytes.data()),
+                                         address.ip.bytes.size()};
+            return std::hash<std::string_view>{}(bytes) ^ (std::size_t{address.port} << 16 | address.scope);
         }
     };
 };
