@@ -115,19 +115,16 @@ static void a_tcp_connection_becomes_a_request(void **state) {
 }
 
 /* Both ends of one TCP connection, each handed over, and each still its owner's under the same number. */
-static void both_ends_of_a_tcp_connection(void **state) {
-    struct ends *ends = *state;
+static void adopt_both_ends(struct ends *ends, int way, int fds[2]) {
     char hello[] = "hello";
     const struct rpma_conn_private_data asked = {hello, sizeof(hello)};
     struct rpma_conn_private_data got = {NULL, 0};
     struct rpma_conn_req *asking = NULL;
     struct sockaddr_in seen;
     socklen_t size = sizeof(seen);
-    int fds[2];
     connect_sockets(fds);
-    assert_ok(rpma_conn_req_adopt_fd(ends->peer, fds[1], RPMA_ADOPT_KEEP_FD, NULL, &ends->request));
-    assert_ok(
-        rpma_conn_req_adopt_fd(ends->peer, fds[0], RPMA_ADOPT_KEEP_FD | RPMA_ADOPT_INITIATOR, NULL, &asking));
+    assert_ok(rpma_conn_req_adopt_fd(ends->peer, fds[1], way, NULL, &ends->request));
+    assert_ok(rpma_conn_req_adopt_fd(ends->peer, fds[0], way | RPMA_ADOPT_INITIATOR, NULL, &asking));
     assert_ok(rpma_conn_req_proceed(asking)); /* there is nothing to wait for */
     assert_ok(rpma_conn_req_connect(&asking, &asked, &ends->client));
     assert_ok(proceed(ends->request));
@@ -138,6 +135,23 @@ static void both_ends_of_a_tcp_connection(void **state) {
     assert_ok(rpma_send(ends->client, NULL, 0, 0, RPMA_F_COMPLETION_ALWAYS, NULL));
     assert_int_equal(await_completion(ends->client).status, IBV_WC_SUCCESS);
     assert_int_equal(getpeername(fds[0], (struct sockaddr *)&seen, &size), 0);
+}
+
+static void both_ends_of_a_tcp_connection(void **state) {
+    int fds[2];
+    adopt_both_ends(*state, RPMA_ADOPT_KEEP_FD, fds);
+    assert_int_equal(close(fds[0]), 0);
+    assert_int_equal(close(fds[1]), 0);
+}
+
+/* Without a duplicate: the descriptors outlive the connections, and are closed by nobody else. */
+static void both_ends_share_their_descriptors(void **state) {
+    struct ends *ends = *state;
+    int fds[2];
+    adopt_both_ends(ends, RPMA_ADOPT_SHARE_FD, fds);
+    assert_ok(rpma_conn_disconnect(ends->client));
+    assert_ok(rpma_conn_delete(&ends->client));
+    assert_ok(rpma_conn_delete(&ends->server));
     assert_int_equal(close(fds[0]), 0);
     assert_int_equal(close(fds[1]), 0);
 }
@@ -215,6 +229,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(one_that_is_not_ready, make_endpoint, end_all),
         cmocka_unit_test_setup_teardown(a_tcp_connection_becomes_a_request, make_peer, end_all),
         cmocka_unit_test_setup_teardown(both_ends_of_a_tcp_connection, make_peer, end_all),
+        cmocka_unit_test_setup_teardown(both_ends_share_their_descriptors, make_peer, end_all),
         cmocka_unit_test_setup_teardown(an_initiator_gives_its_descriptor_away, make_peer, end_all),
         cmocka_unit_test_setup_teardown(one_that_speaks_something_else, make_peer, end_all),
         cmocka_unit_test_setup_teardown(one_that_goes_away, make_peer, end_all),
