@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/log: keeps a line of each level, for what a failure says.
+// cli/log: keeps a line of each level, for what a failure says; prints the commands' own.
 #include "cli/log.hpp"
 
 #include <librpma.h>
@@ -11,6 +11,8 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+
+#include "base/log.hpp"
 
 namespace cli {
 
@@ -45,6 +47,17 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
     }
 }
 
+// What a command itself logs: a server, while it serves others.
+// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is base's.
+void print_line(int, const char *, int, const char *, const char *format, ...) {
+    std::array<char, 1024> text;
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text.data(), text.size(), format, arguments);
+    va_end(arguments);
+    std::fputs(fmt::format("rpma: {}", text.data()).c_str(), stderr);
+}
+
 // The caller says what could not be done: the name of the call that failed adds nothing for a person.
 std::string without_call(const std::string &line) {
     constexpr std::string_view failed_with = " failed: ";
@@ -62,6 +75,7 @@ void take_log(bool verbose) {
     }
     (void)rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_DISABLED);
     (void)rpma_log_set_function(keep_line);
+    base::set_log_sink(print_line);
 }
 
 void print_warnings() {

@@ -7,7 +7,7 @@
 namespace cli {
 
 // Takes over librpma's log, which would go to the system's: lines are kept to explain failures, and printed
-// when verbose. Call once, before other threads.
+// when verbose. Commands print their own lines with BASE_LOG. Call once, before other threads.
 void take_log(bool verbose);
 
 // From now on warnings and errors are printed as they come: for a server, which goes on.

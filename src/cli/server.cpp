@@ -6,18 +6,16 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <utility>
 
+#include "base/log.hpp"
 #include "cli/log.hpp"
 
 namespace cli {
-
-void complain(const std::string &text) {
-    std::fputs(fmt::format("rpma: {}\n", text).c_str(), stderr);
-}
 
 // Whether the device can make the pool's memory durable.
 Outcome<Durability> Server::find_durability(const DevicePeer &device) const {
@@ -102,13 +100,24 @@ Outcome<> Server::listen(const Address &address, DevicePeer device) {
     return {};
 }
 
+// Returns for how many milliseconds there is nothing to do unless something comes, -1: for ever.
+int Server::next_wait() {
+    base::tell_withheld_lines(Clock::now(), false);
+    const int late = drop_late();
+    if (!base::log_withholds.load(std::memory_order_relaxed)) {
+        return late;
+    }
+    constexpr int window = std::chrono::milliseconds{base::log_window}.count();
+    return late < 0 ? window : std::min(late, window);
+}
+
 Outcome<> Server::run(int signal_fd) {
     TRY(storage_.start());
     TRY(watch(signal_fd, Source::Signal, 0));
     TRY(watch(storage_.fd(), Source::Storage, 0));
     while (true) {
         epoll_event event{};
-        const int ready = epoll_wait(epoll_.get(), &event, 1, drop_late());
+        const int ready = epoll_wait(epoll_.get(), &event, 1, next_wait());
         if (ready < 0 && errno != EINTR) {
             return failed("epoll_wait: {}", errno_text(errno));
         }
@@ -118,6 +127,7 @@ Outcome<> Server::run(int signal_fd) {
         const auto key = static_cast<std::uint32_t>(event.data.u64);
         switch (static_cast<Source>(event.data.u64 >> 32)) {
             case Source::Signal:
+                base::tell_withheld_lines(Clock::now(), true);
                 return {};
             case Source::Storage:
                 finish_jobs();

@@ -20,9 +20,6 @@
 
 namespace cli {
 
-// Prints on standard error what goes wrong while others are served.
-void complain(const std::string &text);
-
 struct ServerLimits {
     std::chrono::seconds push_lease{30};  // a push that asks for nothing for so long is ended
     std::chrono::seconds idle{60};        // a pull; a client that measures has ten times as long
@@ -115,6 +112,7 @@ private:
     [[nodiscard]] Clock::duration patience(const Client &client) const;
     [[nodiscard]] Clock::time_point last_active(const Client &client) const;
     [[nodiscard]] int drop_late();
+    [[nodiscard]] int next_wait();
 
     const Pool &pool_;
     ServerLimits limits_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/log.hpp"
 #include "cli/log.hpp"
 #include "cli/server.hpp"
 
@@ -49,7 +50,7 @@ void Server::take_request(Port &port) {
         return;
     }
     if (result != 0) {
-        complain(fmt::format("rejected a client{}", reason_of(result)));
+        BASE_LOG_PEER(Warning, "rejected a client%s", reason_of(result).c_str());
         return;
     }
     ConnectionRequest request{requested};
@@ -57,7 +58,7 @@ void Server::take_request(Port &port) {
     (void)rpma_conn_req_get_private_data(requested, &data);
     const auto hello = decode_hello({static_cast<const std::byte *>(data.ptr), data.len});
     if (!hello) {
-        complain(fmt::format("rejected a peer: it {}", hello.error().text));
+        BASE_LOG_PEER(Warning, "rejected a peer: it %s", hello.error().text.c_str());
     } else {
         admit(port, std::move(request), *hello);
     }
@@ -117,13 +118,13 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
                             errno_text(storage_error_)));
         }
         if (const auto usable = pool_.check(); !usable) {
-            complain(usable.error().text);
+            BASE_LOG_PEER(Warning, "%s", usable.error().text.c_str());
             return refused(Status::Failed, usable.error().text);
         }
     }
     auto offered = offer(hello, request, client);
     if (!offered) {
-        complain(offered.error().text);
+        BASE_LOG_PEER(Warning, "%s", offered.error().text.c_str());
         return refused(Status::Failed, offered.error().text);
     }
     return *std::move(offered);
@@ -206,7 +207,7 @@ void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
             checked(rpma_conn_req_prepare(request.get(), client.device->peer.get(), configuration_.get()),
                     "rejected a client from {}", client.host);
         !prepared) {
-        complain(prepared.error().text);
+        BASE_LOG_PEER(Warning, "%s", prepared.error().text.c_str());
         return;
     }
     const Offer offer = answer(hello, request.get(), client);
@@ -214,7 +215,7 @@ void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
     const auto was_refused = [](const auto &entry) { return !entry.second.admitted; };
     if (!client.admitted &&
         std::cmp_greater_equal(std::ranges::count_if(clients_, was_refused), most_refused)) {
-        complain(fmt::format("rejected a client from {}: {}", client.host, offer.reason));
+        BASE_LOG_PEER(Warning, "rejected a client from %s: %s", client.host.c_str(), offer.reason.c_str());
         return;
     }
     OfferBytes bytes = encode_offer(offer);
@@ -222,7 +223,7 @@ void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
     rpma_conn_req *consumed = request.release();
     rpma_conn *accepted = nullptr;
     if (const int result = rpma_conn_req_connect(&consumed, &data, &accepted); result != 0) {
-        complain(fmt::format("cannot accept a client{}", reason_of(result)));
+        BASE_LOG_PEER(Warning, "cannot accept a client%s", reason_of(result).c_str());
         return;
     }
     client.connection.reset(accepted);
@@ -237,7 +238,7 @@ void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
         watched = watch(completions_fd, Source::Message, static_cast<std::size_t>(fd));
     }
     if (!watched) {
-        complain(watched.error().text);
+        BASE_LOG_PEER(Warning, "%s", watched.error().text.c_str());
         return;
     }
     if (hello.mode == Mode::Push && client.admitted) {

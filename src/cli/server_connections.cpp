@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/log.hpp"
 #include "cli/log.hpp"
 #include "cli/server.hpp"
 
@@ -37,7 +38,7 @@ void Server::take_event(int fd) {
         if (started) {
             return;
         }
-        complain(fmt::format("dropped a client: {}", started.error().text));
+        BASE_LOG_PEER(Warning, "dropped a client: %s", started.error().text.c_str());
     }
     drop(fd);
 }
@@ -62,7 +63,8 @@ void Server::take_messages(int fd) {
                 continue;
             }
             if (const auto served = serve(client, completion); !served) {
-                complain(fmt::format("dropped a client from {}: it {}", client.host, served.error().text));
+                BASE_LOG_PEER(Warning, "dropped a client from %s: it %s", client.host.c_str(),
+                              served.error().text.c_str());
                 return drop(fd);
             }
         }
@@ -137,10 +139,10 @@ void Server::finish(const Storage::Job &job) {
     const bool committed = job.request.ask == Ask::Commit && job.answer.verdict == Verdict::Done;
     if (job.answer.error != 0 && storage_error_ == 0) {
         storage_error_ = job.answer.error;
-        complain(
-            fmt::format("pool {}: cannot make it durable: {}; no push is taken until the server is started "
-                        "again, pulls are",
-                        pool_.path(), errno_text(storage_error_)));
+        BASE_LOG(Error,
+                 "pool %s: cannot make it durable: %s; no push is taken until the server is started again, "
+                 "pulls are",
+                 pool_.path().c_str(), errno_text(storage_error_));
     }
     if (committed) {
         committed_ = job.content;
@@ -151,7 +153,7 @@ void Server::finish(const Storage::Job &job) {
         come_further(client, client.stored, job.request.offset + job.request.length);
         client.answered = job.request.ask == Ask::Commit;
         if (const auto told = reply(client, job.place, job.answer); !told) {
-            complain(fmt::format("dropped a client: it {}", told.error().text));
+            BASE_LOG_PEER(Warning, "dropped a client: it %s", told.error().text.c_str());
             drop(pusher_);
         } else if (client.answered) {
             client.active = Clock::now();
@@ -161,7 +163,7 @@ void Server::finish(const Storage::Job &job) {
     if (committed) {
         committed_callback_(job.content);
     } else if (job.answer.verdict == Verdict::Different) {
-        complain("a push did not commit: what arrived has another checksum than what was sent");
+        BASE_LOG_PEER(Warning, "a push did not commit: what arrived has another checksum than what was sent");
     }
 }
 
@@ -176,7 +178,7 @@ void Server::drop(int fd) {
     if (fd == pusher_) {
         pusher_ = -1;
         if (!client.committing) {
-            complain("a push ended without a commit: the pool holds what it held before");
+            BASE_LOG_PEER(Warning, "a push ended without a commit: the pool holds what it held before");
         }
     }
     clients_.erase(found);
@@ -228,9 +230,10 @@ int Server::drop_late() {
     for (const int fd : late) {
         const Client &client = clients_.at(fd);
         if (client.admitted) {
-            complain(fmt::format("dropped a client from {} that {} for {} seconds", client.host,
-                                 client.established ? "did nothing" : "did not finish connecting",
-                                 std::chrono::floor<std::chrono::seconds>(patience(client)).count()));
+            BASE_LOG_PEER(
+                Warning, "dropped a client from %s that %s for %lld seconds", client.host.c_str(),
+                client.established ? "did nothing" : "did not finish connecting",
+                static_cast<long long>(std::chrono::floor<std::chrono::seconds>(patience(client)).count()));
         }
         drop(fd);
     }

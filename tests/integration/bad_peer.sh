@@ -36,6 +36,9 @@ bounded "$peer" bad_hello 127.0.0.1 "$port" || die "bad_hello"
 bounded "$peer" other_version 127.0.0.1 "$port" || die "other_version"
 unharmed
 grep -q 'is no rpma client' server.err || die "the server does not say whom it rejected"
+# Many of them are some lines, and a count of the others when their time is over.
+bounded "$peer" bad_hellos 127.0.0.1 "$port" || die "bad_hellos"
+[ "$(grep -c 'is no rpma client' server.err)" -le 18 ] || die "the server says the same again and again"
 
 # A pusher with a made-up key, one beyond its slot, a puller that writes, also with the key of a pusher; requests that are none, a commit of what did
 # not arrive, and none at all.
@@ -74,3 +77,5 @@ for kind in garbage silent; do
     refused "127.0.0.1:$other" "$rpma" push content "127.0.0.1:$other" --timeout 2
 done
 stop_server
+grep -Eq '^rpma: and [0-9]+ more like this in the last [0-9]+ s: rejected a peer: it is no rpma client' server.err ||
+    die "the server does not say how many more it rejected"

@@ -170,6 +170,16 @@ int bad_hello(const char *address, const char *port, std::span<std::byte> data) 
     return client.connect(address, port, data) == RPMA_CONN_REJECTED ? 0 : 1;
 }
 
+// Enough of them for the server to count the last.
+int bad_hellos(const char *address, const char *port) {
+    std::array<std::byte, 16> data{};
+    int failed = 0;
+    for (int i = 0; i < 24; ++i) {
+        failed |= bad_hello(address, port, data);
+    }
+    return failed;
+}
+
 int other_version(const char *address, const char *port) {
     Client client;
     auto hello = cli::encode_hello({cli::protocol_version + 1, cli::Mode::Push});
@@ -406,7 +416,8 @@ int main(int argc, char **argv) {
     struct {
         const char *name;
         int (*run)(const char *, const char *);
-    } const modes[] = {{"other_version", other_version},
+    } const modes[] = {{"bad_hellos", bad_hellos},
+                       {"other_version", other_version},
                        {"bad_key", bad_key},
                        {"out_of_bounds", out_of_bounds},
                        {"write_as_puller", write_as_puller},
