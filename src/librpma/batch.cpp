@@ -79,7 +79,7 @@ int prepare(Request &request, const rpma_conn *conn, const rpma_op &op) {
                                 op.len, op.flags, op.op_context)
                    ? 0
                    : invalid_transfer(opcode, conn, op.local, op.local_offset, op.remote, op.remote_offset,
-                                      op.len, op.flags);
+                                      op.len);
     };
     const auto message = [&](ibv_wr_opcode opcode) {
         if (has_bytes(op, opcode)) {
@@ -88,7 +88,7 @@ int prepare(Request &request, const rpma_conn *conn, const rpma_op &op) {
         return prepare_message(request, opcode, conn, op.local, op.local_offset, op.len, op.flags,
                                op.op_context)
                    ? 0
-                   : invalid_transfer(opcode, conn, op.local, op.local_offset, nullptr, 0, op.len, op.flags);
+                   : invalid_transfer(opcode, conn, op.local, op.local_offset, nullptr, 0, op.len);
     };
     if (op.reserved[0] != 0 || op.reserved[1] != 0) {
         return invalid_call("rpma_post", "reserved members are not 0");

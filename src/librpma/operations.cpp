@@ -21,24 +21,27 @@ int invalid_operation(const Arguments &its) {
     if (its.conn == nullptr) {
         return invalid_call(its.function, "conn is NULL");
     }
-    if (its.flags == 0) {
-        return invalid_call(its.function, "flags is 0: an RPMA_F_COMPLETION_ flag is needed");
-    }
     if (its.len > UINT32_MAX) {
         return invalid_call(its.function, "%zu bytes: one operation has at most %u", its.len, UINT32_MAX);
     }
-    if (its.needs_both && (its.local == nullptr || its.remote == nullptr)) {
+    const bool names_none = its.local == nullptr && its.remote == nullptr;
+    const bool is_nothing = names_none && (its.local_offset | its.remote_offset | its.len) == 0;
+    if (its.needs_both && (its.local == nullptr || its.remote == nullptr) && !is_nothing) {
         return invalid_call(its.function, "src or dst is NULL: only an empty operation at offset 0 has none");
     }
-    if (its.local != nullptr && !is_within(its.local_offset, its.len, its.local->size())) {
+    if (names_none && !is_nothing) {
+        return invalid_call(its.function, "src is NULL: only an empty message at offset 0 has none");
+    }
+    const bool bounds = its.conn->checks_bounds();
+    if (bounds && its.local != nullptr && !is_within(its.local_offset, its.len, its.local->size())) {
         return invalid_call(its.function, "%zu bytes from %zu on: the local region has %zu", its.len,
                             its.local_offset, its.local->size());
     }
-    if (its.remote != nullptr && !is_within(its.remote_offset, its.len, its.remote->size())) {
+    if (bounds && its.remote != nullptr && !is_within(its.remote_offset, its.len, its.remote->size())) {
         return invalid_call(its.function, "%zu bytes from %zu on: the remote region has %zu", its.len,
                             its.remote_offset, static_cast<std::size_t>(its.remote->size()));
     }
-    return invalid_call(its.function, "src is NULL: only an empty message at offset 0 has none");
+    return invalid_call(its.function, "flags is 0: an RPMA_F_COMPLETION_ flag is needed");
 }
 
 namespace {
@@ -62,10 +65,9 @@ const char *function_of(ibv_wr_opcode opcode) {
 
 int invalid_transfer(ibv_wr_opcode opcode, const rpma_conn *conn, const rpma_mr_local *local,
                      std::size_t local_offset, const rpma_mr_remote *remote, std::size_t remote_offset,
-                     std::size_t len, int flags) {
+                     std::size_t len) {
     return invalid_operation({.function = function_of(opcode),
                               .conn = conn,
-                              .flags = flags,
                               .needs_both = opcode != IBV_WR_SEND && opcode != IBV_WR_SEND_WITH_IMM,
                               .len = len,
                               .local = local,
@@ -75,7 +77,7 @@ int invalid_transfer(ibv_wr_opcode opcode, const rpma_conn *conn, const rpma_mr_
 }
 
 int invalid_atomic_write(const rpma_conn *conn, const rpma_mr_remote *remote, std::size_t offset,
-                         const char *source, int flags) {
+                         const char *source) {
     constexpr const char *function = "rpma_atomic_write";
     if (offset % RPMA_ATOMIC_WRITE_ALIGNMENT != 0) {
         return invalid_call(function, "dst_offset %zu is no multiple of %d", offset,
@@ -86,7 +88,6 @@ int invalid_atomic_write(const rpma_conn *conn, const rpma_mr_remote *remote, st
     }
     return invalid_operation({.function = function,
                               .conn = conn,
-                              .flags = flags,
                               .needs_both = false,
                               .len = 8,
                               .local = nullptr,
@@ -107,13 +108,13 @@ namespace {
 // With the arguments where the public function has them: to go on there moves none.
 [[gnu::cold, gnu::noinline]] int invalid_read(const rpma_conn *conn, const rpma_mr_local *dst,
                                               std::size_t dst_offset, const rpma_mr_remote *src,
-                                              std::size_t src_offset, std::size_t len, int flags) {
-    return invalid_transfer(IBV_WR_RDMA_READ, conn, dst, dst_offset, src, src_offset, len, flags);
+                                              std::size_t src_offset, std::size_t len) {
+    return invalid_transfer(IBV_WR_RDMA_READ, conn, dst, dst_offset, src, src_offset, len);
 }
 [[gnu::cold, gnu::noinline]] int invalid_write(const rpma_conn *conn, const rpma_mr_remote *dst,
                                                std::size_t dst_offset, const rpma_mr_local *src,
-                                               std::size_t src_offset, std::size_t len, int flags) {
-    return invalid_transfer(IBV_WR_RDMA_WRITE, conn, src, src_offset, dst, dst_offset, len, flags);
+                                               std::size_t src_offset, std::size_t len) {
+    return invalid_transfer(IBV_WR_RDMA_WRITE, conn, src, src_offset, dst, dst_offset, len);
 }
 
 [[gnu::cold, gnu::noinline]] int invalid_receive(const char *function, const void *queue,
@@ -148,7 +149,7 @@ int rpma_read(struct rpma_conn *conn, struct rpma_mr_local *dst, size_t dst_offs
     librpma::Request request;
     if (!librpma::prepare_transfer(request, IBV_WR_RDMA_READ, conn, dst, dst_offset, src, src_offset, len,
                                    flags, op_context)) {
-        return librpma::invalid_read(conn, dst, dst_offset, src, src_offset, len, flags);
+        return librpma::invalid_read(conn, dst, dst_offset, src, src_offset, len);
     }
     return librpma::post(*conn, request);
 }
@@ -159,7 +160,7 @@ int rpma_write(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_of
     librpma::Request request;
     if (!librpma::prepare_transfer(request, IBV_WR_RDMA_WRITE, conn, src, src_offset, dst, dst_offset, len,
                                    flags, op_context)) {
-        return librpma::invalid_write(conn, dst, dst_offset, src, src_offset, len, flags);
+        return librpma::invalid_write(conn, dst, dst_offset, src, src_offset, len);
     }
     return librpma::post(*conn, request);
 }
@@ -171,7 +172,7 @@ int rpma_write_with_imm(struct rpma_conn *conn, struct rpma_mr_remote *dst, size
     if (!librpma::prepare_transfer(request, IBV_WR_RDMA_WRITE_WITH_IMM, conn, src, src_offset, dst,
                                    dst_offset, len, flags, op_context)) {
         return librpma::invalid_transfer(IBV_WR_RDMA_WRITE_WITH_IMM, conn, src, src_offset, dst, dst_offset,
-                                         len, flags);
+                                         len);
     }
     librpma::set_immediate(request, imm);
     return librpma::post(*conn, request);
@@ -195,7 +196,7 @@ int rpma_send(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t of
               const void *op_context) {
     librpma::Request request;
     if (!librpma::prepare_message(request, IBV_WR_SEND, conn, src, offset, len, flags, op_context)) {
-        return librpma::invalid_transfer(IBV_WR_SEND, conn, src, offset, nullptr, 0, len, flags);
+        return librpma::invalid_transfer(IBV_WR_SEND, conn, src, offset, nullptr, 0, len);
     }
     return librpma::post(*conn, request);
 }
@@ -204,7 +205,7 @@ int rpma_send_with_imm(struct rpma_conn *conn, const struct rpma_mr_local *src, 
                        int flags, uint32_t imm, const void *op_context) {
     librpma::Request request;
     if (!librpma::prepare_message(request, IBV_WR_SEND_WITH_IMM, conn, src, offset, len, flags, op_context)) {
-        return librpma::invalid_transfer(IBV_WR_SEND_WITH_IMM, conn, src, offset, nullptr, 0, len, flags);
+        return librpma::invalid_transfer(IBV_WR_SEND_WITH_IMM, conn, src, offset, nullptr, 0, len);
     }
     librpma::set_immediate(request, imm);
     return librpma::post(*conn, request);

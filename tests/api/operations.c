@@ -254,6 +254,15 @@ static void what_is_not_allowed_is_named(void **state) {
     assert_true(logged("rpma_read:", "src or dst is NULL", NULL));
     assert_code(rpma_flush(ends->client, far, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, 0, NULL), RPMA_E_INVAL);
     assert_true(logged("rpma_flush", "flags is 0", NULL));
+    /* A region's bounds are the device's to check, unless the connection asks for it: the flags are wrong. */
+    assert_code(rpma_write(ends->client, far, BUFFER_SIZE, near, 0, 8, 0, NULL), RPMA_E_INVAL);
+    assert_true(logged("rpma_write", "flags is 0", NULL));
+    assert_code(rpma_read(ends->client, NULL, 0, NULL, 0, 0, 0, NULL), RPMA_E_INVAL);
+    assert_true(logged("rpma_read", "flags is 0", NULL));
+    assert_code(rpma_send(ends->client, NULL, 0, 0, 0, NULL), RPMA_E_INVAL);
+    assert_true(logged("rpma_send", "flags is 0", NULL));
+    assert_code(rpma_atomic_write(ends->client, far, 8, ends->near, 0, NULL), RPMA_E_INVAL);
+    assert_true(logged("rpma_atomic_write", "flags is 0", NULL));
     assert_code(rpma_recv(NULL, near, 0, 8, NULL), RPMA_E_INVAL);
     assert_true(logged("rpma_recv", "is NULL", NULL));
     assert_code(rpma_conn_get_cq(NULL, &cq), RPMA_E_INVAL);
@@ -262,7 +271,7 @@ static void what_is_not_allowed_is_named(void **state) {
     assert_true(logged("rpma_conn_cfg_set_sq_size", "cfg is NULL", NULL));
     assert_code(rpma_peer_delete(NULL), RPMA_E_INVAL);
     assert_true(logged("rpma_peer_delete", "is NULL", NULL));
-    assert_int_equal(logged_lines(), 9);
+    assert_int_equal(logged_lines(), 13);
 }
 
 /* Also a post that comes too early says so. */
