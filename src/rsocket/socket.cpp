@@ -19,16 +19,8 @@ Socket::~Socket() {
     }
 }
 
-std::unique_lock<std::mutex> Socket::lock_stream() const {
-    return stream_ != nullptr && !stream_->inherited() ? std::unique_lock{stream_->shard()->mutex()}
-                                                       : std::unique_lock<std::mutex>{};
-}
-
-void Socket::go_on() {
-    const bool any = state_ == State::Reaching
-                         ? reach()
-                         : state_ == State::Accepted && begin_stream(stream::Side::Passive);
-    if (any) {
+void Socket::begin_to_stream() {
+    if (state_ == State::Reaching ? reach() : begin_stream(stream::Side::Passive)) {
         waiters_.wake();  // they sleep on something else
     }
 }

@@ -70,7 +70,13 @@ private:
     [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
     // With mutex_ held, which is taken before the shard's lock. Whether there was anything for any stream.
     bool serve();
-    void go_on();
+    // Takes what is no stream yet on its way to one.
+    void go_on() {
+        if (state_ == State::Reaching || state_ == State::Accepted) {
+            begin_to_stream();
+        }
+    }
+    void begin_to_stream();
     [[nodiscard]] Result<void> answer_while_waiting(std::unique_lock<std::mutex> &lock, Deadline deadline);
     [[nodiscard]] bool awaits_answer();
     [[nodiscard]] Result<void> begin_to_reach(const sockaddr *address, socklen_t length);
@@ -85,7 +91,10 @@ private:
     // There is a stream, of the process that forked this one.
     [[nodiscard]] bool is_lost() const { return stream_ != nullptr && stream_->inherited(); }
     // The stream's lock, if there is one that can be used.
-    [[nodiscard]] std::unique_lock<std::mutex> lock_stream() const;
+    [[nodiscard]] std::unique_lock<std::mutex> lock_stream() const {
+        return stream_ != nullptr && !stream_->inherited() ? std::unique_lock{stream_->shard()->mutex()}
+                                                           : std::unique_lock<std::mutex>{};
+    }
     [[nodiscard]] bool is_connecting() const;
     [[nodiscard]] short listener_readiness(short events) const;
     // With the stream's lock too.
@@ -138,32 +147,37 @@ std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, 
                                             Deadline deadline, Attempt attempt) {
     using Answer = std::invoke_result_t<Attempt>;
     constexpr int most_rounds = 8;
-    const auto look = [&]() -> Answer {
+    bool any = false;
+    const auto look = [&](bool serves) -> Answer {
+        go_on();
         if (closed_ || is_lost()) {
             return base::failure(closed_ ? EBADF : ECONNRESET);
         }
         const auto in_stream = lock_stream();
+        any = serves && in_stream && stream_->shard()->serve();
         note_failure();
         return attempt();
     };
     const auto is_waiting = [](const Answer &result) { return !result && result.error().number == EAGAIN; };
-    go_on();
-    Answer result = look();  // what is here already: the device need not be asked
-    const auto begin = base::Clock::now();
-    const bool looks = is_waiting(result) && (!blocks || Looking::is_worth_while());
-    for (int round = 1; looks && is_waiting(result); ++round) {
-        lock.unlock();
-        lock.lock();
-        const bool any = serve();
-        result = look();
-        // A call that does not wait goes on only while there is something, and that not for ever.
-        if (blocks ? base::Clock::now() - begin >= configuration().polling_time
-                   : !any || round == most_rounds) {
-            break;
-        }
+    Answer result = look(false);  // what is here already: the device need not be asked
+    if (!is_waiting(result)) {
+        return result;
     }
-    if (looks && blocks) {
-        Looking::found(!is_waiting(result));
+    if (!blocks || Looking::is_worth_while()) {
+        const auto begin = blocks ? base::Clock::now() : base::Clock::time_point{};
+        for (int round = 1; is_waiting(result); ++round) {
+            result = look(true);
+            // A call that does not wait goes on only while there is something, and that not for ever.
+            if (!is_waiting(result) || (blocks ? base::Clock::now() - begin >= configuration().polling_time
+                                               : !any || round == most_rounds)) {
+                break;
+            }
+            lock.unlock();
+            lock.lock();
+        }
+        if (blocks) {
+            Looking::found(!is_waiting(result));
+        }
     }
     while (blocks && is_waiting(result) && (!deadline || base::Clock::now() < *deadline)) {
         const auto waiter = Waiter::of_this_thread();
@@ -174,8 +188,7 @@ std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, 
             Sleep sleep{*waiter};
             auto slept = begin_wait_locked(sleep);
             if (slept) {
-                (void)serve();
-                result = look();
+                result = look(true);
             }
             if (slept && is_waiting(result)) {
                 lock.unlock();
@@ -188,8 +201,7 @@ std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, 
             }
         }
         if (is_waiting(result)) {
-            (void)serve();
-            result = look();
+            result = look(true);
         }
     }
     return result;

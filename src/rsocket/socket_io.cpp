@@ -211,8 +211,8 @@ void Socket::close() {
         in_stream.unlock();
         if (lingers) {
             const Deadline deadline = base::Clock::now() + std::chrono::seconds{linger_.l_linger};
-            (void)until(lock, true, deadline, [&]() -> Result<void> {
-                return stream_->gone() ? Result<void>{} : base::failure(EAGAIN);
+            (void)until(lock, true, deadline, [&]() -> Result<bool> {
+                return stream_->gone() ? Result<bool>{true} : base::failure(EAGAIN);
             });
         }
     }

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -58,16 +59,22 @@ public:
     void add(std::shared_ptr<Waiter> waiter) {
         const std::scoped_lock lock{mutex_};
         waiters_.push_back(std::move(waiter));
+        any_.store(true, std::memory_order_relaxed);
     }
     // As often as it was added.
     void remove(const std::shared_ptr<Waiter> &waiter) {
         const std::scoped_lock lock{mutex_};
         if (const auto found = std::ranges::find(waiters_, waiter); found != waiters_.end()) {
             waiters_.erase(found);
+            any_.store(!waiters_.empty(), std::memory_order_relaxed);
         }
     }
-    // All but this thread, which is awake.
+    // All but this thread, which is awake. The caller has changed something with a lock held that a thread
+    // takes between add() and its look at that: who is not seen here looks later, and sees the change.
     void wake() {
+        if (!any_.load(std::memory_order_relaxed)) {
+            return;
+        }
         const std::scoped_lock lock{mutex_};
         for (const auto &waiter : waiters_) {
             if (!waiter->is_of_this_thread()) {
@@ -79,11 +86,14 @@ public:
     void after_fork_in_child() {
         new (&mutex_) std::mutex;
         waiters_.clear();
+        any_.store(false, std::memory_order_relaxed);
     }
 
 private:
     std::mutex mutex_;
     std::vector<std::shared_ptr<Waiter>> waiters_;
+    // Whether there is one; written with the lock held.
+    std::atomic<bool> any_{false};
 };
 
 }  // namespace rsockets
