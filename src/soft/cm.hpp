@@ -66,6 +66,9 @@ public:
     void push(std::unique_ptr<Event> event);
     // The oldest one, or null.
     [[nodiscard]] std::unique_ptr<Event> pop();
+    [[nodiscard]] const Event *oldest() const { return first_.get(); }
+    // Takes out one of them.
+    [[nodiscard]] std::unique_ptr<Event> take(const Event &event);
 
 private:
     std::unique_ptr<Event> first_;
@@ -93,6 +96,9 @@ public:
     [[nodiscard]] base::Result<void> end_wait();
     // Takes out the events of an id that is going.
     [[nodiscard]] EventQueue withdraw(const CmId &id);
+    // Takes out the newest request for a listener of the origin that has most of them, so that one from
+    // another may wait in its place. Null when nobody has more than that one would have with it.
+    [[nodiscard]] std::unique_ptr<Event> withdraw_request(const CmId &listener, Origin in_favour_of);
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
 
@@ -193,6 +199,9 @@ public:
     // With its channel's lock held: an event of this id waits there, or no longer.
     void waits() { ++waiting_; }
     void withdrawn() { --waiting_; }
+    void request_withdrawn() { --unfetched_requests_; }
+    // Where its peer is.
+    [[nodiscard]] Origin origin() const { return origin_of(peer()); }
     [[nodiscard]] bool has_waiting() const { return waiting_ != 0; }
     // An event of this id was fetched, with its channel's lock held; it was acknowledged.
     void delivered(const Event &fetched);
@@ -264,6 +273,8 @@ protected:
     void end_oldest_handshake();
     void end_handshakes();
     void request_arrived(Handshake &handshake, const wire::MpaFrame &request);
+    // Whether a request from there may wait for the program; another may have to go for it.
+    [[nodiscard]] bool has_room_for_request(Origin origin);
     void look_at_accepted(Origin origin);
     void awaited_no_more();
     void adoption_failed(int error);

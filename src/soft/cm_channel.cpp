@@ -63,6 +63,21 @@ std::unique_ptr<Event> EventQueue::pop() {
     return event;
 }
 
+std::unique_ptr<Event> EventQueue::take(const Event &event) {
+    Event *before = nullptr;
+    std::unique_ptr<Event> *link = &first_;
+    while (link->get() != &event) {
+        before = link->get();
+        link = &before->next;
+    }
+    auto taken = std::move(*link);
+    *link = std::move(taken->next);
+    if (*link == nullptr) {
+        last_ = before;
+    }
+    return taken;
+}
+
 EventChannel::EventChannel(base::Readable readable, std::shared_ptr<Group> group)
     : rdma_event_channel{.fd = readable.fd()}, readable_{std::move(readable)}, group_{std::move(group)} {}
 
@@ -212,6 +227,36 @@ EventQueue EventChannel::withdraw(const CmId &id) {
         }
     }
     events_ = std::move(kept);
+    tell();
+    return gone;
+}
+
+std::unique_ptr<Event> EventChannel::withdraw_request(const CmId &listener, Origin in_favour_of) {
+    const auto origin_of_request = [&](const Event &event) -> std::optional<Origin> {
+        const bool is_request = event.counted == &listener && event.event == RDMA_CM_EVENT_CONNECT_REQUEST;
+        return is_request ? std::optional{static_cast<const CmId *>(event.id)->origin()} : std::nullopt;
+    };
+    Shares shares;
+    shares.add(in_favour_of);
+    const std::scoped_lock lock{mutex_};
+    for (const Event *event = events_.oldest(); event != nullptr; event = event->next.get()) {
+        if (const auto origin = origin_of_request(*event)) {
+            shares.add(*origin);
+        }
+    }
+    const std::size_t most = shares.most();
+    const Event *newest = nullptr;
+    for (const Event *event = events_.oldest(); event != nullptr; event = event->next.get()) {
+        if (const auto origin = origin_of_request(*event); origin && shares.of(*origin) == most) {
+            newest = event;
+        }
+    }
+    if (newest == nullptr || shares.of(in_favour_of) == most) {
+        return nullptr;
+    }
+    auto gone = events_.take(*newest);
+    gone->counted->withdrawn();
+    gone->counted->request_withdrawn();
     tell();
     return gone;
 }

@@ -164,9 +164,9 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
         adoption_failed(EPROTO);
         return;
     }
-    if (unfetched_requests_ >= limits::max_listen_backlog) {
-        BASE_LOG_PEER(Warning, "request dropped: the program has not fetched the %d before it",
-                      limits::max_listen_backlog);
+    if (!has_room_for_request(origin_of(handshake.peer()))) {
+        BASE_LOG_PEER(Warning, "no connection with %s: the program has not fetched the %d requests before",
+                      tcp::text_of(handshake.peer()).c_str(), limits::max_unfetched_requests);
         return;
     }
     // What needs memory first: where there is none, the peer sees the end of its connection.
@@ -196,6 +196,26 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
     const std::scoped_lock lock{mutex_};
     child.release()->arrived_on(*channel_);
     channel_->push(std::move(made));
+}
+
+// Where there is none, the newest of the origin that has most goes: who asks again and again takes nothing
+// from others.
+bool CmId::has_room_for_request(Origin origin) {
+    if (unfetched_requests_ < limits::max_unfetched_requests) {
+        return true;
+    }
+    std::unique_ptr<Event> withdrawn;
+    {
+        const std::scoped_lock lock{mutex_};
+        withdrawn = channel_->withdraw_request(*this, origin);
+    }
+    if (withdrawn == nullptr) {
+        return false;
+    }
+    const std::unique_ptr<CmId> child{static_cast<CmId *>(withdrawn->id)};  // which rejects it
+    BASE_LOG_PEER(Warning, "no connection with %s: the program has not fetched %d requests, most from there",
+                  tcp::text_of(child->peer()).c_str(), limits::max_unfetched_requests);
+    return true;
 }
 
 // A client that connects again may have seen its connection before established: then its first FPDU is here,

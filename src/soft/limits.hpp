@@ -50,7 +50,10 @@ inline constexpr std::chrono::milliseconds lookup_interval{500};
 inline constexpr int lookup_attempts = 20;
 
 inline constexpr std::size_t max_private_bytes = 196;  // as rdma_cm's RDMA_PS_TCP promises for an accept
-inline constexpr int max_listen_backlog = 1024;        // also the unfetched requests that a listener keeps
+inline constexpr int max_listen_backlog = 1024;
+// Requests that a listener keeps until the program fetches them. Behind that the newest of the origin that
+// has most is rejected. Tests shorten it.
+inline int max_unfetched_requests = 1024;
 // Start-ups that a listener has at once, and not more than a quarter of the descriptors that the process may
 // have open. Behind that the oldest of the origin that has most gives way. Tests shorten it.
 inline std::size_t max_handshakes = 1024;

@@ -228,7 +228,7 @@ void DatagramId::progress() {
 
 void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::LookupRequest &request) {
     const Lookup lookup{.from = arrival.source, .to = arrival.destination, .token = request.token};
-    if (unfetched_requests_ >= limits::max_listen_backlog || udp::is_multicast(lookup.to)) {
+    if (unfetched_requests_ >= limits::max_unfetched_requests || udp::is_multicast(lookup.to)) {
         return;
     }
     const tcp::Address here = udp::address_of(

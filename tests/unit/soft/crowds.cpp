@@ -102,6 +102,48 @@ void who_drips_gives_way_and_who_asks_does_not(void **state) {
     }
 }
 
+// Asks for a connection, which nobody fetches.
+void add_asking(std::deque<Peer> &peers, const test::Device &device, unsigned host, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+        peers.emplace_back().connect(device.port(), 0, host);
+        peers.back().send_frame(test::plain);
+    }
+}
+
+// Until the device has ended so many, in its own thread: the program fetches nothing meanwhile.
+void await_ends(std::size_t count, std::deque<Peer> &some, std::deque<Peer> &others) {
+    const auto deadline = base::Clock::now() + std::chrono::seconds{20};
+    while (ended(some) + ended(others) < count) {
+        assert_true(base::Clock::now() < deadline);
+    }
+}
+
+// Of the requests that the program does not fetch, the newest of the address with most gives way.
+void requests_of_the_busiest_address_are_rejected(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    constexpr std::size_t kept = 8;
+    const auto most = std::exchange(soft::limits::max_unfetched_requests, static_cast<int>(kept));
+    std::deque<Peer> few;
+    std::deque<Peer> many;
+    add_asking(many, device, 1, kept + 1);
+    await_ends(1, few, many);  // there is no room
+    add_asking(few, device, 2, 2);
+    add_asking(few, device, 3, 1);
+    await_ends(4, few, many);
+    assert_int_equal(ended(few), 0);
+    assert_false(many.front().has_ended());
+    for (std::size_t i = 0; i < kept; ++i) {
+        device.accept(device.take_request());
+    }
+    for (Peer &one : few) {
+        (void)one.receive_frame(MpaRole::Reply);
+    }
+    while (const auto event = device.next_event()) {
+        assert_int_equal(event->type, RDMA_CM_EVENT_ESTABLISHED);
+    }
+    soft::limits::max_unfetched_requests = most;
+}
+
 // A flood is a line for each of the first, and one with the number of all others.
 void a_flood_is_few_lines(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
@@ -240,6 +282,7 @@ int main() {
     const CMUnitTest tests[] = {test_of_ends(silent_peers_do_not_stop_a_listener),
                                 test_of_ends(the_oldest_of_the_busiest_address_gives_way),
                                 test_of_ends(who_drips_gives_way_and_who_asks_does_not),
+                                test_of_ends(requests_of_the_busiest_address_are_rejected),
                                 test_of_ends(a_flood_is_few_lines),
                                 test_of_ends(peers_that_do_not_read_pin_a_bound),
                                 test_of_ends(who_guesses_keys_waits),
