@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // stream/connection: direct placement, into memory that the peer's program has mapped, and that ours has.
-#include <atomic>
 #include <bit>
 #include <cerrno>
 
 #include "stream/connection.hpp"
+#include "stream/peer_memory.hpp"
 
 namespace stream {
 
@@ -86,12 +86,12 @@ bool Connection::take_slot(std::uint32_t index) {
     if (index >= settings_.slots || !unread_->arrived_empty()) {
         return false;
     }
-    auto *const entry =
-        reinterpret_cast<std::uint64_t *>(list() + windows * window_bytes + index * slot_bytes);
+    const auto *const entry =
+        reinterpret_cast<const std::uint64_t *>(list() + windows * window_bytes + index * slot_bytes);
     Slot slot;
-    slot.offset = std::atomic_ref{entry[0]}.load(std::memory_order_relaxed);
-    slot.target.address = std::atomic_ref{entry[1]}.load(std::memory_order_relaxed);
-    const std::uint64_t rest = std::atomic_ref{entry[2]}.load(std::memory_order_relaxed);
+    slot.offset = peer_wrote<std::uint64_t>(&entry[0]);
+    slot.target.address = peer_wrote<std::uint64_t>(&entry[1]);
+    const auto rest = peer_wrote<std::uint64_t>(&entry[2]);
     const auto [key, length] = std::bit_cast<std::array<std::uint32_t, 2>>(rest);
     slot.target.key = key;
     slot.target.length = length;

@@ -7,9 +7,8 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 
+#include "stream/peer_memory.hpp"
 #include "stream/wire.hpp"
 
 namespace stream {
@@ -24,15 +23,14 @@ public:
     [[nodiscard]] Found take(std::byte *entries, Target &window) {
         std::byte *const entry = entries + next_ * window_bytes;
         auto *const fields = reinterpret_cast<std::uint32_t *>(entry);
-        const std::atomic_ref length{fields[3]};
-        // Acquire: the device writes the length last.
-        window.length = length.load(std::memory_order_acquire);
+        // First: the device writes the length last.
+        window.length = peer_wrote<std::uint32_t>(&fields[3]);
         if (window.length != length_) {
             return begins_length(window.length) ? Found::None : Found::Nonsense;
         }
-        std::memcpy(&window.address, entry, sizeof(window.address));
-        window.key = fields[2];
-        length.store(0, std::memory_order_relaxed);
+        window.address = peer_wrote<std::uint64_t>(entry);
+        window.key = peer_wrote<std::uint32_t>(&fields[2]);
+        write_over<std::uint32_t>(&fields[3], 0);
         next_ = (next_ + 1) % windows;
         return Found::Window;
     }

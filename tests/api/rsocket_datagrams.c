@@ -18,6 +18,13 @@
 
 #include "test.h"
 
+/* ThreadSanitizer stops a child that makes threads after a fork with threads; one of the tests is just that.
+ */
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) {
+    return "die_after_fork=0";
+}
+
 #define assert_fails(call, number)       \
     do {                                 \
         errno = 0;                       \

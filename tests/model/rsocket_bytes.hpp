@@ -35,7 +35,6 @@ public:
     void send(std::size_t bytes) { sent_ += bytes; }
     // Whether these are the ones that come next.
     [[nodiscard]] bool are_next(std::span<const std::byte> bytes) const;
-    void take_back(std::size_t bytes) { sent_ -= bytes; }
     void receive(std::size_t bytes) { received_ += bytes; }
     [[nodiscard]] std::uint64_t on_their_way() const { return sent_ - received_; }
     [[nodiscard]] std::uint64_t sent() const { return sent_; }

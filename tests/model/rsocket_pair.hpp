@@ -79,7 +79,7 @@ private:
         std::string wrong{};
         bool broke = false;
     };
-    void speak(int end, std::uint64_t seed, std::size_t total, Outcome &outcome) const;
+    void speak(int end, std::uint64_t seed, std::size_t total, Bytes bytes, Outcome &outcome) const;
     void listen(int end, std::uint64_t seed, Outcome &outcome);
     void set_waiting(bool waits) const;
     void close_all();

@@ -10,12 +10,9 @@
 
 namespace model {
 
-void RsocketPair::speak(int end, std::uint64_t seed, std::size_t total, Outcome &outcome) const {
+void RsocketPair::speak(int end, std::uint64_t seed, std::size_t total, Bytes bytes, Outcome &outcome) const {
     Dice dice{seed};
     const End &from = ends_[index(end)];
-    // The oracle was told beforehand: this is where it was.
-    Bytes bytes = from.sent;
-    bytes.take_back(total);
     std::vector<std::byte> room;
     while (total != 0) {
         room.resize(std::min(total, 1 + dice.size()));
@@ -56,9 +53,11 @@ std::string RsocketPair::talk() {
             Bytes &sent = ends_[index(end)].sent;
             const std::size_t total =
                 ends_[index(end)].writes && !dice_.one_in(3) ? dice_.below(most_bytes) : 0;
+            // The oracle is told beforehand; the speaker begins where it was.
+            const Bytes before = sent;
             sent.send(total);
-            threads.emplace_back([this, end, total, seed = dice_.any(), &outcomes] {
-                speak(end, seed, total, outcomes[index(end)]);
+            threads.emplace_back([this, end, total, before, seed = dice_.any(), &outcomes] {
+                speak(end, seed, total, before, outcomes[index(end)]);
             });
         }
         for (int end = 0; end < 2; ++end) {

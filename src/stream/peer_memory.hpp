@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/peer_memory: numbers in our memory that the peer writes, which it may do at any time. They are
+// aligned for their size. Race detectors do not see what is done here: nothing orders it with the peer's
+// writes, and the caller checks what it reads.
+#pragma once
+
+namespace stream {
+
+// Reads one. What follows sees all that the peer wrote before it.
+template <typename T>
+[[nodiscard]] __attribute__((no_sanitize("thread"), noinline)) T peer_wrote(const void *at) {
+    return __atomic_load_n(static_cast<const T *>(at), __ATOMIC_ACQUIRE);
+}
+
+// Writes over one.
+template <typename T>
+__attribute__((no_sanitize("thread"), noinline)) void write_over(void *at, T value) {
+    __atomic_store_n(static_cast<T *>(at), value, __ATOMIC_RELAXED);
+}
+
+}  // namespace stream
