@@ -11,6 +11,7 @@
 #include "soft/cm.hpp"
 #include "soft/device.hpp"
 #include "soft/ud_id.hpp"
+#include "soft/wrong_keys.hpp"
 
 namespace soft {
 
@@ -244,8 +245,19 @@ void CmId::end_handshakes() {
 
 void CmId::begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake::Role role,
                            const wire::MpaFrame *request) {
+    std::optional<base::Milliseconds> delay{0};
+    if (role == Handshake::Role::Responder) {
+        delay = WrongKeys::instance().turn(origin_of(peer), base::Clock::now());
+    }
+    if (!delay) {
+        BASE_LOG_PEER(Warning,
+                      "no connection with %s: its address guesses keys, and too many from there wait",
+                      tcp::text_of(peer).c_str());
+        adoption_failed(ETIMEDOUT);
+        return;
+    }
     handshakes_.push_back(
-        std::make_unique<Handshake>(*this, handshake_group_, std::move(socket), peer, role, request));
+        std::make_unique<Handshake>(*this, handshake_group_, std::move(socket), peer, role, request, *delay));
     try {
         shares_.add(origin_of(peer));
     } catch (const std::bad_alloc &) {

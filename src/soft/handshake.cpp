@@ -11,29 +11,25 @@
 
 #include "base/log.hpp"
 #include "soft/limits.hpp"
-#include "soft/origin.hpp"
 #include "soft/tcp.hpp"
-#include "soft/wrong_keys.hpp"
 
 namespace soft {
 
 Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::Fd socket,
-                     const tcp::Address &peer, Role role, const wire::MpaFrame *request)
+                     const tcp::Address &peer, Role role, const wire::MpaFrame *request,
+                     base::Milliseconds delay)
     : owner_{owner},
       group_{std::move(group)},
       socket_{std::move(socket)},
       peer_{peer},
       role_{role},
-      connecting_{role == Role::Initiator} {
+      connecting_{role == Role::Initiator},
+      delayed_{delay.count() != 0} {
     if (request != nullptr) {
         request_bytes_ = wire::encode_mpa_frame(*request, request_);
     }
-    const auto now = base::Clock::now();
-    const auto delay =
-        connecting_ ? base::Milliseconds{} : WrongKeys::instance().delay(origin_of(peer_), now);
-    delayed_ = delay.count() != 0;
     group_->add(*this, socket_.get(), {.readable = !connecting_ && !delayed_, .writable = connecting_});
-    group_->set_deadline(*this, now + (delayed_ ? delay : limits::handshake_timeout));
+    group_->set_deadline(*this, base::Clock::now() + (delayed_ ? delay : limits::handshake_timeout));
 }
 
 Handshake::~Handshake() {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "soft/progress.hpp"
 #include "soft/tcp.hpp"
@@ -33,10 +34,10 @@ class Handshake final : public Source {
 public:
     enum class Role { Initiator, Responder };
 
-    // Adds itself to the group, whose lock the caller holds. `request` is the initiator's. A responder looks
-    // at the request of an origin that guesses keys only after a delay (wrong_keys).
+    // Adds itself to the group, whose lock the caller holds. `request` is the initiator's; a responder looks
+    // at it only after a delay, if there is one.
     Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::Fd socket, const tcp::Address &peer,
-              Role role, const wire::MpaFrame *request);
+              Role role, const wire::MpaFrame *request, base::Milliseconds delay);
     ~Handshake() override;
     Handshake(const Handshake &) = delete;
     Handshake &operator=(const Handshake &) = delete;
@@ -64,7 +65,7 @@ private:
     const tcp::Address peer_;
     const Role role_;
     bool connecting_;
-    bool delayed_ = false;
+    bool delayed_;
     std::array<std::byte, wire::mpa_max_frame_bytes> request_{};
     std::size_t request_bytes_ = 0;
     std::array<std::byte, wire::mpa_max_frame_bytes> frame_{};

@@ -63,6 +63,8 @@ inline constexpr int default_listen_backlog = 128;
 // wait, at the double for the longest delay. Tests change the first.
 inline std::size_t wrong_keys_a_minute = 256;
 inline constexpr std::chrono::milliseconds longest_guess_delay{1'000};
+// And no request waits longer: those that would are dropped.
+inline constexpr std::chrono::milliseconds longest_guess_wait{10'000};
 
 // Sends that found no receive posted are kept up to this; then the stream stalls.
 inline constexpr std::size_t max_unexpected_bytes = std::size_t{64} * 1024;

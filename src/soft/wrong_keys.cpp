@@ -43,17 +43,27 @@ void WrongKeys::note(Origin origin, base::Clock::time_point now) {
     if (place == guessers_.end()) {
         place =
             std::ranges::min_element(guessers_, {}, [&](const Guesser &one) { return keys_of(one, now); });
-        *place = {.origin = origin, .keys = 0, .at = now};
+        *place = {.origin = origin, .keys = 0, .at = now, .last_turn = {}};
     }
-    *place = {.origin = origin, .keys = std::min(keys_of(*place, now) + 1, 2 * most_free()), .at = now};
+    place->keys = std::min(keys_of(*place, now) + 1, 2 * most_free());
+    place->at = now;
 }
 
-base::Milliseconds WrongKeys::delay(Origin origin, base::Clock::time_point now) const {
+std::optional<base::Milliseconds> WrongKeys::turn(Origin origin, base::Clock::time_point now) {
     const std::scoped_lock lock{lock_of_guessers};
-    const auto *const known = std::ranges::find(guessers_, origin, &Guesser::origin);
+    auto *const known = std::ranges::find(guessers_, origin, &Guesser::origin);
     const double beyond = known != guessers_.end() ? keys_of(*known, now) / most_free() - 1 : 0;
+    if (beyond <= 0) {
+        return base::Milliseconds{};
+    }
     const auto longest = static_cast<double>(limits::longest_guess_delay.count());
-    return base::Milliseconds{static_cast<base::Milliseconds::rep>(std::max(beyond, 0.0) * longest)};
+    const auto at = std::max(known->last_turn, now) +
+                    base::Milliseconds{static_cast<base::Milliseconds::rep>(beyond * longest)};
+    if (at - now > limits::longest_guess_wait) {
+        return std::nullopt;
+    }
+    known->last_turn = at;
+    return std::chrono::ceil<base::Milliseconds>(at - now);
 }
 
 }  // namespace soft

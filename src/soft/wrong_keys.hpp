@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 
 #include "base/clock.hpp"
 #include "soft/origin.hpp"
@@ -23,15 +24,18 @@ public:
 
     // A peer there had its key refused.
     void note(Origin origin, base::Clock::time_point now);
-    // How long the next request from there waits before it is looked at: nothing up to the limit, then in
-    // proportion to what is beyond it, and at most limits::longest_guess_delay.
-    [[nodiscard]] base::Milliseconds delay(Origin origin, base::Clock::time_point now) const;
+    // A request comes from there: how long it waits before it is looked at. Nothing up to the limit. Beyond
+    // it, since the turn of the request before, in proportion to what is beyond, and at most
+    // limits::longest_guess_delay: connections that wait side by side guess no faster. Nothing, and no turn,
+    // when that would be later than limits::longest_guess_wait.
+    [[nodiscard]] std::optional<base::Milliseconds> turn(Origin origin, base::Clock::time_point now);
 
 private:
     struct Guesser {
         Origin origin{};
         double keys = 0;  // at `at`; since then the limit's worth of them is forgotten each minute
         base::Clock::time_point at;
+        base::Clock::time_point last_turn;  // of a request; it may be still to come
     };
     [[nodiscard]] static double keys_of(const Guesser &guesser, base::Clock::time_point now);
 

@@ -25,32 +25,50 @@ void guess(WrongKeys &table, Origin origin, std::size_t times, base::Clock::time
 
 void some_wrong_keys_cost_nothing(void **) {
     WrongKeys table;
-    assert_true(table.delay(guesser, start) == 0ms);
+    assert_true(table.turn(guesser, start) == 0ms);
     guess(table, guesser, soft::limits::wrong_keys_a_minute);
-    assert_true(table.delay(guesser, start) == 0ms);
+    assert_true(table.turn(guesser, start) == 0ms);
 }
 
 void the_delay_grows_up_to_the_longest(void **) {
     WrongKeys table;
     const std::size_t limit = soft::limits::wrong_keys_a_minute;
     guess(table, guesser, limit + limit / 4);
-    assert_true(table.delay(guesser, start) == soft::limits::longest_guess_delay / 4);
+    assert_true(table.turn(guesser, start) == soft::limits::longest_guess_delay / 4);
+    // After that: each follows the one before.
     guess(table, guesser, limit / 4);
-    assert_true(table.delay(guesser, start) == soft::limits::longest_guess_delay / 2);
+    const auto second = soft::limits::longest_guess_delay * 3 / 4;
+    assert_true(table.turn(guesser, start) == second);
     guess(table, guesser, 10 * limit);
-    assert_true(table.delay(guesser, start) == soft::limits::longest_guess_delay);
-    assert_true(table.delay(other, start) == 0ms);
+    assert_true(table.turn(guesser, start) == second + soft::limits::longest_guess_delay);
+    assert_true(table.turn(other, start) == 0ms);
+}
+
+// Connections that are made side by side guess no faster, and only so many wait.
+void turns_follow_one_another(void **) {
+    WrongKeys table;
+    guess(table, guesser, 10 * soft::limits::wrong_keys_a_minute);
+    for (auto wait = soft::limits::longest_guess_delay; wait <= soft::limits::longest_guess_wait;
+         wait += soft::limits::longest_guess_delay) {
+        assert_true(table.turn(guesser, start) == wait);
+    }
+    assert_false(table.turn(guesser, start).has_value());
+    assert_true(table.turn(other, start) == 0ms);
+    // One of them had its turn.
+    assert_true(table.turn(guesser, start + soft::limits::longest_guess_delay).has_value());
+    assert_false(table.turn(guesser, start + soft::limits::longest_guess_delay).has_value());
+    assert_true(table.turn(guesser, start + 60s) == 0ms);
 }
 
 void it_is_forgotten_in_a_minute(void **) {
     WrongKeys table;
     guess(table, guesser, 100 * soft::limits::wrong_keys_a_minute);
-    assert_true(table.delay(guesser, start + 30s) == soft::limits::longest_guess_delay / 2);
-    assert_true(table.delay(guesser, start + 60s) == 0ms);
+    assert_true(table.turn(guesser, start + 30s) == soft::limits::longest_guess_delay / 2);
+    assert_true(table.turn(guesser, start + 60s) == 0ms);
     // As many a minute as the limit allows go on costing nothing.
     guess(table, guesser, soft::limits::wrong_keys_a_minute, start + 120s);
-    assert_true(table.delay(guesser, start + 120s) == 0ms);
-    assert_true(table.delay(guesser, start + 24h) == 0ms);
+    assert_true(table.turn(guesser, start + 120s) == 0ms);
+    assert_true(table.turn(guesser, start + 24h) == 0ms);
 }
 
 // A guesser with many addresses does not make the table forget one that guesses more.
@@ -60,10 +78,10 @@ void those_with_the_fewest_are_forgotten(void **) {
     for (std::uint64_t i = 0; i < 2 * WrongKeys::most_origins; ++i) {
         table.note(Origin{100 + i}, start);
     }
-    assert_true(table.delay(guesser, start) == soft::limits::longest_guess_delay);
+    assert_true(table.turn(guesser, start) == soft::limits::longest_guess_delay);
     // There is room for one who begins to guess then.
     guess(table, other, 2 * soft::limits::wrong_keys_a_minute);
-    assert_true(table.delay(other, start) == soft::limits::longest_guess_delay);
+    assert_true(table.turn(other, start) == soft::limits::longest_guess_delay);
 }
 
 }  // namespace
@@ -71,6 +89,7 @@ void those_with_the_fewest_are_forgotten(void **) {
 int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(some_wrong_keys_cost_nothing), cmocka_unit_test(the_delay_grows_up_to_the_longest),
-        cmocka_unit_test(it_is_forgotten_in_a_minute), cmocka_unit_test(those_with_the_fewest_are_forgotten)};
+        cmocka_unit_test(turns_follow_one_another), cmocka_unit_test(it_is_forgotten_in_a_minute),
+        cmocka_unit_test(those_with_the_fewest_are_forgotten)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
