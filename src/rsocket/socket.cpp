@@ -28,7 +28,7 @@ void Socket::begin_to_stream() {
 bool Socket::is_connecting() const {
     const auto in_stream = lock_stream();
     return state_ == State::Reaching ||
-           (state_ == State::Streaming && !stream_->established() && stream_->error() == 0);
+           (state_ == State::Streaming && !stream_->was_established() && stream_->error() == 0);
 }
 
 bool Socket::serve() {

@@ -153,7 +153,7 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
 // The peers of what was accepted wait until the program uses it. A program that accepts the next one first
 // waits here, so that they are answered here.
 Result<void> Socket::answer_while_waiting(std::unique_lock<std::mutex> &lock, Deadline deadline) {
-    while (!unanswered_.empty() && listener_readiness(POLLIN) == 0) {
+    while (!closed_ && !unanswered_.empty() && listener_readiness(POLLIN) == 0) {
         std::vector<pollfd> entries{{.fd = fd(), .events = POLLIN, .revents = 0}};
         std::erase_if(unanswered_, [&](const std::weak_ptr<Socket> &one) {
             const auto socket = one.lock();
@@ -292,7 +292,9 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
         if (pending_error_ != 0) {
             return base::failure(std::exchange(pending_error_, 0));
         }
-        return state_ == State::Streaming && stream_->established() ? Result<void>{} : base::failure(EAGAIN);
+        // It may have ended since.
+        return state_ == State::Streaming && stream_->was_established() ? Result<void>{}
+                                                                        : base::failure(EAGAIN);
     });
     if (!connected && connected.error().number == EAGAIN) {
         return base::failure(EINPROGRESS);

@@ -200,9 +200,10 @@ Result<void> Socket::shutdown(int how) {
 
 void Socket::close() {
     std::unique_lock lock{mutex_};
-    (void)serve();
     const bool lingers = linger_.l_onoff != 0;
+    // No stream begins here: another process may have inherited the descriptor, and use it.
     if (auto in_stream = lock_stream()) {
+        (void)stream_->shard()->serve();
         if (lingers && linger_.l_linger == 0) {
             stream_->abort();
         } else {

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -234,6 +236,110 @@ static void a_child_has_lost_its_parents_streams(void **state) {
     assert_int_equal(rclose(fds[1]), 0);
 }
 
+/* As a server does that forks for each connection: its child has another descriptor of the same socket, and
+ * uses it. Here that is a duplicate. */
+static void a_close_takes_nothing_from_who_inherited(void **state) {
+    (void)state;
+    char key[16];
+    uint16_t port = 0;
+    const int listener = listening_rsocket(&port);
+    const struct sockaddr_in address = loopback_at(port);
+    const int client = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_fails(rconnect(client, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
+    const int accepted = raccept(listener, NULL, NULL);
+    assert_true(accepted >= 0);
+    const int inherited = dup(accepted);
+    assert_int_equal(rclose(accepted), 0);
+    assert_int_equal(recv(inherited, key, sizeof(key), 0), sizeof(key));
+    assert_memory_equal(key, "MPA ID Req Frame", sizeof(key));
+    close(inherited);
+    assert_int_equal(rclose(client), 0);
+    assert_int_equal(rclose(listener), 0);
+}
+
+struct acceptor {
+    int listener;
+    atomic_int thread; /* its number, when it is about to wait */
+    int error;
+};
+
+static void *accepts(void *argument) {
+    struct acceptor *const acceptor = argument;
+    atomic_store(&acceptor->thread, gettid());
+    errno = 0;
+    acceptor->error = raccept(acceptor->listener, NULL, NULL) == -1 ? errno : 0;
+    return NULL;
+}
+
+static void await_sleep(const atomic_int *thread) {
+    char path[64];
+    char state = 0;
+    while (atomic_load(thread) == 0) {
+        sched_yield();
+    }
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", atomic_load(thread));
+    for (int i = 0; i < 10000 && state != 'S'; ++i) {
+        FILE *const file = fopen(path, "r");
+        assert_non_null(file);
+        assert_int_equal(fscanf(file, "%*d (%*[^)]) %c", &state), 1);
+        fclose(file);
+    }
+}
+
+/* It waits for what it accepted as well, a client that says nothing. */
+static void a_listener_that_is_closed_ends_raccept(void **state) {
+    (void)state;
+    struct acceptor acceptor = {0};
+    uint16_t port = 0;
+    pthread_t thread;
+    acceptor.listener = listening_rsocket(&port);
+    const struct sockaddr_in address = loopback_at(port);
+    const int silent = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(silent, (const struct sockaddr *)&address, sizeof(address)), 0);
+    const int accepted = raccept(acceptor.listener, NULL, NULL);
+    assert_true(accepted >= 0);
+    start(&thread, accepts, &acceptor);
+    await_sleep(&acceptor.thread);
+    assert_int_equal(rclose(acceptor.listener), 0);
+    join(thread);
+    assert_int_equal(acceptor.error, EBADF);
+    assert_int_equal(rclose(accepted), 0);
+    close(silent);
+}
+
+struct client {
+    uint16_t port;
+    int failed;
+};
+
+static void *connects(void *argument) {
+    struct client *const client = argument;
+    const struct sockaddr_in address = loopback_at(client->port);
+    const int fd = rsocket(AF_INET, SOCK_STREAM, 0);
+    const int result = rconnect(fd, (const struct sockaddr *)&address, sizeof(address));
+    client->failed = (result != 0 && errno != ECONNRESET && errno != ECONNREFUSED) || rclose(fd) != 0;
+    return NULL;
+}
+
+/* The answer and the end may come to the client together. */
+static void a_peer_that_closes_at_once_ends_rconnect(void **state) {
+    (void)state;
+    struct client client = {0};
+    const int listener = listening_rsocket(&client.port);
+    for (int i = 0; i < 50; ++i) {
+        char byte = 0;
+        pthread_t thread;
+        start(&thread, connects, &client);
+        const int accepted = raccept(listener, NULL, NULL);
+        assert_true(accepted >= 0);
+        (void)rrecv(accepted, &byte, 1, MSG_DONTWAIT); /* answers */
+        assert_int_equal(rclose(accepted), 0);
+        join(thread);
+        assert_false(client.failed);
+    }
+    assert_int_equal(rclose(listener), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_on_the_streams_of_another),
@@ -241,6 +347,9 @@ int main(void) {
         cmocka_unit_test(one_thread_waits_for_the_streams_of_many),
         cmocka_unit_test(a_thread_that_leaves_is_replaced),
         cmocka_unit_test(a_child_has_lost_its_parents_streams),
+        cmocka_unit_test(a_close_takes_nothing_from_who_inherited),
+        cmocka_unit_test(a_listener_that_is_closed_ends_raccept),
+        cmocka_unit_test(a_peer_that_closes_at_once_ends_rconnect),
     };
     return cmocka_run_group_tests_name("rsocket_threads", tests, NULL, NULL);
 }
