@@ -81,8 +81,8 @@ public:
     virtual void end_wait(const Sleep &sleep) = 0;
 
     // The process ends, in the middle of a call perhaps: as close(), but without waiting, not for a lock
-    // either.
-    virtual void end_with_process() = 0;
+    // either. False: another thread has a lock, and the socket has not ended.
+    [[nodiscard]] virtual bool end_with_process() = 0;
     // In a forked child: its locks may be held by threads that it does not have.
     virtual void after_fork_in_child() = 0;
 

@@ -9,6 +9,7 @@
 #include <climits>
 #include <cstdarg>
 #include <new>
+#include <span>
 
 #include "rsocket/datagram_socket.hpp"
 #include "rsocket/poll.hpp"
@@ -65,15 +66,30 @@ int with_descriptor(int fd, Call call) {
     }));
 }
 
+// As readv(2) and writev(2) want it: no more bytes than a call can tell.
+bool has_valid_parts(const msghdr &message) {
+    if (message.msg_iovlen > IOV_MAX) {
+        return false;
+    }
+    std::size_t left = SSIZE_MAX;
+    for (const iovec &part : std::span{message.msg_iov, message.msg_iovlen}) {
+        if (part.iov_len > left) {
+            return false;
+        }
+        left -= part.iov_len;
+    }
+    return true;
+}
+
 long receive(int fd, msghdr &message, int flags) {
     return with_socket(fd, [&](AnySocket &socket) -> Result<std::size_t> {
-        return message.msg_iovlen <= IOV_MAX ? socket.receive(message, flags) : base::failure(EINVAL);
+        return has_valid_parts(message) ? socket.receive(message, flags) : base::failure(EINVAL);
     });
 }
 
 long send(int fd, const msghdr &message, int flags) {
     return with_socket(fd, [&](AnySocket &socket) -> Result<std::size_t> {
-        if (message.msg_iovlen > IOV_MAX) {
+        if (!has_valid_parts(message)) {
             return base::failure(EINVAL);
         }
         return message.msg_controllen == 0 ? socket.send(message, flags) : base::failure(EOPNOTSUPP);
@@ -296,7 +312,10 @@ size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int fla
 }
 
 int rpoll(struct pollfd *fds, nfds_t nfds, int timeout) {
-    return static_cast<int>(guarded([&] {
+    return static_cast<int>(guarded([&]() -> Result<int> {
+        if (nfds > INT_MAX) {
+            return base::failure(EINVAL);
+        }
         const Deadline deadline =
             timeout < 0 ? Deadline{} : base::Clock::now() + std::chrono::milliseconds{timeout};
         return rsockets::wait_for({fds, nfds}, deadline);

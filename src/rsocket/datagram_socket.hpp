@@ -35,7 +35,7 @@ public:
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
     void end_wait(const Sleep &sleep) override;
-    void end_with_process() override {}
+    [[nodiscard]] bool end_with_process() override { return true; }
     void after_fork_in_child() override;
 
 private:

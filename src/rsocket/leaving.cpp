@@ -32,9 +32,12 @@ bool is_done(const stream::Connection &stream) {
 // NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
 struct AtExit {
     ~AtExit() {
-        Table::instance().end_with_process();
         const auto until = base::Clock::now() + exit_timeout;
-        while (Leaving::instance().sweep() && base::Clock::now() < until) {
+        const auto is_done = [] {
+            const bool ended = Table::instance().end_with_process();
+            return !Leaving::instance().sweep() && ended;
+        };
+        while (!is_done() && base::Clock::now() < until) {
             (void)::poll(nullptr, 0, exit_tick_ms);
         }
     }

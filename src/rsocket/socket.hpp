@@ -59,7 +59,7 @@ public:
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
     void end_wait(const Sleep &sleep) override { waiters_.remove(sleep.waiter()); }
-    void end_with_process() override;
+    [[nodiscard]] bool end_with_process() override;
     void after_fork_in_child() override;
 
 private:

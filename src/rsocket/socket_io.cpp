@@ -224,15 +224,15 @@ void Socket::close() {
     waiters_.wake();
 }
 
-void Socket::end_with_process() {
+bool Socket::end_with_process() {
     const std::unique_lock lock{mutex_, std::try_to_lock};
     if (!lock || stream_ == nullptr || is_lost()) {
-        return;
+        return lock.owns_lock();
     }
     {
         const std::unique_lock in_stream{stream_->shard()->mutex(), std::try_to_lock};
         if (!in_stream) {
-            return;
+            return false;
         }
         stream_->leave();
         stream_->forget_observer();
@@ -240,6 +240,7 @@ void Socket::end_with_process() {
     closed_ = true;
     state_ = State::Fresh;
     Leaving::instance().add(std::move(stream_), take_fd());
+    return true;
 }
 
 }  // namespace rsockets

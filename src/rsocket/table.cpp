@@ -51,15 +51,18 @@ std::shared_ptr<AnySocket> Table::remove(int fd) {
     return fd >= 0 && index < by_fd_.size() ? std::exchange(by_fd_[index], nullptr) : nullptr;
 }
 
-void Table::end_with_process() {
+bool Table::end_with_process() {
     std::unique_lock lock{*mutex_, std::try_to_lock};
-    const auto all = lock ? std::exchange(by_fd_, {}) : decltype(by_fd_){};
-    lock = {};
-    for (const auto &socket : all) {
-        if (socket != nullptr) {
-            socket->end_with_process();
-        }
+    if (!lock) {
+        return false;
     }
+    const auto all = by_fd_;
+    lock.unlock();
+    bool ended = true;
+    for (const auto &socket : all) {
+        ended = (socket == nullptr || socket->end_with_process()) && ended;
+    }
+    return ended;
 }
 
 void Table::before_fork() {

@@ -23,8 +23,8 @@ public:
     // The socket is no longer found; nullptr when it was not there.
     [[nodiscard]] std::shared_ptr<AnySocket> remove(int fd);
 
-    // The process ends. Nothing, when another thread is in the table.
-    void end_with_process();
+    // The process ends. False: another thread is in the table, or in a socket that has not ended therefore.
+    bool end_with_process();
     // Around fork(2).
     void before_fork();
     void after_fork_in_parent();

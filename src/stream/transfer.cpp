@@ -49,7 +49,7 @@ bool Connection::can_receive(std::size_t bytes) const {
 base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Reading reading) {
     const std::size_t bytes = std::min(size_of(parts), readable());
     if (bytes == 0) {
-        if (peer_ended_ || !may_read_) {
+        if (readable() != 0 || peer_ended_ || !may_read_) {
             return 0;
         }
         if (error_ != 0) {

@@ -8,7 +8,10 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -332,9 +335,25 @@ static uint32_t flooded;
 
 #define EVERYWHERE __attribute__((visibility("default")))
 
+/* A thread that stays in the library, with the lock of its streams, until shortly after exit has begun. */
+enum { Nobody, Comes, IsIn, Goes };
+static atomic_int lingering;
+
+static void linger(void) {
+    const struct timespec moment = {.tv_nsec = 20000000};
+    atomic_store(&lingering, IsIn);
+    while (atomic_load(&lingering) != Goes) {
+        sched_yield();
+    }
+    nanosleep(&moment, NULL); /* in it when the library ends its streams, or the test shows nothing */
+}
+
 /* librpma's, replaced for librsocket: while the flood lasts, there is always one more word that says that the
  * peer is alive. */
 EVERYWHERE int rpma_cq_get_wc(struct rpma_cq *queue, int most, struct ibv_wc *completions, int *count) {
+    if (atomic_load(&lingering) == Comes) {
+        linger();
+    }
     if (flood > 0) {
         --flood;
         completions[0] = (struct ibv_wc){.status = IBV_WC_SUCCESS,
@@ -369,6 +388,101 @@ EVERYWHERE int rpma_recv(struct rpma_conn *conn, struct rpma_mr_local *memory, s
     return next(conn, memory, offset, length, context);
 }
 
+static void let_go(void) {
+    atomic_store(&lingering, Goes);
+}
+
+static void *polls(void *fd) {
+    struct pollfd entry = {.fd = *(const int *)fd, .events = POLLIN};
+    return rpoll(&entry, 1, 0) >= 0 ? NULL : "failed";
+}
+
+/* Sends, and ends while a thread is in a call. */
+static void be_a_process_that_exits(int ports) {
+    static char bytes[1 << 16];
+    static int fd;
+    uint16_t port = 0;
+    pthread_t thread;
+    if (read(ports, &port, sizeof(port)) != sizeof(port)) {
+        _exit(1);
+    }
+    const struct sockaddr_in address = loopback_at(port);
+    fd = rsocket(AF_INET, SOCK_STREAM, 0);
+    if (rconnect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
+        rsend(fd, bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+        _exit(2);
+    }
+    atomic_store(&lingering, Comes);
+    if (atexit(let_go) != 0 || pthread_create(&thread, NULL, polls, &fd) != 0 ||
+        pthread_detach(thread) != 0) {
+        _exit(3);
+    }
+    while (atomic_load(&lingering) != IsIn) {
+        sched_yield();
+    }
+    exit(0);
+}
+
+static pid_t exiting;
+static int port_of_exiting;
+
+/* Before this process has a device. */
+static int fork_process_that_exits(void **state) {
+    (void)state;
+    int ports[2];
+    if (pipe(ports) != 0) {
+        return -1;
+    }
+    exiting = fork();
+    if (exiting == 0) {
+        close(ports[1]);
+        be_a_process_that_exits(ports[0]);
+    }
+    close(ports[0]);
+    port_of_exiting = ports[1];
+    return exiting > 0 ? 0 : -1;
+}
+
+static void a_process_exits_while_a_thread_is_in_a_call(void **state) {
+    (void)state;
+    static char bytes[1 << 16];
+    uint16_t port = 0;
+    const int listener = listening_rsocket(&port);
+    assert_int_equal(write(port_of_exiting, &port, sizeof(port)), sizeof(port));
+    const int fd = raccept(listener, NULL, NULL);
+    assert_int_equal(rrecv(fd, bytes, sizeof(bytes), MSG_WAITALL), sizeof(bytes));
+    assert_int_equal(rrecv(fd, bytes, 1, 0), 0);
+    assert_int_equal(end_of_peer(exiting), 0);
+    assert_int_equal(rclose(fd), 0);
+    assert_int_equal(rclose(listener), 0);
+    close(port_of_exiting);
+}
+
+static void lengths_that_cannot_be(void **state) {
+    const int *const fds = *state;
+    char byte = 0;
+    struct iovec parts[2] = {{.iov_base = &byte, .iov_len = SIZE_MAX}, {.iov_base = &byte, .iov_len = 2}};
+    assert_fails(rwritev(fds[0], parts, 2), EINVAL);
+    assert_fails(rreadv(fds[0], parts, 2), EINVAL);
+    const int datagrams = rsocket(AF_INET, SOCK_DGRAM, 0);
+    const struct sockaddr_in address = loopback_at(9);
+    assert_int_equal(rconnect(datagrams, (const struct sockaddr *)&address, sizeof(address)), 0);
+    assert_fails(rwritev(datagrams, parts, 2), EINVAL);
+    assert_int_equal(rclose(datagrams), 0);
+    assert_fails(rpoll(NULL, (nfds_t)-1, 0), EINVAL);
+}
+
+/* As recv(2): it waits for bytes, and takes none. */
+static void a_receive_of_no_bytes(void **state) {
+    const int *const fds = *state;
+    char byte = 0;
+    assert_fails(rrecv(fds[1], &byte, 0, MSG_DONTWAIT), EAGAIN);
+    assert_int_equal(rsend(fds[0], NULL, 0, 0), 0);
+    assert_int_equal(rsend(fds[0], "x", 1, 0), 1);
+    assert_int_equal(rrecv(fds[1], &byte, 0, 0), 0);
+    assert_int_equal(rrecv(fds[1], &byte, 1, 0), 1);
+}
+
 static void a_peer_that_never_pauses_delays_no_call(void **state) {
     const int *const fds = *state;
     const int endless = 1000000;
@@ -400,6 +514,7 @@ static void nobody_listens(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peer_that_is_killed), /* first: it forks */
+        cmocka_unit_test(a_process_exits_while_a_thread_is_in_a_call),
         cmocka_unit_test(what_is_no_rsocket),
         cmocka_unit_test(options_of_the_stream_and_of_tcp),
         cmocka_unit_test(nobody_listens),
@@ -408,9 +523,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(each_direction_ends_by_itself, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(parts_and_flags_of_a_message, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(credits_are_used_up_before_the_buffer_is_full, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(lengths_that_cannot_be, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(a_receive_of_no_bytes, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(a_call_waits_as_long_as_it_is_told, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(rsockets_and_a_pipe_together, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(a_peer_that_never_pauses_delays_no_call, make_ends, close_ends),
     };
-    return cmocka_run_group_tests_name("rsocket", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("rsocket", tests, fork_process_that_exits, NULL);
 }
