@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rpma/rsocket.h -- sockets of type SOCK_STREAM whose bytes travel by RDMA, and SOCK_DGRAM. The functions,
- * their names and what they send are those of librdmacm's rsockets (rsocket(7)): a program that was linked
- * with librdmacm runs with this library, and both ends of a connection may be of either.
+ * rpma/rsocket.h -- sockets of the types SOCK_STREAM and SOCK_DGRAM whose bytes travel by RDMA. The
+ * functions, their names and what they send are those of librdmacm's rsockets (rsocket(7)): a program that
+ * was linked with librdmacm runs with this library, and either end of a connection may have either library.
  *
  * Errors. Every function behaves as the function of libc without the r. The errors in the man page of that
  * function are not repeated here.
@@ -117,8 +117,8 @@ int rclose(int socket);
  * MSG_NOSIGNAL, MSG_CONFIRM of sends.
  *
  * A stream that broke is ECONNRESET when its peer is gone, ETIMEDOUT when it is silent, EPROTO when it sent
- * what the protocol does not allow; after what had come. An end that the peer has announced is 0 bytes. That
- * sending is done says that the bytes may be changed.
+ * what the protocol does not allow; a receive first gives what had come. An end that the peer has announced
+ * is 0 bytes. When a send returns, the program may change the bytes; the peer may not have them yet.
  *
  * Flags of a stream: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC (the bytes are dropped) of receives,
  * MSG_DONTWAIT of sends. A receive with MSG_PEEK | MSG_TRUNC copies nothing and tells how many bytes there
@@ -135,9 +135,8 @@ int rclose(int socket);
 ssize_t rrecv(int socket, void *buf, size_t len, int flags);
 
 /**
- * Receives bytes as rrecv, and from whom a message is. *addrlen becomes 0 where they are a stream's, which
- * does not say from whom each byte is. Returns: as
- * rrecv. See recvfrom(2).
+ * Receives bytes as rrecv, and stores the address that a message came from. A stream does not say from whom
+ * each byte is: *addrlen becomes 0. Returns: as rrecv. See recvfrom(2).
  */
 ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
                   socklen_t *addrlen);
@@ -150,14 +149,14 @@ ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags);
 
 /**
  * Sends bytes; an rsocket that blocks sends all of them, and waits for the peer to make room. They may be
- * changed when it returns. Returns: how many; or -1 and errno, EPIPE after the
- * end of the stream in this direction. See send(2).
+ * changed when it returns. Returns: how many; or -1 and errno, EPIPE after the end of the stream in this
+ * direction. See send(2).
  */
 ssize_t rsend(int socket, const void *buf, size_t len, int flags);
 
 /**
- * Sends bytes as rsend, a message to the address; to a stream it does not matter. Returns: as rsend; or -1
- * and errno, EDESTADDRREQ: a message to no address. See sendto(2).
+ * Sends bytes as rsend, and a message to the address that is given; a stream ignores the address. Returns: as
+ * rsend; or -1 and errno, EDESTADDRREQ: a message to no address. See sendto(2).
  */
 ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
                 socklen_t addrlen);
@@ -207,8 +206,8 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
  * or there is no memory. EINVAL: another prot, buf is NULL, len is 0 or, with PROT_WRITE, more than 4 GiB -
  * 1; offset is less than -1, or too large for the last byte to have one. EFAULT: the device cannot register
  * the memory, and the log says why. EAGAIN: the rsocket does not block, and the peer has said nothing for a
- * second. ENOTCONN: there is no connection. EPIPE: the
- * stream has ended in the direction of sending. EOPNOTSUPP: socket is of type SOCK_DGRAM.
+ * second. ENOTCONN: there is no connection. EPIPE: the stream has ended in the direction of sending.
+ * EOPNOTSUPP: socket is of type SOCK_DGRAM.
  */
 off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset);
 
@@ -216,8 +215,7 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
  * Ends the oldest mapping of exactly the len bytes at buf. No byte of the peer comes there after this call.
  * The peer is told: its riowrite there fails with ENXIO. If it writes before it knows, its bytes go nowhere
  * and the stream breaks; librdmacm's rsockets do not know until then. It does not wait for the peer.
- * Returns: 0; or -1 and errno. EINVAL: there is no such mapping. EOPNOTSUPP: socket is of
- * type SOCK_DGRAM.
+ * Returns: 0; or -1 and errno. EINVAL: there is no such mapping. EOPNOTSUPP: socket is of type SOCK_DGRAM.
  */
 int riounmap(int socket, void *buf, size_t len);
 
