@@ -802,7 +802,8 @@ enum rpma_device_kind {
  * differently. rpma_utils_get_ibv_context takes the kernel's where there is one, else the soft one. addr is a
  * numeric address. The context is used as that of rpma_utils_get_ibv_context. Threads: any number at once.
  * Errors: RPMA_E_INVAL: NULL argument, unknown kind. RPMA_E_NOSUPP: no device of the kind serves the address,
- * or RPMA_DEVICE leaves the kind out; nothing is logged. RPMA_E_PROVIDER: RPMA_DEVICE has another value. See
+ * or RPMA_DEVICE leaves the kind out; nothing is logged. RPMA_E_PROVIDER: RPMA_DEVICE has another value
+ * (errno is EINVAL), or there are no descriptors or memory to find out (EMFILE, ENFILE, ENOMEM). See
  * rdma_bind_addr(3).
  */
 int rpma_utils_get_local_ibv_context(const char *addr, enum rpma_device_kind kind,

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // librpma/utils: finding a device, asking what it can do, the texts of connection events.
+#include <cerrno>
+
 #include "librpma/api.hpp"
 #include "librpma/peer.hpp"
 #include "verbs/select.hpp"
@@ -32,6 +34,7 @@ int rpma_utils_get_local_ibv_context(const char *addr, enum rpma_device_kind kin
     const auto wanted = kind == RPMA_DEVICE_KERNEL ? verbs::Kind::Kernel : verbs::Kind::Soft;
     const auto context = verbs::find_local_context(addr, wanted);
     if (!context) {
+        errno = context.error().number;
         return RPMA_E_PROVIDER;
     }
     if (*context == nullptr) {

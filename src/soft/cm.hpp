@@ -263,8 +263,8 @@ protected:
     // there is none, or it was connected before.
     [[nodiscard]] base::Result<InUse> choose_queue_pair(std::uint32_t number);
     [[nodiscard]] base::Result<void> answer(const rdma_conn_param &wanted);
-    // Finds the device; there may be none, and then `verbs` stays null.
-    void set_source(const tcp::Address &address);
+    // Finds the device; there may be none, and then `verbs` stays null. Fails when that cannot be known.
+    base::Result<void> set_source(const tcp::Address &address);
     void set_destination(const sockaddr &address);
     [[nodiscard]] const tcp::Address &peer() const { return route.addr.dst_storage; }
     void begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake::Role role,

@@ -75,17 +75,24 @@ bool CmId::inherited() const {
 }
 
 // An id has the protection domain of its device until a queue pair brings another.
-void CmId::set_source(const tcp::Address &address) {
+base::Result<void> CmId::set_source(const tcp::Address &address) {
     rdma_ib_addr &identity = route.addr.addr.ibaddr;
     std::memcpy(&route.addr.src_storage, &address, sizeof(address));
     identity.sgid = gid_of(route.addr.src_addr);
-    Device *const device = verbs == nullptr ? device_of(route.addr.src_addr) : nullptr;
-    if (device != nullptr) {
-        verbs = context_of(*device);
+    if (verbs != nullptr) {
+        return {};
+    }
+    const auto device = device_of(route.addr.src_addr);
+    if (!device) {
+        return std::unexpected{device.error()};
+    }
+    if (*device != nullptr) {
+        verbs = context_of(**device);
         port_num = 1;
         identity.pkey = default_pkey;
         pd = pd == nullptr && verbs != nullptr ? &default_domain_of(*verbs) : pd;
     }
+    return {};
 }
 
 void CmId::set_destination(const sockaddr &address) {
@@ -103,7 +110,10 @@ base::Result<void> CmId::bind(const sockaddr &address) {
         return std::unexpected{socket.error()};
     }
     socket_ = std::move(*socket);
-    set_source(tcp::local_address(socket_.get()));
+    if (auto found = set_source(tcp::local_address(socket_.get())); !found) {
+        socket_.reset();
+        return found;
+    }
     state_.store(State::Bound);
     return {};
 }
@@ -131,7 +141,9 @@ base::Result<void> CmId::resolve_address(const sockaddr *source, const sockaddr 
     if (verbs == nullptr) {
         // Bound to no address, or not bound at all: the port stays.
         reinterpret_cast<sockaddr_in &>(*towards).sin_port = route.addr.src_sin.sin_port;
-        set_source(*towards);
+        if (auto found = set_source(*towards); !found) {
+            return found;
+        }
     }
     if (verbs == nullptr) {
         return base::failure(ENODEV);

@@ -167,9 +167,19 @@ ibv_gid gid_of(const sockaddr &address) {
     return gid;
 }
 
+namespace {
+
+// As far as the kernel tells.
+std::shared_ptr<const LocalAddresses> known_addresses() {
+    auto all = local_addresses();
+    return all ? *std::move(all) : std::make_shared<const LocalAddresses>();
+}
+
+}  // namespace
+
 std::vector<Device *> devices() {
     std::vector<Device *> all;
-    const auto known = local_addresses();
+    const auto known = known_addresses();
     for (const LocalAddress &local : *known) {
         Device *const device = device_named(local.interface);
         if (std::ranges::find(all, device) == all.end()) {
@@ -179,15 +189,18 @@ std::vector<Device *> devices() {
     return all;
 }
 
-Device *device_of(const sockaddr &address) {
+base::Result<Device *> device_of(const sockaddr &address) {
     const auto all = local_addresses();
+    if (!all) {
+        return std::unexpected{all.error()};
+    }
     const auto local =
-        std::ranges::find_if(*all, [&](const LocalAddress &one) { return serves(one, address); });
-    return local != all->end() ? device_named(local->interface) : nullptr;
+        std::ranges::find_if(**all, [&](const LocalAddress &one) { return serves(one, address); });
+    return local != (*all)->end() ? device_named(local->interface) : nullptr;
 }
 
 bool has_address(const Device &device, const sockaddr &address) {
-    const auto all = local_addresses();
+    const auto all = known_addresses();
     return std::ranges::any_of(*all, [&](const LocalAddress &one) {
         return one.interface == device.interface && serves(one, address);
     });
@@ -195,7 +208,7 @@ bool has_address(const Device &device, const sockaddr &address) {
 
 std::vector<tcp::Address> addresses_of(const Device &device) {
     std::vector<tcp::Address> all;
-    const auto known = local_addresses();
+    const auto known = known_addresses();
     for (const LocalAddress &local : *known) {
         if (local.interface == device.interface) {
             all.push_back(local.address);

@@ -76,11 +76,10 @@ std::string interface_of(std::string_view label) {
     return std::string{label.substr(0, label.find(':'))};
 }
 
-// Null when the kernel does not tell.
-std::shared_ptr<const LocalAddresses> asked_for() {
+base::Result<std::shared_ptr<const LocalAddresses>> asked_for() {
     ifaddrs *list = nullptr;
     if (getifaddrs(&list) != 0) {
-        return nullptr;
+        return base::last_failure();
     }
     auto all = std::make_shared<LocalAddresses>();
     const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner{list, freeifaddrs};
@@ -96,16 +95,20 @@ std::shared_ptr<const LocalAddresses> asked_for() {
 
 }  // namespace
 
-std::shared_ptr<const LocalAddresses> local_addresses() {
+base::Result<std::shared_ptr<const LocalAddresses>> local_addresses() {
     static auto &changes = *new Changes;  // never destroyed: ids may be made while the process ends
     static auto &known = *new std::shared_ptr<const LocalAddresses>;
     const std::scoped_lock lock{addresses_lock};
     // Before asking: what changes meanwhile is told again.
     if (changes.any() || known == nullptr) {
         known = nullptr;  // what is asked for in vain is asked for again
-        known = asked_for();
+        auto told = asked_for();
+        if (!told) {
+            return told;
+        }
+        known = *std::move(told);
     }
-    return known != nullptr ? known : std::make_shared<const LocalAddresses>();
+    return known;
 }
 
 }  // namespace soft

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.hpp"
 #include "soft/tcp.hpp"
 
 namespace soft {
@@ -19,8 +20,8 @@ struct LocalAddress {
 };
 using LocalAddresses = std::vector<LocalAddress>;
 
-// Of the interfaces that are up, in the kernel's order; none when the kernel does not tell. Of the network
+// Of the interfaces that are up, in the kernel's order; or why the kernel does not tell. Of the network
 // namespace in which the process first asked.
-[[nodiscard]] std::shared_ptr<const LocalAddresses> local_addresses();
+[[nodiscard]] base::Result<std::shared_ptr<const LocalAddresses>> local_addresses();
 
 }  // namespace soft

@@ -73,9 +73,14 @@ base::Result<void> DatagramId::bind(const sockaddr &address) {
     auto socket = udp::bound(address, options_);
     if (socket) {
         socket_ = std::move(*socket);
-        set_source(udp::address_of(udp::local_endpoint(socket_.get())));
+        if (auto found = set_source(udp::address_of(udp::local_endpoint(socket_.get()))); !found) {
+            socket_.reset();
+            return found;
+        }
     } else if (socket.error().number == EADDRINUSE && port_of(address) != 0) {
-        set_source(tcp::copy_of(address));
+        if (auto found = set_source(tcp::copy_of(address)); !found) {
+            return found;
+        }
     } else {
         return std::unexpected{socket.error()};
     }
@@ -233,7 +238,8 @@ void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::Lookup
     }
     const tcp::Address here = udp::address_of(
         {.gid = lookup.to, .port = port_of(route.addr.src_addr), .interface = lookup.from.interface});
-    if (device_of(reinterpret_cast<const sockaddr &>(here)) == nullptr) {
+    if (const auto device = device_of(reinterpret_cast<const sockaddr &>(here));
+        !device || *device == nullptr) {
         return;
     }
     // What needs memory first: a request that is dropped comes again.

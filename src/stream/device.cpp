@@ -49,7 +49,7 @@ base::Result<const Device *> find(const sockaddr_storage &local, rpma_device_kin
         case RPMA_E_NOSUPP:
             return nullptr;
         default:
-            return base::failure(EADDRNOTAVAIL);
+            return base::last_failure();
     }
 }
 

@@ -35,15 +35,29 @@ bool kernel_has_devices() {
     return any && ::access("/dev/infiniband/rdma_cm", R_OK | W_OK) == 0;
 }
 
-// The context that serves the address, or a static text that says why there is none.
-std::expected<ibv_context *, const char *> resolve(const Provider &provider, const char *address, Side side) {
+// Why no context serves an address: an errno value, and a static text.
+struct Unserved {
+    int number;
+    const char *text;
+};
+std::unexpected<Unserved> unserved(int number) {
+    return std::unexpected{Unserved{number, error_text(number)}};
+}
+
+// It may serve it: this process has no descriptors or memory to find out.
+bool is_unknown(const Unserved &reason) {
+    return reason.number == EMFILE || reason.number == ENFILE || reason.number == ENOMEM;
+}
+
+// The context that serves the address.
+std::expected<ibv_context *, Unserved> resolve(const Provider &provider, const char *address, Side side) {
     const auto info = look_up(provider, address, nullptr, side);
     if (!info) {
-        return std::unexpected{info.error()};
+        return std::unexpected{Unserved{ENODEV, info.error()}};
     }
     rdma_cm_id *raw = nullptr;
     if (provider.create_id(nullptr, &raw, nullptr, RDMA_PS_TCP) != 0) {
-        return std::unexpected{error_text(errno)};
+        return unserved(errno);
     }
     const Id id{provider, raw};
     const rdma_addrinfo &found = **info;
@@ -51,7 +65,7 @@ std::expected<ibv_context *, const char *> resolve(const Provider &provider, con
                                            : provider.resolve_addr(raw, found.ai_src_addr, found.ai_dst_addr,
                                                                    resolve_timeout_ms);
     if (result != 0) {
-        return std::unexpected{error_text(errno)};
+        return unserved(errno);
     }
     return raw->verbs;
 }
@@ -118,7 +132,7 @@ base::Result<ibv_context *> find_kernel_context(const char *address, Side side) 
     }
     const auto context = resolve(rdma_core, address, side);
     if (!context) {
-        log_unserved(rdma_core, address, side, context.error());
+        log_unserved(rdma_core, address, side, context.error().text);
         BASE_LOG(Error, "%s=kernel leaves no other choice; auto and soft take the device in user space",
                  variable);
         return base::failure(ENODEV);
@@ -130,11 +144,11 @@ base::Result<ibv_context *> find_kernel_context(const char *address, Side side) 
 base::Result<ibv_context *> find_soft_context(const char *address, Side side, Choice choice) {
     const auto context = resolve(soft, address, side);
     if (!context) {
-        log_unserved(soft, address, side, context.error());
+        log_unserved(soft, address, side, context.error().text);
         if (choice == Choice::Soft && kernel_has_devices()) {
             BASE_LOG(Error, "%s=soft leaves the kernel's devices out; auto and kernel ask them", variable);
         }
-        return base::failure(ENODEV);
+        return base::failure(context.error().number);
     }
     log_chosen(soft, address, *context);
     return *context;
@@ -191,6 +205,10 @@ base::Result<ibv_context *> find_local_context(const char *address, Kind kind) {
     }
     const Provider &provider = kind == Kind::Kernel ? rdma_core : soft;
     const auto context = resolve(provider, address, Side::Local);
+    if (!context && is_unknown(context.error())) {
+        log_unserved(provider, address, Side::Local, context.error().text);
+        return base::failure(context.error().number);
+    }
     if (!context || *context == nullptr) {
         return nullptr;
     }

@@ -42,7 +42,7 @@ sockaddr_in ipv4(const char *text) {
 
 soft::Device *device_at(const char *text) {
     const sockaddr_in address = ipv4(text);
-    return soft::device_of(reinterpret_cast<const sockaddr &>(address));
+    return soft::device_of(reinterpret_cast<const sockaddr &>(address)).value();
 }
 
 void set(unsigned long what, ifreq wanted, const char *label = "lo") {
@@ -66,7 +66,7 @@ void set_address(const char *text, const char *label = "lo") {
 }
 
 void what_changes_is_seen_at_once(void **) {
-    assert_true(soft::local_addresses()->empty());
+    assert_true(soft::local_addresses().value()->empty());
     assert_true(soft::devices().empty());
     set_up(true);
     assert_int_equal(soft::devices().size(), 1);
@@ -114,8 +114,8 @@ void an_id_that_is_bound_needs_no_route_to_a_group(void **) {
 }
 
 void what_does_not_change_is_not_asked_for(void **) {
-    const auto before = soft::local_addresses();
-    assert_ptr_equal(soft::local_addresses().get(), before.get());
+    const auto before = soft::local_addresses().value();
+    assert_ptr_equal(soft::local_addresses().value().get(), before.get());
 }
 
 // A child hears for itself: it takes nothing away from its parent.
