@@ -27,7 +27,7 @@ public:
     AnySocket &operator=(const AnySocket &) = delete;
     virtual ~AnySocket() = default;
 
-    // A socket of the kernel, which has the names and most of the options.
+    // The descriptor is a socket of the kernel, which has the names and most of the options.
     [[nodiscard]] int fd() const { return fd_.get(); }
 
     [[nodiscard]] virtual Result<void> listen(int backlog) = 0;
@@ -39,7 +39,7 @@ public:
     [[nodiscard]] virtual Result<std::size_t> receive(msghdr &message, int flags) = 0;
     [[nodiscard]] virtual Result<std::size_t> send(const msghdr &message, int flags) = 0;
     [[nodiscard]] virtual Result<void> shutdown(int how) = 0;
-    // It has been taken out of the table.
+    // The caller has taken it out of the table.
     virtual void close() = 0;
 
     enum class End { Local, Peer };
@@ -73,17 +73,17 @@ public:
     // For waiting on several at once: does what the socket alone can do, and tells the shard that it is in,
     // if any, which the caller serves then.
     [[nodiscard]] virtual std::shared_ptr<stream::Shard> advance() = 0;
-    // What there is of `events` (poll(2)) now.
+    // Returns which of `events` (poll(2)) there are now.
     [[nodiscard]] virtual short readiness(short events) = 0;
-    // Until the end of the wait whoever notices a change of the socket ends the sleep, which is for `events`.
-    // What came before it began does not.
+    // Begins a wait for `events`. Until the wait ends, a thread that changes the socket ends the sleep; what
+    // came before the wait began does not end it.
     [[nodiscard]] virtual Result<void> begin_wait(Sleep &sleep, short events) = 0;
     virtual void end_wait(const Sleep &sleep) = 0;
 
     // The process ends, in the middle of a call perhaps: as close(), but without waiting, not for a lock
     // either. False: another thread has a lock, and the socket has not ended.
     [[nodiscard]] virtual bool end_with_process() = 0;
-    // In a forked child: its locks may be held by threads that it does not have.
+    // Called in a forked child: threads of its parent may hold the locks.
     virtual void after_fork_in_child() = 0;
 
 protected:

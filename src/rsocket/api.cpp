@@ -57,7 +57,7 @@ long with_socket(int fd, Call call) {
     });
 }
 
-// Returns what a system call says of the TCP socket.
+// Returns what a system call says of the socket of the kernel behind the descriptor.
 template <typename Call>
 int with_descriptor(int fd, Call call) {
     return static_cast<int>(with_socket(fd, [&](const AnySocket &socket) -> Result<int> {

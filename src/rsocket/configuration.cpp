@@ -21,7 +21,8 @@ namespace {
 
 constexpr std::string_view blanks = " \t\r\n";
 
-// The number that a text is; the default when it is none in that range. source: who says so.
+// Returns the number that a text is, or the default when it is no number in that range. source names the file
+// or the variable.
 std::uint32_t number_of(std::string_view text, const char *source, std::uint32_t least, std::uint32_t most,
                         std::uint32_t otherwise) {
     text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
@@ -37,7 +38,7 @@ std::uint32_t number_of(std::string_view text, const char *source, std::uint32_t
     return number;
 }
 
-// The number in a file; the default when there is no such file.
+// Returns the number in a file, or the default when there is no such file.
 std::uint32_t number_of_file(const std::string &path, std::uint32_t least, std::uint32_t most,
                              std::uint32_t otherwise) {
     const base::Fd file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
@@ -52,7 +53,7 @@ std::uint32_t number_of_file(const std::string &path, std::uint32_t least, std::
     return number_of({bytes.data(), static_cast<std::size_t>(size)}, path.c_str(), least, most, otherwise);
 }
 
-// What a variable of the environment says instead.
+// Returns the number in a variable of the environment, or `otherwise` when it is not set.
 std::uint32_t number_of_variable(const char *name, std::uint32_t least, std::uint32_t most,
                                  std::uint32_t otherwise) {
     const char *const text = secure_getenv(name);

@@ -10,14 +10,14 @@
 namespace rsockets {
 
 struct Configuration {
-    // How long a call that blocks looks before it sleeps.
+    // How long a call that blocks looks for work before it sleeps.
     std::chrono::microseconds polling_time{10};
     // A socket begins with these.
     stream::Settings settings;
 };
 
-// What the files of a folder say, and the environment in their place. A file that is not there leaves the
-// default; so does a value that is none, which is logged.
+// Reads the files of a folder, and the variables of the environment, which count more. A file that is not
+// there leaves the default; so does a value that is no such number, which is logged.
 [[nodiscard]] Configuration read_configuration(const std::string &folder);
 
 // The process's, read when it is first asked for.

@@ -14,22 +14,22 @@ namespace stream {
 // An address and its port in digits, as librpma takes them. EAFNOSUPPORT: neither IPv4 nor IPv6.
 [[nodiscard]] base::Result<std::string> host_of(const sockaddr_storage &address);
 [[nodiscard]] std::string port_text(const sockaddr_storage &address);
-// In network order.
+// The port, in network order.
 [[nodiscard]] in_port_t port_of(const sockaddr_storage &address);
 void set_port(sockaddr_storage &address, in_port_t port);
 
 [[nodiscard]] bool is_wildcard(const sockaddr_storage &address);
-// An IPv4 address that an IPv6 socket has, as the IPv4 address that the device knows; others as they are.
+// Returns a mapped IPv4 address as the IPv4 address that the device knows, and any other as it is.
 [[nodiscard]] sockaddr_storage without_mapping(const sockaddr_storage &address);
-// The address as a socket of the family shows it.
+// Returns the address as a socket of the family shows it.
 [[nodiscard]] sockaddr_storage as_seen_by(int family, const sockaddr_storage &address);
 [[nodiscard]] socklen_t length_of(const sockaddr_storage &address);
 
-// The address of this machine from which its routes lead to another. ENETUNREACH, EHOSTUNREACH: none.
-// Nothing is sent.
+// Returns the address of this machine at which the route to another begins, and sends nothing. ENETUNREACH,
+// EHOSTUNREACH: there is no route.
 [[nodiscard]] base::Result<sockaddr_storage> source_to(const sockaddr_storage &remote);
 
-// The name of a kernel's socket at this end.
+// Returns the local address of a socket of the kernel.
 [[nodiscard]] base::Result<sockaddr_storage> name_of(int socket);
 
 }  // namespace stream

@@ -14,14 +14,14 @@ namespace stream {
 
 class Allowance {
 public:
-    // credits, first: of the peer's Hello.
+    // credits and first are what the peer's Hello says.
     Allowance(std::uint16_t credits, const Target &first) : given_{credits}, limit_{credits} {
         open_[0] = first;
         opened_ = 1;
     }
 
-    // The peer lets us send up to this message. False: it takes back messages, or has taken some that were
-    // never sent.
+    // The peer lets us send up to this message. False: the peer takes credits back, or claims to have taken
+    // messages that were never sent.
     [[nodiscard]] bool extend(std::uint16_t limit) {
         const auto on_their_way = static_cast<std::uint16_t>(sent_ - (limit_ - given_));
         if (static_cast<std::uint16_t>(limit - limit_) > on_their_way) {
@@ -30,7 +30,8 @@ public:
         limit_ = limit;
         return true;
     }
-    // The peer has opened a window, behind those it opened before. False: it is none, or one too many.
+    // The peer has opened a window, behind those it opened before. False: this cannot be a window, or is one
+    // too many.
     [[nodiscard]] bool open(const Target &window) {
         if (opened_ == windows || window.length == 0 || !is_memory(window.address, window.length)) {
             return false;
@@ -45,7 +46,7 @@ public:
     [[nodiscard]] std::uint32_t room() const {
         return opened_ != 0 && has_credit() ? open_[oldest_].length : 0;
     }
-    // Takes the place of a message of so many bytes, at most room(), more than none.
+    // Takes the place of a message of `bytes` bytes: at least 1, at most room().
     Target take(std::uint32_t bytes) {
         Target &window = open_[oldest_];
         const Target place{.address = window.address, .key = window.key, .length = bytes};

@@ -12,12 +12,12 @@ namespace stream {
 
 namespace {
 
-// Receives that no credit is given for: a peer's words about windows and ends take none.
+// Receives for which the peer gets no credit: its words about windows and ends take none.
 constexpr std::uint16_t kept_receives = 8;
 constexpr std::uint16_t least_receives = 16;
-// Each of finding the peer's address and the way there.
+// The device may take this long to find the peer's address, and as long to find the route.
 constexpr int resolve_timeout_ms = 4000;
-// Windows and slots are posted without memory that is registered.
+// Windows and slots are posted inline, from memory that is not registered.
 constexpr std::uint32_t least_inline_bytes = std::max(window_bytes, slot_bytes);
 
 base::Result<std::byte *> address_of(const rpma_mr_local *memory) {
@@ -28,14 +28,14 @@ base::Result<std::byte *> address_of(const rpma_mr_local *memory) {
     return static_cast<std::byte *>(address);
 }
 
-// An end in order that the peer did not announce is none.
+// When the connection ended without an error, and the peer announced no end, the stream was reset.
 int reason_of_end(const rpma_conn *conn) {
     int error = 0;
     (void)rpma_conn_get_error(conn, &error);
     return error != 0 ? error : ECONNRESET;
 }
 
-// The settings, as far as the protocol needs and the device has them.
+// Returns the settings, each at least what the protocol needs and at most what the device has.
 Settings within(Settings settings, const rpma_peer_limits &most, std::uint32_t kept_places) {
     const auto clamped = [](std::uint32_t value, std::uint32_t least, std::uint32_t limit) {
         return std::clamp(value, least, std::max(least, limit));
@@ -120,7 +120,7 @@ Connection::Made Connection::begin(const Device &device, Side side, const Settin
     return connection;
 }
 
-// What a child inherits is its parent's, and is left alone.
+// A child process leaves what it inherited to its parent.
 Connection::~Connection() {
     if (inherited()) {
         (void)conn_.release();
@@ -284,7 +284,7 @@ base::Result<void> Connection::connect() {
     return {};
 }
 
-// The peer's memory is known from here on.
+// Takes the peer's Hello: from here on this end knows the peer's memory.
 void Connection::meet(const rpma_conn_private_data &data) {
     const auto theirs = decode_hello({static_cast<const std::byte *>(data.ptr), data.len});
     if (!theirs) {

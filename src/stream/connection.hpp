@@ -38,11 +38,12 @@ struct Settings {
 
 enum class Side { Active, Passive };
 
-// Take hands the bytes over, Peek leaves them there as well, Discard only takes them away, Count does
-// neither.
+// Take copies the bytes to the program and consumes them, Peek only copies them, Discard only consumes them,
+// Count does neither.
 enum class Reading { Take, Peek, Discard, Count };
 
-// Who is told, with the shard's lock held, when something has become of a stream, whoever noticed.
+// The owner of a stream. Whichever thread notices that the stream has changed tells it, with the shard's lock
+// held.
 class Observer {
 public:
     virtual void changed() = 0;
@@ -55,26 +56,27 @@ class Connection final : private Member {
 public:
     using Made = base::Result<std::unique_ptr<Connection>>;
 
-    // The stream is of this thread's shard, whose lock the caller does not hold here, nor in the destructor.
-    //
-    // Over the soft device. socket: connected, over TCP; the peer is about to ask on it (Passive), or to be
-    // asked. It stays the caller's, who closes it after the connection is destroyed.
+    // The stream joins the shard of this thread. The caller does not hold the shard's lock here, nor in the
+    // destructor.
+    // Begins a stream over the soft device, on a TCP socket that is connected. On it the peer asks (Passive),
+    // or is asked (Active). The socket stays the caller's, who closes it after the connection is destroyed.
     [[nodiscard]] static Made begin(Side side, int socket, const Settings &settings, Observer &observer);
-    // Over a device of the kernel, which serves the local address: asks the peer at the remote one. A local
-    // port of 0 is the device's choice.
+    // Asks the peer at the remote address, over the device of the kernel that serves the local one. When the
+    // local port is 0 the device chooses one.
     [[nodiscard]] static Made reach(const Device &device, const sockaddr_storage &local,
                                     const sockaddr_storage &remote, const Settings &settings,
                                     Observer &observer);
-    // Over a device of the kernel: answers a peer that asked.
+    // Answers a peer that asked over a device of the kernel.
     [[nodiscard]] static Made answer(Asked asked, const Settings &settings, Observer &observer);
-    // Operations that are posted still go out, as far as the device can see to that.
+    // Operations that are posted still go out, where the device sends them without us.
     ~Connection();
     Connection(const Connection &) = delete;
     Connection &operator=(const Connection &) = delete;
 
-    // The observer goes; with the shard's lock.
+    // The observer is told nothing any more. The caller holds the shard's lock.
     void forget_observer() { observer_ = nullptr; }
-    // Of a process that has forked this one: it cannot be used, and is not to be locked.
+    // Whether a process that forked this one made the stream: then nobody may use it, or take its shard's
+    // lock.
     [[nodiscard]] bool inherited() const { return shard_->inherited(); }
     [[nodiscard]] const std::shared_ptr<Shard> &shard() const { return shard_; }
 
@@ -82,56 +84,58 @@ public:
     [[nodiscard]] bool answered() const { return phase_ != Phase::Asking; }
     [[nodiscard]] bool established() const { return phase_ == Phase::Established; }
     [[nodiscard]] bool was_established() const { return was_established_; }
-    // 0, or why it is broken or never was.
+    // 0, or an errno value: why the stream broke, or never began.
     [[nodiscard]] int error() const { return error_; }
-    // Whether receive() would have bytes, at least so many or all that can come before some are read, or an
-    // end or error to tell.
+    // Whether receive() would give at least `bytes` bytes, or all that can come before some are read, or an
+    // end or an error.
     [[nodiscard]] bool can_receive(std::size_t bytes) const;
-    // Whether send() would take bytes, or an error to tell.
+    // Whether send() would take bytes, or give an error.
     [[nodiscard]] bool can_send() const;
     // The peer sends no more.
     [[nodiscard]] bool peer_ended() const { return peer_ended_; }
-    // Nothing can be sent or received any more, except what is here.
+    // Nothing can be sent any more, and nothing received but the bytes that have come.
     [[nodiscard]] bool is_over() const { return phase_ == Phase::Over || peer_left_; }
     [[nodiscard]] std::size_t readable() const { return unread_ ? unread_->readable() : 0; }
-    // The ends' addresses where a device of the kernel has them; ENOTCONN: not known yet, or not here.
+    // The addresses of both ends, of a stream over a device of the kernel. ENOTCONN: they are not known yet,
+    // or the stream is over the soft device.
     [[nodiscard]] base::Result<sockaddr_storage> local_name() const;
     [[nodiscard]] base::Result<sockaddr_storage> peer_name() const;
-    // Everything that was sent has left: the device needs none of it any more.
+    // Everything that was sent has left this end: the device needs none of it any more.
     [[nodiscard]] bool idle() const { return phase_ != Phase::Established || (!owed_ && posted_->idle()); }
     // leave() was called, and the peer has everything that was sent, or cannot have it.
     [[nodiscard]] bool gone() const { return phase_ != Phase::Established || (!drains_ && idle()); }
 
-    // How many bytes; 0 is the end of the stream, where there is room for any. EAGAIN: none now.
+    // Returns how many bytes; 0 is the end of the stream, where the parts have room for any. EAGAIN: there
+    // are none now.
     [[nodiscard]] base::Result<std::size_t> receive(std::span<const iovec> parts, Reading reading);
-    // How many bytes are on their way. EAGAIN: there is no room now. EPIPE: no more may be sent.
+    // Returns how many bytes it has posted. EAGAIN: there is no room now. EPIPE: no more may be sent.
     [[nodiscard]] base::Result<std::size_t> send(std::span<const iovec> parts);
 
     // Direct placement, in direct.cpp.
-    // Registers memory; for_peer: the peer may write there, and knows it as `offset`, at most 4 GiB of it.
-    // EAGAIN: there is no peer yet. ENOMEM: the peer has no slot left for it.
+    // Registers memory. With for_peer the peer may write there, and knows the memory as `offset`; it has less
+    // than 4 GiB then. EAGAIN: there is no peer yet. ENOMEM: the peer has no slot left for it.
     [[nodiscard]] base::Result<void> map(void *begin, std::size_t bytes, bool for_peer, std::uint64_t offset);
     // Ends the oldest mapping of exactly this memory: the peer cannot write there any more. False: there is
-    // none.
+    // no such mapping.
     [[nodiscard]] bool unmap(const void *begin, std::size_t bytes);
     // Ends all mappings.
     void unmap_all();
-    // Writes into what the peer has mapped. How many bytes; fewer where the mapping ends. ENXIO: nothing is
-    // mapped there. EAGAIN and EPIPE as send().
+    // Writes into what the peer has mapped. Returns how many bytes, which are fewer where the mapping ends.
+    // ENXIO: nothing is mapped there. EAGAIN and EPIPE as send().
     [[nodiscard]] base::Result<std::size_t> write_at(const iovec &from, std::uint64_t offset);
 
-    // Ends at once, and lets nobody wait for what has not left.
+    // Cuts the stream off at once; what has not left is lost.
     void abort();
     // Ends one direction or both.
     void shut(bool receiving, bool sending);
-    // Ends both, behind what was sent. serve() takes it further until gone().
+    // Ends both directions, behind what was sent. The caller serves the shard until gone().
     void leave();
 
 private:
     enum class Phase { Asking, Connecting, Established, Over };
-    // Places in the send queue for words of ours that take no credit, two or three places each.
+    // Places in the send queue that are kept for our words that take no credit.
     static constexpr std::uint32_t kept_places = 8;
-    // Bytes of a message.
+    // The longest message, in bytes.
     static constexpr std::size_t most_at_once = 65536;
 
     Connection(std::shared_ptr<Shard> shard, Side side, const Settings &settings, Observer &observer)
@@ -141,7 +145,7 @@ private:
           settings_{settings},
           observer_{&observer} {}
 
-    // How the connection manager comes by it: the one difference between the three ways to begin.
+    // Makes the request of librpma: the one difference between the three ways to begin.
     using MakeRequest = std::function<base::Result<Request>(rpma_conn_cfg *)>;
 
     // Connecting, in connect.cpp.
@@ -166,7 +170,7 @@ private:
     void send_what_is_owed();
     bool send_update();
     bool post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::optional<std::uint32_t> word);
-    // That are there at once.
+    // How many completions of this stream there may be at once.
     [[nodiscard]] std::uint32_t most_completions() const {
         return settings_.sends + kept_places + settings_.receives;
     }
@@ -187,7 +191,8 @@ private:
     [[nodiscard]] bool take_slot(std::uint32_t index);
     void tell_mappings();
 
-    // The memory that the peer writes, and ours.
+    // shared_ is the memory that the peer writes: the list, then the receive buffer. private_ has the places
+    // of the words that come, then the send buffer.
     [[nodiscard]] std::byte *list() const { return shared_base_; }
     [[nodiscard]] std::size_t list_bytes() const {
         return windows * window_bytes + settings_.slots * slot_bytes;
@@ -202,12 +207,12 @@ private:
     Settings settings_;
     Observer *observer_;
     Shard::Lane *lane_ = nullptr;
-    std::uint32_t number_ = 0;  // of conn_
+    std::uint32_t number_ = 0;  // the queue pair's, of conn_
     bool expects_event_ = false;
     Phase phase_ = Phase::Asking;
     int error_ = 0;
 
-    // The connection goes first, then what it uses.
+    // Members are destroyed from the last to the first: the connection before the memory that it uses.
     Memory shared_;
     Memory private_;
     std::byte *shared_base_ = nullptr;
@@ -216,7 +221,7 @@ private:
     Request request_;
     Connected conn_;
 
-    // Known from the peer's Hello on.
+    // These are there once the peer's Hello is.
     std::optional<Allowance> allowance_;
     std::optional<WindowList> granted_;
     std::optional<ReceiveRing> unread_;
@@ -226,9 +231,9 @@ private:
     Target peer_list_;
     std::endian peer_order_ = std::endian::native;
     bool peer_counts_slots_ = false;
-    // What completed before.
+    // Completions that came before the connection was established.
     std::vector<ibv_wc> early_;
-    // The window of the peer's list that is written next.
+    // The entry of the peer's list that is written next.
     std::uint32_t peer_window_ = 1;
 
     bool was_established_ = false;
@@ -236,9 +241,9 @@ private:
     bool may_write_ = true;
     bool peer_ended_ = false;
     bool peer_left_ = false;
-    // The device ends the connection by itself behind what is posted.
+    // The device ends the connection by itself when what is posted has left.
     bool drains_ = false;
-    // How it is said to the peer that we end, as soon as there is a place for it.
+    // The word that tells the peer of our end, sent as soon as the send queue has a place.
     std::optional<Control> owed_;
 };
 

@@ -36,7 +36,7 @@ base::Result<const Device *> device_of(ibv_context *context, rpma_device_kind ki
                 .first->second;
 }
 
-// nullptr: there is none of this kind.
+// Returns nullptr where no device of this kind serves the address.
 base::Result<const Device *> find(const sockaddr_storage &local, rpma_device_kind kind) {
     const auto host = host_of(without_mapping(local));
     if (!host) {
@@ -60,7 +60,7 @@ Device::Device(ibv_context *context, Peer peer, bool of_kernel)
       is_iwarp_{context->device->transport_type == IBV_TRANSPORT_IWARP},
       is_of_kernel_{of_kernel} {
     if (rpma_peer_get_limits(peer_.get(), &limits_) != 0) {
-        // It makes no queue either, which says why.
+        // Making a queue fails on this device too, and its error says why.
         limits_ = {};
     }
 }

@@ -13,7 +13,7 @@ class Device {
 public:
     // The soft device at an address of this machine. EADDRNOTAVAIL: it may not serve it.
     [[nodiscard]] static base::Result<const Device *> soft_at(const sockaddr_storage &local);
-    // The kernel's device that serves an address of this machine; nullptr: none does.
+    // The kernel's device that serves an address of this machine; nullptr where there is none.
     [[nodiscard]] static base::Result<const Device *> of_kernel_at(const sockaddr_storage &local);
     // Whether RPMA_DEVICE lets the soft device serve this machine's addresses of a family.
     [[nodiscard]] static bool soft_may_serve(int family);
@@ -23,7 +23,7 @@ public:
     Device(ibv_context *context, Peer peer, bool of_kernel);
     [[nodiscard]] rpma_peer *peer() const { return peer_.get(); }
     [[nodiscard]] const rpma_peer_limits &limits() const { return limits_; }
-    // Whether a message word is a send of its own, or else a write's immediate data.
+    // Whether a word is a send of its own. On other devices it is a write's immediate data.
     [[nodiscard]] bool is_iwarp() const { return is_iwarp_; }
     [[nodiscard]] bool is_of_kernel() const { return is_of_kernel_; }
 

@@ -17,7 +17,7 @@ base::Result<void> Connection::map(void *begin, std::size_t bytes, bool for_peer
     }
     const int usage = for_peer ? RPMA_MR_USAGE_WRITE_DST : RPMA_MR_USAGE_WRITE_SRC;
     rpma_mr_local *registered = nullptr;
-    // For this peer only, where the device can do that.
+    // The memory is for this peer only, where the device can do that.
     int result = rpma_conn_mr_reg(conn_.get(), begin, bytes, usage, &registered);
     if (result == RPMA_E_NOSUPP) {
         result = rpma_mr_reg(device_.peer(), begin, bytes, usage, &registered);
@@ -58,8 +58,8 @@ void Connection::unmap_all() {
     }
 }
 
-// Writes the slots of the peer's list that have changed. A word about it takes one of the peer's credits. To
-// a peer that would not give that back no word is sent: it reads its list by itself.
+// Writes the slots of the peer's list that have changed. The word about a slot takes one of the peer's
+// credits. A peer that would not give that credit back gets no word: it reads its list by itself.
 void Connection::tell_mappings() {
     while (error_ == 0 && may_write_ && !peer_left_ && own_maps_->has_news() &&
            posted_->has_place(places_of(1) + kept_places) &&
@@ -108,7 +108,7 @@ base::Result<std::size_t> Connection::write_at(const iovec &from, std::uint64_t 
         if (!to) {
             return written != 0 ? base::Result<std::size_t>{written} : base::failure(ENXIO);
         }
-        // As for data, the peer knows of our mappings first; its windows and credits do not matter.
+        // As with data, the peer learns of our mappings first. A write here takes no window and no credit.
         const std::size_t room = own_maps_->has_news() ? 0 : posted_->room(2);
         to->length = static_cast<std::uint32_t>(
             std::min({room, most_at_once, from.iov_len - written, std::size_t{to->length}}));

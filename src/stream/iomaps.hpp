@@ -19,13 +19,13 @@
 
 namespace stream {
 
-// What the peer has mapped for us. The peer is not trusted: whatever it says, we write to the peer and
-// nowhere else, and keep no more than we have slots.
+// The mappings of the peer, as its slots tell them. The peer is not trusted: whatever it says, we write to
+// the peer and nowhere else, and keep no more mappings than we have slots.
 class PeerMaps {
 public:
     explicit PeerMaps(std::uint32_t slots) : slots_{slots} {}
 
-    // The peer has written a slot. False: there is no such slot, or no such memory.
+    // Takes a slot that the peer has written. False: there is no such slot, or no such memory.
     [[nodiscard]] bool set(std::uint32_t index, const Slot &slot) {
         const Target &memory = slot.target;
         if (index >= slots_ || (memory.length != 0 && (memory.address == 0 || !is_memory(slot)))) {
@@ -38,8 +38,8 @@ public:
         return true;
     }
 
-    // Where the byte at an offset is, and how many follow it there. Of mappings that overlap the youngest
-    // counts: the peer may have ended the others.
+    // Finds the byte at an offset: where it is, and how many bytes follow it there. Where mappings overlap
+    // the youngest counts: the peer may have ended the others.
     [[nodiscard]] std::optional<Target> find(std::uint64_t offset) const {
         std::uint64_t end = UINT64_MAX;
         for (const Map &map : std::views::reverse(maps_)) {
@@ -119,7 +119,7 @@ public:
         news_.clear();
     }
 
-    // In a child process: the mappings are its parent's.
+    // Called in a child process: the mappings are its parent's.
     void leave_alone() {
         for (Map &map : maps_) {
             (void)map.memory.release();
@@ -170,7 +170,8 @@ private:
 
     std::uint32_t slots_;
     std::vector<Map> maps_;
-    // Of the peer's slots those that were ever used, and which of them are free again, or are to be told.
+    // told_ has the peer's slots that were ever used; free_ those that are free again, news_ those that are
+    // to be told.
     std::vector<Told> told_;
     std::vector<std::uint32_t> free_;
     std::deque<std::uint32_t> news_;

@@ -61,7 +61,8 @@ void Connection::take_completion(const ibv_wc &completion) {
         std::memcpy(&word, words() + slot * word_bytes, word_bytes);
         word = base::to_order(word, peer_order_);
     }
-    // First: the peer may use the place as soon as it learns that the word was taken.
+    // The receive is posted before the word is taken: the peer may use it as soon as it learns that the word
+    // was taken.
     if (const int result = rpma_recv(conn_.get(), private_.get(), slot * word_bytes, word_bytes,
                                      reinterpret_cast<void *>(slot));
         result != 0) {
@@ -74,8 +75,8 @@ void Connection::take_completion(const ibv_wc &completion) {
     }
 }
 
-// An event says why the connection has ended; on the kernel's devices only when one side disconnects, which
-// is for whoever sees that an operation failed.
+// An event says why the connection has ended. On the kernel's devices it comes only when one side
+// disconnects, and the side whose operation failed does so.
 void Connection::take_failure(ibv_wc_status status) {
     expect_event(true);
     if (!device_.is_of_kernel() || status == IBV_WC_WR_FLUSH_ERR) {
@@ -172,8 +173,8 @@ bool Connection::send_update() {
     return post(ops, 0, encode(Op::Window, update.limit));
 }
 
-// Posts the writes, and behind them the word, if there is one, for which the last element is room. bytes: of
-// the send buffer.
+// Posts the writes, which are all elements but the last, and behind them the word, if there is one, in the
+// last. They take `bytes` bytes of the send buffer.
 bool Connection::post(std::span<rpma_op> writes_and_room, std::size_t bytes,
                       std::optional<std::uint32_t> word) {
     const auto writes = writes_and_room.first(writes_and_room.size() - 1);

@@ -7,8 +7,8 @@
 //     |     | unread         | unread  |            |      read_ -> first unread byte
 //     +----------------------+----------------------+      written_ -> where the peer's next byte goes
 //           ^ read_                    ^ written_          given to the peer: from written_ on, given_ bytes
-//
-// Positions only: the bytes are elsewhere. A message's credit goes back when its last byte was read.
+// This class has positions only: the bytes are elsewhere. A message's credit goes back when its last byte was
+// read.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,8 @@ public:
           free_{half},
           given_{half} {}
 
-    // The peer has written a message. False: it had no credit for that, or no such room. It never writes
-    // across the end of a half, because that is where its window ends.
+    // Notes that the peer has written a message. False: the peer had no credit, or no such room. It never
+    // writes across the end of a half, because its window ends there.
     [[nodiscard]] bool arrived(std::uint32_t bytes) {
         const std::size_t in_half = half_ - written_ % half_;
         if (bytes == 0 || arrived_ == limit_ || bytes > std::min(in_half, given_)) {
@@ -51,7 +51,7 @@ public:
         written_ = advanced(written_, bytes);
         return true;
     }
-    // A message that took a credit and has no bytes to read. False: it had none.
+    // Notes a message that took a credit and has no bytes to read. False: the peer had no credit.
     [[nodiscard]] bool arrived_empty() {
         if (arrived_ == limit_) {
             return false;
@@ -62,14 +62,15 @@ public:
     }
 
     [[nodiscard]] std::size_t readable() const { return readable_; }
-    // Nothing more comes before something is read: many small messages use up the credits, not the room.
+    // Whether nothing more can come before something is read. Many small messages use up the credits before
+    // the room.
     [[nodiscard]] bool is_full() const { return arrived_ == limit_ || given_ == 0; }
-    // The unread bytes behind `skip` of them: those up to the end of the buffer, or all.
+    // The unread bytes behind the first `skip`: all of them, or those up to the end of the buffer.
     [[nodiscard]] Part front(std::size_t skip = 0) const {
         const std::size_t offset = advanced(read_, skip);
         return {.offset = offset, .size = std::min(readable_ - skip, std::size_t{2} * half_ - offset)};
     }
-    // The program has so many bytes, at most readable().
+    // Notes that the program has taken `bytes` bytes, at most readable().
     void consume(std::size_t bytes) {
         read_ = advanced(read_, bytes);
         readable_ -= bytes;
@@ -90,7 +91,8 @@ public:
         // The half that is the peer's again, if there is one.
         std::optional<Part> window;
     };
-    // Whether the peer is to be told something. 16 bits go round: what is behind is negative.
+    // Whether the peer is to be told something. The counters have 16 bits and go round: a difference below 0
+    // means that the credits for which an update is due are not read yet.
     [[nodiscard]] bool owes_update() const {
         return free_ >= half_ || static_cast<std::int16_t>(taken_ - update_at_) >= 0;
     }
@@ -116,7 +118,8 @@ private:
 
     std::uint32_t half_;
     std::uint16_t credits_;
-    // Messages: up to which the peer may send; that came; that were read; read, from when on it is told.
+    // Numbers of messages: the one up to which the peer may send, how many came, how many were read, and how
+    // many have to be read before the peer is told.
     std::uint16_t limit_;
     std::uint16_t arrived_ = 0;
     std::uint16_t taken_ = 0;
@@ -126,7 +129,8 @@ private:
     std::size_t read_ = 0;
     std::size_t readable_ = 0;
     std::size_t written_ = 0;
-    // Bytes that are nobody's, those that the peer may write, and the half that it gets next.
+    // Bytes that were read and not given back yet, bytes that the peer may write, and where the half begins
+    // that it gets next.
     std::size_t free_;
     std::size_t given_;
     std::size_t next_half_ = half_;

@@ -13,7 +13,8 @@ namespace stream {
 
 class SendRing {
 public:
-    // bytes: of the buffer. places: of the queue, of which `kept` are for messages without bytes.
+    // The buffer has `bytes` bytes, the queue `places` places, of which `kept` are for messages without
+    // bytes.
     SendRing(std::size_t bytes, std::uint32_t places, std::uint32_t kept)
         : size_{bytes}, free_{bytes}, places_{places}, kept_{kept}, posted_{places} {}
 
@@ -26,14 +27,14 @@ public:
     [[nodiscard]] Part front(std::size_t bytes) const {
         return {.offset = next_, .size = std::min(bytes, size_ - next_)};
     }
-    // A message of so many bytes, at most room(), is posted.
+    // Notes that a message of `bytes` bytes, at most room(), is posted.
     void posted(std::size_t bytes, std::uint32_t places) {
         posted_.push() = {.bytes = bytes, .places = places};
         next_ = next_ + bytes < size_ ? next_ + bytes : next_ + bytes - size_;
         free_ -= bytes;
         places_ -= places;
     }
-    // The oldest message is complete. False: there is none.
+    // Notes that the oldest message is complete. False: there is none.
     [[nodiscard]] bool completed() {
         if (posted_.empty()) {
             return false;

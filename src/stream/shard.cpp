@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/shard: see the header.
+// stream/shard: queues, events and one lock for the streams that one thread began.
 #include "stream/shard.hpp"
 
 #include <algorithm>
@@ -12,8 +12,9 @@ namespace stream {
 namespace {
 
 constexpr int completions_at_once = 16;
-// A queue has room for so many streams like the one it is opened for, and each further one of a shard for
-// so many times more: few streams take little memory, and many make few queues to look into.
+// A shard's first queue has room for two streams like the one it is opened for, and each further queue for
+// four times as many as the one before. Few streams so take little memory, and many streams make few queues
+// to look into.
 constexpr std::uint32_t streams_of_first = 2;
 constexpr std::uint32_t growth = 4;
 // On the kernel's devices nothing but an event tells that a peer is gone, and a program that never sleeps
@@ -55,7 +56,7 @@ base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device)
 
 Shard::Shard(const Device &device, Events events) : device_{device}, events_{std::move(events)} {}
 
-// What a child inherits is its parent's, and is left alone.
+// A child process leaves what it inherited to its parent.
 Shard::~Shard() {
     if (inherited()) {
         (void)events_.release();
@@ -111,7 +112,7 @@ void Shard::attach(Lane &lane, std::uint32_t number, Member &member) {
     lane.members.insert_or_assign(number, &member);
 }
 
-// Another connection may get the number: what is left of this one goes first.
+// Another connection may get the number: the completions that are left of this one are taken first.
 void Shard::detach(Lane &lane, std::uint32_t number) {
     serve(lane);
     if (const auto known = lane.members.find(number); known != lane.members.end()) {

@@ -24,13 +24,13 @@
 
 namespace stream {
 
-// One stream, as its shard sees it. All is called with the shard's lock.
+// One stream, as its shard sees it. The shard calls all of it with its lock held.
 class Member {
 public:
     virtual void take_completion(const ibv_wc &completion) = 0;
     virtual void take_request_event() = 0;
     virtual void take_event(rpma_conn_event event) = 0;
-    // All that there was has been taken; something of it was this stream's.
+    // Called when the shard has taken all that there was, and something of it was this stream's.
     virtual void go_on() = 0;
 
 protected:
@@ -52,14 +52,14 @@ protected:
 
 class Shard : public base::Inheritable {
 public:
-    // That of this thread for a device.
+    // This thread's shard for a device.
     [[nodiscard]] static base::Result<std::shared_ptr<Shard>> of_this_thread(const Device &device);
     Shard(const Device &device, Events events);
     ~Shard();
     Shard(const Shard &) = delete;
     Shard &operator=(const Shard &) = delete;
 
-    // Held in all calls that follow, and in all of its streams'.
+    // The caller holds it in all calls below, and in all calls of the streams.
     [[nodiscard]] std::mutex &mutex() { return mutex_; }
     [[nodiscard]] const Device &device() const { return device_; }
     [[nodiscard]] rpma_events *events() const { return events_.get(); }
@@ -73,10 +73,11 @@ public:
     // connection is no more.
     static void attach(Lane &lane, std::uint32_t number, Member &member);
     void detach(Lane &lane, std::uint32_t number);
-    // So many streams more, or fewer, have to hear of an event. They are looked for only then: it costs more.
+    // Adds `streams`, which may be negative, to the number of streams that expect an event. The shard looks
+    // for events only while one does: a look costs a system call.
     void expect_events(int streams) { expected_ += streams; }
 
-    // Hands over what has come to all streams, without waiting. Whether there was anything.
+    // Hands over what has come for all streams, without waiting. Returns whether there was anything.
     bool serve();
 
     // Between these the thread sleeps on the descriptors that were added, the last of which is the events',
@@ -107,7 +108,7 @@ private:
     int expected_ = 0;
     std::uint32_t serves_ = 0;
     std::atomic<bool> events_came_{false};
-    // What serve() found; members, so that it allocates nothing.
+    // What serve() found. These are members so that serve() allocates nothing.
     std::vector<Event> found_;
     std::vector<Member *> touched_;
     // The thread that sleeps in the device, and those that do not, the first of which is next.

@@ -77,9 +77,9 @@ base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Read
     return bytes;
 }
 
-// How many bytes the next message may have, 0 when it has to wait.
+// Returns how many bytes the next message may have: 0 when it has to wait.
 std::size_t Connection::next_message(std::size_t most) const {
-    // What the peer is to know of mappings it knows before the bytes.
+    // News of mappings go to the peer before any later byte.
     const std::size_t room = own_maps_->has_news() ? 0 : posted_->room(places_of(2));
     return std::min({most, most_at_once, room, std::size_t{allowance_->room()}});
 }

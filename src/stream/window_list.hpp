@@ -15,7 +15,7 @@ namespace stream {
 
 class WindowList {
 public:
-    // length: of each window, not 0.
+    // length is each window's, and not 0.
     explicit WindowList(std::uint32_t length) : length_{length} {}
 
     enum class Found : std::uint8_t { None, Window, Nonsense };
@@ -36,7 +36,7 @@ public:
     }
 
 private:
-    // Whether these are the first bytes of the length, or none, with zeros behind them.
+    // Whether `here` begins with some first bytes of the length, or none, and has zeros behind them.
     [[nodiscard]] bool begins_length(std::uint32_t here) const {
         const auto bytes = std::bit_cast<std::array<std::byte, sizeof(here)>>(here);
         const auto all = std::bit_cast<std::array<std::byte, sizeof(here)>>(length_);

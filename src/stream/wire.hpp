@@ -47,7 +47,7 @@ inline constexpr std::size_t word_bytes = 4;
 inline constexpr std::uint32_t windows = 2;
 static_assert(window_bytes % alignof(std::uint64_t) == 0 && slot_bytes % alignof(std::uint64_t) == 0);
 
-// Memory of one end, as the other names it. In a list's the length is a number of windows.
+// Memory of one end, as the other names it. A list's length is a number of windows.
 struct Target {
     std::uint64_t address = 0;
     std::uint32_t key = 0;
@@ -104,7 +104,7 @@ inline constexpr std::uint32_t max_value = (std::uint32_t{1} << 29) - 1;
     return {.op = static_cast<std::uint8_t>(word >> 29), .value = word & max_value};
 }
 
-// order: of the end that will read it.
+// order is that of the end that will read it.
 [[nodiscard]] std::array<std::byte, window_bytes> encode_window(const Target &target, std::endian order);
 
 struct Slot {
@@ -115,7 +115,7 @@ struct Slot {
 };
 [[nodiscard]] std::array<std::byte, slot_bytes> encode_slot(const Slot &slot, std::endian order);
 
-// Whether the bytes of a target lie in an address space.
+// Whether the bytes from `address` on lie in an address space.
 [[nodiscard]] constexpr bool is_memory(std::uint64_t address, std::uint64_t bytes) {
     return bytes <= UINT64_MAX - address;
 }

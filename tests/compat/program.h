@@ -89,8 +89,8 @@ static inline void disconnect(struct rpma_conn *conn) {
     CHECK(rpma_conn_delete(&conn));
 }
 
-/* The next completion, which must be a success; its opcode. It sleeps in the kernel when there is none. It looks
- * first: one event may stand for two completions. */
+/* The next completion, which must be a success; its opcode. It sleeps in the kernel when there is none. It
+ * looks first: one event may stand for two completions. */
 static inline unsigned complete_on(struct rpma_cq *cq) {
     struct ibv_wc wc;
     int result = 0;
