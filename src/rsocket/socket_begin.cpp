@@ -87,8 +87,14 @@ Result<void> Socket::listen_at(sockaddr_storage local, int backlog) {
     if (!device) {
         return std::unexpected{device.error()};
     }
-    in_tcp_ = *device == nullptr && (everywhere ? stream::Device::soft_may_serve(local.ss_family)
-                                                : stream::Device::soft_at(local).has_value());
+    in_tcp_ = everywhere && stream::Device::soft_may_serve(local.ss_family);
+    if (*device == nullptr && !everywhere) {
+        const auto soft = stream::Device::soft_at(local);
+        if (!soft && soft.error().number != EADDRNOTAVAIL) {
+            return std::unexpected{soft.error()};
+        }
+        in_tcp_ = soft.has_value();
+    }
     if (in_tcp_ && ::listen(fd(), backlog) != 0) {
         return base::last_failure();
     }

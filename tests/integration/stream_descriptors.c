@@ -22,6 +22,26 @@ static int open_descriptors(void) {
     return count;
 }
 
+/* The first listener needs the device, and the device descriptors. */
+static void too_few_are_told(void **state) {
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct rlimit before;
+    const int fd = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_in_range(fd, 0, 1000);
+    assert_int_equal(rbind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit none = {.rlim_cur = 1, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const int result = rlisten(fd, 1);
+    const int error = errno;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(result, -1);
+    assert_int_equal(error, EMFILE);
+    assert_int_equal(rlisten(fd, 1), 0);
+    assert_int_equal(rclose(fd), 0);
+}
+
 static void a_thousand_streams(void **state) {
     (void)state;
     static int fds[STREAMS][2];
@@ -59,6 +79,7 @@ static void a_thousand_streams(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_thousand_streams)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(too_few_are_told),
+                                       cmocka_unit_test(a_thousand_streams)};
     return cmocka_run_group_tests_name("stream_descriptors", tests, NULL, NULL);
 }
