@@ -3,6 +3,11 @@
 // for ever by threads that the child does not have.
 #pragma once
 
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
 namespace base {
 
 // Number of forks between the first process that used the library and this one.
@@ -21,5 +26,21 @@ protected:
 private:
     const unsigned made_in_ = fork_generation();
 };
+
+// In a child process: what the owner has is the parent's, and is never destroyed here. It stays where a leak
+// checker finds it. Any number of threads.
+template <typename Owner>
+void leave_to_parent(Owner owner) {
+    static auto &mutex = *new std::mutex;
+    static auto &left = *new std::vector<Owner>;
+    const std::scoped_lock lock{mutex};
+    try {
+        left.reserve(left.size() + 1);
+    } catch (const std::bad_alloc &) {
+        static_cast<void>(owner.release());
+        return;
+    }
+    left.push_back(std::move(owner));
+}
 
 }  // namespace base

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/fork.hpp"
 #include "rsocket/option_value.hpp"
 
 #include <rpma/rsocket.h>
@@ -384,7 +385,7 @@ void DatagramSocket::after_fork_in_child() {
     new (&mutex_) std::mutex;
     waiters_.after_fork_in_child();
     waiting_.clear();
-    (void)endpoint_.release();
+    base::leave_to_parent(std::move(endpoint_));
 }
 
 }  // namespace rsockets

@@ -123,10 +123,10 @@ Connection::Made Connection::begin(const Device &device, Side side, const Settin
 // A child process leaves what it inherited to its parent.
 Connection::~Connection() {
     if (inherited()) {
-        (void)conn_.release();
-        (void)request_.release();
-        (void)shared_.release();
-        (void)private_.release();
+        base::leave_to_parent(std::move(conn_));
+        base::leave_to_parent(std::move(request_));
+        base::leave_to_parent(std::move(shared_));
+        base::leave_to_parent(std::move(private_));
         if (own_maps_) {
             own_maps_->leave_alone();
         }

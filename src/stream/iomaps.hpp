@@ -14,6 +14,7 @@
 #include <ranges>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "stream/owned.hpp"
 #include "stream/wire.hpp"
 
@@ -122,7 +123,7 @@ public:
     // Called in a child process: the mappings are its parent's.
     void leave_alone() {
         for (Map &map : maps_) {
-            (void)map.memory.release();
+            base::leave_to_parent(std::move(map.memory));
         }
         clear();
     }

@@ -59,9 +59,9 @@ Shard::Shard(const Device &device, Events events) : device_{device}, events_{std
 // A child process leaves what it inherited to its parent.
 Shard::~Shard() {
     if (inherited()) {
-        (void)events_.release();
+        base::leave_to_parent(std::move(events_));
         for (const auto &lane : lanes_) {
-            (void)lane->queue.release();
+            base::leave_to_parent(std::move(lane->queue));
         }
     }
 }
