@@ -18,102 +18,118 @@ bool has_address(const rpma_op &op) {
     return op.remote_addr != 0 || op.remote_key != 0;
 }
 
-// The near end: a part of a region, bytes that the post takes, or nothing.
-int prepare_near_end(Request &request, ibv_wr_opcode opcode, const rpma_conn &conn, const rpma_op &op) {
-    const bool bytes = has_bytes(op, opcode);
-    if (op.flags == 0 || op.len > UINT32_MAX || (bytes && op.local != nullptr) ||
-        (bytes && op.len > conn.most_source_bytes()) || (!bytes && op.local == nullptr && op.len != 0) ||
-        (op.local != nullptr && conn.checks_bounds() &&
-         !is_within(op.local_offset, op.len, op.local->size()))) {
-        return invalid_call("rpma_post",
-                            "flags is 0, the near end is not given in one way, or %zu bytes are too many or "
-                            "outside of the region",
-                            op.len);
-    }
+// The near end: bytes that the post takes, a part of a region, or nothing. False: it is not given in one of
+// these ways.
+[[gnu::always_inline]] inline bool prepare_near_end(Request &request, ibv_wr_opcode opcode,
+                                                    const rpma_conn &conn, const rpma_op &op) {
     unsigned wr_flags = send_flags(op.flags);
     if (opcode != IBV_WR_RDMA_WRITE && opcode != IBV_WR_RDMA_READ) {
         wr_flags |= solicited_flag(op.flags);
     }
-    if (bytes) {
+    ibv_sge *part = &request.part;
+    if (has_bytes(op, opcode)) {
+        if (op.flags == 0 || op.local != nullptr || op.len > conn.most_source_bytes()) {
+            return false;
+        }
         wr_flags |= IBV_SEND_INLINE;
-        request.part = {.addr = std::bit_cast<std::uintptr_t>(op.bytes),
-                        .length = static_cast<std::uint32_t>(op.len),
-                        .lkey = 0};
+        *part = {.addr = std::bit_cast<std::uintptr_t>(op.bytes),
+                 .length = static_cast<std::uint32_t>(op.len),
+                 .lkey = 0};
     } else if (op.local != nullptr) {
+        if (op.flags == 0 || op.len > UINT32_MAX ||
+            (conn.checks_bounds() && !is_within(op.local_offset, op.len, op.local->size()))) {
+            return false;
+        }
         wr_flags |= opcode != IBV_WR_RDMA_READ ? inline_flag(conn, op.len) : 0;
-        request.part = op.local->part(op.local_offset, op.len);
+        *part = op.local->part(op.local_offset, op.len);
+    } else if (op.flags == 0 || op.len != 0) {
+        return false;
+    } else {
+        part = nullptr;
     }
-    ibv_sge *const part = bytes || op.local != nullptr ? &request.part : nullptr;
     request.wr = verbs::request_of(opcode, part, wr_flags, wr_id(op.op_context));
-    return 0;
+    return true;
 }
 
-// A transfer or message with an end that no region names.
-int prepare_without_region(Request &request, ibv_wr_opcode opcode, const rpma_conn &conn, const rpma_op &op) {
-    const int result = prepare_near_end(request, opcode, conn, op);
-    if (result != 0 || opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM) {
-        return result;
+[[gnu::cold, gnu::noinline]] int invalid_near_end(const rpma_op &op) {
+    return invalid_call("rpma_post",
+                        "flags is 0, the near end is not given in one way, or %zu bytes are too many or "
+                        "outside of the region",
+                        op.len);
+}
+[[gnu::cold, gnu::noinline]] int invalid_far_end(const rpma_op &op) {
+    return invalid_call(
+        "rpma_post",
+        "the far end is given as region and address, or %zu bytes from %zu on are outside of the region",
+        op.len, op.remote_offset);
+}
+
+// A transfer with an end that no region names.
+[[gnu::always_inline]] inline int prepare_without_region(Request &request, ibv_wr_opcode opcode,
+                                                         const rpma_conn &conn, const rpma_op &op) {
+    if (!prepare_near_end(request, opcode, conn, op)) {
+        return invalid_near_end(op);
     }
-    if ((op.remote != nullptr) == has_address(op) ||
-        (op.remote != nullptr && conn.checks_bounds() &&
-         !is_within(op.remote_offset, op.len, op.remote->size()))) {
-        return invalid_call(
-            "rpma_post",
-            "the far end is given as region and address, or %zu bytes from %zu on are outside of the region",
-            op.len, op.remote_offset);
+    verbs::Remote place{.address = op.remote_addr, .rkey = op.remote_key};
+    if (op.remote != nullptr) {
+        if (has_address(op) ||
+            (conn.checks_bounds() && !is_within(op.remote_offset, op.len, op.remote->size()))) {
+            return invalid_far_end(op);
+        }
+        place = op.remote->at(op.remote_offset);
+    } else if (!has_address(op)) {
+        return invalid_far_end(op);
     }
-    const verbs::Remote place = op.remote != nullptr
-                                    ? op.remote->at(op.remote_offset)
-                                    : verbs::Remote{.address = op.remote_addr, .rkey = op.remote_key};
     request.wr.wr.rdma.remote_addr = place.address;
     request.wr.wr.rdma.rkey = place.rkey;
     return 0;
 }
 
-int prepare(Request &request, const rpma_conn *conn, const rpma_op &op) {
-    const auto transfer = [&](ibv_wr_opcode opcode) {
-        if (has_bytes(op, opcode) || has_address(op)) {
-            return prepare_without_region(request, opcode, *conn, op);
-        }
-        return prepare_transfer(request, opcode, conn, op.local, op.local_offset, op.remote, op.remote_offset,
-                                op.len, op.flags, op.op_context)
-                   ? 0
-                   : invalid_transfer(opcode, conn, op.local, op.local_offset, op.remote, op.remote_offset,
-                                      op.len);
-    };
-    const auto message = [&](ibv_wr_opcode opcode) {
-        if (has_bytes(op, opcode)) {
-            return prepare_without_region(request, opcode, *conn, op);
-        }
-        return prepare_message(request, opcode, conn, op.local, op.local_offset, op.len, op.flags,
-                               op.op_context)
-                   ? 0
-                   : invalid_transfer(opcode, conn, op.local, op.local_offset, nullptr, 0, op.len);
-    };
-    if (op.reserved[0] != 0 || op.reserved[1] != 0) {
+[[gnu::always_inline]] inline int prepare_op(Request &request, ibv_wr_opcode opcode, const rpma_conn &conn,
+                                             const rpma_op &op) {
+    const bool is_message = opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+    if (is_message && has_bytes(op, opcode)) {
+        return prepare_near_end(request, opcode, conn, op) ? 0 : invalid_near_end(op);
+    }
+    if (!is_message && (has_bytes(op, opcode) || has_address(op))) {
+        return prepare_without_region(request, opcode, conn, op);
+    }
+    const bool is_valid = is_message
+                              ? prepare_message(request, opcode, &conn, op.local, op.local_offset, op.len,
+                                                op.flags, op.op_context)
+                              : prepare_transfer(request, opcode, &conn, op.local, op.local_offset, op.remote,
+                                                 op.remote_offset, op.len, op.flags, op.op_context);
+    return is_valid
+               ? 0
+               : invalid_transfer(opcode, &conn, op.local, op.local_offset, is_message ? nullptr : op.remote,
+                                  is_message ? 0 : op.remote_offset, op.len);
+}
+
+int prepare(Request &request, const rpma_conn &conn, const rpma_op &op) {
+    if ((op.reserved[0] | op.reserved[1]) != 0) {
         return invalid_call("rpma_post", "reserved members are not 0");
     }
     int result = 0;
     request.is_native = false;
     switch (op.type) {
         case RPMA_OP_READ:
-            return transfer(IBV_WR_RDMA_READ);
+            return prepare_op(request, IBV_WR_RDMA_READ, conn, op);
         case RPMA_OP_WRITE:
-            return transfer(IBV_WR_RDMA_WRITE);
+            return prepare_op(request, IBV_WR_RDMA_WRITE, conn, op);
         case RPMA_OP_WRITE_WITH_IMM:
-            result = transfer(IBV_WR_RDMA_WRITE_WITH_IMM);
+            result = prepare_op(request, IBV_WR_RDMA_WRITE_WITH_IMM, conn, op);
             set_immediate(request, op.imm);
             return result;
         case RPMA_OP_ATOMIC_WRITE:
-            return prepare_atomic_write(request, conn, op.remote, op.remote_offset, op.word, op.flags,
+            return prepare_atomic_write(request, &conn, op.remote, op.remote_offset, op.word, op.flags,
                                         op.op_context);
         case RPMA_OP_FLUSH:
-            return prepare_flush(request, conn, op.remote, op.remote_offset, op.len, op.flush_type, op.flags,
+            return prepare_flush(request, &conn, op.remote, op.remote_offset, op.len, op.flush_type, op.flags,
                                  op.op_context);
         case RPMA_OP_SEND:
-            return message(IBV_WR_SEND);
+            return prepare_op(request, IBV_WR_SEND, conn, op);
         case RPMA_OP_SEND_WITH_IMM:
-            result = message(IBV_WR_SEND_WITH_IMM);
+            result = prepare_op(request, IBV_WR_SEND_WITH_IMM, conn, op);
             set_immediate(request, op.imm);
             return result;
         default:
@@ -141,6 +157,8 @@ int posted_chain(int number) {
 class Chain {
 public:
     explicit Chain(const rpma_conn &conn) : conn_{conn} {}
+    Chain(const Chain &) = delete;
+    Chain &operator=(const Chain &) = delete;
 
     // How many were posted.
     [[nodiscard]] std::size_t count() const { return count_; }
@@ -154,18 +172,18 @@ private:
 
     const rpma_conn &conn_;
     std::array<Request, longest> requests_;
-    std::size_t size_ = 0;
+    Request *next_ = requests_.data();
     std::size_t count_ = 0;
 };
 
 int Chain::add(const rpma_op &op) {
-    if (size_ == longest) {
+    if (next_ == requests_.data() + longest) {
         if (const int result = post(); result != 0) {
             return result;
         }
     }
-    Request &request = requests_[size_];
-    if (const int result = prepare(request, &conn_, op); result != 0) {
+    Request &request = *next_;
+    if (const int result = prepare(request, conn_, op); result != 0) {
         return result;
     }
     if (is_posted_alone(conn_, request)) {
@@ -174,20 +192,20 @@ int Chain::add(const rpma_op &op) {
         count_ += result == 0 ? 1 : 0;
         return result;
     }
-    if (size_ > 0) {
-        requests_[size_ - 1].wr.next = &request.wr;
+    if (next_ != requests_.data()) {
+        next_[-1].wr.next = &request.wr;
     }
-    ++size_;
+    ++next_;
     return 0;
 }
 
 int Chain::post() {
-    if (size_ == 0) {
+    if (next_ == requests_.data()) {
         return 0;
     }
     ibv_send_wr *refused = nullptr;
     const int number = ibv_post_send(conn_.qp(), &requests_[0].wr, &refused);
-    const std::size_t size = std::exchange(size_, 0);
+    const auto size = static_cast<std::size_t>(std::exchange(next_, requests_.data()) - requests_.data());
     count_ += number == 0 ? size : posted_before(&requests_[0].wr, refused);
     return posted_chain(number);
 }
@@ -251,7 +269,7 @@ int ReceiveChain::post() {
 }
 
 template <typename Chain, typename Operation>
-int post_all(Chain chain, const Operation *ops, std::size_t num_ops, std::size_t *num_posted) {
+int post_all(Chain &&chain, const Operation *ops, std::size_t num_ops, std::size_t *num_posted) {
     int result = 0;
     for (std::size_t i = 0; i < num_ops && result == 0; ++i) {
         result = chain.add(ops[i]);

@@ -39,22 +39,10 @@ bool Socket::serve() {
     return any;
 }
 
-// Why rconnect failed is told once; why a stream broke, again and again.
-void Socket::note_failure() {
-    if (stream_ != nullptr && !failure_noted_ && stream_->error() != 0 && !stream_->was_established()) {
-        failure_noted_ = true;
-        pending_error_ = stream_->error();
-    }
-}
-
 std::shared_ptr<stream::Shard> Socket::advance() {
     const std::scoped_lock lock{mutex_};
     go_on();
     return stream_ != nullptr && !is_lost() ? stream_->shard() : nullptr;
-}
-
-Deadline Socket::deadline_of(milliseconds timeout) const {
-    return timeout.count() != 0 ? Deadline{base::Clock::now() + timeout} : std::nullopt;
 }
 
 Result<void> Socket::begin_wait(Sleep &sleep, short) {

@@ -98,7 +98,13 @@ private:
     [[nodiscard]] bool is_connecting() const;
     [[nodiscard]] short listener_readiness(short events) const;
     // With the stream's lock too.
-    void note_failure();
+    // Why rconnect failed is told once; why a stream broke, again and again.
+    void note_failure() {
+        if (stream_ != nullptr && !failure_noted_ && stream_->error() != 0 && !stream_->was_established()) {
+            failure_noted_ = true;
+            pending_error_ = stream_->error();
+        }
+    }
     [[nodiscard]] short stream_readiness(short events) const;
     [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep);
     void changed() override { waiters_.wake(); }
@@ -111,7 +117,9 @@ private:
     template <typename Attempt>
     std::invoke_result_t<Attempt> until(std::unique_lock<std::mutex> &lock, bool blocks, Deadline deadline,
                                         Attempt attempt);
-    [[nodiscard]] Deadline deadline_of(milliseconds timeout) const;
+    [[nodiscard]] static Deadline deadline_of(milliseconds timeout) {
+        return timeout.count() != 0 ? Deadline{base::Clock::now() + timeout} : std::nullopt;
+    }
 
     std::mutex mutex_;
     State state_;

@@ -182,8 +182,9 @@ private:
     void violated(const char *what);
 
     // Bytes, in transfer.cpp.
-    [[nodiscard]] base::Result<void> may_send() const;
-    [[nodiscard]] std::size_t send_message(std::span<const iovec> parts, std::size_t skip, std::size_t most);
+    [[nodiscard]] bool may_send() const { return phase_ == Phase::Established && may_write_ && !peer_left_; }
+    // An errno value.
+    [[nodiscard]] int why_not_send() const;
     bool put(std::span<const iovec> parts, std::size_t skip, Target to, std::optional<std::uint32_t> word);
     [[nodiscard]] std::size_t next_message(std::size_t most) const;
 

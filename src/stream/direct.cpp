@@ -9,8 +9,8 @@
 namespace stream {
 
 base::Result<void> Connection::map(void *begin, std::size_t bytes, bool for_peer, std::uint64_t offset) {
-    if (const auto may = may_send(); !may) {
-        return may;
+    if (!may_send()) {
+        return base::failure(why_not_send());
     }
     if (for_peer && !own_maps_->has_slot()) {
         return base::failure(ENOMEM);
@@ -99,8 +99,8 @@ bool Connection::take_slot(std::uint32_t index) {
 }
 
 base::Result<std::size_t> Connection::write_at(const iovec &from, std::uint64_t offset) {
-    if (const auto may = may_send(); !may) {
-        return std::unexpected{may.error()};
+    if (!may_send()) {
+        return base::failure(why_not_send());
     }
     std::size_t written = 0;
     while (written < from.iov_len) {

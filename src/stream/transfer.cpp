@@ -39,6 +39,18 @@ void for_pieces(std::span<const iovec> parts, std::size_t skip, std::size_t byte
     }
 }
 
+// Where the bytes from skip on are, if they are in one part; nullptr: they are not.
+const void *piece_of(std::span<const iovec> parts, std::size_t skip, std::size_t bytes) {
+    for (const iovec &part : parts) {
+        if (skip < part.iov_len) {
+            return bytes <= part.iov_len - skip ? static_cast<const std::byte *>(part.iov_base) + skip
+                                                : nullptr;
+        }
+        skip -= part.iov_len;
+    }
+    return nullptr;
+}
+
 }  // namespace
 
 bool Connection::can_receive(std::size_t bytes) const {
@@ -92,25 +104,22 @@ bool Connection::can_send() const {
            posted_->free() >= std::min<std::size_t>(send_low_water, settings_.send_bytes);
 }
 
-base::Result<void> Connection::may_send() const {
+int Connection::why_not_send() const {
     if (error_ != 0 && may_write_ && !peer_left_) {
-        return base::failure(error_);
+        return error_;
     }
-    if (!may_write_ || peer_left_ || phase_ == Phase::Over) {
-        return base::failure(EPIPE);
-    }
-    return phase_ == Phase::Established ? base::Result<void>{} : base::failure(EAGAIN);
+    return !may_write_ || peer_left_ || phase_ == Phase::Over ? EPIPE : EAGAIN;
 }
 
 base::Result<std::size_t> Connection::send(std::span<const iovec> parts) {
-    if (const auto may = may_send(); !may) {
-        return std::unexpected{may.error()};
+    if (!may_send()) {
+        return base::failure(why_not_send());
     }
     const std::size_t bytes = size_of(parts);
     std::size_t sent = 0;
-    while (sent < bytes) {
-        const std::size_t size = send_message(parts, sent, bytes - sent);
-        if (size == 0) {
+    while (sent < bytes && error_ == 0) {
+        const auto size = static_cast<std::uint32_t>(next_message(bytes - sent));
+        if (size == 0 || !put(parts, sent, allowance_->take(size), encode(Op::Data, size))) {
             break;
         }
         sent += size;
@@ -119,51 +128,38 @@ base::Result<std::size_t> Connection::send(std::span<const iovec> parts) {
                                    : base::failure(error_ != 0 ? error_ : EAGAIN);
 }
 
-std::size_t Connection::send_message(std::span<const iovec> parts, std::size_t skip, std::size_t most) {
-    const std::size_t bytes = error_ == 0 ? next_message(most) : 0;
-    if (bytes == 0) {
-        return 0;
-    }
-    const auto size = static_cast<std::uint32_t>(bytes);
-    return put(parts, skip, allowance_->take(size), encode(Op::Data, size)) ? bytes : 0;
-}
-
 // Posts bytes from skip on, as many as the peer's memory takes, and a word behind them, if there is one.
 bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to,
                      std::optional<std::uint32_t> word) {
     const std::size_t bytes = to.length;
+    if (const void *const piece = bytes <= settings_.inline_bytes ? piece_of(parts, skip, bytes) : nullptr) {
+        std::array<rpma_op, 2> ops{};
+        ops[0].bytes = piece;
+        ops[0].len = bytes;
+        ops[0].remote_addr = to.address;
+        ops[0].remote_key = to.key;
+        return post(ops, bytes, word);
+    }
     std::array<rpma_op, 3> ops{};
     std::size_t writes = 0;
-    const auto add = [&](std::size_t size) -> rpma_op & {
-        rpma_op &op = ops[writes++];
-        op.len = size;
-        op.remote_addr = to.address;
-        op.remote_key = to.key;
-        to.address += size;
-        return op;
-    };
-    std::span<std::byte> whole;
-    for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t) {
-        whole = piece.size() == bytes ? piece : whole;
+    const Part first = posted_->front(bytes);
+    std::byte *const ring = private_base_ + send_buffer_at();
+    for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
+        const std::size_t head = before < first.size ? std::min(piece.size(), first.size - before) : 0;
+        std::memcpy(ring + first.offset + before, piece.data(), head);
+        if (head < piece.size()) {
+            std::memcpy(ring + (before + head - first.size), piece.data() + head, piece.size() - head);
+        }
     });
-    if (!whole.empty() && bytes <= settings_.inline_bytes) {
-        add(bytes).bytes = whole.data();
-    } else {
-        const Part first = posted_->front(bytes);
-        std::byte *const ring = private_base_ + send_buffer_at();
-        for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
-            const std::size_t head = before < first.size ? std::min(piece.size(), first.size - before) : 0;
-            std::memcpy(ring + first.offset + before, piece.data(), head);
-            if (head < piece.size()) {
-                std::memcpy(ring + (before + head - first.size), piece.data() + head, piece.size() - head);
-            }
-        });
-        for (const Part part : {first, Part{.offset = 0, .size = bytes - first.size}}) {
-            if (part.size != 0) {
-                rpma_op &op = add(part.size);
-                op.local = private_.get();
-                op.local_offset = send_buffer_at() + part.offset;
-            }
+    for (const Part part : {first, Part{.offset = 0, .size = bytes - first.size}}) {
+        if (part.size != 0) {
+            rpma_op &op = ops[writes++];
+            op.local = private_.get();
+            op.local_offset = send_buffer_at() + part.offset;
+            op.len = part.size;
+            op.remote_addr = to.address;
+            op.remote_key = to.key;
+            to.address += part.size;
         }
     }
     return post(std::span{ops}.first(writes + 1), bytes, word);
