@@ -76,7 +76,7 @@ union AnyAddress {
     sockaddr_in6 v6;
 };
 
-// Nothing when it is of another family, or too short.
+// Returns nothing when the name is of another family, or too short.
 [[nodiscard]] inline std::optional<Address> address_of(const void *name, socklen_t length) {
     AnyAddress copy{};
     std::memcpy(&copy, name, std::min<std::size_t>(length, sizeof(copy)));
@@ -91,7 +91,7 @@ union AnyAddress {
     return std::nullopt;
 }
 
-// As a socket of the family has it. Returns its length.
+// Writes the address as a socket of the family has it, and returns its length.
 [[nodiscard]] inline socklen_t write_address(const Address &address, int family, AnyAddress &to) {
     to = {};
     if (family == AF_INET) {

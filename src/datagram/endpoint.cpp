@@ -14,15 +14,15 @@ namespace {
 
 using std::chrono::seconds;
 
-// Addresses that an endpoint remembers. The one that was not sent to for longest is forgotten.
+// How many peers an endpoint remembers. It forgets the one that it has not sent to for longest.
 constexpr std::size_t most_peers = 1024;
-// Addresses of this machine that it has queue pairs at. Messages of others go over UDP.
+// At how many addresses of this machine an endpoint has queue pairs. Messages from others go over UDP.
 constexpr std::size_t most_locals = 16;
 // How long a peer that is not heard is believed to have the queue pair that it had.
 constexpr seconds trust{1};
-// After how long the way to a peer is looked for again.
+// How long an endpoint waits before it looks for the way to a peer again.
 constexpr seconds look_up_pause{1};
-// Datagrams that one call takes off the socket at most, and rounds of a queue's completions.
+// How many datagrams one call takes off the socket at most, and how many times it polls a queue.
 constexpr int datagrams_at_once = 64;
 constexpr int rounds_at_once = 8;
 
@@ -34,7 +34,7 @@ std::size_t size_of(std::span<const iovec> parts) {
     return size;
 }
 
-// The parts one after the other; there is room for them.
+// Copies the parts one after the other; there is room for them.
 void gather(std::span<const iovec> parts, std::span<std::byte> to) {
     for (const iovec &part : parts) {
         std::copy_n(static_cast<const std::byte *>(part.iov_base), part.iov_len, to.begin());
@@ -108,7 +108,7 @@ QueuePair *Endpoint::pair_at(const Address &here) {
     return locals_.back().pair.get();
 }
 
-// Whoever forges an answer names a queue pair of the address that he claims to be, and no other address.
+// A forged answer can only name a queue pair at the address that it claims to come from.
 void Endpoint::learn(const Address &from, std::uint32_t qp_num) {
     const auto known = peers_.find(from);
     if (known == peers_.end() || known->second.from == nullptr) {
@@ -256,7 +256,7 @@ void Endpoint::serve_socket() {
     }
 }
 
-// Everything of a datagram is a stranger's.
+// Any stranger may have written the datagram.
 void Endpoint::arrived(const udp::Arrival &arrival, std::span<const std::byte> datagram) {
     const auto envelope = decode_envelope(datagram);
     if (!envelope || envelope->ip.is_v4() != arrival.from.ip.is_v4() ||
@@ -264,7 +264,7 @@ void Endpoint::arrived(const udp::Arrival &arrival, std::span<const std::byte> d
         ++dropped_;
         return;
     }
-    // A queue pair of another address than the sender's is not spoken with.
+    // A queue pair at another address than the sender's is not used.
     const bool has_pair = is_number_of_pair(envelope->qp_num) && names(*envelope, arrival.from.ip);
     if (has_pair) {
         learn(arrival.from, envelope->qp_num);
@@ -278,8 +278,8 @@ void Endpoint::arrived(const udp::Arrival &arrival, std::span<const std::byte> d
     deliver(arrival.from, datagram.subspan(envelope_bytes(envelope->ip)));
 }
 
-// No longer than what it answers, and one for each: nobody is flooded with answers by a sender that claims to
-// be him.
+// There is one answer for each message, and it is no longer than that: a sender that forges an address cannot
+// flood it with answers.
 void Endpoint::answer(const udp::Arrival &arrival) {
     const QueuePair *const pair = pair_at(with_scope({.ip = arrival.to}, arrival.from.scope));
     if (pair == nullptr || pair->is_broken()) {
@@ -295,7 +295,8 @@ void Endpoint::serve_pair(const Local &local) {
     if (local.pair == nullptr || local.pair->is_broken()) {
         return;
     }
-    // Without room messages stay where they are, unless they are in the way of what tells of free slots.
+    // When the inbox is full, messages stay in the queue pair; but when no slot for sending is free the queue
+    // is polled all the same, because completions of sends may be behind them.
     if (inbox_.full() && !local.pair->slot_to_send().empty()) {
         return;
     }
@@ -310,8 +311,8 @@ void Endpoint::serve_pair(const Local &local) {
     }
 }
 
-// A label says from whom a message is, and whoever reaches the queue pair can write one: it must have the
-// address that the device saw, where it says so.
+// A label says from whom a message is, and any sender that reaches the queue pair can write one: it must have
+// the address that the device saw, where the device tells that.
 void Endpoint::received(const Local &local, const QueuePair::Received &message) {
     const auto label = decode_label(message.message);
     const bool is_genuine = label && (!message.source || *message.source == label->ip);

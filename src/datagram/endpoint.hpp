@@ -46,9 +46,9 @@ public:
     // EMSGSIZE: longer than most_message_bytes(); EDESTADDRREQ; as sendmsg(2).
     [[nodiscard]] base::Result<void> send(std::span<const iovec> parts, const sockaddr *name,
                                           socklen_t length);
-    // Whether the devices have a slot free, each of them.
+    // Whether each queue pair has a slot free for sending.
     [[nodiscard]] bool can_send() const;
-    // What was sent has left the devices.
+    // Whether everything that was sent has left the devices.
     [[nodiscard]] bool has_sent_all() const;
 
     // Takes what has come, as far as there is room for messages.
@@ -56,7 +56,7 @@ public:
     [[nodiscard]] bool has_message() const { return !inbox_.empty(); }
     [[nodiscard]] const Message &message() const { return inbox_.front(); }
     void drop_message() { inbox_.drop_front(); }
-    // What the network said of a message that was sent; 0: nothing.
+    // The network's error for a message that was sent, or 0.
     [[nodiscard]] int error() const { return error_; }
     [[nodiscard]] int take_error() { return std::exchange(error_, 0); }
     // Whether any call found something new since this was asked.
@@ -64,11 +64,13 @@ public:
 
     // Whether serve() would take what the socket has.
     [[nodiscard]] bool has_room() const { return !inbox_.full(); }
-    // Those that are to be waited for, beside the socket. A new one is news, and lives as long as this does.
+    // The queue pairs that are to be waited for, beside the socket. A new one is news, and lives as long as
+    // the endpoint does.
     [[nodiscard]] std::vector<QueuePair *> pairs() const;
 
 private:
-    // Where messages leave from or come to. There is no queue pair where no device has one.
+    // An address of this machine that messages leave from or come to. It has no queue pair where no device
+    // has one.
     struct Local {
         Address address;
         std::unique_ptr<QueuePair> pair;
@@ -89,7 +91,7 @@ private:
     void forget_one();
     [[nodiscard]] QueuePair *pair_at(const Address &here);
     [[nodiscard]] static bool is_reached(const Peer &peer, std::size_t message_bytes);
-    // False: no slot is free; nothing: the message has to go another way.
+    // Returns whether it was sent: false when no slot is free, nothing when the message has to go over UDP.
     [[nodiscard]] std::optional<bool> send_by_pair(Peer &peer, std::span<const iovec> parts,
                                                    std::size_t bytes);
     [[nodiscard]] std::uint16_t own_port();

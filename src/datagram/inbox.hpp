@@ -18,7 +18,7 @@ struct Message {
     [[nodiscard]] std::span<const std::byte> content() const { return std::span{bytes}.first(size); }
 };
 
-// Has room for so many; its memory is touched when it is used.
+// The inbox has room for `room` messages, and touches their memory when it uses it.
 class Inbox {
 public:
     explicit Inbox(std::size_t room)
@@ -35,7 +35,7 @@ public:
         message.size = content.size();
         std::ranges::copy(content, message.bytes.begin());
     }
-    // There is one.
+    // The inbox is not empty.
     [[nodiscard]] const Message &front() const { return messages_[first_]; }
     void drop_front() {
         first_ = (first_ + 1) % room_;

@@ -44,8 +44,8 @@ bool is_gid_of(const ibv_gid &gid, const Ip &ip) {
     return std::ranges::equal(gid.raw, ip.bytes);
 }
 
-// The sender in what stands before a message: a global route header, or, of RoCE version 2 over IPv4, an IPv4
-// header in its last 20 bytes.
+// Returns the sender's address from the 40 bytes before a message: they are a global route header, or, of
+// RoCE version 2 over IPv4, have an IPv4 header in their last 20 bytes.
 std::optional<Ip> source_of(std::span<const std::byte> route) {
     constexpr std::size_t v4_at = 20;
     constexpr std::size_t v4_source_at = v4_at + 12;

@@ -13,7 +13,7 @@
 
 namespace datagram {
 
-// Messages that there is room for, in each direction.
+// How many messages there is room for, in each direction.
 struct Room {
     std::size_t receives;
     std::size_t sends;
@@ -21,17 +21,17 @@ struct Room {
 
 class QueuePair {
 public:
-    // At the address, whose port does not matter. ENODEV: no device serves it. Others: the device has no such
-    // queue pairs, or no more.
+    // Makes a queue pair at the address, whose port does not matter. ENODEV: no device serves the address.
+    // Other errors: the device has no such queue pairs, or no more.
     [[nodiscard]] static base::Result<std::unique_ptr<QueuePair>> create(const Address &here, Room room);
     QueuePair(const QueuePair &) = delete;
     QueuePair &operator=(const QueuePair &) = delete;
     ~QueuePair();
 
     [[nodiscard]] std::uint32_t number() const { return id_->qp->qp_num; }
-    // Of a message with its label.
+    // The longest message, its label included.
     [[nodiscard]] std::size_t most_bytes() const { return most_bytes_; }
-    // It failed, and neither sends nor receives any more.
+    // Whether it has failed, and neither sends nor receives any more.
     [[nodiscard]] bool is_broken() const { return is_broken_; }
 
     // A slot to write a message into, of slot_bytes; empty when all are on their way.
@@ -43,14 +43,16 @@ public:
     struct Received {
         std::span<const std::byte> message;  // its label first
         std::uint32_t qp_num;                // of the sender
-        // Where it came from, as the device saw it; nothing where the device does not say so in IP's terms.
+        // The address that it came from, as the device saw it; nothing where the device does not tell an IP
+        // address.
         std::optional<Ip> source;
     };
-    // Takes at most so many completions, and gives what was received to take(Received). Returns how many.
+    // Takes at most `most` completions, and gives what was received to take(Received). Returns how many
+    // completions.
     template <typename Take>
     std::size_t poll(std::size_t most, Take take);
 
-    // What the end of a look-up says; `who` asked, and the handle is empty when there is no way.
+    // The end of a look-up that `who` began. The handle is empty when there is no way.
     struct Found {
         void *who;
         verbs::AddressHandle handle;
@@ -59,8 +61,8 @@ public:
     [[nodiscard]] base::Result<verbs::Id> look_up(const Address &to, void *who);
     [[nodiscard]] std::optional<Found> next_found();
 
-    // Between these, the descriptor is readable when there is something to poll that was not there when the
-    // wait began. Any number of waits at once.
+    // Between these two calls the descriptor is readable when there is something to poll that was not there
+    // when the wait began. There may be any number of waits at once.
     [[nodiscard]] base::Result<int> begin_wait();
     void end_wait(bool others_wait);
 
@@ -85,7 +87,7 @@ private:
     std::uint8_t gid_index_ = 0;
     bool is_broken_ = false;
     std::vector<std::uint32_t> free_sends_;
-    // In the order of their making: each needs those before it.
+    // The members are made in this order: each needs those before it.
     verbs::EventChannel events_;
     verbs::Id id_;
     verbs::ProtectionDomain domain_;

@@ -73,7 +73,7 @@ base::Result<void> send(int socket, std::span<const std::byte> bytes, const sock
     return sent >= 0 ? base::Result<void>{} : base::last_failure();
 }
 
-// What cannot be sent is lost, as any datagram may be.
+// A datagram that cannot be sent is lost, as any datagram may be.
 void send_from(int socket, int family, const Ip &from, const Address &to, std::span<const std::byte> bytes) {
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(in6_pktinfo))] = {};
     AnyAddress name{};

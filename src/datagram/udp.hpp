@@ -12,7 +12,7 @@
 
 namespace datagram::udp {
 
-// Has the socket tell what arrives where.
+// Makes the socket tell which address each datagram came to.
 [[nodiscard]] base::Result<void> prepare(int socket, int family);
 
 struct Arrival {
@@ -21,16 +21,16 @@ struct Arrival {
     Ip to{};
     bool unicast = false;  // sent to that address, and not to a group or to all
 };
-// EAGAIN: there is none. Others: what the network said of a datagram that was sent.
+// EAGAIN: there is none. Other errors are the network's, for a datagram that was sent.
 [[nodiscard]] base::Result<Arrival> receive(int socket, std::span<std::byte> buffer);
 
-// Sends to the name, or to the connected peer when it is nullptr, or else as sendmsg(2) has it.
+// Sends to the name, or, when it is nullptr, to the connected peer. Errors are those of sendmsg(2).
 [[nodiscard]] base::Result<void> send(int socket, std::span<const std::byte> bytes, const sockaddr *name,
                                       socklen_t length);
 // Sends from an address of this machine.
 void send_from(int socket, int family, const Ip &from, const Address &to, std::span<const std::byte> bytes);
 
-// The address from which a datagram to `to` leaves: that of the socket, or the one that the kernel chooses.
+// Returns the address from which a datagram to `to` leaves: the socket's, or the one that the kernel chooses.
 [[nodiscard]] std::optional<Ip> source_towards(int socket, const Address &to);
 
 }  // namespace datagram::udp

@@ -33,7 +33,7 @@
 namespace datagram {
 
 inline constexpr std::size_t most_header_bytes = 28;
-// What librdmacm has room for, with the header in front.
+// The longest message with its header: librdmacm has room for no more.
 inline constexpr std::size_t slot_bytes = 2048;
 
 enum class What : std::uint8_t { Message = 0, Answer = 7 };
@@ -70,7 +70,7 @@ struct Envelope {
 void encode(const Envelope &envelope, std::span<std::byte> to);
 void encode(const Address &from, std::span<std::byte> to);
 
-// What stands in front of a datagram; nothing when it is none of these.
+// Returns the header of a datagram, or nothing when it has no header of this protocol.
 [[nodiscard]] std::optional<Envelope> decode_envelope(std::span<const std::byte> datagram);
 // The scope is not in a label.
 [[nodiscard]] std::optional<Address> decode_label(std::span<const std::byte> message);

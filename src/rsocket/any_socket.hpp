@@ -56,8 +56,8 @@ public:
     [[nodiscard]] virtual bool blocks() = 0;
     virtual void set_blocking(bool blocks) = 0;
 
-    // Direct placement, of streams only. protection: PROT_NONE or PROT_WRITE. offset: -1 for the address. The
-    // offset that it has.
+    // Direct placement, which streams have and datagrams do not. protection is PROT_NONE or PROT_WRITE; an
+    // offset of -1 stands for the address. Returns the offset of the mapping.
     [[nodiscard]] virtual Result<off_t> map(void * /*begin*/, std::size_t /*bytes*/, int /*protection*/,
                                             off_t /*offset*/) {
         return base::failure(EOPNOTSUPP);
@@ -70,8 +70,8 @@ public:
         return base::failure(EOPNOTSUPP);
     }
 
-    // For waiting on several at once: does what the socket alone can do, and tells the shard that it is in,
-    // if any, which the caller serves then.
+    // A thread that waits for several sockets calls this: it does what the socket alone can do, and returns
+    // the shard of its stream, if it has one, which the caller then serves.
     [[nodiscard]] virtual std::shared_ptr<stream::Shard> advance() = 0;
     // Returns which of `events` (poll(2)) there are now.
     [[nodiscard]] virtual short readiness(short events) = 0;
@@ -80,8 +80,8 @@ public:
     [[nodiscard]] virtual Result<void> begin_wait(Sleep &sleep, short events) = 0;
     virtual void end_wait(const Sleep &sleep) = 0;
 
-    // The process ends, in the middle of a call perhaps: as close(), but without waiting, not for a lock
-    // either. False: another thread has a lock, and the socket has not ended.
+    // Closes the socket because the process ends, perhaps in the middle of a call. It waits for nothing, not
+    // even for a lock. False: another thread has a lock, and the socket has not ended.
     [[nodiscard]] virtual bool end_with_process() = 0;
     // Called in a forked child: threads of its parent may hold the locks.
     virtual void after_fork_in_child() = 0;

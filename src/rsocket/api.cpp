@@ -66,7 +66,7 @@ int with_descriptor(int fd, Call call) {
     }));
 }
 
-// As readv(2) and writev(2) want it: no more bytes than a call can tell.
+// Whether the parts are as readv(2) and writev(2) want them, with no more bytes than a call can return.
 bool has_valid_parts(const msghdr &message) {
     if (message.msg_iovlen > IOV_MAX) {
         return false;
@@ -107,7 +107,7 @@ Result<int> make(int domain, int type, int protocol) {
         auto made = DatagramSocket::create(domain, type, protocol);
         return made ? Result<int>{Table::instance().add(std::move(*made))} : std::unexpected{made.error()};
     }
-    // Never blocking, as after raccept.
+    // The kernel's socket never blocks, as after raccept.
     base::Fd fd{::socket(domain, type | SOCK_NONBLOCK, protocol)};
     if (!fd) {
         return base::last_failure();

@@ -12,7 +12,7 @@ namespace rsockets {
 struct Configuration {
     // How long a call that blocks looks for work before it sleeps.
     std::chrono::microseconds polling_time{10};
-    // A socket begins with these.
+    // The settings that a new socket has.
     stream::Settings settings;
 };
 
@@ -20,7 +20,7 @@ struct Configuration {
 // there leaves the default; so does a value that is no such number, which is logged.
 [[nodiscard]] Configuration read_configuration(const std::string &folder);
 
-// The process's, read when it is first asked for.
+// The process's configuration, read when it is first asked for.
 [[nodiscard]] const Configuration &configuration();
 
 }  // namespace rsockets

@@ -44,7 +44,7 @@ std::size_t size_of(std::span<const iovec> parts) {
 }  // namespace
 
 Result<std::shared_ptr<AnySocket>> DatagramSocket::create(int domain, int type, int protocol) {
-    // Never blocking: whether the program's calls wait is said elsewhere.
+    // The kernel's socket never blocks: blocks_ says whether the program's calls wait.
     base::Fd fd{::socket(domain, type | SOCK_NONBLOCK, protocol)};
     if (!fd) {
         return base::last_failure();
@@ -200,7 +200,7 @@ Result<void> DatagramSocket::shutdown(int how) {
     if (result != 0 && errno != ENOTCONN) {
         return base::last_failure();
     }
-    // The kernel does so without a peer, too, where it fails.
+    // The kernel shuts a socket without a peer, too, although the call fails.
     is_shut_to_read_ = is_shut_to_read_ || how != SHUT_WR;
     is_shut_to_write_ = is_shut_to_write_ || how != SHUT_RD;
     waiters_.wake();
@@ -231,7 +231,7 @@ void DatagramSocket::set_blocking(bool blocks) {
     blocks_ = blocks;
 }
 
-// Nothing for those that a datagram socket does not have.
+// Returns nothing for an option that a datagram socket does not have.
 std::optional<int> DatagramSocket::rdma_option(int name) const {
     switch (name) {
         case RDMA_SQSIZE:
@@ -274,7 +274,7 @@ Result<void> DatagramSocket::set_option(int level, int name, const void *value, 
         }
         return timeout ? Result<void>{} : std::unexpected{timeout.error()};
     }
-    // What the kernel would do with them to datagrams is not what a program would see of its messages.
+    // With these the kernel would change its datagrams, but not the messages that the program sees.
     if (level == IPPROTO_UDP || (level == IPPROTO_IP && name == IP_PKTINFO) ||
         (level == IPPROTO_IPV6 && name == IPV6_RECVPKTINFO)) {
         return base::failure(ENOPROTOOPT);
@@ -322,7 +322,7 @@ short DatagramSocket::readiness(short events) {
     if (closed_) {
         return POLLNVAL;
     }
-    // Only what the socket says of sending, and of its end: what has come is not there any more.
+    // The kernel's socket is asked only about sending and about its end: what has come is in the inbox.
     pollfd kernels{.fd = fd(), .events = static_cast<short>(events & ~(POLLIN | POLLRDNORM)), .revents = 0};
     (void)::poll(&kernels, 1, 0);
     int ready = kernels.revents;
@@ -346,7 +346,7 @@ Result<void> DatagramSocket::begin_wait_locked(Sleep &sleep, short events) {
     if (closed_) {
         return {};
     }
-    // A socket that could be sent to, while the devices cannot, would be ready all the time.
+    // While the devices take nothing, the UDP socket would be ready for sending all the time.
     const int to_send = endpoint().can_send() ? events & (POLLOUT | POLLWRNORM) : 0;
     const int to_serve = endpoint().has_room() && !is_shut_to_read_ ? POLLIN : 0;
     sleep.add({.fd = fd(), .events = static_cast<short>(to_send | to_serve), .revents = 0});
@@ -379,8 +379,8 @@ void DatagramSocket::end_wait_locked(const Sleep &sleep) {
     waiting_.erase(found);
 }
 
-// The socket is the child's, too, but not the parent's queue pairs: the child makes its own when it needs
-// them, and what belongs to the parent stays as it is.
+// The child has the UDP socket too, and makes queue pairs of its own when it needs them. It leaves the
+// parent's as they are.
 void DatagramSocket::after_fork_in_child() {
     new (&mutex_) std::mutex;
     waiters_.after_fork_in_child();

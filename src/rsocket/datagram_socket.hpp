@@ -39,15 +39,15 @@ public:
     void after_fork_in_child() override;
 
 private:
-    // With mutex_ held.
+    // The caller of these holds mutex_.
     void serve();
-    // Made when the socket is used for the first time: options come before.
+    // Makes the endpoint when the socket is used for the first time: options come before that.
     [[nodiscard]] datagram::Endpoint &endpoint();
     [[nodiscard]] Result<std::size_t> take(msghdr &message, int flags);
     [[nodiscard]] std::optional<int> rdma_option(int name) const;
     [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
-    // Calls attempt() until it gives something else than EAGAIN, sleeping meanwhile for events. What it finds
-    // wakes the other threads that sleep.
+    // Calls attempt() until it gives something else than EAGAIN, and sleeps for `events` meanwhile. What an
+    // attempt finds wakes the other threads that sleep.
     template <typename Attempt>
     Result<std::size_t> until(std::unique_lock<std::mutex> &lock, short events, bool blocks,
                               milliseconds timeout, Attempt attempt);

@@ -64,7 +64,7 @@ void Leaving::add(std::unique_ptr<stream::Connection> stream, base::Fd fd) {
     }
 }
 
-// The parent's are left alone, and its lock may be held for ever.
+// The child leaves the parent's streams alone. A thread that the child does not have may hold the lock.
 void Leaving::after_fork_in_child() {
     new (&mutex_) std::mutex;
     streams_.clear();

@@ -11,17 +11,17 @@
 
 namespace rsockets {
 
-// The device sends without anyone's help. Whoever makes or closes an rsocket takes away what is done. Any
-// number of threads.
+// The device sends without anyone's help. A thread that makes an rsocket destroys the streams that are done.
+// Any number of threads may call.
 class Leaving {
 public:
-    // The process's.
+    // The one that the process has.
     [[nodiscard]] static Leaving &instance();
 
-    // Destroys the stream now, or when what was sent has left, and closes its descriptor then. leave() was
-    // called on it.
+    // Destroys the stream and closes its descriptor, at once or when what was sent has left. The caller has
+    // called leave() on the stream.
     void add(std::unique_ptr<stream::Connection> stream, base::Fd fd);
-    // Destroys those that are done. Whether there are others.
+    // Destroys the streams that are done. Returns whether there are others.
     bool sweep();
     void after_fork_in_child();
 

@@ -16,7 +16,7 @@
 
 namespace rsockets {
 
-// The value that a program passed, as a T; nothing when it is too short for one.
+// Returns the value that a program passed as a T, or nothing when it is too short for one.
 template <typename T>
 std::optional<T> value_of(const void *value, socklen_t length) {
     if (value == nullptr || length < sizeof(T)) {
@@ -37,7 +37,7 @@ base::Result<void> give(const T &value, void *to, socklen_t *length) {
     return {};
 }
 
-// A timeval; none is 0.
+// Returns the time in a timeval, where 0 means no time-out.
 [[nodiscard]] inline base::Result<std::chrono::milliseconds> timeout_of(const void *value, socklen_t length) {
     const auto time = value_of<timeval>(value, length);
     if (!time) {
@@ -55,7 +55,8 @@ base::Result<void> give(const T &value, void *to, socklen_t *length) {
     return {.tv_sec = timeout.count() / 1000, .tv_usec = timeout.count() % 1000 * 1000};
 }
 
-// A buffer's size: twice what was asked for, as the kernel does; getsockopt gives that.
+// Returns a buffer's size: twice what the program asked for, as the kernel does it. getsockopt gives the
+// doubled size.
 [[nodiscard]] inline std::uint32_t doubled_bytes(int asked) {
     constexpr int most = 1 << 30;
     return static_cast<std::uint32_t>(std::clamp(asked, 1, most / 2)) * 2;

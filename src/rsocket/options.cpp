@@ -28,7 +28,7 @@ void Socket::set_blocking(bool blocks) {
     blocks_ = blocks;
 }
 
-// The device has set some of its own when it took the socket.
+// The device sets options of its own when it takes the socket. The program's are set again after that.
 void Socket::apply_options() {
     for (const Option &option : options_) {
         (void)setsockopt(fd(), option.level, option.name, option.value.data(),

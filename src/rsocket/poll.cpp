@@ -26,7 +26,7 @@ public:
         }
     }
 
-    // How many entries have something now.
+    // Returns how many entries have something now.
     [[nodiscard]] Result<int> look() {
         shards_.clear();
         for (const auto &socket : sockets_) {
@@ -78,7 +78,7 @@ public:
     }
 
 private:
-    // Copies what the kernel said, and counts.
+    // Copies the kernel's answers for the other entries, and returns how many entries have something.
     [[nodiscard]] int count(std::span<const pollfd> others) {
         int ready = 0;
         for (std::size_t i = 0; i < entries_.size(); ++i) {

@@ -10,7 +10,8 @@
 
 namespace rsockets {
 
-// poll(2): how many entries have something. EINTR; EMFILE, ENFILE, ENOMEM: no descriptor to be woken by.
+// Waits as poll(2), and returns how many entries have something. EINTR; EMFILE, ENFILE, ENOMEM: there is no
+// descriptor for the thread to be woken by.
 [[nodiscard]] Result<int> wait_for(std::span<pollfd> entries, Deadline deadline);
 
 }  // namespace rsockets

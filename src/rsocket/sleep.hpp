@@ -12,18 +12,18 @@
 
 namespace rsockets {
 
-// When a call gives up waiting; none: never.
+// When a call gives up waiting. Without a value it never does.
 using Deadline = std::optional<base::Clock::time_point>;
 
-// The events that a kernel's descriptor is ready for now.
+// Returns the events that a descriptor of the kernel is ready for now.
 [[nodiscard]] inline short polled(int fd, short events) {
     pollfd one{.fd = fd, .events = events, .revents = 0};
     return ::poll(&one, 1, 0) > 0 ? one.revents : short{0};
 }
 
-// Whether a thread looks for work before it sleeps (polling_time). Where it finds none it only keeps the
-// processor from those who would make some, perhaps from the very peer: so each time in vain it goes twice as
-// often to sleep at once before it tries again.
+// Decides whether a thread looks for work (for polling_time) before it sleeps. A look that finds nothing
+// keeps the processor from the threads that would make work, perhaps from the peer's. So after each look in
+// vain the thread sleeps at once twice as often before it looks again.
 class Looking {
 public:
     [[nodiscard]] static bool is_worth_while();
@@ -32,8 +32,8 @@ public:
 
 class Sleep {
 public:
-    // Begins to sleep. What comes from here on ends it; what came before, the caller looks for after add()
-    // and join() and before it sleeps.
+    // What comes from here on ends the sleep. The caller looks for what came before, after add() and join()
+    // and before until().
     explicit Sleep(std::shared_ptr<Waiter> waiter);
     ~Sleep();
     Sleep(const Sleep &) = delete;
@@ -43,13 +43,13 @@ public:
     void add(const pollfd &descriptor) { descriptors_.push_back(descriptor); }
     // The thread sleeps for streams of the shard. Takes the shard's lock.
     [[nodiscard]] base::Result<void> join(const std::shared_ptr<stream::Shard> &shard);
-    // EINTR.
+    // Sleeps until there may be something, or until the deadline. EINTR.
     [[nodiscard]] base::Result<void> until(Deadline deadline);
 
 private:
     struct Joined {
         std::shared_ptr<stream::Shard> shard;
-        // The place of its events' descriptor; 0: another thread sleeps on it.
+        // The index of its events' descriptor; 0: another thread sleeps on that.
         std::size_t events;
     };
 

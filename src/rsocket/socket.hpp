@@ -63,14 +63,15 @@ public:
     void after_fork_in_child() override;
 
 private:
-    // Flags of sends that no stream has.
+    // Flags of sends that streams refuse.
     static constexpr int send_flags_refused = MSG_OOB | MSG_FASTOPEN;
 
     [[nodiscard]] Result<std::size_t> receive_parts(std::span<const iovec> parts, int flags);
     [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
-    // With mutex_ held, which is taken before the shard's lock. Whether there was anything for any stream.
+    // The caller of this and of what follows holds mutex_, which is taken before the shard's lock. Returns
+    // whether there was anything for any stream.
     bool serve();
-    // Takes what is no stream yet on its way to one.
+    // Begins the stream, if there is none yet and TCP or the program is ready for it.
     void go_on() {
         if (state_ == State::Reaching || state_ == State::Accepted) {
             begin_to_stream();
@@ -88,16 +89,16 @@ private:
                                                                    int flags);
     [[nodiscard]] bool reach();
     [[nodiscard]] bool begin_stream(stream::Side side);
-    // There is a stream, of the process that forked this one.
+    // Whether the stream is that of the process that forked this one.
     [[nodiscard]] bool is_lost() const { return stream_ != nullptr && stream_->inherited(); }
-    // The stream's lock, if there is one that can be used.
+    // Takes the lock of the stream's shard, if there is a stream that can be used.
     [[nodiscard]] std::unique_lock<std::mutex> lock_stream() const {
         return stream_ != nullptr && !stream_->inherited() ? std::unique_lock{stream_->shard()->mutex()}
                                                            : std::unique_lock<std::mutex>{};
     }
     [[nodiscard]] bool is_connecting() const;
     [[nodiscard]] short listener_readiness(short events) const;
-    // With the stream's lock too.
+    // The caller of these holds the stream's lock too.
     // Why rconnect failed is told once; why a stream broke, again and again.
     void note_failure() {
         if (stream_ != nullptr && !failure_noted_ && stream_->error() != 0 && !stream_->was_established()) {
@@ -108,12 +109,13 @@ private:
     [[nodiscard]] short stream_readiness(short events) const;
     [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep);
     void changed() override { waiters_.wake(); }
-    // An errno value, which is told once when it is why there never will be one.
+    // Returns an errno value for a call that needs a stream. The reason for which rconnect failed is told
+    // once.
     [[nodiscard]] int why_no_stream();
     void apply_options();
     [[nodiscard]] Result<void> set_socket_option(int name, const void *value, socklen_t length);
     [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
-    // Calls attempt() until it gives something else than EAGAIN, sleeping meanwhile.
+    // Calls attempt() until it gives something else than EAGAIN, and sleeps meanwhile.
     template <typename Attempt>
     std::invoke_result_t<Attempt> until(std::unique_lock<std::mutex> &lock, bool blocks, Deadline deadline,
                                         Attempt attempt);
@@ -138,13 +140,13 @@ private:
         int name;
         std::vector<std::byte> value;
     };
-    // The kernel's options that the program set. The device sets some of them too, and they are set again
-    // then.
+    // The kernel's options that the program set. The device sets some of them too; then the program's are set
+    // again.
     std::vector<Option> options_;
     Waiters waiters_;
-    // What this one accepted and its program may not have used yet.
+    // Rsockets that this one accepted, and that the program may not have used yet.
     std::vector<std::weak_ptr<Socket>> unanswered_;
-    // For peers over devices of the kernel; nullptr where none serves the address.
+    // Takes peers over devices of the kernel; nullptr where no such device serves the address.
     std::unique_ptr<stream::Listener> listener_;
     bool in_tcp_ = false;  // listens there
     std::unique_ptr<stream::Connection> stream_;
@@ -175,7 +177,8 @@ std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, 
         const auto begin = blocks ? base::Clock::now() : base::Clock::time_point{};
         for (int round = 1; is_waiting(result); ++round) {
             result = look(true);
-            // A call that does not wait goes on only while there is something, and that not for ever.
+            // A call that does not wait goes on only while there is something, and for at most most_rounds
+            // rounds.
             if (!is_waiting(result) || (blocks ? base::Clock::now() - begin >= configuration().polling_time
                                                : !any || round == most_rounds)) {
                 break;

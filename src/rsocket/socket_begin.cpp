@@ -41,7 +41,7 @@ int family_of(int fd) {
     return family;
 }
 
-// A program's address, nothing when it is none that TCP takes.
+// Returns a copy of a program's address, or nothing when TCP would not take it.
 std::optional<sockaddr_storage> copied(const sockaddr *address, socklen_t length) {
     sockaddr_storage copy{};
     if (address == nullptr || length < sizeof(sockaddr_in) || length > sizeof(copy)) {
@@ -100,7 +100,7 @@ Result<void> Socket::listen_at(sockaddr_storage local, int backlog) {
     }
     if (!in_tcp_) {
         share_port(fd());
-        // For a port, where it has none.
+        // The socket may have no port yet: bind gives it one.
         if (everywhere &&
             ::bind(fd(), reinterpret_cast<const sockaddr *>(&local), stream::length_of(local)) != 0 &&
             errno != EINVAL) {
@@ -156,8 +156,8 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
     return *accepted;
 }
 
-// The peers of what was accepted wait until the program uses it. A program that accepts the next one first
-// waits here, so that they are answered here.
+// The peer of an accepted rsocket waits until the program uses that. A program that accepts the next one
+// first waits here, so that the peers are answered here.
 Result<void> Socket::answer_while_waiting(std::unique_lock<std::mutex> &lock, Deadline deadline) {
     while (!closed_ && !unanswered_.empty() && listener_readiness(POLLIN) == 0) {
         std::vector<pollfd> entries{{.fd = fd(), .events = POLLIN, .revents = 0}};
@@ -187,7 +187,8 @@ bool Socket::awaits_answer() {
 }
 
 Result<std::shared_ptr<Socket>> Socket::next_in_tcp(sockaddr *address, socklen_t *length, int flags) {
-    // Never blocking: the device wants it so, and whether the program's calls wait is said elsewhere.
+    // The kernel's socket never blocks, because the device wants it so: blocks_ says whether the program's
+    // calls wait.
     base::Fd fd{accept4(this->fd(), address, length, SOCK_NONBLOCK | (flags & SOCK_CLOEXEC))};
     if (!fd) {
         return errno == ECONNABORTED ? base::failure(EAGAIN) : base::last_failure();
@@ -223,7 +224,8 @@ Result<std::shared_ptr<Socket>> Socket::next_of_listener(sockaddr *address, sock
     }
 }
 
-// The address that a connection to another begins at, with the port that the socket is bound to or 0.
+// Returns the address that a connection to another begins at, with the port that the socket is bound to, or
+// 0.
 Result<sockaddr_storage> Socket::local_address_to(const sockaddr_storage &remote) const {
     auto bound = stream::name_of(fd());
     if (!bound) {
@@ -240,12 +242,13 @@ Result<sockaddr_storage> Socket::local_address_to(const sockaddr_storage &remote
     return source;
 }
 
-// Over a device of the kernel where one serves the way there, else by TCP.
+// Asks the peer over a device of the kernel where one serves the route's local address, and connects in TCP
+// elsewhere.
 Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
     if (auto remote = copied(address, length)) {
         *remote = stream::without_mapping(*remote);
         const auto local = local_address_to(*remote);
-        // Where no way leads there, TCP says so.
+        // Where there is no route, TCP's connect says so.
         const auto device =
             local ? stream::Device::of_kernel_at(*local) : Result<const stream::Device *>{nullptr};
         if (!device) {
@@ -262,8 +265,8 @@ Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
             return {};
         }
     }
-    // The peer is to be asked as soon as TCP is connected: its server then sees the request when it
-    // accepts, because the kernel sends nothing that would complete the connection before it.
+    // With this option the kernel holds back the packet that completes the connection until the request goes
+    // with it. The peer's server therefore has the request when it accepts.
     constexpr int seconds = 1;
     (void)setsockopt(fd(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds));
     if (::connect(fd(), address, length) != 0 && errno != EINPROGRESS) {
@@ -298,7 +301,7 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
         if (pending_error_ != 0) {
             return base::failure(std::exchange(pending_error_, 0));
         }
-        // It may have ended since.
+        // The stream may have ended since.
         return state_ == State::Streaming && stream_->was_established() ? Result<void>{}
                                                                         : base::failure(EAGAIN);
     });
@@ -308,13 +311,13 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
     return connected;
 }
 
-// TCP's connection: whether anything became of it.
+// Looks at TCP's connection. Returns whether it is there, or has failed.
 bool Socket::reach() {
     if (polled(fd(), POLLOUT) == 0) {
         return false;
     }
     if (const int error = pending_error(fd()); error != 0) {
-        // The kernel would tell it once more, at the next connect.
+        // Without this the kernel would report the error once more, at the next connect.
         const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
         (void)::connect(fd(), &nobody, sizeof(nobody));
         pending_error_ = error;
@@ -325,12 +328,12 @@ bool Socket::reach() {
 }
 
 bool Socket::begin_stream(stream::Side side) {
-    // This thread can wait for it also when no descriptor is left later.
+    // With a waiter made now, this thread can wait for the stream also when no descriptor is left later.
     const auto waiter = Waiter::of_this_thread();
     auto stream =
         waiter ? stream::Connection::begin(side, fd(), settings_, *this) : std::unexpected{waiter.error()};
     if (!stream) {
-        // As good as a peer that is gone, for nobody speaks with it.
+        // Nobody would answer the peer: for it this end is gone.
         pending_error_ = stream.error().number;
         (void)::shutdown(fd(), SHUT_RDWR);
         state_ = State::Fresh;

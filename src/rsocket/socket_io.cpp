@@ -13,7 +13,7 @@ namespace {
 
 constexpr int receive_flags_refused = MSG_OOB | MSG_ERRQUEUE;
 
-// parts without their first bytes.
+// Returns the parts without their first `bytes` bytes.
 std::vector<iovec> rest_of(std::span<const iovec> parts, std::size_t bytes) {
     std::vector<iovec> rest;
     for (const iovec &part : parts) {
@@ -68,7 +68,7 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
     const auto reading = peeks ? (copies ? stream::Reading::Peek : stream::Reading::Count)
                                : (copies ? stream::Reading::Take : stream::Reading::Discard);
     const std::size_t wanted = size_of(parts);
-    // Less than was asked for is an answer, unless all of it was.
+    // The call may return with less than was asked for, but with MSG_WAITALL not before all of it is there.
     const std::size_t least = (flags & MSG_WAITALL) != 0 ? wanted : std::min(wanted, receive_low_water_);
     const Deadline deadline = deadline_of(receive_timeout_);
     std::size_t received = 0;
@@ -115,8 +115,8 @@ Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) 
             if (stream_ == nullptr) {
                 return base::failure(why_no_stream());
             }
-            // What was sent before gives its place in the send buffer back, so that the next bytes take the
-            // same one. It costs nothing where it has left already.
+            // Bytes that have left give their place in the send buffer back, and the next bytes take the same
+            // one. Where all have left already there is nothing to look for.
             if (wanted > settings_.inline_bytes && !stream_->idle() && !is_lost()) {
                 (void)stream_->shard()->serve();
             }
@@ -150,7 +150,8 @@ short Socket::readiness(short events) {
     if (state_ == State::Listening) {
         return listener_readiness(events);
     }
-    // As the kernel sees it, but what connects is not connected before the peer has answered.
+    // The kernel's socket says what is ready. While it connects nothing is: the rsocket is connected when the
+    // peer has answered.
     const short ready = polled(fd(), state_ == State::Reaching ? short{0} : events);
     return pending_error_ != 0 ? static_cast<short>(ready | POLLERR | (events & (POLLIN | POLLOUT))) : ready;
 }
@@ -173,7 +174,7 @@ short Socket::stream_readiness(short events) const {
         ready |= POLLRDHUP;
     }
     ready = static_cast<short>(ready & events);
-    // Not before what came is read: a program that sees one of these looks no further.
+    // These come when all bytes are read, and not before: a program that sees one of them reads no further.
     if (stream_->is_over() && stream_->readable() == 0) {
         ready = static_cast<short>(ready | POLLHUP | (stream_->error() != 0 ? POLLERR : 0));
     }

@@ -13,8 +13,8 @@ namespace rsockets {
 
 namespace {
 
-// The table is whole when a process forks; what its sockets' locks guard may be half done in other threads,
-// and is of use for a socket that has no stream only.
+// The table is whole when a process forks. What the sockets' locks guard may be half done by other threads;
+// the child uses it only where a socket has no stream.
 [[maybe_unused]] const int renews_after_forks =
     pthread_atfork([] { Table::instance().before_fork(); }, [] { Table::instance().after_fork_in_parent(); },
                    [] { Table::instance().after_fork_in_child(); });

@@ -10,22 +10,23 @@
 
 namespace rsockets {
 
-// Any number of threads.
+// Any number of threads may call.
 class Table {
 public:
-    // The process's.
+    // The one that the process has.
     [[nodiscard]] static Table &instance();
 
-    // nullptr when the descriptor is none of ours.
+    // Returns nullptr when the descriptor is no rsocket.
     [[nodiscard]] std::shared_ptr<AnySocket> find(int fd) const;
     // Returns the socket's descriptor.
     int add(std::shared_ptr<AnySocket> socket);
-    // The socket is no longer found; nullptr when it was not there.
+    // Takes the socket out and returns it; nullptr when it was not there.
     [[nodiscard]] std::shared_ptr<AnySocket> remove(int fd);
 
-    // The process ends. False: another thread is in the table, or in a socket that has not ended therefore.
+    // Closes all sockets because the process ends. False: another thread is in the table or in a socket,
+    // which has not ended therefore.
     bool end_with_process();
-    // Around fork(2).
+    // fork(2) calls these.
     void before_fork();
     void after_fork_in_parent();
     void after_fork_in_child();

@@ -18,10 +18,11 @@
 
 namespace rsockets {
 
-// A thread's own.
+// What wakes one thread: an eventfd, which every thread has for itself.
 class Waiter final : public stream::Sleeper, public base::Inheritable {
 public:
-    // This thread's, made when it sleeps for the first time. EMFILE, ENFILE, ENOMEM.
+    // Returns this thread's waiter, which is made when the thread sleeps for the first time. EMFILE, ENFILE,
+    // ENOMEM.
     [[nodiscard]] static base::Result<std::shared_ptr<Waiter>> of_this_thread() {
         auto &own = kept();
         if (own == nullptr || own->inherited()) {
@@ -36,7 +37,7 @@ public:
     [[nodiscard]] bool is_of_this_thread() const { return this == kept().get(); }
     explicit Waiter(base::Fd fd) : fd_{std::move(fd)} {}
 
-    // Readable when it was woken.
+    // The descriptor is readable when the thread was woken.
     [[nodiscard]] int fd() const { return fd_.get(); }
     void wake() override { (void)eventfd_write(fd_.get(), 1); }
     void clear() {
@@ -53,7 +54,8 @@ private:
     base::Fd fd_;
 };
 
-// The threads that sleep for one socket. Any number of threads; no other lock is taken with its own.
+// The threads that sleep for one socket. Any number of threads may call; no other lock is taken with this
+// one.
 class Waiters {
 public:
     void add(std::shared_ptr<Waiter> waiter) {
@@ -61,7 +63,7 @@ public:
         waiters_.push_back(std::move(waiter));
         any_.store(true, std::memory_order_relaxed);
     }
-    // As often as it was added.
+    // A waiter is removed as often as it was added.
     void remove(const std::shared_ptr<Waiter> &waiter) {
         const std::scoped_lock lock{mutex_};
         if (const auto found = std::ranges::find(waiters_, waiter); found != waiters_.end()) {
@@ -69,8 +71,9 @@ public:
             any_.store(!waiters_.empty(), std::memory_order_relaxed);
         }
     }
-    // All but this thread, which is awake. The caller has changed something with a lock held that a thread
-    // takes between add() and its look at that: who is not seen here looks later, and sees the change.
+    // Wakes all threads but this one, which is awake. The caller has changed something under a lock that
+    // every thread takes between add() and its last look: a thread that is not in the list yet looks later,
+    // and sees the change.
     void wake() {
         if (!any_.load(std::memory_order_relaxed)) {
             return;
@@ -82,7 +85,7 @@ public:
             }
         }
     }
-    // In a forked child: nobody sleeps here.
+    // Called in a forked child, where no thread sleeps.
     void after_fork_in_child() {
         new (&mutex_) std::mutex;
         waiters_.clear();
@@ -92,7 +95,7 @@ public:
 private:
     std::mutex mutex_;
     std::vector<std::shared_ptr<Waiter>> waiters_;
-    // Whether there is one; written with the lock held.
+    // Whether the list has one. It is written with the lock held.
     std::atomic<bool> any_{false};
 };
 
