@@ -25,6 +25,7 @@
 #define RSOCKET_H 1
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -247,6 +248,48 @@ int rpoll(struct pollfd *fds, nfds_t nfds, int timeout);
  * open. See select(2).
  */
 int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout);
+
+/*
+ * repoll: a set of rsockets of any type and other descriptors that a program waits for together, as epoll(7).
+ * A wait costs what is ready, not what is in the set. Level and edge trigger, EPOLLONESHOT, EPOLLEXCLUSIVE
+ * and EPOLLRDHUP are each member's own. With edge trigger an event may come more often than a socket becomes
+ * ready, as with epoll; it comes again when more bytes arrive. rclose takes an rsocket out. What raccept gave
+ * answers its peer when it is put in.
+ *
+ * Another loop may wait for the descriptor of a repoll, by poll(2), epoll(7) or rpoll: it is readable when
+ * repoll_wait(epfd, events, n, 0) gives something, or has to take the device further and may give 0. That
+ * holds until a repoll_wait sleeps, and again after the next with a timeout of 0.
+ *
+ * Errors of these: EINVAL: epfd is open and not from repoll_create. ECONNRESET: epfd is from the process that
+ * forked this one. EBADF: epfd is not open.
+ */
+
+/**
+ * Makes an empty repoll. flags: 0 or EPOLL_CLOEXEC. It takes three descriptors. Returns: its descriptor,
+ * which the caller closes with rclose, with or without members; threads that wait for it fail with EBADF
+ * then. Or -1 and errno: EINVAL: other flags. EMFILE, ENFILE: there are no descriptors left. See
+ * epoll_create(2).
+ */
+int repoll_create(int flags);
+
+/**
+ * Puts fd into a repoll (EPOLL_CTL_ADD), changes what it is asked for, which also arms a one-shot anew
+ * (EPOLL_CTL_MOD), or takes it out (EPOLL_CTL_DEL; event is not read). fd: an rsocket, or what epoll takes.
+ * It does not wait. Errors: EBADF: fd is not open. EEXIST: it is a member. ENOENT: it is none. EINVAL: fd is
+ * epfd, there is no such op, or EPOLLEXCLUSIVE is with EPOLL_CTL_MOD or with what it excludes. EFAULT: event
+ * is NULL. EPERM: epoll does not take fd. ELOOP: fd is an epoll descriptor in a circle. ENOMEM, ENOSPC,
+ * EMFILE. See epoll_ctl(2).
+ */
+int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
+
+/**
+ * Waits for members of a repoll; timeout is in milliseconds, negative: without end. Any number of threads
+ * wait at once. Returns: how many events there are, at most maxevents; 0 when the time is over; or -1 and
+ * errno. Errors: EINVAL: maxevents is not positive. EFAULT: events is NULL. EBADF: the repoll was closed
+ * meanwhile. EINTR: a signal was caught. EMFILE, ENFILE: no descriptor for the first sleep of the thread. See
+ * epoll_wait(2).
+ */
+int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
 
 /* ================================================================ names and options ==== */
 

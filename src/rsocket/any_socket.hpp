@@ -80,6 +80,14 @@ public:
     [[nodiscard]] virtual Result<void> begin_wait(Sleep &sleep, short events) = 0;
     virtual void end_wait(const Sleep &sleep) = 0;
 
+    // As long as advance() gives no shard: the kernel's descriptors that tell when to advance() again, and
+    // what they become ready for then. They do so until end_watch(); a device of the kernel once, and again
+    // when this is called again.
+    [[nodiscard]] virtual Result<std::vector<pollfd>> watch(short events) = 0;
+    virtual void end_watch() {}
+    // Those who are told when something has become of the socket.
+    [[nodiscard]] Waiters &waiters() { return waiters_; }
+
     // Closes the socket because the process ends, perhaps in the middle of a call. It waits for nothing, not
     // even for a lock. False: another thread has a lock, and the socket has not ended.
     [[nodiscard]] virtual bool end_with_process() = 0;
@@ -89,6 +97,8 @@ public:
 protected:
     explicit AnySocket(base::Fd fd) : fd_{std::move(fd)} {}
     [[nodiscard]] base::Fd take_fd() { return std::move(fd_); }
+
+    Waiters waiters_;
 
 private:
     base::Fd fd_;

@@ -13,6 +13,7 @@
 
 #include "rsocket/datagram_socket.hpp"
 #include "rsocket/poll.hpp"
+#include "rsocket/returned.hpp"
 #include "rsocket/socket.hpp"
 #include "rsocket/table.hpp"
 
@@ -23,30 +24,6 @@
 namespace rsockets {
 
 namespace {
-
-template <typename T>
-long returned(const Result<T> &result) {
-    if (!result) {
-        errno = result.error().number;
-        return -1;
-    }
-    if constexpr (std::is_void_v<T>) {
-        return 0;
-    } else {
-        return static_cast<long>(*result);
-    }
-}
-
-// Returns what call gives, and sets errno also when there is no memory.
-template <typename Call>
-long guarded(Call call) {
-    try {
-        return returned(call());
-    } catch (const std::bad_alloc &) {
-        errno = ENOMEM;
-        return -1;
-    }
-}
 
 // Returns what call(socket) gives for the rsocket behind the descriptor.
 template <typename Call>
@@ -233,10 +210,15 @@ int rshutdown(int socket, int how) {
 
 int rclose(int socket) {
     return static_cast<int>(guarded([&]() -> Result<void> {
+        if (const auto repoll = Table::instance().remove_repoll(socket)) {
+            repoll->close();
+            return {};
+        }
         const auto one = Table::instance().remove(socket);
         if (one == nullptr) {
             return base::failure(EBADF);
         }
+        one->waiters().close();
         one->close();
         return {};
     }));

@@ -342,14 +342,26 @@ Result<void> DatagramSocket::begin_wait(Sleep &sleep, short events) {
 
 Result<void> DatagramSocket::begin_wait_locked(Sleep &sleep, short events) {
     waiters_.add(sleep.waiter());
-    waiting_.push_back({.waiter = sleep.waiter().get(), .pairs = {}});
+    const auto descriptors = begin_wait_of(sleep.waiter().get(), events);
+    if (!descriptors) {
+        return std::unexpected{descriptors.error()};
+    }
+    for (const pollfd &descriptor : *descriptors) {
+        sleep.add(descriptor);
+    }
+    return {};
+}
+
+Result<std::vector<pollfd>> DatagramSocket::begin_wait_of(const Waiter *waiter, short events) {
+    waiting_.push_back({.waiter = waiter, .pairs = {}});
+    std::vector<pollfd> descriptors;
     if (closed_) {
-        return {};
+        return descriptors;
     }
     // While the devices take nothing, the UDP socket would be ready for sending all the time.
     const int to_send = endpoint().can_send() ? events & (POLLOUT | POLLWRNORM) : 0;
     const int to_serve = endpoint().has_room() && !is_shut_to_read_ ? POLLIN : 0;
-    sleep.add({.fd = fd(), .events = static_cast<short>(to_send | to_serve), .revents = 0});
+    descriptors.push_back({.fd = fd(), .events = static_cast<short>(to_send | to_serve), .revents = 0});
     waiting_.back().pairs.reserve(endpoint().pairs().size());
     for (datagram::QueuePair *const pair : endpoint().pairs()) {
         const auto its = pair->begin_wait();
@@ -357,9 +369,9 @@ Result<void> DatagramSocket::begin_wait_locked(Sleep &sleep, short events) {
             return std::unexpected{its.error()};
         }
         waiting_.back().pairs.push_back(pair);
-        sleep.add({.fd = *its, .events = POLLIN, .revents = 0});
+        descriptors.push_back({.fd = *its, .events = POLLIN, .revents = 0});
     }
-    return {};
+    return descriptors;
 }
 
 void DatagramSocket::end_wait(const Sleep &sleep) {
@@ -369,7 +381,29 @@ void DatagramSocket::end_wait(const Sleep &sleep) {
 
 void DatagramSocket::end_wait_locked(const Sleep &sleep) {
     waiters_.remove(sleep.waiter());
-    const auto found = std::ranges::find(waiting_, sleep.waiter().get(), &Waiting::waiter);
+    end_wait_of(sleep.waiter().get());
+}
+
+Result<std::vector<pollfd>> DatagramSocket::watch(short events) {
+    const std::scoped_lock lock{mutex_};
+    end_wait_of(nullptr);  // a device of the kernel is asked for each event
+    auto descriptors = begin_wait_of(nullptr, events);
+    if (descriptors && !descriptors->empty()) {
+        // The socket says when there is news, so that it does not matter what there is already.
+        descriptors->front().events = static_cast<short>(POLLIN | (events & POLLOUT));
+        serve();  // a queue pair does not tell of what came before
+        tell_news();
+    }
+    return descriptors;
+}
+
+void DatagramSocket::end_watch() {
+    const std::scoped_lock lock{mutex_};
+    end_wait_of(nullptr);
+}
+
+void DatagramSocket::end_wait_of(const Waiter *waiter) {
+    const auto found = std::ranges::find(waiting_, waiter, &Waiting::waiter);
     if (found == waiting_.end()) {
         return;
     }

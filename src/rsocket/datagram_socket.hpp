@@ -35,6 +35,8 @@ public:
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
     void end_wait(const Sleep &sleep) override;
+    [[nodiscard]] Result<std::vector<pollfd>> watch(short events) override;
+    void end_watch() override;
     [[nodiscard]] bool end_with_process() override { return true; }
     void after_fork_in_child() override;
 
@@ -52,6 +54,8 @@ private:
     Result<std::size_t> until(std::unique_lock<std::mutex> &lock, short events, bool blocks,
                               milliseconds timeout, Attempt attempt);
     [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep, short events);
+    [[nodiscard]] Result<std::vector<pollfd>> begin_wait_of(const Waiter *waiter, short events);
+    void end_wait_of(const Waiter *waiter);
     void end_wait_locked(const Sleep &sleep);
     void tell_news();
 
@@ -64,8 +68,7 @@ private:
     stream::Settings settings_ = configuration().settings;
     milliseconds receive_timeout_{0};
     milliseconds send_timeout_{0};
-    Waiters waiters_;
-    // The queue pairs that a thread sleeps for.
+    // The queue pairs that a thread sleeps for, or that are watched, which is for nullptr.
     struct Waiting {
         const Waiter *waiter;
         std::vector<datagram::QueuePair *> pairs;

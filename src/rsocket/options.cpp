@@ -60,6 +60,7 @@ Result<void> Socket::set_socket_option(int name, const void *value, socklen_t le
         settings_.send_bytes = doubled_bytes(*number);
     } else {
         receive_low_water_ = static_cast<std::size_t>(std::clamp(*number, 1, most_bytes));
+        waiters_.wake();
     }
     return {};
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "rsocket/configuration.hpp"
 #include "rsocket/table.hpp"
 
 namespace rsockets {
@@ -101,34 +100,7 @@ private:
 
 Result<int> wait_for(std::span<pollfd> entries, Deadline deadline) {
     Round round{entries};
-    const auto begin = base::Clock::now();
-    const bool sleeps = !deadline || *deadline > begin;
-    bool looks = !sleeps || Looking::is_worth_while();
-    const bool looks_first = looks && sleeps;
-    for (bool first = true;; first = false) {
-        while (looks) {
-            auto ready = round.look();
-            const auto now = base::Clock::now();
-            const bool is_over = !ready || *ready != 0 || (deadline && now >= *deadline);
-            if (is_over || !first || now - begin >= configuration().polling_time) {
-                if (first && looks_first) {
-                    Looking::found(ready && *ready != 0);
-                }
-                if (is_over) {
-                    return ready;
-                }
-                break;
-            }
-        }
-        const auto waiter = Waiter::of_this_thread();
-        if (!waiter) {
-            return std::unexpected{waiter.error()};
-        }
-        if (auto slept = round.sleep(*waiter, deadline); !slept) {
-            return std::unexpected{slept.error()};
-        }
-        looks = true;
-    }
+    return wait_in_rounds(round, deadline);
 }
 
 }  // namespace rsockets

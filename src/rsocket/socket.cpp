@@ -55,15 +55,28 @@ Result<void> Socket::begin_wait_locked(Sleep &sleep) {
     if (state_ == State::Streaming) {
         return is_lost() ? Result<void>{} : sleep.join(stream_->shard());
     }
-    if (listener_ != nullptr) {
-        sleep.add({.fd = listener_->fd(), .events = POLLIN, .revents = 0});
-    }
-    if (state_ != State::Listening || in_tcp_) {
-        sleep.add({.fd = fd(),
-                   .events = static_cast<short>(state_ == State::Reaching ? POLLOUT : POLLIN),
-                   .revents = 0});
+    for (const pollfd &descriptor : descriptors_before_stream()) {
+        sleep.add(descriptor);
     }
     return {};
+}
+
+std::vector<pollfd> Socket::descriptors_before_stream() const {
+    std::vector<pollfd> descriptors;
+    if (listener_ != nullptr) {
+        descriptors.push_back({.fd = listener_->fd(), .events = POLLIN, .revents = 0});
+    }
+    if (state_ != State::Listening || in_tcp_) {
+        descriptors.push_back({.fd = fd(),
+                               .events = static_cast<short>(state_ == State::Reaching ? POLLOUT : POLLIN),
+                               .revents = 0});
+    }
+    return descriptors;
+}
+
+Result<std::vector<pollfd>> Socket::watch(short) {
+    const std::scoped_lock lock{mutex_};
+    return state_ == State::Streaming ? std::vector<pollfd>{} : descriptors_before_stream();
 }
 
 void Socket::after_fork_in_child() {

@@ -59,6 +59,7 @@ public:
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
     void end_wait(const Sleep &sleep) override { waiters_.remove(sleep.waiter()); }
+    [[nodiscard]] Result<std::vector<pollfd>> watch(short events) override;
     [[nodiscard]] bool end_with_process() override;
     void after_fork_in_child() override;
 
@@ -108,6 +109,8 @@ private:
     }
     [[nodiscard]] short stream_readiness(short events) const;
     [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep);
+    // That tell when the stream may begin, or another may be accepted.
+    [[nodiscard]] std::vector<pollfd> descriptors_before_stream() const;
     void changed() override { waiters_.wake(); }
     // Returns an errno value for a call that needs a stream. The reason for which rconnect failed is told
     // once.
@@ -143,7 +146,6 @@ private:
     // The kernel's options that the program set. The device sets some of them too; then the program's are set
     // again.
     std::vector<Option> options_;
-    Waiters waiters_;
     // Rsockets that this one accepted, and that the program may not have used yet.
     std::vector<std::weak_ptr<Socket>> unanswered_;
     // Takes peers over devices of the kernel; nullptr where no such device serves the address.

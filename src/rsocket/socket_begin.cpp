@@ -76,6 +76,7 @@ Result<void> Socket::listen(int backlog) {
         }
     }
     state_ = State::Listening;
+    waiters_.wake();
     return {};
 }
 
@@ -286,6 +287,7 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
         if (auto begun = begin_to_reach(address, length); !begun) {
             return begun;
         }
+        waiters_.wake();
         (void)serve();
         if (!blocks_ && is_connecting()) {
             return base::failure(EINPROGRESS);

@@ -51,6 +51,25 @@ std::shared_ptr<AnySocket> Table::remove(int fd) {
     return fd >= 0 && index < by_fd_.size() ? std::exchange(by_fd_[index], nullptr) : nullptr;
 }
 
+std::shared_ptr<Repoll> Table::find_repoll(int fd) const {
+    const std::shared_lock lock{*mutex_};
+    const auto found = repolls_.find(fd);
+    return found != repolls_.end() ? found->second : nullptr;
+}
+
+int Table::add(std::shared_ptr<Repoll> repoll) {
+    const std::scoped_lock lock{*mutex_};
+    const int fd = repoll->fd();
+    repolls_.insert_or_assign(fd, std::move(repoll));
+    return fd;
+}
+
+std::shared_ptr<Repoll> Table::remove_repoll(int fd) {
+    const std::scoped_lock lock{*mutex_};
+    const auto found = repolls_.extract(fd);
+    return found ? std::move(found.mapped()) : nullptr;
+}
+
 bool Table::end_with_process() {
     std::unique_lock lock{*mutex_, std::try_to_lock};
     if (!lock) {

@@ -54,31 +54,81 @@ private:
     base::Fd fd_;
 };
 
-// The threads that sleep for one socket. Any number of threads may call; no other lock is taken with this
-// one.
+// A watcher is told of each change of a socket, by the thread that noticed it, which may hold the socket's
+// locks. Any number of threads may call.
+class Watcher {
+public:
+    Watcher(const Watcher &) = delete;
+    Watcher &operator=(const Watcher &) = delete;
+    virtual ~Watcher() = default;
+
+    // Whether a thread was woken by it.
+    virtual bool changed() = 0;
+    // Of those that want it exclusively one has to hear of a change.
+    [[nodiscard]] virtual bool is_exclusive() const = 0;
+    // The socket is about to be closed; none of its locks is held.
+    virtual void closed() = 0;
+
+protected:
+    Watcher() = default;
+};
+
+// The threads that sleep for one socket, and its watchers. Any number of threads may call; with this
+// lock only a watcher's is taken.
 class Waiters {
 public:
     void add(std::shared_ptr<Waiter> waiter) {
         const std::scoped_lock lock{mutex_};
         waiters_.push_back(std::move(waiter));
-        any_.store(true, std::memory_order_relaxed);
+        count();
     }
     // A waiter is removed as often as it was added.
     void remove(const std::shared_ptr<Waiter> &waiter) {
         const std::scoped_lock lock{mutex_};
         if (const auto found = std::ranges::find(waiters_, waiter); found != waiters_.end()) {
             waiters_.erase(found);
-            any_.store(!waiters_.empty(), std::memory_order_relaxed);
+            count();
         }
     }
-    // Wakes all threads but this one, which is awake. The caller has changed something under a lock that
-    // every thread takes between add() and its last look: a thread that is not in the list yet looks later,
-    // and sees the change.
+    void watch(std::shared_ptr<Watcher> watcher) {
+        const std::scoped_lock lock{mutex_};
+        watchers_.push_back(std::move(watcher));
+        count();
+    }
+    // The watcher is not told any more when this has returned. True: there are others.
+    bool unwatch(const Watcher &watcher) {
+        const std::scoped_lock lock{mutex_};
+        std::erase_if(watchers_, [&](const auto &one) { return one.get() == &watcher; });
+        count();
+        return !watchers_.empty();
+    }
+    // The socket is about to be closed.
+    void close() {
+        std::vector<std::shared_ptr<Watcher>> watchers;
+        {
+            const std::scoped_lock lock{mutex_};
+            watchers = watchers_;
+        }
+        for (const auto &watcher : watchers) {
+            watcher->closed();
+        }
+    }
+    // Wakes all threads but this one, which is awake, and tells the watchers. The caller has changed
+    // something under a lock that every thread takes between add() or watch() and its last look: a thread or
+    // watcher that is not in the lists yet looks later, and sees the change.
     void wake() {
         if (!any_.load(std::memory_order_relaxed)) {
             return;
         }
         const std::scoped_lock lock{mutex_};
+        bool is_heard = false;  // by one of those that want it exclusively
+        for (const auto &watcher : watchers_) {
+            if (!watcher->is_exclusive()) {
+                (void)watcher->changed();
+            } else if (!is_heard) {
+                is_heard = watcher->changed();
+            }
+        }
         for (const auto &waiter : waiters_) {
             if (!waiter->is_of_this_thread()) {
                 waiter->wake();
@@ -89,13 +139,17 @@ public:
     void after_fork_in_child() {
         new (&mutex_) std::mutex;
         waiters_.clear();
-        any_.store(false, std::memory_order_relaxed);
+        watchers_.clear();
+        count();
     }
 
 private:
+    void count() { any_.store(!waiters_.empty() || !watchers_.empty(), std::memory_order_relaxed); }
+
     std::mutex mutex_;
     std::vector<std::shared_ptr<Waiter>> waiters_;
-    // Whether the list has one. It is written with the lock held.
+    std::vector<std::shared_ptr<Watcher>> watchers_;
+    // Whether a list has one. It is written with the lock held.
     std::atomic<bool> any_{false};
 };
 

@@ -32,6 +32,7 @@ public:
     std::uint32_t free;
     std::unordered_map<std::uint32_t, Member *> members;
     bool waited_for = false;
+    int fd = -1;  // to wait for
 };
 
 base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device) {
@@ -197,52 +198,92 @@ bool Shard::tell_touched() {
     return any;
 }
 
-base::Result<void> Shard::begin_wait(Sleeper &thread, std::vector<int> &descriptors) {
-    if (in_device_ != nullptr) {
-        others_.push_back(&thread);
-        return {};
-    }
+// Waits for every queue, also for those that were waited for.
+base::Result<void> Shard::arm(std::vector<int> &descriptors) {
     const std::size_t before = descriptors.size();
-    in_device_ = &thread;
     int result = 0;
-    int fd = -1;
     for (const auto &lane : lanes_) {
-        result = rpma_cq_wait_begin(lane->queue.get(), &fd);
+        if (!lane->waited_for) {
+            result = rpma_cq_wait_begin(lane->queue.get(), &lane->fd);
+        }
         if (result != 0) {
             break;
         }
         lane->waited_for = true;
-        descriptors.push_back(fd);
+        descriptors.push_back(lane->fd);
     }
-    result = result != 0 ? result : rpma_events_wait_begin(events_.get(), &fd);
+    if (result == 0 && !events_waited_for_) {
+        result = rpma_events_wait_begin(events_.get(), &events_fd_);
+    }
     if (result != 0) {
         descriptors.resize(before);
-        stop_waiting();
         return failure_of(result);
     }
-    descriptors.push_back(fd);
+    events_waited_for_ = true;
+    descriptors.push_back(events_fd_);
     return {};
 }
 
-void Shard::stop_waiting() {
+// Those who watch still do; what woke a thread was perhaps for them, and a device of the kernel tells once.
+void Shard::disarm() {
+    if (in_device_ != nullptr || (watches_ != 0 && !device_.is_of_kernel())) {
+        return;
+    }
+    if (std::exchange(events_waited_for_, false)) {
+        (void)rpma_events_wait_end(events_.get());
+    }
     for (const auto &lane : lanes_) {
         if (std::exchange(lane->waited_for, false)) {
             (void)rpma_cq_wait_end(lane->queue.get());
         }
     }
-    in_device_ = nullptr;
+    if (watches_ != 0) {
+        std::vector<int> same;
+        (void)arm(same);
+    }
+}
+
+base::Result<void> Shard::begin_wait(Sleeper &thread, std::vector<int> &descriptors) {
+    if (in_device_ != nullptr) {
+        others_.push_back(&thread);
+        return {};
+    }
+    auto armed = arm(descriptors);
+    if (armed) {
+        in_device_ = &thread;
+    } else {
+        disarm();
+    }
+    return armed;
 }
 
 void Shard::end_wait(Sleeper &thread) {
     if (in_device_ == &thread) {
-        (void)rpma_events_wait_end(events_.get());
-        stop_waiting();
+        in_device_ = nullptr;
+        disarm();
     } else {
         std::erase(others_, &thread);
     }
     if (in_device_ == nullptr && !others_.empty()) {
         others_.front()->wake();
     }
+}
+
+base::Result<void> Shard::begin_watch(std::vector<int> &descriptors, bool again) {
+    if (again) {
+        disarm();
+    }
+    auto armed = arm(descriptors);
+    watches_ += armed && !again ? 1 : 0;
+    if (!armed) {
+        disarm();
+    }
+    return armed;
+}
+
+void Shard::end_watch() {
+    --watches_;
+    disarm();
 }
 
 }  // namespace stream

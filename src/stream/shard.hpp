@@ -85,6 +85,11 @@ public:
     // before it sleeps.
     [[nodiscard]] base::Result<void> begin_wait(Sleeper &thread, std::vector<int> &descriptors);
     void end_wait(Sleeper &thread);
+    // Between these it is the caller who sees to it that serve() is called when one of the descriptors is
+    // readable, the last of which is the events', also while no thread sleeps. It may begin again: there may
+    // be more descriptors by then, and a device of the kernel makes them readable once each time.
+    [[nodiscard]] base::Result<void> begin_watch(std::vector<int> &descriptors, bool again);
+    void end_watch();
     // The descriptor of the events was readable. Needs no lock.
     void events_came() { events_came_.store(true, std::memory_order_relaxed); }
 
@@ -99,7 +104,8 @@ private:
     void take_events();
     void touch(Member &member);
     bool tell_touched();
-    void stop_waiting();
+    [[nodiscard]] base::Result<void> arm(std::vector<int> &descriptors);
+    void disarm();
 
     const Device &device_;
     std::mutex mutex_;  // guards all that follows
@@ -111,6 +117,9 @@ private:
     // What serve() found. These are members so that serve() allocates nothing.
     std::vector<Event> found_;
     std::vector<Member *> touched_;
+    int watches_ = 0;
+    bool events_waited_for_ = false;
+    int events_fd_ = -1;
     // The thread that sleeps in the device, and those that do not, the first of which is next.
     Sleeper *in_device_ = nullptr;
     std::vector<Sleeper *> others_;

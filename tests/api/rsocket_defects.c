@@ -6,8 +6,7 @@
  *   11 rshutdown and rclose wait for ever for a peer that is gone: in rsocket_errors.c,
  *      a_silent_peer_delays_no_end.
  *   13 sendfile to an rsocket always fails: waits for the preload library; there is no rsendfile.
- * Of two there is a part: 4 and 5 are about repoll too, which waits for its functions; 14 is about accept4 of
- * the preload library. */
+ * Of 14 there is a part: it is about accept4 of the preload library, too. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -110,6 +109,26 @@ static void d4_rclose_returns_a_positive_number(void **state) {
     assert_fails(rclose(INT_MAX), EBADF);
 }
 
+/* As 22 events, for instance. And one that has members could not be closed. */
+static void d4_repoll_returns_positive_numbers(void **state) {
+    (void)state;
+    struct epoll_event event = {.events = EPOLLIN};
+    const int set = repoll_create(0);
+    assert_true(set >= 0);
+    assert_fails(repoll_create(INT_MAX), EINVAL);
+    assert_fails(repoll_ctl(set, INT_MAX, ends[1], &event), EINVAL);
+    assert_fails(repoll_ctl(set, EPOLL_CTL_MOD, ends[1], &event), ENOENT);
+    assert_fails(repoll_ctl(ends[0], EPOLL_CTL_ADD, ends[1], &event), EINVAL);
+    assert_fails(repoll_ctl(-1, EPOLL_CTL_ADD, ends[1], &event), EBADF);
+    assert_fails(repoll_wait(set, &event, 0, 0), EINVAL);
+    assert_fails(repoll_wait(ends[0], &event, 1, 0), EINVAL);
+    assert_fails(repoll_wait(-1, &event, 1, 0), EBADF);
+    assert_int_equal(repoll_ctl(set, EPOLL_CTL_ADD, ends[1], &event), 0);
+    assert_fails(repoll_ctl(set, EPOLL_CTL_ADD, ends[1], &event), EEXIST);
+    assert_int_equal(rclose(set), 0);
+    assert_fails(repoll_wait(set, &event, 1, 0), EBADF);
+}
+
 static void d5_rpoll_takes_an_epoll_descriptor_for_something_else(void **state) {
     (void)state;
     int fds[2];
@@ -125,6 +144,45 @@ static void d5_rpoll_takes_an_epoll_descriptor_for_something_else(void **state) 
     close(entries[1].fd);
     close(fds[0]);
     close(fds[1]);
+}
+
+static int entries_of(const char *folder) {
+    int count = 0;
+    DIR *const opened = opendir(folder);
+    assert_non_null(opened);
+    while (readdir(opened) != NULL) {
+        ++count;
+    }
+    closedir(opened);
+    return count;
+}
+
+static uint32_t told(int set, uint32_t events, int operation) {
+    struct epoll_event event = {.events = events};
+    assert_int_equal(repoll_ctl(set, operation, ends[1], &event), 0);
+    return repoll_wait(set, &event, 1, 10000) == 1 ? event.events : 0;
+}
+
+static void d5_repoll_knows_level_trigger_only_and_makes_a_thread(void **state) {
+    (void)state;
+    struct epoll_event event;
+    const int threads = entries_of("/proc/self/task");
+    const int set = repoll_create(0);
+    const int outer = repoll_create(0);
+    assert_int_equal(rsend(ends[0], "abcd", 4, 0), 4);
+    assert_int_equal(told(set, EPOLLIN | EPOLLET, EPOLL_CTL_ADD), EPOLLIN);
+    assert_int_equal(repoll_wait(set, &event, 1, 0), 0);
+    assert_int_equal(told(set, EPOLLIN | EPOLLONESHOT, EPOLL_CTL_MOD), EPOLLIN);
+    assert_int_equal(repoll_wait(set, &event, 1, 0), 0);
+    assert_int_equal(rshutdown(ends[0], SHUT_WR), 0);
+    assert_int_equal(told(set, EPOLLRDHUP, EPOLL_CTL_MOD), EPOLLRDHUP);
+    assert_int_equal(repoll_ctl(set, EPOLL_CTL_DEL, ends[1], NULL), 0);
+    assert_int_equal(told(set, EPOLLIN | EPOLLEXCLUSIVE, EPOLL_CTL_ADD), EPOLLIN);
+    event = (struct epoll_event){.events = EPOLLIN, .data.fd = set};
+    assert_int_equal(repoll_ctl(outer, EPOLL_CTL_ADD, set, &event), 0);
+    assert_int_equal(entries_of("/proc/self/task"), threads);
+    assert_int_equal(rclose(outer), 0);
+    assert_int_equal(rclose(set), 0);
 }
 
 /* Makes fd the descriptor 0, and gives what 0 was. */
@@ -238,17 +296,6 @@ static void d10_every_event_wakes_every_thread_and_so_does_the_clock(void **stat
     assert_null(failed);
 }
 
-static int entries_of(const char *folder) {
-    int count = 0;
-    DIR *const opened = opendir(folder);
-    assert_non_null(opened);
-    while (readdir(opened) != NULL) {
-        ++count;
-    }
-    closedir(opened);
-    return count;
-}
-
 static void d12_raccept_makes_threads_and_queues(void **state) {
     (void)state;
     const struct sockaddr_in address = loopback_at(port);
@@ -285,6 +332,8 @@ int main(void) {
         cmocka_unit_test(d2_parts_of_a_datagram_are_taken_for_a_stream),
         ON_STREAM(d3_a_broken_stream_reads_as_its_end),
         cmocka_unit_test(d4_rclose_returns_a_positive_number),
+        ON_STREAM(d4_repoll_returns_positive_numbers),
+        ON_STREAM(d5_repoll_knows_level_trigger_only_and_makes_a_thread),
         ON_STREAM(d5_rpoll_takes_an_epoll_descriptor_for_something_else),
         ON_STREAM(d7_rselect_loses_descriptor_0_and_keeps_its_time),
         cmocka_unit_test(d8_rgetsockopt_of_a_route_writes_nowhere),

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/repoll: a set of rsockets and other descriptors that are waited for together, as epoll(7).
+//
+//     outer_, which is    ──┬─ others_        descriptors that are no rsockets, as the program wants them
+//     the program's         ├─ watched_       of rsockets that are in no shard (AnySocket::watch)
+//                           ├─ outside_news_  there are members to be looked at  ┐ while another loop may
+//                           └─ shards_'                                          ┘ wait for outer_
+//
+// An rsocket that something has become of is put into ready_, by whoever notices it (Watcher). A wait looks
+// at those, not at all that are there, and leaves those in it that are level-triggered and ready. A thread
+// that sleeps is woken as for any rsocket (Sleep).
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <list>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "base/fork.hpp"
+#include "base/readable.hpp"
+#include "rsocket/any_socket.hpp"
+
+namespace rsockets {
+
+// Any number of threads. No lock of a socket or shard is held in calls.
+class Repoll final : public base::Inheritable, public std::enable_shared_from_this<Repoll> {
+public:
+    // flags: EPOLL_CLOEXEC.
+    [[nodiscard]] static Result<std::shared_ptr<Repoll>> create(int flags);
+    Repoll(base::Fd outer, base::Fd others, base::Readable outside_news);
+    Repoll(const Repoll &) = delete;
+    Repoll &operator=(const Repoll &) = delete;
+    ~Repoll();
+
+    [[nodiscard]] int fd() const { return outer_.get(); }
+    // epoll_ctl(2): EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL.
+    [[nodiscard]] Result<void> control(int operation, int fd, epoll_event *event);
+    // epoll_wait(2): how many events. EBADF: it was closed.
+    [[nodiscard]] Result<int> wait(std::span<epoll_event> events, Deadline deadline);
+    // It has been taken out of the table.
+    void close();
+
+private:
+    class Entry;
+    struct Followed {
+        std::shared_ptr<stream::Shard> shard;
+        std::size_t members;
+        std::vector<int> watched;  // in outer_; the last one tells of events
+    };
+    class Round;
+
+    // Members, with control_mutex_ held.
+    [[nodiscard]] Result<void> add(int fd, const std::shared_ptr<AnySocket> &socket,
+                                   const epoll_event &event);
+    [[nodiscard]] Result<void> modify(Entry &entry, const epoll_event &event);
+    void remove(int fd);
+    void forget(const Entry &entry);
+    // By whoever checks the entry, or when it is removed and nobody does.
+    [[nodiscard]] Result<void> prepare(Entry &entry, AnySocket &socket, std::uint32_t events);
+    [[nodiscard]] Result<void> watch_kernels(Entry &entry, const std::vector<pollfd> &descriptors);
+    void follow(Entry &entry, const std::shared_ptr<stream::Shard> &shard);
+    void release(Entry &entry, AnySocket *socket);
+
+    // Whether a thread was woken, or is awake.
+    bool queue(Entry &entry);
+    // With mutex_ held.
+    bool put_in_line(Entry &entry);
+    bool wake_one();
+    // All, without it.
+    void wake_sleepers();
+
+    [[nodiscard]] Result<int> look(std::span<epoll_event> events);
+    [[nodiscard]] bool ask_kernel();
+    bool serve_shards();
+    [[nodiscard]] Result<int> take(std::span<epoll_event> events, bool asks_others);
+    [[nodiscard]] Result<std::size_t> take_ready(std::span<epoll_event> events);
+    [[nodiscard]] std::shared_ptr<Entry> next_in_line();
+    // Whether it has something to be told.
+    [[nodiscard]] Result<bool> check(Entry &entry, epoll_event &told);
+    // Makes ready what the sleep needs; what comes from here on ends it.
+    [[nodiscard]] Result<void> begin_sleep(Sleep &sleep);
+    void end_sleep(const Sleep &sleep);
+    void begin_outside();
+    void end_outside();
+    void watch_outside(Followed &followed);
+    void unwatch_outside(Followed &followed);
+
+    const base::Fd outer_;
+    const base::Fd others_;
+    std::atomic<bool> has_others_{false};
+    std::atomic<bool> closed_{false};
+    std::atomic<bool> others_first_{false};
+    // poll(2) and the like may be told of outer_: until a thread sleeps in wait(), and from a wait() on that
+    // did not want to. Keeping the shards' descriptors there costs what a program that sleeps here need not
+    // pay.
+    std::atomic<bool> is_watched_outside_{true};
+
+    std::mutex control_mutex_;  // before all others, also a socket's
+    std::unordered_map<int, std::shared_ptr<Entry>> members_;
+    std::shared_mutex shards_mutex_;  // before a shard's
+    std::vector<Followed> shards_;
+    std::mutex mutex_;  // after a socket's; the last
+    std::list<Entry *> ready_;
+    std::unordered_map<int, std::shared_ptr<Entry>> watched_;
+    std::vector<std::shared_ptr<Waiter>> sleepers_;
+    base::Readable outside_news_;
+};
+
+}  // namespace rsockets

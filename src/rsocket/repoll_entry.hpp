@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/repoll_entry: an rsocket in a repoll.
+#pragma once
+
+#include <cerrno>
+
+#include "rsocket/repoll.hpp"
+
+namespace rsockets {
+
+// As poll(2) has them, with the same values.
+[[nodiscard]] inline short poll_events(std::uint32_t events) {
+    return static_cast<short>(events & 0x7fff);
+}
+
+// epoll_ctl(2).
+[[nodiscard]] inline Result<void> control_kernel(int epoll, int operation, int fd, epoll_event *event) {
+    return epoll_ctl(epoll, operation, fd, event) == 0 ? Result<void>{} : base::last_failure();
+}
+
+class Repoll::Entry final : public Watcher, public std::enable_shared_from_this<Entry> {
+public:
+    Entry(Repoll &repoll, const std::shared_ptr<AnySocket> &socket, const epoll_event &event)
+        : wanted{event},
+          repoll_{repoll},
+          shared_repoll_{repoll.weak_from_this()},
+          socket_{socket},
+          exclusive_{(event.events & EPOLLEXCLUSIVE) != 0} {}
+
+    [[nodiscard]] std::shared_ptr<AnySocket> socket() const { return socket_.lock(); }
+    bool changed() override { return repoll_.queue(*this); }
+    [[nodiscard]] bool is_exclusive() const override { return exclusive_; }
+    void closed() override {
+        if (const auto repoll = shared_repoll_.lock()) {
+            repoll->forget(*this);
+        }
+    }
+
+    // All that follows is the repoll's. With its mutex_:
+    epoll_event wanted;
+    bool is_disarmed = false;  // EPOLLONESHOT has told
+    bool is_removed = false;
+    bool is_checked = false;               // by one thread at a time, without the lock
+    bool is_changed = false;               // since that began
+    bool is_modified = false;              // since that began, by EPOLL_CTL_MOD
+    std::list<Entry *> out_of_line{this};  // empty while it is in ready_
+    const std::list<Entry *>::iterator place = out_of_line.begin();
+    // By whoever checks:
+    std::vector<pollfd> kernels;
+    std::shared_ptr<stream::Shard> shard;
+
+private:
+    Repoll &repoll_;  // unwatches before it goes
+    const std::weak_ptr<Repoll> shared_repoll_;
+    const std::weak_ptr<AnySocket> socket_;
+    const bool exclusive_;
+};
+
+}  // namespace rsockets

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/repoll: waiting for it.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "rsocket/poll.hpp"
+#include "rsocket/repoll_entry.hpp"
+
+namespace rsockets {
+
+// What a look finds is taken, so that there is one look that finds something.
+class Repoll::Round {
+public:
+    Round(Repoll &repoll, std::span<epoll_event> events) : repoll_{repoll}, events_{events} {}
+
+    [[nodiscard]] Result<int> look() {
+        if (found_ && *found_ == 0) {
+            found_ = repoll_.look(events_);
+        }
+        return found_;
+    }
+    [[nodiscard]] Result<void> sleep(const std::shared_ptr<Waiter> &waiter, Deadline deadline) {
+        Sleep sleep{waiter};
+        auto slept = repoll_.begin_sleep(sleep);
+        if (slept && look().value_or(-1) == 0) {
+            slept = sleep.until(deadline);
+        }
+        repoll_.end_sleep(sleep);
+        return slept;
+    }
+
+private:
+    Repoll &repoll_;
+    const std::span<epoll_event> events_;
+    Result<int> found_ = 0;
+};
+
+Result<int> Repoll::wait(std::span<epoll_event> events, Deadline deadline) {
+    const bool sleeps = !deadline || *deadline > base::Clock::now();
+    Round round{*this, events};
+    auto found = wait_in_rounds(round, deadline);
+    if (!sleeps && !is_watched_outside_ && !closed_) {
+        begin_outside();
+    }
+    const std::scoped_lock lock{mutex_};
+    if (!ready_.empty()) {
+        (void)wake_one();  // another thread, for what this one leaves
+    }
+    outside_news_.set(is_watched_outside_ && !ready_.empty());
+    return found;
+}
+
+Result<void> Repoll::begin_sleep(Sleep &sleep) {
+    if (is_watched_outside_) {
+        end_outside();
+    }
+    sleep.add({.fd = outer_.get(), .events = POLLIN, .revents = 0});
+    {
+        const std::scoped_lock lock{mutex_};
+        sleepers_.push_back(sleep.waiter());
+    }
+    const std::shared_lock lock{shards_mutex_};
+    for (const Followed &followed : shards_) {
+        if (auto joined = sleep.join(followed.shard); !joined) {
+            return joined;
+        }
+    }
+    return {};
+}
+
+void Repoll::end_sleep(const Sleep &sleep) {
+    const std::scoped_lock lock{mutex_};
+    if (const auto found = std::ranges::find(sleepers_, sleep.waiter()); found != sleepers_.end()) {
+        sleepers_.erase(found);
+    }
+}
+
+// ---- what is ready ----
+
+// A look may give only what a device has put aside, and the next one what has come: so it goes on while there
+// is something, though that is not for the members, but not for ever.
+Result<int> Repoll::look(std::span<epoll_event> events) {
+    constexpr int most_rounds = 8;
+    if (closed_) {
+        return base::failure(EBADF);
+    }
+    const bool asks_others = ask_kernel();
+    for (int round = 1;; ++round) {
+        const bool any = serve_shards();
+        const auto taken = take(events, asks_others);
+        if (!taken || *taken != 0 || !any || round == most_rounds) {
+            return taken;
+        }
+    }
+}
+
+Result<int> Repoll::take(std::span<epoll_event> events, bool asks_others) {
+    std::size_t count = 0;
+    const auto take_others = [&] {
+        if (asks_others && count < events.size()) {
+            const auto left = events.subspan(count);
+            const int most = static_cast<int>(std::min<std::size_t>(left.size(), INT32_MAX));
+            count += static_cast<std::size_t>(std::max(epoll_wait(others_.get(), left.data(), most, 0), 0));
+        }
+    };
+    // Neither kind keeps the other from being told, however few events are asked for.
+    const bool others_first = others_first_.exchange(!others_first_);
+    if (others_first) {
+        take_others();
+    }
+    const auto taken = take_ready(events.subspan(count));
+    if (!taken && count == 0) {
+        return std::unexpected{taken.error()};
+    }
+    count += taken.value_or(0);
+    if (!others_first) {
+        take_others();
+    }
+    return static_cast<int>(count);
+}
+
+// Whether there is something of those that are no rsockets.
+bool Repoll::ask_kernel() {
+    constexpr int at_once = 64;
+    {
+        const std::scoped_lock lock{mutex_};
+        if (!has_others_ && watched_.empty() && !is_watched_outside_) {
+            return false;
+        }
+    }
+    std::array<epoll_event, at_once> events;
+    const int count = epoll_wait(outer_.get(), events.data(), at_once, 0);
+    bool has_others = false;
+    for (int i = 0; i < count; ++i) {
+        const int fd = events[static_cast<std::size_t>(i)].data.fd;
+        has_others = has_others || fd == others_.get();
+        std::shared_ptr<Entry> entry;
+        {
+            const std::scoped_lock lock{mutex_};
+            const auto known = watched_.find(fd);
+            entry = known != watched_.end() ? known->second : nullptr;
+        }
+        if (entry != nullptr) {
+            (void)queue(*entry);
+        }
+        const std::shared_lock lock{shards_mutex_};
+        for (const Followed &followed : shards_) {
+            if (!followed.watched.empty() && followed.watched.back() == fd) {
+                followed.shard->events_came();
+            }
+        }
+    }
+    return has_others;
+}
+
+bool Repoll::serve_shards() {
+    bool any = false;
+    const std::shared_lock lock{shards_mutex_};
+    for (const Followed &followed : shards_) {
+        const std::scoped_lock in_shard{followed.shard->mutex()};
+        if (!followed.watched.empty() && followed.shard->device().is_of_kernel()) {
+            std::vector<int> same;
+            (void)followed.shard->begin_watch(same, true);
+        }
+        any = followed.shard->serve() || any;
+    }
+    return any;
+}
+
+// Each that is in line now once, however fast more come.
+Result<std::size_t> Repoll::take_ready(std::span<epoll_event> events) {
+    std::size_t left = 0;
+    {
+        const std::scoped_lock lock{mutex_};
+        left = ready_.size();
+    }
+    std::size_t count = 0;
+    for (; left != 0 && count < events.size(); --left) {
+        const auto entry = next_in_line();
+        if (entry == nullptr) {
+            break;
+        }
+        const auto is_ready = check(*entry, events[count]);
+        if (!is_ready) {
+            return count != 0 ? Result<std::size_t>{count} : std::unexpected{is_ready.error()};
+        }
+        count += *is_ready ? 1 : 0;
+    }
+    return count;
+}
+
+// The caller checks it.
+std::shared_ptr<Repoll::Entry> Repoll::next_in_line() {
+    const std::scoped_lock lock{mutex_};
+    if (ready_.empty()) {
+        return nullptr;
+    }
+    auto entry = ready_.front()->shared_from_this();
+    entry->out_of_line.splice(entry->out_of_line.end(), ready_, entry->place);
+    entry->is_checked = true;
+    entry->is_changed = false;
+    entry->is_modified = false;
+    return entry;
+}
+
+Result<bool> Repoll::check(Entry &entry, epoll_event &told) {
+    const auto socket = entry.socket();  // perhaps the last to have it, so that it goes after the lock
+    epoll_event wanted{};
+    {
+        const std::scoped_lock lock{mutex_};
+        wanted = entry.wanted;
+    }
+    Result<void> prepared = socket != nullptr ? prepare(entry, *socket, wanted.events) : Result<void>{};
+    const short found =
+        prepared && socket != nullptr ? socket->readiness(poll_events(wanted.events)) : short{0};
+    std::unique_lock lock{mutex_};
+    entry.is_checked = false;
+    if (entry.is_removed) {
+        lock.unlock();
+        release(entry, socket.get());
+        return false;
+    }
+    const bool is_ready = found != 0 && (found & POLLNVAL) == 0;
+    // It may have been armed again meanwhile.
+    entry.is_disarmed = is_ready && (wanted.events & EPOLLONESHOT) != 0 && !entry.is_modified;
+    const bool stays = is_ready && (wanted.events & (EPOLLET | EPOLLONESHOT)) == 0;
+    if (!entry.is_disarmed && (stays || entry.is_changed || !prepared)) {
+        ready_.splice(ready_.end(), entry.out_of_line);
+    }
+    if (!prepared) {
+        return std::unexpected{prepared.error()};
+    }
+    if (is_ready) {
+        told = wanted;
+        told.events = static_cast<std::uint32_t>(found);
+    }
+    return is_ready;
+}
+
+}  // namespace rsockets
