@@ -256,12 +256,12 @@ base::Result<void> Connection::connect() {
         return memory;
     }
     std::vector<rpma_recv_op> receives(settings_.receives);
-    for (std::size_t slot = 0; slot < receives.size(); ++slot) {
-        receives[slot] = {.op_context = reinterpret_cast<const void *>(slot),
-                          .local = private_.get(),
-                          .offset = slot * word_bytes,
-                          .len = word_bytes,
-                          .reserved = 0};
+    for (std::size_t index = 0; index < receives.size(); ++index) {
+        receives[index] = {.op_context = reinterpret_cast<const void *>(index),
+                           .local = private_.get(),
+                           .offset = index * word_bytes,
+                           .len = word_bytes,
+                           .reserved = 0};
     }
     if (const int result = rpma_conn_req_recv_many(request_.get(), receives.data(), receives.size(), nullptr);
         result != 0) {

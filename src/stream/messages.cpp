@@ -49,22 +49,22 @@ void Connection::take_completion(const ibv_wc &completion) {
         }
         return;
     }
-    const std::size_t slot = completion.wr_id;
+    const std::size_t index = completion.wr_id;
     std::uint32_t word = 0;
     if ((completion.wc_flags & IBV_WC_WITH_IMM) != 0) {
         word = ntohl(completion.imm_data);
     } else {
-        if (completion.byte_len != word_bytes || slot >= settings_.receives) {
+        if (completion.byte_len != word_bytes || index >= settings_.receives) {
             violated("a message that is no word of 4 bytes");
             return;
         }
-        std::memcpy(&word, words() + slot * word_bytes, word_bytes);
+        std::memcpy(&word, words() + index * word_bytes, word_bytes);
         word = base::to_order(word, peer_order_);
     }
     // The receive is posted before the word is taken: the peer may use it as soon as it learns that the word
     // was taken.
-    if (const int result = rpma_recv(conn_.get(), private_.get(), slot * word_bytes, word_bytes,
-                                     reinterpret_cast<void *>(slot));
+    if (const int result = rpma_recv(conn_.get(), private_.get(), index * word_bytes, word_bytes,
+                                     reinterpret_cast<void *>(index));
         result != 0) {
         fail(ECONNABORTED);
         return;
