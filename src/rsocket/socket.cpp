@@ -47,6 +47,8 @@ std::shared_ptr<stream::Shard> Socket::advance() {
 
 Result<void> Socket::begin_wait(Sleep &sleep, short) {
     const std::scoped_lock lock{mutex_};
+    // A stream that began later would be waited for on its TCP socket, which the device's thread reads.
+    go_on();
     return begin_wait_locked(sleep);
 }
 
