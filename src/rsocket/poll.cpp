@@ -11,8 +11,8 @@ namespace rsockets {
 
 namespace {
 
-// One call of poll. The kernel is asked about the entries that are no rsockets, and, while this thread
-// sleeps, about the descriptors behind those that are.
+// One call of poll. It asks the kernel about the entries that are no rsockets, and, while this thread sleeps,
+// about the descriptors behind the rsockets.
 class Round {
 public:
     explicit Round(std::span<pollfd> entries) : entries_{entries} {
@@ -49,7 +49,7 @@ public:
         return count(others_);
     }
 
-    // Sleeps until an entry may have something. What there is before that, look() finds too.
+    // Sleeps until an entry may have something, unless look() finds something before.
     [[nodiscard]] Result<void> sleep(const std::shared_ptr<Waiter> &waiter, Deadline deadline) {
         Sleep sleep{waiter};
         for (const pollfd &other : others_) {

@@ -15,8 +15,8 @@ namespace rsockets {
 // descriptor for the thread to be woken by.
 [[nodiscard]] Result<int> wait_for(std::span<pollfd> entries, Deadline deadline);
 
-// Waits until round.look() gives something else than 0, which it does without sleeping, and returns that;
-// round.sleep(waiter, deadline) sleeps until it may. 0 when the time is over.
+// Calls round.look(), which does not sleep, until it gives something else than 0, and returns that; 0 when
+// the time is over. Between looks round.sleep(waiter, deadline) sleeps until there may be something.
 template <typename Round>
 [[nodiscard]] Result<int> wait_in_rounds(Round &round, Deadline deadline) {
     const auto begin = base::Clock::now();

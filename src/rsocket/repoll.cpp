@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/repoll: what is in it.
+// rsocket/repoll: its members, and how it wakes threads.
 #include "rsocket/repoll.hpp"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint32_t exclusive_takes =
     EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
 
-// Readable as long as it is: for what is looked at whenever it is.
+// Puts a descriptor into an epoll set, level-triggered.
 Result<void> put(int epoll, int fd) {
     epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
     return control_kernel(epoll, EPOLL_CTL_ADD, fd, &event);
@@ -187,7 +187,7 @@ bool Repoll::put_in_line(Entry &entry) {
     return wake_one();
 }
 
-// A thread that has begun to sleep, and is still awake, looks once more.
+// If this thread has begun to sleep, it is still awake and looks once more: no other has to be woken.
 bool Repoll::wake_one() {
     if (is_watched_outside_) {
         outside_news_.set(true);

@@ -24,10 +24,10 @@
 
 namespace rsockets {
 
-// Any number of threads. No lock of a socket or shard is held in calls.
+// Any number of threads may call. The caller holds no lock of a socket or shard.
 class Repoll final : public base::Inheritable, public std::enable_shared_from_this<Repoll> {
 public:
-    // flags: EPOLL_CLOEXEC.
+    // flags is 0 or EPOLL_CLOEXEC.
     [[nodiscard]] static Result<std::shared_ptr<Repoll>> create(int flags);
     Repoll(base::Fd outer, base::Fd others, base::Readable outside_news);
     Repoll(const Repoll &) = delete;
@@ -35,11 +35,11 @@ public:
     ~Repoll();
 
     [[nodiscard]] int fd() const { return outer_.get(); }
-    // epoll_ctl(2): EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL.
+    // Does what epoll_ctl(2) does: EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL.
     [[nodiscard]] Result<void> control(int operation, int fd, epoll_event *event);
-    // epoll_wait(2): how many events. EBADF: it was closed.
+    // Waits as epoll_wait(2), and returns how many events there are. EBADF: the repoll was closed.
     [[nodiscard]] Result<int> wait(std::span<epoll_event> events, Deadline deadline);
-    // It has been taken out of the table.
+    // The caller has taken it out of the table.
     void close();
 
 private:
@@ -51,24 +51,24 @@ private:
     };
     class Round;
 
-    // Members, with control_mutex_ held.
+    // The caller of these holds control_mutex_.
     [[nodiscard]] Result<void> add(int fd, const std::shared_ptr<AnySocket> &socket,
                                    const epoll_event &event);
     [[nodiscard]] Result<void> modify(Entry &entry, const epoll_event &event);
     void remove(int fd);
     void forget(const Entry &entry);
-    // By whoever checks the entry, or when it is removed and nobody does.
+    // The thread that checks the entry calls these, or the one that removes it while no thread checks it.
     [[nodiscard]] Result<void> prepare(Entry &entry, AnySocket &socket, std::uint32_t events);
     [[nodiscard]] Result<void> watch_kernels(Entry &entry, const std::vector<pollfd> &descriptors);
     void follow(Entry &entry, const std::shared_ptr<stream::Shard> &shard);
     void release(Entry &entry, AnySocket *socket);
 
-    // Whether a thread was woken, or is awake.
+    // Puts the entry in line. Returns whether a thread was woken for it, or is awake.
     bool queue(Entry &entry);
-    // With mutex_ held.
+    // The caller of these two holds mutex_.
     bool put_in_line(Entry &entry);
     bool wake_one();
-    // All, without it.
+    // Wakes all threads that sleep. The caller does not hold mutex_.
     void wake_sleepers();
 
     [[nodiscard]] Result<int> look(std::span<epoll_event> events);
@@ -77,9 +77,9 @@ private:
     [[nodiscard]] Result<int> take(std::span<epoll_event> events, bool asks_others);
     [[nodiscard]] Result<std::size_t> take_ready(std::span<epoll_event> events);
     [[nodiscard]] std::shared_ptr<Entry> next_in_line();
-    // Whether it has something to be told.
+    // Looks at the entry's rsocket. Returns whether `told` has something for the program.
     [[nodiscard]] Result<bool> check(Entry &entry, epoll_event &told);
-    // Makes ready what the sleep needs; what comes from here on ends it.
+    // Makes ready what the sleep needs. What comes from here on ends the sleep.
     [[nodiscard]] Result<void> begin_sleep(Sleep &sleep);
     void end_sleep(const Sleep &sleep);
     void begin_outside();
@@ -92,9 +92,9 @@ private:
     std::atomic<bool> has_others_{false};
     std::atomic<bool> closed_{false};
     std::atomic<bool> others_first_{false};
-    // poll(2) and the like may be told of outer_: until a thread sleeps in wait(), and from a wait() on that
-    // did not want to. Keeping the shards' descriptors there costs what a program that sleeps here need not
-    // pay.
+    // Whether another loop, poll(2) for instance, may wait for outer_. It may until a thread sleeps in
+    // wait(), and again after a wait() that was not to sleep. Keeping the shards' descriptors in outer_ takes
+    // time, which a program that sleeps in wait() does not pay.
     std::atomic<bool> is_watched_outside_{true};
 
     std::mutex control_mutex_;  // before all others, also a socket's

@@ -19,7 +19,7 @@ using rsockets::Repoll;
 using rsockets::Result;
 using rsockets::Table;
 
-// Returns what call(repoll) gives.
+// Returns what call(repoll) gives for the repoll behind the descriptor.
 template <typename Call>
 int with_repoll(int fd, Call call) {
     return static_cast<int>(rsockets::guarded([&]() -> decltype(call(std::declval<Repoll &>())) {

@@ -8,12 +8,12 @@
 
 namespace rsockets {
 
-// As poll(2) has them, with the same values.
+// Returns the events as poll(2) has them, with the same values.
 [[nodiscard]] inline short poll_events(std::uint32_t events) {
     return static_cast<short>(events & 0x7fff);
 }
 
-// epoll_ctl(2).
+// Calls epoll_ctl(2).
 [[nodiscard]] inline Result<void> control_kernel(int epoll, int operation, int fd, epoll_event *event) {
     return epoll_ctl(epoll, operation, fd, event) == 0 ? Result<void>{} : base::last_failure();
 }
@@ -36,7 +36,7 @@ public:
         }
     }
 
-    // All that follows is the repoll's. With its mutex_:
+    // The repoll uses all that follows. Its mutex_ guards these:
     epoll_event wanted;
     bool is_disarmed = false;  // EPOLLONESHOT has told
     bool is_removed = false;
@@ -45,7 +45,7 @@ public:
     bool is_modified = false;              // since that began, by EPOLL_CTL_MOD
     std::list<Entry *> out_of_line{this};  // empty while it is in ready_
     const std::list<Entry *>::iterator place = out_of_line.begin();
-    // By whoever checks:
+    // The thread that checks the entry uses these:
     std::vector<pollfd> kernels;
     std::shared_ptr<stream::Shard> shard;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/repoll: waiting for it.
+// rsocket/repoll: waiting for its members.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -9,7 +9,7 @@
 
 namespace rsockets {
 
-// What a look finds is taken, so that there is one look that finds something.
+// One wait. A look takes what it finds, so only one look of a wait finds something.
 class Repoll::Round {
 public:
     Round(Repoll &repoll, std::span<epoll_event> events) : repoll_{repoll}, events_{events} {}
@@ -78,8 +78,8 @@ void Repoll::end_sleep(const Sleep &sleep) {
 
 // ---- what is ready ----
 
-// A look may give only what a device has put aside, and the next one what has come: so it goes on while there
-// is something, though that is not for the members, but not for ever.
+// A look at the shards may give only what a device has put aside, and the next look what has come. So this
+// goes on while a shard had something, even if that was for no member, up to most_rounds times.
 Result<int> Repoll::look(std::span<epoll_event> events) {
     constexpr int most_rounds = 8;
     if (closed_) {
@@ -104,7 +104,8 @@ Result<int> Repoll::take(std::span<epoll_event> events, bool asks_others) {
             count += static_cast<std::size_t>(std::max(epoll_wait(others_.get(), left.data(), most, 0), 0));
         }
     };
-    // Neither kind keeps the other from being told, however few events are asked for.
+    // Rsockets and other descriptors take turns in being first, so that neither kind keeps the other from
+    // being told when the program asks for few events.
     const bool others_first = others_first_.exchange(!others_first_);
     if (others_first) {
         take_others();
@@ -120,7 +121,8 @@ Result<int> Repoll::take(std::span<epoll_event> events, bool asks_others) {
     return static_cast<int>(count);
 }
 
-// Whether there is something of those that are no rsockets.
+// Asks the kernel about outer_, and queues the entries that it names. Returns whether a descriptor that is no
+// rsocket has something.
 bool Repoll::ask_kernel() {
     constexpr int at_once = 64;
     {
@@ -168,7 +170,7 @@ bool Repoll::serve_shards() {
     return any;
 }
 
-// Each that is in line now once, however fast more come.
+// Checks each entry that is in line now once, however fast others come.
 Result<std::size_t> Repoll::take_ready(std::span<epoll_event> events) {
     std::size_t left = 0;
     {
@@ -190,7 +192,7 @@ Result<std::size_t> Repoll::take_ready(std::span<epoll_event> events) {
     return count;
 }
 
-// The caller checks it.
+// Takes the next entry out of the line. The caller checks it.
 std::shared_ptr<Repoll::Entry> Repoll::next_in_line() {
     const std::scoped_lock lock{mutex_};
     if (ready_.empty()) {
@@ -222,7 +224,7 @@ Result<bool> Repoll::check(Entry &entry, epoll_event &told) {
         return false;
     }
     const bool is_ready = found != 0 && (found & POLLNVAL) == 0;
-    // It may have been armed again meanwhile.
+    // EPOLL_CTL_MOD may have armed it again meanwhile.
     entry.is_disarmed = is_ready && (wanted.events & EPOLLONESHOT) != 0 && !entry.is_modified;
     const bool stays = is_ready && (wanted.events & (EPOLLET | EPOLLONESHOT)) == 0;
     if (!entry.is_disarmed && (stays || entry.is_changed || !prepared)) {

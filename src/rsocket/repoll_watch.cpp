@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/repoll: by what it learns of its members.
+// rsocket/repoll: the descriptors by which it learns of its members.
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -23,7 +23,7 @@ Result<void> Repoll::prepare(Entry &entry, AnySocket &socket, std::uint32_t even
     return done;
 }
 
-// They tell when they become ready, not as long as they are: the entry is looked at then, and whenever else.
+// Keeps an entry's descriptors in outer_, edge-triggered: when one becomes ready the entry is put in line.
 Result<void> Repoll::watch_kernels(Entry &entry, const std::vector<pollfd> &descriptors) {
     for (const pollfd &before : entry.kernels) {
         if (std::ranges::find(descriptors, before.fd, &pollfd::fd) == descriptors.end()) {
@@ -86,9 +86,9 @@ void Repoll::release(Entry &entry, AnySocket *socket) {
     }
 }
 
-// ---- for others who wait for the descriptor ----
+// ---- for other loops that wait for outer_ ----
 
-// What came before is looked for after that.
+// What came before the shards were watched is looked for after that.
 void Repoll::begin_outside() {
     {
         const std::scoped_lock lock{shards_mutex_};

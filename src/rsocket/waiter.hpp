@@ -62,9 +62,9 @@ public:
     Watcher &operator=(const Watcher &) = delete;
     virtual ~Watcher() = default;
 
-    // Whether a thread was woken by it.
+    // Returns whether this woke a thread.
     virtual bool changed() = 0;
-    // Of those that want it exclusively one has to hear of a change.
+    // Whether the watcher is exclusive: of all exclusive watchers of a socket one has to hear of a change.
     [[nodiscard]] virtual bool is_exclusive() const = 0;
     // The socket is about to be closed; none of its locks is held.
     virtual void closed() = 0;
@@ -95,7 +95,7 @@ public:
         watchers_.push_back(std::move(watcher));
         count();
     }
-    // The watcher is not told any more when this has returned. True: there are others.
+    // After this the watcher is told nothing any more. Returns whether there are others.
     bool unwatch(const Watcher &watcher) {
         const std::scoped_lock lock{mutex_};
         std::erase_if(watchers_, [&](const auto &one) { return one.get() == &watcher; });
