@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/datagram_socket: messages in and out, options, and what a socket is ready for.
+// rsocket/datagram_socket: messages in and out, and the end of a socket.
 #include "rsocket/datagram_socket.hpp"
-
-#include <netinet/in.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-
-#include "base/fork.hpp"
-#include "rsocket/option_value.hpp"
-
-#include <rpma/rsocket.h>
 
 namespace rsockets {
 
@@ -20,7 +13,6 @@ namespace {
 // How long rclose waits for a device to send what it was given.
 constexpr milliseconds close_timeout{100};
 
-constexpr int most_messages = 0xfffe;
 constexpr int send_flags_refused = MSG_OOB | MSG_MORE | MSG_FASTOPEN | MSG_DONTROUTE;
 constexpr int receive_flags_refused = MSG_OOB | MSG_ERRQUEUE;
 
@@ -217,209 +209,6 @@ void DatagramSocket::close() {
     }
     closed_ = true;
     waiters_.wake();
-}
-
-// ---- options ----
-
-bool DatagramSocket::blocks() {
-    const std::scoped_lock lock{mutex_};
-    return blocks_;
-}
-
-void DatagramSocket::set_blocking(bool blocks) {
-    const std::scoped_lock lock{mutex_};
-    blocks_ = blocks;
-}
-
-// Returns nothing for an option that a datagram socket does not have.
-std::optional<int> DatagramSocket::rdma_option(int name) const {
-    switch (name) {
-        case RDMA_SQSIZE:
-            return settings_.sends;
-        case RDMA_RQSIZE:
-            return settings_.receives;
-        case RDMA_INLINE:
-            return static_cast<int>(settings_.inline_bytes);
-        default:
-            return std::nullopt;
-    }
-}
-
-Result<void> DatagramSocket::set_rdma_option(int name, const void *value, socklen_t length) {
-    const auto number = value_of<int>(value, length);
-    if (!rdma_option(name)) {
-        return base::failure(ENOPROTOOPT);
-    }
-    if (endpoint_ != nullptr || !number || *number < 0) {
-        return base::failure(EINVAL);
-    }
-    const auto messages = static_cast<std::uint16_t>(std::clamp(*number, 1, most_messages));
-    if (name == RDMA_INLINE) {
-        settings_.inline_bytes = static_cast<std::uint32_t>(*number);
-    } else {
-        (name == RDMA_SQSIZE ? settings_.sends : settings_.receives) = messages;
-    }
-    return {};
-}
-
-Result<void> DatagramSocket::set_option(int level, int name, const void *value, socklen_t length) {
-    const std::scoped_lock lock{mutex_};
-    if (level == SOL_RDMA) {
-        return set_rdma_option(name, value, length);
-    }
-    if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO)) {
-        const auto timeout = timeout_of(value, length);
-        if (timeout) {
-            (name == SO_RCVTIMEO ? receive_timeout_ : send_timeout_) = *timeout;
-        }
-        return timeout ? Result<void>{} : std::unexpected{timeout.error()};
-    }
-    // With these the kernel would change its datagrams, but not the messages that the program sees.
-    if (level == IPPROTO_UDP || (level == IPPROTO_IP && name == IP_PKTINFO) ||
-        (level == IPPROTO_IPV6 && name == IPV6_RECVPKTINFO)) {
-        return base::failure(ENOPROTOOPT);
-    }
-    if (setsockopt(fd(), level, name, value, length) != 0) {
-        return base::last_failure();
-    }
-    if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) {
-        const auto number = value_of<int>(value, length);
-        (name == SO_RCVBUF ? settings_.receive_bytes : settings_.send_bytes) =
-            doubled_bytes(number.value_or(0));
-    }
-    return {};
-}
-
-Result<void> DatagramSocket::get_option(int level, int name, void *value, socklen_t *length) {
-    const std::scoped_lock lock{mutex_};
-    if (level == SOL_RDMA) {
-        const auto number = rdma_option(name);
-        return number ? give(*number, value, length) : base::failure(ENOPROTOOPT);
-    }
-    if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO)) {
-        return give(timeval_of(name == SO_RCVTIMEO ? receive_timeout_ : send_timeout_), value, length);
-    }
-    if (level == SOL_SOCKET && name == SO_ERROR) {
-        serve();
-        if (const int error = endpoint().take_error(); error != 0) {
-            return give(error, value, length);
-        }
-    }
-    return getsockopt(fd(), level, name, value, length) == 0 ? Result<void>{} : base::last_failure();
-}
-
-// ---- waiting ----
-
-std::shared_ptr<stream::Shard> DatagramSocket::advance() {
-    const std::scoped_lock lock{mutex_};
-    serve();
-    tell_news();
-    return nullptr;
-}
-
-short DatagramSocket::readiness(short events) {
-    const std::scoped_lock lock{mutex_};
-    if (closed_) {
-        return POLLNVAL;
-    }
-    // The kernel's socket is asked only about sending and about its end: what has come is in the inbox.
-    pollfd kernels{.fd = fd(), .events = static_cast<short>(events & ~(POLLIN | POLLRDNORM)), .revents = 0};
-    (void)::poll(&kernels, 1, 0);
-    int ready = kernels.revents;
-    if (!endpoint().can_send()) {
-        ready &= ~(POLLOUT | POLLWRNORM);
-    }
-    if (endpoint_->has_message() || is_shut_to_read_ || endpoint_->error() != 0) {
-        ready |= events & (POLLIN | POLLRDNORM);
-    }
-    return static_cast<short>(ready | (endpoint_->error() != 0 ? POLLERR : 0));
-}
-
-Result<void> DatagramSocket::begin_wait(Sleep &sleep, short events) {
-    const std::scoped_lock lock{mutex_};
-    return begin_wait_locked(sleep, events);
-}
-
-Result<void> DatagramSocket::begin_wait_locked(Sleep &sleep, short events) {
-    waiters_.add(sleep.waiter());
-    const auto descriptors = begin_wait_of(sleep.waiter().get(), events);
-    if (!descriptors) {
-        return std::unexpected{descriptors.error()};
-    }
-    for (const pollfd &descriptor : *descriptors) {
-        sleep.add(descriptor);
-    }
-    return {};
-}
-
-Result<std::vector<pollfd>> DatagramSocket::begin_wait_of(const Waiter *waiter, short events) {
-    waiting_.push_back({.waiter = waiter, .pairs = {}});
-    std::vector<pollfd> descriptors;
-    if (closed_) {
-        return descriptors;
-    }
-    // While the devices take nothing, the UDP socket would be ready for sending all the time.
-    const int to_send = endpoint().can_send() ? events & (POLLOUT | POLLWRNORM) : 0;
-    const int to_serve = endpoint().has_room() && !is_shut_to_read_ ? POLLIN : 0;
-    descriptors.push_back({.fd = fd(), .events = static_cast<short>(to_send | to_serve), .revents = 0});
-    waiting_.back().pairs.reserve(endpoint().pairs().size());
-    for (datagram::QueuePair *const pair : endpoint().pairs()) {
-        const auto its = pair->begin_wait();
-        if (!its) {
-            return std::unexpected{its.error()};
-        }
-        waiting_.back().pairs.push_back(pair);
-        descriptors.push_back({.fd = *its, .events = POLLIN, .revents = 0});
-    }
-    return descriptors;
-}
-
-void DatagramSocket::end_wait(const Sleep &sleep) {
-    const std::scoped_lock lock{mutex_};
-    end_wait_locked(sleep);
-}
-
-void DatagramSocket::end_wait_locked(const Sleep &sleep) {
-    waiters_.remove(sleep.waiter());
-    end_wait_of(sleep.waiter().get());
-}
-
-Result<std::vector<pollfd>> DatagramSocket::watch(short events) {
-    const std::scoped_lock lock{mutex_};
-    end_wait_of(nullptr);  // a device of the kernel is asked for each event
-    auto descriptors = begin_wait_of(nullptr, events);
-    if (descriptors && !descriptors->empty()) {
-        // The socket says when there is news, so that it does not matter what there is already.
-        descriptors->front().events = static_cast<short>(POLLIN | (events & POLLOUT));
-        serve();  // a queue pair does not tell of what came before
-        tell_news();
-    }
-    return descriptors;
-}
-
-void DatagramSocket::end_watch() {
-    const std::scoped_lock lock{mutex_};
-    end_wait_of(nullptr);
-}
-
-void DatagramSocket::end_wait_of(const Waiter *waiter) {
-    const auto found = std::ranges::find(waiting_, waiter, &Waiting::waiter);
-    if (found == waiting_.end()) {
-        return;
-    }
-    for (datagram::QueuePair *const pair : found->pairs) {
-        pair->end_wait(waiting_.size() > 1);
-    }
-    waiting_.erase(found);
-}
-
-// The child has the UDP socket too, and makes queue pairs of its own when it needs them. It leaves the
-// parent's as they are.
-void DatagramSocket::after_fork_in_child() {
-    new (&mutex_) std::mutex;
-    waiters_.after_fork_in_child();
-    waiting_.clear();
-    base::leave_to_parent(std::move(endpoint_));
 }
 
 }  // namespace rsockets

@@ -26,11 +26,13 @@ public:
     [[nodiscard]] Result<void> shutdown(int how) override;
     void close() override;
 
+    // In datagram_options.cpp.
     [[nodiscard]] Result<void> set_option(int level, int name, const void *value, socklen_t length) override;
     [[nodiscard]] Result<void> get_option(int level, int name, void *value, socklen_t *length) override;
     [[nodiscard]] bool blocks() override;
     void set_blocking(bool blocks) override;
 
+    // In datagram_wait.cpp.
     [[nodiscard]] std::shared_ptr<stream::Shard> advance() override;
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/datagram_socket: what a socket is ready for, and how threads wait for that.
+#include <algorithm>
+#include <new>
+
+#include "base/fork.hpp"
+#include "rsocket/datagram_socket.hpp"
+
+namespace rsockets {
+
+std::shared_ptr<stream::Shard> DatagramSocket::advance() {
+    const std::scoped_lock lock{mutex_};
+    serve();
+    tell_news();
+    return nullptr;
+}
+
+short DatagramSocket::readiness(short events) {
+    const std::scoped_lock lock{mutex_};
+    if (closed_) {
+        return POLLNVAL;
+    }
+    // The kernel's socket is asked only about sending and about its end: what has come is in the inbox.
+    pollfd kernels{.fd = fd(), .events = static_cast<short>(events & ~(POLLIN | POLLRDNORM)), .revents = 0};
+    (void)::poll(&kernels, 1, 0);
+    int ready = kernels.revents;
+    if (!endpoint().can_send()) {
+        ready &= ~(POLLOUT | POLLWRNORM);
+    }
+    if (endpoint_->has_message() || is_shut_to_read_ || endpoint_->error() != 0) {
+        ready |= events & (POLLIN | POLLRDNORM);
+    }
+    return static_cast<short>(ready | (endpoint_->error() != 0 ? POLLERR : 0));
+}
+
+Result<void> DatagramSocket::begin_wait(Sleep &sleep, short events) {
+    const std::scoped_lock lock{mutex_};
+    return begin_wait_locked(sleep, events);
+}
+
+Result<void> DatagramSocket::begin_wait_locked(Sleep &sleep, short events) {
+    waiters_.add(sleep.waiter());
+    const auto descriptors = begin_wait_of(sleep.waiter().get(), events);
+    if (!descriptors) {
+        return std::unexpected{descriptors.error()};
+    }
+    for (const pollfd &descriptor : *descriptors) {
+        sleep.add(descriptor);
+    }
+    return {};
+}
+
+Result<std::vector<pollfd>> DatagramSocket::begin_wait_of(const Waiter *waiter, short events) {
+    waiting_.push_back({.waiter = waiter, .pairs = {}});
+    std::vector<pollfd> descriptors;
+    if (closed_) {
+        return descriptors;
+    }
+    // While the devices take nothing, the UDP socket would be ready for sending all the time.
+    const int to_send = endpoint().can_send() ? events & (POLLOUT | POLLWRNORM) : 0;
+    const int to_serve = endpoint().has_room() && !is_shut_to_read_ ? POLLIN : 0;
+    descriptors.push_back({.fd = fd(), .events = static_cast<short>(to_send | to_serve), .revents = 0});
+    waiting_.back().pairs.reserve(endpoint().pairs().size());
+    for (datagram::QueuePair *const pair : endpoint().pairs()) {
+        const auto its = pair->begin_wait();
+        if (!its) {
+            return std::unexpected{its.error()};
+        }
+        waiting_.back().pairs.push_back(pair);
+        descriptors.push_back({.fd = *its, .events = POLLIN, .revents = 0});
+    }
+    return descriptors;
+}
+
+void DatagramSocket::end_wait(const Sleep &sleep) {
+    const std::scoped_lock lock{mutex_};
+    end_wait_locked(sleep);
+}
+
+void DatagramSocket::end_wait_locked(const Sleep &sleep) {
+    waiters_.remove(sleep.waiter());
+    end_wait_of(sleep.waiter().get());
+}
+
+Result<std::vector<pollfd>> DatagramSocket::watch(short events) {
+    const std::scoped_lock lock{mutex_};
+    end_wait_of(nullptr);  // a device of the kernel is asked for each event
+    auto descriptors = begin_wait_of(nullptr, events);
+    if (descriptors && !descriptors->empty()) {
+        // The socket says when there is news, so that it does not matter what there is already.
+        descriptors->front().events = static_cast<short>(POLLIN | (events & POLLOUT));
+        serve();  // a queue pair does not tell of what came before
+        tell_news();
+    }
+    return descriptors;
+}
+
+void DatagramSocket::end_watch() {
+    const std::scoped_lock lock{mutex_};
+    end_wait_of(nullptr);
+}
+
+void DatagramSocket::end_wait_of(const Waiter *waiter) {
+    const auto found = std::ranges::find(waiting_, waiter, &Waiting::waiter);
+    if (found == waiting_.end()) {
+        return;
+    }
+    for (datagram::QueuePair *const pair : found->pairs) {
+        pair->end_wait(waiting_.size() > 1);
+    }
+    waiting_.erase(found);
+}
+
+// The child has the UDP socket too, and makes queue pairs of its own when it needs them. It leaves the
+// parent's as they are.
+void DatagramSocket::after_fork_in_child() {
+    new (&mutex_) std::mutex;
+    waiters_.after_fork_in_child();
+    waiting_.clear();
+    base::leave_to_parent(std::move(endpoint_));
+}
+
+}  // namespace rsockets
