@@ -10,8 +10,8 @@
  * Descriptors. An rsocket's descriptor is a TCP socket, which the soft device uses, or, of type SOCK_DGRAM, a
  * UDP socket. Where a device of the kernel serves the local address, the TCP socket holds the number and the
  * port only (librsocket(7)). Only functions of this library may read, write, wait for or close it; names and
- * options are those of that socket, too. A descriptor of something else may be in rpoll and rselect, beside
- * rsockets.
+ * options are those of that socket, too. A descriptor of something else may be in rpoll, rselect and repoll,
+ * beside rsockets.
  *
  * Signals. None is sent: what would raise SIGPIPE is EPIPE. No thread is made.
  *
@@ -83,28 +83,28 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
 /**
  * Connects an rsocket. One of type SOCK_DGRAM sends to that address from here on, and hears it alone; nothing
- * is sent, and AF_UNSPEC takes the address back. A stream waits until the peer has answered, which it does
- * when its program uses what it accepted. An rsocket that does not block gives EINPROGRESS, and is ready for
- * POLLOUT when it is connected, or with POLLERR when it is not; SO_ERROR, the next rconnect or the next
- * receive tells why. Errors: ECONNREFUSED: nobody listens there, or the peer said no. ETIMEDOUT: there was no
- * answer, which the soft device awaits for 10 seconds. ECONNRESET: the peer closed instead. EPROTO: it
- * answered in another protocol. ENOTSUP: it speaks another version of this one. EADDRNOTAVAIL: no RDMA device
- * serves the local address. ENOBUFS: the device has no more queues or memory to register. ENOMEM: there is
- * no memory. See connect(2).
+ * is sent, and AF_UNSPEC takes the address back. A stream waits until the peer has answered; over the soft
+ * device the peer answers when its program uses what it accepted. An rsocket that does not block gives
+ * EINPROGRESS, and is ready for POLLOUT when it is connected, or with POLLERR when it is not; SO_ERROR, the
+ * next rconnect or the next receive tells why. Errors: ECONNREFUSED: nobody listens there, or the peer said
+ * no. ETIMEDOUT: there was no answer, which the soft device awaits for 10 seconds. ECONNRESET: the peer
+ * closed instead. EPROTO: it answered in another protocol. ENOTSUP: it speaks another version of this one.
+ * EADDRNOTAVAIL: no RDMA device serves the local address. ENOBUFS: the device has no more queues or memory to
+ * register. ENOMEM: there is no memory. See connect(2).
  */
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
 
 /**
  * Ends one direction of a stream, or both. The peer reads what was sent before, then the end of the stream.
- * It does not wait. See shutdown(2).
+ * The call does not wait. See shutdown(2).
  */
 int rshutdown(int socket, int how);
 
 /**
  * Closes an rsocket, and waits for nothing: what was sent goes on to the peer, and the end of the stream
- * behind it. With SO_LINGER it waits until the peer has all of it, but no longer than that says; with 0
- * seconds it cuts the stream off, which is ECONNRESET there. The end of the process (exit(3)) closes what is
- * open, and waits up to two seconds for what was sent. See close(2).
+ * behind it. With SO_LINGER the call waits until the peer has all of it, but no longer than the option says;
+ * with 0 seconds it cuts the stream off, and the peer gets ECONNRESET. The end of the process (exit(3))
+ * closes what is open, and waits up to two seconds for what was sent. See close(2).
  */
 int rclose(int socket);
 

@@ -224,7 +224,8 @@ base::Result<void> Shard::arm(std::vector<int> &descriptors) {
     return {};
 }
 
-// Those who watch still do; what woke a thread was perhaps for them, and a device of the kernel tells once.
+// A watch goes on. The event that woke the thread may have been for the one that watches, and a device of the
+// kernel reports it once: the queues are armed again.
 void Shard::disarm() {
     if (in_device_ != nullptr || (watches_ != 0 && !device_.is_of_kernel())) {
         return;

@@ -69,8 +69,8 @@ public:
     [[nodiscard]] base::Result<Lane *> join(std::uint32_t completions);
     static void leave(Lane &lane, std::uint32_t completions);
     [[nodiscard]] static rpma_cq *queue_of(const Lane &lane);
-    // The completions of a connection of that number are the stream's, until it is detached: when the
-    // connection is no more.
+    // Completions of the connection with that number go to the stream until it is detached, which the caller
+    // does when the connection is no more.
     static void attach(Lane &lane, std::uint32_t number, Member &member);
     void detach(Lane &lane, std::uint32_t number);
     // Adds `streams`, which may be negative, to the number of streams that expect an event. The shard looks
@@ -80,14 +80,14 @@ public:
     // Hands over what has come for all streams, without waiting. Returns whether there was anything.
     bool serve();
 
-    // Between these the thread sleeps on the descriptors that were added, the last of which is the events',
-    // or is woken. None is added while another thread has them. The caller looks once more, with serve(),
-    // before it sleeps.
+    // Between these two calls the thread sleeps on the descriptors that begin_wait() adds, the last of which
+    // is the events', and may be woken. Where another thread has them begin_wait() adds none. The caller
+    // looks once more, with serve(), before it sleeps.
     [[nodiscard]] base::Result<void> begin_wait(Sleeper &thread, std::vector<int> &descriptors);
     void end_wait(Sleeper &thread);
-    // Between these it is the caller who sees to it that serve() is called when one of the descriptors is
-    // readable, the last of which is the events', also while no thread sleeps. It may begin again: there may
-    // be more descriptors by then, and a device of the kernel makes them readable once each time.
+    // Between these two calls the caller calls serve() when one of the descriptors is readable, also while no
+    // thread sleeps; the last descriptor is the events'. It may begin again before it ends: there may be more
+    // descriptors by then, and a device of the kernel makes them readable once each time.
     [[nodiscard]] base::Result<void> begin_watch(std::vector<int> &descriptors, bool again);
     void end_watch();
     // The descriptor of the events was readable. Needs no lock.
@@ -120,7 +120,7 @@ private:
     int watches_ = 0;
     bool events_waited_for_ = false;
     int events_fd_ = -1;
-    // The thread that sleeps in the device, and those that do not, the first of which is next.
+    // The thread that sleeps in the device, and the others that sleep, the first of which is next.
     Sleeper *in_device_ = nullptr;
     std::vector<Sleeper *> others_;
 };
