@@ -7,6 +7,7 @@
 #include <cinttypes>
 
 #include "base/log.hpp"
+#include "base/parts.hpp"
 
 namespace datagram {
 
@@ -25,14 +26,6 @@ constexpr seconds look_up_pause{1};
 // How many datagrams one call takes off the socket at most, and how many times it polls a queue.
 constexpr int datagrams_at_once = 64;
 constexpr int rounds_at_once = 8;
-
-std::size_t size_of(std::span<const iovec> parts) {
-    std::size_t size = 0;
-    for (const iovec &part : parts) {
-        size += part.iov_len;
-    }
-    return size;
-}
 
 // Copies the parts one after the other; there is room for them.
 void gather(std::span<const iovec> parts, std::span<std::byte> to) {
@@ -156,7 +149,7 @@ base::Result<void> Endpoint::send(std::span<const iovec> parts, const sockaddr *
     if (!to) {
         return base::failure(name == nullptr ? EDESTADDRREQ : EINVAL);
     }
-    const std::size_t size = size_of(parts);
+    const std::size_t size = base::size_of(parts);
     if (size > most_message_bytes(to->ip)) {
         return base::failure(EMSGSIZE);
     }

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/parts.hpp"
+
 namespace rsockets {
 
 namespace {
@@ -23,14 +25,6 @@ void scatter(std::span<const std::byte> content, std::span<const iovec> parts) {
         std::ranges::copy(here, static_cast<std::byte *>(part.iov_base));
         content = content.subspan(here.size());
     }
-}
-
-std::size_t size_of(std::span<const iovec> parts) {
-    std::size_t size = 0;
-    for (const iovec &part : parts) {
-        size += part.iov_len;
-    }
-    return size;
 }
 
 }  // namespace
@@ -157,7 +151,7 @@ Result<std::size_t> DatagramSocket::take(msghdr &message, int flags) {
         message.msg_namelen = length;
     }
     const std::size_t size = oldest.size;
-    const std::size_t copied = std::min(size, size_of(parts));
+    const std::size_t copied = std::min(size, base::size_of(parts));
     message.msg_controllen = 0;
     message.msg_flags = copied < size ? int{MSG_TRUNC} : 0;
     if ((flags & MSG_PEEK) == 0) {
@@ -182,7 +176,7 @@ Result<std::size_t> DatagramSocket::send(const msghdr &message, int flags) {
             }
             const auto sent =
                 endpoint_->send(parts, static_cast<const sockaddr *>(message.msg_name), message.msg_namelen);
-            return sent ? Result<std::size_t>{size_of(parts)} : std::unexpected{sent.error()};
+            return sent ? Result<std::size_t>{base::size_of(parts)} : std::unexpected{sent.error()};
         });
 }
 

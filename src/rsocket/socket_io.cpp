@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/parts.hpp"
 #include "rsocket/leaving.hpp"
 #include "rsocket/socket.hpp"
 
@@ -25,14 +26,6 @@ std::vector<iovec> rest_of(std::span<const iovec> parts, std::size_t bytes) {
         }
     }
     return rest;
-}
-
-std::size_t size_of(std::span<const iovec> parts) {
-    std::size_t size = 0;
-    for (const iovec &part : parts) {
-        size += part.iov_len;
-    }
-    return size;
 }
 
 }  // namespace
@@ -67,7 +60,7 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
     const bool copies = (flags & MSG_TRUNC) == 0;
     const auto reading = peeks ? (copies ? stream::Reading::Peek : stream::Reading::Count)
                                : (copies ? stream::Reading::Take : stream::Reading::Discard);
-    const std::size_t wanted = size_of(parts);
+    const std::size_t wanted = base::size_of(parts);
     // The call may return with less than was asked for, but with MSG_WAITALL not before all of it is there.
     const std::size_t least = (flags & MSG_WAITALL) != 0 ? wanted : std::min(wanted, receive_low_water_);
     const Deadline deadline = deadline_of(receive_timeout_);
@@ -106,7 +99,7 @@ Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) 
     std::unique_lock lock{mutex_};
     const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
     const Deadline deadline = deadline_of(send_timeout_);
-    const std::size_t wanted = size_of(parts);
+    const std::size_t wanted = base::size_of(parts);
     std::size_t sent = 0;
     std::span<const iovec> left = parts;
     std::vector<iovec> rest;

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/parts.hpp"
 #include "stream/connection.hpp"
 
 namespace stream {
@@ -11,14 +12,6 @@ namespace {
 
 // A stream takes more when this much fits: less would make messages of a few bytes.
 constexpr std::size_t send_low_water = 2048;
-
-std::size_t size_of(std::span<const iovec> parts) {
-    std::size_t size = 0;
-    for (const iovec &part : parts) {
-        size += part.iov_len;
-    }
-    return size;
-}
 
 // Calls use(piece of parts, how much came before it) for the bytes from skip on.
 template <typename Use>
@@ -59,7 +52,7 @@ bool Connection::can_receive(std::size_t bytes) const {
 }
 
 base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Reading reading) {
-    const std::size_t bytes = std::min(size_of(parts), readable());
+    const std::size_t bytes = std::min(base::size_of(parts), readable());
     if (bytes == 0) {
         if (readable() != 0 || peer_ended_ || !may_read_) {
             return 0;
@@ -115,7 +108,7 @@ base::Result<std::size_t> Connection::send(std::span<const iovec> parts) {
     if (!may_send()) {
         return base::failure(why_not_send());
     }
-    const std::size_t bytes = size_of(parts);
+    const std::size_t bytes = base::size_of(parts);
     std::size_t sent = 0;
     while (sent < bytes && error_ == 0) {
         const auto size = static_cast<std::uint32_t>(next_message(bytes - sent));
