@@ -80,7 +80,7 @@ public:
     [[nodiscard]] bool inherited() const { return shard_->inherited(); }
     [[nodiscard]] const std::shared_ptr<Shard> &shard() const { return shard_; }
 
-    // The peer knows whether it is connected.
+    // Whether the request has been sent, or the peer's has been answered.
     [[nodiscard]] bool answered() const { return phase_ != Phase::Asking; }
     [[nodiscard]] bool established() const { return phase_ == Phase::Established; }
     [[nodiscard]] bool was_established() const { return was_established_; }
@@ -91,18 +91,18 @@ public:
     [[nodiscard]] bool can_receive(std::size_t bytes) const;
     // Whether send() would take bytes, or give an error.
     [[nodiscard]] bool can_send() const;
-    // The peer sends no more.
+    // Whether the peer sends no more.
     [[nodiscard]] bool peer_ended() const { return peer_ended_; }
-    // Nothing can be sent any more, and nothing received but the bytes that have come.
+    // Whether nothing can be sent any more, and nothing received but the bytes that have come.
     [[nodiscard]] bool is_over() const { return phase_ == Phase::Over || peer_left_; }
     [[nodiscard]] std::size_t readable() const { return unread_ ? unread_->readable() : 0; }
     // The addresses of both ends, of a stream over a device of the kernel. ENOTCONN: they are not known yet,
     // or the stream is over the soft device.
     [[nodiscard]] base::Result<sockaddr_storage> local_name() const;
     [[nodiscard]] base::Result<sockaddr_storage> peer_name() const;
-    // Everything that was sent has left this end: the device needs none of it any more.
+    // Whether everything that was sent has left this end: the device needs none of it any more.
     [[nodiscard]] bool idle() const { return phase_ != Phase::Established || (!owed_ && posted_->idle()); }
-    // leave() was called, and the peer has everything that was sent, or cannot have it.
+    // Whether, after leave(), the peer has everything that was sent, or cannot have it.
     [[nodiscard]] bool gone() const { return phase_ != Phase::Established || (!drains_ && idle()); }
 
     // Returns how many bytes; 0 is the end of the stream, where the parts have room for any. EAGAIN: there
@@ -183,7 +183,7 @@ private:
 
     // Bytes, in transfer.cpp.
     [[nodiscard]] bool may_send() const { return phase_ == Phase::Established && may_write_ && !peer_left_; }
-    // An errno value.
+    // Returns an errno value.
     [[nodiscard]] int why_not_send() const;
     bool put(std::span<const iovec> parts, std::size_t skip, Target to, std::optional<std::uint32_t> word);
     [[nodiscard]] std::size_t next_message(std::size_t most) const;

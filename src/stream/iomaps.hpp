@@ -78,12 +78,12 @@ private:
 // first, and keeps its other fields then, so that a part of the new one is empty or inside of what is mapped.
 class OwnMaps {
 public:
-    // slots: of the peer's list.
+    // slots is how many the peer's list has.
     explicit OwnMaps(std::uint32_t slots) : slots_{slots} {}
 
     [[nodiscard]] bool has_slot() const { return !free_.empty() || told_.size() < slots_; }
-    // slot: what the peer is told; nothing: the mapping is none of its business. The caller has seen that
-    // there is a slot.
+    // slot is what the peer is told; without one the peer is not told of the mapping. The caller has seen
+    // that a slot is free.
     void add(void *begin, std::size_t bytes, Memory memory, const std::optional<Slot> &slot) {
         Map &map =
             maps_.emplace_back(Map{.begin = begin, .bytes = bytes, .memory = std::move(memory), .index = {}});
@@ -133,7 +133,7 @@ public:
         std::uint32_t index;
         Slot slot;
     };
-    // The oldest news, which count as told. The caller has seen that there are some.
+    // Takes the oldest news, which then count as told. The caller has seen that there are some.
     [[nodiscard]] News take_news() {
         const std::uint32_t index = news_.front();
         Told &told = told_[index];

@@ -18,7 +18,8 @@ namespace {
 
 using Addresses = std::unique_ptr<ifaddrs, decltype([](ifaddrs *list) { freeifaddrs(list); })>;
 
-// The address of an interface with the port of a wildcard address that covers it; of no family if none does.
+// Returns the address of an interface with the port of a wildcard address that covers it, or one of no family
+// if the wildcard does not.
 sockaddr_storage covered(const sockaddr_storage &wildcard, const ifaddrs &entry, bool v6_only) {
     sockaddr_storage local{};
     if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) {

@@ -34,7 +34,7 @@ public:
 
     // Readable when there may be a peer that asks.
     [[nodiscard]] int fd() const;
-    // EAGAIN: none now.
+    // Returns the next peer that asks. EAGAIN: there is none now.
     [[nodiscard]] base::Result<Asked> next();
 
 private:

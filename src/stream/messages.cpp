@@ -15,7 +15,7 @@ namespace stream {
 
 namespace {
 
-// op_context of a Disconnect: when it has left, nothing follows.
+// The op_context of a Disconnect: nothing follows when that has left.
 constexpr std::uint64_t farewell = 1;
 
 }  // namespace
@@ -216,7 +216,7 @@ void Connection::fail(int number) {
     expect_event(false);
 }
 
-// The peer is told at once, not when the program closes.
+// Ends the stream, and tells the peer at once, not when the program closes.
 void Connection::break_off(int number) {
     fail(number);
     if (conn_ != nullptr) {

@@ -53,7 +53,7 @@ template <typename Owner, typename Function, typename... Arguments>
     return Owner{object};
 }
 
-// A queue for events that does not block.
+// Makes a queue for events that does not block.
 [[nodiscard]] inline base::Result<Events> made_events(rpma_peer *peer) {
     auto events = made<Events>(rpma_events_new, peer);
     int fd = -1;

@@ -6,13 +6,13 @@
 
 namespace stream {
 
-// Reads one. What follows sees all that the peer wrote before it.
+// Reads a number. What the program reads afterwards has all that the peer wrote before it.
 template <typename T>
 [[nodiscard]] __attribute__((no_sanitize("thread"), noinline)) T peer_wrote(const void *at) {
     return __atomic_load_n(static_cast<const T *>(at), __ATOMIC_ACQUIRE);
 }
 
-// Writes over one.
+// Writes over a number.
 template <typename T>
 __attribute__((no_sanitize("thread"), noinline)) void write_over(void *at, T value) {
     __atomic_store_n(static_cast<T *>(at), value, __ATOMIC_RELAXED);

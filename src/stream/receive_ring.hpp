@@ -27,7 +27,7 @@ struct Part {
 
 class ReceiveRing {
 public:
-    // The first half is the peer's from the start (Hello). half: bytes, not 0.
+    // The first half is the peer's from the start (Hello). `half` is its size in bytes, and not 0.
     ReceiveRing(std::uint32_t half, std::uint16_t credits)
         : half_{half},
           credits_{credits},

@@ -32,7 +32,7 @@ void for_pieces(std::span<const iovec> parts, std::size_t skip, std::size_t byte
     }
 }
 
-// Where the bytes from skip on are, if they are in one part; nullptr: they are not.
+// Returns where the bytes from `skip` on are, if they are in one part, else nullptr.
 const void *piece_of(std::span<const iovec> parts, std::size_t skip, std::size_t bytes) {
     for (const iovec &part : parts) {
         if (skip < part.iov_len) {

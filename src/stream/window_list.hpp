@@ -19,11 +19,11 @@ public:
     explicit WindowList(std::uint32_t length) : length_{length} {}
 
     enum class Found : std::uint8_t { None, Window, Nonsense };
-    // Takes the next window out of the list, if it is there. entries: aligned for 8 bytes.
+    // Takes the next window out of the list, if it is there. `entries` is aligned for 8 bytes.
     [[nodiscard]] Found take(std::byte *entries, Target &window) {
         std::byte *const entry = entries + next_ * window_bytes;
         auto *const fields = reinterpret_cast<std::uint32_t *>(entry);
-        // First: the device writes the length last.
+        // The length is read first, because the device writes it last.
         window.length = peer_wrote<std::uint32_t>(&fields[3]);
         if (window.length != length_) {
             return begins_length(window.length) ? Found::None : Found::Nonsense;
