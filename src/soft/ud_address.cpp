@@ -16,21 +16,14 @@ namespace {
 
 constexpr std::uint8_t unicast_hops = 64;
 
-// Without a GID there is the LID, and the port's own, which it reports, is 0: the way back to the device
-// itself. librdmacm's datagram rsockets have a handle like that.
-bool names_own_port(const ibv_ah_attr &attributes) {
-    return attributes.is_global == 0 && attributes.dlid == 0;
-}
-
 }  // namespace
 
 base::Result<AddressHandle *> AddressHandle::create(ibv_pd &pd, const ibv_ah_attr &attributes) {
     const auto &device = *static_cast<const Device *>(pd.context->device);
     const auto gids = udp::gids_of(device);
-    const bool is_own = names_own_port(attributes) && !gids.empty();
-    const ibv_gid &destination = is_own ? gids.front() : attributes.grh.dgid;
-    const std::uint8_t source = is_own ? std::uint8_t{0} : attributes.grh.sgid_index;
-    if ((attributes.is_global == 0 && !is_own) || attributes.port_num != 1 || source >= gids.size() ||
+    const ibv_gid &destination = attributes.grh.dgid;
+    const std::uint8_t source = attributes.grh.sgid_index;
+    if (attributes.is_global == 0 || attributes.port_num != 1 || source >= gids.size() ||
         udp::is_unspecified(destination) || udp::is_ipv4(destination) != udp::is_ipv4(gids[source])) {
         BASE_LOG(Error,
                  "no address handle: expected port 1, a GID as destination (global), and as source one of "

@@ -14,7 +14,7 @@ namespace soft {
 inline constexpr std::uint32_t multicast_qp_num = 0xffffff;
 
 struct AddressHandle : ibv_ah {
-    // EINVAL: neither a GID nor the port's own LID is named, or its family is not that of the source.
+    // EINVAL: no GID is named, or its family is not that of the source.
     [[nodiscard]] static base::Result<AddressHandle *> create(ibv_pd &pd, const ibv_ah_attr &attributes);
 
     ibv_gid source{};

@@ -60,7 +60,6 @@ REFUSE(2, ibv_query_ece, EOPNOTSUPP)
 REFUSE(2, ibv_set_ece, EOPNOTSUPP)
 
 // ---- datagrams ----
-FORWARD(2, ibv_create_ah)
 FORWARD(1, ibv_destroy_ah)
 FORWARD(4, ibv_create_ah_from_wc)
 FORWARD(5, ibv_init_ah_from_wc)

@@ -3,9 +3,10 @@
 // declares, where a soft device's ids have what librdmacm 44 expects and nothing else: with another version
 // they would read something else. So they run only when SOFTRDMA_RSOCKETS=librdmacm asks for it, which is for
 // tests, and only with the version that was looked at. Without rsocket() no other r* call has a descriptor to
-// work on.
+// work on. Then they also get the one address handle that no device of Ethernet gives them.
 #include <dlfcn.h>
 #include <rdma/rsocket.h>
+#include <softrdma.h>
 
 #include <cerrno>
 #include <climits>
@@ -26,13 +27,21 @@ bool known_release(const void *function) {
            std::string_view{path}.ends_with(".44.0");
 }
 
+const char *wanted_rsockets() {
+    static const char *const wanted = secure_getenv("SOFTRDMA_RSOCKETS");
+    return wanted != nullptr ? wanted : "";
+}
+
+bool librdmacms_are_wanted() {
+    return std::string_view{wanted_rsockets()} == "librdmacm";
+}
+
 Rsocket librdmacms() {
-    const char *const wanted = secure_getenv("SOFTRDMA_RSOCKETS");
-    if (wanted == nullptr || std::string_view{wanted} != "librdmacm") {
+    if (!librdmacms_are_wanted()) {
         BASE_LOG(Error,
                  "rsocket: librdmacm's rsockets do not run on the soft device (SOFTRDMA_RSOCKETS is \"%s\"; "
                  "\"librdmacm\" lets them, for tests)",
-                 wanted != nullptr ? wanted : "");
+                 wanted_rsockets());
         return nullptr;
     }
     void *const function = dlsym(RTLD_NEXT, "rsocket");
@@ -52,4 +61,19 @@ extern "C" [[gnu::visibility("default")]] int rsocket(int domain, int type, int 
         return -1;
     }
     return real(domain, type, protocol);
+}
+
+// Datagram rsockets send to their own queue pair what came to them over UDP, by an address handle without a
+// GID, which verbs allow on InfiniBand only. Here it leads to the device's first GID.
+extern "C" [[gnu::visibility("default")]] ibv_ah *ibv_create_ah(ibv_pd *pd, ibv_ah_attr *attributes) {
+    if (!librdmacms_are_wanted() || attributes->is_global != 0) {
+        return softrdma_ibv_create_ah(pd, attributes);
+    }
+    ibv_ah_attr own = *attributes;
+    own.is_global = 1;
+    own.grh = {};
+    own.grh.hop_limit = 1;
+    return softrdma_ibv_query_gid(pd->context, own.port_num, 0, &own.grh.dgid) == 0
+               ? softrdma_ibv_create_ah(pd, &own)
+               : nullptr;
 }

@@ -69,7 +69,7 @@ if [ -e "$build/man/man1" ]; then
         names=$(zcat "$page" | sed -n '/^.SH SEE ALSO/,$p' | sed -E 's/\\f(\[[A-Z]*\]|[A-Z])//g' | grep -oE '[a-zA-Z0-9_-]+\([0-9]\)')
         [ -n "$names" ] || fail "${page##*/} refers to no page"
         for name in $names; do
-            case $name in ibv_* | rdma_* | 'socket(7)' | 'tcp(7)') continue ;; esac  # rdma-core's, and those of Linux
+            case $name in ibv_* | rdma_* | 'socket(7)' | 'tcp(7)' | 'udp(7)') continue ;; esac  # rdma-core's, and those of Linux
             grep -q "/man/man./${name%(*}\.${name: -2:1}\.gz$" $list || fail "${page##*/} refers to $name, which is not installed with it"
         done
     done

@@ -415,7 +415,7 @@ void address_handles_that_are_none(void **state) {
         assert_null(softrdma_ibv_create_ah(a.pd, &attributes));
         assert_int_equal(errno, EINVAL);
     };
-    refused([](ibv_ah_attr &one) { one.is_global = 0, one.dlid = 1; });
+    refused([](ibv_ah_attr &one) { one.is_global = 0; });
     refused([](ibv_ah_attr &one) { one.port_num = 2; });
     refused([](ibv_ah_attr &one) { one.grh.sgid_index = 200; });
     refused([](ibv_ah_attr &one) { one.grh.dgid = gid_of("0.0.0.0"); });
@@ -430,22 +430,6 @@ void address_handles_that_are_none(void **state) {
     ibv_ah *const handle = a.handle_to(gid_of("127.0.0.1"));
     assert_ptr_equal(handle->pd, a.pd);
     assert_int_equal(softrdma_ibv_dealloc_pd(a.pd), EBUSY);
-}
-
-// Without a GID an address handle leads to a LID, and the device's own is the one that its port reports.
-void a_handle_to_the_own_port(void **state) {
-    DatagramEnd &a = static_cast<Ends *>(*state)->a;
-    ibv_port_attr port{};
-    assert_int_equal(softrdma_ibv_query_port(a.context, 1, &port), 0);
-    ibv_ah_attr attributes{};
-    attributes.port_num = 1;
-    attributes.dlid = port.lid;
-    ibv_ah *const handle = softrdma_ibv_create_ah(a.pd, &attributes);
-    assert_non_null(handle);
-    a.post_receive(0);
-    a.send("here", handle, a.qp->qp_num);
-    assert_string_equal(a.next_message().text.c_str(), "here");
-    assert_int_equal(softrdma_ibv_destroy_ah(handle), 0);
 }
 
 // ---- groups ----
@@ -658,7 +642,6 @@ int main() {
         test_of_ends(events_and_full_queues),
         test_of_ends(what_cannot_be_sent),
         test_of_ends(address_handles_that_are_none),
-        test_of_ends(a_handle_to_the_own_port),
         test_of_ends(members_of_a_group),
         test_of_ends(a_member_goes),
         test_of_ends(many_threads_send),
