@@ -47,7 +47,7 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
     }
 }
 
-// What a command itself logs: a server, while it serves others.
+// Prints what a command itself logs, as a server does while it serves others.
 // NOLINTNEXTLINE(cert-dcl50-cpp): the signature is base's.
 void print_line(int, const char *, int, const char *, const char *format, ...) {
     std::array<char, 1024> text;

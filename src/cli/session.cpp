@@ -16,7 +16,7 @@ namespace {
 constexpr auto alive_interval = std::chrono::seconds{1};
 // A completion on the same machine takes less than going to sleep for it does.
 constexpr auto spin_time = std::chrono::microseconds{50};
-// Of the completion of a request's message: the operation is done when its answer is here.
+// Marks the completion of a request's message: the operation itself is done when its answer is here.
 constexpr Session::Operation of_request = 0;
 void *context_of(Session::Operation operation) {
     return reinterpret_cast<void *>(static_cast<std::uintptr_t>(operation));

@@ -18,7 +18,7 @@
 
 namespace rsockets {
 
-// What wakes one thread: an eventfd, which every thread has for itself.
+// Wakes one thread by an eventfd, which every thread has for itself.
 class Waiter final : public stream::Sleeper, public base::Inheritable {
 public:
     // Returns this thread's waiter, which is made when the thread sleeps for the first time. EMFILE, ENFILE,

@@ -70,8 +70,8 @@ private:
     const base::Clock::time_point began_ = base::Clock::now();
 };
 
-// Of a socket that is borrowed another descriptor is drained: its owner may close his as soon as he knows
-// that the connection is no more. Without one the kernel still sends what it has.
+// A borrowed socket is drained through a duplicate of its descriptor: the owner may close its own as soon as
+// it hears that the connection is no more. Without a duplicate the kernel still sends what it has.
 void Engine::drain(base::Fd socket, Origin origin, Allowance allowance) {
     if (socket.is_borrowed()) {
         socket = base::Fd{fcntl(socket.get(), F_DUPFD_CLOEXEC, 0)};

@@ -20,8 +20,8 @@ struct LocalAddress {
 };
 using LocalAddresses = std::vector<LocalAddress>;
 
-// Of the interfaces that are up, in the kernel's order; or why the kernel does not tell. Of the network
-// namespace in which the process first asked.
+// Returns the addresses of the interfaces that are up, in the kernel's order, or why the kernel does not tell
+// them. They are those of the network namespace in which the process first asked.
 [[nodiscard]] base::Result<std::shared_ptr<const LocalAddresses>> local_addresses();
 
 }  // namespace soft

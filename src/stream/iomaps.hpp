@@ -73,8 +73,8 @@ private:
     std::vector<Map> maps_;
 };
 
-// What the program has mapped, and what of that the peer does not know yet. News of one slot are told once,
-// as it is when they are told. The peer may read a slot while it is written: one that it has is emptied
+// Keeps what the program has mapped, and which of that the peer does not know yet. News of one slot are told
+// once, as it is when they are told. The peer may read a slot while it is written: one that it has is emptied
 // first, and keeps its other fields then, so that a part of the new one is empty or inside of what is mapped.
 class OwnMaps {
 public:

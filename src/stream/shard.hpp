@@ -114,7 +114,7 @@ private:
     int expected_ = 0;
     std::uint32_t serves_ = 0;
     std::atomic<bool> events_came_{false};
-    // What serve() found. These are members so that serve() allocates nothing.
+    // serve() puts here what it found. These are members so that serve() allocates nothing.
     std::vector<Event> found_;
     std::vector<Member *> touched_;
     int watches_ = 0;
