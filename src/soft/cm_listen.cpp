@@ -83,7 +83,9 @@ base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, int flags, void 
     std::unique_ptr<CmId> id{new CmId{&channel, context}};
     if ((flags & SOFTRDMA_ADOPT_INITIATOR) != 0) {
         const auto peer = tcp::peer_address(socket->get());
-        id->set_source(tcp::local_address(socket->get()));
+        if (auto known = id->set_source(tcp::local_address(socket->get())); !known) {
+            return std::unexpected{known.error()};
+        }
         id->set_destination(reinterpret_cast<const sockaddr &>(peer));
         if (!id->has_device(peer)) {
             return base::failure(ENODEV);
@@ -258,11 +260,11 @@ bool CmId::become(Handshake &handshake, const wire::MpaFrame &request) {
     request_ = request;
     request_.private_data = {};
     socket_ = handshake.take_socket();
-    set_source(tcp::local_address(socket_.get()));
+    const bool has_source = set_source(tcp::local_address(socket_.get())).has_value();
     const tcp::Address peer = handshake.peer();
     set_destination(reinterpret_cast<const sockaddr &>(peer));
     state_.store(State::Requested);
-    return has_device(peer);
+    return has_source && has_device(peer);
 }
 
 bool CmId::has_device(const tcp::Address &peer) const {
