@@ -21,9 +21,7 @@ short DatagramSocket::readiness(short events) {
         return POLLNVAL;
     }
     // The kernel's socket is asked only about sending and about its end: what has come is in the inbox.
-    pollfd kernels{.fd = fd(), .events = static_cast<short>(events & ~(POLLIN | POLLRDNORM)), .revents = 0};
-    (void)::poll(&kernels, 1, 0);
-    int ready = kernels.revents;
+    int ready = polled(fd(), static_cast<short>(events & ~(POLLIN | POLLRDNORM)));
     if (!endpoint().can_send()) {
         ready &= ~(POLLOUT | POLLWRNORM);
     }

@@ -88,7 +88,7 @@ void Repoll::release(Entry &entry, AnySocket *socket) {
 
 // ---- for other loops that wait for outer_ ----
 
-// What came before the shards were watched is looked for after that.
+// Watches the shards first, and then serves them, which finds what came before.
 void Repoll::begin_outside() {
     {
         const std::scoped_lock lock{shards_mutex_};

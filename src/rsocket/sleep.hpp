@@ -32,8 +32,8 @@ public:
 
 class Sleep {
 public:
-    // What comes from here on ends the sleep. The caller looks for what came before, after add() and join()
-    // and before until().
+    // Anything that comes from here on ends the sleep. The caller looks for what came before, after add() and
+    // join() and before until().
     explicit Sleep(std::shared_ptr<Waiter> waiter);
     ~Sleep();
     Sleep(const Sleep &) = delete;
