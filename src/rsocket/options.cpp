@@ -107,6 +107,13 @@ Result<void> Socket::set_option(int level, int name, const void *value, socklen_
     return {};
 }
 
+std::uint32_t Socket::receive_bytes() const {
+    if (settings_.receive_bytes != 0) {
+        return settings_.receive_bytes;
+    }
+    return stream_ != nullptr ? stream_->receive_bytes() : stream::usual_receive_bytes_of_soft;
+}
+
 Result<void> Socket::get_option(int level, int name, void *value, socklen_t *length) {
     const std::scoped_lock lock{mutex_};
     if (level == SOL_RDMA) {
@@ -132,7 +139,7 @@ Result<void> Socket::get_option(int level, int name, void *value, socklen_t *len
             case SO_LINGER:
                 return give(linger_, value, length);
             case SO_RCVBUF:
-                return give(static_cast<int>(settings_.receive_bytes), value, length);
+                return give(static_cast<int>(receive_bytes()), value, length);
             case SO_SNDBUF:
                 return give(static_cast<int>(settings_.send_bytes), value, length);
             case SO_RCVLOWAT:

@@ -116,6 +116,8 @@ private:
     // once.
     [[nodiscard]] int why_no_stream();
     void apply_options();
+    // Both halves of the receive buffer, as far as it is known.
+    [[nodiscard]] std::uint32_t receive_bytes() const;
     [[nodiscard]] Result<void> set_socket_option(int name, const void *value, socklen_t length);
     [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
     // Calls attempt() until it gives something else than EAGAIN, and sleeps meanwhile.

@@ -74,7 +74,7 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
             }
             // A peek leaves the bytes there, so that it has to wait for all of them together.
             const std::size_t at_once =
-                peeks || received == 0 ? std::min(least, settings_.receive_bytes / 2UL) : 1;
+                peeks || received == 0 ? std::min(least, stream_->receive_bytes() / 2UL) : 1;
             if (blocks && wanted != 0 && !stream_->can_receive(at_once)) {
                 return base::failure(EAGAIN);
             }

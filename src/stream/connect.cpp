@@ -36,7 +36,8 @@ int reason_of_end(const rpma_conn *conn) {
 }
 
 // Returns the settings, each at least what the protocol needs and at most what the device has.
-Settings within(Settings settings, const rpma_peer_limits &most, std::uint32_t kept_places) {
+Settings within(Settings settings, const Device &device, std::uint32_t kept_places) {
+    const rpma_peer_limits &most = device.limits();
     const auto clamped = [](std::uint32_t value, std::uint32_t least, std::uint32_t limit) {
         return std::clamp(value, least, std::max(least, limit));
     };
@@ -49,6 +50,9 @@ Settings within(Settings settings, const rpma_peer_limits &most, std::uint32_t k
     const std::uint32_t most_inline = most.max_inline_size != 0 ? most.max_inline_size : UINT32_MAX;
     settings.inline_bytes = clamped(settings.inline_bytes, least_inline_bytes, most_inline);
     settings.send_bytes = std::max<std::uint32_t>(settings.send_bytes, 1);
+    if (settings.receive_bytes == 0) {
+        settings.receive_bytes = device.is_of_kernel() ? usual_bytes : usual_receive_bytes_of_soft;
+    }
     settings.receive_bytes = std::max<std::uint32_t>(settings.receive_bytes, 2) & ~1U;
     return settings;
 }
@@ -108,7 +112,7 @@ Connection::Made Connection::begin(const Device &device, Side side, const Settin
         return std::unexpected{shard.error()};
     }
     std::unique_ptr<Connection> connection{new (std::nothrow) Connection{
-        std::move(*shard), side, within(settings, device.limits(), kept_places), observer}};
+        std::move(*shard), side, within(settings, device, kept_places), observer}};
     if (connection == nullptr) {
         return base::failure(ENOMEM);
     }

@@ -27,13 +27,18 @@
 
 namespace stream {
 
+// Buffers whose size nobody has set. On a device of the kernel all of their memory is pinned. On the soft
+// device only what has been used is there.
+inline constexpr std::uint32_t usual_bytes = 131072;
+inline constexpr std::uint32_t usual_receive_bytes_of_soft = 524288;
+
 struct Settings {
     std::uint16_t sends = 384;     // messages that may be posted and not complete
     std::uint16_t receives = 384;  // messages of the peer that have a place; 16 at least
     std::uint32_t inline_bytes = 64;
-    std::uint32_t send_bytes = 131072;
-    std::uint32_t receive_bytes = 131072;  // both halves
-    std::uint32_t slots = 0;               // mappings that the peer may have here at once
+    std::uint32_t send_bytes = usual_bytes;
+    std::uint32_t receive_bytes = 0;  // both halves; 0: as many as are usual on the device
+    std::uint32_t slots = 0;          // mappings that the peer may have here at once
 };
 
 enum class Side { Active, Passive };
@@ -100,6 +105,8 @@ public:
     // or the stream is over the soft device.
     [[nodiscard]] base::Result<sockaddr_storage> local_name() const;
     [[nodiscard]] base::Result<sockaddr_storage> peer_name() const;
+    // Of both halves of the receive buffer.
+    [[nodiscard]] std::uint32_t receive_bytes() const { return settings_.receive_bytes; }
     // Whether everything that was sent has left this end: the device needs none of it any more.
     [[nodiscard]] bool idle() const { return phase_ != Phase::Established || (!owed_ && posted_->idle()); }
     // Whether, after leave(), the peer has everything that was sent, or cannot have it.
@@ -135,8 +142,10 @@ private:
     enum class Phase { Asking, Connecting, Established, Over };
     // Places in the send queue that are kept for our words that take no credit.
     static constexpr std::uint32_t kept_places = 8;
-    // The longest message, in bytes.
-    static constexpr std::size_t most_at_once = 65536;
+    // The longest message, in bytes. With its headers and the word it is one segment of TCP on loopback
+    // (65483 bytes). What exceeds the segment would be a second one, which a congestion control that paces
+    // (bbr) holds back by a timer: that costs more than to send the message.
+    static constexpr std::size_t most_at_once = 61440;
 
     Connection(std::shared_ptr<Shard> shard, Side side, const Settings &settings, Observer &observer)
         : shard_{std::move(shard)},
