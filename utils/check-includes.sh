@@ -17,10 +17,11 @@ verbs:          softrdma.h rdma
 verbs_preload:  softrdma.h rdma
 librpma:        verbs librpma.h
 datagram:       verbs
-stream:         librpma.h
-rsocket:        stream datagram rpma/rsocket.h
+registry:
+stream:         registry librpma.h
+rsocket:        stream datagram registry rpma/rsocket.h
 socket_preload: rpma/rsocket.h
-cli:            librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
+cli:            registry librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
 examples:       librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
 '
 # soft/wire is pure: no I/O, no clock, no threads.

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// registry/book: files in memory that other programs read.
+#include "registry/book.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/fd.hpp"
+#include "base/fork.hpp"
+#include "base/log.hpp"
+#include "base/result.hpp"
+#include "registry/reader.hpp"
+
+namespace registry {
+
+namespace {
+
+// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
+struct AtExit {
+    ~AtExit() { Book::instance().remove_files(); }
+} at_exit;
+
+// A file without a name, with memory for all its bytes: a store into the mapping cannot fail then.
+base::Result<base::Fd> make_nameless(const std::string &folder, std::size_t bytes) {
+    constexpr mode_t readable = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
+    base::Fd file{open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, readable)};
+    if (!file || fchmod(file.get(), readable) != 0) {
+        return base::last_failure();
+    }
+    if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
+        return base::failure(error);
+    }
+    return file;
+}
+
+// Gives the file the first name that is free. One that this process had before it began this program is.
+base::Result<FileName> give_name(const base::Fd &file, const std::string &folder, unsigned number) {
+    struct stat status{};
+    const auto start = start_of(getpid());
+    if (!start || fstat(file.get(), &status) != 0) {
+        return base::failure(start ? errno : ENOENT);
+    }
+    FileName name{.user = status.st_uid, .process = getpid(), .start = *start, .number = number};
+    const std::string self = "/proc/self/fd/" + std::to_string(file.get());
+    constexpr unsigned most_tries = 64;
+    for (unsigned tries = 0; tries < most_tries; ++tries) {
+        const std::string path = folder + "/" + name.text();
+        if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+            return name;
+        }
+        if (errno != EEXIST) {
+            return base::last_failure();
+        }
+        if (is_in_use(name, path) || unlink(path.c_str()) != 0) {
+            ++name.number;
+        }
+    }
+    return base::failure(EEXIST);
+}
+
+}  // namespace
+
+Entry::Entry(Book &book, Record &record)
+    : book_{&book}, record_{&record}, generation_{base::fork_generation()} {}
+
+Entry &Entry::operator=(Entry &&other) noexcept {
+    std::swap(book_, other.book_);
+    std::swap(record_, other.record_);
+    std::swap(generation_, other.generation_);
+    return *this;
+}
+
+Entry::~Entry() {
+    if (*this) {
+        book_->give_back(*record_);
+    }
+}
+
+Entry::operator bool() const {
+    return record_ != nullptr && generation_ == base::fork_generation();
+}
+
+void Entry::describe(const Description &description) {
+    if (!*this) {
+        return;
+    }
+    const std::atomic_ref sequence{record_->sequence};
+    const std::uint32_t before = sequence.load(std::memory_order_relaxed);
+    sequence.store(before + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    record_->description = description;
+    record_->used = 1;
+    sequence.store(before + 2, std::memory_order_release);
+}
+
+// Never destroyed: other threads may be in a call when main() returns.
+Book &Book::instance() {
+    static auto *const book = new Book{folder};
+    return *book;
+}
+
+Book::~Book() {
+    remove_files();
+    for (const File &file : files_) {
+        munmap(file.memory, file.bytes);
+    }
+}
+
+Entry Book::add() {
+    const std::scoped_lock lock{mutex_};
+    if (free_.empty() && !make_file()) {
+        return {};
+    }
+    Record &record = *free_.back();
+    free_.pop_back();
+    record.live = {};
+    return {*this, record};
+}
+
+bool Book::make_file() {
+    if (is_out_of_order_) {
+        return false;
+    }
+    if (files_.empty()) {
+        remove_abandoned(path_);
+    }
+    const auto number = static_cast<unsigned>(files_.size());
+    const std::size_t bytes = first_file_bytes << number;
+    auto file = bytes <= most_file_bytes ? make_nameless(path_, bytes) : base::failure(ENOSPC);
+    auto name = file ? give_name(*file, path_, number) : std::unexpected{file.error()};
+    void *const memory =
+        name ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->get(), 0) : MAP_FAILED;
+    if (memory == MAP_FAILED) {
+        const int error = name ? errno : name.error().number;
+        if (name) {
+            (void)unlink((path_ + "/" + name->text()).c_str());
+        }
+        BASE_LOG(
+            Notice, "%s: cannot make a file for the registry of rsockets: %s; other programs do not see %s",
+            path_.c_str(), std::strerror(error), files_.empty() ? "this process" : "its further rsockets");
+        is_out_of_order_ = true;
+        return false;
+    }
+    const std::span records{static_cast<Record *>(memory), bytes / sizeof(Record)};
+    files_.push_back({.name = *name, .memory = memory, .bytes = bytes});
+    free_.reserve(free_.capacity() + records.size());  // to give one back allocates nothing
+    for (auto record = records.rbegin(); record != records.rend() - 1; ++record) {
+        free_.push_back(&*record);
+    }
+    const Header header;
+    std::memcpy(memory, &header, sizeof(header));
+    return true;
+}
+
+void Book::give_back(Record &record) {
+    const std::scoped_lock lock{mutex_};
+    const std::atomic_ref sequence{record.sequence};
+    sequence.fetch_add(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    record.used = 0;
+    sequence.fetch_add(1, std::memory_order_release);
+    free_.push_back(&record);
+}
+
+// A child of vfork(2) has this memory too, and its end is not the parent's.
+void Book::remove_files() {
+    const std::scoped_lock lock{mutex_};
+    for (const File &file : files_) {
+        if (file.name.process == getpid()) {
+            (void)unlink((path_ + "/" + file.name.text()).c_str());
+        }
+    }
+}
+
+// The child keeps the mappings: streams that it inherited point there, and write nothing.
+void Book::after_fork_in_child() {
+    free_.clear();
+    files_.clear();
+    is_out_of_order_ = false;
+    mutex_.unlock();
+}
+
+}  // namespace registry

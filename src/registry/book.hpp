@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// registry/book: this process's files in the registry, and an rsocket's record in one of them.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "registry/process.hpp"
+#include "registry/record.hpp"
+
+namespace registry {
+
+class Book;
+
+// The record of one rsocket; or none, where the machine has no room for it, or a process that forked this one
+// made it. It is taken out of the registry when this is destroyed. One thread at a time uses it.
+class Entry {
+public:
+    Entry() = default;
+    Entry(Entry &&other) noexcept { *this = std::move(other); }
+    Entry &operator=(Entry &&other) noexcept;
+    ~Entry();
+
+    // Whether others can see the rsocket.
+    explicit operator bool() const;
+    // Has no effect where there is no record.
+    void describe(const Description &description);
+    // Where a stream writes; nullptr where there is no record. It stays until this is destroyed.
+    [[nodiscard]] Live *live() const { return *this ? &record_->live : nullptr; }
+
+private:
+    friend class Book;
+    Entry(Book &book, Record &record);
+
+    Book *book_ = nullptr;
+    Record *record_ = nullptr;
+    unsigned generation_ = 0;
+};
+
+// Any number of threads may call.
+class Book {
+public:
+    // The one that the process has. Its files are removed when the process ends.
+    [[nodiscard]] static Book &instance();
+    explicit Book(std::string path) : path_{std::move(path)} {}
+    // Entries end before.
+    ~Book();
+    Book(const Book &) = delete;
+    Book &operator=(const Book &) = delete;
+
+    // An rsocket that is not described yet. The first call makes a file, and removes those that processes of
+    // this user left behind; where no file can be made, which is logged once, the entry is none.
+    [[nodiscard]] Entry add();
+
+    // Other programs see nothing of this process any more.
+    void remove_files();
+    // The caller calls these around fork(2). The child has no record, and makes files of its own.
+    void before_fork() { mutex_.lock(); }
+    void after_fork_in_parent() { mutex_.unlock(); }
+    void after_fork_in_child();
+
+private:
+    friend class Entry;
+    [[nodiscard]] bool make_file();
+    void give_back(Record &record);
+
+    const std::string path_;
+    std::mutex mutex_;
+    std::vector<Record *> free_;
+    struct File {
+        FileName name;
+        void *memory;
+        std::size_t bytes;
+    };
+    std::vector<File> files_;
+    bool is_out_of_order_ = false;
+};
+
+}  // namespace registry

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// registry/known_listener: sock_diag(7) tells which socket listens, and the registry whether that is an
+// rsocket.
+#include "registry/known_listener.hpp"
+
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "base/fd.hpp"
+#include "base/log.hpp"
+#include "registry/reader.hpp"
+
+namespace registry {
+
+namespace {
+
+struct Listener {
+    uid_t user;
+    std::uint32_t inode;
+};
+
+// The address that a connection to it goes to: a mapped IPv4 address is that one, and a wildcard address is
+// the loopback's.
+std::optional<sockaddr_storage> destination(const sockaddr *address, socklen_t length) {
+    sockaddr_storage copy{};
+    if (length > sizeof(copy) || length < sizeof(sockaddr_in)) {
+        return std::nullopt;
+    }
+    std::memcpy(&copy, address, length);
+    if (copy.ss_family == AF_INET6 && length >= sizeof(sockaddr_in6)) {
+        auto &v6 = reinterpret_cast<sockaddr_in6 &>(copy);
+        if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+            sockaddr_in v4{.sin_family = AF_INET, .sin_port = v6.sin6_port, .sin_addr = {}, .sin_zero = {}};
+            std::memcpy(&v4.sin_addr, &v6.sin6_addr.s6_addr[12], sizeof(v4.sin_addr));
+            copy = {};
+            std::memcpy(&copy, &v4, sizeof(v4));
+        } else if (IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr)) {
+            v6.sin6_addr = in6addr_loopback;
+        }
+    }
+    if (copy.ss_family == AF_INET) {
+        auto &v4 = reinterpret_cast<sockaddr_in &>(copy);
+        if (v4.sin_addr.s_addr == htonl(INADDR_ANY)) {
+            v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        }
+    }
+    return copy.ss_family == AF_INET || (copy.ss_family == AF_INET6 && length >= sizeof(sockaddr_in6))
+               ? std::optional{copy}
+               : std::nullopt;
+}
+
+// A socket can be bound to this machine's addresses only. A wildcard listener here is none of another
+// machine's.
+bool is_local(sockaddr_storage address) {
+    const base::Fd socket{::socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+    (address.ss_family == AF_INET ? reinterpret_cast<sockaddr_in &>(address).sin_port
+                                  : reinterpret_cast<sockaddr_in6 &>(address).sin6_port) = 0;
+    return socket && bind(socket.get(), reinterpret_cast<const sockaddr *>(&address), sizeof(address)) == 0;
+}
+
+inet_diag_req_v2 question_of(const sockaddr_storage &address) {
+    inet_diag_req_v2 question{};
+    question.sdiag_family = static_cast<std::uint8_t>(address.ss_family);
+    question.sdiag_protocol = IPPROTO_TCP;
+    question.idiag_states = 1U << TCP_LISTEN;
+    question.id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
+    question.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+    if (address.ss_family == AF_INET) {
+        const auto &v4 = reinterpret_cast<const sockaddr_in &>(address);
+        question.id.idiag_sport = v4.sin_port;
+        question.id.idiag_src[0] = v4.sin_addr.s_addr;
+    } else {
+        const auto &v6 = reinterpret_cast<const sockaddr_in6 &>(address);
+        question.id.idiag_sport = v6.sin6_port;
+        question.id.idiag_if = v6.sin6_scope_id;
+        std::memcpy(question.id.idiag_src, &v6.sin6_addr, sizeof(v6.sin6_addr));
+    }
+    return question;
+}
+
+// Asks the kernel for the socket that a connection to the address comes to, as its own look-up finds it.
+std::optional<Listener> listener_at(const sockaddr_storage &address) {
+    struct Question {
+        nlmsghdr header;
+        inet_diag_req_v2 body;
+    } question{.header = {.nlmsg_len = sizeof(Question),
+                          .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                          .nlmsg_flags = NLM_F_REQUEST,
+                          .nlmsg_seq = 1,
+                          .nlmsg_pid = 0},
+               .body = question_of(address)};
+    const base::Fd kernel{::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)};
+    alignas(nlmsghdr) std::array<char, 4096> answer{};
+    if (!kernel || send(kernel.get(), &question, sizeof(question), 0) != ssize_t{sizeof(question)}) {
+        BASE_LOG(Debug, "the kernel cannot be asked who listens: %s", std::strerror(errno));
+        return std::nullopt;
+    }
+    // The kernel answers within send().
+    const ssize_t size = recv(kernel.get(), answer.data(), answer.size(), MSG_DONTWAIT);
+    nlmsghdr header{};
+    inet_diag_msg found{};
+    if (size < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(found)))) {
+        return std::nullopt;
+    }
+    std::memcpy(&header, answer.data(), sizeof(header));
+    std::memcpy(&found, answer.data() + NLMSG_HDRLEN, sizeof(found));
+    if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY || found.idiag_state != TCP_LISTEN) {
+        return std::nullopt;
+    }
+    return Listener{.user = found.idiag_uid, .inode = found.idiag_inode};
+}
+
+}  // namespace
+
+bool is_known_listener(const sockaddr *address, socklen_t length, const std::string &path) {
+    const auto wanted = destination(address, length);
+    if (!wanted || !is_local(*wanted)) {
+        return false;
+    }
+    const auto listener = listener_at(*wanted);
+    if (!listener) {
+        return false;
+    }
+    bool is_known = false;
+    read_all(
+        path, [&](uid_t user) { return user == listener->user || user == 0; },
+        [&](const Seen &seen) {
+            is_known = seen.description.state == State::Listening && seen.description.kind == Kind::Stream &&
+                       static_cast<std::uint32_t>(seen.description.inode) == listener->inode;
+            return !is_known;
+        });
+    return is_known;
+}
+
+}  // namespace registry

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// registry/reader: files that other processes write, read without trust.
+#include "registry/reader.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/log.hpp"
+
+namespace registry {
+
+namespace {
+
+using Records = std::vector<Record>;
+
+// Opens a file if it is an ordinary one of the user whose name it has.
+base::Fd open_file(const std::string &path, uid_t user, std::size_t &bytes) {
+    base::Fd file{open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
+    struct stat status{};
+    if (!file || fstat(file.get(), &status) != 0) {
+        BASE_LOG(Debug, "%s is ignored: %s", path.c_str(),
+                 errno == ELOOP ? "it is a symbolic link" : std::strerror(errno));
+        return {};
+    }
+    if (!S_ISREG(status.st_mode) || status.st_uid != user) {
+        BASE_LOG(Debug, "%s is ignored: expected an ordinary file of user %u, and it is %s of user %u",
+                 path.c_str(), user, S_ISREG(status.st_mode) ? "one" : "another kind of file", status.st_uid);
+        return {};
+    }
+    bytes = static_cast<std::size_t>(status.st_size);
+    if (bytes < first_file_bytes || bytes > most_file_bytes || bytes % sizeof(Record) != 0) {
+        BASE_LOG(Debug, "%s is ignored: it has %zu bytes (expected records of %zu bytes, %zu bytes or more)",
+                 path.c_str(), bytes, sizeof(Record), first_file_bytes);
+        return {};
+    }
+    return file;
+}
+
+bool read_records(const base::Fd &file, Records &records) {
+    const std::size_t bytes = records.size() * sizeof(Record);
+    return pread(file.get(), records.data(), bytes, 0) == static_cast<ssize_t>(bytes);
+}
+
+bool has_header(const std::string &path, const Records &records) {
+    const auto header = std::bit_cast<Header>(records.front());
+    const Header expected;
+    if (header.magic == expected.magic && header.version == expected.version &&
+        header.record_bytes == expected.record_bytes) {
+        return true;
+    }
+    BASE_LOG(Debug, "%s is ignored: it is not of version %u (its version is %u, with records of %u bytes)",
+             path.c_str(), expected.version, header.version, header.record_bytes);
+    return false;
+}
+
+// The writer may be anywhere in a description. One that is the same in both readings was whole.
+bool is_whole(const Record &first, const Record &second) {
+    using Bytes = std::array<std::byte, sizeof(Description)>;
+    return second.sequence % 2 == 0 && first.sequence == second.sequence && first.used == second.used &&
+           std::bit_cast<Bytes>(first.description) == std::bit_cast<Bytes>(second.description);
+}
+
+template <std::size_t size>
+void make_printable(std::array<char, size> &text) {
+    text.back() = '\0';
+    for (char &letter : text) {
+        letter = letter == '\0' || (letter >= ' ' && letter <= '~') ? letter : '?';
+    }
+}
+
+// Two readings of all records. A record that changes in each of many pairs of readings is left out.
+bool read_file(const FileName &name, const std::string &path, const std::function<bool(const Seen &)> &take) {
+    std::size_t bytes = 0;
+    const base::Fd file = open_file(path, name.user, bytes);
+    if (!file) {
+        return true;
+    }
+    Records first(bytes / sizeof(Record));
+    Records second(first.size());
+    if (!read_records(file, second) || !has_header(path, second)) {
+        return true;
+    }
+    std::vector<bool> told(first.size());
+    constexpr int most_readings = 16;
+    bool is_complete = false;
+    for (int reading = 0; reading < most_readings && !is_complete; ++reading) {
+        first.swap(second);
+        if (!read_records(file, second)) {
+            return true;  // it was cut off
+        }
+        is_complete = true;
+        for (std::size_t index = 1; index < second.size(); ++index) {
+            if (told[index]) {
+                continue;
+            }
+            if (!is_whole(first[index], second[index])) {
+                is_complete = false;
+                continue;
+            }
+            told[index] = true;
+            if (second[index].used == 0) {
+                continue;
+            }
+            Seen seen{.user = name.user,
+                      .process = name.process,
+                      .description = second[index].description,
+                      .live = second[index].live};
+            make_printable(seen.description.device);
+            make_printable(seen.description.reason);
+            if (!take(seen)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+// Calls use(name, path) for each file of the registry until it returns false.
+void for_files(const std::string &path,
+               const std::function<bool(const FileName &, const std::string &)> &use) {
+    const std::unique_ptr<DIR, int (*)(DIR *)> folder{opendir(path.c_str()), closedir};
+    if (folder == nullptr) {
+        BASE_LOG(Debug, "%s cannot be read: %s", path.c_str(), std::strerror(errno));
+        return;
+    }
+    bool goes_on = true;
+    while (const dirent *entry = goes_on ? readdir(folder.get()) : nullptr) {
+        if (const auto name = parse_file_name(entry->d_name)) {
+            goes_on = use(*name, path + "/" + entry->d_name);
+        }
+    }
+}
+
+// Whether the file's process is there; the file of one that is gone is removed.
+bool keep(const FileName &name, const std::string &path) {
+    if (is_in_use(name, path)) {
+        return true;
+    }
+    const bool removed = unlink(path.c_str()) == 0;
+    BASE_LOG(Debug, "%s is %s: process %d is gone or does not have it", path.c_str(),
+             removed ? "removed" : "ignored", name.process);
+    return false;
+}
+
+}  // namespace
+
+void read_all(const std::string &path, const std::function<bool(uid_t)> &wanted,
+              const std::function<bool(const Seen &)> &take) {
+    for_files(path, [&](const FileName &name, const std::string &file) {
+        return !wanted(name.user) || !keep(name, file) || read_file(name, file, take);
+    });
+}
+
+void remove_abandoned(const std::string &path) {
+    for_files(path, [](const FileName &name, const std::string &file) {
+        if (name.user == geteuid()) {
+            (void)keep(name, file);
+        }
+        return true;
+    });
+}
+
+}  // namespace registry

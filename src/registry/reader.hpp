@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// registry/reader: the rsockets of other processes. A file that is not what its name says, or that another
+// user wrote under this user's name, is left alone, and a line of log at the level Debug says why. A file
+// whose process is gone is removed.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "registry/process.hpp"
+#include "registry/record.hpp"
+
+namespace registry {
+
+// An rsocket as it was at one time. Its texts end with a zero, and have printable characters only.
+struct Seen {
+    uid_t user;
+    pid_t process;
+    Description description;
+    Live live;
+};
+
+// Calls take(rsocket) for those in the files of the users that wanted(user) accepts, until it returns false.
+// Blocks for reading files in memory. A folder that is not there has none.
+void read_all(const std::string &path, const std::function<bool(uid_t)> &wanted,
+              const std::function<bool(const Seen &)> &take);
+
+// Removes the files of this user's processes that are gone.
+void remove_abandoned(const std::string &path);
+
+}  // namespace registry

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// registry/record: what a process tells other programs of its rsockets. A process has a few files in memory
+// (/dev/shm), each named rsocket-UID-PID-START-NUMBER: START is when the process began, as /proc/PID/stat has
+// it. A file begins with a Header, in the place of one record, and records follow to its end. The process
+// writes them in its mapping, so that no record costs a system call; the others read the file.
+//
+// Every user may read the files. They tell no more than the kernel tells every user of its sockets, and a
+// client has to find the listeners of other users.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace registry {
+
+enum class Kind : std::uint8_t { Stream = 1, Datagram = 2 };
+enum class State : std::uint8_t {
+    Fresh = 1,
+    Listening = 2,
+    Connecting = 3,
+    Accepted = 4,   // neither read, written nor waited for yet
+    Connected = 5,  // of a stream over RDMA, Live::phase says more
+    Closing = 6,
+};
+// What the bytes go by.
+enum class Mode : std::uint8_t { None = 0, Rdma = 1, Tcp = 2, Udp = 3 };
+enum class Phase : std::uint32_t { None = 0, Connecting = 1, Established = 2, Over = 3 };
+
+// What is known of an rsocket until it changes its state. Texts end with a zero.
+struct Description {
+    Kind kind = Kind::Stream;
+    State state = State::Fresh;
+    Mode mode = Mode::None;
+    std::uint8_t reserved = 0;
+    std::int32_t fd = -1;
+    // Of the kernel's socket, as fstat(2) and /proc/net/tcp have it: one number on the whole machine.
+    std::uint64_t inode = 0;
+    // The family tells which type of address this is; AF_UNSPEC: there is none.
+    union Address {
+        sa_family_t family;
+        sockaddr_in v4;
+        sockaddr_in6 v6;
+    };
+    Address local{};
+    Address peer{};
+    std::array<char, 32> device{};
+    std::array<char, 64> reason{};  // why this mode
+};
+
+// What a stream writes as it goes, under the lock of its shard. Each word is right by itself.
+struct Live {
+    Phase phase = Phase::None;
+    std::int32_t error = 0;    // why the stream is over, as an errno value
+    std::uint32_t thread = 0;  // of its shard
+    std::uint32_t reserved = 0;
+    std::uint64_t sent_bytes = 0;
+    std::uint64_t sent_messages = 0;
+    std::uint64_t received_bytes = 0;
+    std::uint64_t placed_bytes = 0;  // by riowrite
+    // The peer's windows and credits since the beginning. What is left of them is this less what was sent.
+    std::uint64_t granted_bytes = 0;
+    std::uint64_t granted_messages = 0;
+    // How often a send had to wait for the peer to grant more; and for the device to send what it has.
+    std::uint64_t stalls_for_peer = 0;
+    std::uint64_t stalls_for_device = 0;
+};
+
+struct Record {
+    // Odd while the description is written. 0: never used.
+    std::uint32_t sequence = 0;
+    std::uint32_t used = 0;
+    Description description{};
+    Live live{};
+};
+static_assert(sizeof(Record) == 256);
+
+struct Header {
+    std::array<char, 8> magic{'r', 's', 'o', 'c', 'k', 'e', 't', 's'};
+    std::uint32_t version = 1;
+    std::uint32_t record_bytes = sizeof(Record);
+    std::array<std::byte, sizeof(Record) - 16> reserved{};
+};
+static_assert(sizeof(Header) == sizeof(Record));
+
+// Of a process's first file; the next has twice as many bytes, and so on.
+inline constexpr std::size_t first_file_bytes = 16384;
+inline constexpr std::size_t most_file_bytes = std::size_t{16} << 20;
+
+// The folder of the files. Only root and the owner of a file can take it away there.
+inline constexpr const char *folder = "/dev/shm";
+
+}  // namespace registry

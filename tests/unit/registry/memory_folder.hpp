@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A registry of a test's own, in memory as the machine's.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <vector>
+
+#include "../../folder.hpp"
+#include "registry/book.hpp"
+#include "registry/reader.hpp"
+
+namespace memory_folder {
+
+inline int make(void **) {
+    char name[] = "/dev/shm/test-registry.XXXXXX";
+    folder::path = mkdtemp(name) != nullptr ? name : "";
+    return folder::path.empty() || chmod(name, 0755) != 0 ? -1 : 0;
+}
+
+inline std::vector<registry::Seen> seen() {
+    std::vector<registry::Seen> all;
+    registry::read_all(
+        folder::path, [](uid_t) { return true; },
+        [&](const registry::Seen &one) {
+            all.push_back(one);
+            return true;
+        });
+    return all;
+}
+
+// The path of the only file.
+inline std::filesystem::path file() {
+    return std::filesystem::directory_iterator {
+        folder::path
+    } -> path();
+}
+
+}  // namespace memory_folder
