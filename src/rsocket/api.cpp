@@ -30,7 +30,7 @@ template <typename Call>
 long with_socket(int fd, Call call) {
     return guarded([&]() -> decltype(call(std::declval<AnySocket &>())) {
         const auto socket = Table::instance().find(fd);
-        return socket != nullptr ? call(*socket) : base::failure(EBADF);
+        return socket ? call(*socket) : base::failure(EBADF);
     });
 }
 

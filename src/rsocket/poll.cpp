@@ -18,7 +18,7 @@ public:
     explicit Round(std::span<pollfd> entries) : entries_{entries} {
         sockets_.reserve(entries.size());
         for (const pollfd &entry : entries) {
-            sockets_.push_back(Table::instance().find(entry.fd));
+            sockets_.push_back(Table::instance().find(entry.fd).shared());
             if (sockets_.back() == nullptr) {
                 others_.push_back(entry);
             }

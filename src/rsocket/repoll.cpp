@@ -56,7 +56,7 @@ Result<void> Repoll::control(int operation, int fd, epoll_event *event) {
     if (closed_) {
         return base::failure(EBADF);
     }
-    const auto socket = Table::instance().find(fd);
+    const auto socket = Table::instance().find(fd).shared();
     if (socket == nullptr) {
         auto done = control_kernel(others_.get(), operation, fd, event);
         if (done && operation == EPOLL_CTL_ADD) {

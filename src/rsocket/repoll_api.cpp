@@ -24,7 +24,7 @@ template <typename Call>
 int with_repoll(int fd, Call call) {
     return static_cast<int>(rsockets::guarded([&]() -> decltype(call(std::declval<Repoll &>())) {
         const auto repoll = Table::instance().find_repoll(fd);
-        if (repoll == nullptr) {
+        if (!repoll) {
             return base::failure(fcntl(fd, F_GETFD) < 0 ? EBADF : EINVAL);
         }
         return repoll->inherited() ? base::failure(ECONNRESET) : call(*repoll);

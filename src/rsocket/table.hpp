@@ -3,35 +3,38 @@
 #pragma once
 
 #include <memory>
-#include <shared_mutex>
-#include <unordered_map>
-#include <vector>
 
 #include "rsocket/any_socket.hpp"
+#include "rsocket/descriptors.hpp"
 #include "rsocket/repoll.hpp"
 
 namespace rsockets {
 
-// Any number of threads may call.
+// Any number of threads may call. Only add() takes a lock, and the end of an rsocket that was taken out.
 class Table {
 public:
-    // The one that the process has.
-    [[nodiscard]] static Table &instance();
+    // The one that the process has. Never destroyed: other threads may be in a call when main() returns.
+    [[nodiscard]] static Table &instance() {
+        static auto *const table = new Table;
+        return *table;
+    }
 
-    // Returns nullptr when the descriptor is no rsocket.
-    [[nodiscard]] std::shared_ptr<AnySocket> find(int fd) const;
+    // Finds the rsocket of a descriptor for one call.
+    using Found = Descriptors<AnySocket>::Found;
+    [[nodiscard]] Found find(int fd) const { return sockets_.find(fd); }
     // Returns the socket's descriptor.
     int add(std::shared_ptr<AnySocket> socket);
     // Takes the socket out and returns it; nullptr when it was not there.
-    [[nodiscard]] std::shared_ptr<AnySocket> remove(int fd);
+    [[nodiscard]] std::shared_ptr<AnySocket> remove(int fd) { return sockets_.take(fd); }
 
     // These do the same for repolls, which are no rsockets.
-    [[nodiscard]] std::shared_ptr<Repoll> find_repoll(int fd) const;
+    using FoundRepoll = Descriptors<Repoll>::Found;
+    [[nodiscard]] FoundRepoll find_repoll(int fd) const { return repolls_.find(fd); }
     int add(std::shared_ptr<Repoll> repoll);
-    [[nodiscard]] std::shared_ptr<Repoll> remove_repoll(int fd);
+    [[nodiscard]] std::shared_ptr<Repoll> remove_repoll(int fd) { return repolls_.take(fd); }
 
-    // Closes all sockets because the process ends. False: another thread is in the table or in a socket,
-    // which has not ended therefore.
+    // Closes all sockets because the process ends. False: another thread is in a socket, which has not ended
+    // therefore.
     bool end_with_process();
     // fork(2) calls these.
     void before_fork();
@@ -39,10 +42,8 @@ public:
     void after_fork_in_child();
 
 private:
-    std::unique_ptr<std::shared_mutex> mutex_ = std::make_unique<std::shared_mutex>();
-    std::unique_ptr<std::shared_mutex> parents_mutex_;  // of the process that forked this one: held there
-    std::vector<std::shared_ptr<AnySocket>> by_fd_;
-    std::unordered_map<int, std::shared_ptr<Repoll>> repolls_;
+    Descriptors<AnySocket> sockets_;
+    Descriptors<Repoll> repolls_;
 };
 
 }  // namespace rsockets
