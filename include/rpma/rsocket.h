@@ -48,7 +48,25 @@ enum {
     RDMA_RQSIZE,    /* messages of the peer that have a place, 1 to 65534; 16 are there at least */
     RDMA_INLINE,    /* bytes that a message may have to be sent without a copy in the send buffer */
     RDMA_IOMAPSIZE, /* mappings that the peer may have (riomap), 0 to 32512, above 128 in steps of 256 */
-    RDMA_ROUTE      /* a path of InfiniBand, which no stream here takes: ENOPROTOOPT */
+    RDMA_ROUTE,     /* a path of InfiniBand, which no stream here takes: ENOPROTOOPT */
+    /* These are of this library alone. */
+    RDMA_FALLBACK = 0x1000, /* 1, the default: a peer that does not speak RDMA has TCP; 0: it has an error */
+    RDMA_MODE,              /* read only: one of RDMA_MODE_ */
+    RDMA_MODE_REASON        /* read only: why it is TCP, one of RDMA_REASON_ */
+};
+
+/* What carries the bytes of an rsocket. */
+enum {
+    RDMA_MODE_OPEN, /* it is not known yet, or there is no connection */
+    RDMA_MODE_RDMA, /* a stream over an RDMA device */
+    RDMA_MODE_TCP   /* TCP: every function works but riomap, riounmap and riowrite, which give EOPNOTSUPP */
+};
+
+/* Why an rsocket is TCP. */
+enum {
+    RDMA_REASON_NONE,            /* it is not */
+    RDMA_REASON_PEER_SPEAKS_TCP, /* the peer sent, or answered, something else than a request, or closed */
+    RDMA_REASON_SPOKE_FIRST      /* our program sent, and the client had not asked for RDMA */
 };
 
 /**
@@ -76,8 +94,9 @@ int rlisten(int socket, int backlog);
 /**
  * Takes the next connection of an rsocket that listens. The peer is answered when the new rsocket is first
  * read, written or waited for, so that options can be set before; or when a later raccept of the same
- * listener waits. On a device of the kernel it is answered at once. The new rsocket has the listener's
- * options, and blocks. Returns: its descriptor; or -1 and errno. See accept(2).
+ * listener waits. What the peer has sent first decides then whether the rsocket is a stream over RDMA or
+ * stays TCP (RDMA_FALLBACK, librsocket(7)). On a device of the kernel it is answered at once. The new rsocket
+ * has the listener's options, and blocks. Returns: its descriptor; or -1 and errno. See accept(2).
  */
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
@@ -208,7 +227,7 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
  * 1; offset is less than -1, or too large for the last byte to have one. EFAULT: the device cannot register
  * the memory, and the log says why. EAGAIN: the rsocket does not block, and the peer has said nothing for a
  * second. ENOTCONN: there is no connection. EPIPE: the stream has ended in the direction of sending.
- * EOPNOTSUPP: socket is of type SOCK_DGRAM.
+ * EOPNOTSUPP: socket is of type SOCK_DGRAM, or its connection is TCP.
  */
 off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset);
 
@@ -216,7 +235,8 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
  * Ends the oldest mapping of exactly the len bytes at buf. No byte of the peer comes there after this call.
  * The peer is told: its riowrite there fails with ENXIO. If it writes before it knows, its bytes go nowhere
  * and the stream breaks; librdmacm's rsockets do not know until then. It does not wait for the peer.
- * Returns: 0; or -1 and errno. EINVAL: there is no such mapping. EOPNOTSUPP: socket is of type SOCK_DGRAM.
+ * Returns: 0; or -1 and errno. EINVAL: there is no such mapping. EOPNOTSUPP: socket is of type SOCK_DGRAM, or
+ * its connection is TCP.
  */
 int riounmap(int socket, void *buf, size_t len);
 
@@ -229,8 +249,8 @@ int riounmap(int socket, void *buf, size_t len);
  * as of rsend.
  * Returns: how many bytes; or (size_t)-1 and errno. ENXIO: nothing is mapped at offset. EINVAL: offset is
  * negative. EAGAIN: it does not block, and there is no room now. EPIPE: the stream has ended in the direction
- * of sending. ENOTCONN: there is no connection. EOPNOTSUPP: flags has what rsend refuses, or socket is of
- * type SOCK_DGRAM.
+ * of sending. ENOTCONN: there is no connection. EOPNOTSUPP: flags has what rsend refuses, socket is of type
+ * SOCK_DGRAM, or its connection is TCP.
  */
 size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags);
 
@@ -302,18 +322,20 @@ int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen);
 int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
 /**
- * Sets an option. Those of level SOL_RDMA are RDMA_SQSIZE, RDMA_RQSIZE, RDMA_INLINE and RDMA_IOMAPSIZE, each
- * an int. SO_RCVBUF and SO_SNDBUF are the stream's buffers, fixed when the stream begins: later they change
- * what is reported and nothing else. SO_RCVTIMEO, SO_SNDTIMEO, SO_RCVLOWAT and SO_LINGER are the stream's.
- * All others are the TCP socket's (socket(7), tcp(7), ip(7), ipv6(7)), and do there what they do: keep-alive,
- * TCP_USER_TIMEOUT, TCP_CORK, SO_REUSEADDR, IPV6_V6ONLY. The soft device sets TCP_NODELAY unless the program
- * sets it. Errors: EINVAL: an option of SOL_RDMA, and the stream has begun, or the value is negative or too
- * short. ENOPROTOOPT: there is no such option. See setsockopt(2).
+ * Sets an option. Those of level SOL_RDMA are RDMA_SQSIZE, RDMA_RQSIZE, RDMA_INLINE, RDMA_IOMAPSIZE and
+ * RDMA_FALLBACK, each an int. SO_RCVBUF and SO_SNDBUF are the stream's buffers, fixed when the stream begins:
+ * later they change what is reported and nothing else. SO_RCVTIMEO, SO_SNDTIMEO, SO_RCVLOWAT and SO_LINGER
+ * are the stream's. All others are the TCP socket's (socket(7), tcp(7), ip(7), ipv6(7)), and do there what
+ * they do: keep-alive, TCP_USER_TIMEOUT, TCP_CORK, SO_REUSEADDR, IPV6_V6ONLY. The soft device sets
+ * TCP_NODELAY unless the program sets it. Of an rsocket that is TCP all options are the TCP socket's. Errors:
+ * EINVAL: an option of SOL_RDMA, and the stream has begun or the rsocket is TCP, or the value is negative or
+ * too short. ENOPROTOOPT: there is no such option. See setsockopt(2).
  */
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen);
 
 /**
- * Gives an option's value, as rsetsockopt has them. SO_ERROR tells why rconnect failed, once, or why the
+ * Gives an option's value, as rsetsockopt has them, and RDMA_MODE and RDMA_MODE_REASON: what carries the
+ * bytes, and why. SO_ERROR tells why rconnect failed, once, or why the
  * stream is broken, always. Errors: ENOPROTOOPT: there is no such option. See getsockopt(2).
  */
 int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen);

@@ -85,6 +85,8 @@ Configuration read_configuration(const std::string &folder) {
     settings.receives =
         static_cast<std::uint16_t>(number_of_variable("RS_RQ_SIZE", 1, most_messages, settings.receives));
     settings.inline_bytes = number_of_variable("RS_INLINE", 0, UINT16_MAX, settings.inline_bytes);
+    read.grace = std::chrono::milliseconds{
+        number_of_variable("RS_GRACE_MS", 0, 10000, static_cast<std::uint32_t>(read.grace.count()))};
     return read;
 }
 

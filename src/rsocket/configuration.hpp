@@ -12,6 +12,10 @@ namespace rsockets {
 struct Configuration {
     // How long a call that blocks looks for work before it sleeps.
     std::chrono::microseconds polling_time{10};
+    // Whether a socket may be TCP where the peer does not speak RDMA.
+    bool may_be_tcp = true;
+    // How long a server that speaks first waits for the request of a peer that has said nothing.
+    std::chrono::milliseconds grace{10};
     // The settings that a new socket has.
     stream::Settings settings;
 };

@@ -41,6 +41,9 @@ Result<off_t> Socket::map(void *begin, std::size_t bytes, int protection, off_t 
 Result<void> Socket::unmap(const void *begin, std::size_t bytes) {
     const std::scoped_lock lock{mutex_};
     serve();
+    if (state_ == State::Plain) {
+        return base::failure(EOPNOTSUPP);
+    }
     const auto in_stream = lock_stream();
     const bool was_mapped = in_stream && stream_->unmap(begin, bytes);
     return was_mapped ? Result<void>{} : base::failure(EINVAL);

@@ -26,6 +26,9 @@ bool Socket::blocks() {
 void Socket::set_blocking(bool blocks) {
     const std::scoped_lock lock{mutex_};
     blocks_ = blocks;
+    if (state_ == State::Plain) {
+        set_kernel_blocking(blocks);
+    }
 }
 
 // The device sets options of its own when it takes the socket. The program's are set again after that.
@@ -34,6 +37,12 @@ void Socket::apply_options() {
         (void)setsockopt(fd(), option.level, option.name, option.value.data(),
                          static_cast<socklen_t>(option.value.size()));
     }
+}
+
+void Socket::keep(std::vector<Option> &options, int level, int name, const void *value, socklen_t length) {
+    const auto *const bytes = static_cast<const std::byte *>(value);
+    std::erase_if(options, [&](const Option &known) { return known.level == level && known.name == name; });
+    options.push_back({.level = level, .name = name, .value = {bytes, bytes + length}});
 }
 
 Result<void> Socket::set_socket_option(int name, const void *value, socklen_t length) {
@@ -67,7 +76,8 @@ Result<void> Socket::set_socket_option(int name, const void *value, socklen_t le
 
 Result<void> Socket::set_rdma_option(int name, const void *value, socklen_t length) {
     const auto number = value_of<int>(value, length);
-    if (state_ == State::Reaching || state_ == State::Streaming || !number || *number < 0) {
+    if (!number || *number < 0 || state_ == State::Reaching || state_ == State::Streaming ||
+        state_ == State::Plain) {
         return base::failure(EINVAL);
     }
     const auto messages = static_cast<std::uint16_t>(std::clamp(*number, 1, most_messages));
@@ -84,9 +94,20 @@ Result<void> Socket::set_rdma_option(int name, const void *value, socklen_t leng
         case RDMA_IOMAPSIZE:
             settings_.slots = stream::from_scale(stream::to_scale(static_cast<std::uint32_t>(*number)));
             return {};
+        case RDMA_FALLBACK:
+            may_be_tcp_ = *number != 0;
+            return {};
         default:
             return base::failure(ENOPROTOOPT);
     }
+}
+
+int Socket::mode() {
+    (void)serve();
+    const auto in_stream = lock_stream();
+    return state_ == State::Plain                    ? RDMA_MODE_TCP
+           : in_stream && stream_->was_established() ? RDMA_MODE_RDMA
+                                                     : RDMA_MODE_OPEN;
 }
 
 Result<void> Socket::set_option(int level, int name, const void *value, socklen_t length) {
@@ -94,16 +115,19 @@ Result<void> Socket::set_option(int level, int name, const void *value, socklen_
     if (level == SOL_RDMA) {
         return set_rdma_option(name, value, length);
     }
-    if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == SO_LINGER ||
-                                name == SO_RCVBUF || name == SO_SNDBUF || name == SO_RCVLOWAT)) {
-        return set_socket_option(name, value, length);
+    if (state_ != State::Plain && level == SOL_SOCKET &&
+        (name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == SO_LINGER || name == SO_RCVBUF ||
+         name == SO_SNDBUF || name == SO_RCVLOWAT)) {
+        auto set = set_socket_option(name, value, length);
+        if (set) {
+            keep(stream_options_, level, name, value, length);
+        }
+        return set;
     }
     if (setsockopt(fd(), level, name, value, length) != 0) {
         return base::last_failure();
     }
-    const auto *const bytes = static_cast<const std::byte *>(value);
-    std::erase_if(options_, [&](const Option &known) { return known.level == level && known.name == name; });
-    options_.push_back({.level = level, .name = name, .value = {bytes, bytes + length}});
+    keep(options_, level, name, value, length);
     return {};
 }
 
@@ -126,11 +150,18 @@ Result<void> Socket::get_option(int level, int name, void *value, socklen_t *len
                 return give(static_cast<int>(settings_.inline_bytes), value, length);
             case RDMA_IOMAPSIZE:
                 return give(static_cast<int>(settings_.slots), value, length);
+            case RDMA_FALLBACK:
+                return give(int{may_be_tcp_}, value, length);
+            case RDMA_MODE:
+                return give(mode(), value, length);
+            case RDMA_MODE_REASON:
+                (void)serve();
+                return give(reason_, value, length);
             default:
                 return base::failure(ENOPROTOOPT);
         }
     }
-    if (level == SOL_SOCKET) {
+    if (level == SOL_SOCKET && state_ != State::Plain) {
         switch (name) {
             case SO_RCVTIMEO:
                 return give(timeval_of(receive_timeout_), value, length);

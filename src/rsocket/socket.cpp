@@ -19,8 +19,8 @@ Socket::~Socket() {
     }
 }
 
-void Socket::begin_to_stream() {
-    if (state_ == State::Reaching ? reach() : begin_stream(stream::Side::Passive)) {
+void Socket::decide_now() {
+    if (state_ == State::Reaching ? reach() : decide_by_what_came()) {
         waiters_.wake();  // they sleep on something else
     }
 }
@@ -45,8 +45,13 @@ std::shared_ptr<stream::Shard> Socket::advance() {
     return stream_ != nullptr && !is_lost() ? stream_->shard() : nullptr;
 }
 
-Result<void> Socket::begin_wait(Sleep &sleep, short) {
+Result<void> Socket::begin_wait(Sleep &sleep, short events) {
     const std::scoped_lock lock{mutex_};
+    if (state_ == State::Plain) {
+        waiters_.add(sleep.waiter());
+        sleep.add({.fd = fd(), .events = events, .revents = 0});
+        return {};
+    }
     // A stream that began later would be waited for on its TCP socket, which the device's thread reads.
     go_on();
     return begin_wait_locked(sleep);
@@ -63,7 +68,7 @@ Result<void> Socket::begin_wait_locked(Sleep &sleep) {
     return {};
 }
 
-std::vector<pollfd> Socket::descriptors_before_stream() const {
+std::vector<pollfd> Socket::descriptors_before_stream() {
     std::vector<pollfd> descriptors;
     if (listener_ != nullptr) {
         descriptors.push_back({.fd = listener_->fd(), .events = POLLIN, .revents = 0});
@@ -73,11 +78,17 @@ std::vector<pollfd> Socket::descriptors_before_stream() const {
                                .events = static_cast<short>(state_ == State::Reaching ? POLLOUT : POLLIN),
                                .revents = 0});
     }
+    if (const auto timer = decision_timer()) {
+        descriptors.push_back(*timer);
+    }
     return descriptors;
 }
 
-Result<std::vector<pollfd>> Socket::watch(short) {
+Result<std::vector<pollfd>> Socket::watch(short events) {
     const std::scoped_lock lock{mutex_};
+    if (state_ == State::Plain) {
+        return std::vector<pollfd>{{.fd = fd(), .events = events, .revents = 0}};
+    }
     return state_ == State::Streaming ? std::vector<pollfd>{} : descriptors_before_stream();
 }
 

@@ -5,13 +5,15 @@
 //
 //      Fresh ──► Listening            rsocket, rbind; rlisten
 //        │
-//        ├─────► Reaching ──┐         rconnect: TCP connects
-//        │                  ├──► Streaming        there is a stream, also one that has ended
-//        │   Accepted ──────┤         raccept: it becomes a stream when it is first read, written or waited
-//        │                  │         for, so that options can still be set
-//        └──────────────────┘         rconnect over a device of the kernel; raccept of one answers at once
+//        ├─────► Reaching ───┐        rconnect: TCP connects
+//        │                   ├──► Streaming       there is a stream, also one that has ended
+//        │   Undecided ──────┤        raccept: what came first decides, when the program first reads, writes
+//        │       │           │        or waits, so that options can still be set (socket_plain.cpp)
+//        │       └───────────│──► Plain           TCP for good; the kernel does everything
+//        └───────────────────┘        rconnect over a device of the kernel; raccept of one answers at once
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <type_traits>
 
@@ -23,7 +25,7 @@ namespace rsockets {
 
 class Socket final : public AnySocket, private stream::Observer {
 public:
-    enum class State { Fresh, Listening, Reaching, Accepted, Streaming };
+    enum class State { Fresh, Listening, Reaching, Undecided, Streaming, Plain };
 
     Socket(base::Fd fd, State state, const stream::Settings &settings, bool blocks)
         : AnySocket{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {}
@@ -72,13 +74,13 @@ private:
     // The caller of this and of what follows holds mutex_, which is taken before the shard's lock. Returns
     // whether there was anything for any stream.
     bool serve();
-    // Begins the stream, if there is none yet and TCP or the program is ready for it.
+    // Begins the stream, if there is none yet and TCP or the peer is ready for it.
     void go_on() {
-        if (state_ == State::Reaching || state_ == State::Accepted) {
-            begin_to_stream();
+        if (state_ == State::Reaching || state_ == State::Undecided) {
+            decide_now();
         }
     }
-    void begin_to_stream();
+    void decide_now();
     [[nodiscard]] Result<void> answer_while_waiting(std::unique_lock<std::mutex> &lock, Deadline deadline);
     [[nodiscard]] bool awaits_answer();
     [[nodiscard]] Result<void> begin_to_reach(const sockaddr *address, socklen_t length);
@@ -90,6 +92,22 @@ private:
                                                                    int flags);
     [[nodiscard]] bool reach();
     [[nodiscard]] bool begin_stream(stream::Side side);
+    // The peer has gone before there was a stream. Returns true.
+    bool lose_peer(int error);
+    // In socket_plain.cpp. Looks at what an accepted socket's peer has sent first. Returns whether that
+    // decides.
+    [[nodiscard]] bool decide_by_what_came();
+    void speak_first();
+    // Until when more may come that decides; nothing when that time is over.
+    [[nodiscard]] Deadline decision_due() const;
+    [[nodiscard]] std::optional<pollfd> decision_timer();
+    void become_plain(int reason);
+    void set_kernel_blocking(bool blocks) const;
+    // These take the lock by themselves. Waits until an accepted socket is a stream or TCP.
+    enum class Use { Receive, Send };
+    [[nodiscard]] Result<void> decide(Use use, int flags);
+    [[nodiscard]] Result<std::size_t> receive_plain(msghdr &message, int flags) const;
+    [[nodiscard]] Result<std::size_t> send_plain(const msghdr &message, int flags) const;
     // Whether the stream is that of the process that forked this one.
     [[nodiscard]] bool is_lost() const { return stream_ != nullptr && stream_->inherited(); }
     // Takes the lock of the stream's shard, if there is a stream that can be used.
@@ -110,7 +128,7 @@ private:
     [[nodiscard]] short stream_readiness(short events) const;
     [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep);
     // That tell when the stream may begin, or another may be accepted.
-    [[nodiscard]] std::vector<pollfd> descriptors_before_stream() const;
+    [[nodiscard]] std::vector<pollfd> descriptors_before_stream();
     void changed() override { waiters_.wake(); }
     // Returns an errno value for a call that needs a stream. The reason for which rconnect failed is told
     // once.
@@ -118,6 +136,8 @@ private:
     void apply_options();
     // Both halves of the receive buffer, as far as it is known.
     [[nodiscard]] std::uint32_t receive_bytes() const;
+    // Returns one of RDMA_MODE_.
+    [[nodiscard]] int mode();
     [[nodiscard]] Result<void> set_socket_option(int name, const void *value, socklen_t length);
     [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
     // Calls attempt() until it gives something else than EAGAIN, and sleeps meanwhile.
@@ -129,7 +149,8 @@ private:
     }
 
     std::mutex mutex_;
-    State state_;
+    // Changed with the lock held.
+    std::atomic<State> state_;
     stream::Settings settings_;
     bool blocks_;
     bool closed_ = false;
@@ -148,6 +169,14 @@ private:
     // The kernel's options that the program set. The device sets some of them too; then the program's are set
     // again.
     std::vector<Option> options_;
+    // Those of SOL_SOCKET that are the stream's, for the kernel if the socket stays TCP.
+    std::vector<Option> stream_options_;
+    static void keep(std::vector<Option> &options, int level, int name, const void *value, socklen_t length);
+    bool may_be_tcp_ = configuration().may_be_tcp;
+    int reason_ = 0;        // RDMA_REASON_
+    Deadline grace_ends_;   // for the request of a peer that has said nothing
+    Deadline request_due_;  // for the rest of a request
+    base::Fd timer_;
     // Rsockets that this one accepted, and that the program may not have used yet.
     std::vector<std::weak_ptr<Socket>> unanswered_;
     // Takes peers over devices of the kernel; nullptr where no such device serves the address.

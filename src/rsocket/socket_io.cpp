@@ -8,6 +8,8 @@
 #include "rsocket/leaving.hpp"
 #include "rsocket/socket.hpp"
 
+#include <rpma/rsocket.h>
+
 namespace rsockets {
 
 namespace {
@@ -31,12 +33,24 @@ std::vector<iovec> rest_of(std::span<const iovec> parts, std::size_t bytes) {
 }  // namespace
 
 int Socket::why_no_stream() {
-    return pending_error_ != 0 ? std::exchange(pending_error_, 0)
-                               : (state_ == State::Reaching ? EAGAIN : ENOTCONN);
+    if (state_ == State::Plain) {
+        return EOPNOTSUPP;
+    }
+    return pending_error_ != 0
+               ? std::exchange(pending_error_, 0)
+               : (state_ == State::Reaching || state_ == State::Undecided ? EAGAIN : ENOTCONN);
 }
 
 // A stream does not say from whom each byte is.
 Result<std::size_t> Socket::receive(msghdr &message, int flags) {
+    if (state_ == State::Undecided) {
+        if (const auto decided = decide(Use::Receive, flags); !decided) {
+            return std::unexpected{decided.error()};
+        }
+    }
+    if (state_ == State::Plain) {
+        return receive_plain(message, flags);
+    }
     const auto received = receive_parts({message.msg_iov, message.msg_iovlen}, flags);
     if (received) {
         message.msg_namelen = 0;
@@ -47,6 +61,14 @@ Result<std::size_t> Socket::receive(msghdr &message, int flags) {
 }
 
 Result<std::size_t> Socket::send(const msghdr &message, int flags) {
+    if (state_ == State::Undecided) {
+        if (const auto decided = decide(Use::Send, flags); !decided) {
+            return std::unexpected{decided.error()};
+        }
+    }
+    if (state_ == State::Plain) {
+        return send_plain(message, flags);
+    }
     return send_parts({message.msg_iov, message.msg_iovlen}, flags);
 }
 
@@ -143,6 +165,10 @@ short Socket::readiness(short events) {
     if (state_ == State::Listening) {
         return listener_readiness(events);
     }
+    if (state_ == State::Undecided) {
+        // What the peer says decides. The program may speak first when the grace is over.
+        return decision_due() ? short{0} : polled(fd(), static_cast<short>(events & (POLLOUT | POLLWRNORM)));
+    }
     // The kernel's socket says what is ready. While it connects nothing is: the rsocket is connected when the
     // peer has answered.
     const short ready = polled(fd(), state_ == State::Reaching ? short{0} : events);
@@ -180,7 +206,10 @@ Result<void> Socket::shutdown(int how) {
     }
     const std::scoped_lock lock{mutex_};
     (void)serve();
-    if (state_ == State::Listening) {
+    if (state_ == State::Undecided && may_be_tcp_) {
+        become_plain(RDMA_REASON_SPOKE_FIRST);
+    }
+    if (state_ == State::Listening || state_ == State::Plain) {
         return ::shutdown(fd(), how) == 0 ? Result<void>{} : base::last_failure();
     }
     if (stream_ == nullptr || is_lost()) {
@@ -195,7 +224,8 @@ Result<void> Socket::shutdown(int how) {
 void Socket::close() {
     std::unique_lock lock{mutex_};
     const bool lingers = linger_.l_onoff != 0;
-    // No stream begins here: another process may have inherited the descriptor, and use it.
+    // Of TCP the kernel's close does everything. No stream begins here: another process may have inherited
+    // the descriptor, and use it.
     if (auto in_stream = lock_stream()) {
         (void)stream_->shard()->serve();
         if (lingers && linger_.l_linger == 0) {

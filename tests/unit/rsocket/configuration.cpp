@@ -37,7 +37,7 @@ int begin(void **state) {
 }
 
 int end(void **state) {
-    for (const char *const name : {"RS_SQ_SIZE", "RS_RQ_SIZE", "RS_INLINE"}) {
+    for (const char *const name : {"RS_SQ_SIZE", "RS_RQ_SIZE", "RS_INLINE", "RS_GRACE_MS"}) {
         unsetenv(name);
     }
     base::set_log_sink(nullptr);
@@ -131,6 +131,16 @@ void a_variable_has_the_last_word(void **) {
     }
 }
 
+void the_grace_is_a_variable(void **) {
+    assert_int_equal(read().grace.count(), 10);
+    setenv("RS_GRACE_MS", "0", 1);
+    assert_int_equal(read().grace.count(), 0);
+    assert_true(warnings.empty());
+    setenv("RS_GRACE_MS", "10001", 1);
+    assert_int_equal(read().grace.count(), 10);
+    assert_true(warned_of("RS_GRACE_MS", "from 0 to 10000"));
+}
+
 }  // namespace
 
 int main() {
@@ -139,6 +149,7 @@ int main() {
         cmocka_unit_test_setup_teardown(a_file_has_one_number, begin, end),
         cmocka_unit_test_setup_teardown(a_value_that_is_none_is_named_and_not_used, begin, end),
         cmocka_unit_test_setup_teardown(a_variable_has_the_last_word, begin, end),
+        cmocka_unit_test_setup_teardown(the_grace_is_a_variable, begin, end),
     };
     return cmocka_run_group_tests_name("rsocket_configuration", tests, nullptr, nullptr);
 }

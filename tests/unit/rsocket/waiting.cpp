@@ -2,6 +2,8 @@
 // rsocket/socket: what a thread sleeps on.
 #include <arpa/inet.h>
 
+#include <string_view>
+
 #include "rsocket/socket.hpp"
 // Last: it has macros with everyday names.
 #include "../base/check.hpp"
@@ -30,9 +32,11 @@ void an_accepted_socket_is_waited_for_in_the_device(void **) {
     assert_int_equal(listen(listener.get(), 1), 0);
     assert_int_equal(getsockname(listener.get(), name, &length), 0);
     assert_int_equal(connect(client.get(), name, length), 0);
+    constexpr std::string_view request = "MPA ID Req Frame";
+    assert_int_equal(send(client.get(), request.data(), request.size(), 0), request.size());
     const auto accepted = std::make_shared<rsockets::Socket>(
         base::Fd{accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)},
-        rsockets::Socket::State::Accepted, rsockets::configuration().settings, true);
+        rsockets::Socket::State::Undecided, rsockets::configuration().settings, true);
 
     const auto waiter = rsockets::Waiter::of_this_thread();
     assert_true(waiter.has_value());

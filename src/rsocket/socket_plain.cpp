@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/socket: how an accepted socket becomes a stream or stays TCP, and what a socket does that is TCP.
+//
+//     what is there     the program reads or waits        it writes or shuts down
+//     nothing           waits                             TCP, when the grace is over
+//     some of the key   waits for the rest, a second      the same
+//     the key           a stream begins                   the same
+//     anything else     TCP                               the same
+#include <fcntl.h>
+#include <sys/timerfd.h>
+
+#include <array>
+#include <cerrno>
+#include <string_view>
+
+#include "rsocket/kernel_socket.hpp"
+#include "rsocket/socket.hpp"
+
+#include <rpma/rsocket.h>
+
+namespace rsockets {
+
+namespace {
+
+// The first bytes of a request of MPA (RFC 5044 section 7.1).
+constexpr std::string_view request_key = "MPA ID Req Frame";
+// A peer that has sent some of them sends the others at once: they are in one packet.
+constexpr std::chrono::seconds rest_of_request{1};
+
+void set_low_water(int fd, std::size_t bytes) {
+    const int value = static_cast<int>(bytes);
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &value, sizeof(value));
+}
+
+}  // namespace
+
+bool Socket::decide_by_what_came() {
+    if (!may_be_tcp_) {
+        return begin_stream(stream::Side::Passive);
+    }
+    std::array<char, request_key.size()> bytes{};
+    const ssize_t count = recv(fd(), bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
+    if (count < 0) {
+        return errno != EAGAIN && errno != EINTR && lose_peer(errno);
+    }
+    const std::string_view came{bytes.data(), static_cast<std::size_t>(count)};
+    if (!came.empty() && came == request_key) {
+        set_low_water(fd(), 1);
+        return begin_stream(stream::Side::Passive);
+    }
+    const bool may_be_request = !came.empty() && request_key.starts_with(came) &&
+                                (polled(fd(), POLLRDHUP) & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
+    const auto now = base::Clock::now();
+    if (may_be_request && (!request_due_ || now < *request_due_)) {
+        if (!request_due_) {
+            request_due_ = now + rest_of_request;
+            set_low_water(fd(), request_key.size());
+        }
+        return false;
+    }
+    become_plain(RDMA_REASON_PEER_SPEAKS_TCP);
+    return true;
+}
+
+// The program has something to say, and there is nothing of the peer's.
+void Socket::speak_first() {
+    if (state_ == State::Undecided && !decision_due()) {
+        become_plain(RDMA_REASON_SPOKE_FIRST);
+    }
+}
+
+Deadline Socket::decision_due() const {
+    const Deadline due = request_due_ ? request_due_ : grace_ends_;
+    return may_be_tcp_ && due && base::Clock::now() < *due ? due : std::nullopt;
+}
+
+// Returns a descriptor that becomes readable when the time has come, as long as it has not.
+std::optional<pollfd> Socket::decision_timer() {
+    const Deadline due = state_ == State::Undecided ? decision_due() : std::nullopt;
+    if (!due) {
+        return std::nullopt;
+    }
+    if (!timer_) {
+        timer_ = base::Fd{timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)};
+    }
+    const auto since_boot = due->time_since_epoch();
+    const auto whole = std::chrono::floor<std::chrono::seconds>(since_boot);
+    const itimerspec at{.it_interval = {},
+                        .it_value = {.tv_sec = whole.count(),
+                                     .tv_nsec = std::chrono::nanoseconds{since_boot - whole}.count()}};
+    if (!timer_ || timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &at, nullptr) != 0) {
+        // Nobody would be woken: so it is now.
+        (request_due_ ? request_due_ : grace_ends_) = base::Clock::now();
+        return std::nullopt;
+    }
+    return pollfd{.fd = timer_.get(), .events = POLLIN, .revents = 0};
+}
+
+void Socket::set_kernel_blocking(bool blocks) const {
+    const int flags = fcntl(fd(), F_GETFL);
+    (void)fcntl(fd(), F_SETFL, blocks ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
+}
+
+// Everything the program has set goes to the kernel, which has the socket from here on.
+void Socket::become_plain(int reason) {
+    set_kernel_blocking(blocks_);
+    set_low_water(fd(), 1);
+    for (const Option &option : stream_options_) {
+        (void)setsockopt(fd(), SOL_SOCKET, option.name, option.value.data(),
+                         static_cast<socklen_t>(option.value.size()));
+    }
+    timer_ = base::Fd{};
+    reason_ = reason;
+    state_ = State::Plain;
+    waiters_.wake();
+}
+
+Result<void> Socket::decide(Use use, int flags) {
+    std::unique_lock lock{mutex_};
+    const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
+    const auto timeout = use == Use::Send ? send_timeout_ : receive_timeout_;
+    return until(lock, blocks, deadline_of(timeout), [&]() -> Result<void> {
+        if (use == Use::Send) {
+            speak_first();
+        }
+        return state_ == State::Undecided ? base::failure(EAGAIN) : Result<void>{};
+    });
+}
+
+Result<std::size_t> Socket::receive_plain(msghdr &message, int flags) const {
+    const ssize_t count = recvmsg(fd(), &message, flags);
+    return count >= 0 ? Result<std::size_t>{static_cast<std::size_t>(count)} : base::last_failure();
+}
+
+Result<std::size_t> Socket::send_plain(const msghdr &message, int flags) const {
+    const ssize_t count = sendmsg(fd(), &message, flags | MSG_NOSIGNAL);
+    return count >= 0 ? Result<std::size_t>{static_cast<std::size_t>(count)} : base::last_failure();
+}
+
+}  // namespace rsockets
