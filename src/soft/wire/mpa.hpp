@@ -7,7 +7,8 @@
 //     +---------------------------------+-----+-----+--------------------------+
 //     flags: M C R S . o a . | revision (8 bits); IRD and ORD are there when S is set.
 //     o and a are reserved bits; o offers, in a request, and a accepts, in a reply, the operations of two
-//     soft devices.
+//     soft devices. In a reply that rejects, a says that the peer's device had no file descriptor for the
+//     connection, and that its program was not asked.
 #pragma once
 
 #include <array>
@@ -33,7 +34,7 @@ struct MpaFrame {
     bool markers = false;
     bool crc = false;
     bool reject = false;
-    bool soft_operations = false;  // offered in a request, accepted in a reply
+    bool soft_operations = false;  // offered in a request, accepted in a reply; with `reject`: see above
     bool enhanced = true;          // RFC 6581; the rest is meaningful only then
     bool peer_to_peer = false;
     bool rtr_send =
