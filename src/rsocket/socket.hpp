@@ -28,7 +28,9 @@ public:
     enum class State { Fresh, Listening, Reaching, Undecided, Streaming, Plain };
 
     Socket(base::Fd fd, State state, const stream::Settings &settings, bool blocks)
-        : AnySocket{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {}
+        : AnySocket{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {
+        list();
+    }
     Socket(const Socket &) = delete;
     Socket &operator=(const Socket &) = delete;
     ~Socket() override;
@@ -140,6 +142,11 @@ private:
                                                            : std::unique_lock<std::mutex>{};
     }
     [[nodiscard]] bool is_connecting() const;
+    // Tells other programs what the rsocket is; of a stream that begins, how it fares too.
+    void list();
+    void report_stream();
+    // A child that waits for the listener that it inherited has it in a file of its own.
+    void list_in_child();
     [[nodiscard]] short listener_readiness(short events) const;
     // The caller of these holds the stream's lock too.
     // Why rconnect failed is told once; why a stream broke, again and again.

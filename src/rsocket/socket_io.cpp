@@ -265,6 +265,7 @@ void Socket::close() {
         }
     }
     closed_ = true;
+    list();
     if (const auto in_stream = lock_stream()) {
         stream_->unmap_all();  // the program may free the memory from now on
     }
