@@ -47,6 +47,9 @@ struct MpaFrame {
     std::span<const std::byte> private_data = {};
 };
 
+// Whether a frame of this role may begin with these bytes, of which more may come.
+[[nodiscard]] bool may_begin_mpa_frame(std::span<const std::byte> bytes, MpaRole role);
+
 // Length of what follows the fixed 20 bytes, or why they are no MPA frame of this role.
 [[nodiscard]] Decoded<std::size_t> mpa_tail_bytes(std::span<const std::byte, mpa_header_bytes> header,
                                                   MpaRole role);
