@@ -3,7 +3,6 @@
 // for ever by threads that the child does not have.
 #pragma once
 
-#include <atomic>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -12,10 +11,7 @@
 namespace base {
 
 // Number of forks between the first process that used the library and this one.
-extern std::atomic<unsigned> forks;
-[[nodiscard]] inline unsigned fork_generation() {
-    return forks.load(std::memory_order_relaxed);
-}
+[[nodiscard]] unsigned fork_generation();
 
 // What refuses its work to a child of the process that made it.
 class Inheritable {

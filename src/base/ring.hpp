@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/ring: a first-in first-out queue whose capacity is set once. Not thread-safe: its owner locks.
+// base/ring: a first-in first-out queue whose capacity is set once. A place is not touched before an item is
+// put there, and an empty ring begins at its first place again, so that a ring takes as much memory as it had
+// items at once. Not thread-safe: its owner locks.
 #pragma once
 
 #include <cassert>
 #include <cstddef>
 #include <memory>
+#include <new>
+#include <type_traits>
 
 namespace base {
 
 template <typename T>
 class Ring {
+    // push() begins an item, and nothing has to end it.
+    static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+    static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+
 public:
-    explicit Ring(std::size_t capacity) : items_{std::make_unique<T[]>(capacity)}, capacity_{capacity} {}
+    explicit Ring(std::size_t capacity)
+        : memory_{std::make_unique_for_overwrite<std::byte[]>(capacity * sizeof(T))}, capacity_{capacity} {}
 
     [[nodiscard]] std::size_t size() const { return size_; }
     [[nodiscard]] std::size_t capacity() const { return capacity_; }
@@ -21,28 +30,29 @@ public:
     // The item `index` places behind the oldest.
     [[nodiscard]] T &at(std::size_t index) {
         assert(index < size_);
-        return items_[place(index)];
+        return *std::launder(reinterpret_cast<T *>(memory_.get()) + place(index));
     }
     [[nodiscard]] T &front() { return at(0); }
     [[nodiscard]] T &back() { return at(size_ - 1); }
 
-    // The new youngest item, holding what its place held before. The caller has seen that it is not full().
-    T &push() {
+    // The caller has seen that it is not full().
+    T &push(const T &item) {
         assert(!full());
+        T *const youngest = reinterpret_cast<T *>(memory_.get()) + place(size_);
         ++size_;
-        return back();
+        return *std::construct_at(youngest, item);
     }
     void pop() {
         assert(!empty());
-        head_ = head_ + 1 == capacity_ ? 0 : head_ + 1;
         --size_;
+        head_ = size_ == 0 || head_ + 1 == capacity_ ? 0 : head_ + 1;
     }
     // Takes back the youngest item.
     void pop_back() {
         assert(!empty());
         --size_;
     }
-    void clear() { size_ = 0; }
+    void clear() { head_ = size_ = 0; }
 
 private:
     [[nodiscard]] std::size_t place(std::size_t index) const {
@@ -50,7 +60,7 @@ private:
         return sum < capacity_ ? sum : sum - capacity_;
     }
 
-    std::unique_ptr<T[]> items_;
+    std::unique_ptr<std::byte[]> memory_;
     std::size_t capacity_;
     std::size_t head_ = 0;
     std::size_t size_ = 0;

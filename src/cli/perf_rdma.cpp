@@ -159,7 +159,7 @@ Outcome<> RdmaPath::post(std::uint32_t slot) {
     const std::uint32_t connection = slot / load_.depth;
     const std::size_t each = load_.op == PerfOp::Flush ? 2 : 1;
     if (load_.op == PerfOp::Send) {
-        sent_[connection].push() = slot;
+        sent_[connection].push(slot);
     }
     return post_all(*links_[connection], std::span{operations_}.subspan(slot * each, each));
 }

@@ -66,7 +66,7 @@ Outcome<> TcpPath::start(std::uint32_t slot, bool answered) {
     Connection &connection = connections_[slot / load_.depth];
     answered_ = answered;
     request_.front() = std::byte{answered};
-    connection.posted.push() = slot;
+    connection.posted.push(slot);
     connection.unsent += sizes_.request;
     return send(connection);
 }

@@ -202,8 +202,7 @@ bool CompletionQueue::push(const ibv_wc &completion, AnyQueuePair &queue_pair, Q
             tell_overrun();
             return false;
         }
-        ring_.push() =
-            Entry{.completion = completion, .queue_pair = &queue_pair, .slots = slots, .queue = queue};
+        ring_.push({.completion = completion, .queue_pair = &queue_pair, .slots = slots, .queue = queue});
         if (served_here != this) {
             waiters_.tell(true);
         }
@@ -289,7 +288,7 @@ int CompletionQueue::resize(int entries) {
         return EINVAL;
     }
     for (; !ring_.empty(); ring_.pop()) {
-        larger.push() = ring_.front();
+        larger.push(ring_.front());
     }
     ring_ = std::move(larger);
     cqe = static_cast<int>(given);

@@ -36,7 +36,7 @@ void CompletionChannel::attach(CompletionQueue &queue) {
     attached_.push_back(&queue);  // the last that needs memory
     refcnt = static_cast<int>(attached_.size());
     for (; !pending_.empty(); pending_.pop()) {
-        larger.push() = pending_.front();
+        larger.push(pending_.front());
     }
     pending_ = std::move(larger);
 }
@@ -49,7 +49,7 @@ void CompletionChannel::detach(CompletionQueue &queue) {
         CompletionQueue *const front = pending_.front();
         pending_.pop();
         if (front != &queue) {
-            pending_.push() = front;
+            pending_.push(front);
         }
     }
     readable_.set(!pending_.empty());
@@ -58,7 +58,7 @@ void CompletionChannel::detach(CompletionQueue &queue) {
 void CompletionChannel::notify(CompletionQueue &queue) {
     const std::scoped_lock lock{mutex_};
     if (queue.pending_events_++ == 0) {
-        pending_.push() = &queue;
+        pending_.push(&queue);
         readable_.set(true);
     }
 }

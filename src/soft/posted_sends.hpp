@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include "base/ring.hpp"
 
@@ -32,8 +32,8 @@ public:
         : base::Ring<Request>{cap.max_send_wr},
           max_sge_{cap.max_send_sge},
           max_copied_{cap.max_inline_data},
-          sges_(cap.max_send_wr * max_sge_),
-          copied_(cap.max_send_wr * max_copied_) {}
+          sges_{std::make_unique_for_overwrite<ibv_sge[]>(cap.max_send_wr * max_sge_)},
+          copied_{std::make_unique_for_overwrite<std::byte[]>(cap.max_send_wr * max_copied_)} {}
 
     // A place is free again when a completion behind it was polled, as on hardware.
     [[nodiscard]] bool full() const {
@@ -43,15 +43,17 @@ public:
     // The caller has seen that it is not full(), and that scatter list and bytes are not too many.
     Request &push(const Request &made, const ibv_send_wr &posted) {
         used_.fetch_add(1, std::memory_order_relaxed);
-        Request &request = base::Ring<Request>::push();
-        request = made;
+        if (this->empty()) {
+            next_ = 0;  // where the processor's cache has a slot
+        }
+        Request &request = base::Ring<Request>::push(made);
         request.slot = next_;
         next_ = next_ + 1 == this->capacity() ? 0 : next_ + 1;
         if (!request.copied) {
-            std::copy_n(posted.sg_list, request.sges, sges_.data() + request.slot * max_sge_);
+            std::copy_n(posted.sg_list, request.sges, sges_.get() + request.slot * max_sge_);
             return request;
         }
-        std::byte *to = copied_.data() + request.slot * max_copied_;
+        std::byte *to = copied_.get() + request.slot * max_copied_;
         for (const ibv_sge &sge : std::span{posted.sg_list, request.sges}) {
             if (sge.length != 0) {
                 // NOLINTNEXTLINE(performance-no-int-to-ptr): verbs passes addresses as integers.
@@ -81,17 +83,18 @@ public:
     }
 
     [[nodiscard]] std::span<const ibv_sge> sges_of(const Request &request) const {
-        return std::span{sges_}.subspan(request.slot * max_sge_, request.sges);
+        return {sges_.get() + request.slot * max_sge_, request.sges};
     }
     [[nodiscard]] std::span<std::byte> copied_of(const Request &request) {
-        return std::span{copied_}.subspan(request.slot * max_copied_, max_copied_);
+        return {copied_.get() + request.slot * max_copied_, max_copied_};
     }
 
 private:
     const std::size_t max_sge_;
     const std::size_t max_copied_;
-    std::vector<ibv_sge> sges_;      // max_sge_ a slot
-    std::vector<std::byte> copied_;  // max_copied_ a slot
+    // Nothing is touched before a request needs it.
+    std::unique_ptr<ibv_sge[]> sges_;      // max_sge_ a slot
+    std::unique_ptr<std::byte[]> copied_;  // max_copied_ a slot
     std::size_t next_ = 0;
     std::atomic<unsigned> used_{0};  // relaxed: only a count; the slots are guarded by the owner's lock
 };

@@ -133,7 +133,7 @@ void QueuePair::retire_answered(SendRequest &request) {
 
 void QueuePair::respond(const Response &response) {
     const std::scoped_lock lock{send_mutex_};
-    responses_.push() = response;
+    responses_.push(response);
     answer_due_ = true;
 }
 

@@ -5,6 +5,7 @@
 #include <infiniband/verbs.h>
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -25,7 +26,9 @@ struct Receive {
 class PostedReceives {
 public:
     PostedReceives(std::size_t max_wr, std::size_t max_sge)
-        : slots_{max_wr}, sges_(max_wr * max_sge), max_sge_{max_sge} {}
+        : slots_{max_wr},
+          sges_{std::make_unique_for_overwrite<ibv_sge[]>(max_wr * max_sge)},
+          max_sge_{max_sge} {}
 
     [[nodiscard]] std::size_t size() const { return slots_.size(); }
     [[nodiscard]] std::size_t max_wr() const { return slots_.capacity(); }
@@ -33,13 +36,10 @@ public:
 
     // The caller has seen that there is room, and not too many scatter entries.
     void push(const ibv_recv_wr &request) {
-        Slot &slot = slots_.push();
-        slot.wr_id = request.wr_id;
-        slot.first_sge = next_ * max_sge_;
-        slot.sge_count = static_cast<std::size_t>(request.num_sge);
+        const auto count = static_cast<std::size_t>(request.num_sge);
+        slots_.push({.wr_id = request.wr_id, .place = next_, .sges = static_cast<std::uint32_t>(count)});
+        std::copy_n(request.sg_list, count, sges_.get() + next_ * max_sge_);
         next_ = next_ + 1 == slots_.capacity() ? 0 : next_ + 1;
-        std::copy_n(request.sg_list, slot.sge_count,
-                    sges_.begin() + static_cast<std::ptrdiff_t>(slot.first_sge));
     }
 
     // The oldest one; false when there is none.
@@ -49,8 +49,8 @@ public:
         }
         const Slot &slot = slots_.front();
         receive.wr_id = slot.wr_id;
-        const auto first = sges_.begin() + static_cast<std::ptrdiff_t>(slot.first_sge);
-        receive.sges.assign(first, first + static_cast<std::ptrdiff_t>(slot.sge_count));
+        const ibv_sge *const first = sges_.get() + slot.place * max_sge_;
+        receive.sges.assign(first, first + slot.sges);
         slots_.pop();
         return true;
     }
@@ -58,14 +58,14 @@ public:
 private:
     struct Slot {
         std::uint64_t wr_id = 0;
-        std::size_t first_sge = 0;
-        std::size_t sge_count = 0;
+        std::uint32_t place = 0;  // of its scatter list
+        std::uint32_t sges = 0;
     };
 
     base::Ring<Slot> slots_;
-    std::vector<ibv_sge> sges_;
+    std::unique_ptr<ibv_sge[]> sges_;  // max_sge_ a place, touched when a receive needs it
     std::size_t max_sge_;
-    std::size_t next_ = 0;
+    std::uint32_t next_ = 0;
 };
 
 class ReceiveQueue {

@@ -44,7 +44,7 @@ public:
         if (bytes == 0 || arrived_ == limit_ || bytes > std::min(in_half, given_)) {
             return false;
         }
-        unread_.push() = bytes;
+        unread_.push(bytes);
         ++arrived_;
         given_ -= bytes;
         readable_ += bytes;

@@ -29,7 +29,7 @@ public:
     }
     // Notes that a message of `bytes` bytes, at most room(), is posted.
     void posted(std::size_t bytes, std::uint32_t places) {
-        posted_.push() = {.bytes = bytes, .places = places};
+        posted_.push({.bytes = bytes, .places = places});
         next_ = next_ + bytes < size_ ? next_ + bytes : next_ + bytes - size_;
         free_ -= bytes;
         places_ -= places;
