@@ -947,6 +947,14 @@ int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op
 int rpma_cq_new(struct rpma_peer *peer, uint32_t cq_size, int flags, struct rpma_cq **cq_ptr);
 
 /**
+ * Gives a queue that rpma_cq_new made room for cq_size completions. Those that wait to be collected stay, and
+ * so does what the queue is waited for with. Not every device can. Threads: one; others may post, collect and
+ * wait meanwhile. Errors: RPMA_E_INVAL: cq is NULL. RPMA_E_PROVIDER: more completions wait than there would
+ * be room for, or the device cannot have it (errno says why); the queue is as it was. See ibv_resize_cq(3).
+ */
+int rpma_cq_resize(struct rpma_cq *cq, uint32_t cq_size);
+
+/**
  * Ends a queue that rpma_cq_new made, and sets *cq_ptr to NULL. Errors: RPMA_E_INVAL: cq_ptr is NULL.
  * RPMA_E_PROVIDER: connections still use it; it goes on as before.
  */

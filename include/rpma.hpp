@@ -325,6 +325,8 @@ class completion_queue : public detail::owner<rpma_cq, rpma_cq_delete> {
 public:
     using owner::owner;
     [[nodiscard]] completions view() const { return completions{object_}; }
+    // Room for so many completions.
+    expected<void> resize(std::uint32_t size) { return detail::result_of(rpma_cq_resize(object_, size)); }
 };
 
 class shared_receive_queue : public detail::owner<rpma_srq, rpma_srq_delete> {

@@ -16,6 +16,10 @@ namespace {
 // Acknowledging takes a lock: it is done for so many events at once, and at the end.
 constexpr unsigned acknowledged_at_once = 64;
 
+int entries_of(std::uint32_t size) {
+    return static_cast<int>(std::min(size, std::uint32_t{INT_MAX}));
+}
+
 }  // namespace
 
 namespace librpma {
@@ -56,7 +60,7 @@ librpma::Result<std::unique_ptr<rpma_cq>> rpma_cq::create(const verbs::Provider 
             return librpma::Failure{RPMA_E_PROVIDER};
         }
     }
-    const int entries = static_cast<int>(std::min(size, std::uint32_t{INT_MAX}));
+    const int entries = entries_of(size);
     verbs::CompletionQueue queue{
         provider, provider.create_cq(context, entries, nullptr, own_channel ? own_channel.get() : shared, 0)};
     if (!queue) {
@@ -102,6 +106,17 @@ int rpma_cq::arm(bool solicited_only) {
     const int result = ibv_req_notify_cq(cq_.get(), solicited_only ? 1 : 0);
     if (result != 0) {
         BASE_LOG(Error, "ibv_req_notify_cq failed: %s", librpma::error_text(result));
+        return RPMA_E_PROVIDER;
+    }
+    return 0;
+}
+
+int rpma_cq::resize(std::uint32_t size) {
+    const int error = provider_.resize_cq(cq_.get(), entries_of(size));
+    if (error != 0) {
+        BASE_LOG(Error, "ibv_resize_cq(%d completions) failed: %s", entries_of(size),
+                 librpma::error_text(error));
+        errno = error;
         return RPMA_E_PROVIDER;
     }
     return 0;
@@ -168,6 +183,10 @@ int rpma_cq_new(struct rpma_peer *peer, uint32_t cq_size, int flags, struct rpma
                          : flags == RPMA_CQ_UNARMED ? rpma_cq::Channel::Unarmed
                                                     : rpma_cq::Channel::Own;
     return librpma::give(rpma_cq::create(peer->provider(), peer->pd()->context, cq_size, channel), cq_ptr);
+}
+
+int rpma_cq_resize(struct rpma_cq *cq, uint32_t cq_size) {
+    return cq == nullptr ? librpma::invalid("cq is NULL") : cq->resize(cq_size);
 }
 
 int rpma_cq_delete(struct rpma_cq **cq_ptr) {

@@ -35,6 +35,8 @@ public:
     // no.
     [[nodiscard]] int take_event(int flags);
     [[nodiscard]] int arm(bool solicited_only);
+    // As create() has the size.
+    [[nodiscard]] int resize(std::uint32_t size);
     // For an Unarmed queue. Between the two the caller waits on the descriptor, and polls.
     [[nodiscard]] int begin_wait(int *fd);
     [[nodiscard]] int end_wait();

@@ -18,7 +18,7 @@ inline constexpr int max_sge = 6;
 inline constexpr int max_sge_rd = 1;  // a READ has one sink on this wire (RFC 5040 section 4.4)
 inline constexpr int max_inline_data = SOFTRDMA_MAX_INLINE_SIZE;
 inline constexpr int max_cq = 65536;
-inline constexpr int max_cqe = 1 << 20;
+inline constexpr int max_cqe = 1 << 24;  // of 20,000 streams with default queues
 inline constexpr int max_srq = 65536;
 inline constexpr int max_srq_wr = 65536;
 // A queue that is asked for so many entries has at least one, and a power of two, as cards give; programs

@@ -2,8 +2,6 @@
 // stream/shard: queues, events and one lock for the streams that one thread began.
 #include "stream/shard.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <span>
@@ -14,10 +12,12 @@ namespace stream {
 namespace {
 
 constexpr int completions_at_once = 16;
-// A shard's first queue has room for two streams like the one it is opened for, and each further queue for
-// four times as many as the one before. Few streams so take little memory, and many streams make few queues
-// to look into.
+// A shard's first queue has room for two streams like the one it is opened for. On the soft device it grows
+// with their number, so that a look costs the same however many they are. On the kernel's devices, which need
+// not be able to resize a queue, each further queue has room for four times as many as the one before. Few
+// streams so take little memory, and many streams make few queues to look into.
 constexpr std::uint32_t streams_of_first = 2;
+constexpr std::uint32_t resize_growth = 2;
 constexpr std::uint32_t growth = 4;
 // On the kernel's devices nothing but an event tells that a peer is gone, and a program that never sleeps
 // does not see the descriptor: it looks for one, which is a system call, once in so many times.
@@ -57,8 +57,7 @@ base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device)
     return own.emplace_back(std::make_shared<Shard>(device, std::move(*events)));
 }
 
-Shard::Shard(const Device &device, Events events)
-    : device_{device}, thread_{static_cast<std::uint32_t>(gettid())}, events_{std::move(events)} {}
+Shard::Shard(const Device &device, Events events) : device_{device}, events_{std::move(events)} {}
 
 // A child process leaves what it inherited to its parent.
 Shard::~Shard() {
@@ -77,12 +76,30 @@ base::Result<Shard::Lane *> Shard::join(std::uint32_t completions) {
             return lane.get();
         }
     }
+    if (!device_.is_of_kernel() && !lanes_.empty() && grow(*lanes_.back(), completions)) {
+        lanes_.back()->free -= completions;
+        return lanes_.back().get();
+    }
     return open_lane(completions);
+}
+
+// Returns whether the lane then has room for so many completions more.
+bool Shard::grow(Lane &lane, std::uint32_t completions) {
+    const std::uint32_t most = device_.limits().max_cq_size;
+    const std::uint32_t size =
+        std::min(most, std::max(std::min(lane.completions, most / resize_growth) * resize_growth,
+                                lane.completions + completions));
+    if (size - lane.completions + lane.free < completions || rpma_cq_resize(lane.queue.get(), size) != 0) {
+        return false;
+    }
+    lane.free += size - lane.completions;
+    lane.completions = size;
+    return true;
 }
 
 base::Result<Shard::Lane *> Shard::open_lane(std::uint32_t completions) {
     const std::uint32_t most = device_.limits().max_cq_size;
-    const std::uint32_t before = lanes_.empty() ? 0 : lanes_.back()->completions;
+    const std::uint32_t before = lanes_.empty() || !device_.is_of_kernel() ? 0 : lanes_.back()->completions;
     const std::uint32_t wanted =
         std::max(completions * streams_of_first, std::min(before, most / growth) * growth);
     const std::uint32_t size = std::clamp(wanted, completions, std::max(completions, most));

@@ -62,8 +62,6 @@ public:
     // The caller holds it in all calls below, and in all calls of the streams.
     [[nodiscard]] std::mutex &mutex() { return mutex_; }
     [[nodiscard]] const Device &device() const { return device_; }
-    // The thread that it was made for, as the kernel numbers it.
-    [[nodiscard]] std::uint32_t thread() const { return thread_; }
     [[nodiscard]] rpma_events *events() const { return events_.get(); }
 
     // A place for one stream, in a queue that has room for all its completions.
@@ -101,6 +99,7 @@ private:
         bool of_request;
         rpma_conn_event what;
     };
+    [[nodiscard]] bool grow(Lane &lane, std::uint32_t completions);
     [[nodiscard]] base::Result<Lane *> open_lane(std::uint32_t completions);
     void serve(Lane &lane);
     void take_events();
@@ -110,7 +109,6 @@ private:
     void disarm();
 
     const Device &device_;
-    const std::uint32_t thread_;
     std::mutex mutex_;  // guards all that follows
     Events events_;
     std::vector<std::unique_ptr<Lane>> lanes_;

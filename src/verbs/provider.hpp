@@ -30,6 +30,7 @@ struct Provider {
     decltype(&ibv_create_comp_channel) create_comp_channel;
     decltype(&ibv_destroy_comp_channel) destroy_comp_channel;
     decltype(&ibv_create_cq) create_cq;
+    decltype(&ibv_resize_cq) resize_cq;
     decltype(&ibv_destroy_cq) destroy_cq;
     decltype(&ibv_get_cq_event) get_cq_event;
     decltype(&ibv_ack_cq_events) ack_cq_events;

@@ -54,6 +54,7 @@ const Provider rdma_core = {
     .create_comp_channel = ibv_create_comp_channel,
     .destroy_comp_channel = ibv_destroy_comp_channel,
     .create_cq = ibv_create_cq,
+    .resize_cq = ibv_resize_cq,
     .destroy_cq = ibv_destroy_cq,
     .get_cq_event = ibv_get_cq_event,
     .ack_cq_events = ibv_ack_cq_events,

@@ -34,6 +34,7 @@ const Provider soft = {
     .create_comp_channel = softrdma_ibv_create_comp_channel,
     .destroy_comp_channel = softrdma_ibv_destroy_comp_channel,
     .create_cq = softrdma_ibv_create_cq,
+    .resize_cq = softrdma_ibv_resize_cq,
     .destroy_cq = softrdma_ibv_destroy_cq,
     .get_cq_event = softrdma_ibv_get_cq_event,
     .ack_cq_events = softrdma_ibv_ack_cq_events,

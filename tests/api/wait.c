@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* wait: sleeping on a descriptor that needs no arming, together with others; what it costs. */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -101,6 +102,32 @@ static void waits_are_of_unarmed_queues(void **state) {
         capture_log(RPMA_LOG_LEVEL_ERROR);
         assert_code(rpma_cq_wait_end(shared.near), RPMA_E_INVAL);
         assert_true(logged("nobody waits", NULL));
+    }
+}
+
+/* Completions that wait stay. */
+static void a_queue_is_resized(void **state) {
+    struct ends *ends = *state;
+    struct ibv_wc wc;
+    if (ends->device != SOFT_DEVICE) {
+        skip(); /* not every device can */
+    }
+    capture_log(RPMA_LOG_LEVEL_ERROR);
+    assert_code(rpma_cq_resize(NULL, 20), RPMA_E_INVAL);
+    assert_code(rpma_cq_resize(shared.near, UINT32_MAX), RPMA_E_PROVIDER);
+    assert_int_equal(errno, EINVAL);
+    assert_true(logged("ibv_resize_cq", "2147483647", NULL));
+    for (uintptr_t i = 1; i <= 3; ++i) {
+        assert_ok(rpma_write(ends->client, NULL, 0, NULL, 0, 0, ALWAYS, (void *)i));
+    }
+    assert_code(rpma_cq_resize(shared.near, 2), RPMA_E_PROVIDER);
+    assert_ok(rpma_cq_resize(shared.near, 1000));
+    for (uintptr_t i = 1; i <= 3;) {
+        const int result = rpma_cq_get_wc(shared.near, 1, &wc, NULL);
+        assert_true(result == 0 || result == RPMA_E_NO_COMPLETION);
+        if (result == 0) {
+            assert_int_equal(wc.wr_id, i++);
+        }
     }
 }
 
@@ -308,6 +335,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_are_checked),
         UNARMED(waits_are_of_unarmed_queues),
+        UNARMED(a_queue_is_resized),
         UNARMED(what_arrives_makes_it_readable),
         UNARMED(what_others_post_makes_it_readable),
         UNARMED(no_completion_is_told),
