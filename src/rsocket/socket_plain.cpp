@@ -112,7 +112,6 @@ void Socket::become_plain(int reason) {
     timer_ = base::Fd{};
     reason_ = reason;
     state_ = State::Plain;
-    list();
     waiters_.wake();
 }
 

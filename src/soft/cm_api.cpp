@@ -44,10 +44,9 @@ ibv_context **softrdma_rdma_get_devices(int *num_devices) {
     return soft::made([&]() -> ibv_context ** {
         std::vector<ibv_context *> contexts;
         for (soft::Device *const device : soft::devices()) {
-            if (const auto context = soft::context_of(*device)) {
-                contexts.push_back(*context);
-            }
+            contexts.push_back(soft::context_of(*device));
         }
+        std::erase(contexts, nullptr);
         if (num_devices != nullptr) {
             *num_devices = static_cast<int>(contexts.size());
         }
