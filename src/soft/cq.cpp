@@ -203,7 +203,7 @@ bool CompletionQueue::push(const ibv_wc &completion, AnyQueuePair &queue_pair, Q
             return false;
         }
         ring_.push({.completion = completion, .queue_pair = &queue_pair, .slots = slots, .queue = queue});
-        if (served_here != this) {
+        if (waiters_.any() && served_here != this) {
             waiters_.tell(true);
         }
         notify = notify_ == Notify::Any || (notify_ == Notify::Solicited && solicited);
