@@ -42,7 +42,8 @@ none. Has the interface of librpma 1.0 to 1.3."
     "libsoftrdma0 (= ${own_version})")
 rpma_package(librsocket1 libs "sockets whose bytes travel by RDMA (runtime)
 The functions of librdmacm's rsockets, and its protocol, on librpma: with
-and without RDMA hardware."
+and without RDMA hardware. Programs that use sockets run on them unmodified
+(rpma run --sockets)."
     "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})")
 rpma_package(librpma-dev libdevel "remote persistent memory over RDMA (development files)
 Headers, manual and examples of librpma, libsoftrdma and librsocket."
@@ -50,7 +51,7 @@ Headers, manual and examples of librpma, libsoftrdma and librsocket."
 rpma_package(rpma net "replicates files into remote memory over RDMA
 One machine serves a pool, others push a file into it, durably, and pull
 it. Works with and without RDMA hardware."
-    "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})")
+    "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})" "librsocket1 (= ${own_version})")
 
 # Debian's librpma-dev has librpma(7).
 set(CPACK_DEBIAN_LIBRPMA0_PACKAGE_BREAKS "librpma-dev (<< ${PROJECT_VERSION})")

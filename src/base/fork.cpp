@@ -4,21 +4,15 @@
 
 #include <pthread.h>
 
-#include <atomic>
-
 namespace base {
 
-namespace {
+constinit std::atomic<unsigned> forks{0};
 
-std::atomic<unsigned> forks{0};
+namespace {
 
 [[maybe_unused]] const int counts_forks =
     pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
 
 }  // namespace
-
-unsigned fork_generation() {
-    return forks.load(std::memory_order_relaxed);
-}
 
 }  // namespace base

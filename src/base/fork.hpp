@@ -3,6 +3,7 @@
 // for ever by threads that the child does not have.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -11,7 +12,10 @@
 namespace base {
 
 // Number of forks between the first process that used the library and this one.
-[[nodiscard]] unsigned fork_generation();
+extern std::atomic<unsigned> forks;
+[[nodiscard]] inline unsigned fork_generation() {
+    return forks.load(std::memory_order_relaxed);
+}
 
 // What refuses its work to a child of the process that made it.
 class Inheritable {

@@ -96,8 +96,15 @@ Outcome<Offer> Link::receive_offer() {
     const rpma_conn_event event = TRY(next_event(timeout_));
     if (event == RPMA_CONN_REJECTED) {
         const std::string reason = logged_reason();
-        return failed(Exit::Unreachable, "{}: refused: nobody serves a pool there (rpma serve){}", name_,
-                      reason.empty() ? ", or the server's own output says why" : reason);
+        if (reason.empty()) {
+            return failed(Exit::Unreachable,
+                          "{}: refused: nobody serves a pool there (rpma serve), or the server's own output "
+                          "says why",
+                          name_);
+        }
+        const bool nobody = reason.ends_with(errno_text(ECONNREFUSED));
+        return failed(Exit::Unreachable, "{}: refused{}{}", name_,
+                      nobody ? ": nobody serves a pool there (rpma serve)" : "", reason);
     }
     if (event != RPMA_CONN_ESTABLISHED) {
         return failed(Exit::Unreachable, "{}: cannot connect: {}{}", name_, rpma_utils_conn_event_2str(event),

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/run: `rpma run PROGRAM` starts a verbs program on the soft device, by LD_PRELOAD.
+// cli/run: `rpma run PROGRAM` starts a verbs program on the soft device, `rpma run --sockets PROGRAM` a
+// program that uses sockets on rsockets; both by LD_PRELOAD.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/commands.hpp"
@@ -20,26 +22,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// From the folder above that of this command: where it is built, and where it is installed.
-constexpr std::array library_places{"lib/softrdma/libsoftrdma-verbs.so",
-                                    RPMA_INSTALL_LIBDIR "/softrdma/libsoftrdma-verbs.so"};
+struct Options {
+    bool sockets = false;
+    bool stats = false;
+    std::string device;
+    std::vector<std::string> words;
+};
 
+// Looks in the folder above that of this command: where the library is built, and where it is installed.
 // Empty when it is in none of them.
-fs::path library() {
+fs::path library(std::string_view name) {
     std::error_code error;
     const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
-    for (const char *const place : library_places) {
-        if (fs::exists(prefix / place, error)) {
-            return prefix / place;
+    for (const char *const place : {"lib", RPMA_INSTALL_LIBDIR}) {
+        const fs::path path = prefix / place / "softrdma" / name;
+        if (fs::exists(path, error)) {
+            return path;
         }
     }
     return {};
 }
 
-Outcome<> run(const std::vector<std::string> &words) {
-    const fs::path preload = library();
+Outcome<> run(const Options &options) {
+    const std::vector<std::string> &words = options.words;
+    const char *const name = options.sockets ? "librsocket-preload.so" : "libsoftrdma-verbs.so";
+    const fs::path preload = library(name);
     if (preload.empty()) {
-        return failed("libsoftrdma-verbs.so is not where it was installed, below {}", RPMA_INSTALL_LIBDIR);
+        return failed("{} is not where it was installed, below {}", name, RPMA_INSTALL_LIBDIR);
     }
     // ld.so(8) takes both for the end of a name, and runs the program without the library.
     if (preload.string().find_first_of(" :") != std::string::npos) {
@@ -54,6 +63,12 @@ Outcome<> run(const std::vector<std::string> &words) {
     }
     arguments.push_back(nullptr);
     setenv("LD_PRELOAD", all.c_str(), 1);
+    if (!options.device.empty()) {
+        setenv("RPMA_DEVICE", options.device.c_str(), 1);
+    }
+    if (options.stats) {
+        setenv("RSOCKET_PRELOAD_STATS", "1", 1);
+    }
     std::signal(SIGPIPE, SIG_DFL);  // main() ignores it
     execvp(arguments[0], arguments.data());
     return failed(errno == ENOENT ? Exit::NotFound : Exit::NotExecutable, "cannot run {}: {}", words[0],
@@ -64,15 +79,31 @@ Outcome<> run(const std::vector<std::string> &words) {
 
 void add_run(CLI::App &app, Command &chosen) {
     CLI::App *const command =
-        app.add_subcommand("run", "Run a verbs program on the soft device, with no RDMA device");
-    command->footer("rpma run PROGRAM [ARGUMENT...]: what follows the program's name is the program's.");
+        app.add_subcommand("run", "Run a verbs program, or one that uses sockets, with no RDMA device");
+    command->footer(
+        "rpma run [OPTION...] PROGRAM [ARGUMENT...]: what follows the program's name is the program's.");
     command->prefix_command();
     command->fallthrough(false);
-    command->callback([command, &chosen] {
+    const auto options = std::make_shared<Options>();
+    CLI::Option *const sockets =
+        command->add_flag("--sockets", options->sockets,
+                          "The program's TCP connections become rsockets: its bytes travel by RDMA");
+    command
+        ->add_option("--device", options->device,
+                     "The device of --sockets: auto, soft or kernel (RPMA_DEVICE)")
+        ->type_name("KIND")
+        ->check(CLI::IsMember({"auto", "soft", "kernel"}))
+        ->needs(sockets);
+    command
+        ->add_flag("--stats", options->stats,
+                   "At the program's end, say on standard error what --sockets carried")
+        ->needs(sockets);
+    command->callback([command, options, &chosen] {
         if (command->remaining().empty()) {
             throw CLI::RequiredError("PROGRAM");
         }
-        chosen = [words = command->remaining()] { return run(words); };
+        options->words = command->remaining();
+        chosen = [options] { return run(*options); };
     });
 }
 

@@ -14,6 +14,7 @@
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "base/result.hpp"
+#include "registry/book.hpp"
 #include "rsocket/sleep.hpp"
 
 namespace rsockets {
@@ -96,9 +97,13 @@ public:
 
 protected:
     explicit AnySocket(base::Fd fd) : fd_{std::move(fd)} {}
+    // Tells other programs what the socket is now. The caller says what the kernel's socket does not.
+    void list(registry::Description description);
     [[nodiscard]] base::Fd take_fd() { return std::move(fd_); }
 
     Waiters waiters_;
+    // As other programs see the socket. In a forked child there is none until list().
+    registry::Entry entry_;
 
 private:
     base::Fd fd_;

@@ -70,6 +70,7 @@ Result<void> DatagramSocket::connect(const sockaddr *address, socklen_t length) 
         return base::last_failure();
     }
     endpoint().peer_changed();
+    list();
     return {};
 }
 
@@ -157,6 +158,9 @@ Result<std::size_t> DatagramSocket::take(msghdr &message, int flags) {
     message.msg_controllen = 0;
     message.msg_flags = copied < size ? int{MSG_TRUNC} : 0;
     if ((flags & MSG_PEEK) == 0) {
+        if (registry::Live *const live = entry_.live()) {
+            live->received_bytes += size;
+        }
         endpoint_->drop_message();
     }
     return (flags & MSG_TRUNC) != 0 ? size : copied;
@@ -178,7 +182,15 @@ Result<std::size_t> DatagramSocket::send(const msghdr &message, int flags) {
             }
             const auto sent =
                 endpoint_->send(parts, static_cast<const sockaddr *>(message.msg_name), message.msg_namelen);
-            return sent ? Result<std::size_t>{base::size_of(parts)} : std::unexpected{sent.error()};
+            if (!sent) {
+                return std::unexpected{sent.error()};
+            }
+            const std::size_t bytes = base::size_of(parts);
+            if (registry::Live *const live = entry_.live()) {
+                live->sent_bytes += bytes;
+                ++live->sent_messages;
+            }
+            return bytes;
         });
 }
 

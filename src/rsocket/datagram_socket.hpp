@@ -15,7 +15,9 @@ public:
     // type: SOCK_DGRAM, with SOCK_NONBLOCK and SOCK_CLOEXEC.
     [[nodiscard]] static Result<std::shared_ptr<AnySocket>> create(int domain, int type, int protocol);
     DatagramSocket(base::Fd fd, int domain, bool blocks)
-        : AnySocket{std::move(fd)}, domain_{domain}, blocks_{blocks} {}
+        : AnySocket{std::move(fd)}, domain_{domain}, blocks_{blocks} {
+        list();
+    }
 
     [[nodiscard]] Result<void> listen(int backlog) override;
     [[nodiscard]] Result<std::shared_ptr<AnySocket>> accept(sockaddr *address, socklen_t *length,
@@ -60,6 +62,7 @@ private:
     void end_wait_of(const Waiter *waiter);
     void end_wait_locked(const Sleep &sleep);
     void tell_news();
+    void list();
 
     const int domain_;
     std::mutex mutex_;

@@ -148,7 +148,7 @@ private:
                 end();
             }
         }
-        void end() {
+        [[gnu::noinline]] void end() {
             const auto ended = std::move(object);  // not with the lock
             const std::scoped_lock lock{home.mutex_};
             next = std::exchange(home.free_, this);

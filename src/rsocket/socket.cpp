@@ -69,6 +69,7 @@ Result<void> Socket::begin_wait_locked(Sleep &sleep) {
 }
 
 std::vector<pollfd> Socket::descriptors_before_stream() {
+    list_in_child();
     std::vector<pollfd> descriptors;
     if (listener_ != nullptr) {
         descriptors.push_back({.fd = listener_->fd(), .events = POLLIN, .revents = 0});

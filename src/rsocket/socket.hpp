@@ -28,7 +28,9 @@ public:
     enum class State { Fresh, Listening, Reaching, Undecided, Streaming, Plain };
 
     Socket(base::Fd fd, State state, const stream::Settings &settings, bool blocks)
-        : AnySocket{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {}
+        : AnySocket{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {
+        list();
+    }
     Socket(const Socket &) = delete;
     Socket &operator=(const Socket &) = delete;
     ~Socket() override;
@@ -69,14 +71,38 @@ private:
     // Flags of sends that streams refuse.
     static constexpr int send_flags_refused = MSG_OOB | MSG_FASTOPEN;
 
+    // What a call receives. It may return with less than is wanted, but waits for `least` bytes.
+    struct Wish {
+        stream::Reading reading;
+        bool blocks;
+        std::size_t wanted;
+        std::size_t least;
+
+        [[nodiscard]] bool peeks() const {
+            return reading == stream::Reading::Peek || reading == stream::Reading::Count;
+        }
+        [[nodiscard]] bool is_granted(std::size_t received) const { return received >= least || peeks(); }
+    };
     [[nodiscard]] Result<std::size_t> receive_parts(std::span<const iovec> parts, int flags);
     [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
+    // These go on when the first look, which gave `first`, was not enough.
+    [[nodiscard]] Result<std::size_t> receive_rest(std::unique_lock<std::mutex> &lock,
+                                                   std::span<const iovec> parts, const Wish &wish,
+                                                   Result<std::size_t> first);
+    [[nodiscard]] Result<std::size_t> send_rest(std::unique_lock<std::mutex> &lock,
+                                                std::span<const iovec> parts, int flags,
+                                                Result<std::size_t> first);
+    // The caller of these holds the stream's lock too, if there is a stream.
+    [[nodiscard]] Result<std::size_t> try_to_receive(std::span<const iovec> parts, const Wish &wish,
+                                                     std::size_t received);
+    [[nodiscard]] Result<std::size_t> try_to_send(std::span<const iovec> parts);
     // The caller of this and of what follows holds mutex_, which is taken before the shard's lock. Returns
     // whether there was anything for any stream.
     bool serve();
     // Begins the stream, if there is none yet and TCP or the peer is ready for it.
     void go_on() {
-        if (state_ == State::Reaching || state_ == State::Undecided) {
+        const State state = state_;
+        if (state == State::Reaching || state == State::Undecided) {
             decide_now();
         }
     }
@@ -116,6 +142,11 @@ private:
                                                            : std::unique_lock<std::mutex>{};
     }
     [[nodiscard]] bool is_connecting() const;
+    // Tells other programs what the rsocket is; of a stream that begins, how it fares too.
+    void list();
+    void report_stream();
+    // A child that waits for the listener that it inherited has it in a file of its own.
+    void list_in_child();
     [[nodiscard]] short listener_readiness(short events) const;
     // The caller of these holds the stream's lock too.
     // Why rconnect failed is told once; why a stream broke, again and again.
@@ -140,10 +171,42 @@ private:
     [[nodiscard]] int mode();
     [[nodiscard]] Result<void> set_socket_option(int name, const void *value, socklen_t length);
     [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
-    // Calls attempt() until it gives something else than EAGAIN, and sleeps meanwhile.
+    // Calls attempt() with the stream's lock, if there is a stream.
+    template <typename Attempt>
+    std::invoke_result_t<Attempt> look(Attempt attempt) {
+        bool ignored = false;
+        return look(attempt, false, ignored);
+    }
+    // `serves`: serves the stream's shard first, and notes whether there was anything for any stream.
+    template <typename Attempt>
+    [[gnu::always_inline]] std::invoke_result_t<Attempt> look(Attempt &attempt, bool serves, bool &any) {
+        go_on();
+        if (closed_ || is_lost()) {
+            return base::failure(closed_ ? EBADF : ECONNRESET);
+        }
+        const auto in_stream = lock_stream();
+        any = serves && in_stream && stream_->shard()->serve();
+        note_failure();
+        return attempt();
+    }
+    template <typename Answer>
+    [[nodiscard]] static bool is_waiting(const Answer &answer) {
+        return !answer && answer.error().number == EAGAIN;
+    }
+    // Looks until attempt() gives something else than EAGAIN, and sleeps meanwhile.
     template <typename Attempt>
     std::invoke_result_t<Attempt> until(std::unique_lock<std::mutex> &lock, bool blocks, Deadline deadline,
-                                        Attempt attempt);
+                                        Attempt attempt) {
+        auto answer = look(attempt);  // what is here already: the device need not be asked
+        if (is_waiting(answer)) {
+            answer = keep_looking(lock, blocks, deadline, attempt);
+        }
+        return answer;
+    }
+    template <typename Attempt>
+    [[gnu::noinline]] std::invoke_result_t<Attempt> keep_looking(std::unique_lock<std::mutex> &lock,
+                                                                 bool blocks, Deadline deadline,
+                                                                 Attempt attempt);
     [[nodiscard]] static Deadline deadline_of(milliseconds timeout) {
         return timeout.count() != 0 ? Deadline{base::Clock::now() + timeout} : std::nullopt;
     }
@@ -186,30 +249,16 @@ private:
 };
 
 template <typename Attempt>
-std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, bool blocks,
-                                            Deadline deadline, Attempt attempt) {
-    using Answer = std::invoke_result_t<Attempt>;
+std::invoke_result_t<Attempt> Socket::keep_looking(std::unique_lock<std::mutex> &lock, bool blocks,
+                                                   Deadline deadline, Attempt attempt) {
     constexpr int most_rounds = 8;
     bool any = false;
-    const auto look = [&](bool serves) -> Answer {
-        go_on();
-        if (closed_ || is_lost()) {
-            return base::failure(closed_ ? EBADF : ECONNRESET);
-        }
-        const auto in_stream = lock_stream();
-        any = serves && in_stream && stream_->shard()->serve();
-        note_failure();
-        return attempt();
-    };
-    const auto is_waiting = [](const Answer &result) { return !result && result.error().number == EAGAIN; };
-    Answer result = look(false);  // what is here already: the device need not be asked
-    if (!is_waiting(result)) {
-        return result;
-    }
+    const auto serve_and_look = [&] { return look(attempt, true, any); };
+    std::invoke_result_t<Attempt> result = base::failure(EAGAIN);
     if (!blocks || Looking::is_worth_while()) {
         const auto begin = blocks ? base::Clock::now() : base::Clock::time_point{};
         for (int round = 1; is_waiting(result); ++round) {
-            result = look(true);
+            result = serve_and_look();
             // A call that does not wait goes on only while there is something, and for at most most_rounds
             // rounds.
             if (!is_waiting(result) || (blocks ? base::Clock::now() - begin >= configuration().polling_time
@@ -232,7 +281,7 @@ std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, 
             Sleep sleep{*waiter};
             auto slept = begin_wait_locked(sleep);
             if (slept) {
-                result = look(true);
+                result = serve_and_look();
             }
             if (slept && is_waiting(result)) {
                 lock.unlock();
@@ -245,7 +294,7 @@ std::invoke_result_t<Attempt> Socket::until(std::unique_lock<std::mutex> &lock, 
             }
         }
         if (is_waiting(result)) {
-            result = look(true);
+            result = serve_and_look();
         }
     }
     return result;

@@ -77,36 +77,48 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
         return base::failure(EOPNOTSUPP);
     }
     std::unique_lock lock{mutex_};
-    const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
-    const bool peeks = (flags & MSG_PEEK) != 0;
     const bool copies = (flags & MSG_TRUNC) == 0;
-    const auto reading = peeks ? (copies ? stream::Reading::Peek : stream::Reading::Count)
-                               : (copies ? stream::Reading::Take : stream::Reading::Discard);
+    const auto taking = copies ? stream::Reading::Take : stream::Reading::Discard;
+    const auto peeking = copies ? stream::Reading::Peek : stream::Reading::Count;
     const std::size_t wanted = base::size_of(parts);
-    // The call may return with less than was asked for, but with MSG_WAITALL not before all of it is there.
-    const std::size_t least = (flags & MSG_WAITALL) != 0 ? wanted : std::min(wanted, receive_low_water_);
+    const Wish wish{.reading = (flags & MSG_PEEK) != 0 ? peeking : taking,
+                    .blocks = blocks_ && (flags & MSG_DONTWAIT) == 0,
+                    .wanted = wanted,
+                    .least = (flags & MSG_WAITALL) != 0 ? wanted : std::min(wanted, receive_low_water_)};
+    const auto got = look([&] { return try_to_receive(parts, wish, 0); });
+    return got && wish.is_granted(*got) ? got : receive_rest(lock, parts, wish, got);
+}
+
+Result<std::size_t> Socket::try_to_receive(std::span<const iovec> parts, const Wish &wish,
+                                           std::size_t received) {
+    if (stream_ == nullptr) {
+        return base::failure(why_no_stream());
+    }
+    // A peek leaves the bytes there, so that it has to wait for all of them together.
+    const std::size_t at_once =
+        wish.peeks() || received == 0 ? std::min(wish.least, stream_->receive_bytes() / 2UL) : 1;
+    if (wish.blocks && wish.wanted != 0 && !stream_->can_receive(at_once)) {
+        return base::failure(EAGAIN);
+    }
+    return stream_->receive(parts, wish.reading);
+}
+
+Result<std::size_t> Socket::receive_rest(std::unique_lock<std::mutex> &lock, std::span<const iovec> parts,
+                                         const Wish &wish, Result<std::size_t> first) {
     const Deadline deadline = deadline_of(receive_timeout_);
     std::size_t received = 0;
-    std::span<const iovec> left = parts;
     std::vector<iovec> rest;
-    while (true) {
-        const auto got = until(lock, blocks, deadline, [&]() -> Result<std::size_t> {
-            if (stream_ == nullptr) {
-                return base::failure(why_no_stream());
-            }
-            // A peek leaves the bytes there, so that it has to wait for all of them together.
-            const std::size_t at_once =
-                peeks || received == 0 ? std::min(least, stream_->receive_bytes() / 2UL) : 1;
-            if (blocks && wanted != 0 && !stream_->can_receive(at_once)) {
-                return base::failure(EAGAIN);
-            }
-            return stream_->receive(left, reading);
-        });
+    std::span<const iovec> left = parts;
+    const auto attempt = [&] { return try_to_receive(left, wish, received); };
+    for (auto got = first;; got = look(attempt)) {
+        if (is_waiting(got)) {
+            got = keep_looking(lock, wish.blocks, deadline, attempt);
+        }
         if (!got) {
             return received != 0 ? Result<std::size_t>{received} : got;
         }
         received += *got;
-        if (*got == 0 || received >= least || peeks) {
+        if (*got == 0 || wish.is_granted(received)) {
             return received;
         }
         rest = rest_of(parts, received);
@@ -119,24 +131,35 @@ Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) 
         return base::failure(EOPNOTSUPP);
     }
     std::unique_lock lock{mutex_};
+    const auto put = look([&] { return try_to_send(parts); });
+    return put && *put == base::size_of(parts) ? put : send_rest(lock, parts, flags, put);
+}
+
+Result<std::size_t> Socket::try_to_send(std::span<const iovec> parts) {
+    if (stream_ == nullptr) {
+        return base::failure(why_no_stream());
+    }
+    // Bytes that have left give their place in the send buffer back, and the next bytes take the same one.
+    // Where all have left already there is nothing to look for.
+    if (base::size_of(parts) > settings_.inline_bytes && !stream_->idle() && !is_lost()) {
+        (void)stream_->shard()->serve();
+    }
+    return stream_->send(parts);
+}
+
+Result<std::size_t> Socket::send_rest(std::unique_lock<std::mutex> &lock, std::span<const iovec> parts,
+                                      int flags, Result<std::size_t> first) {
     const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
     const Deadline deadline = deadline_of(send_timeout_);
     const std::size_t wanted = base::size_of(parts);
     std::size_t sent = 0;
-    std::span<const iovec> left = parts;
     std::vector<iovec> rest;
-    while (true) {
-        const auto put = until(lock, blocks, deadline, [&]() -> Result<std::size_t> {
-            if (stream_ == nullptr) {
-                return base::failure(why_no_stream());
-            }
-            // Bytes that have left give their place in the send buffer back, and the next bytes take the same
-            // one. Where all have left already there is nothing to look for.
-            if (wanted > settings_.inline_bytes && !stream_->idle() && !is_lost()) {
-                (void)stream_->shard()->serve();
-            }
-            return stream_->send(left);
-        });
+    std::span<const iovec> left = parts;
+    const auto attempt = [&] { return try_to_send(left); };
+    for (auto put = first;; put = look(attempt)) {
+        if (is_waiting(put)) {
+            put = keep_looking(lock, blocks, deadline, attempt);
+        }
         if (!put) {
             return sent != 0 ? Result<std::size_t>{sent} : put;
         }
@@ -242,6 +265,7 @@ void Socket::close() {
         }
     }
     closed_ = true;
+    list();
     if (const auto in_stream = lock_stream()) {
         stream_->unmap_all();  // the program may free the memory from now on
     }

@@ -26,6 +26,7 @@ Result<void> Socket::listen(int backlog) {
         }
     }
     state_ = State::Listening;
+    list();
     waiters_.wake();
     return {};
 }
@@ -77,6 +78,7 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
     if (state_ != State::Listening) {
         return base::failure(EINVAL);
     }
+    list_in_child();
     const Deadline deadline = deadline_of(receive_timeout_);
     if (blocks_) {
         if (auto answered = answer_while_waiting(lock, deadline); !answered) {
@@ -172,6 +174,7 @@ Result<std::shared_ptr<Socket>> Socket::next_of_listener(sockaddr *address, sock
         }
         accepted->stream_ = std::move(*stream);
         accepted->state_ = State::Streaming;
+        accepted->report_stream();
         if (const auto in_stream = accepted->lock_stream(); accepted->stream_->error() != 0) {
             continue;  // it was no peer of ours, or has gone
         }

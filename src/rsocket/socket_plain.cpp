@@ -112,6 +112,7 @@ void Socket::become_plain(int reason) {
     timer_ = base::Fd{};
     reason_ = reason;
     state_ = State::Plain;
+    list();
     waiters_.wake();
 }
 

@@ -49,6 +49,7 @@ Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
             }
             stream_ = std::move(*stream);
             state_ = State::Streaming;
+            report_stream();
             return {};
         }
     }
@@ -60,6 +61,7 @@ Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
         return base::last_failure();
     }
     state_ = State::Reaching;
+    list();
     return {};
 }
 
@@ -110,6 +112,7 @@ bool Socket::reach() {
         (void)::connect(fd(), &nobody, sizeof(nobody));
         pending_error_ = error;
         state_ = State::Fresh;
+        list();
         return true;
     }
     return begin_stream(stream::Side::Active);
@@ -125,6 +128,7 @@ bool Socket::begin_stream(stream::Side side) {
     }
     stream_ = std::move(*stream);
     state_ = State::Streaming;
+    report_stream();
     apply_options();
     return true;
 }
@@ -133,6 +137,7 @@ bool Socket::lose_peer(int error) {
     pending_error_ = error;
     (void)::shutdown(fd(), SHUT_RDWR);
     state_ = State::Fresh;
+    list();
     return true;
 }
 

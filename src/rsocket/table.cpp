@@ -42,15 +42,19 @@ bool Table::end_with_process() {
 void Table::before_fork() {
     sockets_.lock();
     repolls_.lock();
+    registry::Book::instance().before_fork();
 }
 
 void Table::after_fork_in_parent() {
+    registry::Book::instance().after_fork_in_parent();
     repolls_.unlock();
     sockets_.unlock();
 }
 
 void Table::after_fork_in_child() {
-    after_fork_in_parent();
+    registry::Book::instance().after_fork_in_child();
+    repolls_.unlock();
+    sockets_.unlock();
     Leaving::instance().after_fork_in_child();
     sockets_.for_each([](AnySocket &socket) { socket.after_fork_in_child(); });
 }

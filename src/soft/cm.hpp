@@ -4,6 +4,7 @@
 //   cm_id.cpp        an id: addresses, queue pair, disconnect, end
 //   cm_options.cpp   what can be set on an id
 //   cm_connect.cpp   the initiator's side: connect, establish
+//   cm_accept.cpp    the responder's side: sockets that come to a listener
 //   cm_listen.cpp    the responder's side: listen, accept, reject
 //   cm_endpoint.cpp  the C face of what an id makes for itself: queues, queue pair, whole endpoints
 //   cm_address.cpp   rdma_getaddrinfo
@@ -269,7 +270,13 @@ protected:
     [[nodiscard]] const tcp::Address &peer() const { return route.addr.dst_storage; }
     void begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake::Role role,
                          const wire::MpaFrame *request);
-    void forget(const Handshake &handshake);
+    void forget(Handshake &handshake);
+    // Of a listener: takes a descriptor to spare, if it has none.
+    bool has_spare();
+    // A connection is accepted with the spare descriptor when there is no other.
+    [[nodiscard]] base::Result<tcp::Accepted> accept_next();
+    void begin_accepted(tcp::Accepted accepted);
+    void pause_accepting(int error);
     void end_oldest_handshake();
     void end_handshakes();
     void request_arrived(Handshake &handshake, const wire::MpaFrame &request);
@@ -312,6 +319,8 @@ protected:
     std::vector<std::unique_ptr<Handshake>> handshakes_;  // the oldest first
     Shares shares_;                                       // that origins have of them
     std::size_t most_handshakes_ = 0;                     // of a listener
+    base::Fd spare_;                       // of a listener: a descriptor for when the process has no other
+    const Handshake *rejected_ = nullptr;  // the one that has the spare descriptor
 };
 
 // Whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.

@@ -44,9 +44,10 @@ ibv_context **softrdma_rdma_get_devices(int *num_devices) {
     return soft::made([&]() -> ibv_context ** {
         std::vector<ibv_context *> contexts;
         for (soft::Device *const device : soft::devices()) {
-            contexts.push_back(soft::context_of(*device));
+            if (const auto context = soft::context_of(*device)) {
+                contexts.push_back(*context);
+            }
         }
-        std::erase(contexts, nullptr);
         if (num_devices != nullptr) {
             *num_devices = static_cast<int>(contexts.size());
         }

@@ -61,7 +61,7 @@ base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
     if (!socket) {
         return std::unexpected{socket.error()};
     }
-    set_source(tcp::local_address(socket->get()));
+    (void)set_source(tcp::local_address(socket->get()));
     parameters_ = {.initiator = true,
                    .crc = crc_wanted(),
                    .ird = granted_depth(wanted.responder_resources),
@@ -113,6 +113,10 @@ void terminate(base::Fd socket, Origin peer, bool crc, const wire::TerminateCode
 
 void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     if (reply.reject) {
+        if (reply.soft_operations) {
+            BASE_LOG_PEER(Warning, "no connection with %s: it is out of file descriptors",
+                          tcp::text_of(handshake.peer()).c_str());
+        }
         outcome_->param.conn.responder_resources = told_depth(reply.ord);
         outcome_->param.conn.initiator_depth = told_depth(reply.ird);
         outcome_->set_private_data(reply.private_data);

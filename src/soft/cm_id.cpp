@@ -87,10 +87,14 @@ base::Result<void> CmId::set_source(const tcp::Address &address) {
         return std::unexpected{device.error()};
     }
     if (*device != nullptr) {
-        verbs = context_of(**device);
+        const auto opened = context_of(**device);
+        if (!opened) {
+            return std::unexpected{opened.error()};
+        }
+        verbs = *opened;
         port_num = 1;
         identity.pkey = default_pkey;
-        pd = pd == nullptr && verbs != nullptr ? &default_domain_of(*verbs) : pd;
+        pd = pd == nullptr ? &default_domain_of(*verbs) : pd;
     }
     return {};
 }
@@ -246,6 +250,7 @@ void CmId::end_handshakes() {
     if (handshake_group_) {
         const std::scoped_lock lock{handshake_group_->mutex()};
         handshakes_.clear();
+        rejected_ = nullptr;
         shares_ = {};
         if (state_.load() == State::Listening) {
             handshake_group_->remove(*this, socket_.get());
@@ -276,11 +281,6 @@ void CmId::begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake:
         handshakes_.pop_back();
         throw;
     }
-}
-
-void CmId::forget(const Handshake &handshake) {
-    shares_.remove(origin_of(handshake.peer()));
-    std::erase_if(handshakes_, [&](const auto &one) { return one.get() == &handshake; });
 }
 
 void CmId::handshake_done(Handshake &handshake, const wire::MpaFrame &frame) {

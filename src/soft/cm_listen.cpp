@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm: the responder's side. A listener's sockets are read until their MPA request is whole; then each is
-// an id of its own.
+// soft/cm: the responder's side. Each MPA request becomes an id of its own, which the program accepts or
+// rejects.
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -19,27 +19,36 @@ namespace soft {
 
 namespace {
 
-constexpr int accepts_in_a_turn = 64;  // then others have theirs
-constexpr base::Milliseconds accept_again_after{100};
+// By whom a connection is rejected. Only a soft device is told that it was the device, which had no
+// descriptor.
+enum class Rejected { ByProgram, ByDevice };
 
-// Answers, and lets the peer read the answer. A fresh socket takes so few bytes at once.
+// A fresh socket takes so few bytes at once.
+base::Result<void> send_rejection(int socket, const wire::MpaFrame &request, Rejected by,
+                                  std::span<const std::byte> private_data) {
+    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
+    const std::size_t size =
+        wire::encode_mpa_frame({.role = wire::MpaRole::Reply,
+                                .revision = std::min<std::uint8_t>(request.revision, 2),
+                                .crc = request.crc,
+                                .reject = true,
+                                .soft_operations = request.soft_operations && by == Rejected::ByDevice,
+                                .enhanced = request.enhanced,
+                                .peer_to_peer = request.peer_to_peer,
+                                .rtr_write = request.peer_to_peer,
+                                .private_data = private_data},
+                               bytes);
+    const bool sent = send(socket, bytes.data(), size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+    return sent ? base::Result<void>{} : base::last_failure();
+}
+
+// Answers, and lets the peer read the answer.
 base::Result<void> refuse(base::Fd socket, const tcp::Address &peer, const wire::MpaFrame &request,
                           std::span<const std::byte> private_data) {
-    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
-    const std::size_t size = wire::encode_mpa_frame({.role = wire::MpaRole::Reply,
-                                                     .revision = std::min<std::uint8_t>(request.revision, 2),
-                                                     .crc = request.crc,
-                                                     .reject = true,
-                                                     .enhanced = request.enhanced,
-                                                     .peer_to_peer = request.peer_to_peer,
-                                                     .rtr_write = request.peer_to_peer,
-                                                     .private_data = private_data},
-                                                    bytes);
-    const bool sent = send(socket.get(), bytes.data(), size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
-    const int error = errno;
+    const auto sent = send_rejection(socket.get(), request, Rejected::ByProgram, private_data);
     (void)shutdown(socket.get(), SHUT_WR);
     Engine::instance().drain(std::move(socket), origin_of(peer));
-    return sent ? base::Result<void>{} : base::failure(error);
+    return sent;
 }
 
 }  // namespace
@@ -66,6 +75,7 @@ base::Result<void> CmId::listen(int backlog) {
     }
     const std::scoped_lock lock{handshake_group_->mutex()};
     most_handshakes_ = std::min(limits::max_handshakes, limits::share_of_descriptors());
+    (void)has_spare();
     state_.store(State::Listening);
     handshake_group_->add(*this, socket_.get(), {.readable = true});
     return {};
@@ -107,58 +117,15 @@ base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, int flags, void 
     return id.release();
 }
 
-void CmId::progress() {
-    if (accept_paused_) {
+void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
+    if (&handshake == rejected_) {
+        // Nothing that the peer sent is unread, so to close the socket at once destroys nothing.
+        BASE_LOG_PEER(Warning,
+                      "no connection with %s: rejected, because this process has no file descriptor for it",
+                      tcp::text_of(handshake.peer()).c_str());
+        (void)send_rejection(handshake.socket(), request, Rejected::ByDevice, {});
         return;
     }
-    for (int round = 0; round < accepts_in_a_turn; ++round) {
-        auto accepted = tcp::accept(socket_.get());
-        if (!accepted) {
-            const int error = accepted.error().number;
-            if (error != EAGAIN && error != ECONNABORTED && error != EINTR) {
-                // The connection stays in the backlog: look again when there may be file descriptors or
-                // memory. What is said once holds until a connection is accepted.
-                if (!std::exchange(accept_fails_, true)) {
-                    BASE_LOG_PEER(Warning, "cannot accept connections, which wait until it can: %s",
-                                  std::strerror(error));
-                }
-                accept_paused_ = true;
-                handshake_group_->change(*this, socket_.get(), {.readable = true}, {});
-                handshake_group_->set_deadline(*this, base::Clock::now() + accept_again_after);
-            }
-            return;
-        }
-        accept_fails_ = false;
-        try {
-            begin_handshake(std::move(accepted->socket), accepted->peer, Handshake::Role::Responder, nullptr);
-        } catch (const std::bad_alloc &) {
-            BASE_LOG_PEER(Error, "connection dropped: out of memory");
-        }
-        if (handshakes_.size() > most_handshakes_) {
-            end_oldest_handshake();
-        }
-    }
-}
-
-// Ends one of the origin that has most: silent peers of one origin take nothing from others, and a peer that
-// speaks is done before it is the oldest. Its request may be here, and only not looked at yet.
-void CmId::end_oldest_handshake() {
-    const std::size_t most = shares_.most();
-    const auto oldest = std::ranges::find_if(
-        handshakes_, [&](const auto &one) { return shares_.of(origin_of(one->peer())) == most; });
-    Handshake &handshake = **oldest;
-    handshake.progress();
-    if (handshakes_.size() > most_handshakes_) {
-        handshake.give_way();
-    }
-}
-
-void CmId::expire() {
-    accept_paused_ = false;
-    handshake_group_->change(*this, socket_.get(), {}, {.readable = true});
-}
-
-void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
     if (request.markers || request.revision > 2) {
         BASE_LOG_PEER(Warning, "%s asks for %s: refused", tcp::text_of(handshake.peer()).c_str(),
                       request.markers ? "MPA markers" : "an MPA revision above 2");

@@ -129,17 +129,16 @@ void *extended_abi() {
     return reinterpret_cast<void *>(UINTPTR_MAX);  // NOLINT(performance-no-int-to-ptr)
 }
 
-// Events of this process; what was there is the parent's, whose lock may be held. False when the process has
-// no file descriptors left.
-bool renew_events(Context &context) {
+// Events of this process; what was there is the parent's, whose lock may be held.
+base::Result<void> renew_events(Context &context) {
     auto readable = base::Readable::create();
     if (!readable) {
-        return false;
+        return std::unexpected{readable.error()};
     }
     context.of_parents.push_back(
         std::exchange(context.async_events, std::make_unique<AsyncEvents>(std::move(*readable))));
     context.context.async_fd = context.async_events->fd();
-    return true;
+    return {};
 }
 
 }  // namespace
@@ -217,16 +216,15 @@ std::vector<tcp::Address> addresses_of(const Device &device) {
     return all;
 }
 
-ibv_context *context_of(Device &device) {
+base::Result<ibv_context *> context_of(Device &device) {
     if (!Faults::understood() || !crc_of_environment()) {
-        errno = EINVAL;
-        return nullptr;
+        return base::failure(EINVAL);
     }
     const std::scoped_lock lock{registry_lock};
     if (!device.context) {
         auto made = std::make_unique<Context>();
-        if (!renew_events(*made)) {
-            return nullptr;
+        if (auto renewed = renew_events(*made); !renewed) {
+            return std::unexpected{renewed.error()};
         }
         made->sz = sizeof(verbs_context);
         made->query_port = query_port;
@@ -250,8 +248,10 @@ ibv_context *context_of(Device &device) {
         made->domain.context = &context;
         made->domain.users = 1;  // the device's: nobody deallocates it
         device.context = std::move(made);
-    } else if (device.context->async_events->inherited() && !renew_events(*device.context)) {
-        return nullptr;
+    } else if (device.context->async_events->inherited()) {
+        if (auto renewed = renew_events(*device.context); !renewed) {
+            return std::unexpected{renewed.error()};
+        }
     }
     return &device.context->context;
 }

@@ -48,8 +48,8 @@ inline constexpr __be16 default_pkey = 0xffff;
 // Whether a local address is one of its interface.
 [[nodiscard]] bool has_address(const Device &device, const sockaddr &address);
 [[nodiscard]] std::vector<tcp::Address> addresses_of(const Device &device);
-// Null when the process has no file descriptors left.
-[[nodiscard]] ibv_context *context_of(Device &device);
+// EMFILE, ENFILE; EINVAL, logged, when a variable of the environment has no meaning: then no device opens.
+[[nodiscard]] base::Result<ibv_context *> context_of(Device &device);
 
 void query(const Device &device, ibv_device_attr &attributes);
 void query(const Device &device, ibv_port_attr &attributes);

@@ -72,7 +72,7 @@ void Handshake::progress() {
     if (!read_up_to(wire::mpa_header_bytes)) {
         return;
     }
-    const auto expected = role_ == Role::Initiator ? wire::MpaRole::Reply : wire::MpaRole::Request;
+    const auto expected = expected_role();
     const auto tail = wire::mpa_tail_bytes(std::span{frame_}.first<wire::mpa_header_bytes>(), expected);
     if (!tail) {
         fail(EPROTO, tail.error().text);
@@ -122,6 +122,12 @@ bool Handshake::read_up_to(std::size_t bytes) {
         const ssize_t count = recv(socket_.get(), frame_.data() + frame_bytes_, bytes - frame_bytes_, 0);
         if (count > 0) {
             frame_bytes_ += static_cast<std::size_t>(count);
+            // A peer that speaks another protocol is known by its first bytes, however few it sends.
+            if (!wire::may_begin_mpa_frame(std::span{frame_}.first(frame_bytes_), expected_role())) {
+                fail(EPROTO,
+                     role_ == Role::Initiator ? "not an MPA reply frame" : "not an MPA request frame");
+                return false;
+            }
             continue;
         }
         if (count < 0 && (errno == EAGAIN || errno == EINTR)) {

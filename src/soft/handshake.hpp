@@ -54,6 +54,9 @@ public:
     void give_way();
 
 private:
+    [[nodiscard]] wire::MpaRole expected_role() const {
+        return role_ == Role::Initiator ? wire::MpaRole::Reply : wire::MpaRole::Request;
+    }
     void connected();
     void fail(int error, const char *text);
     // True when the first `bytes` of the frame are here.

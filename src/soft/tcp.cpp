@@ -179,6 +179,9 @@ base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to, const 
         return base::last_failure();
     }
     set_connection_options(socket.get());
+    // The kernel holds back the packet that completes the connection until the request goes with it: a server
+    // that accepts has the request.
+    set(socket.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, 1);
     // EISCONN: the program has connected it, and we have adopted it.
     if (::connect(socket.get(), &to, length_of(to)) != 0 && errno != EINPROGRESS && errno != EISCONN) {
         return base::last_failure();

@@ -125,7 +125,7 @@ base::Result<void> DatagramId::connect(const rdma_conn_param *parameters) {
     if (auto connected = udp::connect(socket_.get(), udp::endpoint_of(route.addr.dst_addr)); !connected) {
         return connected;
     }
-    set_source(udp::address_of(udp::local_endpoint(socket_.get())));
+    (void)set_source(udp::address_of(udp::local_endpoint(socket_.get())));
     if (getrandom(&token_, sizeof(token_), 0) != sizeof(token_)) {
         return base::last_failure();
     }
@@ -238,15 +238,13 @@ void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::Lookup
     }
     const tcp::Address here = udp::address_of(
         {.gid = lookup.to, .port = port_of(route.addr.src_addr), .interface = lookup.from.interface});
-    if (const auto device = device_of(reinterpret_cast<const sockaddr &>(here));
-        !device || *device == nullptr) {
-        return;
-    }
     // What needs memory first: a request that is dropped comes again.
     std::unique_ptr<DatagramId> child{new DatagramId{nullptr, context, ps}};
     child->service_ = service_;
     child->lookup_ = lookup;
-    child->set_source(here);
+    if (!child->set_source(here) || child->verbs == nullptr) {
+        return;
+    }
     const tcp::Address peer = udp::address_of(lookup.from);
     child->set_destination(reinterpret_cast<const sockaddr &>(peer));
     auto made = std::make_unique<Event>();

@@ -150,7 +150,7 @@ __be64 softrdma_ibv_get_device_guid(ibv_device *device) {
 }
 
 ibv_context *softrdma_ibv_open_device(ibv_device *device) {
-    return made([&] { return soft::context_of(*static_cast<Device *>(device)); });
+    return made([&] { return soft::value_of(soft::context_of(*static_cast<Device *>(device))); });
 }
 
 int softrdma_ibv_close_device(ibv_context *) {

@@ -20,6 +20,9 @@ std::mutex lock_of_guessers;  // of every table's; nothing else is locked with i
 [[maybe_unused]] const int guessers_survive_forks = pthread_atfork(
     [] { lock_of_guessers.lock(); }, [] { lock_of_guessers.unlock(); }, [] { lock_of_guessers.unlock(); });
 
+// So long at most is an origin delayed after its last guess.
+constexpr double minutes_remembered = 60;
+
 double most_free() {
     return static_cast<double>(limits::wrong_keys_a_minute);
 }
@@ -36,7 +39,8 @@ double WrongKeys::keys_of(const Guesser &guesser, base::Clock::time_point now) {
     return std::max(guesser.keys - minutes.count() * most_free(), 0.0);
 }
 
-// Never more than what makes the longest delay: whoever stops is free of it a minute later.
+// It counts beyond what makes the longest delay, because each connection that was there before gives a guess
+// without a delay: the connections that come later pay for those guesses.
 void WrongKeys::note(Origin origin, base::Clock::time_point now) {
     const std::scoped_lock lock{lock_of_guessers};
     auto *place = std::ranges::find(guessers_, origin, &Guesser::origin);
@@ -45,7 +49,7 @@ void WrongKeys::note(Origin origin, base::Clock::time_point now) {
             std::ranges::min_element(guessers_, {}, [&](const Guesser &one) { return keys_of(one, now); });
         *place = {.origin = origin, .keys = 0, .at = now, .last_turn = {}};
     }
-    place->keys = std::min(keys_of(*place, now) + 1, 2 * most_free());
+    place->keys = std::min(keys_of(*place, now) + 1, minutes_remembered * most_free());
     place->at = now;
 }
 
@@ -56,9 +60,9 @@ std::optional<base::Milliseconds> WrongKeys::turn(Origin origin, base::Clock::ti
     if (beyond <= 0) {
         return base::Milliseconds{};
     }
-    const auto longest = static_cast<double>(limits::longest_guess_delay.count());
-    const auto at = std::max(known->last_turn, now) +
-                    base::Milliseconds{static_cast<base::Milliseconds::rep>(beyond * longest)};
+    const double delay = std::min(beyond, 1.0) * static_cast<double>(limits::longest_guess_delay.count());
+    const auto at =
+        std::max(known->last_turn, now) + base::Milliseconds{static_cast<base::Milliseconds::rep>(delay)};
     if (at - now > limits::longest_guess_wait) {
         return std::nullopt;
     }

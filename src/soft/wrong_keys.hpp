@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/wrong_keys: the origins whose peers ask for memory with keys that they were not given. A guess costs
 // the guesser a connection; beyond so many a minute (limits::wrong_keys_a_minute) each next connection costs
-// it time too.
+// it time too, until the origin has been silent long enough for all its guesses, an hour at most.
 #pragma once
 
 #include <array>

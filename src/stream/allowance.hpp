@@ -42,6 +42,7 @@ public:
     }
 
     [[nodiscard]] bool has_credit() const { return sent_ != limit_; }
+    [[nodiscard]] std::uint16_t credits() const { return static_cast<std::uint16_t>(limit_ - sent_); }
     // How many bytes the next message may have.
     [[nodiscard]] std::uint32_t room() const {
         return opened_ != 0 && has_credit() ? open_[oldest_].length : 0;

@@ -151,6 +151,18 @@ Connection::~Connection() {
     }
 }
 
+void Connection::report_to(registry::Live &live) {
+    unreported_.thread = shard_->thread();
+    live = unreported_;
+    live_ = &live;
+}
+
+void Connection::forget_observer() {
+    observer_ = nullptr;
+    unreported_ = *live_;
+    live_ = &unreported_;
+}
+
 void Connection::expect_event(bool expected) {
     shard_->expect_events(int{expected} - int{expects_event_});
     expects_event_ = expected;
@@ -284,7 +296,7 @@ base::Result<void> Connection::connect() {
     conn_.reset(conn);
     (void)rpma_conn_get_qp_num(conn, &number_);
     Shard::attach(*lane_, number_, *this);
-    phase_ = Phase::Connecting;
+    enter(Phase::Connecting);
     return {};
 }
 
@@ -306,6 +318,8 @@ void Connection::meet(const rpma_conn_private_data &data) {
     peer_maps_.emplace(settings_.slots);
     peer_counts_slots_ = theirs->counts_slots;
     peer_list_ = theirs->list;
+    live_->granted_bytes = theirs->data.length;
+    live_->granted_messages = theirs->credits;
     peer_order_ = theirs->big_endian ? std::endian::big : std::endian::little;
 }
 
@@ -323,7 +337,7 @@ void Connection::take_event(rpma_conn_event event) {
             (void)rpma_conn_get_private_data(conn_.get(), &data);
             meet(data);
         }
-        phase_ = error_ == 0 ? Phase::Established : Phase::Over;
+        enter(error_ == 0 ? Phase::Established : Phase::Over);
         was_established_ = error_ == 0;
         for (const ibv_wc &completion : std::exchange(early_, {})) {
             take_completion(completion);
@@ -331,7 +345,7 @@ void Connection::take_event(rpma_conn_event event) {
         return;
     }
     if (peer_left_) {
-        phase_ = Phase::Over;
+        enter(Phase::Over);
     } else {
         fail(reason_of_end(conn_.get()));
     }

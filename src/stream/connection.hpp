@@ -16,6 +16,7 @@
 #include <functional>
 #include <vector>
 
+#include "registry/record.hpp"
 #include "stream/allowance.hpp"
 #include "stream/device.hpp"
 #include "stream/iomaps.hpp"
@@ -78,8 +79,10 @@ public:
     Connection(const Connection &) = delete;
     Connection &operator=(const Connection &) = delete;
 
-    // The observer is told nothing any more. The caller holds the shard's lock.
-    void forget_observer() { observer_ = nullptr; }
+    // From now on the stream says here how it fares. The caller holds the shard's lock, here and below.
+    void report_to(registry::Live &live);
+    // The observer is told nothing any more, and nobody how the stream fares.
+    void forget_observer();
     // Whether a process that forked this one made the stream: then nobody may use it, or take its shard's
     // lock.
     [[nodiscard]] bool inherited() const { return shard_->inherited(); }
@@ -186,6 +189,7 @@ private:
     [[nodiscard]] std::uint32_t places_of(std::size_t writes) const {
         return static_cast<std::uint32_t>(device_.is_iwarp() ? writes + 1 : std::max<std::size_t>(writes, 1));
     }
+    void enter(Phase phase);
     void fail(int number);
     void break_off(int number);
     void violated(const char *what);
@@ -200,6 +204,9 @@ private:
     // Mappings, in direct.cpp.
     [[nodiscard]] bool take_slot(std::uint32_t index);
     void tell_mappings();
+
+    // Counts a send that finds no room, once until the next message.
+    void note_stall();
 
     // shared_ is the memory that the peer writes: the list, then the receive buffer. private_ has the places
     // of the words that come, then the send buffer.
@@ -216,6 +223,9 @@ private:
     Side side_;
     Settings settings_;
     Observer *observer_;
+    registry::Live unreported_;
+    registry::Live *live_ = &unreported_;
+    std::uint64_t stalled_at_ = UINT64_MAX;  // messages that were sent before the last stall
     Shard::Lane *lane_ = nullptr;
     std::uint32_t number_ = 0;  // the queue pair's, of conn_
     bool expects_event_ = false;

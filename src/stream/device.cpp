@@ -57,6 +57,7 @@ base::Result<const Device *> find(const sockaddr_storage &local, rpma_device_kin
 
 Device::Device(ibv_context *context, Peer peer, bool of_kernel)
     : peer_{std::move(peer)},
+      name_{context->device->name},
       is_iwarp_{context->device->transport_type == IBV_TRANSPORT_IWARP},
       is_of_kernel_{of_kernel} {
     if (rpma_peer_get_limits(peer_.get(), &limits_) != 0) {

@@ -23,12 +23,14 @@ public:
     Device(ibv_context *context, Peer peer, bool of_kernel);
     [[nodiscard]] rpma_peer *peer() const { return peer_.get(); }
     [[nodiscard]] const rpma_peer_limits &limits() const { return limits_; }
+    [[nodiscard]] const char *name() const { return name_; }
     // Whether a word is a send of its own. On other devices it is a write's immediate data.
     [[nodiscard]] bool is_iwarp() const { return is_iwarp_; }
     [[nodiscard]] bool is_of_kernel() const { return is_of_kernel_; }
 
 private:
     Peer peer_;
+    const char *name_;
     rpma_peer_limits limits_{};
     bool is_iwarp_;
     bool is_of_kernel_;

@@ -75,6 +75,7 @@ void Connection::tell_mappings() {
         std::optional<std::uint32_t> word;
         if (peer_counts_slots_) {
             allowance_->take_credit();
+            ++live_->sent_messages;
             word = encode(Op::Slot, index);
         }
         post(ops, 0, word);
@@ -117,6 +118,7 @@ base::Result<std::size_t> Connection::write_at(const iovec &from, std::uint64_t 
             return written != 0 ? base::Result<std::size_t>{written} : base::failure(number);
         }
         written += to->length;
+        live_->placed_bytes += to->length;
     }
     return written;
 }

@@ -84,7 +84,7 @@ void Connection::take_failure(ibv_wc_status status) {
     }
     (void)rpma_conn_disconnect(conn_.get());
     if (peer_left_) {
-        phase_ = Phase::Over;
+        enter(Phase::Over);
     } else {
         fail(status == IBV_WC_RETRY_EXC_ERR ? ETIMEDOUT : ECONNRESET);
     }
@@ -101,6 +101,7 @@ void Connection::take_word(Word word) {
             if (!allowance_->extend(static_cast<std::uint16_t>(word.value)) || !take_windows()) {
                 violated("credits or a window that it cannot give");
             }
+            live_->granted_messages = live_->sent_messages + allowance_->credits();
             return;
         case Op::Control:
             switch (static_cast<Control>(word.value)) {
@@ -132,6 +133,7 @@ bool Connection::take_windows() {
         if (!allowance_->open(window)) {
             return false;
         }
+        live_->granted_bytes += window.length;
     }
     return found == WindowList::Found::None;
 }
@@ -210,9 +212,17 @@ bool Connection::post(std::span<rpma_op> writes_and_room, std::size_t bytes,
     return true;
 }
 
+void Connection::enter(Phase phase) {
+    phase_ = phase;
+    live_->phase = phase == Phase::Over          ? registry::Phase::Over
+                   : phase == Phase::Established ? registry::Phase::Established
+                                                 : registry::Phase::Connecting;
+    live_->error = error_;
+}
+
 void Connection::fail(int number) {
     error_ = error_ != 0 ? error_ : number;
-    phase_ = Phase::Over;
+    enter(Phase::Over);
     expect_event(false);
 }
 

@@ -2,6 +2,8 @@
 // stream/shard: queues, events and one lock for the streams that one thread began.
 #include "stream/shard.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <span>
@@ -57,7 +59,8 @@ base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device)
     return own.emplace_back(std::make_shared<Shard>(device, std::move(*events)));
 }
 
-Shard::Shard(const Device &device, Events events) : device_{device}, events_{std::move(events)} {}
+Shard::Shard(const Device &device, Events events)
+    : device_{device}, thread_{static_cast<std::uint32_t>(gettid())}, events_{std::move(events)} {}
 
 // A child process leaves what it inherited to its parent.
 Shard::~Shard() {

@@ -62,6 +62,8 @@ public:
     // The caller holds it in all calls below, and in all calls of the streams.
     [[nodiscard]] std::mutex &mutex() { return mutex_; }
     [[nodiscard]] const Device &device() const { return device_; }
+    // The thread that it was made for, as the kernel numbers it.
+    [[nodiscard]] std::uint32_t thread() const { return thread_; }
     [[nodiscard]] rpma_events *events() const { return events_.get(); }
 
     // A place for one stream, in a queue that has room for all its completions.
@@ -109,6 +111,7 @@ private:
     void disarm();
 
     const Device &device_;
+    const std::uint32_t thread_;
     std::mutex mutex_;  // guards all that follows
     Events events_;
     std::vector<std::unique_ptr<Lane>> lanes_;

@@ -2,6 +2,7 @@
 // stream/connection: the program's bytes, out of the buffer that the peer writes, and into the peer's.
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/parts.hpp"
 #include "stream/connection.hpp"
@@ -75,6 +76,7 @@ base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Read
     }
     if (reading == Reading::Take || reading == Reading::Discard) {
         unread_->consume(bytes);
+        live_->received_bytes += bytes;
         if (phase_ == Phase::Established) {
             send_what_is_owed();
         }
@@ -87,6 +89,12 @@ std::size_t Connection::next_message(std::size_t most) const {
     // News of mappings go to the peer before any later byte.
     const std::size_t room = own_maps_->has_news() ? 0 : posted_->room(places_of(2));
     return std::min({most, most_at_once, room, std::size_t{allowance_->room()}});
+}
+
+void Connection::note_stall() {
+    if (std::exchange(stalled_at_, live_->sent_messages) != live_->sent_messages) {
+        ++(allowance_->room() == 0 ? live_->stalls_for_peer : live_->stalls_for_device);
+    }
 }
 
 bool Connection::can_send() const {
@@ -112,11 +120,17 @@ base::Result<std::size_t> Connection::send(std::span<const iovec> parts) {
     std::size_t sent = 0;
     while (sent < bytes && error_ == 0) {
         const auto size = static_cast<std::uint32_t>(next_message(bytes - sent));
-        if (size == 0 || !put(parts, sent, allowance_->take(size), encode(Op::Data, size))) {
+        if (size == 0) {
+            note_stall();
+            break;
+        }
+        if (!put(parts, sent, allowance_->take(size), encode(Op::Data, size))) {
             break;
         }
         sent += size;
+        ++live_->sent_messages;
     }
+    live_->sent_bytes += sent;
     return sent != 0 || bytes == 0 ? base::Result<std::size_t>{sent}
                                    : base::failure(error_ != 0 ? error_ : EAGAIN);
 }

@@ -47,6 +47,10 @@ std::uint16_t soft_flag(MpaRole role) {
 
 }  // namespace
 
+bool may_begin_mpa_frame(std::span<const std::byte> bytes, MpaRole role) {
+    return std::memcmp(bytes.data(), key_of(role), std::min(bytes.size(), key_bytes)) == 0;
+}
+
 Decoded<std::size_t> mpa_tail_bytes(std::span<const std::byte, mpa_header_bytes> header, MpaRole role) {
     if (std::memcmp(header.data(), key_of(role), key_bytes) != 0) {
         return Refusal{{role == MpaRole::Request ? "not an MPA request frame" : "not an MPA reply frame",

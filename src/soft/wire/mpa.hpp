@@ -7,7 +7,8 @@
 //     +---------------------------------+-----+-----+--------------------------+
 //     flags: M C R S . o a . | revision (8 bits); IRD and ORD are there when S is set.
 //     o and a are reserved bits; o offers, in a request, and a accepts, in a reply, the operations of two
-//     soft devices.
+//     soft devices. In a reply that rejects, a says that the peer's device had no file descriptor for the
+//     connection, and that its program was not asked.
 #pragma once
 
 #include <array>
@@ -33,7 +34,7 @@ struct MpaFrame {
     bool markers = false;
     bool crc = false;
     bool reject = false;
-    bool soft_operations = false;  // offered in a request, accepted in a reply
+    bool soft_operations = false;  // offered in a request, accepted in a reply; with `reject`: see above
     bool enhanced = true;          // RFC 6581; the rest is meaningful only then
     bool peer_to_peer = false;
     bool rtr_send =
@@ -45,6 +46,9 @@ struct MpaFrame {
     // NOLINTNEXTLINE(readability-redundant-member-init): g++ asks for it in designated initialisers
     std::span<const std::byte> private_data = {};
 };
+
+// Whether a frame of this role may begin with these bytes, of which more may come.
+[[nodiscard]] bool may_begin_mpa_frame(std::span<const std::byte> bytes, MpaRole role);
 
 // Length of what follows the fixed 20 bytes, or why they are no MPA frame of this role.
 [[nodiscard]] Decoded<std::size_t> mpa_tail_bytes(std::span<const std::byte, mpa_header_bytes> header,

@@ -172,6 +172,18 @@ void a_rejection(void **state) {
     assert_int_equal(ends.peer.receive_rest().size(), 0);
 }
 
+// A device that has no descriptor for the connection says so, and its program was not asked.
+void a_rejection_by_the_peers_device(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    for (const bool by_device : {true, false}) {
+        rdma_cm_id *const id = answered(ends, reply({.reject = true, .soft_operations = by_device}));
+        assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_REJECTED, id).status, -ECONNREFUSED);
+        assert_int_equal(test::logged().warnings, by_device ? 1 : 0);
+        ends.device.close(id);
+        ends.peer.close();
+    }
+}
+
 void an_old_peer(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     const Bytes data = bytes(std::string_view{"v1"});
@@ -221,6 +233,7 @@ int main() {
                                 test_of_ends(what_follows_the_reply_is_not_lost),
                                 test_of_ends(a_reply_in_single_bytes),
                                 test_of_ends(a_rejection),
+                                test_of_ends(a_rejection_by_the_peers_device),
                                 test_of_ends(an_old_peer),
                                 test_of_ends(rfc5044_7_1_2_an_improper_reply_must_close),
                                 test_of_ends(a_peer_that_goes_without_an_answer)};

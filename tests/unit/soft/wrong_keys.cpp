@@ -57,18 +57,27 @@ void turns_follow_one_another(void **) {
     // One of them had its turn.
     assert_true(table.turn(guesser, start + soft::limits::longest_guess_delay).has_value());
     assert_false(table.turn(guesser, start + soft::limits::longest_guess_delay).has_value());
-    assert_true(table.turn(guesser, start + 60s) == 0ms);
+    assert_true(table.turn(guesser, start + 60min) == 0ms);
 }
 
-void it_is_forgotten_in_a_minute(void **) {
+// Also those of connections that were there before the first delay: the next ones pay for all of them.
+void so_many_a_minute_are_forgotten(void **) {
+    WrongKeys table;
+    const std::size_t limit = soft::limits::wrong_keys_a_minute;
+    guess(table, guesser, 4 * limit);
+    assert_true(table.turn(guesser, start + 60s) == soft::limits::longest_guess_delay);
+    assert_true(table.turn(guesser, start + 150s) == soft::limits::longest_guess_delay / 2);
+    assert_true(table.turn(guesser, start + 180s) == 0ms);
+    // As many a minute as the limit allows go on costing nothing.
+    guess(table, guesser, limit, start + 240s);
+    assert_true(table.turn(guesser, start + 240s) == 0ms);
+}
+
+void all_are_forgotten_in_an_hour(void **) {
     WrongKeys table;
     guess(table, guesser, 100 * soft::limits::wrong_keys_a_minute);
-    assert_true(table.turn(guesser, start + 30s) == soft::limits::longest_guess_delay / 2);
-    assert_true(table.turn(guesser, start + 60s) == 0ms);
-    // As many a minute as the limit allows go on costing nothing.
-    guess(table, guesser, soft::limits::wrong_keys_a_minute, start + 120s);
-    assert_true(table.turn(guesser, start + 120s) == 0ms);
-    assert_true(table.turn(guesser, start + 24h) == 0ms);
+    assert_true(table.turn(guesser, start + 50min) == soft::limits::longest_guess_delay);
+    assert_true(table.turn(guesser, start + 60min) == 0ms);
 }
 
 // A guesser with many addresses does not make the table forget one that guesses more.
@@ -87,9 +96,11 @@ void those_with_the_fewest_are_forgotten(void **) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {
-        cmocka_unit_test(some_wrong_keys_cost_nothing), cmocka_unit_test(the_delay_grows_up_to_the_longest),
-        cmocka_unit_test(turns_follow_one_another), cmocka_unit_test(it_is_forgotten_in_a_minute),
-        cmocka_unit_test(those_with_the_fewest_are_forgotten)};
+    const CMUnitTest tests[] = {cmocka_unit_test(some_wrong_keys_cost_nothing),
+                                cmocka_unit_test(the_delay_grows_up_to_the_longest),
+                                cmocka_unit_test(turns_follow_one_another),
+                                cmocka_unit_test(so_many_a_minute_are_forgotten),
+                                cmocka_unit_test(all_are_forgotten_in_an_hour),
+                                cmocka_unit_test(those_with_the_fewest_are_forgotten)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -219,6 +219,21 @@ void a_wrong_key_is_refused(void **) {
     }
 }
 
+void a_beginning_is_known_by_its_first_wrong_byte(void **) {
+    for (const MpaRole role : {MpaRole::Request, MpaRole::Reply}) {
+        const Bytes good = raw(role, 0x1002);
+        for (std::size_t size = 0; size <= good.size(); ++size) {
+            assert_true(may_begin_mpa_frame(std::span{good}.first(size), role));
+        }
+        for (std::size_t i = 0; i < 16; ++i) {
+            Bytes bad = good;
+            bad[i] ^= std::byte{0x20};
+            assert_true(may_begin_mpa_frame(std::span{bad}.first(i), role));
+            assert_false(may_begin_mpa_frame(std::span{bad}.first(i + 1), role));
+        }
+    }
+}
+
 void another_length_than_it_says_is_refused(void **) {
     const Bytes data(5);
     const Bytes good = encoded({.private_data = data});
@@ -250,6 +265,7 @@ int main() {
                                 cmocka_unit_test(private_data_of_every_length),
                                 cmocka_unit_test(rfc5044_7_1_1_private_data_must_not_exceed_512_bytes),
                                 cmocka_unit_test(a_wrong_key_is_refused),
+                                cmocka_unit_test(a_beginning_is_known_by_its_first_wrong_byte),
                                 cmocka_unit_test(another_length_than_it_says_is_refused),
                                 cmocka_unit_test(rfc6581_6_private_data_must_begin_with_the_depths)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/any_socket: what other programs see of an rsocket (src/registry).
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "rsocket/datagram_socket.hpp"
+#include "rsocket/socket.hpp"
+
+#include <rpma/rsocket.h>
+
+namespace rsockets {
+
+namespace {
+
+using registry::Description;
+using registry::Mode;
+
+Description::Address address_of(const sockaddr_storage &address) {
+    Description::Address copy{};
+    static_assert(sizeof(copy) == sizeof(sockaddr_in6));
+    std::memcpy(&copy, &address, sizeof(copy));
+    return copy;
+}
+
+template <std::size_t size>
+std::array<char, size> text_of(std::string_view text) {
+    std::array<char, size> copy{};
+    std::ranges::copy(text.substr(0, size - 1), copy.begin());
+    return copy;
+}
+
+const char *text_of_reason(int reason) {
+    switch (reason) {
+        case RDMA_REASON_PEER_SPEAKS_TCP:
+            return "the peer speaks TCP";
+        case RDMA_REASON_SPOKE_FIRST:
+            return "the server spoke first";
+        default:
+            return "";
+    }
+}
+
+registry::State state_of(Socket::State state) {
+    switch (state) {
+        case Socket::State::Fresh:
+            break;
+        case Socket::State::Listening:
+            return registry::State::Listening;
+        case Socket::State::Reaching:
+            return registry::State::Connecting;
+        case Socket::State::Undecided:
+            return registry::State::Accepted;
+        case Socket::State::Streaming:
+        case Socket::State::Plain:
+            return registry::State::Connected;
+    }
+    return registry::State::Fresh;
+}
+
+}  // namespace
+
+void AnySocket::list(Description description) {
+    if (!entry_) {
+        entry_ = registry::Book::instance().add();
+    }
+    if (!entry_) {
+        return;
+    }
+    struct stat status{};
+    sockaddr_storage name{};
+    socklen_t length = sizeof(name);
+    description.fd = fd();
+    description.inode = fstat(fd(), &status) == 0 ? status.st_ino : 0;
+    if (description.local.family == AF_UNSPEC &&
+        getsockname(fd(), reinterpret_cast<sockaddr *>(&name), &length) == 0) {
+        description.local = address_of(name);
+    }
+    length = sizeof(name);
+    if (description.peer.family == AF_UNSPEC &&
+        getpeername(fd(), reinterpret_cast<sockaddr *>(&name), &length) == 0) {
+        description.peer = address_of(name);
+    }
+    entry_.describe(description);
+}
+
+void Socket::list() {
+    Description description{.state = closed_ ? registry::State::Closing : state_of(state_)};
+    if (state_ == State::Plain) {
+        description.mode = Mode::Tcp;
+        description.reason = text_of<sizeof(description.reason)>(text_of_reason(reason_));
+    }
+    if (const auto in_stream = lock_stream()) {
+        const stream::Device &device = stream_->shard()->device();
+        description.mode = Mode::Rdma;
+        description.device = text_of<sizeof(description.device)>(device.name());
+        if (device.is_of_kernel()) {
+            description.local = address_of(stream_->local_name().value_or(sockaddr_storage{}));
+            description.peer = address_of(stream_->peer_name().value_or(sockaddr_storage{}));
+        }
+    }
+    AnySocket::list(description);
+}
+
+void Socket::report_stream() {
+    list();
+    const auto in_stream = lock_stream();
+    if (registry::Live *const live = entry_.live(); live != nullptr && in_stream) {
+        stream_->report_to(*live);
+    }
+}
+
+void Socket::list_in_child() {
+    if (state_ == State::Listening && !entry_) {
+        list();
+    }
+}
+
+void DatagramSocket::list() {
+    AnySocket::list({.kind = registry::Kind::Datagram,
+                     .state = closed_ ? registry::State::Closing : registry::State::Fresh,
+                     .mode = Mode::Udp});
+}
+
+}  // namespace rsockets

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/bytes: the read, write, recv and send families.
+#include "socket_preload/bytes.hpp"
+
+#include <rpma/rsocket.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "socket_preload/descriptors.hpp"
+#include "socket_preload/libc.hpp"
+
+using socket_preload::is_rsocket;
+using socket_preload::received;
+using socket_preload::sent;
+
+// _FORTIFY_SOURCE
+extern "C" {
+ssize_t __read_chk(int fd, void *bytes, size_t size, size_t room);
+ssize_t __recv_chk(int fd, void *bytes, size_t size, size_t room, int flags);
+ssize_t __recvfrom_chk(int fd, void *bytes, size_t size, size_t room, int flags, sockaddr *address,
+                       socklen_t *length);
+}
+
+// ---- in ----
+
+INTERPOSED ssize_t read(int fd, void *bytes, size_t size) {
+    return is_rsocket(fd) ? received(fd, [&] { return rread(fd, bytes, size); })
+                          : LIBC(read)(fd, bytes, size);
+}
+
+INTERPOSED ssize_t readv(int fd, const iovec *parts, int count) {
+    return is_rsocket(fd) ? received(fd, [&] { return rreadv(fd, parts, count); })
+                          : LIBC(readv)(fd, parts, count);
+}
+
+INTERPOSED ssize_t recv(int fd, void *bytes, size_t size, int flags) {
+    return is_rsocket(fd) ? received(fd, [&] { return rrecv(fd, bytes, size, flags); })
+                          : LIBC(recv)(fd, bytes, size, flags);
+}
+
+INTERPOSED ssize_t recvfrom(int fd, void *bytes, size_t size, int flags, sockaddr *address,
+                            socklen_t *length) {
+    return is_rsocket(fd) ? received(fd, [&] { return rrecvfrom(fd, bytes, size, flags, address, length); })
+                          : LIBC(recvfrom)(fd, bytes, size, flags, address, length);
+}
+
+INTERPOSED ssize_t recvmsg(int fd, msghdr *message, int flags) {
+    return is_rsocket(fd) ? received(fd, [&] { return rrecvmsg(fd, message, flags); })
+                          : LIBC(recvmsg)(fd, message, flags);
+}
+
+// As recvmmsg(2): the time is looked at after each message, and an error behind a message is the next call's.
+INTERPOSED int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags, timespec *timeout) {
+    if (!is_rsocket(fd)) {
+        return LIBC(recvmmsg)(fd, messages, count, flags, timeout);
+    }
+    timespec end{};
+    if (timeout != nullptr) {
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        end.tv_sec += timeout->tv_sec;
+        end.tv_nsec += timeout->tv_nsec;
+        if (end.tv_nsec >= 1000000000) {
+            ++end.tv_sec;
+            end.tv_nsec -= 1000000000;
+        }
+    }
+    unsigned done = 0;
+    int rest = flags & ~MSG_WAITFORONE;
+    while (done < count) {
+        const ssize_t bytes = received(fd, [&] { return rrecvmsg(fd, &messages[done].msg_hdr, rest); });
+        if (bytes < 0) {
+            return done != 0 ? static_cast<int>(done) : -1;
+        }
+        messages[done++].msg_len = static_cast<unsigned>(bytes);
+        rest |= (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0;
+        timespec now{};
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (bytes == 0 || (timeout != nullptr && (now.tv_sec > end.tv_sec || (now.tv_sec == end.tv_sec &&
+                                                                              now.tv_nsec >= end.tv_nsec)))) {
+            break;
+        }
+    }
+    return static_cast<int>(done);
+}
+
+// libc ends the program when there is less room than the call may fill.
+INTERPOSED ssize_t __read_chk(int fd, void *bytes, size_t size, size_t room) {
+    return is_rsocket(fd) && size <= room ? received(fd, [&] { return rread(fd, bytes, size); })
+                                          : LIBC(__read_chk)(fd, bytes, size, room);
+}
+
+INTERPOSED ssize_t __recv_chk(int fd, void *bytes, size_t size, size_t room, int flags) {
+    return is_rsocket(fd) && size <= room ? received(fd, [&] { return rrecv(fd, bytes, size, flags); })
+                                          : LIBC(__recv_chk)(fd, bytes, size, room, flags);
+}
+
+INTERPOSED ssize_t __recvfrom_chk(int fd, void *bytes, size_t size, size_t room, int flags, sockaddr *address,
+                                  socklen_t *length) {
+    return is_rsocket(fd) && size <= room
+               ? received(fd, [&] { return rrecvfrom(fd, bytes, size, flags, address, length); })
+               : LIBC(__recvfrom_chk)(fd, bytes, size, room, flags, address, length);
+}
+
+// ---- out ----
+
+INTERPOSED ssize_t write(int fd, const void *bytes, size_t size) {
+    return is_rsocket(fd) ? sent(fd, [&] { return rwrite(fd, bytes, size); }) : LIBC(write)(fd, bytes, size);
+}
+
+INTERPOSED ssize_t writev(int fd, const iovec *parts, int count) {
+    return is_rsocket(fd) ? sent(fd, [&] { return rwritev(fd, parts, count); })
+                          : LIBC(writev)(fd, parts, count);
+}
+
+INTERPOSED ssize_t send(int fd, const void *bytes, size_t size, int flags) {
+    return is_rsocket(fd) ? sent(
+                                fd, [&] { return rsend(fd, bytes, size, flags); }, flags)
+                          : LIBC(send)(fd, bytes, size, flags);
+}
+
+INTERPOSED ssize_t sendto(int fd, const void *bytes, size_t size, int flags, const sockaddr *address,
+                          socklen_t addrlen) {
+    return is_rsocket(fd) ? sent(
+                                fd, [&] { return rsendto(fd, bytes, size, flags, address, addrlen); }, flags)
+                          : LIBC(sendto)(fd, bytes, size, flags, address, addrlen);
+}
+
+INTERPOSED ssize_t sendmsg(int fd, const msghdr *message, int flags) {
+    return is_rsocket(fd) ? sent(
+                                fd, [&] { return rsendmsg(fd, message, flags); }, flags)
+                          : LIBC(sendmsg)(fd, message, flags);
+}
+
+INTERPOSED int sendmmsg(int fd, mmsghdr *messages, unsigned count, int flags) {
+    if (!is_rsocket(fd)) {
+        return LIBC(sendmmsg)(fd, messages, count, flags);
+    }
+    unsigned done = 0;
+    while (done < count) {
+        const ssize_t bytes = sent(fd, [&] { return rsendmsg(fd, &messages[done].msg_hdr, flags); }, flags);
+        if (bytes < 0) {
+            return done != 0 ? static_cast<int>(done) : -1;
+        }
+        messages[done++].msg_len = static_cast<unsigned>(bytes);
+    }
+    return static_cast<int>(done);
+}

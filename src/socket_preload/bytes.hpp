@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/bytes: what libc's calls do about signals, and rsockets' do not.
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include <cerrno>
+
+#include "socket_preload/statistics.hpp"
+
+namespace socket_preload {
+
+// Whether a call that a signal has interrupted goes on, for all handlers that may have run ask for it
+// (SA_RESTART). timeout is SO_RCVTIMEO or SO_SNDTIMEO: calls that have such a time do not go on.
+[[nodiscard]] bool goes_on_after_signal(int fd, int timeout);
+
+template <typename Call>
+[[nodiscard]] auto restarted(int fd, int timeout, Call call) {
+    auto result = call();
+    while (result < 0 && errno == EINTR && goes_on_after_signal(fd, timeout)) {
+        result = call();
+    }
+    return result;
+}
+
+template <typename Call>
+[[nodiscard]] ssize_t received(int fd, Call call) {
+    return statistics.received(restarted(fd, SO_RCVTIMEO, call));
+}
+
+// rsockets raise no SIGPIPE. libc's calls do, in the thread that sends.
+template <typename Call>
+[[nodiscard]] ssize_t sent(int fd, Call call, int flags = 0) {
+    const ssize_t bytes = restarted(fd, SO_SNDTIMEO, call);
+    if (bytes < 0 && errno == EPIPE && (flags & MSG_NOSIGNAL) == 0) {
+        (void)pthread_kill(pthread_self(), SIGPIPE);
+        errno = EPIPE;
+    }
+    return statistics.sent(bytes);
+}
+
+}  // namespace socket_preload

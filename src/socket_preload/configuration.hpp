@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/configuration: which sockets of which programs are carried (preload_config).
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace socket_preload {
+
+// A line of preload_config: `program domain type protocol`. -1 stands for any.
+struct Rule {
+    int domain = -1;
+    int type = -1;
+    int protocol = -1;
+};
+
+// What holds where there is no file: all streams of all programs but those whose connections two processes
+// use in turn.
+inline constexpr std::string_view default_rules = R"(
+*    *    stream *
+ssh  none
+sshd none
+)";
+
+// Returns the rules that the text has for a program. Lines that name it count, or else those for all programs
+// (*). A line that is not understood is logged under the name of its source, and left out.
+[[nodiscard]] std::vector<Rule> rules_of(std::string_view text, std::string_view program, const char *source);
+
+[[nodiscard]] bool admits(const std::vector<Rule> &rules, int domain, int type, int protocol);
+
+// Whether sockets of these arguments of socket(2) are rsockets in this process.
+[[nodiscard]] bool carries(int domain, int type, int protocol);
+// Whether any are.
+[[nodiscard]] bool carries_anything();
+
+}  // namespace socket_preload

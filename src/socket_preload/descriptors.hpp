@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/descriptors: what each of the process's descriptors is.
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace socket_preload {
+
+enum class Kind : std::uint8_t {
+    Other,  // libc's
+    Rsocket,
+    Repoll,
+    Own,  // this library's, of which the program knows nothing
+};
+
+// One byte a descriptor, so that a call that concerns no rsocket pays one load. Any number of threads.
+class Descriptors {
+public:
+    // Those above are Kind::Other for good. Linux gives out 1048576 unless /proc/sys/fs/nr_open was raised.
+    static constexpr std::size_t most = std::size_t{1} << 20;
+
+    [[nodiscard]] Kind kind(int fd) const {
+        const auto index = static_cast<std::size_t>(fd);  // negative: larger than all
+        return index < most ? std::atomic_ref{kinds_[index]}.load(std::memory_order_relaxed) : Kind::Other;
+    }
+    void set(int fd, Kind kind) {
+        const auto index = static_cast<std::size_t>(fd);
+        if (index < most) {
+            std::atomic_ref{kinds_[index]}.store(kind, std::memory_order_relaxed);
+        }
+    }
+    // Returns fd, which is of this kind, or -1.
+    int set_if_made(int fd, Kind kind) {
+        if (fd >= 0) {
+            set(fd, kind);
+        }
+        return fd;
+    }
+
+private:
+    mutable std::array<Kind, most> kinds_{};  // of pages that are there when they are used
+};
+
+inline constinit Descriptors descriptors;
+
+[[nodiscard]] inline bool is_rsocket(int fd) {
+    return descriptors.kind(fd) == Kind::Rsocket;
+}
+
+[[nodiscard]] inline bool is_repoll(int fd) {
+    return descriptors.kind(fd) == Kind::Repoll;
+}
+
+// Whether this process is a child of vfork(2), which shares its parent's memory. What it closes, it closes
+// for itself.
+[[nodiscard]] bool in_vfork_child();
+
+}  // namespace socket_preload

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/epoll: each epoll set of the program is a repoll, because an rsocket may become a member of
+// it.
+#include <rpma/rsocket.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+
+#include "socket_preload/configuration.hpp"
+#include "socket_preload/descriptors.hpp"
+#include "socket_preload/libc.hpp"
+
+using socket_preload::ForProgram;
+using socket_preload::is_repoll;
+using socket_preload::SleepMask;
+
+namespace {
+
+int wait(int epoll, epoll_event *events, int most, int timeout, const sigset_t *mask) {
+    const SleepMask sleeps{mask};
+    const int ready = repoll_wait(epoll, events, most, timeout);
+    return ready == 0 && timeout == 0 ? sleeps.nothing_found() : ready;
+}
+
+}  // namespace
+
+INTERPOSED int epoll_create1(int flags) noexcept {
+    if (!socket_preload::carries_anything() || (flags & ~EPOLL_CLOEXEC) != 0) {
+        return LIBC(epoll_create1)(flags);
+    }
+    const ForProgram next{ForProgram::What::Set};
+    return socket_preload::descriptors.set_if_made(repoll_create(flags), socket_preload::Kind::Repoll);
+}
+
+INTERPOSED int epoll_create(int size) noexcept {
+    if (size > 0) {
+        return epoll_create1(0);
+    }
+    errno = EINVAL;
+    return -1;
+}
+
+INTERPOSED int epoll_ctl(int epoll, int operation, int fd, epoll_event *event) noexcept {
+    return is_repoll(epoll) ? repoll_ctl(epoll, operation, fd, event)
+                            : LIBC(epoll_ctl)(epoll, operation, fd, event);
+}
+
+INTERPOSED int epoll_wait(int epoll, epoll_event *events, int most, int timeout) {
+    return is_repoll(epoll) ? repoll_wait(epoll, events, most, timeout)
+                            : LIBC(epoll_wait)(epoll, events, most, timeout);
+}
+
+INTERPOSED int epoll_pwait(int epoll, epoll_event *events, int most, int timeout, const sigset_t *mask) {
+    return is_repoll(epoll) ? wait(epoll, events, most, timeout, mask)
+                            : LIBC(epoll_pwait)(epoll, events, most, timeout, mask);
+}
+
+INTERPOSED int epoll_pwait2(int epoll, epoll_event *events, int most, const timespec *timeout,
+                            const sigset_t *mask) {
+    if (!is_repoll(epoll)) {
+        return LIBC(epoll_pwait2)(epoll, events, most, timeout, mask);
+    }
+    if (timeout == nullptr) {
+        return wait(epoll, events, most, -1, mask);
+    }
+    if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000) {
+        errno = EINVAL;
+        return -1;
+    }
+    constexpr time_t longest = INT_MAX / 1000 - 1;
+    return wait(
+        epoll, events, most,
+        static_cast<int>(std::min(timeout->tv_sec, longest) * 1000 + (timeout->tv_nsec + 999999) / 1000000),
+        mask);
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/libc: what the rooms below reach when they call a function that the program's calls do not
+// reach.
+#include "socket_preload/libc.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <utility>
+
+#include "socket_preload/descriptors.hpp"
+
+namespace socket_preload {
+
+namespace {
+
+constexpr rlim_t kept_numbers = 256;  // at the end of those that the process may have
+
+thread_local constinit ForProgram *next_for_program = nullptr;
+thread_local constinit const sigset_t *sleep_mask = nullptr;
+
+// Keeps a descriptor that a room has made, under a high number: the program may count on the next free
+// number, on numbers below FD_SETSIZE, or dup2 onto one.
+int kept(int fd) {
+    if (fd < 0) {
+        return fd;
+    }
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return descriptors.set_if_made(fd, Kind::Own);
+    }
+    const auto most = std::min<rlim_t>(limit.rlim_cur, Descriptors::most);
+    const int error = errno;
+    const int high = most > 2 * kept_numbers
+                         ? LIBC(fcntl)(fd, F_DUPFD_CLOEXEC, static_cast<int>(most - kept_numbers))
+                         : -1;
+    if (high < 0) {
+        errno = error;
+        return descriptors.set_if_made(fd, Kind::Own);
+    }
+    LIBC(close)(fd);
+    return descriptors.set_if_made(high, Kind::Own);
+}
+
+// Whether the next descriptor of this kind is the program's.
+bool is_for_program(ForProgram::What what) {
+    return next_for_program != nullptr && next_for_program->what() == what;
+}
+
+// Takes what a room has made. A call that made nothing may be repeated.
+int taken(int fd, bool is_programs) {
+    if (!is_programs) {
+        return kept(fd);
+    }
+    if (fd >= 0) {
+        next_for_program = nullptr;
+    }
+    return fd;
+}
+
+}  // namespace
+
+SleepMask::SleepMask(const sigset_t *mask) : mask_{mask} {
+    sleep_mask = mask;
+}
+
+SleepMask::~SleepMask() {
+    sleep_mask = nullptr;
+}
+
+int SleepMask::nothing_found() const {
+    constexpr timespec at_once{};
+    return mask_ != nullptr ? LIBC(ppoll)(nullptr, 0, &at_once, mask_) : 0;
+}
+
+ForProgram::ForProgram(What what, bool closes_on_exec) : what_{what}, closes_on_exec_{closes_on_exec} {
+    next_for_program = this;
+}
+
+ForProgram::~ForProgram() {
+    next_for_program = nullptr;
+}
+
+}  // namespace socket_preload
+
+using socket_preload::descriptors;
+using socket_preload::ForProgram;
+using socket_preload::is_for_program;
+using socket_preload::kept;
+using socket_preload::Kind;
+using socket_preload::next_for_program;
+using socket_preload::sleep_mask;
+using socket_preload::taken;
+
+extern "C" {
+
+// ---- that make a descriptor ----
+
+int __wrap_socket(int domain, int type, int protocol) {
+    const bool is_internet = domain == AF_INET || domain == AF_INET6;
+    const bool is_stream = (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM;
+    const bool is_programs = is_internet && (is_for_program(ForProgram::What::Socket) ||
+                                             (is_stream && is_for_program(ForProgram::What::Accepted)));
+    return taken(LIBC(socket)(domain, type, protocol), is_programs);
+}
+
+int __wrap_accept4(int fd, sockaddr *address, socklen_t *length, int flags) {
+    const bool is_programs = is_for_program(ForProgram::What::Accepted);
+    const int closes = is_programs && next_for_program->closes_on_exec() ? SOCK_CLOEXEC : 0;
+    return taken(LIBC(accept4)(fd, address, length, flags | closes), is_programs);
+}
+
+int __wrap_epoll_create1(int flags) {
+    return taken(LIBC(epoll_create1)(flags), is_for_program(ForProgram::What::Set));
+}
+
+int __wrap_eventfd(unsigned count, int flags) {
+    return kept(LIBC(eventfd)(count, flags));
+}
+
+int __wrap_timerfd_create(clockid_t clock, int flags) {
+    return kept(LIBC(timerfd_create)(clock, flags));
+}
+
+// ---- that end one ----
+
+int __wrap_close(int fd) {
+    descriptors.set(fd, Kind::Other);  // first: then the number may be another's
+    return LIBC(close)(fd);
+}
+
+// ---- that use one ----
+
+int __wrap_bind(int fd, const sockaddr *address, socklen_t length) {
+    return LIBC(bind)(fd, address, length);
+}
+
+int __wrap_listen(int fd, int backlog) {
+    return LIBC(listen)(fd, backlog);
+}
+
+int __wrap_connect(int fd, const sockaddr *address, socklen_t length) {
+    return LIBC(connect)(fd, address, length);
+}
+
+int __wrap_shutdown(int fd, int how) {
+    return LIBC(shutdown)(fd, how);
+}
+
+int __wrap_getsockname(int fd, sockaddr *address, socklen_t *length) {
+    return LIBC(getsockname)(fd, address, length);
+}
+
+int __wrap_getpeername(int fd, sockaddr *address, socklen_t *length) {
+    return LIBC(getpeername)(fd, address, length);
+}
+
+int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *length) {
+    return LIBC(getsockopt)(fd, level, name, value, length);
+}
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t length) {
+    return LIBC(setsockopt)(fd, level, name, value, length);
+}
+
+ssize_t __wrap_read(int fd, void *bytes, size_t size) {
+    return LIBC(read)(fd, bytes, size);
+}
+
+ssize_t __wrap_readv(int fd, const iovec *parts, int count) {
+    return LIBC(readv)(fd, parts, count);
+}
+
+ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags) {
+    return LIBC(recv)(fd, bytes, size, flags);
+}
+
+ssize_t __wrap_recvmsg(int fd, msghdr *message, int flags) {
+    return LIBC(recvmsg)(fd, message, flags);
+}
+
+ssize_t __wrap_write(int fd, const void *bytes, size_t size) {
+    return LIBC(write)(fd, bytes, size);
+}
+
+ssize_t __wrap_writev(int fd, const iovec *parts, int count) {
+    return LIBC(writev)(fd, parts, count);
+}
+
+ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags) {
+    return LIBC(send)(fd, bytes, size, flags);
+}
+
+ssize_t __wrap_sendto(int fd, const void *bytes, size_t size, int flags, const sockaddr *address,
+                      socklen_t length) {
+    return LIBC(sendto)(fd, bytes, size, flags, address, length);
+}
+
+ssize_t __wrap_sendmsg(int fd, const msghdr *message, int flags) {
+    return LIBC(sendmsg)(fd, message, flags);
+}
+
+// A thread sleeps here and nowhere else.
+int __wrap_poll(pollfd *entries, nfds_t count, int timeout) {
+    if (sleep_mask == nullptr || timeout == 0) {
+        return LIBC(poll)(entries, count, timeout);
+    }
+    const timespec time{.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
+    return LIBC(ppoll)(entries, count, timeout < 0 ? nullptr : &time, sleep_mask);
+}
+
+int __wrap_epoll_ctl(int epoll, int operation, int fd, epoll_event *event) {
+    return LIBC(epoll_ctl)(epoll, operation, fd, event);
+}
+
+int __wrap_epoll_wait(int epoll, epoll_event *events, int most, int timeout) {
+    return LIBC(epoll_wait)(epoll, events, most, timeout);
+}
+
+int __wrap_dup2(int fd, int number) {
+    return LIBC(dup2)(fd, number);
+}
+
+int __wrap_dup3(int fd, int number, int flags) {
+    return LIBC(dup3)(fd, number, flags);
+}
+
+int __wrap_fcntl(int fd, int command, ...) {
+    va_list arguments;
+    va_start(arguments, command);
+    void *const argument = va_arg(arguments, void *);
+    va_end(arguments);
+    return LIBC(fcntl)(fd, command, argument);
+}
+
+int __wrap_ioctl(int fd, unsigned long request, ...) {
+    va_list arguments;
+    va_start(arguments, request);
+    void *const argument = va_arg(arguments, void *);
+    va_end(arguments);
+    return LIBC(ioctl)(fd, request, argument);
+}
+
+}  // extern "C"

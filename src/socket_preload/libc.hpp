@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/libc: the functions that this library stands in front of.
+//
+// A program's calls come to this library because it is preloaded. The rooms below it (rsocket, stream,
+// librpma, soft) are linked into it, and must never come back in: the soft device's thread receives on a
+// descriptor that is an rsocket for the program. So the link binds them around: `ld --wrap=NAME` lets each
+// reference of theirs to NAME reach __wrap_NAME (libc.cpp), which calls libc. That is decided when the
+// library is linked. No thread has to be marked, neither the engine's nor one that runs destructors at exit;
+// and a room that begins to call another of these functions does not link until libc.cpp has it. (A mark per
+// thread misses atfork handlers and destructors; the address that a call came from misses tail calls.) The
+// price is a copy of the rooms in this library.
+#pragma once
+
+#include <dlfcn.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+
+namespace socket_preload {
+
+template <std::size_t size>
+struct Name {
+    // NOLINTNEXTLINE(google-explicit-constructor, modernize-avoid-c-arrays): made of a literal
+    constexpr Name(const char (&text)[size]) { std::copy_n(text, size, characters); }
+    char characters[size]{};
+};
+
+// Returns the function of that name behind this library, libc's for instance. Other libraries' constructors
+// call before this one's, so it is looked for when it is needed first.
+template <Name name, typename Function>
+Function *behind() {
+    static constinit std::atomic<Function *> known{nullptr};
+    Function *function = known.load(std::memory_order_relaxed);
+    if (function == nullptr) {
+        function = reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name.characters));
+        if (function == nullptr) {
+            std::abort();  // the program would not have been loaded: its calls name it too
+        }
+        known.store(function, std::memory_order_relaxed);
+    }
+    return function;
+}
+
+// While one lives, a sleep of this thread in rpoll, rselect or repoll_wait has these signals blocked, as in
+// ppoll(2). nullptr: those that are blocked anyway.
+class SleepMask {
+public:
+    explicit SleepMask(const sigset_t *mask);
+    ~SleepMask();
+    SleepMask(const SleepMask &) = delete;
+    SleepMask &operator=(const SleepMask &) = delete;
+
+    // Returns what a wait that did not sleep and found nothing returns: 0; or -1 and EINTR, when a signal
+    // that the mask lets through was waiting.
+    [[nodiscard]] int nothing_found() const;
+
+private:
+    const sigset_t *const mask_;
+};
+
+// While one lives, the next descriptor of its kind that a room makes on this thread is for the program. All
+// others are kept away from the program.
+class ForProgram {
+public:
+    enum class What { Socket, Accepted, Set };
+    explicit ForProgram(What what, bool closes_on_exec = false);
+    ~ForProgram();
+    ForProgram(const ForProgram &) = delete;
+    ForProgram &operator=(const ForProgram &) = delete;
+
+    [[nodiscard]] What what() const { return what_; }
+    [[nodiscard]] bool closes_on_exec() const { return closes_on_exec_; }
+
+private:
+    const What what_;
+    const bool closes_on_exec_;
+};
+
+}  // namespace socket_preload
+
+#define LIBC(name) socket_preload::behind<#name, decltype(::name)>()
+#define INTERPOSED extern "C" [[gnu::visibility("default")]]

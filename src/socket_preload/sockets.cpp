@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/sockets: how sockets begin and end, their names and options.
+#include <fcntl.h>
+#include <rpma/rsocket.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "socket_preload/bytes.hpp"
+#include "socket_preload/configuration.hpp"
+#include "socket_preload/descriptors.hpp"
+#include "socket_preload/libc.hpp"
+#include "socket_preload/statistics.hpp"
+
+using socket_preload::descriptors;
+using socket_preload::ForProgram;
+using socket_preload::is_rsocket;
+using socket_preload::Kind;
+using socket_preload::restarted;
+using socket_preload::statistics;
+
+INTERPOSED int socket(int domain, int type, int protocol) noexcept {
+    if (socket_preload::carries(domain, type, protocol)) {
+        const ForProgram next{ForProgram::What::Socket};
+        const int fd = rsocket(domain, type, protocol);
+        if (fd >= 0 || errno != ENOTSUP) {
+            return descriptors.set_if_made(fd, Kind::Rsocket);
+        }
+    }
+    return LIBC(socket)(domain, type, protocol);
+}
+
+INTERPOSED int bind(int fd, const sockaddr *address, socklen_t length) noexcept {
+    return is_rsocket(fd) ? rbind(fd, address, length) : LIBC(bind)(fd, address, length);
+}
+
+INTERPOSED int listen(int fd, int backlog) noexcept {
+    return is_rsocket(fd) ? rlisten(fd, backlog) : LIBC(listen)(fd, backlog);
+}
+
+INTERPOSED int accept4(int fd, sockaddr *address, socklen_t *length, int flags) {
+    if (!is_rsocket(fd)) {
+        return statistics.plain(LIBC(accept4)(fd, address, length, flags));
+    }
+    if ((flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    const ForProgram next{ForProgram::What::Accepted, (flags & SOCK_CLOEXEC) != 0};
+    const int accepted = descriptors.set_if_made(
+        restarted(fd, SO_RCVTIMEO, [&] { return raccept(fd, address, length); }), Kind::Rsocket);
+    if (accepted >= 0 && (flags & SOCK_NONBLOCK) != 0) {
+        (void)rfcntl(accepted, F_SETFL, O_NONBLOCK);
+    }
+    return statistics.carried(accepted);
+}
+
+INTERPOSED int accept(int fd, sockaddr *address, socklen_t *length) {
+    return is_rsocket(fd) ? accept4(fd, address, length, 0)
+                          : statistics.plain(LIBC(accept)(fd, address, length));
+}
+
+INTERPOSED int connect(int fd, const sockaddr *address, socklen_t length) {
+    if (!is_rsocket(fd)) {
+        return statistics.connected_plainly(fd, LIBC(connect)(fd, address, length));
+    }
+    const int connected = restarted(fd, SO_SNDTIMEO, [&] { return rconnect(fd, address, length); });
+    // One that does not block is called once, in general.
+    return connected == 0 || errno == EINPROGRESS ? statistics.carried(connected) : connected;
+}
+
+INTERPOSED int shutdown(int fd, int how) noexcept {
+    return is_rsocket(fd) ? rshutdown(fd, how) : LIBC(shutdown)(fd, how);
+}
+
+INTERPOSED int getsockname(int fd, sockaddr *address, socklen_t *length) noexcept {
+    return is_rsocket(fd) ? rgetsockname(fd, address, length) : LIBC(getsockname)(fd, address, length);
+}
+
+INTERPOSED int getpeername(int fd, sockaddr *address, socklen_t *length) noexcept {
+    return is_rsocket(fd) ? rgetpeername(fd, address, length) : LIBC(getpeername)(fd, address, length);
+}
+
+INTERPOSED int getsockopt(int fd, int level, int name, void *value, socklen_t *length) noexcept {
+    return is_rsocket(fd) ? rgetsockopt(fd, level, name, value, length)
+                          : LIBC(getsockopt)(fd, level, name, value, length);
+}
+
+INTERPOSED int setsockopt(int fd, int level, int name, const void *value, socklen_t length) noexcept {
+    return is_rsocket(fd) ? rsetsockopt(fd, level, name, value, length)
+                          : LIBC(setsockopt)(fd, level, name, value, length);
+}

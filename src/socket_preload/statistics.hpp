@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/statistics: what `rpma run --sockets --stats` says of a process when it ends.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace socket_preload {
+
+// Any number of threads. Each function returns what it is given.
+class Statistics {
+public:
+    // The result of a call that connects or accepts an rsocket.
+    int carried(int result) {
+        add(carried_, 1);
+        return result;
+    }
+    // The result of a call that accepts a socket of the kernel's.
+    int plain(int accepted);
+    // The result of connect(2) on a socket of the kernel's.
+    int connected_plainly(int fd, int result);
+    ssize_t received(ssize_t bytes) {
+        add(received_, bytes);
+        return bytes;
+    }
+    ssize_t sent(ssize_t bytes) {
+        add(sent_, bytes);
+        return bytes;
+    }
+    // Counts from here on.
+    void begin() { wanted_ = true; }
+    // Writes a line to standard error, if they are wanted and the process had a connection.
+    void tell() const;
+
+private:
+    using Count = std::atomic<std::uint64_t>;
+    void add(Count &count, ssize_t more) {
+        if (wanted_ && more > 0) {
+            count.fetch_add(static_cast<std::uint64_t>(more), std::memory_order_relaxed);
+        }
+    }
+
+    bool wanted_ = false;
+    Count carried_{0};
+    Count plain_{0};
+    Count received_{0};
+    Count sent_{0};
+};
+
+inline constinit Statistics statistics;
+
+}  // namespace socket_preload

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# sockets.bash RPMA PROGRAM...: what tests of programs over `rpma run --sockets` have in common. Sourced: each runs in
+# a folder of its own, with a free port in $port, and is skipped where one of the programs is not installed.
+set -eu
+rpma=$1
+shift
+for program in "$@"; do
+    command -v "$program" >/dev/null || {
+        echo "$program is not installed (group compat of utils/install-dependencies.sh)"
+        exit 77
+    }
+done
+work=$(mktemp -d)
+cd "$work"
+background=()
+
+finish() {
+    local status=$? process
+    for process in "${background[@]}"; do kill "$process" 2>/dev/null || true; done
+    wait
+    [ $status -eq 0 ] || [ $status -eq 77 ] || tail -n 30 -- "$work"/*.out >&2 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+die() {
+    echo "$1" >&2
+    exit 1
+}
+
+listening() { [ -n "$(ss -Hltn "sport = :$1")" ]; }
+free_port() { # free_port: one below what the kernel gives out by itself
+    local port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+    while listening $port; do port=$((port + 1)); done
+    echo $port
+}
+port=$(free_port)
+
+# carry COMMAND...: runs it with its connections over rsockets, for 50 seconds at most.
+carry() { timeout 50 "$rpma" run --sockets --stats --device soft "$@"; }
+
+# serve NAME COMMAND...: starts a server that listens at $port; its output is NAME.out, its process $server.
+serve() {
+    local name=$1
+    shift
+    carry "$@" >"$name.out" 2>&1 </dev/null &
+    server=$!
+    background+=("$server")
+    until listening "$port"; do
+        kill -0 "$server" 2>/dev/null || die "$name ended before it listened"
+        sleep 0.02
+    done
+}
+
+# ended NAME: waits for the server, which ends by itself, or is told to by now.
+ended() {
+    local status=0
+    wait "$server" || status=$?
+    [ $status -eq 0 ] || die "$1 ended with $status"
+}
+
+# carried FILE...: all connections of the processes that wrote these files were rsockets, and there was one at least.
+carried() {
+    local file
+    for file in "$@"; do
+        grep -q 'rpma run --sockets: .* [1-9][0-9]* connections over rsockets, ' "$file" || die "$file: nothing was carried"
+        ! grep 'rpma run --sockets: ' "$file" | grep -v ', 0 over TCP;' || die "$file: not everything was carried"
+    done
+}

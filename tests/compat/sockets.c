@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sockets.c: what libc's calls do with TCP sockets. Run as it is, it shows that what is asserted here is what
+ * libc does; with librsocket-preload.so, and the argument `carried`, that the same calls do the same over
+ * rsockets.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define assert_fails(call, number)       \
+    do {                                 \
+        errno = 0;                       \
+        assert_int_equal((call), -1);    \
+        assert_int_equal(errno, number); \
+    } while (0)
+
+enum { wait_ms = 20000 };
+static bool carried;
+
+/* Only rsockets have options of level SOL_RDMA. */
+static bool is_carried(int fd) {
+    enum { sol_rdma = 0x10000, rdma_sqsize = 0 };
+    int value = 0;
+    socklen_t size = sizeof(value);
+    return getsockopt(fd, sol_rdma, rdma_sqsize, &value, &size) == 0;
+}
+
+static int listening(struct sockaddr_in *address) {
+    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(*address);
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(listener >= 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)address, size), 0);
+    assert_int_equal(listen(listener, 8), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)address, &size), 0);
+    return listener;
+}
+
+struct connecting {
+    int fd;
+    struct sockaddr_in address;
+};
+
+static void *connect_it(void *argument) {
+    const struct connecting *one = argument;
+    if (connect(one->fd, (const struct sockaddr *)&one->address, sizeof(one->address)) != 0) {
+        return (void *)(intptr_t)errno;
+    }
+    char greeting = 0;
+    return (void *)(intptr_t)(read(one->fd, &greeting, 1) == 1 ? 0 : errno);
+}
+
+static void await(int fd, short events) {
+    struct pollfd one = {.fd = fd, .events = events};
+    assert_int_equal(poll(&one, 1, wait_ms), 1);
+    assert_int_equal(one.revents, events);
+}
+
+/* Connects ends[0], a socket of the given type, to ends[1], which was accepted with these flags. */
+static void connect_ends(int ends[2], int type, int flags) {
+    struct connecting one;
+    const int listener = listening(&one.address);
+    one.fd = socket(AF_INET, type, 0);
+    assert_true(one.fd >= 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, connect_it, &one), 0);
+    struct sockaddr_in peer;
+    socklen_t size = sizeof(peer);
+    ends[0] = one.fd;
+    ends[1] = accept4(listener, (struct sockaddr *)&peer, &size, flags);
+    assert_true(ends[1] >= 0);
+    assert_int_equal(size, sizeof(peer));
+    await(ends[1], POLLOUT);
+    assert_int_equal(send(ends[1], "!", 1, 0), 1);
+    void *result = NULL;
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_null(result);
+    assert_int_equal(close(listener), 0);
+    assert_int_equal(is_carried(ends[0]), carried);
+    assert_int_equal(is_carried(ends[1]), carried);
+}
+
+static void make_pair(int ends[2]) {
+    connect_ends(ends, SOCK_STREAM, 0);
+}
+
+static void close_pair(const int ends[2]) {
+    assert_int_equal(close(ends[0]), 0);
+    assert_int_equal(close(ends[1]), 0);
+}
+
+static void every_pair_of_calls_moves_bytes(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    char bytes[8] = "";
+    volatile size_t five = 5; /* so that the compiler calls __read_chk and its like */
+    assert_int_equal(write(ends[0], "read.", 5), 5);
+    assert_int_equal(read(ends[1], bytes, five), 5);
+    assert_memory_equal(bytes, "read.", 5);
+    assert_int_equal(send(ends[0], "recv.", 5, MSG_NOSIGNAL), 5);
+    assert_int_equal(recv(ends[1], bytes, five, MSG_PEEK), 5);
+    assert_int_equal(recv(ends[1], bytes, five, MSG_WAITALL), 5);
+    assert_memory_equal(bytes, "recv.", 5);
+    assert_int_equal(sendto(ends[0], "from.", 5, 0, NULL, 0), 5);
+    assert_int_equal(recvfrom(ends[1], bytes, five, 0, NULL, NULL), 5);
+    assert_memory_equal(bytes, "from.", 5);
+
+    struct iovec two[2] = {{.iov_base = (char[]){'v', 'e'}, .iov_len = 2},
+                           {.iov_base = (char[]){'c'}, .iov_len = 1}};
+    struct iovec into[2] = {{.iov_base = bytes, .iov_len = 1}, {.iov_base = bytes + 4, .iov_len = 2}};
+    assert_int_equal(writev(ends[0], two, 2), 3);
+    assert_int_equal(readv(ends[1], into, 2), 3);
+    assert_int_equal(bytes[0], 'v');
+    assert_memory_equal(bytes + 4, "ec", 2);
+
+    struct mmsghdr messages[2] = {{.msg_hdr = {.msg_iov = two, .msg_iovlen = 1}},
+                                  {.msg_hdr = {.msg_iov = two + 1, .msg_iovlen = 1}}};
+    assert_int_equal(sendmsg(ends[0], &messages[0].msg_hdr, 0), 2);
+    assert_int_equal(recvmsg(ends[1], &(struct msghdr){.msg_iov = &into[1], .msg_iovlen = 1}, 0), 2);
+    assert_memory_equal(bytes + 4, "ve", 2);
+    assert_int_equal(sendmmsg(ends[0], messages, 2, 0), 2);
+    assert_int_equal(messages[0].msg_len, 2);
+    assert_int_equal(messages[1].msg_len, 1);
+    struct mmsghdr received[2] = {{.msg_hdr = {.msg_iov = into, .msg_iovlen = 1}},
+                                  {.msg_hdr = {.msg_iov = into + 1, .msg_iovlen = 1}}};
+    assert_int_equal(recvmmsg(ends[1], received, 2, MSG_WAITALL, NULL), 2);
+    assert_int_equal(bytes[0], 'v');
+    assert_memory_equal(bytes + 4, "ec", 2);
+    close_pair(ends);
+}
+
+static void blocks_as_it_is_told(void **state) {
+    (void)state;
+    int ends[2];
+    connect_ends(ends, SOCK_STREAM | SOCK_CLOEXEC, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    char byte = 0;
+    assert_fails(read(ends[1], &byte, 1), EAGAIN);
+    assert_int_equal(fcntl(ends[1], F_GETFL) & (O_NONBLOCK | O_ACCMODE), O_NONBLOCK | O_RDWR);
+    assert_int_equal(fcntl(ends[0], F_GETFL) & O_NONBLOCK, 0);
+    assert_int_equal(fcntl(ends[0], F_GETFD), FD_CLOEXEC);
+    assert_int_equal(fcntl(ends[1], F_GETFD), FD_CLOEXEC);
+    assert_int_equal(fcntl(ends[1], F_SETFD, 0), 0);
+    assert_int_equal(fcntl(ends[1], F_GETFD), 0);
+    assert_int_equal(ioctl(ends[0], FIONBIO, &(int){1}), 0);
+    assert_fails(recv(ends[0], &byte, 1, 0), EAGAIN);
+    assert_int_equal(ioctl(ends[0], FIONBIO, &(int){0}), 0);
+    assert_int_equal(fcntl(ends[0], F_GETFL) & O_NONBLOCK, 0);
+    assert_fails(recv(ends[0], &byte, 1, MSG_DONTWAIT), EAGAIN);
+    close_pair(ends);
+}
+
+static void tells_what_is_unread(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    int unread = -1;
+    assert_int_equal(ioctl(ends[1], FIONREAD, &unread), 0);
+    assert_int_equal(unread, 0);
+    assert_int_equal(write(ends[0], "12345", 5), 5);
+    await(ends[1], POLLIN);
+    assert_int_equal(ioctl(ends[1], FIONREAD, &unread), 0);
+    assert_int_equal(unread, 5);
+    struct stat status;
+    assert_int_equal(fstat(ends[1], &status), 0);
+    assert_true(S_ISSOCK(status.st_mode));
+    close_pair(ends);
+}
+
+static void every_wait_finds_what_is_ready(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    const struct timespec no_time = {.tv_sec = 0};
+    const struct timespec time = {.tv_sec = wait_ms / 1000};
+    struct pollfd entry = {.fd = ends[1], .events = POLLIN};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(ends[1], &set);
+    const int epoll = epoll_create1(EPOLL_CLOEXEC);
+    assert_true(epoll >= 0);
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = 77};
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &event), 0);
+
+    assert_int_equal(poll(&entry, 1, 0), 0);
+    assert_int_equal(ppoll(&entry, 1, &no_time, NULL), 0);
+    assert_int_equal(select(ends[1] + 1, &set, NULL, NULL, &(struct timeval){0}), 0);
+    assert_false(FD_ISSET(ends[1], &set));
+    assert_int_equal(epoll_wait(epoll, &event, 1, 0), 0);
+
+    assert_int_equal(write(ends[0], "!", 1), 1);
+    assert_int_equal(poll(&entry, 1, wait_ms), 1);
+    assert_int_equal(entry.revents, POLLIN);
+    assert_int_equal(ppoll(&entry, 1, &time, NULL), 1);
+    FD_SET(ends[1], &set);
+    assert_int_equal(select(ends[1] + 1, &set, NULL, NULL, NULL), 1);
+    assert_int_equal(pselect(ends[1] + 1, &set, NULL, NULL, &time, NULL), 1);
+    assert_true(FD_ISSET(ends[1], &set));
+    assert_int_equal(epoll_wait(epoll, &event, 1, wait_ms), 1);
+    assert_int_equal(event.events, EPOLLIN);
+    assert_int_equal(event.data.u64, 77);
+    assert_int_equal(epoll_pwait(epoll, &event, 1, wait_ms, NULL), 1);
+    assert_int_equal(epoll_pwait2(epoll, &event, 1, &time, NULL), 1);
+    assert_int_equal(close(epoll), 0);
+    close_pair(ends);
+}
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int number) {
+    (void)number;
+    ++signals;
+}
+
+static void handle(int number, int flags) {
+    const struct sigaction action = {.sa_handler = count_signal, .sa_flags = flags};
+    assert_int_equal(sigaction(number, &action, NULL), 0);
+    signals = 0;
+}
+
+/* The signal is there before the wait begins, blocked: only a wait that lets it through as it begins ends. */
+static void a_wait_lets_signals_through(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    handle(SIGUSR1, SA_RESTART);
+    sigset_t blocked;
+    sigset_t before;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &blocked, &before), 0);
+    const struct timespec no_time = {.tv_sec = 0};
+    struct pollfd entry = {.fd = ends[1], .events = POLLIN};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(ends[1], &set);
+    const int epoll = epoll_create(1);
+    struct epoll_event event = {.events = EPOLLIN};
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &event), 0);
+
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_fails(ppoll(&entry, 1, NULL, &before), EINTR);
+    assert_int_equal(signals, 1);
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_fails(pselect(ends[1] + 1, &set, NULL, NULL, NULL, &before), EINTR);
+    assert_int_equal(signals, 2);
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_fails(epoll_pwait(epoll, &event, 1, -1, &before), EINTR);
+    assert_int_equal(signals, 3);
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_fails(ppoll(&entry, 1, &no_time, &before), EINTR);
+    assert_int_equal(signals, 4);
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_int_equal(ppoll(&entry, 1, &no_time, NULL), 0);
+    assert_int_equal(signals, 4);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    assert_int_equal(signals, 5);
+    assert_int_equal(close(epoll), 0);
+    close_pair(ends);
+}
+
+struct interruption {
+    pthread_t thread;
+    int fd; /* written to in the end; -1: signals are sent until stopped */
+    atomic_bool stopped;
+};
+
+static void *interrupt(void *argument) {
+    struct interruption *one = argument;
+    const int times = one->fd >= 0 ? 20 : wait_ms;
+    for (int i = 0; i < times && !one->stopped; ++i) {
+        pthread_kill(one->thread, SIGUSR1);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return (void *)(intptr_t)(one->fd >= 0 ? write(one->fd, "!", 1) : 0);
+}
+
+static void signals_interrupt_or_restart_a_read(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    char byte = 0;
+    pthread_t thread;
+    handle(SIGUSR1, SA_RESTART);
+    struct interruption one = {.thread = pthread_self(), .fd = ends[0]};
+    assert_int_equal(pthread_create(&thread, NULL, interrupt, &one), 0);
+    assert_int_equal(read(ends[1], &byte, 1), 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(signals > 0);
+
+    handle(SIGUSR1, 0);
+    one.fd = -1;
+    assert_int_equal(pthread_create(&thread, NULL, interrupt, &one), 0);
+    assert_fails(read(ends[1], &byte, 1), EINTR);
+    one.stopped = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    close_pair(ends);
+}
+
+static void a_send_after_the_end_raises_sigpipe(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    handle(SIGPIPE, SA_RESTART);
+    assert_int_equal(shutdown(ends[0], SHUT_WR), 0);
+    assert_fails(write(ends[0], "!", 1), EPIPE);
+    assert_int_equal(signals, 1);
+    assert_fails(send(ends[0], "!", 1, MSG_NOSIGNAL), EPIPE);
+    assert_int_equal(signals, 1);
+    char byte = 0;
+    assert_int_equal(read(ends[1], &byte, 1), 0);
+    close_pair(ends);
+}
+
+static void sends_files(void **state) {
+    (void)state;
+    enum { size = 300000 };
+    int ends[2];
+    make_pair(ends);
+    FILE *const file = tmpfile();
+    assert_non_null(file);
+    unsigned char *const content = malloc(size);
+    unsigned char *const copy = malloc(size);
+    for (int i = 0; i < size; ++i) {
+        content[i] = (unsigned char)(i * 7 + i / 251);
+    }
+    const int fd = fileno(file);
+    assert_int_equal(write(fd, content, size), size);
+    /* In parts that find room: nobody reads meanwhile. */
+    off_t offset = 100;
+    enum { part = 20000 };
+    assert_int_equal(sendfile(ends[0], fd, &offset, part), part);
+    assert_int_equal(offset, 100 + part);
+    assert_int_equal(recv(ends[1], copy, part, MSG_WAITALL), part);
+    assert_memory_equal(copy, content + 100, part);
+    assert_int_equal(lseek(fd, 0, SEEK_CUR), size);
+    assert_int_equal(lseek(fd, size - 300, SEEK_SET), size - 300);
+    assert_int_equal(sendfile(ends[0], fd, NULL, part), 300);
+    assert_int_equal(lseek(fd, 0, SEEK_CUR), size);
+    assert_int_equal(sendfile(ends[0], fd, NULL, part), 0);
+    assert_int_equal(recv(ends[1], copy, 300, MSG_WAITALL), 300);
+    assert_memory_equal(copy, content + size - 300, 300);
+    free(content);
+    free(copy);
+    assert_int_equal(fclose(file), 0);
+    close_pair(ends);
+}
+
+/* As daemons do when they start. What the library has open for itself stays open. */
+static void closing_all_leaves_sockets_usable(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    close_pair(ends);
+    for (int fd = 3; fd < 1024; ++fd) {
+        close(fd);
+    }
+    const int next = dup(0);
+    assert_int_equal(next, 3);
+    assert_int_equal(close(next), 0);
+    make_pair(ends);
+    assert_in_range(ends[0], 3, 20);
+    assert_in_range(ends[1], 3, 20);
+    assert_int_equal(close_range(3, ~0U, 0), 0);
+    assert_fails(read(ends[0], &(char){0}, 1), EBADF);
+    make_pair(ends);
+    closefrom(3);
+    make_pair(ends);
+    close_pair(ends);
+}
+
+static void a_vfork_child_closes_for_itself(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    const pid_t child = vfork();
+    if (child == 0) {
+        close(ends[0]);
+        close_range(3, ~0U, 0);
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    char byte = 0;
+    assert_int_equal(write(ends[0], "!", 1), 1);
+    assert_int_equal(read(ends[1], &byte, 1), 1);
+    close_pair(ends);
+}
+
+int main(int count, char **words) {
+    carried = count > 1 && strcmp(words[1], "carried") == 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pair_of_calls_moves_bytes),
+        cmocka_unit_test(blocks_as_it_is_told),
+        cmocka_unit_test(tells_what_is_unread),
+        cmocka_unit_test(every_wait_finds_what_is_ready),
+        cmocka_unit_test(a_wait_lets_signals_through),
+        cmocka_unit_test(signals_interrupt_or_restart_a_read),
+        cmocka_unit_test(a_send_after_the_end_raises_sigpipe),
+        cmocka_unit_test(sends_files),
+        cmocka_unit_test(closing_all_leaves_sockets_usable),
+        cmocka_unit_test(a_vfork_child_closes_for_itself),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

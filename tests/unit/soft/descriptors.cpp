@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The process is out of file descriptors: the device says so, to the program and to peers.
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "../../child.hpp"
+#include "base/fd.hpp"
+
+// Last, as it wants.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::Ends;
+
+constexpr rlim_t descriptors = 128;
+
+// All that the process may have, but for those that are given back.
+class AllDescriptors {
+public:
+    AllDescriptors() { take(); }
+
+    void take() {
+        for (base::Fd fd{dup(STDOUT_FILENO)}; fd; fd.reset(dup(STDOUT_FILENO))) {
+            taken_.push_back(std::move(fd));
+        }
+        assert_int_equal(errno, EMFILE);
+    }
+    void give_back(std::size_t count) { taken_.resize(taken_.size() - count); }
+
+private:
+    std::vector<base::Fd> taken_;
+};
+
+enum class Binding { Bound, OutOfDescriptors, Wrong };
+
+// What becomes of binding an id, which opens its device, in a process that has so many descriptors left.
+Binding bind_with(std::size_t left) {
+    const pid_t child = test::fork_child();
+    if (child == 0) {
+        rdma_cm_id *id = nullptr;
+        rdma_event_channel *const events = softrdma_rdma_create_event_channel();
+        assert_int_equal(softrdma_rdma_create_id(events, &id, nullptr, RDMA_PS_TCP), 0);
+        auto here = test::loopback(0);
+        AllDescriptors all;
+        all.give_back(left);
+        const int result = softrdma_rdma_bind_addr(id, reinterpret_cast<sockaddr *>(&here));
+        const bool said = result != 0 && errno == EMFILE;
+        _exit(static_cast<int>(result == 0 && id->verbs != nullptr ? Binding::Bound
+                               : said                              ? Binding::OutOfDescriptors
+                                                                   : Binding::Wrong));
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return static_cast<Binding>(WEXITSTATUS(status));
+}
+
+void an_id_says_that_its_device_cannot_be_opened(void **) {
+    constexpr std::size_t enough = 16;
+    std::size_t left = 0;
+    Binding became = bind_with(left);
+    assert_int_equal(became, Binding::OutOfDescriptors);
+    while (became == Binding::OutOfDescriptors && left < enough) {
+        became = bind_with(++left);
+    }
+    assert_int_equal(became, Binding::Bound);
+}
+
+// Rejections one after the other: the listener has its spare descriptor back.
+void expect_rejections(test::Device &device, test::Peer &peer, AllDescriptors &all) {
+    for (const MpaFrame &request : {test::from_a_soft_device, test::plain, test::from_a_soft_device}) {
+        all.give_back(1);
+        peer.connect(device.port());
+        peer.send_frame(request);
+        const auto reply = peer.receive_frame(MpaRole::Reply);
+        assert_true(reply.mpa.reject);
+        assert_int_equal(reply.mpa.soft_operations, request.soft_operations);
+        assert_int_equal(reply.private_data.size(), 0);
+        assert_int_equal(peer.receive_rest().size(), 0);
+        peer.close();
+        all.take();
+    }
+}
+
+void connect(const base::Fd &socket, std::uint16_t port) {
+    const auto to = test::loopback(port);
+    assert_int_equal(::connect(socket.get(), reinterpret_cast<const sockaddr *>(&to), sizeof(to)), 0);
+}
+
+// All in one test: the device closes what an earlier test left to it when it comes to that.
+void a_peer_is_rejected_and_hears_why(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    {
+        // Sockets that are there before the device can take their descriptors.
+        const base::Fd silent{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+        const base::Fd asks{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+        AllDescriptors all;
+        expect_rejections(device, peer, all);
+        // One that asks for nothing has the spare descriptor for a second, and the next one waits for that.
+        connect(silent, device.port());
+        connect(asks, device.port());
+        const test::Bytes request = test::encoded(test::plain);
+        assert_int_equal(send(asks.get(), request.data(), request.size(), MSG_NOSIGNAL), request.size());
+        test::Bytes reply(request.size());
+        assert_int_equal(recv(asks.get(), reply.data(), reply.size(), MSG_WAITALL), reply.size());
+        assert_true(decode_mpa_frame(reply, MpaRole::Reply).value().reject);
+        assert_int_equal(recv(silent.get(), reply.data(), reply.size(), 0), 0);
+        assert_false(device.has_event());
+    }
+    (void)device.establish(other, test::plain);
+}
+
+}  // namespace
+
+int main() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return 1;
+    }
+    limit.rlim_cur = std::min(limit.rlim_max, descriptors);
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return 1;
+    }
+    // The first before this process has opened the device.
+    const CMUnitTest tests[] = {cmocka_unit_test(an_id_says_that_its_device_cannot_be_opened),
+                                test_of_ends(a_peer_is_rejected_and_hears_why)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
