@@ -72,6 +72,7 @@ std::string RsocketPair::broke(int end, const char *call) {
 std::string RsocketPair::renew() {
     for (int attempt = 0; attempt < 100; ++attempt) {
         close_all();
+        ++times_;
         broken_ = false;
         std::string text;
         if (dice_.one_in(4)) {
@@ -210,7 +211,7 @@ std::string RsocketPair::receive(int end, bool must) {
 std::string RsocketPair::check_ready(int end, short events, short ready) {
     constexpr short unasked = POLLERR | POLLHUP;
     if ((ready & ~(events | unasked)) != 0 || ((ready & POLLERR) != 0 && !may_break_)) {
-        return wrong(end, "rpoll", ready);
+        return wrong(end, "rpoll or repoll_wait", ready);
     }
     if ((ready & POLLIN) != 0) {
         if (auto text = receive(end, true); !text.empty() || broken_) {

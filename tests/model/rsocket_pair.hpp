@@ -29,10 +29,12 @@ public:
     [[nodiscard]] bool is_broken() const { return broken_; }
 
     [[nodiscard]] int fd(int end) const { return ends_[index(end)].fd; }
+    // How often it was connected: an end of another time may have the same number.
+    [[nodiscard]] std::uint64_t times() const { return times_; }
     // One call that does not wait. must: rpoll has said that it need not.
     [[nodiscard]] std::string send(int end, bool must = false);
     [[nodiscard]] std::string receive(int end, bool must = false);
-    // What rpoll says of an end, checked, and that the calls it promises do not wait.
+    // What rpoll or repoll_wait says of an end, checked, and that the calls it promises do not wait.
     [[nodiscard]] std::string check_ready(int end, short events, short ready);
     // Memory of this end that the other may write; the other's that this one writes.
     [[nodiscard]] std::string map(int end);
@@ -87,6 +89,7 @@ private:
     Dice &dice_;
     const bool may_break_;
     bool broken_ = true;  // not connected yet
+    std::uint64_t times_ = 0;
     std::array<End, 2> ends_;
     std::vector<std::byte> room_;
 };

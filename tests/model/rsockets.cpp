@@ -20,23 +20,29 @@
 #include <thread>
 
 #include "rsocket_pair.hpp"
+#include "rsocket_repoll.hpp"
 #include "short_transfers.hpp"
 
 namespace {
 
 constexpr std::size_t most_pairs = 12;
+constexpr std::size_t repolls = 2;
 // A queue more or less, as streams share them.
 constexpr std::size_t spare_descriptors = 8;
 constexpr std::chrono::seconds patience{30};
 
 using model::Dice;
 using model::RsocketPair;
+using model::RsocketRepoll;
 
 class Model {
 public:
     Model(std::uint64_t seed, bool may_break) : dice_{seed}, may_break_{may_break} {
         for (std::size_t i = 0; i < most_pairs; ++i) {
             pairs_.push_back(std::make_unique<RsocketPair>(dice_, may_break_));
+        }
+        for (std::size_t i = 0; i < repolls; ++i) {
+            repolls_.push_back(std::make_unique<RsocketRepoll>(dice_));
         }
     }
 
@@ -56,8 +62,12 @@ public:
         if (choice < 8'900) {
             return dice_.one_in(8) ? pair.map(end) : pair.place(end);
         }
-        if (choice < 9'700) {
+        if (choice < 9'300) {
             return poll();
+        }
+        if (choice < 9'700) {
+            RsocketRepoll &repoll = *repolls_[dice_.below(repolls_.size())];
+            return dice_.one_in(2) ? repoll.control(pair, end) : repoll.wait();
         }
         if (choice < 9'940) {
             return pair.settle();
@@ -115,6 +125,7 @@ private:
     Dice dice_;
     const bool may_break_;
     std::vector<std::unique_ptr<RsocketPair>> pairs_;
+    std::vector<std::unique_ptr<RsocketRepoll>> repolls_;
 };
 
 // Ends the program when no step was made for a while.
