@@ -66,6 +66,9 @@ Outcome<> run(const Options &options) {
     if (!options.device.empty()) {
         setenv("RPMA_DEVICE", options.device.c_str(), 1);
     }
+    if (options.sockets) {
+        setenv("RS_GRACE_MS", "0", 0);  // clients of `rpma run` ask before a server can speak
+    }
     if (options.stats) {
         setenv("RSOCKET_PRELOAD_STATS", "1", 1);
     }

@@ -14,6 +14,7 @@
 #include <cstdarg>
 
 #include "socket_preload/libc.hpp"
+#include "socket_preload/statistics.hpp"
 
 namespace socket_preload {
 
@@ -25,6 +26,9 @@ pid_t process = getpid();
 int close_carried(int fd) {
     if (in_vfork_child()) {
         return LIBC(close)(fd);
+    }
+    if (is_rsocket(fd)) {
+        statistics.rsocket_ends(fd);
     }
     // From here on the descriptor is the library's, until what was sent has left.
     descriptors.set(fd, Kind::Own);

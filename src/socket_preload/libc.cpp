@@ -242,7 +242,8 @@ int __wrap_fcntl(int fd, int command, ...) {
     va_start(arguments, command);
     void *const argument = va_arg(arguments, void *);
     va_end(arguments);
-    return LIBC(fcntl)(fd, command, argument);
+    const int result = LIBC(fcntl)(fd, command, argument);
+    return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? kept(result) : result;
 }
 
 int __wrap_ioctl(int fd, unsigned long request, ...) {

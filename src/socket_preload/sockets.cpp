@@ -40,7 +40,7 @@ INTERPOSED int listen(int fd, int backlog) noexcept {
 
 INTERPOSED int accept4(int fd, sockaddr *address, socklen_t *length, int flags) {
     if (!is_rsocket(fd)) {
-        return statistics.plain(LIBC(accept4)(fd, address, length, flags));
+        return statistics.accepted_by_kernel(LIBC(accept4)(fd, address, length, flags));
     }
     if ((flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != 0) {
         errno = EINVAL;
@@ -52,21 +52,19 @@ INTERPOSED int accept4(int fd, sockaddr *address, socklen_t *length, int flags) 
     if (accepted >= 0 && (flags & SOCK_NONBLOCK) != 0) {
         (void)rfcntl(accepted, F_SETFL, O_NONBLOCK);
     }
-    return statistics.carried(accepted);
+    return accepted;
 }
 
 INTERPOSED int accept(int fd, sockaddr *address, socklen_t *length) {
     return is_rsocket(fd) ? accept4(fd, address, length, 0)
-                          : statistics.plain(LIBC(accept)(fd, address, length));
+                          : statistics.accepted_by_kernel(LIBC(accept)(fd, address, length));
 }
 
 INTERPOSED int connect(int fd, const sockaddr *address, socklen_t length) {
     if (!is_rsocket(fd)) {
-        return statistics.connected_plainly(fd, LIBC(connect)(fd, address, length));
+        return statistics.connected_by_kernel(fd, LIBC(connect)(fd, address, length));
     }
-    const int connected = restarted(fd, SO_SNDTIMEO, [&] { return rconnect(fd, address, length); });
-    // One that does not block is called once, in general.
-    return connected == 0 || errno == EINPROGRESS ? statistics.carried(connected) : connected;
+    return restarted(fd, SO_SNDTIMEO, [&] { return rconnect(fd, address, length); });
 }
 
 INTERPOSED int shutdown(int fd, int how) noexcept {

@@ -3,6 +3,7 @@
 #include "socket_preload/statistics.hpp"
 
 #include <netinet/in.h>
+#include <rpma/rsocket.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
 
 namespace socket_preload {
@@ -25,9 +27,12 @@ bool is_tcp(int fd) {
     return LIBC(getsockopt)(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 && protocol == IPPROTO_TCP;
 }
 
+char program[64];  // before it writes its title there
+
 // NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
 struct AtExit {
     AtExit() {
+        (void)std::snprintf(program, sizeof(program), "%s", program_invocation_short_name);
         if (secure_getenv("RSOCKET_PRELOAD_STATS") != nullptr) {
             statistics.begin();
         }
@@ -37,14 +42,22 @@ struct AtExit {
 
 }  // namespace
 
-int Statistics::plain(int accepted) {
+void Statistics::rsocket_ends(int fd) {
+    int mode = RDMA_MODE_OPEN;
+    socklen_t length = sizeof(mode);
+    if (wanted_ && rgetsockopt(fd, SOL_RDMA, RDMA_MODE, &mode, &length) == 0 && mode != RDMA_MODE_OPEN) {
+        add(mode == RDMA_MODE_RDMA ? carried_ : plain_, 1);
+    }
+}
+
+int Statistics::accepted_by_kernel(int accepted) {
     if (wanted_ && accepted >= 0 && is_tcp(accepted)) {
         add(plain_, 1);
     }
     return accepted;
 }
 
-int Statistics::connected_plainly(int fd, int result) {
+int Statistics::connected_by_kernel(int fd, int result) {
     if (wanted_) {
         const int error = errno;
         if ((result == 0 || error == EINPROGRESS) && is_tcp(fd)) {
@@ -55,17 +68,21 @@ int Statistics::connected_plainly(int fd, int result) {
     return result;
 }
 
-void Statistics::tell() const {
+void Statistics::tell() {
+    for (std::size_t fd = 0; wanted_ && fd < Descriptors::most; ++fd) {
+        if (is_rsocket(static_cast<int>(fd))) {
+            rsocket_ends(static_cast<int>(fd));
+        }
+    }
     if (!wanted_ || carried_ + plain_ == 0) {
         return;
     }
     char line[256];
-    const int length =
-        std::snprintf(line, sizeof(line),
-                      "rpma run --sockets: %s[%d]: %" PRIu64 " connections over rsockets, %" PRIu64
-                      " over TCP; %" PRIu64 " bytes received, %" PRIu64 " sent over rsockets\n",
-                      program_invocation_short_name, static_cast<int>(getpid()), carried_.load(),
-                      plain_.load(), received_.load(), sent_.load());
+    const int length = std::snprintf(
+        line, sizeof(line),
+        "rpma run --sockets: %s[%d]: %" PRIu64 " connections over rsockets, %" PRIu64 " over TCP; %" PRIu64
+        " bytes received, %" PRIu64 " sent\n",
+        program, static_cast<int>(getpid()), carried_.load(), plain_.load(), received_.load(), sent_.load());
     [[maybe_unused]] const auto written =
         LIBC(write)(STDERR_FILENO, line, std::min(static_cast<std::size_t>(length), sizeof(line) - 1));
 }

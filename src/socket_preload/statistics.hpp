@@ -9,18 +9,15 @@
 
 namespace socket_preload {
 
-// Any number of threads. Each function returns what it is given.
+// Any number of threads.
 class Statistics {
 public:
-    // The result of a call that connects or accepts an rsocket.
-    int carried(int result) {
-        add(carried_, 1);
-        return result;
-    }
-    // The result of a call that accepts a socket of the kernel's.
-    int plain(int accepted);
-    // The result of connect(2) on a socket of the kernel's.
-    int connected_plainly(int fd, int result);
+    // The socket is about to be closed, or the process to end.
+    void rsocket_ends(int fd);
+    // Returns the result of a call that accepts a socket of the kernel's, or connects it.
+    int accepted_by_kernel(int accepted);
+    int connected_by_kernel(int fd, int result);
+    // These return what they are given.
     ssize_t received(ssize_t bytes) {
         add(received_, bytes);
         return bytes;
@@ -32,7 +29,7 @@ public:
     // Counts from here on.
     void begin() { wanted_ = true; }
     // Writes a line to standard error, if they are wanted and the process had a connection.
-    void tell() const;
+    void tell();
 
 private:
     using Count = std::atomic<std::uint64_t>;

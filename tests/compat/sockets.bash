@@ -35,14 +35,16 @@ free_port() { # free_port: one below what the kernel gives out by itself
 }
 port=$(free_port)
 
-# carry COMMAND...: runs it with its connections over rsockets, for 50 seconds at most.
-carry() { timeout 50 "$rpma" run --sockets --stats --device soft "$@"; }
+# carry COMMAND...: runs it with its connections over rsockets, for 50 seconds at most. "${over_rsockets[@]}" COMMAND... &
+# is one process.
+over_rsockets=(timeout 50 "$rpma" run --sockets --stats --device soft)
+carry() { "${over_rsockets[@]}" "$@"; }
 
 # serve NAME COMMAND...: starts a server that listens at $port; its output is NAME.out, its process $server.
 serve() {
     local name=$1
     shift
-    carry "$@" >"$name.out" 2>&1 </dev/null &
+    "${over_rsockets[@]}" "$@" >"$name.out" 2>&1 </dev/null &
     server=$!
     background+=("$server")
     until listening "$port"; do

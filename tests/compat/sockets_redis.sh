@@ -23,7 +23,7 @@ seq 1000 | sed 's/.*/set n:& &/' | cli --pipe | grep -q 'errors: 0, replies: 100
 says 1000 get n:1000
 
 # Pub/sub: the subscriber is there when a publish has one receiver.
-carry redis-cli -p "$port" subscribe news >subscriber.out 2>&1 &
+"${over_rsockets[@]}" redis-cli -p "$port" subscribe news >subscriber.out 2>&1 &
 subscriber=$!
 background+=("$subscriber")
 for ((i = 0; i < 500; i++)); do

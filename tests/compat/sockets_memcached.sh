@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# sockets_memcached.sh RPMA: memcached with four threads over rsockets, and a client with eight connections at once.
+. "$(dirname "$0")/sockets.bash" "$1" memcached python3
+
+cat >client.py <<'END'
+import socket, sys, threading
+def expect(stream, wanted):
+    got = stream.recv(len(wanted), socket.MSG_WAITALL)
+    if got != wanted:
+        raise RuntimeError(f"{got[:80]!r} instead of {wanted[:80]!r}")
+def use(number, failures):
+    try:
+        with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20) as stream:
+            for i in range(200):
+                value = bytes((i * number + j) % 251 for j in range(i * 20))
+                stream.sendall(b"set k%d-%d 0 0 %d\r\n%b\r\n" % (number, i, len(value), value))
+                expect(stream, b"STORED\r\n")
+                stream.sendall(b"get k%d-%d\r\n" % (number, i))
+                expect(stream, b"VALUE k%d-%d 0 %d\r\n%b\r\nEND\r\n" % (number, i, len(value), value))
+    except Exception as error:
+        failures.append(error)
+failures = []
+threads = [threading.Thread(target=use, args=(i, failures)) for i in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+sys.exit(str(failures) if failures else 0)
+END
+serve server memcached -u "$(id -un)" -l 127.0.0.1 -p "$port" -U 0 -t 4
+carry python3 client.py "$port" >client.out 2>&1 || die "the client failed"
+python3 client.py "$port" || die "the client failed over TCP"
+kill "$server"
+ended server
+carried client.out
+grep -q ': 8 connections over rsockets, 8 over TCP' server.out || die "the server counts other connections"
