@@ -21,6 +21,7 @@
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
 #include "cli/report.hpp"
+#include "cli/table.hpp"
 
 namespace cli {
 
@@ -52,14 +53,6 @@ constexpr Kind soft{
     "soft", softrdma_ibv_get_device_list, softrdma_ibv_free_device_list, softrdma_ibv_get_device_name,
     softrdma_ibv_open_device, softrdma_ibv_close_device, softrdma_ibv_query_device, softrdma_ibv_query_port};
 // clang-format on
-
-// One thing to know about a device: its name in JSON, its column in the table (none: not shown there).
-struct Fact {
-    const char *name;
-    const char *column;
-    nlohmann::json value;
-    std::string text;
-};
 
 // The network interfaces that a device stands for.
 std::set<std::string> interfaces_of(const std::string &device, const Kind &kind) {
@@ -122,7 +115,7 @@ std::uint64_t capabilities_of(ibv_context *context, const Kind &kind) {
     return ibv_query_device_ex(context, nullptr, &attributes) == 0 ? attributes.device_cap_flags_ex : 0;
 }
 
-std::vector<Fact> describe(ibv_device *device, const Kind &kind) {
+Facts describe(ibv_device *device, const Kind &kind) {
     const std::string name = kind.get_device_name(device);
     ibv_device_attr limits{};
     ibv_port_attr port{};
@@ -161,7 +154,7 @@ std::vector<Fact> describe(ibv_device *device, const Kind &kind) {
             {"addresses", "ADDRESSES", addresses, fmt::format("{}", fmt::join(addresses, " "))}};
 }
 
-void append_devices(const Kind &kind, std::vector<std::vector<Fact>> &devices) {
+void append_devices(const Kind &kind, std::vector<Facts> &devices) {
     int count = 0;
     ibv_device **list = kind.get_device_list(&count);
     for (int i = 0; list != nullptr && i < count; ++i) {  // no list: a kernel without RDMA
@@ -172,25 +165,6 @@ void append_devices(const Kind &kind, std::vector<std::vector<Fact>> &devices) {
     }
 }
 
-void print_table(const std::vector<std::vector<Fact>> &devices) {
-    std::vector<std::string> lines(devices.size() + 1);
-    for (std::size_t column = 0; column < devices.front().size(); ++column) {
-        const std::string title = devices.front()[column].column;
-        std::size_t width = title.size();
-        for (const auto &device : devices) {
-            width = std::max(width, device[column].text.size());
-        }
-        lines[0] += fmt::format("{:<{}}  ", title, width);
-        for (std::size_t row = 0; row < devices.size(); ++row) {
-            lines[row + 1] += fmt::format("{:<{}}  ", devices[row][column].text, width);
-        }
-    }
-    for (std::string &line : lines) {
-        line.erase(line.find_last_not_of(' ') + 1);
-        print(line + "\n");
-    }
-}
-
 Outcome<> list_devices(bool json) {
     const char *const chosen = std::getenv("RPMA_DEVICE");
     const std::string_view choice = chosen != nullptr ? chosen : "auto";
@@ -198,22 +172,15 @@ Outcome<> list_devices(bool json) {
         return failed("RPMA_DEVICE is \"{}\", expected auto, kernel or soft", choice);
     }
     print_warnings();  // such as why none can be opened
-    std::vector<std::vector<Fact>> devices;
+    std::vector<Facts> devices;
     append_devices(kernel, devices);
     append_devices(soft, devices);
     if (json) {
-        nlohmann::json list = nlohmann::json::array();
-        for (const auto &device : devices) {
-            nlohmann::json &object = list.emplace_back(nlohmann::json::object());
-            for (const Fact &fact : device) {
-                object[fact.name] = fact.value;
-            }
-        }
         Summary summary;
-        summary.add_json("devices", list);
+        summary.add_json("devices", json_of(devices));
         summary.print(true);
     } else if (!devices.empty()) {
-        print_table(devices);
+        print(table_of(devices));
     }
     if (devices.empty()) {
         return failed("no RDMA device (expected at least a soft one: is a network interface up?)");

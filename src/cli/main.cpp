@@ -135,6 +135,7 @@ Exit run(const Words &words, bool json) {
     cli::add_pull(app, chosen);
     cli::add_status(app, chosen);
     cli::add_check(app, chosen);
+    cli::add_sockets(app, chosen);
     cli::add_perf(app, chosen);
     cli::add_run(app, chosen);
     try {
