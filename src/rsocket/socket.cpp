@@ -94,7 +94,7 @@ Result<std::vector<pollfd>> Socket::watch(short events) {
 }
 
 void Socket::after_fork_in_child() {
-    new (&mutex_) std::mutex;
+    new (&mutex_) base::SmallMutex;
     waiters_.after_fork_in_child();
 }
 

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <type_traits>
 
+#include "base/small_mutex.hpp"
 #include "rsocket/any_socket.hpp"
 #include "rsocket/configuration.hpp"
 #include "stream/connection.hpp"
@@ -86,10 +87,10 @@ private:
     [[nodiscard]] Result<std::size_t> receive_parts(std::span<const iovec> parts, int flags);
     [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
     // These go on when the first look, which gave `first`, was not enough.
-    [[nodiscard]] Result<std::size_t> receive_rest(std::unique_lock<std::mutex> &lock,
+    [[nodiscard]] Result<std::size_t> receive_rest(std::unique_lock<base::SmallMutex> &lock,
                                                    std::span<const iovec> parts, const Wish &wish,
                                                    Result<std::size_t> first);
-    [[nodiscard]] Result<std::size_t> send_rest(std::unique_lock<std::mutex> &lock,
+    [[nodiscard]] Result<std::size_t> send_rest(std::unique_lock<base::SmallMutex> &lock,
                                                 std::span<const iovec> parts, int flags,
                                                 Result<std::size_t> first);
     // The caller of these holds the stream's lock too, if there is a stream.
@@ -107,7 +108,8 @@ private:
         }
     }
     void decide_now();
-    [[nodiscard]] Result<void> answer_while_waiting(std::unique_lock<std::mutex> &lock, Deadline deadline);
+    [[nodiscard]] Result<void> answer_while_waiting(std::unique_lock<base::SmallMutex> &lock,
+                                                    Deadline deadline);
     [[nodiscard]] bool awaits_answer();
     [[nodiscard]] Result<void> begin_to_reach(const sockaddr *address, socklen_t length);
     [[nodiscard]] Result<sockaddr_storage> local_address_to(const sockaddr_storage &remote) const;
@@ -137,9 +139,9 @@ private:
     // Whether the stream is that of the process that forked this one.
     [[nodiscard]] bool is_lost() const { return stream_ != nullptr && stream_->inherited(); }
     // Takes the lock of the stream's shard, if there is a stream that can be used.
-    [[nodiscard]] std::unique_lock<std::mutex> lock_stream() const {
+    [[nodiscard]] std::unique_lock<base::SmallMutex> lock_stream() const {
         return stream_ != nullptr && !stream_->inherited() ? std::unique_lock{stream_->shard()->mutex()}
-                                                           : std::unique_lock<std::mutex>{};
+                                                           : std::unique_lock<base::SmallMutex>{};
     }
     [[nodiscard]] bool is_connecting() const;
     // Tells other programs what the rsocket is; of a stream that begins, how it fares too.
@@ -195,8 +197,8 @@ private:
     }
     // Looks until attempt() gives something else than EAGAIN, and sleeps meanwhile.
     template <typename Attempt>
-    std::invoke_result_t<Attempt> until(std::unique_lock<std::mutex> &lock, bool blocks, Deadline deadline,
-                                        Attempt attempt) {
+    std::invoke_result_t<Attempt> until(std::unique_lock<base::SmallMutex> &lock, bool blocks,
+                                        Deadline deadline, Attempt attempt) {
         auto answer = look(attempt);  // what is here already: the device need not be asked
         if (is_waiting(answer)) {
             answer = keep_looking(lock, blocks, deadline, attempt);
@@ -204,14 +206,14 @@ private:
         return answer;
     }
     template <typename Attempt>
-    [[gnu::noinline]] std::invoke_result_t<Attempt> keep_looking(std::unique_lock<std::mutex> &lock,
+    [[gnu::noinline]] std::invoke_result_t<Attempt> keep_looking(std::unique_lock<base::SmallMutex> &lock,
                                                                  bool blocks, Deadline deadline,
                                                                  Attempt attempt);
     [[nodiscard]] static Deadline deadline_of(milliseconds timeout) {
         return timeout.count() != 0 ? Deadline{base::Clock::now() + timeout} : std::nullopt;
     }
 
-    std::mutex mutex_;
+    base::SmallMutex mutex_;
     // Changed with the lock held.
     std::atomic<State> state_;
     stream::Settings settings_;
@@ -249,7 +251,7 @@ private:
 };
 
 template <typename Attempt>
-std::invoke_result_t<Attempt> Socket::keep_looking(std::unique_lock<std::mutex> &lock, bool blocks,
+std::invoke_result_t<Attempt> Socket::keep_looking(std::unique_lock<base::SmallMutex> &lock, bool blocks,
                                                    Deadline deadline, Attempt attempt) {
     constexpr int most_rounds = 8;
     bool any = false;

@@ -103,8 +103,9 @@ Result<std::size_t> Socket::try_to_receive(std::span<const iovec> parts, const W
     return stream_->receive(parts, wish.reading);
 }
 
-Result<std::size_t> Socket::receive_rest(std::unique_lock<std::mutex> &lock, std::span<const iovec> parts,
-                                         const Wish &wish, Result<std::size_t> first) {
+Result<std::size_t> Socket::receive_rest(std::unique_lock<base::SmallMutex> &lock,
+                                         std::span<const iovec> parts, const Wish &wish,
+                                         Result<std::size_t> first) {
     const Deadline deadline = deadline_of(receive_timeout_);
     std::size_t received = 0;
     std::vector<iovec> rest;
@@ -147,7 +148,7 @@ Result<std::size_t> Socket::try_to_send(std::span<const iovec> parts) {
     return stream_->send(parts);
 }
 
-Result<std::size_t> Socket::send_rest(std::unique_lock<std::mutex> &lock, std::span<const iovec> parts,
+Result<std::size_t> Socket::send_rest(std::unique_lock<base::SmallMutex> &lock, std::span<const iovec> parts,
                                       int flags, Result<std::size_t> first) {
     const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
     const Deadline deadline = deadline_of(send_timeout_);

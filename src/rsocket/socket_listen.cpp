@@ -116,7 +116,7 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
 
 // The peer of an accepted rsocket waits until the program uses that. A program that accepts the next one
 // first waits here, so that the peers are answered here.
-Result<void> Socket::answer_while_waiting(std::unique_lock<std::mutex> &lock, Deadline deadline) {
+Result<void> Socket::answer_while_waiting(std::unique_lock<base::SmallMutex> &lock, Deadline deadline) {
     while (!closed_ && !unanswered_.empty() && listener_readiness(POLLIN) == 0) {
         std::vector<pollfd> entries{{.fd = fd(), .events = POLLIN, .revents = 0}};
         std::erase_if(unanswered_, [&](const std::weak_ptr<Socket> &one) {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/fork.hpp"
+#include "base/small_mutex.hpp"
 #include "stream/device.hpp"
 
 namespace stream {
@@ -60,7 +61,7 @@ public:
     Shard &operator=(const Shard &) = delete;
 
     // The caller holds it in all calls below, and in all calls of the streams.
-    [[nodiscard]] std::mutex &mutex() { return mutex_; }
+    [[nodiscard]] base::SmallMutex &mutex() { return mutex_; }
     [[nodiscard]] const Device &device() const { return device_; }
     // The thread that it was made for, as the kernel numbers it.
     [[nodiscard]] std::uint32_t thread() const { return thread_; }
@@ -112,7 +113,7 @@ private:
 
     const Device &device_;
     const std::uint32_t thread_;
-    std::mutex mutex_;  // guards all that follows
+    base::SmallMutex mutex_;  // guards all that follows
     Events events_;
     std::vector<std::unique_ptr<Lane>> lanes_;
     int expected_ = 0;

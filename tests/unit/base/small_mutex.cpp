@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// base/small_mutex: one thread at a time has it, and those that wait get it.
+#include "base/small_mutex.hpp"
+
+#include <latch>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+// Last: it has macros with everyday names.
+#include "check.hpp"
+
+namespace {
+
+void a_mutex_is_taken_once(void **) {
+    base::SmallMutex mutex;
+    assert_true(mutex.try_lock());
+    assert_false(mutex.try_lock());
+    mutex.unlock();
+    const std::unique_lock lock{mutex};
+    assert_false(mutex.try_lock());
+}
+
+void threads_take_turns(void **) {
+    constexpr int threads = 4;
+    constexpr int rounds = 20000;
+    base::SmallMutex mutex;
+    long count = 0;
+    {
+        std::latch all{threads};
+        std::vector<std::jthread> workers;
+        for (int i = 0; i < threads; ++i) {
+            workers.emplace_back([&] {
+                all.arrive_and_wait();
+                for (int round = 0; round < rounds; ++round) {
+                    const std::scoped_lock lock{mutex};
+                    ++count;
+                }
+            });
+        }
+    }
+    assert_int_equal(count, threads * rounds);
+    assert_true(mutex.try_lock());
+}
+
+// Each thread sleeps, for the mutex is taken until all wait for it or are about to; the one that gets it
+// leaves it to the next.
+void all_that_wait_are_woken(void **) {
+    constexpr int threads = 8;
+    base::SmallMutex mutex;
+    int count = 0;
+    {
+        std::unique_lock held{mutex};
+        std::latch all{threads + 1};
+        std::vector<std::jthread> sleepers;
+        for (int i = 0; i < threads; ++i) {
+            sleepers.emplace_back([&] {
+                all.count_down();
+                const std::scoped_lock lock{mutex};
+                ++count;
+            });
+        }
+        all.arrive_and_wait();
+        assert_int_equal(count, 0);
+        held.unlock();
+        sleepers.clear();
+    }
+    assert_int_equal(count, threads);
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(a_mutex_is_taken_once),
+        cmocka_unit_test(threads_take_turns),
+        cmocka_unit_test(all_that_wait_are_woken),
+    };
+    return cmocka_run_group_tests_name("base_small_mutex", tests, nullptr, nullptr);
+}
