@@ -12,9 +12,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "cli/checksum.hpp"
 #include "cli/page_cache.hpp"
@@ -231,10 +232,10 @@ int Pool::store(unsigned slot, std::uint64_t offset, std::uint64_t length) const
 }
 
 int Pool::checksum(unsigned slot, std::uint64_t length, std::uint32_t &found) const {
-    std::vector<std::byte> buffer(std::min(length, read_size));
+    const auto memory = std::make_unique_for_overwrite<std::byte[]>(std::min(length, read_size));
     Crc32c checksum;
-    for (std::uint64_t done = 0; done < length; done += buffer.size()) {
-        buffer.resize(std::min(length - done, read_size));
+    for (std::uint64_t done = 0; done < length; done += read_size) {
+        const std::span buffer{memory.get(), std::min(length - done, read_size)};
         if (const int error = read(buffer, layout_.content(slot) + done); error != 0) {
             return error;
         }
