@@ -23,49 +23,74 @@ namespace {
 pid_t process = getpid();
 [[maybe_unused]] const int follows_forks = pthread_atfork(nullptr, nullptr, [] { process = getpid(); });
 
-int close_carried(int fd) {
-    if (in_vfork_child()) {
-        return LIBC(close)(fd);
-    }
-    if (is_rsocket(fd)) {
-        statistics.rsocket_ends(fd);
-    }
-    // From here on the descriptor is the library's, until what was sent has left.
-    descriptors.set(fd, Kind::Own);
-    return rclose(fd);
-}
-
 int refused(int error) {
     errno = error;
     return -1;
 }
 
-// Makes room at a number that the program dups onto. Returns whether that may be.
-bool may_replace(int number) {
-    switch (descriptors.kind(number)) {
-        case Kind::Own:
-            errno = EBUSY;
-            return false;
-        case Kind::Rsocket:
-        case Kind::Repoll:
-            if (!in_vfork_child()) {
-                (void)close_carried(number);
-            }
-            return descriptors.kind(number) != Kind::Own || refused(EBUSY) == 0;
-        default:
-            return true;
+// fd is an rsocket's or a repoll's, which librsocket knows as `first`.
+int close_carried(int fd, int first) {
+    if (in_vfork_child()) {
+        return LIBC(close)(fd);
     }
+    const bool is_last = descriptors.take_away(first);
+    if (fd != first) {
+        descriptors.set(fd, Kind::Other);
+        (void)LIBC(close)(fd);
+    } else {
+        // From here on the number is the library's, until there is no duplicate and what was sent has left.
+        descriptors.set(fd, Kind::Own);
+    }
+    if (!is_last) {
+        return 0;
+    }
+    statistics.rsocket_ends(first);
+    return rclose(first);
 }
 
-int fcntl_of_rsocket(int fd, int command, void *argument) {
+int close_any(int fd) {
+    int first = fd;
+    if (descriptors.kind(fd) == Kind::Own) {
+        return refused(EBADF);  // as if it were not there
+    }
+    return is_rsocket(first) || is_repoll(first) ? close_carried(fd, first) : LIBC(close)(fd);
+}
+
+// Makes room at a number that the program dups onto. Returns whether that may be.
+bool may_replace(int number) {
+    if (!in_vfork_child() && descriptors.kind(number) != Kind::Own &&
+        descriptors.kind(number) != Kind::Other) {
+        (void)close_any(number);
+    }
+    return descriptors.kind(number) != Kind::Own || refused(EBUSY) == 0;
+}
+
+// socket is the number that librsocket knows of fd.
+int fcntl_of_rsocket(int fd, int socket, int command, void *argument) {
     switch (command) {
         case F_GETFL:
-            return rfcntl(fd, F_GETFL);
+            return rfcntl(socket, F_GETFL);
         case F_SETFL:
-            return rfcntl(fd, F_SETFL, static_cast<int>(reinterpret_cast<std::intptr_t>(argument)));
+            return rfcntl(socket, F_SETFL, static_cast<int>(reinterpret_cast<std::intptr_t>(argument)));
         default:
             return LIBC(fcntl)(fd, command, argument);
     }
+}
+
+int fcntl_of_any(int fd, int command, void *argument) {
+    int socket = fd;
+    if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
+        return descriptors.duplicated(fd, LIBC(fcntl)(fd, command, argument));
+    }
+    return is_rsocket(socket) ? fcntl_of_rsocket(fd, socket, command, argument)
+                              : LIBC(fcntl)(fd, command, argument);
+}
+
+int duplicate_onto(int fd, int number, int flags) {
+    if (!may_replace(number)) {
+        return -1;
+    }
+    return descriptors.duplicated(fd, LIBC(dup3)(fd, number, flags));
 }
 
 // Bytes that can be read now. A listening socket has none to tell of.
@@ -91,6 +116,29 @@ bool in_vfork_child() {
     return getpid() != process;
 }
 
+int Descriptors::duplicated(int fd, int number) {
+    if (number < 0 || static_cast<std::size_t>(number) >= most || in_vfork_child()) {
+        return number;
+    }
+    int first = fd;
+    const bool is_socket = is_rsocket(first);
+    if (is_socket || is_repoll(first)) {
+        std::atomic_ref{more_[static_cast<std::size_t>(first)]}.fetch_add(1);
+        std::atomic_ref{firsts_[static_cast<std::size_t>(number)]}.store(first, std::memory_order_relaxed);
+        set(number, is_socket ? Kind::RsocketAgain : Kind::RepollAgain);
+    }
+    return number;
+}
+
+bool Descriptors::take_away(int first) {
+    const std::atomic_ref more{more_[static_cast<std::size_t>(first)]};
+    if (more.fetch_sub(1) != 0) {
+        return false;
+    }
+    more.store(0);
+    return true;
+}
+
 }  // namespace socket_preload
 
 using socket_preload::descriptors;
@@ -99,15 +147,7 @@ using socket_preload::is_rsocket;
 using socket_preload::Kind;
 
 INTERPOSED int close(int fd) {
-    switch (descriptors.kind(fd)) {
-        case Kind::Own:
-            return socket_preload::refused(EBADF);  // as if it were not there
-        case Kind::Rsocket:
-        case Kind::Repoll:
-            return socket_preload::close_carried(fd);
-        default:
-            return LIBC(close)(fd);
-    }
+    return socket_preload::close_any(fd);
 }
 
 // The descriptors of this library stay open, all others are closed.
@@ -132,12 +172,16 @@ INTERPOSED void closefrom(int first) noexcept {
     (void)close_range(static_cast<unsigned>(first < 0 ? 0 : first), UINT_MAX, 0);
 }
 
+INTERPOSED int dup(int fd) noexcept {
+    return descriptors.duplicated(fd, LIBC(dup)(fd));
+}
+
 INTERPOSED int dup2(int fd, int number) noexcept {
-    return fd == number || socket_preload::may_replace(number) ? LIBC(dup2)(fd, number) : -1;
+    return fd == number ? LIBC(dup2)(fd, number) : socket_preload::duplicate_onto(fd, number, 0);
 }
 
 INTERPOSED int dup3(int fd, int number, int flags) noexcept {
-    return fd == number || socket_preload::may_replace(number) ? LIBC(dup3)(fd, number, flags) : -1;
+    return fd == number ? LIBC(dup3)(fd, number, flags) : socket_preload::duplicate_onto(fd, number, flags);
 }
 
 INTERPOSED int fcntl(int fd, int command, ...) {
@@ -145,17 +189,16 @@ INTERPOSED int fcntl(int fd, int command, ...) {
     va_start(arguments, command);
     void *const argument = va_arg(arguments, void *);
     va_end(arguments);
-    return is_rsocket(fd) ? socket_preload::fcntl_of_rsocket(fd, command, argument)
-                          : LIBC(fcntl)(fd, command, argument);
+    return socket_preload::fcntl_of_any(fd, command, argument);
 }
 
+// The same on machines whose file offsets have 64 bits.
 INTERPOSED int fcntl64(int fd, int command, ...) {
     va_list arguments;
     va_start(arguments, command);
     void *const argument = va_arg(arguments, void *);
     va_end(arguments);
-    return is_rsocket(fd) ? socket_preload::fcntl_of_rsocket(fd, command, argument)
-                          : LIBC(fcntl64)(fd, command, argument);
+    return socket_preload::fcntl_of_any(fd, command, argument);
 }
 
 INTERPOSED int ioctl(int fd, unsigned long request, ...) noexcept {

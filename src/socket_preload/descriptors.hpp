@@ -15,6 +15,8 @@ enum class Kind : std::uint8_t {
     Other,  // libc's
     Rsocket,
     Repoll,
+    RsocketAgain,  // a duplicate (dup(2)) of another's descriptor
+    RepollAgain,
     Own,  // this library's, of which the program knows nothing
 };
 
@@ -42,18 +44,40 @@ public:
         return fd;
     }
 
+    // Makes `number` another number of what `fd` is, if that is an rsocket or a repoll. Returns number.
+    int duplicated(int fd, int number);
+    // librsocket knows one number of an rsocket or repoll: this one.
+    [[nodiscard]] int first_of(int again) const {
+        return std::atomic_ref{firsts_[static_cast<std::size_t>(again)]}.load(std::memory_order_relaxed);
+    }
+    // Takes away a number of an rsocket or repoll, which librsocket knows as `first`. Returns whether it was
+    // the last.
+    [[nodiscard]] bool take_away(int first);
+
 private:
     mutable std::array<Kind, most> kinds_{};  // of pages that are there when they are used
+    mutable std::array<int, most> firsts_{};
+    std::array<int, most> more_{};  // numbers beside the one, for the first
 };
 
 inline constinit Descriptors descriptors;
 
-[[nodiscard]] inline bool is_rsocket(int fd) {
-    return descriptors.kind(fd) == Kind::Rsocket;
+// Whether the descriptor is an rsocket's. Then it becomes the number that librsocket knows.
+[[nodiscard]] inline bool is_rsocket(int &fd) {
+    const Kind kind = descriptors.kind(fd);
+    if (kind == Kind::RsocketAgain) {
+        fd = descriptors.first_of(fd);
+    }
+    return kind == Kind::Rsocket || kind == Kind::RsocketAgain;
 }
 
-[[nodiscard]] inline bool is_repoll(int fd) {
-    return descriptors.kind(fd) == Kind::Repoll;
+// The same for a repoll's.
+[[nodiscard]] inline bool is_repoll(int &fd) {
+    const Kind kind = descriptors.kind(fd);
+    if (kind == Kind::RepollAgain) {
+        fd = descriptors.first_of(fd);
+    }
+    return kind == Kind::Repoll || kind == Kind::RepollAgain;
 }
 
 // Whether this process is a child of vfork(2), which shares its parent's memory. What it closes, it closes

@@ -43,6 +43,7 @@ INTERPOSED int epoll_create(int size) noexcept {
 }
 
 INTERPOSED int epoll_ctl(int epoll, int operation, int fd, epoll_event *event) noexcept {
+    (void)socket_preload::is_rsocket(fd);
     return is_repoll(epoll) ? repoll_ctl(epoll, operation, fd, event)
                             : LIBC(epoll_ctl)(epoll, operation, fd, event);
 }

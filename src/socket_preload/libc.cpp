@@ -229,6 +229,10 @@ int __wrap_epoll_wait(int epoll, epoll_event *events, int most, int timeout) {
     return LIBC(epoll_wait)(epoll, events, most, timeout);
 }
 
+int __wrap_dup(int fd) {
+    return kept(LIBC(dup)(fd));
+}
+
 int __wrap_dup2(int fd, int number) {
     return LIBC(dup2)(fd, number);
 }

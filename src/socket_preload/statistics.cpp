@@ -69,9 +69,9 @@ int Statistics::connected_by_kernel(int fd, int result) {
 }
 
 void Statistics::tell() {
-    for (std::size_t fd = 0; wanted_ && fd < Descriptors::most; ++fd) {
-        if (is_rsocket(static_cast<int>(fd))) {
-            rsocket_ends(static_cast<int>(fd));
+    for (int fd = 0; wanted_ && fd < static_cast<int>(Descriptors::most); ++fd) {
+        if (descriptors.kind(fd) == Kind::Rsocket) {
+            rsocket_ends(fd);
         }
     }
     if (!wanted_ || carried_ + plain_ == 0) {

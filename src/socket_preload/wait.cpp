@@ -5,10 +5,12 @@
 #include <sys/select.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <ctime>
 #include <span>
+#include <vector>
 
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
@@ -27,18 +29,81 @@ namespace {
 // Not of const entries: libc declares that poll only writes to them, and g++ believes that.
 bool has_rsocket(pollfd *entries, nfds_t count) {
     return std::ranges::any_of(std::span{entries, entries != nullptr ? count : 0},
-                               [](const pollfd &entry) { return is_rsocket(entry.fd); });
+                               [](pollfd entry) { return is_rsocket(entry.fd); });
 }
 
-bool has_rsocket(int count, std::initializer_list<const fd_set *> sets) {
+bool has_duplicate(std::span<const pollfd> entries) {
+    return std::ranges::any_of(entries, [](pollfd entry) {
+        const int number = entry.fd;
+        return is_rsocket(entry.fd) && entry.fd != number;
+    });
+}
+
+// Waits by the numbers that librsocket knows.
+int poll_rsockets(pollfd *entries, nfds_t count, int timeout) {
+    const std::span all{entries, count};
+    if (!has_duplicate(all)) {
+        return rpoll(entries, count, timeout);
+    }
+    std::vector<pollfd> known{all.begin(), all.end()};
+    for (pollfd &entry : known) {
+        (void)is_rsocket(entry.fd);
+    }
+    const int ready = rpoll(known.data(), count, timeout);
+    for (std::size_t i = 0; ready >= 0 && i < known.size(); ++i) {
+        all[i].revents = known[i].revents;
+    }
+    return ready;
+}
+
+using Sets = std::array<fd_set *, 3>;
+
+bool is_in(const fd_set *set, int fd) {
+    return set != nullptr && FD_ISSET(fd, set);
+}
+
+bool has_rsocket(int count, const Sets &sets) {
     for (int fd = 0; fd < std::min(count, FD_SETSIZE); ++fd) {
-        if (is_rsocket(fd) && std::ranges::any_of(sets, [&](const fd_set *set) {
-                return set != nullptr && FD_ISSET(fd, set);
-            })) {
+        int known = fd;
+        if (is_rsocket(known) &&
+            std::ranges::any_of(sets, [&](const fd_set *set) { return is_in(set, fd); })) {
             return true;
         }
     }
     return false;
+}
+
+// Waits by the numbers that librsocket knows.
+int select_rsockets(int count, const Sets &sets, timeval *timeout) {
+    struct Moved {
+        int fd;
+        int known;
+        fd_set *set;
+    };
+    std::vector<Moved> moved;
+    int end = count;
+    for (int fd = 0; fd < std::min(count, FD_SETSIZE); ++fd) {
+        int known = fd;
+        if (!is_rsocket(known) || known == fd || known >= FD_SETSIZE) {
+            continue;
+        }
+        for (fd_set *const set : sets) {
+            if (is_in(set, fd)) {
+                FD_CLR(fd, set);
+                FD_SET(known, set);
+                moved.push_back({.fd = fd, .known = known, .set = set});
+                end = std::max(end, known + 1);
+            }
+        }
+    }
+    const int ready = rselect(end, sets[0], sets[1], sets[2], timeout);
+    for (const Moved &one : moved) {
+        if (ready >= 0 && FD_ISSET(one.known, one.set)) {
+            FD_CLR(one.known, one.set);
+            FD_SET(one.fd, one.set);
+        }
+    }
+    return ready;
 }
 
 bool is_valid(const timespec *timeout) {
@@ -62,7 +127,8 @@ bool is_zero(const timespec *timeout) {
 }  // namespace
 
 INTERPOSED int poll(pollfd *entries, nfds_t count, int timeout) {
-    return has_rsocket(entries, count) ? rpoll(entries, count, timeout) : LIBC(poll)(entries, count, timeout);
+    return has_rsocket(entries, count) ? poll_rsockets(entries, count, timeout)
+                                       : LIBC(poll)(entries, count, timeout);
 }
 
 INTERPOSED int __poll_chk(pollfd *entries, nfds_t count, int timeout, size_t room) {
@@ -79,7 +145,7 @@ INTERPOSED int ppoll(pollfd *entries, nfds_t count, const timespec *timeout, con
         return -1;
     }
     const SleepMask sleeps{mask};
-    const int ready = rpoll(entries, count, milliseconds_of(timeout));
+    const int ready = poll_rsockets(entries, count, milliseconds_of(timeout));
     return ready == 0 && is_zero(timeout) ? sleeps.nothing_found() : ready;
 }
 
@@ -91,7 +157,7 @@ INTERPOSED int __ppoll_chk(pollfd *entries, nfds_t count, const timespec *timeou
 
 INTERPOSED int select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, timeval *timeout) {
     return has_rsocket(count, {readable, writable, exceptional})
-               ? rselect(count, readable, writable, exceptional, timeout)
+               ? select_rsockets(count, {readable, writable, exceptional}, timeout)
                : LIBC(select)(count, readable, writable, exceptional, timeout);
 }
 
@@ -109,6 +175,7 @@ INTERPOSED int pselect(int count, fd_set *readable, fd_set *writable, fd_set *ex
         time = {.tv_sec = timeout->tv_sec, .tv_usec = (timeout->tv_nsec + 999) / 1000};
     }
     const SleepMask sleeps{mask};
-    const int ready = rselect(count, readable, writable, exceptional, timeout != nullptr ? &time : nullptr);
+    const int ready =
+        select_rsockets(count, {readable, writable, exceptional}, timeout != nullptr ? &time : nullptr);
     return ready == 0 && is_zero(timeout) ? sleeps.nothing_found() : ready;
 }

@@ -374,6 +374,54 @@ static void sends_files(void **state) {
     close_pair(ends);
 }
 
+static void duplicates_are_one_socket(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    const int first = dup(ends[1]);
+    const int second = fcntl(ends[1], F_DUPFD_CLOEXEC, 100);
+    const int third = dup(0);
+    assert_true(first >= 0 && second >= 100 && third >= 0);
+    assert_int_equal(dup2(first, third), third);
+    assert_int_equal(dup3(ends[1], third, O_CLOEXEC), third);
+    assert_int_equal(fcntl(second, F_GETFD), FD_CLOEXEC);
+    assert_int_equal(fcntl(first, F_GETFD), 0);
+    assert_int_equal(fcntl(first, F_SETFL, O_NONBLOCK), 0);
+    assert_true((fcntl(third, F_GETFL) & O_NONBLOCK) != 0);
+    assert_fails(read(ends[1], &(char){0}, 1), EAGAIN);
+    const int epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = second};
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, second, &event), 0);
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(third, &set);
+    FD_SET(0, &set);
+
+    assert_int_equal(write(ends[0], "123", 3), 3);
+    await(first, POLLIN);
+    FD_CLR(0, &set);
+    assert_int_equal(select(third + 1, &set, NULL, NULL, NULL), 1);
+    assert_true(FD_ISSET(third, &set));
+    assert_false(FD_ISSET(ends[1], &set));
+    assert_int_equal(epoll_wait(epoll, &event, 1, wait_ms), 1);
+    assert_int_equal(event.data.fd, second);
+    assert_int_equal(close(epoll), 0);
+
+    char byte = 0;
+    assert_int_equal(read(ends[1], &byte, 1), 1);
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(recv(third, &byte, 1, 0), 1);
+    assert_int_equal(byte, '2');
+    assert_int_equal(close(first), 0);
+    assert_int_equal(close(third), 0);
+    assert_int_equal(read(second, &byte, 1), 1);
+    assert_int_equal(byte, '3');
+    assert_fails(recv(ends[0], &byte, 1, MSG_DONTWAIT), EAGAIN);
+    assert_int_equal(close(second), 0);
+    assert_int_equal(read(ends[0], &byte, 1), 0);
+    assert_int_equal(close(ends[0]), 0);
+}
+
 /* As daemons do when they start. What the library has open for itself stays open. */
 static void closing_all_leaves_sockets_usable(void **state) {
     (void)state;
@@ -427,6 +475,7 @@ int main(int count, char **words) {
         cmocka_unit_test(signals_interrupt_or_restart_a_read),
         cmocka_unit_test(a_send_after_the_end_raises_sigpipe),
         cmocka_unit_test(sends_files),
+        cmocka_unit_test(duplicates_are_one_socket),
         cmocka_unit_test(closing_all_leaves_sockets_usable),
         cmocka_unit_test(a_vfork_child_closes_for_itself),
     };
