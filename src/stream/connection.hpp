@@ -134,7 +134,7 @@ public:
     // ENXIO: nothing is mapped there. EAGAIN and EPIPE as send().
     [[nodiscard]] base::Result<std::size_t> write_at(const iovec &from, std::uint64_t offset);
 
-    // Cuts the stream off at once; what has not left is lost.
+    // Cuts the stream off at once; what has not left is lost, and nothing of the peer's is placed any more.
     void abort();
     // Ends one direction or both.
     void shut(bool receiving, bool sending);

@@ -175,7 +175,7 @@ bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to,
 void Connection::abort() {
     may_read_ = false;
     may_write_ = false;
-    fail(ECONNABORTED);
+    break_off(ECONNABORTED);
 }
 
 void Connection::shut(bool receiving, bool sending) {

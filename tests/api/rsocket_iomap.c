@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* riomap, riounmap and riowrite, between two rsockets of this process. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -300,6 +301,56 @@ static void a_mapping_ends_while_the_peer_writes(void **state) {
     assert_int_equal(*(volatile unsigned *)memory, last);
 }
 
+/* Connects, and writes 1, 2, 3 and so on into what the other end maps, until that fails. Returns why. */
+static void *write_until_it_fails(void *port) {
+    const struct sockaddr_in address = loopback_at(*(const uint16_t *)port);
+    const int fd = rsocket(AF_INET, SOCK_STREAM, 0), slots = SLOTS;
+    unsigned value = 1;
+    char byte = 0;
+    if (rsetsockopt(fd, SOL_RDMA, RDMA_IOMAPSIZE, &slots, sizeof(slots)) != 0 ||
+        rconnect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
+        rrecv(fd, &byte, 1, 0) != 1) {
+        value = 0;
+    }
+    errno = 0;
+    while (value != 0 && riowrite(fd, &value, sizeof(value), 0, 0) == sizeof(value)) {
+        ++value;
+    }
+    const int error = errno;
+    (void)rclose(fd);
+    return (void *)(intptr_t)error;
+}
+
+/* The device's thread places what the peer writes, and the peer is told of a reset and of nothing else. */
+static void a_reset_while_the_peer_writes(void **state) {
+    enum { ROUNDS = 20, ENOUGH = 100 };
+    (void)state;
+    static volatile unsigned memory[SIZE];
+    uint16_t port = 0;
+    const int listener = listening_rsocket(&port);
+    const struct linger at_once = {.l_onoff = 1};
+    set_slots(listener, SLOTS);
+    for (int round = 0; round < ROUNDS; ++round) {
+        pthread_t peer;
+        void *error = NULL;
+        assert_int_equal(pthread_create(&peer, NULL, write_until_it_fails, &port), 0);
+        const int fd = raccept(listener, NULL, NULL);
+        assert_true(fd >= 0);
+        assert_int_equal(rsetsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+        memory[0] = 0;
+        assert_int_equal(riomap(fd, (void *)memory, sizeof(memory), PROT_WRITE, 0, 0), 0);
+        assert_int_equal(rsend(fd, "x", 1, 0), 1);
+        const double deadline = seconds() + 10;
+        while (memory[0] < ENOUGH && seconds() < deadline) {
+        }
+        assert_true(memory[0] >= ENOUGH);
+        assert_int_equal(rclose(fd), 0);
+        assert_int_equal(pthread_join(peer, &error), 0);
+        assert_true((intptr_t)error == ECONNRESET || (intptr_t)error == EPIPE);
+    }
+    assert_int_equal(rclose(listener), 0);
+}
+
 static void before_and_after_the_stream(void **state) {
     (void)state;
     static char memory[SIZE];
@@ -338,6 +389,7 @@ static void before_and_after_the_stream(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(before_and_after_the_stream),
+        cmocka_unit_test(a_reset_while_the_peer_writes),
         cmocka_unit_test(what_was_accepted_maps_at_once),
         cmocka_unit_test_setup_teardown(a_mapping_each_way_at_once, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(mappings_without_end, make_ends, close_ends),
