@@ -15,7 +15,8 @@ declare -A packages_of=(
     [package]='dpkg-dev file'
     [test]='libcmocka-dev iproute2 procps python3 protobuf-c-compiler libprotobuf-c-dev'
     [compat]='librpma0 librpma-dev rdmacm-utils ibverbs-utils perftest qperf fio libfabric-bin ucx-utils
-              python3-pyverbs curl iperf3 memcached nginx-light redis-server redis-tools wrk'
+              python3-pyverbs curl haproxy iperf3 memcached nginx-light nodejs
+              openssh-client openssh-server redis-server redis-tools wrk'
     [format]='clang-format-19'
     [lint]='clang-format-19 clang-tidy-19 clang-19 shellcheck'
     [clang]='clang-19 libclang-rt-19-dev'

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "socket_preload/configuration.hpp"
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
 
@@ -78,11 +79,12 @@ void Statistics::tell() {
         return;
     }
     char line[256];
-    const int length = std::snprintf(
-        line, sizeof(line),
-        "rpma run --sockets: %s[%d]: %" PRIu64 " connections over rsockets, %" PRIu64 " over TCP; %" PRIu64
-        " bytes received, %" PRIu64 " sent\n",
-        program, static_cast<int>(getpid()), carried_.load(), plain_.load(), received_.load(), sent_.load());
+    const int length =
+        std::snprintf(line, sizeof(line),
+                      "rpma run --sockets: %s[%d]: %" PRIu64 " connections over rsockets, %" PRIu64
+                      " over TCP; %" PRIu64 " bytes received, %" PRIu64 " sent%s\n",
+                      program, static_cast<int>(getpid()), carried_.load(), plain_.load(), received_.load(),
+                      sent_.load(), carries_anything() ? "" : " (preload_config excludes this program)");
     [[maybe_unused]] const auto written =
         LIBC(write)(STDERR_FILENO, line, std::min(static_cast<std::size_t>(length), sizeof(line) - 1));
 }

@@ -68,3 +68,18 @@ carried() {
         ! grep 'rpma run --sockets: ' "$file" | grep -v ', 0 over TCP;' || die "$file: not everything was carried"
     done
 }
+
+# listed PROGRAM...: `rpma sockets` lists an open stream at $port over RDMA of each of them. They may only be about to have it.
+listed() {
+    local i
+    for ((i = 0; i < 500; i++)); do
+        ! "$rpma" sockets --json | python3 -c '
+import json, sys
+port = ":" + sys.argv[1]
+carried = {one["program"] for one in json.load(sys.stdin)["sockets"] if one["state"] == "established" and
+           one["mode"] == "rdma" and (one["local"].endswith(port) or one["peer"].endswith(port))}
+sys.exit(not carried.issuperset(sys.argv[2:]))' "$port" "$@" || return 0
+        sleep 0.02
+    done
+    die "rpma sockets does not list what is carried of $*: $("$rpma" sockets)"
+}

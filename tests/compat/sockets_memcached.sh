@@ -27,7 +27,11 @@ for thread in threads: thread.join()
 sys.exit(str(failures) if failures else 0)
 END
 serve server memcached -u "$(id -un)" -l 127.0.0.1 -p "$port" -U 0 -t 4
-carry python3 client.py "$port" >client.out 2>&1 || die "the client failed"
+"${over_rsockets[@]}" python3 client.py "$port" >client.out 2>&1 &
+client=$!
+background+=("$client")
+listed memcached python3
+wait "$client" || die "the client failed"
 python3 client.py "$port" || die "the client failed over TCP"
 kill "$server"
 ended server

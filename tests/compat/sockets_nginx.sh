@@ -35,6 +35,7 @@ carry wrk -t2 -c16 -d1 -H 'Connection: close' "$url/small" >close.out 2>&1 || di
 "${over_rsockets[@]}" wrk -t2 -c16 -d1 "$url/small" >reload.out 2>&1 &
 wrk=$!
 background+=("$wrk")
+listed nginx wrk
 kill -HUP "$(cat nginx.pid)"
 wait "$wrk" || die "wrk failed while nginx reloaded"
 for file in wrk.out close.out reload.out; do

@@ -35,6 +35,7 @@ for ((i = 0; i < 500; i++)); do
     sleep 0.02
 done
 grep -q hello subscriber.out || die "the subscriber heard nothing"
+listed redis-server redis-cli
 kill "$subscriber"
 
 # A child of the server writes the file, while clients go on.

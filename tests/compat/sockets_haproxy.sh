@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# sockets_haproxy.sh RPMA: haproxy with two threads in front of Python's http.server: curl asks it over rsockets, and it
+# asks the server over rsockets; then curl over TCP.
+haproxy=$(command -v haproxy || echo /usr/sbin/haproxy)
+. "$(dirname "$0")/sockets.bash" "$1" "$haproxy" python3 curl
+
+head -c 3M /dev/urandom >file
+serve behind python3 -u -m http.server -b 127.0.0.1 "$port"
+behind=$port
+port=$(free_port)
+cat >config <<END
+global
+    nbthread 2
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 20s
+    timeout server 20s
+listen front
+    bind 127.0.0.1:$port
+    server behind 127.0.0.1:$behind
+END
+serve front "$haproxy" -db -f config
+for _ in 1 2 3; do
+    carry curl -sS --max-time 20 "http://127.0.0.1:$port/file" 2>>curl.out | cmp - file || die "curl got something else"
+done
+curl -sS --max-time 20 "http://127.0.0.1:$port/file" | cmp - file || die "curl over TCP got something else"
+carried curl.out
+kill -USR1 "$(pgrep -P "$server")"
+ended front
+grep -Eq ': [4-8] connections over rsockets, 1 over TCP' front.out || die "haproxy counts other connections"
