@@ -14,6 +14,7 @@
 #include <cstdarg>
 
 #include "socket_preload/libc.hpp"
+#include "socket_preload/reuse.hpp"
 #include "socket_preload/statistics.hpp"
 
 namespace socket_preload {
@@ -80,7 +81,7 @@ int fcntl_of_rsocket(int fd, int socket, int command, void *argument) {
 int fcntl_of_any(int fd, int command, void *argument) {
     int socket = fd;
     if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
-        return descriptors.duplicated(fd, LIBC(fcntl)(fd, command, argument));
+        return descriptors.duplicated(fd, fresh(LIBC(fcntl)(fd, command, argument)));
     }
     return is_rsocket(socket) ? fcntl_of_rsocket(fd, socket, command, argument)
                               : LIBC(fcntl)(fd, command, argument);
@@ -173,7 +174,7 @@ INTERPOSED void closefrom(int first) noexcept {
 }
 
 INTERPOSED int dup(int fd) noexcept {
-    return descriptors.duplicated(fd, LIBC(dup)(fd));
+    return descriptors.duplicated(fd, socket_preload::fresh(LIBC(dup)(fd)));
 }
 
 INTERPOSED int dup2(int fd, int number) noexcept {

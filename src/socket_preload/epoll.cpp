@@ -11,6 +11,7 @@
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
+#include "socket_preload/reuse.hpp"
 
 using socket_preload::ForProgram;
 using socket_preload::is_repoll;
@@ -28,7 +29,7 @@ int wait(int epoll, epoll_event *events, int most, int timeout, const sigset_t *
 
 INTERPOSED int epoll_create1(int flags) noexcept {
     if (!socket_preload::carries_anything() || (flags & ~EPOLL_CLOEXEC) != 0) {
-        return LIBC(epoll_create1)(flags);
+        return socket_preload::fresh(LIBC(epoll_create1)(flags));
     }
     const ForProgram next{ForProgram::What::Set};
     return socket_preload::descriptors.set_if_made(repoll_create(flags), socket_preload::Kind::Repoll);

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "socket_preload/descriptors.hpp"
+#include "socket_preload/reuse.hpp"
 
 namespace socket_preload {
 
@@ -67,7 +68,7 @@ int taken(int fd, bool is_programs) {
     if (fd >= 0) {
         next_for_program = nullptr;
     }
-    return fd;
+    return fresh(fd);
 }
 
 }  // namespace
@@ -124,6 +125,23 @@ int __wrap_accept4(int fd, sockaddr *address, socklen_t *length, int flags) {
 
 int __wrap_epoll_create1(int flags) {
     return taken(LIBC(epoll_create1)(flags), is_for_program(ForProgram::What::Set));
+}
+
+// The program sees no file that a room opens: it is closed soon.
+int __wrap_open(const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return LIBC(open)(path, flags, mode);
+}
+
+int __wrap_openat(int folder, const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return LIBC(openat)(folder, path, flags, mode);
 }
 
 int __wrap_eventfd(unsigned count, int flags) {

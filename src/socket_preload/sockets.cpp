@@ -10,10 +10,12 @@
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
+#include "socket_preload/reuse.hpp"
 #include "socket_preload/statistics.hpp"
 
 using socket_preload::descriptors;
 using socket_preload::ForProgram;
+using socket_preload::fresh;
 using socket_preload::is_rsocket;
 using socket_preload::Kind;
 using socket_preload::restarted;
@@ -27,7 +29,7 @@ INTERPOSED int socket(int domain, int type, int protocol) noexcept {
             return descriptors.set_if_made(fd, Kind::Rsocket);
         }
     }
-    return LIBC(socket)(domain, type, protocol);
+    return fresh(LIBC(socket)(domain, type, protocol));
 }
 
 INTERPOSED int bind(int fd, const sockaddr *address, socklen_t length) noexcept {
@@ -40,7 +42,7 @@ INTERPOSED int listen(int fd, int backlog) noexcept {
 
 INTERPOSED int accept4(int fd, sockaddr *address, socklen_t *length, int flags) {
     if (!is_rsocket(fd)) {
-        return statistics.accepted_by_kernel(LIBC(accept4)(fd, address, length, flags));
+        return statistics.accepted_by_kernel(fresh(LIBC(accept4)(fd, address, length, flags)));
     }
     if ((flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != 0) {
         errno = EINVAL;
@@ -57,7 +59,7 @@ INTERPOSED int accept4(int fd, sockaddr *address, socklen_t *length, int flags) 
 
 INTERPOSED int accept(int fd, sockaddr *address, socklen_t *length) {
     return is_rsocket(fd) ? accept4(fd, address, length, 0)
-                          : statistics.accepted_by_kernel(LIBC(accept)(fd, address, length));
+                          : statistics.accepted_by_kernel(fresh(LIBC(accept)(fd, address, length)));
 }
 
 INTERPOSED int connect(int fd, const sockaddr *address, socklen_t length) {

@@ -30,6 +30,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -445,6 +446,41 @@ static void closing_all_leaves_sockets_usable(void **state) {
     close_pair(ends);
 }
 
+/* The number becomes that of a file, of a duplicate, of another socket. */
+static void numbers_that_were_closed_unseen_are_others(void **state) {
+    (void)state;
+    for (int other = 0; other < 3; ++other) {
+        int ends[2];
+        make_pair(ends);
+        int fillers[64]; /* below it no number is free */
+        int filled = 0;
+        while ((fillers[filled] = dup(0)) < ends[1]) {
+            assert_true(++filled < 64);
+        }
+        assert_int_equal(syscall(SYS_close, ends[1]), 0);
+        const int fd = other == 0   ? open("/dev/zero", O_RDWR)
+                       : other == 1 ? dup(0)
+                                    : socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        assert_int_equal(fd, ends[1]);
+        char byte = 1;
+        if (other == 0) {
+            assert_int_equal(read(fd, &byte, 1), 1);
+            assert_int_equal(byte, 0);
+        } else if (other == 2) {
+            assert_int_equal(is_carried(fd), carried);
+            assert_fails(read(fd, &byte, 1), ENOTCONN);
+        }
+        assert_true(recv(ends[0], &byte, 1, 0) <= 0);
+        close_pair(ends);
+        for (int i = 0; i <= filled; ++i) {
+            assert_int_equal(close(fillers[i]), 0);
+        }
+    }
+    int ends[2];
+    make_pair(ends);
+    close_pair(ends);
+}
+
 static void a_vfork_child_closes_for_itself(void **state) {
     (void)state;
     int ends[2];
@@ -477,6 +513,7 @@ int main(int count, char **words) {
         cmocka_unit_test(sends_files),
         cmocka_unit_test(duplicates_are_one_socket),
         cmocka_unit_test(closing_all_leaves_sockets_usable),
+        cmocka_unit_test(numbers_that_were_closed_unseen_are_others),
         cmocka_unit_test(a_vfork_child_closes_for_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/reuse: the calls that give the program a new number.
+#include "socket_preload/reuse.hpp"
+
+#include <fcntl.h>
+#include <rpma/rsocket.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+
+#include "socket_preload/descriptors.hpp"
+#include "socket_preload/libc.hpp"
+
+namespace socket_preload {
+
+namespace {
+
+// Ends the rsocket or repoll whose number has become another descriptor's. Meanwhile the number is that of a
+// socket that is connected to nobody, so that what librsocket does with it has no effect.
+void forget(int number) {
+    const int flags = LIBC(fcntl)(number, F_GETFD);
+    const int others = LIBC(fcntl)(number, F_DUPFD_CLOEXEC, 0);
+    const int nobodys = LIBC(socket)(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (others >= 0 && nobodys >= 0 && LIBC(dup3)(nobodys, number, O_CLOEXEC) == number) {
+        descriptors.set(number, Kind::Own);
+        (void)rclose(number);
+        (void)LIBC(dup3)(others, number, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
+    }
+    for (const int fd : {others, nobodys}) {
+        if (fd >= 0) {
+            (void)LIBC(close)(fd);
+        }
+    }
+}
+
+}  // namespace
+
+int fresh(int made) {
+    if (made < 0 || in_vfork_child()) {
+        return made;
+    }
+    const Kind before = descriptors.kind(made);
+    if (before == Kind::Other) {
+        return made;
+    }
+    const int error = errno;
+    int first = made;
+    if ((is_rsocket(first) || is_repoll(first)) && descriptors.take_away(first)) {
+        forget(first);
+    }
+    descriptors.set(made, Kind::Other);
+    errno = error;
+    return made;
+}
+
+namespace {
+
+// Both numbers of pipe(2) and its like.
+int fresh_pair(int result, const int *numbers) {
+    if (result == 0) {
+        (void)fresh(numbers[0]);
+        (void)fresh(numbers[1]);
+    }
+    return result;
+}
+
+bool takes_mode(int flags) {
+    return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+}
+
+}  // namespace
+
+}  // namespace socket_preload
+
+using socket_preload::fresh;
+using socket_preload::fresh_pair;
+using socket_preload::takes_mode;
+
+INTERPOSED int open(const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    const mode_t mode = takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return fresh(LIBC(open)(path, flags, mode));
+}
+
+INTERPOSED int open64(const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    const mode_t mode = takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return fresh(LIBC(open64)(path, flags, mode));
+}
+
+INTERPOSED int openat(int folder, const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    const mode_t mode = takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return fresh(LIBC(openat)(folder, path, flags, mode));
+}
+
+INTERPOSED int openat64(int folder, const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    const mode_t mode = takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return fresh(LIBC(openat64)(folder, path, flags, mode));
+}
+
+INTERPOSED int creat(const char *path, mode_t mode) {
+    return fresh(LIBC(creat)(path, mode));
+}
+
+INTERPOSED int creat64(const char *path, mode_t mode) {
+    return fresh(LIBC(creat64)(path, mode));
+}
+
+INTERPOSED int pipe(int *numbers) noexcept {
+    return fresh_pair(LIBC(pipe)(numbers), numbers);
+}
+
+INTERPOSED int pipe2(int *numbers, int flags) noexcept {
+    return fresh_pair(LIBC(pipe2)(numbers, flags), numbers);
+}
+
+INTERPOSED int socketpair(int domain, int type, int protocol, int *numbers) noexcept {
+    return fresh_pair(LIBC(socketpair)(domain, type, protocol, numbers), numbers);
+}
+
+INTERPOSED int eventfd(unsigned count, int flags) noexcept {
+    return fresh(LIBC(eventfd)(count, flags));
+}
+
+INTERPOSED int timerfd_create(clockid_t clock, int flags) noexcept {
+    return fresh(LIBC(timerfd_create)(clock, flags));
+}
+
+INTERPOSED int signalfd(int fd, const sigset_t *mask, int flags) noexcept {
+    return fd == -1 ? fresh(LIBC(signalfd)(fd, mask, flags)) : LIBC(signalfd)(fd, mask, flags);
+}
+
+INTERPOSED int inotify_init() noexcept {
+    return fresh(LIBC(inotify_init)());
+}
+
+INTERPOSED int inotify_init1(int flags) noexcept {
+    return fresh(LIBC(inotify_init1)(flags));
+}
+
+INTERPOSED int memfd_create(const char *name, unsigned flags) noexcept {
+    return fresh(LIBC(memfd_create)(name, flags));
+}
