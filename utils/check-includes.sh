@@ -21,7 +21,7 @@ registry:
 stream:         registry librpma.h
 rsocket:        stream datagram registry rpma/rsocket.h
 socket_preload: rpma/rsocket.h
-cli:            registry librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
+cli:            registry soft/wire stream librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
 examples:       librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
 '
 # soft/wire is pure: no I/O, no clock, no threads.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/check: `rpma check` reads a pool that nobody serves, and says what each of its slots is worth.
+// cli/check: `rpma check --pool` reads a pool that nobody serves, and says what each of its slots is worth;
+// `rpma check HOST:PORT` is check_peer's.
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/file.h>
@@ -20,6 +21,7 @@
 
 #include "base/fd.hpp"
 #include "cli/arguments.hpp"
+#include "cli/check_peer.hpp"
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
 #include "cli/page_cache.hpp"
@@ -215,16 +217,38 @@ Outcome<> check(const CheckOptions &options) {
 
 void add_check(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<CheckOptions>();
-    CLI::App *command = app.add_subcommand("check", "Verify a pool file that nobody serves");
+    auto peer = std::make_shared<PeerOptions>();
+    CLI::App *command =
+        app.add_subcommand("check", "Say what a server speaks, or verify a pool file that nobody serves");
     command->footer(
-        "It changes nothing, unless it is told --use-other-slot and finds that the committed content is "
+        "A pool is not changed, unless it is told --use-other-slot and finds that the committed content is "
         "damaged and the "
         "other is good.\n");
-    command->add_option("--pool", options->pool, "The pool file")->type_name("FILE")->required();
-    command->add_flag("--use-other-slot", options->use_other_slot,
-                      "Commit the other content where the committed one is damaged");
+    CLI::Option *const address = command->add_option("HOST:PORT", peer->address, "The server");
+    CLI::Option *const pool =
+        command->add_option("--pool", options->pool, "The pool file")->type_name("FILE")->excludes(address);
+    command
+        ->add_option("--timeout", peer->timeout_seconds,
+                     "Give up a server after so many seconds without an answer")
+        ->check(number_between(0.1, 3600), "0.1 to 3600")
+        ->capture_default_str()
+        ->excludes(pool);
+    command
+        ->add_flag("--at-once", peer->at_once,
+                   "Ask for RDMA before the server can speak, which a server of plain TCP gets as garbage")
+        ->excludes(pool);
+    command
+        ->add_flag("--use-other-slot", options->use_other_slot,
+                   "Commit the other content where the committed one is damaged")
+        ->needs(pool);
     command->add_flag("--json", options->json, "Print JSON");
-    command->callback([options, &chosen] { chosen = [options] { return check(*options); }; });
+    command->callback([options, peer, &chosen] {
+        if (options->pool.empty() && peer->address.empty()) {
+            throw CLI::RequiredError("HOST:PORT or --pool");
+        }
+        peer->json = options->json;
+        chosen = [options, peer] { return options->pool.empty() ? check_peer(*peer) : check(*options); };
+    });
 }
 
 }  // namespace cli

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# rpma check HOST:PORT: what it says of servers of every kind, and what its question costs their programs.
+. "$(dirname "$0")/server.bash"
+. "$(dirname "$0")/ends.bash"
+
+# speaks REGEX...: of a server that can be used; each in what is printed.
+speaks() {
+    bounded "$rpma" check "127.0.0.1:$port" >stdout 2>stderr || die "check: $?"
+    local line
+    for line in "$@"; do
+        grep -qE -- "$line" stdout || die "expected $line: $(cat stdout)"
+    done
+}
+
+# The program of an rsocket has a client that ends in order, with and without checksums, and goes on.
+start_end echo
+speaks '^speaks +rsockets$' '^mpa +revision 2$' '^crc +off$' '^soft +the soft device' '^version +1$' '^library +librsocket$' \
+    '^listed ' '^verdict +streams of rsockets go to it by RDMA$'
+until_said '^ended 0$'
+SOFTRDMA_CRC=1 start_end echo ::1
+bounded "$rpma" check "[::1]:$port" --json >stdout 2>stderr || die "check: $?"
+for fact in '"speaks":"rsockets"' '"crc":true' '"mpa":2' '"version":1' '"good":true'; do
+    grep -qF "$fact" stdout || die "expected $fact: $(cat stdout)"
+done
+until_said '^ended 0$'
+! grep -q broke said || die "the server's stream broke: $(cat said)"
+
+# A server of TCP that speaks first hears nothing from us, unless that is wanted.
+start_end banner
+refused_with 6 'plain TCP: it speaks first, "SSH-2.0-OpenSSH_9.2"' "$rpma" check "127.0.0.1:$port"
+grep -q '^speaks *tcp$' stdout || die "$(cat stdout)"
+until_said '^ended 0$'
+refused_with 6 'it answers a request for RDMA with "SSH-2.0-OpenSSH_9.2"' "$rpma" check "127.0.0.1:$port" --at-once
+
+start_end silent
+refused_with 6 'no answer for 0.5 seconds: plain TCP, or an rsocket' "$rpma" check "127.0.0.1:$port" --timeout 0.5
+refused_with 6 'no answer for 0.5 seconds' "$rpma" check "127.0.0.1:$port" --timeout 0.5 --json
+grep -q '"speaks":"tcp"' stdout || die "$(cat stdout)"
+start_end answers
+refused_with 6 'plain TCP: it answers a request for RDMA with "-ERR"' "$rpma" check "127.0.0.1:$port"
+start_end closes
+refused_with 6 'plain TCP: it closes the connection' "$rpma" check "127.0.0.1:$port"
+
+# An rsocket whose program is stopped is told from TCP, on this machine.
+start_end echo
+kill -STOP "$pid"
+refused_with 6 'an rsocket whose program does not look at its clients' "$rpma" check "127.0.0.1:$port" --timeout 0.5
+stop_end
+
+# A port where nobody is any more; no such host; no address.
+refused_with 7 "127.0.0.1:$port: nobody listens there" "$rpma" check "127.0.0.1:$port"
+refused_with 7 'absent.invalid: unknown host' "$rpma" check absent.invalid:7204
+refused_with 2 'expected a port from 1 to 65535' "$rpma" check 127.0.0.1:0
+refused_with 2 'HOST:PORT or --pool is required' "$rpma" check
+refused_with 2 'excludes' "$rpma" check 127.0.0.1:7204 --pool pool
+refused_with 2 'requires --pool' "$rpma" check 127.0.0.1:7204 --use-other-slot
+
+# A server of pools refuses clients of rsockets, and is asked as its own client asks.
+start_server pool 1M
+speaks '^speaks +rpma$' '^verdict +rpma serve, of version 3: rpma push and pull work$'
+stop_server
