@@ -114,6 +114,18 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
 
 /**
+ * Makes an rsocket of a TCP socket that this process got by exec, by SCM_RIGHTS or from socket(2), and that
+ * is no rsocket here. A socket that listens, also one of rlisten in another process, then gives connections
+ * by raccept. A connected one is what raccept gives, whose peer is answered at its first use. It blocks, and
+ * has the settings of a new rsocket; O_NONBLOCK of the kernel's socket becomes set, also for other processes
+ * that have it. The caller closes it with rclose from then on. Where a device of the kernel serves the
+ * address, only the soft device serves it. Returns: 0; or -1 and errno. Errors: EEXIST: fd is an rsocket
+ * already. ENOTSOCK, ENOTSUP: it is no socket, or none of TCP. ECONNRESET: the connection has been read or
+ * written, so that the stream is another process's.
+ */
+int radopt(int fd);
+
+/**
  * Ends one direction of a stream, or both. The peer reads what was sent before, then the end of the stream.
  * The call does not wait. See shutdown(2).
  */

@@ -17,6 +17,10 @@ extern std::atomic<unsigned> forks;
     return forks.load(std::memory_order_relaxed);
 }
 
+// Whether this is a child of vfork(2), or another for which the handlers of fork(2) did not run: what it has
+// in memory may be its parent's own. Its descriptors are its own. A system call.
+[[nodiscard]] bool is_in_parents_memory();
+
 // What refuses its work to a child of the process that made it.
 class Inheritable {
 public:

@@ -92,8 +92,10 @@ public:
     // Closes the socket because the process ends, perhaps in the middle of a call. It waits for nothing, not
     // even for a lock. False: another thread has a lock, and the socket has not ended.
     [[nodiscard]] virtual bool end_with_process() = 0;
-    // Called in a forked child: threads of its parent may hold the locks.
-    virtual void after_fork_in_child() = 0;
+    // Called in a forked child, where a thread of the parent may be about to change this rsocket, or hold its
+    // locks for ever. Makes the child's own rsocket of the same descriptor. Nobody there uses or destroys
+    // this one any more.
+    [[nodiscard]] virtual std::shared_ptr<AnySocket> in_child() const = 0;
 
 protected:
     explicit AnySocket(base::Fd fd) : fd_{std::move(fd)} {}

@@ -11,6 +11,7 @@
 #include <new>
 #include <span>
 
+#include "base/fork.hpp"
 #include "rsocket/datagram_socket.hpp"
 #include "rsocket/poll.hpp"
 #include "rsocket/returned.hpp"
@@ -204,11 +205,28 @@ int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen) {
     return static_cast<int>(with_socket(socket, [&](AnySocket &one) { return one.connect(addr, addrlen); }));
 }
 
+int radopt(int fd) {
+    return static_cast<int>(guarded([&]() -> Result<void> {
+        if (Table::instance().find(fd)) {
+            return base::failure(EEXIST);
+        }
+        auto adopted = rsockets::Socket::adopt(fd);
+        if (!adopted) {
+            return std::unexpected{adopted.error()};
+        }
+        (void)Table::instance().add(std::move(*adopted));
+        return {};
+    }));
+}
+
 int rshutdown(int socket, int how) {
     return static_cast<int>(with_socket(socket, [&](AnySocket &one) { return one.shutdown(how); }));
 }
 
 int rclose(int socket) {
+    if (base::is_in_parents_memory()) {
+        return close(socket);  // the rsocket is the parent's
+    }
     return static_cast<int>(guarded([&]() -> Result<void> {
         if (const auto repoll = Table::instance().remove_repoll(socket)) {
             repoll->close();

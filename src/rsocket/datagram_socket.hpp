@@ -18,6 +18,8 @@ public:
         : AnySocket{std::move(fd)}, domain_{domain}, blocks_{blocks} {
         list();
     }
+    // In a forked child: the child's own of its parent's.
+    DatagramSocket(base::Fd fd, const DatagramSocket &parents);
 
     [[nodiscard]] Result<void> listen(int backlog) override;
     [[nodiscard]] Result<std::shared_ptr<AnySocket>> accept(sockaddr *address, socklen_t *length,
@@ -42,7 +44,7 @@ public:
     [[nodiscard]] Result<std::vector<pollfd>> watch(short events) override;
     void end_watch() override;
     [[nodiscard]] bool end_with_process() override { return true; }
-    void after_fork_in_child() override;
+    [[nodiscard]] std::shared_ptr<AnySocket> in_child() const override;
 
 private:
     // The caller of these holds mutex_.

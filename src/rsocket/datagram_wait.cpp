@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <new>
 
-#include "base/fork.hpp"
 #include "rsocket/datagram_socket.hpp"
 
 namespace rsockets {
@@ -109,13 +108,19 @@ void DatagramSocket::end_wait_of(const Waiter *waiter) {
     waiting_.erase(found);
 }
 
-// The child has the UDP socket too, and makes queue pairs of its own when it needs them. It leaves the
-// parent's as they are.
-void DatagramSocket::after_fork_in_child() {
-    new (&mutex_) std::mutex;
-    waiters_.after_fork_in_child();
-    waiting_.clear();
-    base::leave_to_parent(std::move(endpoint_));
+// The child has the UDP socket too, and makes queue pairs of its own when it needs them.
+DatagramSocket::DatagramSocket(base::Fd fd, const DatagramSocket &parents)
+    : AnySocket{std::move(fd)},
+      domain_{parents.domain_},
+      blocks_{parents.blocks_},
+      is_shut_to_read_{parents.is_shut_to_read_},
+      is_shut_to_write_{parents.is_shut_to_write_},
+      settings_{parents.settings_},
+      receive_timeout_{parents.receive_timeout_},
+      send_timeout_{parents.send_timeout_} {}
+
+std::shared_ptr<AnySocket> DatagramSocket::in_child() const {
+    return std::make_shared<DatagramSocket>(base::Fd{fd()}, *this);
 }
 
 }  // namespace rsockets

@@ -4,9 +4,10 @@
 
 #include <poll.h>
 
-#include <new>
+#include <utility>
 
 #include "base/clock.hpp"
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "rsocket/table.hpp"
 
@@ -19,9 +20,6 @@ constexpr std::chrono::milliseconds exit_timeout{2000};
 constexpr int exit_tick_ms = 5;
 
 bool is_done(const stream::Connection &stream) {
-    if (stream.inherited()) {
-        return true;
-    }
     const std::scoped_lock lock{stream.shard()->mutex()};
     (void)stream.shard()->serve();
     return stream.idle();
@@ -32,6 +30,9 @@ bool is_done(const stream::Connection &stream) {
 // NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
 struct AtExit {
     ~AtExit() {
+        if (base::is_in_parents_memory()) {
+            return;
+        }
         const auto until = base::Clock::now() + exit_timeout;
         const auto is_done = [] {
             const bool ended = Table::instance().end_with_process();
@@ -56,24 +57,29 @@ void Leaving::add(std::unique_ptr<stream::Connection> stream, base::Fd fd) {
     if (is_done(*left.stream)) {
         return;
     }
-    const std::scoped_lock lock{mutex_};
+    const std::scoped_lock lock{streams_->mutex};
     try {
-        streams_.push_back(std::move(left));
+        streams_->all.push_back(std::move(left));
     } catch (const std::bad_alloc &) {
         BASE_LOG(Error, "a stream is cut off before all of it has left: out of memory");
     }
 }
 
-// The child leaves the parent's streams alone. A thread that the child does not have may hold the lock.
 void Leaving::after_fork_in_child() {
-    new (&mutex_) std::mutex;
-    streams_.clear();
+    // A thread of the parent that holds the lock may be about to change the list.
+    if (const std::unique_lock lock{streams_->mutex, std::try_to_lock}; lock) {
+        for (Left &left : streams_->all) {
+            base::leave_to_parent(std::move(left.stream));
+        }
+        streams_->all.clear();
+    }
+    base::leave_to_parent(std::exchange(streams_, std::make_unique<Streams>()));
 }
 
 bool Leaving::sweep() {
-    const std::scoped_lock lock{mutex_};
-    std::erase_if(streams_, [](const Left &left) { return is_done(*left.stream); });
-    return !streams_.empty();
+    const std::scoped_lock lock{streams_->mutex};
+    std::erase_if(streams_->all, [](const Left &left) { return is_done(*left.stream); });
+    return !streams_->all.empty();
 }
 
 }  // namespace rsockets

@@ -23,15 +23,19 @@ public:
     void add(std::unique_ptr<stream::Connection> stream, base::Fd fd);
     // Destroys the streams that are done. Returns whether there are others.
     bool sweep();
+    // The child leaves the parent's streams alone, and closes their descriptors.
     void after_fork_in_child();
 
 private:
-    std::mutex mutex_;
     struct Left {
         base::Fd fd;  // goes after the stream, which uses it
         std::unique_ptr<stream::Connection> stream;
     };
-    std::list<Left> streams_;
+    struct Streams {
+        std::mutex mutex;  // guards the others
+        std::list<Left> all;
+    };
+    std::unique_ptr<Streams> streams_ = std::make_unique<Streams>();
 };
 
 }  // namespace rsockets

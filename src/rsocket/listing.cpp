@@ -45,6 +45,7 @@ const char *text_of_reason(int reason) {
 registry::State state_of(Socket::State state) {
     switch (state) {
         case Socket::State::Fresh:
+        case Socket::State::Lost:
             break;
         case Socket::State::Listening:
             return registry::State::Listening;

@@ -31,18 +31,32 @@ void Socket::set_blocking(bool blocks) {
     }
 }
 
-// The device sets options of its own when it takes the socket. The program's are set again after that.
-void Socket::apply_options() {
-    for (const Option &option : options_) {
+void Socket::apply(const Options &options) const {
+    if (options == nullptr) {
+        return;
+    }
+    for (const Option &option : *options) {
         (void)setsockopt(fd(), option.level, option.name, option.value.data(),
                          static_cast<socklen_t>(option.value.size()));
     }
 }
 
-void Socket::keep(std::vector<Option> &options, int level, int name, const void *value, socklen_t length) {
+void Socket::keep(Options &options, int level, int name, const void *value, socklen_t length) {
     const auto *const bytes = static_cast<const std::byte *>(value);
-    std::erase_if(options, [&](const Option &known) { return known.level == level && known.name == name; });
-    options.push_back({.level = level, .name = name, .value = {bytes, bytes + length}});
+    auto changed = options != nullptr ? *options : std::vector<Option>{};
+    std::erase_if(changed, [&](const Option &known) { return known.level == level && known.name == name; });
+    changed.push_back({.level = level, .name = name, .value = {bytes, bytes + length}});
+    options = std::make_shared<const std::vector<Option>>(std::move(changed));
+}
+
+void Socket::copy_options(const Socket &from) {
+    receive_timeout_ = from.receive_timeout_;
+    send_timeout_ = from.send_timeout_;
+    receive_low_water_ = from.receive_low_water_;
+    linger_ = from.linger_;
+    options_ = from.options_;
+    stream_options_ = from.stream_options_;
+    may_be_tcp_ = from.may_be_tcp_;
 }
 
 Result<void> Socket::set_socket_option(int name, const void *value, socklen_t length) {
@@ -77,7 +91,7 @@ Result<void> Socket::set_socket_option(int name, const void *value, socklen_t le
 Result<void> Socket::set_rdma_option(int name, const void *value, socklen_t length) {
     const auto number = value_of<int>(value, length);
     if (!number || *number < 0 || state_ == State::Reaching || state_ == State::Streaming ||
-        state_ == State::Plain) {
+        state_ == State::Plain || is_lost()) {
         return base::failure(EINVAL);
     }
     const auto messages = static_cast<std::uint16_t>(std::clamp(*number, 1, most_messages));

@@ -3,6 +3,7 @@
 #include "rsocket/repoll.hpp"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -156,7 +157,9 @@ void Repoll::forget(const Entry &entry) {
 
 void Repoll::close() {
     if (inherited()) {
-        return;  // the kernel's sets, and what is in them, are the parent's too
+        // The kernel's sets, and what is in them, are the parent's too. Nobody destroys this here.
+        (void)::close(outer_.get());
+        return;
     }
     const std::scoped_lock lock{control_mutex_};
     closed_ = true;

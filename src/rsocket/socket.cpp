@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/log.hpp"
 #include "rsocket/leaving.hpp"
 
 namespace rsockets {
@@ -42,7 +43,7 @@ bool Socket::serve() {
 std::shared_ptr<stream::Shard> Socket::advance() {
     const std::scoped_lock lock{mutex_};
     go_on();
-    return stream_ != nullptr && !is_lost() ? stream_->shard() : nullptr;
+    return stream_ != nullptr ? stream_->shard() : nullptr;
 }
 
 Result<void> Socket::begin_wait(Sleep &sleep, short events) {
@@ -59,8 +60,8 @@ Result<void> Socket::begin_wait(Sleep &sleep, short events) {
 
 Result<void> Socket::begin_wait_locked(Sleep &sleep) {
     waiters_.add(sleep.waiter());
-    if (state_ == State::Streaming) {
-        return is_lost() ? Result<void>{} : sleep.join(stream_->shard());
+    if (stream_ != nullptr) {
+        return sleep.join(stream_->shard());
     }
     for (const pollfd &descriptor : descriptors_before_stream()) {
         sleep.add(descriptor);
@@ -74,7 +75,7 @@ std::vector<pollfd> Socket::descriptors_before_stream() {
     if (listener_ != nullptr) {
         descriptors.push_back({.fd = listener_->fd(), .events = POLLIN, .revents = 0});
     }
-    if (state_ != State::Listening || in_tcp_) {
+    if (!is_lost() && (state_ != State::Listening || in_tcp_)) {
         descriptors.push_back({.fd = fd(),
                                .events = static_cast<short>(state_ == State::Reaching ? POLLOUT : POLLIN),
                                .revents = 0});
@@ -90,12 +91,38 @@ Result<std::vector<pollfd>> Socket::watch(short events) {
     if (state_ == State::Plain) {
         return std::vector<pollfd>{{.fd = fd(), .events = events, .revents = 0}};
     }
-    return state_ == State::Streaming ? std::vector<pollfd>{} : descriptors_before_stream();
+    return stream_ != nullptr ? std::vector<pollfd>{} : descriptors_before_stream();
 }
 
-void Socket::after_fork_in_child() {
-    new (&mutex_) base::SmallMutex;
-    waiters_.after_fork_in_child();
+base::Failure Socket::lost() {
+    if (!std::exchange(loss_told_, true)) {
+        BASE_LOG(Warning,
+                 "descriptor %d: its stream stays with the process that forked this one, where it can be "
+                 "used; here it gives ECONNRESET",
+                 fd());
+    }
+    return base::failure(ECONNRESET);
+}
+
+// What is copied is numbers, and options that do not change.
+Socket::Socket(base::Fd fd, const Socket &parents)
+    : AnySocket{std::move(fd)},
+      state_{parents.state_ == State::Streaming || (parents.listener_ != nullptr && !parents.in_tcp_)
+                 ? State::Lost
+                 : parents.state_.load()},
+      settings_{parents.settings_},
+      blocks_{parents.blocks_},
+      loss_told_{parents.loss_told_},
+      pending_error_{parents.pending_error_},
+      reason_{parents.reason_},
+      grace_ends_{parents.grace_ends_},
+      request_due_{parents.request_due_},
+      in_tcp_{parents.in_tcp_} {
+    copy_options(parents);
+}
+
+std::shared_ptr<AnySocket> Socket::in_child() const {
+    return std::make_shared<Socket>(base::Fd{fd()}, *this);
 }
 
 }  // namespace rsockets

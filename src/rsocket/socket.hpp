@@ -11,6 +11,9 @@
 //        │       │           │        or waits, so that options can still be set (socket_plain.cpp)
 //        │       └───────────│──► Plain           TCP for good; the kernel does everything
 //        └───────────────────┘        rconnect over a device of the kernel; raccept of one answers at once
+//
+// A forked child has lost what is Streaming, and uses the others. So does a process that gets the descriptor
+// by exec or SCM_RIGHTS, when it adopts it (adopt.cpp).
 #pragma once
 
 #include <atomic>
@@ -26,12 +29,17 @@ namespace rsockets {
 
 class Socket final : public AnySocket, private stream::Observer {
 public:
-    enum class State { Fresh, Listening, Reaching, Undecided, Streaming, Plain };
+    enum class State { Fresh, Listening, Reaching, Undecided, Streaming, Plain, Lost };
 
     Socket(base::Fd fd, State state, const stream::Settings &settings, bool blocks)
         : AnySocket{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {
         list();
     }
+    // In a forked child: the child's own of its parent's.
+    Socket(base::Fd fd, const Socket &parents);
+    // In adopt.cpp. Makes an rsocket of a TCP socket of the kernel, in the state that the kernel tells.
+    // ENOTSUP: it is something else. ECONNRESET: somebody has read or written the connection.
+    [[nodiscard]] static Result<std::shared_ptr<AnySocket>> adopt(int fd);
     Socket(const Socket &) = delete;
     Socket &operator=(const Socket &) = delete;
     ~Socket() override;
@@ -66,7 +74,7 @@ public:
     void end_wait(const Sleep &sleep) override { waiters_.remove(sleep.waiter()); }
     [[nodiscard]] Result<std::vector<pollfd>> watch(short events) override;
     [[nodiscard]] bool end_with_process() override;
-    void after_fork_in_child() override;
+    [[nodiscard]] std::shared_ptr<AnySocket> in_child() const override;
 
 private:
     // Flags of sends that streams refuse.
@@ -137,11 +145,13 @@ private:
     [[nodiscard]] Result<std::size_t> receive_plain(msghdr &message, int flags) const;
     [[nodiscard]] Result<std::size_t> send_plain(const msghdr &message, int flags) const;
     // Whether the stream is that of the process that forked this one.
-    [[nodiscard]] bool is_lost() const { return stream_ != nullptr && stream_->inherited(); }
-    // Takes the lock of the stream's shard, if there is a stream that can be used.
+    [[nodiscard]] bool is_lost() const { return state_ == State::Lost; }
+    // Says so once in the log.
+    [[nodiscard]] base::Failure lost();
+    // Takes the lock of the stream's shard, if there is a stream.
     [[nodiscard]] std::unique_lock<base::SmallMutex> lock_stream() const {
-        return stream_ != nullptr && !stream_->inherited() ? std::unique_lock{stream_->shard()->mutex()}
-                                                           : std::unique_lock<base::SmallMutex>{};
+        return stream_ != nullptr ? std::unique_lock{stream_->shard()->mutex()}
+                                  : std::unique_lock<base::SmallMutex>{};
     }
     [[nodiscard]] bool is_connecting() const;
     // Tells other programs what the rsocket is; of a stream that begins, how it fares too.
@@ -166,11 +176,11 @@ private:
     // Returns an errno value for a call that needs a stream. The reason for which rconnect failed is told
     // once.
     [[nodiscard]] int why_no_stream();
-    void apply_options();
     // Both halves of the receive buffer, as far as it is known.
     [[nodiscard]] std::uint32_t receive_bytes() const;
     // Returns one of RDMA_MODE_.
     [[nodiscard]] int mode();
+    void copy_options(const Socket &from);
     [[nodiscard]] Result<void> set_socket_option(int name, const void *value, socklen_t length);
     [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
     // Calls attempt() with the stream's lock, if there is a stream.
@@ -184,7 +194,7 @@ private:
     [[gnu::always_inline]] std::invoke_result_t<Attempt> look(Attempt &attempt, bool serves, bool &any) {
         go_on();
         if (closed_ || is_lost()) {
-            return base::failure(closed_ ? EBADF : ECONNRESET);
+            return closed_ ? base::failure(EBADF) : lost();
         }
         const auto in_stream = lock_stream();
         any = serves && in_stream && stream_->shard()->serve();
@@ -219,6 +229,7 @@ private:
     stream::Settings settings_;
     bool blocks_;
     bool closed_ = false;
+    bool loss_told_ = false;
     // Why there is no stream, as an errno value, until a call or SO_ERROR has told it.
     int pending_error_ = 0;
     bool failure_noted_ = false;
@@ -231,12 +242,16 @@ private:
         int name;
         std::vector<std::byte> value;
     };
+    // They are replaced as a whole: a forked child has those before a change or those after it. nullptr:
+    // none.
+    using Options = std::shared_ptr<const std::vector<Option>>;
+    void apply(const Options &options) const;
     // The kernel's options that the program set. The device sets some of them too; then the program's are set
     // again.
-    std::vector<Option> options_;
+    Options options_;
     // Those of SOL_SOCKET that are the stream's, for the kernel if the socket stays TCP.
-    std::vector<Option> stream_options_;
-    static void keep(std::vector<Option> &options, int level, int name, const void *value, socklen_t length);
+    Options stream_options_;
+    static void keep(Options &options, int level, int name, const void *value, socklen_t length);
     bool may_be_tcp_ = configuration().may_be_tcp;
     int reason_ = 0;        // RDMA_REASON_
     Deadline grace_ends_;   // for the request of a peer that has said nothing

@@ -142,7 +142,7 @@ Result<std::size_t> Socket::try_to_send(std::span<const iovec> parts) {
     }
     // Bytes that have left give their place in the send buffer back, and the next bytes take the same one.
     // Where all have left already there is nothing to look for.
-    if (base::size_of(parts) > settings_.inline_bytes && !stream_->idle() && !is_lost()) {
+    if (base::size_of(parts) > settings_.inline_bytes && !stream_->idle()) {
         (void)stream_->shard()->serve();
     }
     return stream_->send(parts);
@@ -236,8 +236,8 @@ Result<void> Socket::shutdown(int how) {
     if (state_ == State::Listening || state_ == State::Plain) {
         return ::shutdown(fd(), how) == 0 ? Result<void>{} : base::last_failure();
     }
-    if (stream_ == nullptr || is_lost()) {
-        return base::failure(stream_ == nullptr ? ENOTCONN : ECONNRESET);
+    if (stream_ == nullptr) {
+        return is_lost() ? lost() : base::failure(ENOTCONN);
     }
     const auto in_stream = lock_stream();
     stream_->shut(how != SHUT_WR, how != SHUT_RD);
@@ -266,7 +266,9 @@ void Socket::close() {
         }
     }
     closed_ = true;
-    list();
+    if (entry_) {
+        list();
+    }
     if (const auto in_stream = lock_stream()) {
         stream_->unmap_all();  // the program may free the memory from now on
     }
@@ -275,7 +277,7 @@ void Socket::close() {
 
 bool Socket::end_with_process() {
     const std::unique_lock lock{mutex_, std::try_to_lock};
-    if (!lock || stream_ == nullptr || is_lost()) {
+    if (!lock || stream_ == nullptr) {
         return lock.owns_lock();
     }
     {

@@ -76,7 +76,7 @@ Result<void> Socket::listen_at(sockaddr_storage local, int backlog) {
 Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *length, int flags) {
     std::unique_lock lock{mutex_};
     if (state_ != State::Listening) {
-        return base::failure(EINVAL);
+        return is_lost() ? lost() : base::failure(EINVAL);
     }
     list_in_child();
     const Deadline deadline = deadline_of(receive_timeout_);
@@ -98,13 +98,7 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
         return std::unexpected{accepted.error()};
     }
     Socket &socket = **accepted;
-    socket.receive_timeout_ = receive_timeout_;
-    socket.send_timeout_ = send_timeout_;
-    socket.receive_low_water_ = receive_low_water_;
-    socket.linger_ = linger_;
-    socket.options_ = options_;
-    socket.stream_options_ = stream_options_;
-    socket.may_be_tcp_ = may_be_tcp_;
+    socket.copy_options(*this);
     if (socket.state_ == State::Undecided && configuration().grace.count() != 0) {
         socket.grace_ends_ = base::Clock::now() + configuration().grace;
     }

@@ -105,10 +105,7 @@ void Socket::set_kernel_blocking(bool blocks) const {
 void Socket::become_plain(int reason) {
     set_kernel_blocking(blocks_);
     set_low_water(fd(), 1);
-    for (const Option &option : stream_options_) {
-        (void)setsockopt(fd(), SOL_SOCKET, option.name, option.value.data(),
-                         static_cast<socklen_t>(option.value.size()));
-    }
+    apply(stream_options_);
     timer_ = base::Fd{};
     reason_ = reason;
     state_ = State::Plain;

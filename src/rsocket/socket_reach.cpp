@@ -47,8 +47,8 @@ Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
             if (!stream) {
                 return std::unexpected{stream.error()};
             }
-            stream_ = std::move(*stream);
             state_ = State::Streaming;
+            stream_ = std::move(*stream);
             report_stream();
             return {};
         }
@@ -119,6 +119,7 @@ bool Socket::reach() {
 }
 
 bool Socket::begin_stream(stream::Side side) {
+    state_ = State::Streaming;  // a child that is forked meanwhile has lost it
     // With a waiter made now, this thread can wait for the stream also when no descriptor is left later.
     const auto waiter = Waiter::of_this_thread();
     auto stream =
@@ -127,9 +128,8 @@ bool Socket::begin_stream(stream::Side side) {
         return lose_peer(stream.error().number);  // which nobody would answer
     }
     stream_ = std::move(*stream);
-    state_ = State::Streaming;
     report_stream();
-    apply_options();
+    apply(options_);  // the device has set options of its own
     return true;
 }
 

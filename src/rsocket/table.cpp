@@ -6,17 +6,25 @@
 
 #include <utility>
 
+#include "base/fork.hpp"
 #include "rsocket/leaving.hpp"
 
 namespace rsockets {
 
 namespace {
 
-// The table is whole when a process forks. What the sockets' locks guard may be half done by other threads;
-// the child uses it only where a socket has no stream.
+// The table is whole when a process forks. What it names may be half changed by other threads: the child has
+// rsockets of its own, and never destroys the parent's.
 [[maybe_unused]] const int renews_after_forks =
     pthread_atfork([] { Table::instance().before_fork(); }, [] { Table::instance().after_fork_in_parent(); },
                    [] { Table::instance().after_fork_in_child(); });
+
+template <typename Object>
+auto all_in(const Descriptors<Object> &objects) {
+    auto all = std::make_unique<std::vector<std::shared_ptr<Object>>>();
+    objects.for_each([&](const Object &one) { all->push_back(objects.find(one.fd()).shared()); });
+    return all;
+}
 
 }  // namespace
 
@@ -40,6 +48,7 @@ bool Table::end_with_process() {
 }
 
 void Table::before_fork() {
+    (void)Leaving::instance();  // the child does not wait for a thread that makes it
     sockets_.lock();
     repolls_.lock();
     registry::Book::instance().before_fork();
@@ -56,7 +65,12 @@ void Table::after_fork_in_child() {
     repolls_.unlock();
     sockets_.unlock();
     Leaving::instance().after_fork_in_child();
-    sockets_.for_each([](AnySocket &socket) { socket.after_fork_in_child(); });
+    auto parents = all_in(sockets_);
+    for (const auto &socket : *parents) {
+        sockets_.set(socket->fd(), socket->in_child());
+    }
+    base::leave_to_parent(std::move(parents));
+    base::leave_to_parent(all_in(repolls_));
 }
 
 }  // namespace rsockets

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <vector>
 
 #include "base/fd.hpp"
@@ -134,13 +133,6 @@ public:
                 waiter->wake();
             }
         }
-    }
-    // Called in a forked child, where no thread sleeps.
-    void after_fork_in_child() {
-        new (&mutex_) std::mutex;
-        waiters_.clear();
-        watchers_.clear();
-        count();
     }
 
 private:

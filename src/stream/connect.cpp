@@ -124,18 +124,7 @@ Connection::Made Connection::begin(const Device &device, Side side, const Settin
     return connection;
 }
 
-// A child process leaves what it inherited to its parent.
 Connection::~Connection() {
-    if (inherited()) {
-        base::leave_to_parent(std::move(conn_));
-        base::leave_to_parent(std::move(request_));
-        base::leave_to_parent(std::move(shared_));
-        base::leave_to_parent(std::move(private_));
-        if (own_maps_) {
-            own_maps_->leave_alone();
-        }
-        return;
-    }
     const std::scoped_lock lock{shard_->mutex()};
     if (conn_ != nullptr && phase_ != Phase::Over) {
         (void)rpma_conn_disconnect(conn_.get());

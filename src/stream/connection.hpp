@@ -74,7 +74,8 @@ public:
                                     Observer &observer);
     // Answers a peer that asked over a device of the kernel.
     [[nodiscard]] static Made answer(Asked asked, const Settings &settings, Observer &observer);
-    // Operations that are posted still go out, where the device sends them without us.
+    // Operations that are posted still go out, where the device sends them without us. A forked child never
+    // destroys or uses what it inherited: base::leave_to_parent().
     ~Connection();
     Connection(const Connection &) = delete;
     Connection &operator=(const Connection &) = delete;
@@ -83,9 +84,6 @@ public:
     void report_to(registry::Live &live);
     // The observer is told nothing any more, and nobody how the stream fares.
     void forget_observer();
-    // Whether a process that forked this one made the stream: then nobody may use it, or take its shard's
-    // lock.
-    [[nodiscard]] bool inherited() const { return shard_->inherited(); }
     [[nodiscard]] const std::shared_ptr<Shard> &shard() const { return shard_; }
 
     // Whether the request has been sent, or the peer's has been answered.

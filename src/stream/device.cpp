@@ -2,6 +2,8 @@
 // stream/device: the RDMA devices behind local addresses, each opened once a process.
 #include "stream/device.hpp"
 
+#include <pthread.h>
+
 #include <map>
 #include <mutex>
 
@@ -21,6 +23,11 @@ Devices &devices() {
     static auto *const all = new Devices;
     return *all;
 }
+
+// Held while the process forks, so that the child finds all whole and nobody in it. The child uses its
+// parent's peers, which do not change.
+[[maybe_unused]] const int devices_survive_forks = pthread_atfork(
+    [] { devices().mutex.lock(); }, [] { devices().mutex.unlock(); }, [] { devices().mutex.unlock(); });
 
 base::Result<const Device *> device_of(ibv_context *context, rpma_device_kind kind) {
     Devices &all = devices();

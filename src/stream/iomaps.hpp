@@ -14,7 +14,6 @@
 #include <ranges>
 #include <vector>
 
-#include "base/fork.hpp"
 #include "stream/owned.hpp"
 #include "stream/wire.hpp"
 
@@ -118,14 +117,6 @@ public:
     void clear() {
         maps_.clear();
         news_.clear();
-    }
-
-    // Called in a child process: the mappings are its parent's.
-    void leave_alone() {
-        for (Map &map : maps_) {
-            base::leave_to_parent(std::move(map.memory));
-        }
-        clear();
     }
 
     [[nodiscard]] bool has_news() const { return !news_.empty(); }

@@ -2,12 +2,15 @@
 // stream/shard: queues, events and one lock for the streams that one thread began.
 #include "stream/shard.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
+
+#include "base/fork.hpp"
 
 namespace stream {
 
@@ -25,6 +28,21 @@ constexpr std::uint32_t growth = 4;
 // does not see the descriptor: it looks for one, which is a system call, once in so many times.
 constexpr std::uint32_t serves_an_event = 64;
 
+using Shards = std::vector<std::shared_ptr<Shard>>;
+
+Shards &shards_of_this_thread() {
+    thread_local Shards own;
+    return own;
+}
+
+// A child does not even destroy its parent's: another thread may be about to change one.
+[[maybe_unused]] const int stay_with_parent = pthread_atfork(nullptr, nullptr, [] {
+    if (Shards &own = shards_of_this_thread(); !own.empty()) {
+        base::leave_to_parent(std::make_unique<Shards>(std::move(own)));
+        own.clear();
+    }
+});
+
 }  // namespace
 
 class Shard::Lane {
@@ -40,8 +58,7 @@ public:
 };
 
 base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device) {
-    thread_local std::vector<std::shared_ptr<Shard>> own;
-    std::erase_if(own, [](const auto &shard) { return shard->inherited(); });
+    Shards &own = shards_of_this_thread();
     const auto known =
         std::ranges::find_if(own, [&](const auto &shard) { return &shard->device_ == &device; });
     if (known != own.end()) {
@@ -61,16 +78,6 @@ base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device)
 
 Shard::Shard(const Device &device, Events events)
     : device_{device}, thread_{static_cast<std::uint32_t>(gettid())}, events_{std::move(events)} {}
-
-// A child process leaves what it inherited to its parent.
-Shard::~Shard() {
-    if (inherited()) {
-        base::leave_to_parent(std::move(events_));
-        for (const auto &lane : lanes_) {
-            base::leave_to_parent(std::move(lane->queue));
-        }
-    }
-}
 
 base::Result<Shard::Lane *> Shard::join(std::uint32_t completions) {
     for (const auto &lane : lanes_) {

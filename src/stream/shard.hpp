@@ -19,7 +19,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/fork.hpp"
 #include "base/small_mutex.hpp"
 #include "stream/device.hpp"
 
@@ -51,12 +50,12 @@ protected:
     ~Sleeper() = default;
 };
 
-class Shard : public base::Inheritable {
+class Shard {
 public:
-    // This thread's shard for a device.
+    // This thread's shard for a device. In a forked child it is another than before.
     [[nodiscard]] static base::Result<std::shared_ptr<Shard>> of_this_thread(const Device &device);
     Shard(const Device &device, Events events);
-    ~Shard();
+    ~Shard() = default;
     Shard(const Shard &) = delete;
     Shard &operator=(const Shard &) = delete;
 
