@@ -49,14 +49,6 @@ int close_carried(int fd, int first) {
     return rclose(first);
 }
 
-int close_any(int fd) {
-    int first = fd;
-    if (descriptors.kind(fd) == Kind::Own) {
-        return refused(EBADF);  // as if it were not there
-    }
-    return is_rsocket(first) || is_repoll(first) ? close_carried(fd, first) : LIBC(close)(fd);
-}
-
 // Makes room at a number that the program dups onto. Returns whether that may be.
 bool may_replace(int number) {
     if (!in_vfork_child() && descriptors.kind(number) != Kind::Own &&
@@ -112,6 +104,14 @@ int ioctl_of_rsocket(int fd, unsigned long request, void *argument) {
 }
 
 }  // namespace
+
+int close_any(int fd) {
+    int first = fd;
+    if (descriptors.kind(fd) == Kind::Own) {
+        return refused(EBADF);  // as if it were not there
+    }
+    return is_rsocket(first) || is_repoll(first) ? close_carried(fd, first) : LIBC(close)(fd);
+}
 
 bool in_vfork_child() {
     return getpid() != process;

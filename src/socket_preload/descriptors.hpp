@@ -80,6 +80,9 @@ inline constinit Descriptors descriptors;
     return kind == Kind::Repoll || kind == Kind::RepollAgain;
 }
 
+// What the program's close(2) does.
+int close_any(int fd);
+
 // Whether this process is a child of vfork(2), which shares its parent's memory. What it closes, it closes
 // for itself.
 [[nodiscard]] bool in_vfork_child();

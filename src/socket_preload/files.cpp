@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/files: sendfile, by copying.
+// socket_preload/files: sendfile and splice, by copying.
+#include <fcntl.h>
+#include <poll.h>
 #include <rpma/rsocket.h>
 #include <sys/sendfile.h>
 #include <unistd.h>
@@ -7,9 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <memory>
 #include <new>
 
+#include "base/fd.hpp"
 #include "socket_preload/bytes.hpp"
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
@@ -67,6 +71,68 @@ ssize_t send_file_at(int socket, int file, off_t *offset, std::size_t bytes) {
     return done;
 }
 
+// Whether the pipe is ready for `events`. Where the call may wait, this does.
+bool await_pipe(int pipe, short events, unsigned flags) {
+    pollfd one{.fd = pipe, .events = events, .revents = 0};
+    const bool waits = (flags & SPLICE_F_NONBLOCK) == 0 && (LIBC(fcntl)(pipe, F_GETFL) & O_NONBLOCK) == 0;
+    const int ready = LIBC(poll)(&one, 1, waits ? -1 : 0);
+    if (ready == 0) {
+        errno = EAGAIN;
+    }
+    return ready > 0;
+}
+
+// What is copied is taken from the socket afterwards, so that nothing is lost. A pipe that can be written to
+// takes PIPE_BUF bytes at once.
+ssize_t splice_from_socket(int socket, int pipe, std::size_t bytes, unsigned flags) {
+    Block *const copies = block();
+    if (copies == nullptr || !await_pipe(pipe, POLLOUT, flags)) {
+        return -1;
+    }
+    const std::size_t most = std::min<std::size_t>(bytes, PIPE_BUF);
+    const ssize_t here = received(socket, [&] { return rrecv(socket, copies->data(), most, MSG_PEEK); });
+    const ssize_t gone = here > 0 ? LIBC(write)(pipe, copies->data(), static_cast<std::size_t>(here)) : here;
+    if (gone > 0) {
+        (void)rrecv(socket, nullptr, static_cast<std::size_t>(gone), MSG_TRUNC | MSG_DONTWAIT);
+    }
+    return gone;
+}
+
+// A pipe of this thread's, into which tee(2) copies what another pipe has, or none.
+struct Copy {
+    Copy() {
+        int ends[2];
+        if (LIBC(pipe2)(ends, O_CLOEXEC | O_NONBLOCK) == 0) {
+            out = base::Fd{kept(ends[0])};
+            in = base::Fd{kept(ends[1])};
+        }
+    }
+    base::Fd out;
+    base::Fd in;
+};
+
+// What is sent is taken from the pipe afterwards.
+ssize_t splice_to_socket(int pipe, int socket, std::size_t bytes, unsigned flags) {
+    static thread_local const Copy copy;
+    Block *const copies = block();
+    if (copies == nullptr || !copy.in) {
+        errno = ENOMEM;
+        return -1;
+    }
+    if (!await_pipe(pipe, POLLIN, flags)) {
+        return -1;
+    }
+    const ssize_t teed = tee(pipe, copy.in.get(), std::min(bytes, copies->size()), SPLICE_F_NONBLOCK);
+    const ssize_t here =
+        teed > 0 ? LIBC(read)(copy.out.get(), copies->data(), static_cast<std::size_t>(teed)) : teed;
+    if (here <= 0) {
+        return here;
+    }
+    const ssize_t gone =
+        sent(socket, [&] { return rwrite(socket, copies->data(), static_cast<std::size_t>(here)); });
+    return gone > 0 ? LIBC(read)(pipe, copies->data(), static_cast<std::size_t>(gone)) : gone;
+}
+
 }  // namespace
 
 }  // namespace socket_preload
@@ -79,4 +145,22 @@ INTERPOSED ssize_t sendfile(int socket, int file, off_t *offset, size_t bytes) n
 INTERPOSED ssize_t sendfile64(int socket, int file, off64_t *offset, size_t bytes) noexcept {
     static_assert(sizeof(off64_t) == sizeof(off_t));
     return sendfile(socket, file, offset, bytes);
+}
+
+INTERPOSED ssize_t splice(int from, off64_t *from_offset, int to, off64_t *to_offset, size_t bytes,
+                          unsigned flags) {
+    const bool is_from = socket_preload::is_rsocket(from);
+    const bool is_to = socket_preload::is_rsocket(to);
+    if (!is_from && !is_to) {
+        return LIBC(splice)(from, from_offset, to, to_offset, bytes, flags);
+    }
+    if ((is_from && is_to) || from_offset != nullptr || to_offset != nullptr) {
+        errno = (is_from ? to_offset : from_offset) != nullptr ? ESPIPE : EINVAL;
+        return -1;
+    }
+    if (bytes == 0) {
+        return 0;
+    }
+    return is_from ? socket_preload::splice_from_socket(from, to, bytes, flags)
+                   : socket_preload::splice_to_socket(from, to, bytes, flags);
 }

@@ -32,8 +32,24 @@ constexpr rlim_t kept_numbers = 256;  // at the end of those that the process ma
 thread_local constinit ForProgram *next_for_program = nullptr;
 thread_local constinit const sigset_t *sleep_mask = nullptr;
 
-// Keeps a descriptor that a room has made, under a high number: the program may count on the next free
-// number, on numbers below FD_SETSIZE, or dup2 onto one.
+// Whether the next descriptor of this kind is the program's.
+bool is_for_program(ForProgram::What what) {
+    return next_for_program != nullptr && next_for_program->what() == what;
+}
+
+// Takes what a room has made. A call that made nothing may be repeated.
+int taken(int fd, bool is_programs) {
+    if (!is_programs) {
+        return kept(fd);
+    }
+    if (fd >= 0) {
+        next_for_program = nullptr;
+    }
+    return fresh(fd);
+}
+
+}  // namespace
+
 int kept(int fd) {
     if (fd < 0) {
         return fd;
@@ -54,24 +70,6 @@ int kept(int fd) {
     LIBC(close)(fd);
     return descriptors.set_if_made(high, Kind::Own);
 }
-
-// Whether the next descriptor of this kind is the program's.
-bool is_for_program(ForProgram::What what) {
-    return next_for_program != nullptr && next_for_program->what() == what;
-}
-
-// Takes what a room has made. A call that made nothing may be repeated.
-int taken(int fd, bool is_programs) {
-    if (!is_programs) {
-        return kept(fd);
-    }
-    if (fd >= 0) {
-        next_for_program = nullptr;
-    }
-    return fresh(fd);
-}
-
-}  // namespace
 
 SleepMask::SleepMask(const sigset_t *mask) : mask_{mask} {
     sleep_mask = mask;

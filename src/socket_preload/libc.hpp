@@ -60,6 +60,10 @@ private:
     const sigset_t *const mask_;
 };
 
+// Gives a descriptor of this library's own a high number, and returns that: the program may count on the next
+// free number, on numbers below FD_SETSIZE, or dup2 onto one.
+int kept(int fd);
+
 // While one lives, the next descriptor of its kind that a room makes on this thread is for the program. All
 // others are kept away from the program.
 class ForProgram {

@@ -375,6 +375,61 @@ static void sends_files(void **state) {
     close_pair(ends);
 }
 
+static void splices_between_pipes_and_sockets(void **state) {
+    (void)state;
+    int ends[2];
+    int pipes[2];
+    char bytes[64];
+    make_pair(ends);
+    assert_int_equal(pipe(pipes), 0);
+    assert_fails(splice(pipes[0], NULL, ends[0], NULL, 100, SPLICE_F_NONBLOCK), EAGAIN);
+    assert_int_equal(write(pipes[1], "to the socket", 13), 13);
+    assert_int_equal(splice(pipes[0], NULL, ends[0], NULL, 6, 0), 6);
+    assert_int_equal(splice(pipes[0], NULL, ends[0], NULL, 100, 0), 7);
+    assert_int_equal(recv(ends[1], bytes, 13, MSG_WAITALL), 13);
+    assert_memory_equal(bytes, "to the socket", 13);
+
+    assert_int_equal(send(ends[0], "to the pipe", 11, 0), 11);
+    await(ends[1], POLLIN);
+    assert_int_equal(splice(ends[1], NULL, pipes[1], NULL, 4, 0), 4);
+    assert_int_equal(splice(ends[1], NULL, pipes[1], NULL, 100, SPLICE_F_MOVE | SPLICE_F_MORE), 7);
+    assert_int_equal(read(pipes[0], bytes, sizeof(bytes)), 11);
+    assert_memory_equal(bytes, "to the pipe", 11);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    assert_fails(splice(ends[1], NULL, pipes[1], NULL, 100, 0), EAGAIN);
+    assert_fails(splice(ends[1], &(off64_t){0}, pipes[1], NULL, 100, 0), EINVAL);
+    assert_int_equal(shutdown(ends[0], SHUT_WR), 0);
+    await(ends[1], POLLIN);
+    assert_int_equal(splice(ends[1], NULL, pipes[1], NULL, 100, 0), 0);
+    close_pair(pipes);
+    close_pair(ends);
+}
+
+static void streams_of_stdio_use_sockets(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    char line[64] = "";
+    FILE *const out = fdopen(ends[0], "w");
+    FILE *const in = fdopen(dup(ends[1]), "r");
+    assert_non_null(out);
+    assert_non_null(in);
+    assert_int_equal(fileno(out), ends[0]);
+    assert_int_equal(fprintf(out, "%d lines\n", 2), 8);
+    assert_int_equal(fputs("the second", out) >= 0, 1);
+    assert_int_equal(fflush(out), 0);
+    assert_int_equal(dprintf(ends[0], "%c", '\n'), 1);
+    assert_non_null(fgets(line, sizeof(line), in));
+    assert_string_equal(line, "2 lines\n");
+    assert_non_null(fgets(line, sizeof(line), in));
+    assert_string_equal(line, "the second\n");
+    assert_int_equal(fclose(out), 0);
+    assert_null(fgets(line, sizeof(line), in));
+    assert_true(feof(in));
+    assert_int_equal(fclose(in), 0);
+    assert_int_equal(close(ends[1]), 0);
+}
+
 static void duplicates_are_one_socket(void **state) {
     (void)state;
     int ends[2];
@@ -511,6 +566,8 @@ int main(int count, char **words) {
         cmocka_unit_test(signals_interrupt_or_restart_a_read),
         cmocka_unit_test(a_send_after_the_end_raises_sigpipe),
         cmocka_unit_test(sends_files),
+        cmocka_unit_test(splices_between_pipes_and_sockets),
+        cmocka_unit_test(streams_of_stdio_use_sockets),
         cmocka_unit_test(duplicates_are_one_socket),
         cmocka_unit_test(closing_all_leaves_sockets_usable),
         cmocka_unit_test(numbers_that_were_closed_unseen_are_others),
