@@ -72,6 +72,21 @@ Result<std::size_t> Socket::send(const msghdr &message, int flags) {
     return send_parts({message.msg_iov, message.msg_iovlen}, flags);
 }
 
+[[gnu::always_inline]] inline Result<std::size_t> Socket::try_to_receive(std::span<const iovec> parts,
+                                                                         const Wish &wish,
+                                                                         std::size_t received) {
+    if (stream_ == nullptr) {
+        return base::failure(why_no_stream());
+    }
+    // A peek leaves the bytes there, so that it has to wait for all of them together.
+    const std::size_t at_once =
+        wish.peeks() || received == 0 ? std::min(wish.least, stream_->receive_bytes() / 2UL) : 1;
+    if (wish.blocks && wish.wanted != 0 && !stream_->can_receive(at_once)) {
+        return base::failure(EAGAIN);
+    }
+    return stream_->receive(parts, wish.reading);
+}
+
 Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flags) {
     if ((flags & receive_flags_refused) != 0) {
         return base::failure(EOPNOTSUPP);
@@ -87,20 +102,6 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
                     .least = (flags & MSG_WAITALL) != 0 ? wanted : std::min(wanted, receive_low_water_)};
     const auto got = look([&] { return try_to_receive(parts, wish, 0); });
     return got && wish.is_granted(*got) ? got : receive_rest(lock, parts, wish, got);
-}
-
-Result<std::size_t> Socket::try_to_receive(std::span<const iovec> parts, const Wish &wish,
-                                           std::size_t received) {
-    if (stream_ == nullptr) {
-        return base::failure(why_no_stream());
-    }
-    // A peek leaves the bytes there, so that it has to wait for all of them together.
-    const std::size_t at_once =
-        wish.peeks() || received == 0 ? std::min(wish.least, stream_->receive_bytes() / 2UL) : 1;
-    if (wish.blocks && wish.wanted != 0 && !stream_->can_receive(at_once)) {
-        return base::failure(EAGAIN);
-    }
-    return stream_->receive(parts, wish.reading);
 }
 
 Result<std::size_t> Socket::receive_rest(std::unique_lock<base::SmallMutex> &lock,
@@ -127,16 +128,7 @@ Result<std::size_t> Socket::receive_rest(std::unique_lock<base::SmallMutex> &loc
     }
 }
 
-Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) {
-    if ((flags & send_flags_refused) != 0) {
-        return base::failure(EOPNOTSUPP);
-    }
-    std::unique_lock lock{mutex_};
-    const auto put = look([&] { return try_to_send(parts); });
-    return put && *put == base::size_of(parts) ? put : send_rest(lock, parts, flags, put);
-}
-
-Result<std::size_t> Socket::try_to_send(std::span<const iovec> parts) {
+[[gnu::always_inline]] inline Result<std::size_t> Socket::try_to_send(std::span<const iovec> parts) {
     if (stream_ == nullptr) {
         return base::failure(why_no_stream());
     }
@@ -146,6 +138,15 @@ Result<std::size_t> Socket::try_to_send(std::span<const iovec> parts) {
         (void)stream_->shard()->serve();
     }
     return stream_->send(parts);
+}
+
+Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) {
+    if ((flags & send_flags_refused) != 0) {
+        return base::failure(EOPNOTSUPP);
+    }
+    std::unique_lock lock{mutex_};
+    const auto put = look([&] { return try_to_send(parts); });
+    return put && *put == base::size_of(parts) ? put : send_rest(lock, parts, flags, put);
 }
 
 Result<std::size_t> Socket::send_rest(std::unique_lock<base::SmallMutex> &lock, std::span<const iovec> parts,

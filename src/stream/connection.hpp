@@ -180,6 +180,15 @@ private:
     void send_what_is_owed();
     bool send_update();
     bool post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::optional<std::uint32_t> word);
+    // Posts a message of these operations. They take `bytes` bytes of the send buffer.
+    bool hand_over(std::span<const rpma_op> ops, std::size_t bytes) {
+        posted_->posted(bytes, static_cast<std::uint32_t>(ops.size()));
+        if (rpma_post(conn_.get(), ops.data(), ops.size(), nullptr) != 0) {
+            fail(ECONNRESET);
+            return false;
+        }
+        return true;
+    }
     // How many completions of this stream there may be at once.
     [[nodiscard]] std::uint32_t most_completions() const {
         return settings_.sends + kept_places + settings_.receives;
@@ -197,6 +206,8 @@ private:
     // Returns an errno value.
     [[nodiscard]] int why_not_send() const;
     bool put(std::span<const iovec> parts, std::size_t skip, Target to, std::optional<std::uint32_t> word);
+    bool put_copied(std::span<const iovec> parts, std::size_t skip, Target to,
+                    std::optional<std::uint32_t> word);
     [[nodiscard]] std::size_t next_message(std::size_t most) const;
 
     // Mappings, in direct.cpp.

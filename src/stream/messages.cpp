@@ -204,12 +204,7 @@ bool Connection::post(std::span<rpma_op> writes_and_room, std::size_t bytes,
     last->flags = RPMA_F_COMPLETION_ALWAYS;
     const bool is_last = word == encode(Op::Control, static_cast<std::uint32_t>(Control::Disconnect));
     last->op_context = reinterpret_cast<const void *>(is_last ? farewell : 0);
-    posted_->posted(bytes, static_cast<std::uint32_t>(count));
-    if (rpma_post(conn_.get(), writes_and_room.data(), count, nullptr) != 0) {
-        fail(ECONNRESET);
-        return false;
-    }
-    return true;
+    return hand_over(writes_and_room.first(count), bytes);
 }
 
 void Connection::enter(Phase phase) {

@@ -85,7 +85,7 @@ base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Read
 }
 
 // Returns how many bytes the next message may have: 0 when it has to wait.
-std::size_t Connection::next_message(std::size_t most) const {
+[[gnu::always_inline]] inline std::size_t Connection::next_message(std::size_t most) const {
     // News of mappings go to the peer before any later byte.
     const std::size_t room = own_maps_->has_news() ? 0 : posted_->room(places_of(2));
     return std::min({most, most_at_once, room, std::size_t{allowance_->room()}});
@@ -135,18 +135,42 @@ base::Result<std::size_t> Connection::send(std::span<const iovec> parts) {
                                    : base::failure(error_ != 0 ? error_ : EAGAIN);
 }
 
-// Posts bytes from skip on, as many as the peer's memory takes, and a word behind them, if there is one.
+// Posts bytes from skip on, as many as the peer's memory takes, and a word behind them, if there is one. The
+// post takes a few bytes at once. Most messages are such, and so this does without post().
 bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to,
                      std::optional<std::uint32_t> word) {
-    const std::size_t bytes = to.length;
-    if (const void *const piece = bytes <= settings_.inline_bytes ? piece_of(parts, skip, bytes) : nullptr) {
-        std::array<rpma_op, 2> ops{};
-        ops[0].bytes = piece;
-        ops[0].len = bytes;
-        ops[0].remote_addr = to.address;
-        ops[0].remote_key = to.key;
-        return post(ops, bytes, word);
+    const void *const piece =
+        to.length <= settings_.inline_bytes ? piece_of(parts, skip, to.length) : nullptr;
+    if (piece == nullptr) {
+        return put_copied(parts, skip, to, word);
     }
+    std::array<rpma_op, 2> ops{};
+    rpma_op &write = ops[0];
+    write.type = RPMA_OP_WRITE;
+    write.flags = RPMA_F_COMPLETION_ALWAYS;
+    write.bytes = piece;
+    write.len = to.length;
+    write.remote_addr = to.address;
+    write.remote_key = to.key;
+    if (word && device_.is_iwarp()) {
+        write.flags = RPMA_F_COMPLETION_ON_ERROR;
+        ops[1].type = RPMA_OP_SEND;
+        ops[1].flags = RPMA_F_COMPLETION_ALWAYS;
+        ops[1].bytes = &*word;
+        ops[1].len = word_bytes;
+        return hand_over(ops, to.length);
+    }
+    if (word) {
+        write.type = RPMA_OP_WRITE_WITH_IMM;
+        write.imm = *word;
+    }
+    return hand_over(std::span{ops}.first(1), to.length);
+}
+
+// The same through the send buffer. Not inline: put() would save registers for it.
+[[gnu::noinline]] bool Connection::put_copied(std::span<const iovec> parts, std::size_t skip, Target to,
+                                              std::optional<std::uint32_t> word) {
+    const std::size_t bytes = to.length;
     std::array<rpma_op, 3> ops{};
     std::size_t writes = 0;
     const Part first = posted_->front(bytes);
