@@ -62,6 +62,29 @@ std::optional<Ip> source_of(std::span<const std::byte> route) {
     return std::nullopt;
 }
 
+// Never destroyed: other threads may be in a call when main() returns.
+base::InterfaceTable &table() {
+    static auto *const chosen = new base::InterfaceTable;
+    return *chosen;
+}
+
+// The table, where it has a line for the address, chooses the device.
+base::Result<ibv_context *> context_at(const Address &here, const char *text) {
+    const AnyAddress name = without_port(here);
+    const auto word = table().word_of(name.any);
+    if (!word) {
+        return verbs::find_context(text, verbs::Side::Local);
+    }
+    for (const auto kind : {verbs::Kind::Kernel, verbs::Kind::Soft}) {
+        const auto context = verbs::find_local_context(text, kind);
+        const char *const kinds = kind == verbs::Kind::Kernel ? "kernel" : "soft";
+        if (!context || (*context != nullptr && (*word == kinds || *word == (*context)->device->name))) {
+            return context;
+        }
+    }
+    return base::failure(ENODEV);
+}
+
 base::Result<void> never_blocks(int fd) {
     return fcntl(fd, F_SETFL, O_NONBLOCK) == 0 ? base::Result<void>{} : base::last_failure();
 }
@@ -70,7 +93,7 @@ base::Result<void> never_blocks(int fd) {
 
 base::Result<std::unique_ptr<QueuePair>> QueuePair::create(const Address &here, Room room) {
     const std::string text = text_of(here);
-    const auto context = verbs::find_context(text.c_str(), verbs::Side::Local);
+    const auto context = context_at(here, text.c_str());
     if (!context) {
         return std::unexpected{context.error()};
     }
@@ -87,6 +110,10 @@ base::Result<std::unique_ptr<QueuePair>> QueuePair::create(const Address &here, 
         return std::unexpected{result.error()};
     }
     return made;
+}
+
+void QueuePair::choose_by(const base::InterfaceTable &chosen) {
+    table() = chosen;
 }
 
 QueuePair::~QueuePair() = default;

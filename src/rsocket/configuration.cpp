@@ -14,6 +14,7 @@
 
 #include "base/fd.hpp"
 #include "base/log.hpp"
+#include "datagram/queue_pair.hpp"
 
 namespace rsockets {
 
@@ -87,11 +88,17 @@ Configuration read_configuration(const std::string &folder) {
     settings.inline_bytes = number_of_variable("RS_INLINE", 0, UINT16_MAX, settings.inline_bytes);
     read.grace = std::chrono::milliseconds{
         number_of_variable("RS_GRACE_MS", 0, 10000, static_cast<std::uint32_t>(read.grace.count()))};
+    read.devices = base::InterfaceTable::read((folder + "/devices").c_str());
     return read;
 }
 
 const Configuration &configuration() {
-    static const Configuration read = read_configuration(RSOCKET_CONFIGURATION);
+    static const Configuration read = [] {
+        Configuration just_read = read_configuration(RSOCKET_CONFIGURATION);
+        stream::Device::choose_by(just_read.devices);
+        datagram::QueuePair::choose_by(just_read.devices);
+        return just_read;
+    }();
     return read;
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <string>
 
+#include "base/interface_table.hpp"
 #include "stream/connection.hpp"
 
 namespace rsockets {
@@ -16,6 +17,8 @@ struct Configuration {
     bool may_be_tcp = true;
     // How long a server that speaks first waits for the request of a peer that has said nothing.
     std::chrono::milliseconds grace{10};
+    // Devices of interfaces where the choice by address is not wanted.
+    base::InterfaceTable devices;
     // The settings that a new socket has.
     stream::Settings settings;
 };

@@ -7,6 +7,8 @@
 #include <map>
 #include <mutex>
 
+#include "base/log.hpp"
+
 #include "stream/address.hpp"
 
 namespace stream {
@@ -43,15 +45,39 @@ base::Result<const Device *> device_of(ibv_context *context, rpma_device_kind ki
                 .first->second;
 }
 
+// Never destroyed: other threads may be in a call when main() returns.
+base::InterfaceTable &table() {
+    static auto *const chosen = new base::InterfaceTable;
+    return *chosen;
+}
+
+// Whether the table lets a device serve the address. name is the device's, or nullptr for any of the kind.
+bool may_serve(const sockaddr_storage &local, rpma_device_kind kind, const char *name) {
+    const auto word = table().word_of(reinterpret_cast<const sockaddr &>(local));
+    if (!word || *word == (kind == RPMA_DEVICE_SOFT ? "soft" : "kernel")) {
+        return true;
+    }
+    return *word != "soft" && *word != "kernel" && (name == nullptr || *word == name);
+}
+
 // Returns nullptr where no device of this kind serves the address.
 base::Result<const Device *> find(const sockaddr_storage &local, rpma_device_kind kind) {
-    const auto host = host_of(without_mapping(local));
+    const auto address = without_mapping(local);
+    const auto host = host_of(address);
     if (!host) {
         return std::unexpected{host.error()};
+    }
+    if (!may_serve(address, kind, nullptr)) {
+        return nullptr;
     }
     ibv_context *context = nullptr;
     switch (rpma_utils_get_local_ibv_context(host->c_str(), kind, &context)) {
         case 0:
+            if (!may_serve(address, kind, context->device->name)) {
+                BASE_LOG(Notice, "%s does not serve %s: the table of devices gives its interface another",
+                         context->device->name, host->c_str());
+                return nullptr;
+            }
             return device_of(context, kind);
         case RPMA_E_NOSUPP:
             return nullptr;
@@ -71,6 +97,10 @@ Device::Device(ibv_context *context, Peer peer, bool of_kernel)
         // Making a queue fails on this device too, and its error says why.
         limits_ = {};
     }
+}
+
+void Device::choose_by(const base::InterfaceTable &chosen) {
+    table() = chosen;
 }
 
 base::Result<const Device *> Device::soft_at(const sockaddr_storage &local) {

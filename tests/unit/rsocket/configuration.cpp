@@ -114,6 +114,12 @@ void a_value_that_is_none_is_named_and_not_used(void **) {
     assert_true(warned_of("mem_default", "cannot be read"));
 }
 
+void interfaces_have_devices(void **) {
+    folder::write(folder::path / "devices", "eth7 soft\nlo\n");
+    assert_false(read().devices.empty());
+    assert_true(warned_of("devices:2: \"lo\" is left out", "expected an interface and a device"));
+}
+
 void a_variable_has_the_last_word(void **) {
     for (const Item &item : items) {
         if (item.variable == nullptr) {
@@ -148,6 +154,7 @@ int main() {
         cmocka_unit_test_setup_teardown(nothing_said_is_the_default, begin, end),
         cmocka_unit_test_setup_teardown(a_file_has_one_number, begin, end),
         cmocka_unit_test_setup_teardown(a_value_that_is_none_is_named_and_not_used, begin, end),
+        cmocka_unit_test_setup_teardown(interfaces_have_devices, begin, end),
         cmocka_unit_test_setup_teardown(a_variable_has_the_last_word, begin, end),
         cmocka_unit_test_setup_teardown(the_grace_is_a_variable, begin, end),
     };
