@@ -29,6 +29,7 @@ void threads_take_turns(void **) {
     {
         std::latch all{threads};
         std::vector<std::jthread> workers;
+        workers.reserve(threads);
         for (int i = 0; i < threads; ++i) {
             workers.emplace_back([&] {
                 all.arrive_and_wait();
@@ -53,6 +54,7 @@ void all_that_wait_are_woken(void **) {
         std::unique_lock held{mutex};
         std::latch all{threads + 1};
         std::vector<std::jthread> sleepers;
+        sleepers.reserve(threads);
         for (int i = 0; i < threads; ++i) {
             sleepers.emplace_back([&] {
                 all.count_down();

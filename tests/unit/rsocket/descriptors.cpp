@@ -107,6 +107,7 @@ void threads_share_the_numbers(void **) {
         };
         put(things, 0);
         std::vector<std::jthread> workers;
+        workers.reserve(threads);
         for (int thread = 0; thread < threads; ++thread) {
             workers.emplace_back(work, thread);
         }
