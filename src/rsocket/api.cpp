@@ -44,6 +44,11 @@ int with_descriptor(int fd, Call call) {
     }));
 }
 
+// Whether a program passed a negative length, which socklen_t does not show.
+bool is_negative(socklen_t length) {
+    return length > INT_MAX;
+}
+
 // Whether the parts are as readv(2) and writev(2) want them, with no more bytes than a call can return.
 bool has_valid_parts(const msghdr &message) {
     if (message.msg_iovlen > IOV_MAX) {
@@ -161,6 +166,7 @@ namespace {
 using rsockets::AnySocket;
 using rsockets::Deadline;
 using rsockets::guarded;
+using rsockets::is_negative;
 using rsockets::Result;
 using rsockets::Table;
 using rsockets::with_descriptor;
@@ -355,13 +361,16 @@ int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen) {
 }
 
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen) {
-    return static_cast<int>(
-        with_socket(socket, [&](AnySocket &one) { return one.set_option(level, optname, optval, optlen); }));
+    return static_cast<int>(with_socket(socket, [&](AnySocket &one) -> Result<void> {
+        return is_negative(optlen) ? base::failure(EINVAL) : one.set_option(level, optname, optval, optlen);
+    }));
 }
 
 int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen) {
-    return static_cast<int>(
-        with_socket(socket, [&](AnySocket &one) { return one.get_option(level, optname, optval, optlen); }));
+    return static_cast<int>(with_socket(socket, [&](AnySocket &one) -> Result<void> {
+        return optlen != nullptr && is_negative(*optlen) ? base::failure(EINVAL)
+                                                         : one.get_option(level, optname, optval, optlen);
+    }));
 }
 
 int rfcntl(int socket, int cmd, ...) {

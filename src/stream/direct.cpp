@@ -18,10 +18,8 @@ base::Result<void> Connection::map(void *begin, std::size_t bytes, bool for_peer
     const int usage = for_peer ? RPMA_MR_USAGE_WRITE_DST : RPMA_MR_USAGE_WRITE_SRC;
     rpma_mr_local *registered = nullptr;
     // The memory is for this peer only, where the device can do that.
-    int result = rpma_conn_mr_reg(conn_.get(), begin, bytes, usage, &registered);
-    if (result == RPMA_E_NOSUPP) {
-        result = rpma_mr_reg(device_.peer(), begin, bytes, usage, &registered);
-    }
+    int result = device_.is_of_kernel() ? rpma_mr_reg(device_.peer(), begin, bytes, usage, &registered)
+                                        : rpma_conn_mr_reg(conn_.get(), begin, bytes, usage, &registered);
     if (result != 0) {
         return result == RPMA_E_PROVIDER ? base::failure(EFAULT) : failure_of(result);
     }

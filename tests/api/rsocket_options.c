@@ -154,6 +154,14 @@ static void what_is_no_option(void **state) {
     assert_fails(rgetsockopt(ends[0], SOL_SOCKET, 9999, &value, &size), ENOPROTOOPT);
     assert_fails(rsetsockopt(ends[0], SOL_SOCKET, SO_RCVBUF, &value, 1), EINVAL);
     assert_fails(rsetsockopt(ends[0], SOL_SOCKET, SO_LINGER, &value, size), EINVAL);
+    const socklen_t negative = (socklen_t)-1;
+    const int levels[][2] = {{SOL_SOCKET, SO_LINGER}, {SOL_SOCKET, SO_TYPE}, {SOL_RDMA, RDMA_SQSIZE}};
+    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); ++i) {
+        socklen_t length = negative;
+        assert_fails(rgetsockopt(ends[0], levels[i][0], levels[i][1], &value, &length), EINVAL);
+        assert_true(length == negative);
+        assert_fails(rsetsockopt(ends[0], levels[i][0], levels[i][1], &value, negative), EINVAL);
+    }
     /* The peer knows how many messages have a place. */
     assert_fails(rsetsockopt(ends[0], SOL_RDMA, RDMA_RQSIZE, &value, size), EINVAL);
     assert_int_equal(value, 1);

@@ -98,6 +98,8 @@ constexpr Difference differences[] = {
     {"rxe", "a_receive_with_a_bad_key", rxe_local_error},
     {"rxe", "a_send_longer_than_its_receive",
      "rxe says of a send that is too long that the queue pair failed"},
+    {"rxe", "a_send_with_immediate_longer_than_its_receive",
+     "rxe says of a send that is too long that the queue pair failed"},
     {"rxe", "a_kept_send_longer_than_the_receive_that_comes",
      "rxe says of a send that is too long that the queue pair failed"},
     {"rxe", "a_send_too_long_is_an_invalid_request", "rxe says that it is a remote operation error"},

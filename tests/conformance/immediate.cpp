@@ -192,7 +192,7 @@ void without_receives_they_wait(void **) {
     settle(ends.client, ends.server);
 }
 
-void a_send_longer_than_its_receive(void **) {
+void a_send_with_immediate_longer_than_its_receive(void **) {
     Ends &ends = connected_with_immediate();
     assert_int_equal(post_receive(ends.server, 2, {sge(ends.server, 0, 99)}), 0);
     assert_int_equal(post(ends.client, {with_immediate(send_request(ends.client, 0, 100, 1), 5)}), 0);
@@ -214,10 +214,14 @@ void a_write_that_is_refused(void **) {
 }
 
 constexpr CMUnitTest tests[] = {
-    cmocka_unit_test(a_write_with_immediate),     cmocka_unit_test(a_send_with_immediate),
-    cmocka_unit_test(others_have_none),           cmocka_unit_test(they_arrive_in_order),
-    cmocka_unit_test(inline_and_fenced),          cmocka_unit_test(solicited_ones_wake),
-    cmocka_unit_test(without_receives_they_wait), cmocka_unit_test(a_send_longer_than_its_receive),
+    cmocka_unit_test(a_write_with_immediate),
+    cmocka_unit_test(a_send_with_immediate),
+    cmocka_unit_test(others_have_none),
+    cmocka_unit_test(they_arrive_in_order),
+    cmocka_unit_test(inline_and_fenced),
+    cmocka_unit_test(solicited_ones_wake),
+    cmocka_unit_test(without_receives_they_wait),
+    cmocka_unit_test(a_send_with_immediate_longer_than_its_receive),
     cmocka_unit_test(a_write_that_is_refused),
 };
 

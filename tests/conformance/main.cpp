@@ -54,6 +54,15 @@ std::vector<CMUnitTest> suite() {
     return all;
 }
 
+// Differences of devices, and the lab's count of what passed, know a test by its name. Returns a name that
+// two have, or nullptr.
+const char *name_of_two(std::vector<CMUnitTest> tests) {
+    const auto name = [](const CMUnitTest &test) { return std::string_view{test.name}; };
+    std::ranges::sort(tests, {}, name);
+    const auto found = std::ranges::adjacent_find(tests, {}, name);
+    return found != tests.end() ? found->name : nullptr;
+}
+
 }  // namespace
 
 int main(int argc, char **argv) {
@@ -78,6 +87,10 @@ int main(int argc, char **argv) {
         return skipped;
     }
     std::vector<CMUnitTest> tests = suite();
+    if (const char *const both = name_of_two(tests)) {
+        std::fprintf(stderr, "two tests are called %s: each needs a name of its own\n", both);
+        return EXIT_FAILURE;
+    }
     if (only_timeouts) {
         tests.assign(conformance::timeout_tests().begin(), conformance::timeout_tests().end());
     }
