@@ -40,10 +40,13 @@ struct SocketsOptions {
 std::vector<Seen> all_sockets() {
     std::vector<Seen> all;
     const uid_t user = geteuid();
+    const ino_t space = registry::own_space();
     registry::read_all(
         registry::folder, [user](uid_t owner) { return user == 0 || owner == user; },
         [&](const Seen &one) {
-            all.push_back(one);
+            if (one.space == space) {  // elsewhere its number is another process's
+                all.push_back(one);
+            }
             return true;
         });
     std::ranges::sort(all, {}, [](const Seen &one) { return std::tuple{one.process, one.description.fd}; });

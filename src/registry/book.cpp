@@ -45,11 +45,13 @@ base::Result<base::Fd> make_nameless(const std::string &folder, std::size_t byte
 // Gives the file the first name that is free. One that this process had before it began this program is.
 base::Result<FileName> give_name(const base::Fd &file, const std::string &folder, unsigned number) {
     struct stat status{};
-    const auto start = start_of(getpid());
+    const ino_t space = own_space();
+    const auto start = space != 0 ? start_of(getpid()) : std::nullopt;
     if (!start || fstat(file.get(), &status) != 0) {
         return base::failure(start ? errno : ENOENT);
     }
-    FileName name{.user = status.st_uid, .process = getpid(), .start = *start, .number = number};
+    FileName name{
+        .user = status.st_uid, .space = space, .process = getpid(), .start = *start, .number = number};
     const std::string self = "/proc/self/fd/" + std::to_string(file.get());
     constexpr unsigned most_tries = 64;
     for (unsigned tries = 0; tries < most_tries; ++tries) {

@@ -4,11 +4,13 @@
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 namespace registry {
@@ -32,8 +34,8 @@ bool take_number(std::string_view &text, Number &number, bool is_last) {
 }  // namespace
 
 std::string FileName::text() const {
-    return std::string{prefix} + std::to_string(user) + "-" + std::to_string(process) + "-" +
-           std::to_string(start) + "-" + std::to_string(number);
+    return std::string{prefix} + std::to_string(user) + "-" + std::to_string(space) + "-" +
+           std::to_string(process) + "-" + std::to_string(start) + "-" + std::to_string(number);
 }
 
 std::optional<FileName> parse_file_name(std::string_view text) {
@@ -42,9 +44,19 @@ std::optional<FileName> parse_file_name(std::string_view text) {
         return std::nullopt;
     }
     std::string_view left = text.substr(prefix.size());
-    const bool parsed = take_number(left, name.user, false) && take_number(left, name.process, false) &&
-                        take_number(left, name.start, false) && take_number(left, name.number, true);
+    const bool parsed = take_number(left, name.user, false) && take_number(left, name.space, false) &&
+                        take_number(left, name.process, false) && take_number(left, name.start, false) &&
+                        take_number(left, name.number, true);
     return parsed && name.process > 0 && name.text() == text ? std::optional{name} : std::nullopt;
+}
+
+ino_t own_space() {
+    struct stat status{};
+    std::error_code error;
+    const auto self = std::filesystem::read_symlink("/proc/self", error);
+    return !error && self == std::to_string(getpid()) && stat("/proc/self/ns/pid", &status) == 0
+               ? status.st_ino
+               : 0;
 }
 
 // "PID (COMMAND) STATE PPID ...": the command may have any character. The start is the 22nd field.
@@ -72,6 +84,10 @@ std::optional<std::uint64_t> start_of(pid_t process) {
 // "BEGIN-END PERMISSIONS OFFSET MAJOR:MINOR INODE   PATH": the path is not that of a file that got its name
 // later.
 bool is_in_use(const FileName &name, const std::string &path) {
+    const ino_t space = own_space();
+    if (space == 0 || name.space != space) {
+        return true;
+    }
     struct stat status{};
     if (start_of(name.process) != name.start || lstat(path.c_str(), &status) != 0) {
         return false;

@@ -13,6 +13,7 @@ namespace registry {
 
 struct FileName {
     uid_t user = 0;
+    ino_t space = 0;  // pid_namespaces(7): of process numbers
     pid_t process = 0;
     std::uint64_t start = 0;
     unsigned number = 0;
@@ -23,13 +24,17 @@ struct FileName {
 // Returns nothing for the name of another file.
 [[nodiscard]] std::optional<FileName> parse_file_name(std::string_view text);
 
+// The namespace of this process's number, as stat(2) of /proc/self/ns/pid has it; 0 where /proc is not there,
+// or that of another namespace.
+[[nodiscard]] ino_t own_space();
+
 // When a process began, in the kernel's ticks; nothing when there is no such process, or it has ended and its
 // parent has not asked for it yet.
 [[nodiscard]] std::optional<std::uint64_t> start_of(pid_t process);
 
 // Whether the process that the file's name means is there, and has the file in its memory. A process that has
-// begun another program has not. Where the caller may not look into the process, it counts that the process
-// is there.
+// begun another program has not. Where the caller may not look into the process, or it is one of another
+// namespace, it counts that the process is there.
 [[nodiscard]] bool is_in_use(const FileName &name, const std::string &path);
 
 }  // namespace registry

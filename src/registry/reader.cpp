@@ -111,6 +111,7 @@ bool read_file(const FileName &name, const std::string &path, const std::functio
                 continue;
             }
             Seen seen{.user = name.user,
+                      .space = name.space,
                       .process = name.process,
                       .description = second[index].description,
                       .live = second[index].live};

@@ -15,6 +15,7 @@ namespace registry {
 // An rsocket as it was at one time. Its texts end with a zero, and have printable characters only.
 struct Seen {
     uid_t user;
+    ino_t space;  // the namespace of the process's number, see own_space()
     pid_t process;
     Description description;
     Live live;

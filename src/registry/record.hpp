@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // registry/record: what a process tells other programs of its rsockets. A process has a few files in memory
-// (/dev/shm), each named rsocket-UID-PID-START-NUMBER: START is when the process began, as /proc/PID/stat has
-// it. A file begins with a Header, in the place of one record, and records follow to its end. The process
-// writes them in its mapping, so that no record costs a system call; the others read the file.
+// (/dev/shm), each named rsocket-UID-SPACE-PID-START-NUMBER: SPACE is the namespace of PID (the inode of
+// /proc/PID/ns/pid), and START is when the process began, as /proc/PID/stat has it. A file begins with a
+// Header, in the place of one record, and records follow to its end. The process writes them in its mapping,
+// so that no record costs a system call; the others read the file.
 //
 // Every user may read the files. They tell no more than the kernel tells every user of its sockets, and a
 // client has to find the listeners of other users.

@@ -209,6 +209,23 @@ void a_forked_child_has_a_file_of_its_own(void **) {
     assert_int_equal(seen().size(), 1);
 }
 
+// Nobody here can tell whether a process of another namespace is there.
+void a_file_of_another_process_namespace_stays(void **) {
+    Book book{folder::path};
+    const Entry entry = listed(book, 1);
+    const std::string file = memory_folder::file();
+    auto name = registry::parse_file_name(memory_folder::file().filename().string());
+    assert_true(name.has_value());
+    assert_int_equal(name->space, registry::own_space());
+    ++name->space;
+    std::filesystem::copy_file(file, folder::path / name->text());
+    registry::remove_abandoned(folder::path);
+    const auto all = seen();
+    assert_int_equal(all.size(), 2);
+    assert_true(std::ranges::any_of(all, [&](const auto &one) { return one.space == name->space; }));
+    assert_int_equal(folder::count(), 2);
+}
+
 // The bytes of a file of ours, under the same name, where `change` has been at work.
 template <typename Change>
 void ignored_after(const char *why, Change change) {
@@ -342,6 +359,7 @@ int main() {
         cmocka_unit_test_setup_teardown(a_new_process_removes_what_others_left, begin, end),
         cmocka_unit_test_setup_teardown(a_program_that_is_replaced_by_another_has_no_rsockets, begin, end),
         cmocka_unit_test_setup_teardown(a_forked_child_has_a_file_of_its_own, begin, end),
+        cmocka_unit_test_setup_teardown(a_file_of_another_process_namespace_stays, begin, end),
         cmocka_unit_test_setup_teardown(files_that_make_no_sense_are_ignored, begin, end),
         cmocka_unit_test_setup_teardown(what_only_has_the_name_is_removed, begin, end),
         cmocka_unit_test_setup_teardown(another_users_file_is_ignored, begin, end),
