@@ -160,7 +160,8 @@ int rclose(int socket);
  */
 
 /**
- * Receives bytes, as many as there are; it waits for the first, and with MSG_WAITALL for all.
+ * Receives bytes, as many as there are; it waits for the first, and with MSG_WAITALL for all. When that wait
+ * ends early, by a signal or by SO_RCVTIMEO, the bytes that have come are given.
  * Returns: how many; 0 at the end of the stream; or -1 and errno.
  * Errors: EAGAIN: there is none now. ENOTCONN: there was no connection. See recv(2).
  */

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "base/fork.hpp"
+#include "base/parts.hpp"
 #include "rsocket/datagram_socket.hpp"
 #include "rsocket/poll.hpp"
 #include "rsocket/returned.hpp"
@@ -68,6 +69,14 @@ long receive(int fd, msghdr &message, int flags) {
     return with_socket(fd, [&](AnySocket &socket) -> Result<std::size_t> {
         return has_valid_parts(message) ? socket.receive(message, flags) : base::failure(EINVAL);
     });
+}
+
+// As read(2) and readv(2), which do not wait for a byte that is not wanted. recv(2) does.
+long read(int fd, msghdr &message) {
+    if (has_valid_parts(message) && base::size_of({message.msg_iov, message.msg_iovlen}) == 0) {
+        return with_socket(fd, [](AnySocket &) -> Result<int> { return 0; });
+    }
+    return receive(fd, message, 0);
 }
 
 long send(int fd, const msghdr &message, int flags) {
@@ -288,12 +297,14 @@ ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags) {
 }
 
 ssize_t rread(int socket, void *buf, size_t count) {
-    return rrecv(socket, buf, count, 0);
+    const iovec part = part_of(buf, count);
+    msghdr message = message_of(&part, 1);
+    return rsockets::read(socket, message);
 }
 
 ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt) {
     msghdr message = message_of(iov, iovcnt);
-    return rsockets::receive(socket, message, 0);
+    return rsockets::read(socket, message);
 }
 
 ssize_t rwrite(int socket, const void *buf, size_t count) {

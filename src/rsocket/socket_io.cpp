@@ -116,6 +116,16 @@ Result<std::size_t> Socket::receive_rest(std::unique_lock<base::SmallMutex> &loc
         if (is_waiting(got)) {
             got = keep_looking(lock, wish.blocks, deadline, attempt);
         }
+        if (!got && wish.blocks && (is_waiting(got) || got.error().number == EINTR)) {
+            // The wait is over before there was enough. What is there is the program's.
+            Wish what_is_there = wish;
+            what_is_there.blocks = false;
+            const auto some = look([&] { return try_to_receive(left, what_is_there, received); });
+            got = some ? some : got;
+            return got             ? Result<std::size_t>{received + *got}
+                   : received != 0 ? Result<std::size_t>{received}
+                                   : got;
+        }
         if (!got) {
             return received != 0 ? Result<std::size_t>{received} : got;
         }

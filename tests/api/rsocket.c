@@ -197,6 +197,12 @@ static void a_call_waits_as_long_as_it_is_told(void **state) {
     assert_true(seconds() - before >= 0.049);
     struct pollfd entry = {.fd = fds[0], .events = POLLIN};
     assert_int_equal(rpoll(&entry, 1, 1), 0);
+    /* What has come by then is given. */
+    char bytes[4];
+    assert_int_equal(rsend(fds[1], "123", 3, 0), 3);
+    assert_int_equal(rrecv(fds[0], bytes, 4, MSG_WAITALL | MSG_PEEK), 3);
+    assert_int_equal(rrecv(fds[0], bytes, 4, MSG_WAITALL), 3);
+    assert_fails(rrecv(fds[0], bytes, 4, MSG_WAITALL), EAGAIN);
 }
 
 static void rsockets_and_a_pipe_together(void **state) {
@@ -484,6 +490,10 @@ static void a_receive_of_no_bytes(void **state) {
     assert_int_equal(rsend(fds[0], "x", 1, 0), 1);
     assert_int_equal(rrecv(fds[1], &byte, 0, 0), 0);
     assert_int_equal(rrecv(fds[1], &byte, 1, 0), 1);
+    /* read(2) does not wait for them, as recv(2) does. */
+    assert_int_equal(rread(fds[1], &byte, 0), 0);
+    assert_int_equal(rreadv(fds[1], &(struct iovec){.iov_base = &byte}, 1), 0);
+    assert_fails(rread(-1, &byte, 0), EBADF);
 }
 
 static void a_peer_that_never_pauses_delays_no_call(void **state) {
