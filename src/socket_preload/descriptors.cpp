@@ -29,20 +29,19 @@ int refused(int error) {
     return -1;
 }
 
-// fd is an rsocket's or a repoll's, which librsocket knows as `first`.
-int close_carried(int fd, int first) {
+// fd is an rsocket's or a repoll's, as `kind` says, which librsocket knows as `first`.
+int close_carried(int fd, Kind kind, int first) {
     if (in_vfork_child()) {
         return LIBC(close)(fd);
     }
-    const bool is_last = descriptors.take_away(first);
-    if (fd != first) {
-        descriptors.set(fd, Kind::Other);
-        (void)LIBC(close)(fd);
-    } else {
-        // From here on the number is the library's, until there is no duplicate and what was sent has left.
-        descriptors.set(fd, Kind::Own);
+    // From here on the first number is the library's, until there is no duplicate and what was sent has left.
+    if (!descriptors.change(fd, kind, fd == first ? Kind::Own : Kind::Other)) {
+        return refused(EBADF);  // another thread has closed it
     }
-    if (!is_last) {
+    if (fd != first) {
+        (void)LIBC(close)(fd);
+    }
+    if (!descriptors.take_away(first)) {
         return 0;
     }
     statistics.rsocket_ends(first);
@@ -80,6 +79,13 @@ int fcntl_of_any(int fd, int command, void *argument) {
 }
 
 int duplicate_onto(int fd, int number, int flags) {
+    // A call that fails leaves open what has the number.
+    if (descriptors.kind(fd) == Kind::Own || LIBC(fcntl)(fd, F_GETFD) < 0) {
+        return refused(EBADF);
+    }
+    if ((flags & ~O_CLOEXEC) != 0) {
+        return refused(EINVAL);
+    }
     if (!may_replace(number)) {
         return -1;
     }
@@ -107,10 +113,11 @@ int ioctl_of_rsocket(int fd, unsigned long request, void *argument) {
 
 int close_any(int fd) {
     int first = fd;
-    if (descriptors.kind(fd) == Kind::Own) {
+    const Kind kind = descriptors.kind(fd);
+    if (kind == Kind::Own) {
         return refused(EBADF);  // as if it were not there
     }
-    return is_rsocket(first) || is_repoll(first) ? close_carried(fd, first) : LIBC(close)(fd);
+    return is_rsocket(first) || is_repoll(first) ? close_carried(fd, kind, first) : LIBC(close)(fd);
 }
 
 bool in_vfork_child() {

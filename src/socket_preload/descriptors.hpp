@@ -36,6 +36,10 @@ public:
             std::atomic_ref{kinds_[index]}.store(kind, std::memory_order_relaxed);
         }
     }
+    // False: it is not of the kind `before` any more.
+    [[nodiscard]] bool change(int fd, Kind before, Kind after) {
+        return std::atomic_ref{kinds_[static_cast<std::size_t>(fd)]}.compare_exchange_strong(before, after);
+    }
     // Returns fd, which is of this kind, or -1.
     int set_if_made(int fd, Kind kind) {
         if (fd >= 0) {

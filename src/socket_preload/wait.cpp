@@ -73,34 +73,35 @@ bool has_rsocket(int count, const Sets &sets) {
     return false;
 }
 
-// Waits by the numbers that librsocket knows.
+// Waits by the numbers that librsocket knows, which several of the program's may share.
 int select_rsockets(int count, const Sets &sets, timeval *timeout) {
-    struct Moved {
-        int fd;
-        int known;
-        fd_set *set;
+    std::array<fd_set, 3> known{};
+    const auto number_of = [](int fd) {
+        int number = fd;
+        (void)is_rsocket(number);
+        return number < FD_SETSIZE ? number : fd;
     };
-    std::vector<Moved> moved;
     int end = count;
     for (int fd = 0; fd < std::min(count, FD_SETSIZE); ++fd) {
-        int known = fd;
-        if (!is_rsocket(known) || known == fd || known >= FD_SETSIZE) {
-            continue;
-        }
-        for (fd_set *const set : sets) {
-            if (is_in(set, fd)) {
-                FD_CLR(fd, set);
-                FD_SET(known, set);
-                moved.push_back({.fd = fd, .known = known, .set = set});
-                end = std::max(end, known + 1);
+        for (std::size_t i = 0; i < sets.size(); ++i) {
+            if (is_in(sets[i], fd)) {
+                FD_SET(number_of(fd), &known[i]);
+                end = std::max(end, number_of(fd) + 1);
             }
         }
     }
-    const int ready = rselect(end, sets[0], sets[1], sets[2], timeout);
-    for (const Moved &one : moved) {
-        if (ready >= 0 && FD_ISSET(one.known, one.set)) {
-            FD_CLR(one.known, one.set);
-            FD_SET(one.fd, one.set);
+    const auto waited = [&](std::size_t i) { return sets[i] != nullptr ? &known[i] : nullptr; };
+    if (rselect(end, waited(0), waited(1), waited(2), timeout) < 0) {
+        return -1;
+    }
+    int ready = 0;
+    for (int fd = 0; fd < count; ++fd) {
+        for (std::size_t i = 0; i < sets.size(); ++i) {
+            if (is_in(sets[i], fd) && is_in(&known[i], number_of(fd))) {
+                ++ready;
+            } else if (is_in(sets[i], fd)) {
+                FD_CLR(fd, sets[i]);
+            }
         }
     }
     return ready;

@@ -430,6 +430,25 @@ static void streams_of_stdio_use_sockets(void **state) {
     assert_int_equal(close(ends[1]), 0);
 }
 
+/* The number that was to be another's stays what it was. */
+static void a_duplicate_that_cannot_be_made_closes_nothing(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    const int closed = dup(ends[1]);
+    assert_int_equal(close(closed), 0);
+    assert_fails(dup2(closed, ends[0]), EBADF);
+    assert_fails(dup2(-1, ends[0]), EBADF);
+    assert_fails(dup3(ends[1], ends[0], O_NONBLOCK), EINVAL);
+    assert_int_equal(write(ends[0], "1", 1), 1);
+    char byte = 0;
+    assert_int_equal(read(ends[1], &byte, 0), 0);
+    assert_int_equal(read(ends[1], &byte, 1), 1);
+    assert_int_equal(read(ends[1], &byte, 0), 0); /* and waits for nothing */
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(close(ends[0]), 0);
+}
+
 static void duplicates_are_one_socket(void **state) {
     (void)state;
     int ends[2];
@@ -459,6 +478,10 @@ static void duplicates_are_one_socket(void **state) {
     assert_int_equal(select(third + 1, &set, NULL, NULL, NULL), 1);
     assert_true(FD_ISSET(third, &set));
     assert_false(FD_ISSET(ends[1], &set));
+    FD_SET(ends[1], &set);
+    FD_SET(first, &set);
+    assert_int_equal(select(third + 1, &set, NULL, NULL, NULL), 3);
+    assert_true(FD_ISSET(third, &set) && FD_ISSET(first, &set) && FD_ISSET(ends[1], &set));
     assert_int_equal(epoll_wait(epoll, &event, 1, wait_ms), 1);
     assert_int_equal(event.data.fd, second);
     assert_int_equal(close(epoll), 0);
@@ -568,6 +591,7 @@ int main(int count, char **words) {
         cmocka_unit_test(sends_files),
         cmocka_unit_test(splices_between_pipes_and_sockets),
         cmocka_unit_test(streams_of_stdio_use_sockets),
+        cmocka_unit_test(a_duplicate_that_cannot_be_made_closes_nothing),
         cmocka_unit_test(duplicates_are_one_socket),
         cmocka_unit_test(closing_all_leaves_sockets_usable),
         cmocka_unit_test(numbers_that_were_closed_unseen_are_others),
