@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // socket_preload/wait: poll and select.
+#include <dirent.h>
 #include <poll.h>
 #include <rpma/rsocket.h>
 #include <sys/select.h>
@@ -8,14 +9,18 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <ctime>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
 
+using socket_preload::descriptors;
 using socket_preload::is_rsocket;
+using socket_preload::Kind;
 using socket_preload::SleepMask;
 
 // _FORTIFY_SOURCE
@@ -62,8 +67,27 @@ bool is_in(const fd_set *set, int fd) {
     return set != nullptr && FD_ISSET(fd, set);
 }
 
+// How far select(2) looks: at most as far as the program's last descriptor. A program whose sets have
+// FD_SETSIZE numbers may give getdtablesize(3). The kernel looks as far as its table of descriptors goes,
+// which is long here, because those of this library have high numbers.
+int end_of(int count) {
+    const std::unique_ptr<DIR, int (*)(DIR *)> folder{count > FD_SETSIZE ? opendir("/proc/self/fd") : nullptr,
+                                                      closedir};
+    if (folder == nullptr) {
+        return count;
+    }
+    int end = FD_SETSIZE;
+    while (const dirent *entry = readdir(folder.get())) {
+        const int fd = std::atoi(entry->d_name);
+        if (fd != dirfd(folder.get()) && descriptors.kind(fd) != Kind::Own) {
+            end = std::max(end, fd + 1);
+        }
+    }
+    return std::min(count, end);
+}
+
 bool has_rsocket(int count, const Sets &sets) {
-    for (int fd = 0; fd < std::min(count, FD_SETSIZE); ++fd) {
+    for (int fd = 0; fd < count; ++fd) {
         int known = fd;
         if (is_rsocket(known) &&
             std::ranges::any_of(sets, [&](const fd_set *set) { return is_in(set, fd); })) {
@@ -157,6 +181,7 @@ INTERPOSED int __ppoll_chk(pollfd *entries, nfds_t count, const timespec *timeou
 }
 
 INTERPOSED int select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, timeval *timeout) {
+    count = end_of(count);
     return has_rsocket(count, {readable, writable, exceptional})
                ? select_rsockets(count, {readable, writable, exceptional}, timeout)
                : LIBC(select)(count, readable, writable, exceptional, timeout);
@@ -164,6 +189,7 @@ INTERPOSED int select(int count, fd_set *readable, fd_set *writable, fd_set *exc
 
 INTERPOSED int pselect(int count, fd_set *readable, fd_set *writable, fd_set *exceptional,
                        const timespec *timeout, const sigset_t *mask) {
+    count = end_of(count);
     if (!has_rsocket(count, {readable, writable, exceptional})) {
         return LIBC(pselect)(count, readable, writable, exceptional, timeout, mask);
     }

@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -430,6 +431,35 @@ static void streams_of_stdio_use_sockets(void **state) {
     assert_int_equal(close(ends[1]), 0);
 }
 
+/* The set has FD_SETSIZE numbers; what is behind it is not select's. */
+static void select_looks_no_further_than_the_last_descriptor(void **state) {
+    (void)state;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit limit = {.rlim_cur = 4 * FD_SETSIZE, .rlim_max = before.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        skip();
+    }
+    int ends[2];
+    make_pair(ends);
+    struct {
+        fd_set set;
+        unsigned char behind[4 * FD_SETSIZE / 8];
+    } memory;
+    memset(&memory, 0xff, sizeof(memory));
+    FD_ZERO(&memory.set);
+    FD_SET(ends[1], &memory.set);
+    assert_int_equal(write(ends[0], "1", 1), 1);
+    assert_int_equal(select(getdtablesize(), &memory.set, NULL, NULL, NULL), 1);
+    assert_true(FD_ISSET(ends[1], &memory.set));
+    for (size_t i = 0; i < sizeof(memory.behind); ++i) {
+        assert_int_equal(memory.behind[i], 0xff);
+    }
+    assert_int_equal(close(ends[0]), 0);
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 /* The number that was to be another's stays what it was. */
 static void a_duplicate_that_cannot_be_made_closes_nothing(void **state) {
     (void)state;
@@ -591,6 +621,7 @@ int main(int count, char **words) {
         cmocka_unit_test(sends_files),
         cmocka_unit_test(splices_between_pipes_and_sockets),
         cmocka_unit_test(streams_of_stdio_use_sockets),
+        cmocka_unit_test(select_looks_no_further_than_the_last_descriptor),
         cmocka_unit_test(a_duplicate_that_cannot_be_made_closes_nothing),
         cmocka_unit_test(duplicates_are_one_socket),
         cmocka_unit_test(closing_all_leaves_sockets_usable),
