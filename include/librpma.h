@@ -893,8 +893,8 @@ struct rpma_op {
  * Threads: any number of threads may post to one connection at once.
  * Errors: RPMA_E_INVAL: conn is NULL, ops is NULL or num_ops is 0, unknown type, reserved is not 0, an end
  * that is given twice, too many bytes, or what the operation's own function says. RPMA_E_NOSUPP: as
- * rpma_flush. RPMA_E_AGAIN: the send queue is full; collect completions and post the rest. RPMA_E_PROVIDER:
- * as at each operation.
+ * rpma_flush. RPMA_E_AGAIN: the send queue is full, or the soft device has no memory to copy a source that is
+ * given as bytes; collect completions and post the rest. RPMA_E_PROVIDER: as at each operation.
  */
 int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted);
 
@@ -1058,8 +1058,9 @@ int rpma_conn_cfg_get_ack_timeout(const struct rpma_conn_cfg *cfg, uint8_t *ack_
 
 /**
  * Sets up to how many bytes a write or send takes its source during the call (IBV_SEND_INLINE), so that it
- * may be changed at once; default 0, none. Too many for the device: no connection (RPMA_E_PROVIDER, with a
- * log line). Errors: RPMA_E_INVAL: cfg is NULL.
+ * may be changed at once; default 0, none. The soft device takes up to 65536, and copies only those that the
+ * network does not take during the call. Too many for the device (rpma_peer_get_limits): no connection
+ * (RPMA_E_PROVIDER, with a log line). Errors: RPMA_E_INVAL: cfg is NULL.
  */
 int rpma_conn_cfg_set_inline_size(struct rpma_conn_cfg *cfg, uint32_t inline_size);
 

@@ -215,8 +215,10 @@ extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
  */
 extern int softrdma_end_error(const struct ibv_qp *qp);
 
-/* The most bytes that IBV_SEND_INLINE takes, ibv_qp_cap.max_inline_data. */
-#define SOFTRDMA_MAX_INLINE_SIZE 512
+/* The most bytes that IBV_SEND_INLINE takes, ibv_qp_cap.max_inline_data. A queue that may have so many takes
+ * no more memory: the post gives TCP the program's bytes, and copies those that TCP does not take. A request
+ * for whose bytes there is no memory then is refused with ENOMEM, and nothing else is. */
+#define SOFTRDMA_MAX_INLINE_SIZE 65536
 
 /* ---- connection manager ----
  *

@@ -4,6 +4,7 @@
 
 #include <sys/socket.h>
 
+#include <bit>
 #include <cassert>
 #include <cerrno>
 #include <cstring>
@@ -34,13 +35,13 @@ void Batch::use_crc() {
     copy_ = std::make_unique<std::byte[]>(wire::max_segment_bytes);
 }
 
-void Batch::put_piece(const void *data, std::size_t size) {
+void Batch::put_piece(const void *data, std::size_t size, bool lent) {
     if (size == 0) {
         return;
     }
     queued_ += size;
-    // A trailer and the header behind it lie side by side.
-    if (pieces_ != next_) {
+    // A trailer and the header behind it lie side by side. What is lent stays by itself.
+    if (pieces_ != next_ && !lent && (lent_pieces_ >> (pieces_ - 1) & 1) == 0) {
         iovec &last = iov_[pieces_ - 1];
         if (static_cast<const std::byte *>(last.iov_base) + last.iov_len == data) {
             last.iov_len += size;
@@ -48,6 +49,7 @@ void Batch::put_piece(const void *data, std::size_t size) {
         }
     }
     assert(pieces_ < max_pieces);
+    lent_pieces_ |= std::uint64_t{lent} << pieces_;
     iov_[pieces_++] = iovec{.iov_base = const_cast<void *>(data), .iov_len = size};
 }
 
@@ -100,9 +102,44 @@ base::Result<void> Batch::add(const wire::Segment &segment, std::span<const iove
 }
 
 void Batch::add_copied(const wire::Segment &segment, std::span<const std::byte> payload) {
+    const iovec piece{.iov_base = const_cast<std::byte *>(payload.data()), .iov_len = payload.size()};
+    add_gathered(segment, {&piece, 1});
+}
+
+void Batch::add_gathered(const wire::Segment &segment, std::span<const iovec> payload) {
     put_header(segment);
-    put_own(payload);
+    for (const iovec &piece : payload) {
+        put_own({static_cast<const std::byte *>(piece.iov_base), piece.iov_len});
+    }
     put_trailer(segment);
+}
+
+bool Batch::make_room_to_keep() {
+    if (kept_ == nullptr) {
+        kept_.reset(new (std::nothrow) std::byte[max_lent_bytes]);
+    }
+    return kept_ != nullptr;
+}
+
+void Batch::add_lent(const wire::Segment &segment, std::span<const iovec> payload) {
+    assert(kept_ != nullptr && has_room_to_lend(segment.payload_bytes));
+    lent_ += segment.payload_bytes;
+    put_header(segment);
+    for (const iovec &piece : payload) {
+        put_piece(piece.iov_base, piece.iov_len, true);
+    }
+    put_trailer(segment);
+}
+
+void Batch::keep() {
+    std::byte *to = kept_.get();
+    for (std::uint64_t left = empty() ? 0 : lent_pieces_ >> next_ << next_; left != 0; left &= left - 1) {
+        iovec &piece = iov_[static_cast<std::size_t>(std::countr_zero(left))];
+        std::memcpy(to, piece.iov_base, piece.iov_len);
+        piece.iov_base = to;
+        to += piece.iov_len;
+    }
+    lent_pieces_ = 0;
 }
 
 base::Result<void> Batch::send(int socket) {
@@ -146,7 +183,8 @@ base::Result<void> Batch::copy_rest(std::vector<std::byte> &to) const {
 }
 
 void Batch::clear() {
-    used_ = pieces_ = next_ = queued_ = 0;
+    used_ = pieces_ = next_ = queued_ = lent_ = 0;
+    lent_pieces_ = 0;
 }
 
 }  // namespace soft

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/batch: FPDUs on their way into TCP with one sendmsg. Headers, trailers and inline data lie in the
-// batch, payload stays where it is; with CRC32C on, payload is copied, so that what was summed up is what is
-// sent.
+// soft/batch: FPDUs on their way into TCP with one sendmsg. Headers, trailers and small inline data lie in
+// the batch, payload stays where it is; with CRC32C on, payload is copied, so that what was summed up is what
+// is sent. Payload that is lent stays where it is until keep(), which copies what TCP has not taken.
 #pragma once
 
 #include <sys/uio.h>
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -36,6 +37,13 @@ public:
     [[nodiscard]] base::Result<void> add(const wire::Segment &segment, std::span<const iovec> payload);
     // A segment with a small payload, which is copied.
     void add_copied(const wire::Segment &segment, std::span<const std::byte> payload);
+    void add_gathered(const wire::Segment &segment, std::span<const iovec> payload);
+    // A segment with payload that is there until keep(), which copies what is not sent by then. There is room
+    // for it once make_room_to_keep() was true (false: no memory), in an empty batch for max_lent_bytes.
+    [[nodiscard]] bool make_room_to_keep();
+    [[nodiscard]] bool has_room_to_lend(std::size_t bytes) const { return lent_ + bytes <= max_lent_bytes; }
+    void add_lent(const wire::Segment &segment, std::span<const iovec> payload);
+    void keep();
 
     // Sends what TCP takes; EAGAIN when that is not all. Other errors end the connection.
     [[nodiscard]] base::Result<void> send(int socket);
@@ -49,6 +57,7 @@ public:
 
     // Largest payload that add_copied() takes.
     static constexpr std::size_t max_copied_bytes = 512;
+    static constexpr std::size_t max_lent_bytes = std::size_t{64} << 10;
     static constexpr std::size_t max_payload_pieces = 6;
     // A segment with payload takes two pieces at least: its own bytes and its payload.
     static constexpr std::size_t max_segments = 32;
@@ -60,17 +69,21 @@ private:
                                                          wire::immediate_bytes +
                                                          2 * wire::fpdu_max_trailer_bytes;
     static constexpr std::size_t max_pieces = 2 * max_segments;
+    static_assert(max_pieces <= 64, "each has a bit in lent_pieces_");
     static constexpr std::size_t own_bytes = 2048;
     static constexpr std::size_t enough_bytes = 1 << 20;
 
     void put_own(std::span<const std::byte> bytes);
     void put_header(const wire::Segment &segment);
     void put_trailer(const wire::Segment &segment);
-    void put_piece(const void *data, std::size_t size);
+    void put_piece(const void *data, std::size_t size, bool lent = false);
 
     std::array<std::byte, own_bytes> own_;
     std::array<iovec, max_pieces> iov_;
     std::unique_ptr<std::byte[]> copy_;  // with CRC32C on: room for one segment's payload
+    std::unique_ptr<std::byte[]> kept_;  // what was lent, max_lent_bytes; made when it is first needed
+    std::uint64_t lent_pieces_ = 0;      // a bit a piece
+    std::size_t lent_ = 0;               // bytes
     wire::Crc crc_;
     std::size_t used_ = 0;    // of own_
     std::size_t pieces_ = 0;  // of iov_

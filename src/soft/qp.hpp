@@ -116,7 +116,7 @@ private:
         bool signaled = false;
         bool solicited = false;
         bool fence = false;
-        bool copied = false;  // inline data
+        bool is_inline = false;
         std::uint8_t sges = 0;
         int opcode = 0;
         ibv_wc_status status = IBV_WC_SUCCESS;
@@ -131,6 +131,7 @@ private:
         std::uint64_t compare_add = 0;  // of an atomic operation, as is what follows
         std::uint64_t swap = 0;
         std::size_t slot = 0;
+        std::byte *kept = nullptr;  // the copy of inline data
     };
 
     // An answer that is owed to the peer.
@@ -181,7 +182,8 @@ private:
     // `bytes`: of its scatter list, when they were looked at.
     [[nodiscard]] int check(const ibv_send_wr &request, std::uint64_t &bytes) const;
     [[nodiscard]] bool agreed(unsigned operation, const char *name) const;
-    [[nodiscard]] int enqueue(const ibv_send_wr &request, std::uint32_t bytes);
+    [[nodiscard]] int enqueue(const ibv_send_wr &request, std::uint32_t bytes, Part when_bad);
+    [[nodiscard]] bool is_lent(const SendRequest &request, std::size_t bytes) const;
     void transmit();
     void build_batch();
     [[nodiscard]] bool add_next_request_segment();

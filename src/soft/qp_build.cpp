@@ -63,6 +63,13 @@ std::size_t QueuePair::next_segment_bytes(const SendRequest &request) const {
     return std::min<std::size_t>(max_payload_bytes_, end - request_offset_);
 }
 
+// Whether payload of the request goes from the program's memory, to be copied only where TCP does not take
+// it.
+bool QueuePair::is_lent(const SendRequest &request, std::size_t bytes) const {
+    return request.is_inline && bytes > Batch::max_copied_bytes && !parameters_.crc &&
+           request.kept == nullptr;
+}
+
 bool QueuePair::add_next_request_segment() {
     if (first_unbuilt_ == requests_.size()) {
         return false;
@@ -75,7 +82,10 @@ bool QueuePair::add_next_request_segment() {
         return false;
     }
     const std::size_t size = is_answered(request.opcode) ? request.length : next_segment_bytes(request);
-    if (request.status == IBV_WC_SUCCESS && !request.copied) {
+    if (is_lent(request, size) && !batch_.has_room_to_lend(size)) {
+        return false;
+    }
+    if (request.status == IBV_WC_SUCCESS) {
         request.status = gather(request, request_offset_, size);
     }
     if (request.status != IBV_WC_SUCCESS) {
@@ -118,6 +128,13 @@ ibv_wc_status QueuePair::gather(const SendRequest &request, std::size_t offset, 
         if (bytes == 0 && !begins) {
             break;
         }
+        if (request.is_inline) {
+            gathered_[gathered_pieces_++] = {.iov_base = requests_.address_of(sge) + offset,
+                                             .iov_len = bytes};
+            size -= bytes;
+            offset = 0;
+            continue;
+        }
         const auto pin = Memory::instance().pin({.by = {qp_base.pd},
                                                  .key = sge.lkey,
                                                  .address = sge.addr,
@@ -151,9 +168,12 @@ bool QueuePair::add_data_segment(SendRequest &request) {
         segment.stag = request.rkey;
         segment.offset = request.remote_address + request_offset_;
     }
-    if (request.copied) {
-        batch_.add_copied(segment, requests_.copied_of(request).subspan(request_offset_, size));
-    } else if (!batch_.add(segment, std::span{gathered_}.first(gathered_pieces_))) {
+    const auto payload = std::span{gathered_}.first(gathered_pieces_);
+    if (request.is_inline && size <= Batch::max_copied_bytes) {
+        batch_.add_gathered(segment, payload);
+    } else if (is_lent(request, size)) {
+        batch_.add_lent(segment, payload);
+    } else if (!batch_.add(segment, payload)) {
         return false;
     }
     request_offset_ = at_end ? 0 : request_offset_ + size;

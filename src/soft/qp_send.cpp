@@ -2,6 +2,7 @@
 // soft/qp: the send queue, from ibv_post_send to a work completion. A write or send is done when TCP has all
 // its bytes, a read, flush or atomic operation when its answer is here; completions come in the order of
 // posting.
+#include <algorithm>
 #include <cerrno>
 
 #include "base/log.hpp"
@@ -38,13 +39,14 @@ ibv_wc_opcode completion_opcode(int opcode) {
 
 int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
     const std::scoped_lock lock{send_mutex_};
+    ibv_send_wr *const chain = request;
     const std::size_t before = requests_.size();
     int error = 0;
     for (; request != nullptr; request = request->next) {
         std::uint64_t bytes = 0;
         error = check(*request, bytes);
         if (error == 0) {
-            error = enqueue(*request, static_cast<std::uint32_t>(bytes));
+            error = enqueue(*request, static_cast<std::uint32_t>(bytes), when_bad);
         }
         if (error != 0) {
             *bad = request;
@@ -54,10 +56,17 @@ int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad
             break;
         }
     }
-    if (phase_.load(std::memory_order_acquire) == Phase::Connected) {
-        transmit();
-    } else {
+    if (phase_.load(std::memory_order_acquire) != Phase::Connected) {
         flush_requests(IBV_WC_WR_FLUSH_ERR);
+        return error;
+    }
+    const std::size_t posted = requests_.size() - before;
+    transmit();
+    batch_.keep();
+    const std::size_t waiting = std::min(posted, requests_.size() - first_unbuilt_);
+    if (ibv_send_wr *const refused = requests_.keep_waiting(chain, posted, waiting)) {
+        *bad = refused;
+        return ENOMEM;
     }
     return error;
 }
@@ -124,8 +133,11 @@ int QueuePair::check(const ibv_send_wr &request, std::uint64_t &bytes) const {
     }
 }
 
-int QueuePair::enqueue(const ibv_send_wr &request, std::uint32_t bytes) {
-    if (requests_.full()) {
+// Inline data that may take several segments is copied at once: a part of it could not be taken back.
+int QueuePair::enqueue(const ibv_send_wr &request, std::uint32_t bytes, Part when_bad) {
+    const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
+    const bool is_large = is_inline && bytes > Batch::max_copied_bytes;
+    if (requests_.full() || (is_large && !batch_.make_room_to_keep())) {
         return ENOMEM;
     }
     const int opcode = static_cast<int>(request.opcode);
@@ -133,7 +145,7 @@ int QueuePair::enqueue(const ibv_send_wr &request, std::uint32_t bytes) {
         .signaled = signal_all_ || (request.send_flags & IBV_SEND_SIGNALED) != 0,
         .solicited = (request.send_flags & IBV_SEND_SOLICITED) != 0,
         .fence = (request.send_flags & IBV_SEND_FENCE) != 0,
-        .copied = (request.send_flags & IBV_SEND_INLINE) != 0,
+        .is_inline = is_inline,
         .sges = static_cast<std::uint8_t>(opcode == SOFTRDMA_WR_FLUSH ? 0 : request.num_sge),
         .opcode = opcode,
         .length = bytes,
@@ -147,7 +159,12 @@ int QueuePair::enqueue(const ibv_send_wr &request, std::uint32_t bytes) {
         made.compare_add = request.wr.atomic.compare_add;
         made.swap = request.wr.atomic.swap;
     }
-    requests_.push(made, request);
+    SendRequest &pushed = requests_.push(made, request);
+    const bool is_whole = bytes <= max_payload_bytes_ && faults_ == nullptr;
+    if (is_inline && (when_bad == Part::Nothing || (is_large && !is_whole)) && !requests_.keep(pushed)) {
+        requests_.take_back(1);
+        return ENOMEM;
+    }
     return 0;
 }
 

@@ -64,9 +64,10 @@ private:
         std::uint64_t wr_id = 0;
         std::uint32_t length = 0;
         bool signaled = false;
-        bool copied = false;  // inline data
+        bool is_inline = false;
         std::uint8_t sges = 0;
         std::size_t slot = 0;
+        std::byte *kept = nullptr;  // the copy of inline data
     };
     struct Membership {
         ibv_gid group;
@@ -86,7 +87,7 @@ private:
 
     // ud_send.cpp, with send_mutex_ held
     [[nodiscard]] int check(const ibv_send_wr &request) const;
-    [[nodiscard]] int enqueue(const ibv_send_wr &request);
+    [[nodiscard]] int enqueue(const ibv_send_wr &request, Part when_bad);
     void transmit();
     [[nodiscard]] int send_now(const SendRequest &request);
     void complete(const SendRequest &request, ibv_wc_status status);

@@ -2,6 +2,7 @@
 // soft/ud_qp: the send queue, from ibv_post_send into UDP. A message is one datagram.
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "soft/ud_qp.hpp"
@@ -18,12 +19,13 @@ constexpr std::uint32_t own_qkey = 0x80000000;  // in a request: the queue pair'
 
 int DatagramQueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
     const std::scoped_lock lock{send_mutex_};
+    ibv_send_wr *const chain = request;
     const std::size_t before = requests_.size();
     int error = 0;
     for (; request != nullptr; request = request->next) {
         error = check(*request);
         if (error == 0) {
-            error = enqueue(*request);
+            error = enqueue(*request, when_bad);
         }
         if (error != 0) {
             *bad = request;
@@ -33,10 +35,16 @@ int DatagramQueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part 
             break;
         }
     }
-    if (phase_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
-        transmit();
-    } else {
+    if (phase_.load(std::memory_order_relaxed) != IBV_QPS_RTS) {
         flush_requests();
+        return error;
+    }
+    const std::size_t posted = requests_.size() - before;
+    transmit();
+    if (ibv_send_wr *const refused =
+            requests_.keep_waiting(chain, posted, std::min(posted, requests_.size()))) {
+        *bad = refused;
+        return ENOMEM;
     }
     return error;
 }
@@ -62,7 +70,7 @@ int DatagramQueuePair::check(const ibv_send_wr &request) const {
 }
 
 // What the address handle says is copied: it may be destroyed before a send that waits for its socket.
-int DatagramQueuePair::enqueue(const ibv_send_wr &request) {
+int DatagramQueuePair::enqueue(const ibv_send_wr &request, Part when_bad) {
     if (requests_.full()) {
         return ENOMEM;
     }
@@ -81,12 +89,16 @@ int DatagramQueuePair::enqueue(const ibv_send_wr &request) {
         .wr_id = request.wr_id,
         .length = static_cast<std::uint32_t>(total_bytes(request)),
         .signaled = signal_all_ || (request.send_flags & IBV_SEND_SIGNALED) != 0,
-        .copied = (request.send_flags & IBV_SEND_INLINE) != 0,
+        .is_inline = (request.send_flags & IBV_SEND_INLINE) != 0,
         .sges = static_cast<std::uint8_t>(request.num_sge)};
     if (!handle_to.multicast) {
         made.to.port = static_cast<std::uint16_t>(request.wr.ud.remote_qpn & port_mask);
     }
-    requests_.push(made, request);
+    SendRequest &pushed = requests_.push(made, request);
+    if (when_bad == Part::Nothing && !requests_.keep(pushed)) {
+        requests_.take_back(1);
+        return ENOMEM;
+    }
     return 0;
 }
 
@@ -120,13 +132,13 @@ int DatagramQueuePair::send_now(const SendRequest &request) {
     std::array<Pin, limits::max_sge> pins;
     pieces[0] = {.iov_base = header.data(), .iov_len = header.size()};
     std::size_t count = 1;
-    if (request.copied) {
-        pieces[count++] = {.iov_base = requests_.copied_of(request).data(), .iov_len = request.length};
-    } else {
-        for (const ibv_sge &sge : requests_.sges_of(request)) {
-            if (sge.length == 0) {
-                continue;
-            }
+    for (const ibv_sge &sge : requests_.sges_of(request)) {
+        if (sge.length == 0) {
+            continue;
+        }
+        if (request.is_inline) {
+            pieces[count++] = {.iov_base = requests_.address_of(sge), .iov_len = sge.length};
+        } else {
             auto pin = Memory::instance().pin({.by = {qp_base.pd},
                                                .key = sge.lkey,
                                                .address = sge.addr,

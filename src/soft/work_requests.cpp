@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "soft/any_qp.hpp"
 #include "soft/wire/rdmap.hpp"
@@ -113,7 +114,7 @@ WorkRequests::WorkRequests(AnyQueuePair &queue_pair, const ibv_qp_cap &cap)
       max_copied_{cap.max_inline_data},
       requests_(cap.max_send_wr),
       sges_(cap.max_send_wr * max_sge_),
-      copied_(cap.max_send_wr * max_copied_) {
+      copied_(cap.max_send_wr) {
     fill_in(queue_pair);
 }
 
@@ -178,23 +179,32 @@ void WorkRequests::set_copied(std::span<const ibv_data_buf> buffers) {
     for (const ibv_data_buf &buffer : buffers) {
         if (count_ == 0 || buffer.length > max_copied_ - bytes) {
             fail(EINVAL);
-        }
-        if (error_ != 0) {
             return;
-        }
-        if (buffer.length != 0) {
-            std::memcpy(&copied_[(count_ - 1) * max_copied_ + bytes], buffer.addr, buffer.length);
         }
         bytes += buffer.length;
     }
     if (count_ == 0 || error_ != 0) {
         return;
     }
+    std::vector<std::byte> &copy = copied_[count_ - 1];
+    try {
+        copy.resize(bytes);
+    } catch (const std::bad_alloc &) {
+        fail(ENOMEM);
+        return;
+    }
+    std::byte *to = copy.data();
+    for (const ibv_data_buf &buffer : buffers) {
+        if (buffer.length != 0) {
+            std::memcpy(to, buffer.addr, buffer.length);
+            to += buffer.length;
+        }
+    }
     ibv_send_wr &request = requests_[count_ - 1];
     request.send_flags |= IBV_SEND_INLINE;
     request.num_sge = bytes != 0 ? 1 : 0;
     if (bytes != 0) {
-        request.sg_list[0] = {.addr = reinterpret_cast<std::uintptr_t>(&copied_[(count_ - 1) * max_copied_]),
+        request.sg_list[0] = {.addr = reinterpret_cast<std::uintptr_t>(copy.data()),
                               .length = static_cast<std::uint32_t>(bytes),
                               .lkey = 0};
     }

@@ -40,8 +40,8 @@ private:
     const std::size_t max_copied_;
     base::Mutex mutex_;  // from start() to complete() or abort(); guards the rest
     std::vector<ibv_send_wr> requests_;
-    std::vector<ibv_sge> sges_;      // max_sge_ a request
-    std::vector<std::byte> copied_;  // max_copied_ a request
+    std::vector<ibv_sge> sges_;                   // max_sge_ a request
+    std::vector<std::vector<std::byte>> copied_;  // a request's inline data
     std::size_t count_ = 0;
     int error_ = 0;
 };

@@ -211,6 +211,34 @@ void a_full_socket_with_crc(void **state) {
     sent_in_parts(state, true);
 }
 
+// Payload that is lent is the program's again behind keep(), however much of it the socket has taken.
+void what_was_lent_is_kept(void **state) {
+    auto &stream = *static_cast<Stream *>(*state);
+    const int smallest = 1;
+    assert_int_equal(setsockopt(stream.sender, SOL_SOCKET, SO_SNDBUF, &smallest, sizeof(smallest)), 0);
+    assert_true(stream.batch.make_room_to_keep());
+    Bytes lent = pattern(30'000, 5);
+    const Bytes still_there = pattern(600, 6);
+    const iovec in_place = piece_of(still_there);
+    const wire::Segment large{.payload_bytes = 30'000};
+    const wire::Segment small{.payload_bytes = 600};
+    for (unsigned segments = 0; stream.batch.has_room_to_lend(lent.size()); ++segments) {
+        assert_true(segments < 2);
+        expect(stream, fpdu(large, lent, false));
+        // Side by side in memory, and still two.
+        const std::array<iovec, 2> halves{
+            {{.iov_base = lent.data(), .iov_len = 15'000}, {.iov_base = &lent[15'000], .iov_len = 15'000}}};
+        stream.batch.add_lent(large, halves);
+        expect(stream, fpdu(small, still_there, false));
+        assert_true(stream.batch.add(small, {&in_place, 1}).has_value());
+    }
+    const auto sent = stream.batch.send(stream.sender);
+    assert_true(!sent && sent.error().number == EAGAIN);
+    stream.batch.keep();
+    std::ranges::fill(lent, std::byte{0});
+    (void)send_all(stream);
+}
+
 // With CRC32C on, what was summed up is what is sent, whatever the program does to its memory meanwhile.
 void the_sum_fits_what_is_sent(void **state) {
     auto &stream = *static_cast<Stream *>(*state);
@@ -269,6 +297,7 @@ int main() {
         cmocka_unit_test_setup_teardown(gathers_pieces, open_stream, close_stream),
         cmocka_unit_test_setup_teardown(a_full_socket, open_stream, close_stream),
         cmocka_unit_test_setup_teardown(a_full_socket_with_crc, open_stream, close_stream),
+        cmocka_unit_test_setup_teardown(what_was_lent_is_kept, open_stream, close_stream),
         cmocka_unit_test_setup_teardown(the_sum_fits_what_is_sent, open_stream, close_stream),
         cmocka_unit_test_setup_teardown(the_longest_segment_with_crc, open_stream, close_stream),
         cmocka_unit_test_setup_teardown(memory_that_vanished, open_stream, close_stream),

@@ -187,6 +187,7 @@ void Device::create_queue_pair(rdma_cm_id *id) {
     attributes.srq = srq;
     attributes.cap.max_send_wr = attributes.cap.max_recv_wr = 64;
     attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 2;
+    attributes.cap.max_inline_data = inline_bytes;
     attributes.qp_type = IBV_QPT_RC;
     assert_int_equal(softrdma_rdma_create_qp(id, pd_, &attributes), 0);
 }

@@ -88,7 +88,8 @@ public:
     ibv_mr *local_mr = nullptr;    // the same bytes, local writing only
     ibv_mr *foreign_mr = nullptr;  // the same bytes, everything, another protection domain
     ibv_cq *cq = nullptr;
-    ibv_srq *srq = nullptr;  // a test's own: queue pairs made later take their receives from it
+    std::uint32_t inline_bytes = 0;  // of queue pairs made later
+    ibv_srq *srq = nullptr;          // a test's own: queue pairs made later take their receives from it
 
 private:
     void poll_events();
