@@ -44,9 +44,9 @@ extern "C" {
 /* A program sets these before the stream begins: before rconnect, or before the first use of what raccept
  * gave. */
 enum {
-    RDMA_SQSIZE,    /* messages that may be on their way, 1 to 65534 */
-    RDMA_RQSIZE,    /* messages of the peer that have a place, 1 to 65534; 16 are there at least */
-    RDMA_INLINE,    /* bytes that a message may have to be sent without a copy in the send buffer */
+    RDMA_SQSIZE, /* messages that may be on their way, 1 to 65534 */
+    RDMA_RQSIZE, /* messages of the peer that have a place, 1 to 65534; 16 are there at least */
+    RDMA_INLINE, /* bytes of a message that has no copy in the send buffer, which the soft device has not */
     RDMA_IOMAPSIZE, /* mappings that the peer may have (riomap), 0 to 32512, above 128 in steps of 256 */
     RDMA_ROUTE,     /* a path of InfiniBand, which no stream here takes: ENOPROTOOPT */
     /* These are of this library alone. */

@@ -44,11 +44,10 @@ Result<std::shared_ptr<AnySocket>> DatagramSocket::create(int domain, int type, 
 datagram::Endpoint &DatagramSocket::endpoint() {
     if (endpoint_ == nullptr) {
         const auto slots = [](std::uint32_t bytes, std::uint16_t messages) {
-            return std::clamp<std::size_t>(bytes / datagram::slot_bytes, 1, messages);
+            const std::uint32_t known = bytes != 0 ? bytes : stream::usual_bytes;
+            return std::clamp<std::size_t>(known / datagram::slot_bytes, 1, messages);
         };
-        const std::uint32_t receive_bytes =
-            settings_.receive_bytes != 0 ? settings_.receive_bytes : stream::usual_bytes;
-        const datagram::Room room{.receives = slots(receive_bytes, settings_.receives),
+        const datagram::Room room{.receives = slots(settings_.receive_bytes, settings_.receives),
                                   .sends = slots(settings_.send_bytes, settings_.sends)};
         endpoint_ = std::make_unique<datagram::Endpoint>(fd(), domain_, room);
         endpoint_->peer_changed();

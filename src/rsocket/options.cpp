@@ -145,11 +145,12 @@ Result<void> Socket::set_option(int level, int name, const void *value, socklen_
     return {};
 }
 
-std::uint32_t Socket::receive_bytes() const {
-    if (settings_.receive_bytes != 0) {
-        return settings_.receive_bytes;
+int Socket::buffer_bytes(std::uint32_t stream::Settings::*buffer) const {
+    std::uint32_t bytes = settings_.*buffer;
+    if (bytes == 0) {
+        bytes = stream_ != nullptr ? stream_->settings().*buffer : stream::usual_bytes_of_soft;
     }
-    return stream_ != nullptr ? stream_->receive_bytes() : stream::usual_receive_bytes_of_soft;
+    return static_cast<int>(bytes);
 }
 
 Result<void> Socket::get_option(int level, int name, void *value, socklen_t *length) {
@@ -184,9 +185,9 @@ Result<void> Socket::get_option(int level, int name, void *value, socklen_t *len
             case SO_LINGER:
                 return give(linger_, value, length);
             case SO_RCVBUF:
-                return give(static_cast<int>(receive_bytes()), value, length);
+                return give(buffer_bytes(&stream::Settings::receive_bytes), value, length);
             case SO_SNDBUF:
-                return give(static_cast<int>(settings_.send_bytes), value, length);
+                return give(buffer_bytes(&stream::Settings::send_bytes), value, length);
             case SO_RCVLOWAT:
                 return give(static_cast<int>(receive_low_water_), value, length);
             case SO_ERROR: {

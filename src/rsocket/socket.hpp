@@ -176,8 +176,8 @@ private:
     // Returns an errno value for a call that needs a stream. The reason for which rconnect failed is told
     // once.
     [[nodiscard]] int why_no_stream();
-    // Both halves of the receive buffer, as far as it is known.
-    [[nodiscard]] std::uint32_t receive_bytes() const;
+    // The size of one of the two buffers, as far as it is known.
+    [[nodiscard]] int buffer_bytes(std::uint32_t stream::Settings::*buffer) const;
     // Returns one of RDMA_MODE_.
     [[nodiscard]] int mode();
     void copy_options(const Socket &from);

@@ -80,7 +80,7 @@ Result<std::size_t> Socket::send(const msghdr &message, int flags) {
     }
     // A peek leaves the bytes there, so that it has to wait for all of them together.
     const std::size_t at_once =
-        wish.peeks() || received == 0 ? std::min(wish.least, stream_->receive_bytes() / 2UL) : 1;
+        wish.peeks() || received == 0 ? std::min(wish.least, stream_->settings().receive_bytes / 2UL) : 1;
     if (wish.blocks && wish.wanted != 0 && !stream_->can_receive(at_once)) {
         return base::failure(EAGAIN);
     }
@@ -144,7 +144,8 @@ Result<std::size_t> Socket::receive_rest(std::unique_lock<base::SmallMutex> &loc
     }
     // Bytes that have left give their place in the send buffer back, and the next bytes take the same one.
     // Where all have left already there is nothing to look for.
-    if (base::size_of(parts) > settings_.inline_bytes && !stream_->idle()) {
+    if (const std::size_t bytes = base::size_of(parts);
+        bytes > settings_.inline_bytes && stream_->looks_before_send(bytes)) {
         (void)stream_->shard()->serve();
     }
     return stream_->send(parts);

@@ -48,11 +48,12 @@ Settings within(Settings settings, const Device &device, std::uint32_t kept_plac
     settings.sends = static_cast<std::uint16_t>(
         clamped(settings.sends, least_receives, places - std::min(places, kept_places)));
     const std::uint32_t most_inline = most.max_inline_size != 0 ? most.max_inline_size : UINT32_MAX;
-    settings.inline_bytes = clamped(settings.inline_bytes, least_inline_bytes, most_inline);
-    settings.send_bytes = std::max<std::uint32_t>(settings.send_bytes, 1);
-    if (settings.receive_bytes == 0) {
-        settings.receive_bytes = device.is_of_kernel() ? usual_bytes : usual_receive_bytes_of_soft;
-    }
+    settings.inline_bytes = device.is_of_kernel()
+                                ? clamped(settings.inline_bytes, least_inline_bytes, most_inline)
+                                : std::uint32_t{longest_message};
+    const std::uint32_t usual = device.is_of_kernel() ? usual_bytes : usual_bytes_of_soft;
+    settings.send_bytes = settings.send_bytes != 0 ? settings.send_bytes : usual;
+    settings.receive_bytes = settings.receive_bytes != 0 ? settings.receive_bytes : usual;
     settings.receive_bytes = std::max<std::uint32_t>(settings.receive_bytes, 2) & ~1U;
     return settings;
 }
@@ -218,7 +219,8 @@ base::Result<void> Connection::make_memory() {
         return std::unexpected{memory.error()};
     }
     shared_ = std::move(*memory);
-    memory = made<Memory>(rpma_mr_alloc, device_.peer(), send_buffer_at() + settings_.send_bytes,
+    const std::size_t send_buffer = sends_in_place() ? 0 : settings_.send_bytes;
+    memory = made<Memory>(rpma_mr_alloc, device_.peer(), send_buffer_at() + send_buffer,
                           RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_WRITE_SRC);
     if (!memory) {
         return std::unexpected{memory.error()};

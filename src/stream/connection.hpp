@@ -31,14 +31,15 @@ namespace stream {
 // Buffers whose size nobody has set. On a device of the kernel all of their memory is pinned. On the soft
 // device only what has been used is there.
 inline constexpr std::uint32_t usual_bytes = 131072;
-inline constexpr std::uint32_t usual_receive_bytes_of_soft = 524288;
+inline constexpr std::uint32_t usual_bytes_of_soft = 1048576;
 
 struct Settings {
     std::uint16_t sends = 384;     // messages that may be posted and not complete
     std::uint16_t receives = 384;  // messages of the peer that have a place; 16 at least
     std::uint32_t inline_bytes = 64;
-    std::uint32_t send_bytes = usual_bytes;
-    std::uint32_t receive_bytes = 0;  // both halves; 0: as many as are usual on the device
+    // 0: as many as are usual on the device.
+    std::uint32_t send_bytes = 0;
+    std::uint32_t receive_bytes = 0;  // both halves
     std::uint32_t slots = 0;          // mappings that the peer may have here at once
 };
 
@@ -106,8 +107,13 @@ public:
     // or the stream is over the soft device.
     [[nodiscard]] base::Result<sockaddr_storage> local_name() const;
     [[nodiscard]] base::Result<sockaddr_storage> peer_name() const;
-    // Of both halves of the receive buffer.
-    [[nodiscard]] std::uint32_t receive_bytes() const { return settings_.receive_bytes; }
+    // What became of the settings.
+    [[nodiscard]] const Settings &settings() const { return settings_; }
+    // Whether a send of many bytes had better be preceded by a look for what has left. That gives room back
+    // where there is too little, and the bytes the first place of the send buffer where there is one.
+    [[nodiscard]] bool looks_before_send(std::size_t bytes) const {
+        return !idle() && (!sends_in_place() || posted_->free() < std::min(bytes, most_at_once));
+    }
     // Whether everything that was sent has left this end: the device needs none of it any more.
     [[nodiscard]] bool idle() const { return phase_ != Phase::Established || (!owed_ && posted_->idle()); }
     // Whether, after leave(), the peer has everything that was sent, or cannot have it.
@@ -143,10 +149,7 @@ private:
     enum class Phase { Asking, Connecting, Established, Over };
     // Places in the send queue that are kept for our words that take no credit.
     static constexpr std::uint32_t kept_places = 8;
-    // The longest message, in bytes. With its headers and the word it is one segment of TCP on loopback
-    // (65483 bytes). What exceeds the segment would be a second one, which a congestion control that paces
-    // (bbr) holds back by a timer: that costs more than to send the message.
-    static constexpr std::size_t most_at_once = 61440;
+    static constexpr std::size_t most_at_once = longest_message;
 
     Connection(std::shared_ptr<Shard> shard, Side side, const Settings &settings, Observer &observer)
         : shard_{std::move(shard)},
@@ -183,8 +186,9 @@ private:
     // Posts a message of these operations. They take `bytes` bytes of the send buffer.
     bool hand_over(std::span<const rpma_op> ops, std::size_t bytes) {
         posted_->posted(bytes, static_cast<std::uint32_t>(ops.size()));
-        if (rpma_post(conn_.get(), ops.data(), ops.size(), nullptr) != 0) {
-            fail(ECONNRESET);
+        if (const int result = rpma_post(conn_.get(), ops.data(), ops.size(), nullptr); result != 0) {
+            // There is a place in the send queue: the device had no memory for what has not left.
+            fail(result == RPMA_E_AGAIN ? ENOMEM : ECONNRESET);
             return false;
         }
         return true;
@@ -202,6 +206,9 @@ private:
     void violated(const char *what);
 
     // Bytes, in transfer.cpp.
+    // Whether a post takes the bytes where they are, and copies what has not left when it returns: the soft
+    // device does so with as many as a message has. On other devices bytes are copied into the send buffer.
+    [[nodiscard]] bool sends_in_place() const { return !device_.is_of_kernel(); }
     [[nodiscard]] bool may_send() const { return phase_ == Phase::Established && may_write_ && !peer_left_; }
     // Returns an errno value.
     [[nodiscard]] int why_not_send() const;
@@ -218,7 +225,7 @@ private:
     void note_stall();
 
     // shared_ is the memory that the peer writes: the list, then the receive buffer. private_ has the places
-    // of the words that come, then the send buffer.
+    // of the words that come, then the send buffer, if there is one.
     [[nodiscard]] std::byte *list() const { return shared_base_; }
     [[nodiscard]] std::size_t list_bytes() const {
         return windows * window_bytes + settings_.slots * slot_bytes;

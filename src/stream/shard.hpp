@@ -13,9 +13,11 @@
 // place.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -50,6 +52,11 @@ protected:
     ~Sleeper() = default;
 };
 
+// The longest message of a stream, in bytes. With its headers and the word it is one segment of TCP on
+// loopback (65483 bytes). What exceeds the segment would be a second one, which a congestion control that
+// paces (bbr) holds back by a timer: that costs more than to send the message.
+inline constexpr std::size_t longest_message = 61440;
+
 class Shard {
 public:
     // This thread's shard for a device. In a forked child it is another than before.
@@ -78,6 +85,9 @@ public:
     // Adds `streams`, which may be negative, to the number of streams that expect an event. The shard looks
     // for events only while one does: a look costs a system call.
     void expect_events(int streams) { expected_ += streams; }
+
+    // Where a stream puts a message together. It is of use until the caller lets go of the lock.
+    [[nodiscard]] std::span<std::byte, longest_message> scratch() { return scratch_; }
 
     // Hands over what has come for all streams, without waiting. Returns whether there was anything.
     bool serve();
@@ -121,6 +131,7 @@ private:
     // serve() puts here what it found. These are members so that serve() allocates nothing.
     std::vector<Event> found_;
     std::vector<Member *> touched_;
+    std::array<std::byte, longest_message> scratch_;  // not initialised: it is there when it is used
     int watches_ = 0;
     bool events_waited_for_ = false;
     int events_fd_ = -1;

@@ -167,10 +167,19 @@ bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to,
     return hand_over(std::span{ops}.first(1), to.length);
 }
 
-// The same through the send buffer. Not inline: put() would save registers for it.
+// The same through the send buffer, or, of a message that is in several parts, where the post takes it at
+// once, through the scratch of the shard. Not inline: put() would save registers for it.
 [[gnu::noinline]] bool Connection::put_copied(std::span<const iovec> parts, std::size_t skip, Target to,
                                               std::optional<std::uint32_t> word) {
     const std::size_t bytes = to.length;
+    if (sends_in_place()) {
+        const auto together = shard_->scratch();
+        for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
+            std::memcpy(together.data() + before, piece.data(), piece.size());
+        });
+        const iovec whole{.iov_base = together.data(), .iov_len = bytes};
+        return put({&whole, 1}, 0, to, word);
+    }
     std::array<rpma_op, 3> ops{};
     std::size_t writes = 0;
     const Part first = posted_->front(bytes);
