@@ -83,7 +83,8 @@ SOFTRDMA_LIKE(ibv_dereg_mr);
  * The region belongs to that queue pair and not to its number: when the queue pair is destroyed no peer
  * reaches the region any more, also if another queue pair has the number then. It is deregistered with
  * softrdma_ibv_dereg_mr, before or after that. Returns: the region; or NULL and errno: EINVAL, qp is NULL,
- * not of type IBV_QPT_RC, or was made by a parent process; else softrdma_ibv_reg_mr's. Threads: safe in any
+ * not of type IBV_QPT_RC, or was made by a parent process; EFAULT, access lets the peer write, and the first
+ * or the last page may not be written; else softrdma_ibv_reg_mr's. Threads: safe in any
  * number of threads.
  */
 extern struct ibv_mr *softrdma_reg_mr_for_qp(struct ibv_qp *qp, void *addr, size_t length, int access);

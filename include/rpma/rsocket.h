@@ -238,9 +238,10 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
  * Returns: the offset; or -1 and errno. ENOMEM: the peer has no place for another mapping (RDMA_IOMAPSIZE),
  * or there is no memory. EINVAL: another prot, buf is NULL, len is 0 or, with PROT_WRITE, more than 4 GiB -
  * 1; offset is less than -1, or too large for the last byte to have one. EFAULT: the device cannot register
- * the memory, and the log says why. EAGAIN: the rsocket does not block, and the peer has said nothing for a
- * second. ENOTCONN: there is no connection. EPIPE: the stream has ended in the direction of sending.
- * EOPNOTSUPP: socket is of type SOCK_DGRAM, or its connection is TCP.
+ * the memory, for instance because this process may only read it, and the log says why. EAGAIN: the rsocket
+ * does not block, and the peer has said nothing for a second. ENOTCONN: there is no connection. EPIPE: the
+ * stream has ended in the direction of sending. EOPNOTSUPP: socket is of type SOCK_DGRAM, or its connection
+ * is TCP.
  */
 off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset);
 

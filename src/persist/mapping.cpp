@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cinttypes>
 #include <cstdio>
+#include <fstream>
 
 #include "base/fd.hpp"
 #include "base/log.hpp"
@@ -171,6 +173,37 @@ bool is_mapped(std::uintptr_t address, std::size_t length) {
         page += bytes;
     }
     return true;
+}
+
+namespace {
+
+// What /proc says of the area that the address is in.
+bool is_in_writable_area(std::uintptr_t address) {
+    std::ifstream maps{"/proc/self/maps"};
+    for (std::string line; std::getline(maps, line);) {
+        std::uintptr_t begin = 0;
+        std::uintptr_t end = 0;
+        char write = '-';
+        if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %*c%c", &begin, &end, &write) == 3 &&
+            begin <= address && address < end) {
+            return write == 'w';
+        }
+    }
+    return false;
+}
+
+}  // namespace
+
+// Linux before 5.14 does not know the advice, and no Linux gives it of the memory of devices: then the area
+// decides.
+bool is_writable(std::uintptr_t address, std::size_t length) {
+    const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto may_write = [&](std::uintptr_t byte) {
+        return madvise(reinterpret_cast<void *>(byte - byte % page_size), page_size, MADV_POPULATE_WRITE) ==
+                   0 ||
+               is_in_writable_area(byte);
+    };
+    return may_write(address) && may_write(address + length - 1);
 }
 
 }  // namespace persist

@@ -71,6 +71,14 @@ ibv_mr *registered(ibv_pd *pd, void *address, std::size_t length, std::uint64_t 
     if (const int error = why_not(reinterpret_cast<std::uintptr_t>(address), length, iova, access)) {
         return failed<ibv_mr>(error);
     }
+    // Memory for many peers is not looked at: that would take two pages of it before anybody writes there.
+    if (queue_pair != 0 && (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0 &&
+        !persist::is_writable(reinterpret_cast<std::uintptr_t>(address), length)) {
+        BASE_LOG(Error,
+                 "cannot register %zu bytes at %p for a peer to write: this process may only read them",
+                 length, address);
+        return failed<ibv_mr>(EFAULT);
+    }
     if (const soft::Faults *const faults = soft::Faults::active();
         faults != nullptr && faults->fails_registration()) {
         return failed<ibv_mr>(ENOMEM);

@@ -162,6 +162,11 @@ static void what_cannot_be_mapped(void **state) {
     void *const gone = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_int_equal(munmap(gone, SIZE), 0);
     assert_fails(riomap(fds[0], gone, SIZE, PROT_WRITE, 0, 0), EFAULT);
+    void *const fixed = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_fails(riomap(fds[0], fixed, SIZE, PROT_WRITE, 0, 0), EFAULT);
+    assert_int_equal(riomap(fds[0], fixed, SIZE, PROT_NONE, 0, 0), 0); /* the peer does not write there */
+    assert_int_equal(riounmap(fds[0], fixed, SIZE), 0);
+    assert_int_equal(munmap(fixed, SIZE), 0);
     assert_int_equal(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, INT64_MAX - SIZE), INT64_MAX - SIZE);
     for (int i = 1; i < SLOTS; ++i) {
         assert_int_equal(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, -1), (off_t)(intptr_t)memory);

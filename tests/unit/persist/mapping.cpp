@@ -269,6 +269,20 @@ void real_neighbours(void **) {
     unlink("mapping-neighbour");
 }
 
+void memory_that_may_only_be_read_is_not_writable(void **) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    void *const pages = mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    const auto begin = reinterpret_cast<std::uintptr_t>(pages);
+    assert_true(persist::is_writable(begin, 3 * page));
+    assert_true(persist::is_writable(begin + 5, 1));
+    assert_int_equal(mprotect(static_cast<char *>(pages) + 2 * page, page, PROT_READ), 0);
+    assert_true(persist::is_writable(begin, 2 * page));
+    assert_false(persist::is_writable(begin, 2 * page + 1));
+    assert_false(persist::is_writable(begin + 2 * page, page));
+    assert_int_equal(munmap(pages, 3 * page), 0);
+}
+
 }  // namespace
 
 int main() {
@@ -281,6 +295,7 @@ int main() {
                                 cmocka_unit_test(real_memory_without_a_file),
                                 cmocka_unit_test(real_files),
                                 cmocka_unit_test(real_file_for_reading),
-                                cmocka_unit_test(real_neighbours)};
+                                cmocka_unit_test(real_neighbours),
+                                cmocka_unit_test(memory_that_may_only_be_read_is_not_writable)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
