@@ -71,7 +71,7 @@ Finding finding_of(const Probed &probed, const PeerOptions &options) {
 void print_report(const PeerOptions &options, const Probed &probed, const Finding &found) {
     const bool speaks_iwarp = probed.mpa_revision.has_value();
     const bool is_rsockets = probed.version != 0;
-    const auto library = probed.is_ours ? "librsocket" : "librdmacm's, or another";
+    const char *const library = probed.is_ours ? "librsocket" : "librdmacm's, or another";
     Summary summary;
     summary.add_json("command", "check");
     summary.add("address", options.address);
