@@ -25,12 +25,8 @@ const char *__tsan_default_options(void) {
     return "die_after_fork=0";
 }
 
-#define assert_fails(call, number)       \
-    do {                                 \
-        errno = 0;                       \
-        assert_int_equal((call), -1);    \
-        assert_int_equal(errno, number); \
-    } while (0)
+/* Last: it asserts. */
+#include "rsockets.h"
 
 /* With the longest header of the protocol in front, librdmacm has room for no more. */
 enum { MOST_V4 = 2032, MOST_V6 = 2020, SLOT = 2048 };

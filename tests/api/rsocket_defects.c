@@ -35,12 +35,7 @@ static int make_ends(void **state) {
 
 static int close_ends(void **state) {
     (void)state;
-    for (int i = 0; i < 2; ++i) {
-        if (ends[i] >= 0) {
-            assert_int_equal(rclose(ends[i]), 0);
-            ends[i] = -1;
-        }
-    }
+    close_pair(ends);
     assert_int_equal(rclose(listener), 0);
     return 0;
 }

@@ -33,12 +33,7 @@ static int make_ends(void **state) {
 
 static int close_ends(void **state) {
     (void)state;
-    for (int i = 0; i < 2; ++i) {
-        if (ends[i] >= 0) {
-            assert_int_equal(rclose(ends[i]), 0);
-            ends[i] = -1;
-        }
-    }
+    close_pair(ends);
     assert_int_equal(rclose(epfd), 0);
     return 0;
 }

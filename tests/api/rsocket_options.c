@@ -19,12 +19,7 @@ static int ends[2] = {-1, -1};
 
 static int close_ends(void **state) {
     (void)state;
-    for (int i = 0; i < 2; ++i) {
-        if (ends[i] >= 0) {
-            assert_int_equal(rclose(ends[i]), 0);
-            ends[i] = -1;
-        }
-    }
+    close_pair(ends);
     if (listener >= 0) {
         assert_int_equal(rclose(listener), 0);
         listener = -1;

@@ -73,6 +73,16 @@ static inline void make_pair(int fds[2]) {
     assert_int_equal(rclose(listener), 0);
 }
 
+/* Closes the ends that the test has not closed. */
+static inline void close_pair(int fds[2]) {
+    for (int i = 0; i < 2; ++i) {
+        if (fds[i] >= 0) {
+            assert_int_equal(rclose(fds[i]), 0);
+            fds[i] = -1;
+        }
+    }
+}
+
 static inline double seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
