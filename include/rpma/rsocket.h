@@ -66,7 +66,11 @@ enum {
 enum {
     RDMA_REASON_NONE,            /* it is not */
     RDMA_REASON_PEER_SPEAKS_TCP, /* the peer sent, or answered, something else than a request, or closed */
-    RDMA_REASON_SPOKE_FIRST      /* our program sent, and the client had not asked for RDMA */
+    RDMA_REASON_SPOKE_FIRST,     /* our program sent, and the client had not asked for RDMA */
+    RDMA_REASON_PEER_REFUSED,    /* the server refused our request */
+    RDMA_REASON_PEER_SILENT,     /* the server did not answer our request for a second */
+    RDMA_REASON_NOT_ASKED,       /* RS_PROBE says that the server is not asked */
+    RDMA_REASON_REMEMBERED       /* it is not asked, because it spoke TCP less than a minute ago */
 };
 
 /**
@@ -102,10 +106,13 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
 /**
  * Connects an rsocket. One of type SOCK_DGRAM sends to that address from here on, and hears it alone; nothing
- * is sent, and AF_UNSPEC takes the address back. A stream waits until the peer has answered; over the soft
- * device the peer answers when its program uses what it accepted. An rsocket that does not block gives
- * EINPROGRESS, and is ready for POLLOUT when it is connected, or with POLLERR when it is not; SO_ERROR, the
- * next rconnect or the next receive tells why. Errors: ECONNREFUSED: nobody listens there, or the peer said
+ * is sent, and AF_UNSPEC takes the address back. A stream asks the peer for RDMA, and waits for the answer;
+ * over the soft device the peer answers when its program uses what it accepted. A peer that does not answer
+ * within 100 ms is waited for no longer: what the program sends is kept, up to SO_SNDBUF, until it is known
+ * whether the peer takes it by RDMA or by TCP (RDMA_FALLBACK, RS_PROBE, librsocket(7)). With RDMA_FALLBACK 0
+ * the call waits for the answer. An rsocket that does not block gives EINPROGRESS, and is ready for POLLOUT
+ * when it is connected, or with POLLERR when it is not; SO_ERROR, the next rconnect or the next receive tells
+ * why. After a failure it may connect again. Errors: ECONNREFUSED: nobody listens there, or the peer said
  * no. ETIMEDOUT: there was no answer, which the soft device awaits for 10 seconds. ECONNRESET: the peer
  * closed instead. EPROTO: it answered in another protocol. ENOTSUP: it speaks another version of this one.
  * EADDRNOTAVAIL: no RDMA device serves the local address. ENOBUFS: the device has no more queues or memory to
@@ -133,9 +140,10 @@ int rshutdown(int socket, int how);
 
 /**
  * Closes an rsocket, and waits for nothing: what was sent goes on to the peer, and the end of the stream
- * behind it. With SO_LINGER the call waits until the peer has all of it, but no longer than the option says;
- * with 0 seconds it cuts the stream off, and the peer gets ECONNRESET. The end of the process (exit(3))
- * closes what is open, and waits up to two seconds for what was sent. See close(2).
+ * behind it. Only what was sent to a peer that has not answered is waited for, two seconds at most. With
+ * SO_LINGER the call waits until the peer has all of it, but no longer than the option says; with 0 seconds
+ * it cuts the stream off, and the peer gets ECONNRESET. The end of the process (exit(3)) closes what is open,
+ * and waits up to two seconds for what was sent. See close(2).
  */
 int rclose(int socket);
 

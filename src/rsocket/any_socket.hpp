@@ -81,7 +81,7 @@ public:
     [[nodiscard]] virtual Result<void> begin_wait(Sleep &sleep, short events) = 0;
     virtual void end_wait(const Sleep &sleep) = 0;
 
-    // As long as advance() gives no shard: the kernel's descriptors that tell when to advance() again, and
+    // The kernel's descriptors that tell when to advance() again, beside the shard if that gives one, and
     // what they become ready for then. They do so until end_watch(); a device of the kernel once, and again
     // when this is called again.
     [[nodiscard]] virtual Result<std::vector<pollfd>> watch(short events) = 0;

@@ -10,7 +10,9 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string_view>
+#include <utility>
 
 #include "base/fd.hpp"
 #include "base/log.hpp"
@@ -61,6 +63,41 @@ std::uint32_t number_of_variable(const char *name, std::uint32_t least, std::uin
     return text != nullptr ? number_of(text, name, least, most, otherwise) : otherwise;
 }
 
+Probe probe_of_variable(const char *name) {
+    constexpr std::array<std::pair<std::string_view, Probe>, 4> values{
+        {{"never", Probe::Never}, {"known", Probe::Known}, {"always", Probe::Always}, {"only", Probe::Only}}};
+    const char *const text = secure_getenv(name);
+    for (const auto &[value, probe] : values) {
+        if (text == nullptr || text == value) {
+            return text == nullptr ? Probe::Always : probe;
+        }
+    }
+    BASE_LOG(Warning, "%s has \"%s\" (expected never, known, always or only): always is used", name, text);
+    return Probe::Always;
+}
+
+// Returns the networks that a file names, one a line. A line may be empty, or a comment behind a #.
+std::vector<Network> networks_of_file(const std::string &path) {
+    std::vector<Network> networks;
+    std::ifstream file{path};
+    std::string line;
+    for (int number = 1; std::getline(file, line); ++number) {
+        std::string_view text{line};
+        text = text.substr(0, text.find('#'));
+        text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
+        text = text.substr(0, text.find_last_not_of(blanks) + 1);
+        if (const auto network = Network::parse(text)) {
+            networks.push_back(*network);
+        } else if (!text.empty()) {
+            BASE_LOG(
+                Warning,
+                "%s:%d has \"%.*s\" (expected a network as 192.0.2.0/24 or 2001:db8::/32): it is ignored",
+                path.c_str(), number, static_cast<int>(text.size()), text.data());
+        }
+    }
+    return networks;
+}
+
 }  // namespace
 
 Configuration read_configuration(const std::string &folder) {
@@ -86,6 +123,8 @@ Configuration read_configuration(const std::string &folder) {
     settings.receives =
         static_cast<std::uint16_t>(number_of_variable("RS_RQ_SIZE", 1, most_messages, settings.receives));
     settings.inline_bytes = number_of_variable("RS_INLINE", 0, UINT16_MAX, settings.inline_bytes);
+    read.probe = probe_of_variable("RS_PROBE");
+    read.peers = networks_of_file(folder + "/peers");
     read.grace = std::chrono::milliseconds{
         number_of_variable("RS_GRACE_MS", 0, 10000, static_cast<std::uint32_t>(read.grace.count()))};
     read.devices = base::InterfaceTable::read((folder + "/devices").c_str());

@@ -4,17 +4,23 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "base/interface_table.hpp"
+#include "rsocket/network.hpp"
 #include "stream/connection.hpp"
 
 namespace rsockets {
 
+// Whom rconnect asks for RDMA; Only: everybody, and nobody has TCP.
+enum class Probe { Never, Known, Always, Only };
+
 struct Configuration {
     // How long a call that blocks looks for work before it sleeps.
     std::chrono::microseconds polling_time{10};
-    // Whether a socket may be TCP where the peer does not speak RDMA.
-    bool may_be_tcp = true;
+    Probe probe = Probe::Always;
+    // Where rsockets are known to listen.
+    std::vector<Network> peers;
     // How long a server that speaks first waits for the request of a peer that has said nothing.
     std::chrono::milliseconds grace{10};
     // Devices of interfaces where the choice by address is not wanted.

@@ -3,13 +3,16 @@
 #pragma once
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 
+#include "base/fd.hpp"
 #include "stream/address.hpp"
 
 namespace rsockets {
@@ -37,6 +40,35 @@ inline void share_port(int fd) {
     socklen_t length = sizeof(family);
     (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length);
     return family;
+}
+
+// Ends the connection of a socket of TCP, if there is one, so that it may connect again, and takes back what
+// the device and rconnect have set. What a program has set, too, is lost.
+inline void make_unconnected(int fd) {
+    const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
+    (void)::connect(fd, &nobody, sizeof(nobody));
+    (void)pending_error(fd);  // that the connection is gone
+    const base::Fd fresh{::socket(family_of(fd), SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    struct Name {
+        int level;
+        int name;
+    };
+    constexpr std::array<Name, 9> names{{{SOL_SOCKET, SO_KEEPALIVE},
+                                         {SOL_SOCKET, SO_LINGER},
+                                         {IPPROTO_TCP, TCP_NODELAY},
+                                         {IPPROTO_TCP, TCP_KEEPIDLE},
+                                         {IPPROTO_TCP, TCP_KEEPINTVL},
+                                         {IPPROTO_TCP, TCP_KEEPCNT},
+                                         {IPPROTO_TCP, TCP_USER_TIMEOUT},
+                                         {IPPROTO_TCP, TCP_NOTSENT_LOWAT},
+                                         {IPPROTO_TCP, TCP_DEFER_ACCEPT}}};
+    for (const auto &[level, name] : names) {
+        linger value{};
+        socklen_t length = sizeof(value);
+        if (getsockopt(fresh.get(), level, name, &value, &length) == 0) {
+            (void)setsockopt(fd, level, name, &value, length);
+        }
+    }
 }
 
 // Returns a copy of a program's address, or nothing when TCP would not take it.

@@ -37,6 +37,14 @@ const char *text_of_reason(int reason) {
             return "the peer speaks TCP";
         case RDMA_REASON_SPOKE_FIRST:
             return "the server spoke first";
+        case RDMA_REASON_NOT_ASKED:
+            return "the peer was not asked";
+        case RDMA_REASON_PEER_REFUSED:
+            return "the peer refused";
+        case RDMA_REASON_PEER_SILENT:
+            return "the peer did not answer";
+        case RDMA_REASON_REMEMBERED:
+            return "the peer spoke TCP before";
         default:
             return "";
     }
@@ -50,6 +58,8 @@ registry::State state_of(Socket::State state) {
         case Socket::State::Listening:
             return registry::State::Listening;
         case Socket::State::Reaching:
+        case Socket::State::Offered:
+        case Socket::State::Replaying:
             return registry::State::Connecting;
         case Socket::State::Undecided:
             return registry::State::Accepted;

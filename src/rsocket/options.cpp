@@ -90,8 +90,8 @@ Result<void> Socket::set_socket_option(int name, const void *value, socklen_t le
 
 Result<void> Socket::set_rdma_option(int name, const void *value, socklen_t length) {
     const auto number = value_of<int>(value, length);
-    if (!number || *number < 0 || state_ == State::Reaching || state_ == State::Streaming ||
-        state_ == State::Plain || is_lost()) {
+    if (!number || *number < 0 || state_ == State::Streaming || state_ == State::Plain || is_lost() ||
+        (is_open_yet() && state_ != State::Undecided)) {
         return base::failure(EINVAL);
     }
     const auto messages = static_cast<std::uint16_t>(std::clamp(*number, 1, most_messages));
@@ -193,8 +193,8 @@ Result<void> Socket::get_option(int level, int name, void *value, socklen_t *len
             case SO_ERROR: {
                 (void)serve();
                 const auto in_stream = lock_stream();
-                note_failure();
-                const int broken = is_lost() ? ECONNRESET : stream_ != nullptr ? stream_->error() : 0;
+                const bool is_broken = stream_ != nullptr && state_ == State::Streaming;
+                const int broken = is_lost() ? ECONNRESET : is_broken ? stream_->error() : 0;
                 return give(pending_error_ != 0 ? std::exchange(pending_error_, 0) : broken, value, length);
             }
             default:

@@ -208,15 +208,23 @@ std::shared_ptr<Repoll::Entry> Repoll::next_in_line() {
 
 Result<bool> Repoll::check(Entry &entry, epoll_event &told) {
     const auto socket = entry.socket();  // perhaps the last to have it, so that it goes after the lock
+    constexpr int most_rounds = 4;
     epoll_event wanted{};
-    {
-        const std::scoped_lock lock{mutex_};
-        wanted = entry.wanted;
-    }
-    Result<void> prepared = socket != nullptr ? prepare(entry, *socket, wanted.events) : Result<void>{};
-    const short found =
-        prepared && socket != nullptr ? socket->readiness(poll_events(wanted.events)) : short{0};
+    Result<void> prepared;
+    short found = 0;
     std::unique_lock lock{mutex_};
+    // A socket that has become something else meanwhile, perhaps by this, is waited for elsewhere.
+    for (int round = 1; round == 1 || (prepared && found == 0 && entry.is_changed && round <= most_rounds);
+         ++round) {
+        entry.is_changed = false;
+        wanted = entry.wanted;
+        lock.unlock();
+        if (socket != nullptr) {
+            prepared = prepare(entry, *socket, wanted.events);
+            found = prepared ? socket->readiness(poll_events(wanted.events)) : short{0};
+        }
+        lock.lock();
+    }
     entry.is_checked = false;
     if (entry.is_removed) {
         lock.unlock();

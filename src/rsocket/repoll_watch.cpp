@@ -10,8 +10,10 @@ namespace rsockets {
 
 Result<void> Repoll::prepare(Entry &entry, AnySocket &socket, std::uint32_t events) {
     const auto shard = socket.advance();
-    auto descriptors = shard == nullptr ? socket.watch(poll_events(events))
-                                        : Result<std::vector<pollfd>>{std::vector<pollfd>{}};
+    // A stream has none, except perhaps one for the time that its peer has for an answer.
+    auto descriptors = shard == nullptr || shard != entry.shard || !entry.kernels.empty()
+                           ? socket.watch(poll_events(events))
+                           : Result<std::vector<pollfd>>{std::vector<pollfd>{}};
     auto done = descriptors ? watch_kernels(entry, *descriptors) : std::unexpected{descriptors.error()};
     if (done && shard != entry.shard) {
         follow(entry, shard);

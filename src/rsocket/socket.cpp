@@ -21,23 +21,25 @@ Socket::~Socket() {
 }
 
 void Socket::decide_now() {
-    if (state_ == State::Reaching ? reach() : decide_by_what_came()) {
-        waiters_.wake();  // they sleep on something else
+    const State state = state_;
+    if (state == State::Reaching    ? reach()
+        : state == State::Offered   ? take_answer()
+        : state == State::Replaying ? replay()
+                                    : decide_by_what_came()) {
+        waiters_.wake(true);  // they sleep on something else
     }
 }
 
 bool Socket::is_connecting() const {
     const auto in_stream = lock_stream();
-    return state_ == State::Reaching ||
-           (state_ == State::Streaming && !stream_->was_established() && stream_->error() == 0);
+    return state_ == State::Reaching || state_ == State::Replaying ||
+           (state_ == State::Offered && !may_be_tcp_ && !stream_->was_established());
 }
 
 bool Socket::serve() {
     go_on();
     const auto in_stream = lock_stream();
-    const bool any = in_stream && stream_->shard()->serve();
-    note_failure();
-    return any;
+    return in_stream && stream_->shard()->serve();
 }
 
 std::shared_ptr<stream::Shard> Socket::advance() {
@@ -48,20 +50,21 @@ std::shared_ptr<stream::Shard> Socket::advance() {
 
 Result<void> Socket::begin_wait(Sleep &sleep, short events) {
     const std::scoped_lock lock{mutex_};
+    go_on();
     if (state_ == State::Plain) {
         waiters_.add(sleep.waiter());
         sleep.add({.fd = fd(), .events = events, .revents = 0});
         return {};
     }
-    // A stream that began later would be waited for on its TCP socket, which the device's thread reads.
-    go_on();
     return begin_wait_locked(sleep);
 }
 
 Result<void> Socket::begin_wait_locked(Sleep &sleep) {
     waiters_.add(sleep.waiter());
     if (stream_ != nullptr) {
-        return sleep.join(stream_->shard());
+        if (auto joined = sleep.join(stream_->shard()); !joined || state_ == State::Streaming) {
+            return joined;
+        }
     }
     for (const pollfd &descriptor : descriptors_before_stream()) {
         sleep.add(descriptor);
@@ -75,10 +78,10 @@ std::vector<pollfd> Socket::descriptors_before_stream() {
     if (listener_ != nullptr) {
         descriptors.push_back({.fd = listener_->fd(), .events = POLLIN, .revents = 0});
     }
-    if (!is_lost() && (state_ != State::Listening || in_tcp_)) {
-        descriptors.push_back({.fd = fd(),
-                               .events = static_cast<short>(state_ == State::Reaching ? POLLOUT : POLLIN),
-                               .revents = 0});
+    if (!is_lost() && stream_ == nullptr && (state_ != State::Listening || in_tcp_)) {
+        const bool reads = state_ == State::Listening || state_ == State::Undecided || state_ == State::Fresh;
+        descriptors.push_back(
+            {.fd = fd(), .events = static_cast<short>(reads ? POLLIN : POLLOUT), .revents = 0});
     }
     if (const auto timer = decision_timer()) {
         descriptors.push_back(*timer);
@@ -91,7 +94,7 @@ Result<std::vector<pollfd>> Socket::watch(short events) {
     if (state_ == State::Plain) {
         return std::vector<pollfd>{{.fd = fd(), .events = events, .revents = 0}};
     }
-    return stream_ != nullptr ? std::vector<pollfd>{} : descriptors_before_stream();
+    return state_ == State::Streaming ? std::vector<pollfd>{} : descriptors_before_stream();
 }
 
 base::Failure Socket::lost() {
@@ -107,7 +110,8 @@ base::Failure Socket::lost() {
 // What is copied is numbers, and options that do not change.
 Socket::Socket(base::Fd fd, const Socket &parents)
     : AnySocket{std::move(fd)},
-      state_{parents.state_ == State::Streaming || (parents.listener_ != nullptr && !parents.in_tcp_)
+      state_{parents.state_ == State::Streaming || parents.state_ == State::Offered ||
+                     parents.state_ == State::Replaying || (parents.listener_ != nullptr && !parents.in_tcp_)
                  ? State::Lost
                  : parents.state_.load()},
       settings_{parents.settings_},
@@ -116,7 +120,9 @@ Socket::Socket(base::Fd fd, const Socket &parents)
       pending_error_{parents.pending_error_},
       reason_{parents.reason_},
       grace_ends_{parents.grace_ends_},
-      request_due_{parents.request_due_},
+      answer_due_{parents.answer_due_},
+      peer_{parents.peer_},
+      bound_{parents.bound_},
       in_tcp_{parents.in_tcp_} {
     copy_options(parents);
 }

@@ -5,15 +5,22 @@
 //
 //      Fresh ──► Listening            rsocket, rbind; rlisten
 //        │
-//        ├─────► Reaching ───┐        rconnect: TCP connects
-//        │                   ├──► Streaming       there is a stream, also one that has ended
-//        │   Undecided ──────┤        raccept: what came first decides, when the program first reads, writes
-//        │       │           │        or waits, so that options can still be set (socket_plain.cpp)
-//        │       └───────────│──► Plain           TCP for good; the kernel does everything
-//        └───────────────────┘        rconnect over a device of the kernel; raccept of one answers at once
+//        ├─────► Reaching ──► Offered         rconnect: TCP connects; the request for a stream is out. What
+//        │          ┌─────────┤    │           the program sends is kept (socket_reach.cpp)
+//        │          │ no      │    │ the peer answers
+//        │          ▼         │    ▼
+//        │      Replaying     │  Streaming     there is a stream, also one that has ended
+//        │          │         │    ▲
+//        │          ▼         │    │ the peer asks
+//        └─────► Plain ◄──────┴─ Undecided     raccept: what came first decides, when the program first
+//                                              reads, writes or waits, so that options can still be set
 //
-// A forked child has lost what is Streaming, and uses the others. So does a process that gets the descriptor
-// by exec or SCM_RIGHTS, when it adopts it (adopt.cpp).
+// Plain is TCP for good: the kernel does everything (socket_plain.cpp). Replaying connects in TCP again, and
+// sends there what was kept. Over a device of the kernel rconnect goes to Offered at once, and raccept to
+// Streaming.
+//
+// A forked child has lost what is Offered, Replaying or Streaming, and uses the others. So does a process
+// that gets the descriptor by exec or SCM_RIGHTS, when it adopts it (adopt.cpp).
 #pragma once
 
 #include <atomic>
@@ -29,7 +36,7 @@ namespace rsockets {
 
 class Socket final : public AnySocket, private stream::Observer {
 public:
-    enum class State { Fresh, Listening, Reaching, Undecided, Streaming, Plain, Lost };
+    enum class State { Fresh, Listening, Reaching, Offered, Replaying, Undecided, Streaming, Plain, Lost };
 
     Socket(base::Fd fd, State state, const stream::Settings &settings, bool blocks)
         : AnySocket{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {
@@ -108,10 +115,15 @@ private:
     // The caller of this and of what follows holds mutex_, which is taken before the shard's lock. Returns
     // whether there was anything for any stream.
     bool serve();
-    // Begins the stream, if there is none yet and TCP or the peer is ready for it.
-    void go_on() {
+    // Whether it is not known yet if the socket is a stream or TCP.
+    [[nodiscard]] bool is_open_yet() const {
         const State state = state_;
-        if (state == State::Reaching || state == State::Undecided) {
+        return state == State::Reaching || state == State::Offered || state == State::Replaying ||
+               state == State::Undecided;
+    }
+    // Takes the socket to its next state, if there is news for that.
+    void go_on() {
+        if (is_open_yet()) {
             decide_now();
         }
     }
@@ -126,10 +138,27 @@ private:
                                                               int flags);
     [[nodiscard]] Result<std::shared_ptr<Socket>> next_of_listener(sockaddr *address, socklen_t *length,
                                                                    int flags);
+    // How long a peer has for the rest of a request, or for the answer to ours.
+    static constexpr std::chrono::seconds time_to_answer{1};
     [[nodiscard]] bool reach();
+    // These return whether the state has changed.
+    [[nodiscard]] bool take_answer();
+    [[nodiscard]] bool replay();
+    // Whether the socket stays TCP if the peer of its stream does not answer.
+    [[nodiscard]] bool may_fall_back() const {
+        return may_be_tcp_ && stream_ != nullptr && !stream_->shard()->device().is_of_kernel();
+    }
+    void fall_back(int reason);
+    void drop_stream();
+    // There is no connection, and another may be made. The program is told why.
+    void give_up(int error);
+    [[nodiscard]] Result<void> connect_in_tcp(const sockaddr *address, socklen_t length);
+    [[nodiscard]] Result<void> wait_for_peer(std::unique_lock<base::SmallMutex> &lock);
+    void send_what_is_kept(std::unique_lock<base::SmallMutex> &lock, Deadline deadline);
+    [[nodiscard]] Result<std::size_t> keep_for_replay(std::span<const iovec> parts);
     [[nodiscard]] bool begin_stream(stream::Side side);
-    // The peer has gone before there was a stream. Returns true.
-    bool lose_peer(int error);
+    // The peer has gone before there was a stream.
+    void lose_peer(int error);
     // In socket_plain.cpp. Looks at what an accepted socket's peer has sent first. Returns whether that
     // decides.
     [[nodiscard]] bool decide_by_what_came();
@@ -160,14 +189,7 @@ private:
     // A child that waits for the listener that it inherited has it in a file of its own.
     void list_in_child();
     [[nodiscard]] short listener_readiness(short events) const;
-    // The caller of these holds the stream's lock too.
-    // Why rconnect failed is told once; why a stream broke, again and again.
-    void note_failure() {
-        if (stream_ != nullptr && !failure_noted_ && stream_->error() != 0 && !stream_->was_established()) {
-            failure_noted_ = true;
-            pending_error_ = stream_->error();
-        }
-    }
+    // The caller of this holds the stream's lock too.
     [[nodiscard]] short stream_readiness(short events) const;
     [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep);
     // That tell when the stream may begin, or another may be accepted.
@@ -198,7 +220,6 @@ private:
         }
         const auto in_stream = lock_stream();
         any = serves && in_stream && stream_->shard()->serve();
-        note_failure();
         return attempt();
     }
     template <typename Answer>
@@ -232,7 +253,6 @@ private:
     bool loss_told_ = false;
     // Why there is no stream, as an errno value, until a call or SO_ERROR has told it.
     int pending_error_ = 0;
-    bool failure_noted_ = false;
     milliseconds receive_timeout_{0};
     milliseconds send_timeout_{0};
     std::size_t receive_low_water_ = 1;
@@ -252,10 +272,15 @@ private:
     // Those of SOL_SOCKET that are the stream's, for the kernel if the socket stays TCP.
     Options stream_options_;
     static void keep(Options &options, int level, int name, const void *value, socklen_t length);
-    bool may_be_tcp_ = configuration().may_be_tcp;
-    int reason_ = 0;        // RDMA_REASON_
-    Deadline grace_ends_;   // for the request of a peer that has said nothing
-    Deadline request_due_;  // for the rest of a request
+    bool may_be_tcp_ = configuration().probe != Probe::Only;
+    int reason_ = 0;       // RDMA_REASON_
+    Deadline grace_ends_;  // for the request of a peer that has said nothing
+    Deadline answer_due_;  // for the rest of a request, or the answer to ours
+    // Of one that connects: whom it asks, what is to be sent to it in TCP, and whether nothing comes behind.
+    sockaddr_storage peer_{};
+    std::optional<sockaddr_storage> bound_;  // to this address, by the program
+    std::vector<std::byte> unsent_;
+    bool ends_sending_ = false;
     base::Fd timer_;
     // Rsockets that this one accepted, and that the program may not have used yet.
     std::vector<std::weak_ptr<Socket>> unanswered_;

@@ -36,14 +36,12 @@ int Socket::why_no_stream() {
     if (state_ == State::Plain) {
         return EOPNOTSUPP;
     }
-    return pending_error_ != 0
-               ? std::exchange(pending_error_, 0)
-               : (state_ == State::Reaching || state_ == State::Undecided ? EAGAIN : ENOTCONN);
+    return pending_error_ != 0 ? std::exchange(pending_error_, 0) : is_open_yet() ? EAGAIN : ENOTCONN;
 }
 
 // A stream does not say from whom each byte is.
 Result<std::size_t> Socket::receive(msghdr &message, int flags) {
-    if (state_ == State::Undecided) {
+    if (is_open_yet()) {
         if (const auto decided = decide(Use::Receive, flags); !decided) {
             return std::unexpected{decided.error()};
         }
@@ -140,7 +138,16 @@ Result<std::size_t> Socket::receive_rest(std::unique_lock<base::SmallMutex> &loc
 
 [[gnu::always_inline]] inline Result<std::size_t> Socket::try_to_send(std::span<const iovec> parts) {
     if (stream_ == nullptr) {
-        return base::failure(why_no_stream());
+        if (state_ == State::Plain) {
+            msghdr message{};
+            message.msg_iov = const_cast<iovec *>(parts.data());  // not written to
+            message.msg_iovlen = parts.size();
+            return send_plain(message, MSG_DONTWAIT);
+        }
+        return state_ == State::Replaying ? keep_for_replay(parts) : base::failure(why_no_stream());
+    }
+    if (state_ == State::Offered && stream_->error() != 0) {
+        return base::failure(EAGAIN);  // the next look goes on without it
     }
     // Bytes that have left give their place in the send buffer back, and the next bytes take the same one.
     // Where all have left already there is nothing to look for.
@@ -193,9 +200,8 @@ short Socket::readiness(short events) {
     if (is_lost()) {
         return static_cast<short>(events | POLLERR | POLLHUP);
     }
-    const auto in_stream = lock_stream();
-    note_failure();
-    if (in_stream) {
+    go_on();  // the shard was served
+    if (const auto in_stream = lock_stream()) {
         return stream_readiness(events);
     }
     if (state_ == State::Listening) {
@@ -205,9 +211,9 @@ short Socket::readiness(short events) {
         // What the peer says decides. The program may speak first when the grace is over.
         return decision_due() ? short{0} : polled(fd(), static_cast<short>(events & (POLLOUT | POLLWRNORM)));
     }
-    // The kernel's socket says what is ready. While it connects nothing is: the rsocket is connected when the
-    // peer has answered.
-    const short ready = polled(fd(), state_ == State::Reaching ? short{0} : events);
+    // The kernel's socket says what is ready. While it connects nothing is.
+    const bool connects = state_ == State::Reaching || state_ == State::Replaying;
+    const short ready = polled(fd(), connects ? short{0} : events);
     return pending_error_ != 0 ? static_cast<short>(ready | POLLERR | (events & (POLLIN | POLLOUT))) : ready;
 }
 
@@ -248,34 +254,55 @@ Result<void> Socket::shutdown(int how) {
     if (state_ == State::Listening || state_ == State::Plain) {
         return ::shutdown(fd(), how) == 0 ? Result<void>{} : base::last_failure();
     }
+    if (state_ == State::Replaying) {
+        ends_sending_ = ends_sending_ || how != SHUT_RD;
+        return {};
+    }
     if (stream_ == nullptr) {
         return is_lost() ? lost() : base::failure(ENOTCONN);
     }
+    ends_sending_ = ends_sending_ || how != SHUT_RD;
     const auto in_stream = lock_stream();
     stream_->shut(how != SHUT_WR, how != SHUT_RD);
     waiters_.wake();
     return {};
 }
 
+// What was sent to a peer that has not answered goes one way or the other.
+void Socket::send_what_is_kept(std::unique_lock<base::SmallMutex> &lock, Deadline deadline) {
+    const auto is_done = [&] {
+        const bool asks = state_ == State::Offered && answer_due_;
+        return state_ != State::Replaying && (!asks || !stream_->has_unsent() || stream_->was_established());
+    };
+    if (state_ == State::Replaying || state_ == State::Offered) {
+        (void)until(lock, true, deadline,
+                    [&]() -> Result<void> { return is_done() ? Result<void>{} : base::failure(EAGAIN); });
+    }
+}
+
 void Socket::close() {
     std::unique_lock lock{mutex_};
     const bool lingers = linger_.l_onoff != 0;
+    const bool cuts = lingers && linger_.l_linger == 0;
+    const auto time = lingers ? std::chrono::seconds{linger_.l_linger} : 2 * time_to_answer;
+    const Deadline deadline = base::Clock::now() + time;
     // Of TCP the kernel's close does everything. No stream begins here: another process may have inherited
     // the descriptor, and use it.
-    if (auto in_stream = lock_stream()) {
+    if (!cuts) {
+        send_what_is_kept(lock, deadline);
+    }
+    if (const auto in_stream = lock_stream()) {
         (void)stream_->shard()->serve();
-        if (lingers && linger_.l_linger == 0) {
+        if (cuts) {
             stream_->abort();
         } else {
             stream_->leave();
         }
-        in_stream.unlock();
-        if (lingers) {
-            const Deadline deadline = base::Clock::now() + std::chrono::seconds{linger_.l_linger};
-            (void)until(lock, true, deadline, [&]() -> Result<bool> {
-                return stream_->gone() ? Result<bool>{true} : base::failure(EAGAIN);
-            });
-        }
+    }
+    if (lingers && !cuts && stream_ != nullptr) {
+        (void)until(lock, true, deadline, [&]() -> Result<void> {
+            return stream_ == nullptr || stream_->gone() ? Result<void>{} : base::failure(EAGAIN);
+        });
     }
     closed_ = true;
     if (entry_) {

@@ -24,8 +24,6 @@ namespace {
 
 // The first bytes of a request of MPA (RFC 5044 section 7.1).
 constexpr std::string_view request_key = "MPA ID Req Frame";
-// A peer that has sent some of them sends the others at once: they are in one packet.
-constexpr std::chrono::seconds rest_of_request{1};
 
 void set_low_water(int fd, std::size_t bytes) {
     const int value = static_cast<int>(bytes);
@@ -41,7 +39,11 @@ bool Socket::decide_by_what_came() {
     std::array<char, request_key.size()> bytes{};
     const ssize_t count = recv(fd(), bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
     if (count < 0) {
-        return errno != EAGAIN && errno != EINTR && lose_peer(errno);
+        const bool is_gone = errno != EAGAIN && errno != EINTR;
+        if (is_gone) {
+            lose_peer(errno);
+        }
+        return is_gone;
     }
     const std::string_view came{bytes.data(), static_cast<std::size_t>(count)};
     if (!came.empty() && came == request_key) {
@@ -51,9 +53,9 @@ bool Socket::decide_by_what_came() {
     const bool may_be_request = !came.empty() && request_key.starts_with(came) &&
                                 (polled(fd(), POLLRDHUP) & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
     const auto now = base::Clock::now();
-    if (may_be_request && (!request_due_ || now < *request_due_)) {
-        if (!request_due_) {
-            request_due_ = now + rest_of_request;
+    if (may_be_request && (!answer_due_ || now < *answer_due_)) {
+        if (!answer_due_) {
+            answer_due_ = now + time_to_answer;
             set_low_water(fd(), request_key.size());
         }
         return false;
@@ -70,13 +72,14 @@ void Socket::speak_first() {
 }
 
 Deadline Socket::decision_due() const {
-    const Deadline due = request_due_ ? request_due_ : grace_ends_;
+    const Deadline due = answer_due_ ? answer_due_ : grace_ends_;
     return may_be_tcp_ && due && base::Clock::now() < *due ? due : std::nullopt;
 }
 
 // Returns a descriptor that becomes readable when the time has come, as long as it has not.
 std::optional<pollfd> Socket::decision_timer() {
-    const Deadline due = state_ == State::Undecided ? decision_due() : std::nullopt;
+    const Deadline due =
+        state_ == State::Undecided || state_ == State::Offered ? decision_due() : std::nullopt;
     if (!due) {
         return std::nullopt;
     }
@@ -89,8 +92,10 @@ std::optional<pollfd> Socket::decision_timer() {
                         .it_value = {.tv_sec = whole.count(),
                                      .tv_nsec = std::chrono::nanoseconds{since_boot - whole}.count()}};
     if (!timer_ || timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &at, nullptr) != 0) {
-        // Nobody would be woken: so it is now.
-        (request_due_ ? request_due_ : grace_ends_) = base::Clock::now();
+        // Nobody would be woken: so it is now. An answer may still come, or the device gives it up.
+        if (state_ == State::Undecided) {
+            (answer_due_ ? answer_due_ : grace_ends_) = base::Clock::now();
+        }
         return std::nullopt;
     }
     return pollfd{.fd = timer_.get(), .events = POLLIN, .revents = 0};
@@ -121,7 +126,9 @@ Result<void> Socket::decide(Use use, int flags) {
         if (use == Use::Send) {
             speak_first();
         }
-        return state_ == State::Undecided ? base::failure(EAGAIN) : Result<void>{};
+        return !is_open_yet() || (state_ == State::Offered && stream_->was_established())
+                   ? Result<void>{}
+                   : base::failure(EAGAIN);
     });
 }
 

@@ -3,11 +3,15 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "rsocket/kernel_socket.hpp"
+#include "rsocket/probe.hpp"
 #include "rsocket/socket.hpp"
+
+#include <rpma/rsocket.h>
 
 namespace rsockets {
 
@@ -32,8 +36,17 @@ Result<sockaddr_storage> Socket::local_address_to(const sockaddr_storage &remote
 // Asks the peer over a device of the kernel where one serves the route's local address, and connects in TCP
 // elsewhere.
 Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
+    ends_sending_ = false;
     if (auto remote = copied(address, length)) {
+        peer_ = *remote;
+        const auto name = stream::name_of(fd());
+        bound_ = name && stream::port_of(*name) != 0 ? std::optional{*name} : std::nullopt;
         *remote = stream::without_mapping(*remote);
+        if (const int reason = may_be_tcp_ ? why_not_ask(*remote) : RDMA_REASON_NONE;
+            reason != RDMA_REASON_NONE) {
+            become_plain(reason);
+            return {};
+        }
         const auto local = local_address_to(*remote);
         // Where there is no route, TCP's connect says so.
         const auto device =
@@ -47,7 +60,7 @@ Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
             if (!stream) {
                 return std::unexpected{stream.error()};
             }
-            state_ = State::Streaming;
+            state_ = State::Offered;
             stream_ = std::move(*stream);
             report_stream();
             return {};
@@ -68,6 +81,7 @@ Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
 Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
     std::unique_lock lock{mutex_};
     (void)serve();
+    go_on();
     if (pending_error_ != 0) {
         return base::failure(std::exchange(pending_error_, 0));
     }
@@ -77,24 +91,66 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
         }
         waiters_.wake();
         (void)serve();
-        if (!blocks_ && is_connecting()) {
+        if (!blocks_ && is_open_yet()) {
             return base::failure(EINPROGRESS);
         }
     } else if (is_connecting()) {
         if (!blocks_) {
             return base::failure(EALREADY);
         }
-    } else {
+    } else if (state_ != State::Plain) {
         return base::failure(state_ == State::Listening ? EINVAL : EISCONN);
     }
-    const auto connected = until(lock, blocks_, deadline_of(send_timeout_), [&]() -> Result<void> {
-        if (pending_error_ != 0) {
-            return base::failure(std::exchange(pending_error_, 0));
+    if (state_ == State::Plain) {
+        lock.unlock();
+        return connect_in_tcp(address, length);
+    }
+    return wait_for_peer(lock);
+}
+
+Result<void> Socket::connect_in_tcp(const sockaddr *address, socklen_t length) {
+    if (::connect(fd(), address, length) == 0) {
+        return {};
+    }
+    const auto failed = base::last_failure();
+    if (failed.error().number != EINPROGRESS && failed.error().number != EALREADY &&
+        failed.error().number != EISCONN && failed.error().number != EINTR) {
+        const std::scoped_lock lock{mutex_};
+        set_kernel_blocking(false);
+        state_ = State::Fresh;  // it may connect elsewhere
+    }
+    return failed;
+}
+
+Result<void> Socket::wait_for_peer(std::unique_lock<base::SmallMutex> &lock) {
+    // A program that is its own peer answers nobody while it waits here. After this time it goes on, and what
+    // it sends waits for the answer.
+    constexpr milliseconds patience{100};
+    const Deadline deadline = deadline_of(send_timeout_);
+    const auto wait = [&](Deadline until_then, bool for_answer) {
+        return until(lock, blocks_, until_then, [&]() -> Result<void> {
+            if (pending_error_ != 0) {
+                return base::failure(std::exchange(pending_error_, 0));
+            }
+            if (state_ == State::Fresh) {
+                return base::failure(ENOTCONN);  // another call was told why
+            }
+            const bool is_there = !is_open_yet() || (stream_ != nullptr && stream_->was_established());
+            return is_there || (!for_answer && state_ != State::Reaching) ? Result<void>{}
+                                                                          : base::failure(EAGAIN);
+        });
+    };
+    auto connected = wait(deadline, false);
+    if (connected && may_fall_back()) {
+        const auto soon = base::Clock::now() + patience;
+        connected = wait(deadline ? std::min(*deadline, soon) : soon, true);
+        if (!connected && connected.error().number == EAGAIN && state_ == State::Offered) {
+            return {};
         }
-        // The stream may have ended since.
-        return state_ == State::Streaming && stream_->was_established() ? Result<void>{}
-                                                                        : base::failure(EAGAIN);
-    });
+    }
+    if (connected || connected.error().number == EAGAIN) {
+        connected = wait(deadline, true);
+    }
     if (!connected && connected.error().number == EAGAIN) {
         return base::failure(EINPROGRESS);
     }
@@ -107,25 +163,173 @@ bool Socket::reach() {
         return false;
     }
     if (const int error = pending_error(fd()); error != 0) {
-        // Without this the kernel would report the error once more, at the next connect.
-        const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
-        (void)::connect(fd(), &nobody, sizeof(nobody));
-        pending_error_ = error;
-        state_ = State::Fresh;
-        list();
+        give_up(error);
         return true;
     }
-    return begin_stream(stream::Side::Active);
+    if (!begin_stream(stream::Side::Active)) {
+        return false;
+    }
+    if (may_fall_back()) {
+        answer_due_ = base::Clock::now() + time_to_answer;
+        const auto in_stream = lock_stream();
+        stream_->keep_early_sends();
+    }
+    return true;
+}
+
+namespace {
+
+// Returns why a connection that failed so is to be TCP; RDMA_REASON_NONE: it is not.
+int reason_of(int error) {
+    switch (error) {
+        case ECONNREFUSED:
+            return RDMA_REASON_PEER_REFUSED;
+        case ETIMEDOUT:
+            return RDMA_REASON_PEER_SILENT;
+        case ECONNRESET:
+        case EPROTO:
+            return RDMA_REASON_PEER_SPEAKS_TCP;
+        default:
+            return RDMA_REASON_NONE;  // not the peer's doing, or it speaks another version
+    }
+}
+
+}  // namespace
+
+bool Socket::take_answer() {
+    int error = 0;
+    bool is_tcp = may_fall_back();
+    {
+        const auto in_stream = lock_stream();
+        if (stream_->was_established()) {
+            state_ = State::Streaming;
+        }
+        error = stream_->error();
+        is_tcp = is_tcp && !stream_->was_accepted();
+    }
+    if (state_ == State::Streaming) {
+        answer_due_.reset();
+        timer_ = base::Fd{};
+        forget_tcp(stream::without_mapping(peer_));
+        list();
+        return false;
+    }
+    if (error == 0 && is_tcp && answer_due_ && base::Clock::now() >= *answer_due_) {
+        answer_due_.reset();
+        // An rsocket that is only slow has as long as the device gives it.
+        error = is_known(stream::without_mapping(peer_)) ? 0 : ETIMEDOUT;
+    }
+    if (error == 0) {
+        return false;
+    }
+    if (const int reason = is_tcp ? reason_of(error) : RDMA_REASON_NONE; reason != RDMA_REASON_NONE) {
+        fall_back(reason);
+    } else {
+        give_up(error);
+    }
+    return true;
+}
+
+void Socket::give_up(int error) {
+    drop_stream();
+    unsent_.clear();
+    pending_error_ = error;
+    state_ = State::Fresh;
+    list();
+}
+
+void Socket::drop_stream() {
+    if (stream_ != nullptr) {
+        {
+            const auto in_stream = lock_stream();
+            stream_->forget_observer();
+        }
+        stream_.reset();
+    }
+    answer_due_.reset();
+    timer_ = base::Fd{};
+    make_unconnected(fd());
+    if (bound_) {
+        // The kernel keeps a port that was chosen, and forgets one that it chose itself.
+        (void)::bind(fd(), reinterpret_cast<const sockaddr *>(&*bound_), stream::length_of(*bound_));
+    }
+    apply(options_);
+}
+
+// The same socket of the kernel connects once more: it keeps its number, its options and its name, and is
+// still in every set that waits for it.
+void Socket::fall_back(int reason) {
+    {
+        const auto in_stream = lock_stream();
+        unsent_ = stream_->take_unsent();
+    }
+    drop_stream();
+    if (reason != RDMA_REASON_PEER_REFUSED) {
+        remember_tcp(stream::without_mapping(peer_));
+    }
+    reason_ = reason;
+    state_ = State::Replaying;
+    if (::connect(fd(), reinterpret_cast<const sockaddr *>(&peer_), stream::length_of(peer_)) != 0 &&
+        errno != EINPROGRESS) {
+        give_up(errno);
+    }
+    list();
+}
+
+bool Socket::replay() {
+    if (polled(fd(), POLLOUT) == 0) {
+        return false;
+    }
+    int error = pending_error(fd());
+    while (error == 0 && !unsent_.empty()) {
+        const ssize_t count = ::send(fd(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
+            return false;
+        }
+        error = count < 0 ? errno : 0;
+        unsent_.erase(unsent_.begin(), unsent_.begin() + std::max<ssize_t>(count, 0));
+    }
+    if (error != 0) {
+        give_up(error);
+        return true;
+    }
+    if (ends_sending_) {
+        (void)::shutdown(fd(), SHUT_WR);
+    }
+    become_plain(reason_);
+    return true;
+}
+
+Result<std::size_t> Socket::keep_for_replay(std::span<const iovec> parts) {
+    if (ends_sending_) {
+        return base::failure(EPIPE);
+    }
+    std::size_t room = settings_.send_bytes - std::min<std::size_t>(settings_.send_bytes, unsent_.size());
+    if (room == 0) {
+        return base::failure(EAGAIN);
+    }
+    std::size_t kept = 0;
+    for (const iovec &part : parts) {
+        const std::size_t size = std::min(part.iov_len, room);
+        const auto *const bytes = static_cast<const std::byte *>(part.iov_base);
+        unsent_.insert(unsent_.end(), bytes, bytes + size);
+        kept += size;
+        room -= size;
+    }
+    return kept;
 }
 
 bool Socket::begin_stream(stream::Side side) {
-    state_ = State::Streaming;  // a child that is forked meanwhile has lost it
+    const bool asks = side == stream::Side::Active;
+    state_ = asks ? State::Offered : State::Streaming;  // a child that is forked meanwhile has lost it
     // With a waiter made now, this thread can wait for the stream also when no descriptor is left later.
     const auto waiter = Waiter::of_this_thread();
     auto stream =
         waiter ? stream::Connection::begin(side, fd(), settings_, *this) : std::unexpected{waiter.error()};
     if (!stream) {
-        return lose_peer(stream.error().number);  // which nobody would answer
+        // Nobody would answer the peer.
+        asks ? give_up(stream.error().number) : lose_peer(stream.error().number);
+        return true;
     }
     stream_ = std::move(*stream);
     report_stream();
@@ -133,12 +337,11 @@ bool Socket::begin_stream(stream::Side side) {
     return true;
 }
 
-bool Socket::lose_peer(int error) {
+void Socket::lose_peer(int error) {
     pending_error_ = error;
     (void)::shutdown(fd(), SHUT_RDWR);
     state_ = State::Fresh;
     list();
-    return true;
 }
 
 Result<void> Socket::name(End end, sockaddr *address, socklen_t *length) {

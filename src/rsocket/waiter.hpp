@@ -112,10 +112,11 @@ public:
             watcher->closed();
         }
     }
-    // Wakes all threads but this one, which is awake, and tells the watchers. The caller has changed
-    // something under a lock that every thread takes between add() or watch() and its last look: a thread or
-    // watcher that is not in the lists yet looks later, and sees the change.
-    void wake() {
+    // Wakes all threads but this one, which is awake, and tells the watchers. With `this_one`, a sleep that
+    // this thread has made ready ends too: what it was to sleep on is not what tells of news any more. The
+    // caller has changed something under a lock that every thread takes between add() or watch() and its last
+    // look: a thread or watcher that is not in the lists yet looks later, and sees the change.
+    void wake(bool this_one = false) {
         if (!any_.load(std::memory_order_relaxed)) {
             return;
         }
@@ -129,7 +130,7 @@ public:
             }
         }
         for (const auto &waiter : waiters_) {
-            if (!waiter->is_of_this_thread()) {
+            if (this_one || !waiter->is_of_this_thread()) {
                 waiter->wake();
             }
         }

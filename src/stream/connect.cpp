@@ -323,6 +323,7 @@ void Connection::take_event(rpma_conn_event event) {
     }
     expect_event(false);
     if (event == RPMA_CONN_ESTABLISHED) {
+        was_accepted_ = true;
         if (side_ == Side::Active) {
             rpma_conn_private_data data{};
             (void)rpma_conn_get_private_data(conn_.get(), &data);

@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "registry/record.hpp"
@@ -87,10 +88,19 @@ public:
     void forget_observer();
     [[nodiscard]] const std::shared_ptr<Shard> &shard() const { return shard_; }
 
+    // What is sent before the peer has answered is kept, as much as the send buffer has room for, and goes
+    // out when the peer has answered.
+    void keep_early_sends() { keeps_early_sends_ = true; }
+    // Returns what was sent and kept, and forgets it.
+    [[nodiscard]] std::vector<std::byte> take_unsent() { return std::exchange(unsent_, {}); }
+    [[nodiscard]] bool has_unsent() const { return !unsent_.empty(); }
+
     // Whether the request has been sent, or the peer's has been answered.
     [[nodiscard]] bool answered() const { return phase_ != Phase::Asking; }
     [[nodiscard]] bool established() const { return phase_ == Phase::Established; }
     [[nodiscard]] bool was_established() const { return was_established_; }
+    // Whether a device has accepted the request, even if there is no stream because of what it said.
+    [[nodiscard]] bool was_accepted() const { return was_accepted_; }
     // 0, or an errno value: why the stream broke, or never began.
     [[nodiscard]] int error() const { return error_; }
     // Whether receive() would give at least `bytes` bytes, or all that can come before some are read, or an
@@ -115,9 +125,12 @@ public:
         return !idle() && (!sends_in_place() || posted_->free() < std::min(bytes, most_at_once));
     }
     // Whether everything that was sent has left this end: the device needs none of it any more.
-    [[nodiscard]] bool idle() const { return phase_ != Phase::Established || (!owed_ && posted_->idle()); }
+    [[nodiscard]] bool idle() const {
+        return phase_ == Phase::Over ||
+               (unsent_.empty() && (phase_ != Phase::Established || (!owed_ && posted_->idle())));
+    }
     // Whether, after leave(), the peer has everything that was sent, or cannot have it.
-    [[nodiscard]] bool gone() const { return phase_ != Phase::Established || (!drains_ && idle()); }
+    [[nodiscard]] bool gone() const { return idle() && (phase_ != Phase::Established || !drains_); }
 
     // Returns how many bytes; 0 is the end of the stream, where the parts have room for any. EAGAIN: there
     // are none now.
@@ -210,6 +223,14 @@ private:
     // device does so with as many as a message has. On other devices bytes are copied into the send buffer.
     [[nodiscard]] bool sends_in_place() const { return !device_.is_of_kernel(); }
     [[nodiscard]] bool may_send() const { return phase_ == Phase::Established && may_write_ && !peer_left_; }
+    // Whether what is sent is kept for later.
+    [[nodiscard]] bool keeps_sends() const {
+        const bool asks = phase_ == Phase::Asking || phase_ == Phase::Connecting;
+        return may_write_ && (!unsent_.empty() ? phase_ != Phase::Over : asks && keeps_early_sends_);
+    }
+    [[nodiscard]] base::Result<std::size_t> keep(std::span<const iovec> parts);
+    [[nodiscard]] base::Result<std::size_t> post_bytes(std::span<const iovec> parts);
+    void send_unsent();
     // Returns an errno value.
     [[nodiscard]] int why_not_send() const;
     bool put(std::span<const iovec> parts, std::size_t skip, Target to, std::optional<std::uint32_t> word);
@@ -272,6 +293,7 @@ private:
     // The entry of the peer's list that is written next.
     std::uint32_t peer_window_ = 1;
 
+    bool was_accepted_ = false;
     bool was_established_ = false;
     bool may_read_ = true;
     bool may_write_ = true;
@@ -279,6 +301,8 @@ private:
     bool peer_left_ = false;
     // The device ends the connection by itself when what is posted has left.
     bool drains_ = false;
+    bool keeps_early_sends_ = false;
+    std::vector<std::byte> unsent_;
     // The word that tells the peer of our end, sent as soon as the send queue has a place.
     std::optional<Control> owed_;
 };

@@ -139,7 +139,10 @@ bool Connection::take_windows() {
 }
 
 void Connection::send_what_is_owed() {
-    if (owed_ && posted_->has_place(places_of(0))) {
+    if (!unsent_.empty()) {
+        send_unsent();
+    }
+    if (owed_ && unsent_.empty() && posted_->has_place(places_of(0))) {
         std::array<rpma_op, 1> ops{};
         const Control control = *std::exchange(owed_, std::nullopt);
         post(ops, 0, encode(Op::Control, static_cast<std::uint32_t>(control)));

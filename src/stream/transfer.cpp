@@ -101,6 +101,9 @@ bool Connection::can_send() const {
     if (!may_write_ || peer_left_ || phase_ == Phase::Over) {
         return true;
     }
+    if (keeps_sends()) {
+        return unsent_.size() < settings_.send_bytes;
+    }
     return phase_ == Phase::Established && next_message(1) != 0 &&
            posted_->free() >= std::min<std::size_t>(send_low_water, settings_.send_bytes);
 }
@@ -113,9 +116,34 @@ int Connection::why_not_send() const {
 }
 
 base::Result<std::size_t> Connection::send(std::span<const iovec> parts) {
-    if (!may_send()) {
-        return base::failure(why_not_send());
+    if (!may_send() || !unsent_.empty()) {
+        return keeps_sends() ? keep(parts) : base::failure(why_not_send());
     }
+    return post_bytes(parts);
+}
+
+base::Result<std::size_t> Connection::keep(std::span<const iovec> parts) {
+    const std::size_t room =
+        settings_.send_bytes - std::min<std::size_t>(settings_.send_bytes, unsent_.size());
+    const std::size_t bytes = std::min(base::size_of(parts), room);
+    unsent_.reserve(unsent_.size() + bytes);
+    for_pieces(parts, 0, bytes, [&](std::span<const std::byte> piece, std::size_t) {
+        unsent_.insert(unsent_.end(), piece.begin(), piece.end());
+    });
+    return bytes != 0 || base::size_of(parts) == 0 ? base::Result<std::size_t>{bytes} : base::failure(EAGAIN);
+}
+
+// Also after the end of this direction, which goes behind them.
+void Connection::send_unsent() {
+    const iovec all{.iov_base = unsent_.data(), .iov_len = unsent_.size()};
+    if (const auto sent = peer_left_ ? base::failure(EPIPE) : post_bytes({&all, 1})) {
+        unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(*sent));
+    } else if (sent.error().number != EAGAIN) {
+        unsent_.clear();
+    }
+}
+
+base::Result<std::size_t> Connection::post_bytes(std::span<const iovec> parts) {
     const std::size_t bytes = base::size_of(parts);
     std::size_t sent = 0;
     while (sent < bytes && error_ == 0) {

@@ -197,6 +197,7 @@ static void members_become_streams(void **state) {
     const int client = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     add(listener, EPOLLIN);
     assert_int_equal(told(listener, 0), 0);
+    demand_rdma(client);
     add(client, EPOLLOUT | EPOLLONESHOT);
     assert_true((told(client, 0) & EPOLLHUP) != 0); /* as of a socket of TCP */
     assert_fails(rconnect(client, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);

@@ -41,6 +41,12 @@ static inline int listening_rsocket(uint16_t *port) {
     return listener;
 }
 
+/* A stream over RDMA or none: rconnect waits for the peer's answer, and tells why there is none. */
+static inline void demand_rdma(int fd) {
+    const int no = 0;
+    assert_int_equal(rsetsockopt(fd, SOL_RDMA, RDMA_FALLBACK, &no, sizeof(no)), 0);
+}
+
 /* Connects fds[0], which does not block, because one thread is both ends; fds[1] has accepted. */
 static inline void connect_rsocket(int fds[2], int listener, uint16_t port) {
     const struct sockaddr_in address = loopback_at(port);

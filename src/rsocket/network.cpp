@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/network: see the header.
+#include "rsocket/network.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <charconv>
+#include <cstring>
+#include <string>
+
+namespace rsockets {
+
+namespace {
+
+constexpr unsigned bits_of_byte = 8;
+
+unsigned bits_of(sa_family_t family) {
+    return family == AF_INET ? 8 * sizeof(in_addr) : 8 * sizeof(in6_addr);
+}
+
+std::array<std::byte, 16> bytes_of(const sockaddr_storage &address) {
+    std::array<std::byte, 16> bytes{};
+    if (address.ss_family == AF_INET) {
+        std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in &>(address).sin_addr, sizeof(in_addr));
+    } else {
+        std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr,
+                    sizeof(in6_addr));
+    }
+    return bytes;
+}
+
+}  // namespace
+
+std::optional<Network> Network::parse(std::string_view text) {
+    const std::size_t slash = text.find('/');
+    const std::string host{text.substr(0, slash)};
+    Network network;
+    if (inet_pton(AF_INET, host.c_str(), network.bytes_.data()) == 1) {
+        network.family_ = AF_INET;
+    } else if (inet_pton(AF_INET6, host.c_str(), network.bytes_.data()) == 1) {
+        network.family_ = AF_INET6;
+    } else {
+        return std::nullopt;
+    }
+    network.bits_ = bits_of(network.family_);
+    if (slash == std::string_view::npos) {
+        return network;
+    }
+    const std::string_view number = text.substr(slash + 1);
+    unsigned bits = 0;
+    const auto parsed = std::from_chars(number.data(), number.data() + number.size(), bits);
+    if (parsed.ec != std::errc{} || parsed.ptr != number.data() + number.size() || bits > network.bits_) {
+        return std::nullopt;
+    }
+    network.bits_ = bits;
+    return network;
+}
+
+bool Network::has(const sockaddr_storage &address) const {
+    if (address.ss_family != family_) {
+        return false;
+    }
+    const auto other = bytes_of(address);
+    const std::size_t whole = bits_ / bits_of_byte;
+    const unsigned rest = bits_ % bits_of_byte;
+    const auto differing = whole < other.size() ? other[whole] ^ bytes_[whole] : std::byte{};
+    return std::memcmp(other.data(), bytes_.data(), whole) == 0 &&
+           (rest == 0 || differing >> (bits_of_byte - rest) == std::byte{});
+}
+
+}  // namespace rsockets

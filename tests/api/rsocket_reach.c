@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rsocket_reach: rconnect to servers that speak TCP. They are asked for RDMA, and each answers as programs do
+ * that do not know the question; then the rsocket is TCP, and every byte arrives once. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "test.h"
+
+/* Last: it asserts. */
+#include "rsockets.h"
+
+enum { MANY = 100000 };
+
+static const char greeting[] = "220 ready\r\n";
+static const char garbage[] = "\x16\x03\x01\x02";
+
+/* What a server does with a request for RDMA. With all else it does what an echo does. */
+enum kind {
+    Greets,  /* before the client has said anything, whatever that is */
+    Echoes,  /* what it does not understand, too */
+    Garbles, /* answers with few bytes, and waits */
+    Closes,
+    Waits /* for more, in silence */
+};
+
+static enum kind kind;
+static int listener = -1;
+static pthread_t server;
+static int served; /* connections */
+static int asked;  /* that were asked for RDMA */
+static struct sockaddr_storage address;
+static socklen_t address_size;
+static int fd = -1;
+
+static bool send_all(int to, const char *bytes, size_t size) {
+    while (size > 0) {
+        const ssize_t put = send(to, bytes, size, MSG_NOSIGNAL);
+        if (put <= 0) {
+            return false;
+        }
+        bytes += put;
+        size -= (size_t)put;
+    }
+    return true;
+}
+
+static void serve(int connection) {
+    static char bytes[1 << 16];
+    ssize_t got = 0;
+    if (kind == Greets) {
+        (void)send_all(connection, greeting, strlen(greeting));
+    }
+    for (bool first = true; (got = recv(connection, bytes, sizeof(bytes), 0)) > 0; first = false) {
+        const bool is_request = first && got >= 3 && memcmp(bytes, "MPA", 3) == 0;
+        asked += is_request;
+        if (is_request && kind == Closes) {
+            break;
+        }
+        if (is_request && kind == Waits) {
+            continue;
+        }
+        if (is_request && kind == Garbles ? !send_all(connection, garbage, strlen(garbage))
+                                          : !send_all(connection, bytes, (size_t)got)) {
+            break;
+        }
+    }
+    close(connection);
+}
+
+static void *accept_and_serve(void *unused) {
+    (void)unused;
+    int connection = 0;
+    while ((connection = accept(listener, NULL, NULL)) >= 0) {
+        ++served;
+        serve(connection);
+    }
+    return NULL;
+}
+
+static void start_server(enum kind of, int family) {
+    const struct sockaddr_in v4 = loopback_at(0);
+    const struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    kind = of;
+    served = 0;
+    asked = 0;
+    address_size = family == AF_INET ? sizeof(v4) : sizeof(v6);
+    memcpy(&address, family == AF_INET ? (const void *)&v4 : (const void *)&v6, address_size);
+    listener = socket(family, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, address_size), 0);
+    assert_int_equal(listen(listener, 8), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &address_size), 0);
+    assert_int_equal(pthread_create(&server, NULL, accept_and_serve, NULL), 0);
+}
+
+static void stop_server(void) {
+    shutdown(listener, SHUT_RDWR);
+    assert_int_equal(pthread_join(server, NULL), 0);
+    close(listener);
+    listener = -1;
+}
+
+static int close_all(void **state) {
+    (void)state;
+    if (fd >= 0) {
+        assert_int_equal(rclose(fd), 0);
+        fd = -1;
+    }
+    if (listener >= 0) {
+        stop_server();
+    }
+    return 0;
+}
+
+static int rdma_option(int of, int name) {
+    int value = -1;
+    socklen_t size = sizeof(value);
+    assert_int_equal(rgetsockopt(of, SOL_RDMA, name, &value, &size), 0);
+    return value;
+}
+
+static char byte_at(size_t place) {
+    return (char)(place * 31 / 7);
+}
+
+static void fill(char *bytes) {
+    for (size_t i = 0; i < MANY; ++i) {
+        bytes[i] = byte_at(i);
+    }
+}
+
+static void assert_gets(const char *text) {
+    char bytes[64] = "";
+    assert_int_equal(rrecv(fd, bytes, strlen(text), MSG_WAITALL), (ssize_t)strlen(text));
+    assert_string_equal(bytes, text);
+}
+
+static void connect_to_server(int family) {
+    fd = rsocket(family, SOCK_STREAM, 0);
+    assert_int_equal(rconnect(fd, (const struct sockaddr *)&address, address_size), 0);
+}
+
+/* ---- every kind of server ---- */
+
+static const struct {
+    enum kind kind;
+    int reason;
+} kinds[] = {{Greets, RDMA_REASON_PEER_SPEAKS_TCP},
+             {Echoes, RDMA_REASON_PEER_SPEAKS_TCP},
+             {Garbles, RDMA_REASON_PEER_SPEAKS_TCP},
+             {Closes, RDMA_REASON_PEER_SPEAKS_TCP},
+             {Waits, RDMA_REASON_PEER_SILENT}};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+/* What is sent at once is kept until the server has answered the request, or has not. */
+static void every_byte_comes_back_once(void **state) {
+    static char out[MANY];
+    static char in[MANY + 1];
+    fill(out);
+    for (int i = 0; i < 2 * KINDS; ++i) {
+        const int family = i < KINDS ? AF_INET : AF_INET6;
+        start_server(kinds[i % KINDS].kind, family);
+        connect_to_server(family);
+        assert_int_equal(rsend(fd, out, MANY, 0), MANY);
+        assert_int_equal(rshutdown(fd, SHUT_WR), 0);
+        if (kind == Greets) {
+            assert_gets(greeting);
+        }
+        assert_int_equal(rrecv(fd, in, sizeof(in), MSG_WAITALL), MANY);
+        assert_memory_equal(in, out, MANY);
+        assert_int_equal(rdma_option(fd, RDMA_MODE), RDMA_MODE_TCP);
+        assert_int_equal(rdma_option(fd, RDMA_MODE_REASON), kinds[i % KINDS].reason);
+        close_all(state);
+        assert_int_equal(served, 2);
+        assert_int_equal(asked, kind == Greets ? asked : 1);
+    }
+}
+
+static void nothing_waits_that_must_not(void **state) {
+    static char out[MANY];
+    static char in[MANY];
+    fill(out);
+    for (int i = 0; i < KINDS; ++i) {
+        start_server(kinds[i].kind, AF_INET);
+        fd = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        const double before = seconds();
+        assert_fails(rconnect(fd, (const struct sockaddr *)&address, address_size), EINPROGRESS);
+        struct pollfd entry = {.fd = fd, .events = POLLOUT};
+        assert_int_equal(rpoll(&entry, 1, 10000), 1);
+        assert_int_equal(entry.revents, POLLOUT);
+        assert_true(seconds() - before < 0.9); /* also where the server waits */
+        int error = -1;
+        socklen_t size = sizeof(error);
+        assert_int_equal(rgetsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size), 0);
+        assert_int_equal(error, 0);
+        size_t sent = 0;
+        size_t got = 0;
+        const size_t before_echo = kind == Greets ? strlen(greeting) : 0;
+        while (got < before_echo + MANY) {
+            entry.events = (short)(POLLIN | (sent < MANY ? POLLOUT : 0));
+            assert_int_equal(rpoll(&entry, 1, 10000), 1);
+            if ((entry.revents & POLLOUT) != 0) {
+                const ssize_t count = rsend(fd, out + sent, MANY - sent, 0);
+                assert_true(count > 0 || errno == EAGAIN);
+                sent += count > 0 ? (size_t)count : 0;
+            }
+            if ((entry.revents & POLLIN) != 0) {
+                const bool greets = got < before_echo;
+                char *const to = greets ? in + got : in + got - before_echo;
+                const ssize_t count = rrecv(fd, to, greets ? before_echo - got : MANY + before_echo - got, 0);
+                assert_true(count > 0);
+                assert_true(!greets || memcmp(to, greeting + got, (size_t)count) == 0);
+                got += (size_t)count;
+            }
+            assert_int_equal(entry.revents & ~(POLLIN | POLLOUT), 0);
+        }
+        assert_memory_equal(in, out, MANY);
+        close_all(state);
+    }
+}
+
+/* Nothing but the time that the server has for its answer wakes the thread. */
+static void a_repoll_sees_what_becomes_of_it(void **state) {
+    for (int i = 0; i < KINDS; ++i) {
+        start_server(kinds[i].kind, AF_INET);
+        fd = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        struct epoll_event event = {.events = EPOLLOUT};
+        const int set = repoll_create(0);
+        assert_fails(rconnect(fd, (const struct sockaddr *)&address, address_size), EINPROGRESS);
+        assert_int_equal(repoll_ctl(set, EPOLL_CTL_ADD, fd, &event), 0);
+        assert_int_equal(repoll_wait(set, &event, 1, 10000), 1);
+        assert_int_equal(event.events, EPOLLOUT);
+        assert_int_equal(rsend(fd, "abc", 3, 0), 3);
+        event.events = EPOLLIN;
+        assert_int_equal(repoll_ctl(set, EPOLL_CTL_MOD, fd, &event), 0);
+        assert_int_equal(repoll_wait(set, &event, 1, 10000), 1);
+        assert_int_equal(event.events, EPOLLIN);
+        assert_int_equal(rfcntl(fd, F_SETFL, 0), 0);
+        if (kind == Greets) {
+            assert_gets(greeting);
+        }
+        assert_gets("abc");
+        assert_int_equal(rclose(set), 0);
+        close_all(state);
+    }
+}
+
+static void what_was_sent_goes_out_when_it_is_closed(void **state) {
+    static char out[MANY];
+    fill(out);
+    for (int i = 0; i < KINDS; ++i) {
+        start_server(kinds[i].kind, AF_INET);
+        connect_to_server(AF_INET);
+        assert_int_equal(rsend(fd, out, MANY, 0), MANY);
+        assert_int_equal(rclose(fd), 0);
+        fd = -1;
+        /* The server takes one connection after the other: this one is behind that. */
+        connect_to_server(AF_INET);
+        assert_int_equal(rdma_option(fd, RDMA_MODE_REASON), RDMA_REASON_REMEMBERED);
+        assert_int_equal(rsend(fd, "after", 5, 0), 5);
+        if (kind == Greets) {
+            assert_gets(greeting);
+        }
+        assert_gets("after");
+        close_all(state);
+        assert_int_equal(served, 3);
+    }
+}
+
+/* ---- the address, and the number ---- */
+
+static void a_port_that_was_bound_stays(void **state) {
+    (void)state;
+    struct sockaddr_in own = loopback_at(0);
+    struct sockaddr_in name;
+    socklen_t size = sizeof(own);
+    start_server(Closes, AF_INET);
+    fd = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(rbind(fd, (struct sockaddr *)&own, size), 0);
+    assert_int_equal(rgetsockname(fd, (struct sockaddr *)&own, &size), 0);
+    assert_int_equal(rconnect(fd, (const struct sockaddr *)&address, address_size), 0);
+    assert_int_equal(rsend(fd, "x", 1, 0), 1);
+    assert_gets("x");
+    assert_int_equal(rdma_option(fd, RDMA_MODE), RDMA_MODE_TCP);
+    assert_int_equal(rgetsockname(fd, (struct sockaddr *)&name, &size), 0);
+    assert_int_equal(name.sin_port, own.sin_port);
+    assert_int_equal(rgetpeername(fd, (struct sockaddr *)&name, &size), 0);
+    assert_int_equal(name.sin_port, ((struct sockaddr_in *)&address)->sin_port);
+}
+
+static void options_are_those_of_the_program(void **state) {
+    (void)state;
+    const int second = 1;
+    int value = -1;
+    socklen_t size = sizeof(value);
+    start_server(Closes, AF_INET);
+    fd = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(rsetsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &second, sizeof(second)), 0);
+    assert_int_equal(rconnect(fd, (const struct sockaddr *)&address, address_size), 0);
+    assert_int_equal(rsend(fd, "x", 1, 0), 1);
+    assert_gets("x");
+    assert_int_equal(rgetsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &value, &size), 0);
+    assert_int_equal(value, 1);
+    assert_int_equal(rgetsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &size), 0);
+    assert_int_equal(value, 0); /* which the device sets for itself */
+}
+
+/* ---- an rsocket as its own peer ---- */
+
+static void a_thread_connects_to_itself(void **state) {
+    (void)state;
+    static char out[MANY];
+    static char in[MANY];
+    uint16_t port = 0;
+    const int own = listening_rsocket(&port);
+    const struct sockaddr_in self = loopback_at(port);
+    fill(out);
+    fd = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(rconnect(fd, (const struct sockaddr *)&self, sizeof(self)), 0);
+    assert_int_equal(rsend(fd, out, MANY, 0), MANY);
+    const int accepted = raccept(own, NULL, NULL);
+    assert_int_equal(rrecv(accepted, in, MANY, MSG_WAITALL), MANY);
+    assert_memory_equal(in, out, MANY);
+    assert_int_equal(rsend(accepted, "back", 4, 0), 4);
+    assert_gets("back");
+    assert_int_equal(rdma_option(fd, RDMA_MODE), RDMA_MODE_RDMA);
+    assert_int_equal(rdma_option(accepted, RDMA_MODE), RDMA_MODE_RDMA);
+    assert_int_equal(rclose(accepted), 0);
+    assert_int_equal(rclose(own), 0);
+}
+
+/* It sends and closes before it accepts. */
+static void a_thread_that_closed_hears_itself(void **state) {
+    (void)state;
+    uint16_t port = 0;
+    const int own = listening_rsocket(&port);
+    const struct sockaddr_in self = loopback_at(port);
+    const int closed = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(rconnect(closed, (const struct sockaddr *)&self, sizeof(self)), 0);
+    assert_int_equal(rsend(closed, "bytes", 5, 0), 5);
+    assert_int_equal(rclose(closed), 0);
+    fd = raccept(own, NULL, NULL);
+    assert_gets("bytes");
+    char byte = 0;
+    assert_int_equal(rrecv(fd, &byte, 1, 0), 0);
+    assert_int_equal(rclose(own), 0);
+}
+
+/* ---- whom to ask ---- */
+
+static const char *program;
+
+/* What a process does whose RS_PROBE is `value`: the variable is read once. */
+static void become(const char *value) {
+    assert_int_equal(setenv("RS_PROBE", value, 1), 0);
+    const pid_t child = start_peer(program, value, 0, 0);
+    assert_int_equal(unsetenv("RS_PROBE"), 0);
+    assert_int_equal(end_of_peer(child), 0);
+}
+
+static void who_is_asked_is_told_by_a_variable(void **state) {
+    (void)state;
+    become("never");
+    become("known");
+    become("only");
+}
+
+/* A server of TCP is not asked; an rsocket of this machine is, where it is known. */
+static void asks(bool known) {
+    uint16_t port = 0;
+    const int own = listening_rsocket(&port);
+    const struct sockaddr_in self = loopback_at(port);
+    start_server(Echoes, AF_INET);
+    connect_to_server(AF_INET);
+    assert_int_equal(rdma_option(fd, RDMA_MODE), RDMA_MODE_TCP);
+    assert_int_equal(rdma_option(fd, RDMA_MODE_REASON), RDMA_REASON_NOT_ASKED);
+    assert_int_equal(rsend(fd, "x", 1, 0), 1);
+    assert_gets("x");
+    assert_fails(rconnect(fd, (const struct sockaddr *)&self, sizeof(self)), EISCONN);
+    assert_int_equal(rclose(fd), 0);
+    assert_int_equal(asked, 0);
+    fd = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(rconnect(fd, (const struct sockaddr *)&self, sizeof(self)), 0);
+    assert_int_equal(rsend(fd, "x", 1, 0), 1);
+    const int accepted = raccept(own, NULL, NULL);
+    char byte = 0;
+    assert_int_equal(rrecv(accepted, &byte, 1, 0), 1);
+    assert_int_equal(rdma_option(accepted, RDMA_MODE), known ? RDMA_MODE_RDMA : RDMA_MODE_TCP);
+    assert_int_equal(rclose(accepted), 0);
+    assert_int_equal(rclose(own), 0);
+}
+
+static void never_asks(void **state) {
+    (void)state;
+    asks(false);
+    /* Nobody listens there any more; and then the rsocket may listen. */
+    close_all(state);
+    fd = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_fails(rconnect(fd, (const struct sockaddr *)&address, address_size), ECONNREFUSED);
+    assert_int_equal(rlisten(fd, 1), 0);
+}
+
+static void asks_whom_it_knows(void **state) {
+    (void)state;
+    asks(true);
+}
+
+static void takes_nothing_but_rdma(void **state) {
+    (void)state;
+    start_server(Closes, AF_INET);
+    fd = rsocket(AF_INET, SOCK_STREAM, 0);
+    assert_fails(rconnect(fd, (const struct sockaddr *)&address, address_size), ECONNRESET);
+    assert_int_equal(rdma_option(fd, RDMA_FALLBACK), 0);
+    assert_int_equal(rdma_option(fd, RDMA_MODE), RDMA_MODE_OPEN);
+}
+
+#define CLOSING(test) cmocka_unit_test_teardown(test, close_all)
+
+int main(int count, char **arguments) {
+    program = arguments[0];
+    if (count == 4) {
+        const char *const value = arguments[1];
+        const struct CMUnitTest never[] = {CLOSING(never_asks)};
+        const struct CMUnitTest known[] = {CLOSING(asks_whom_it_knows)};
+        const struct CMUnitTest only[] = {CLOSING(takes_nothing_but_rdma)};
+        return strcmp(value, "never") == 0   ? cmocka_run_group_tests_name(value, never, NULL, NULL)
+               : strcmp(value, "known") == 0 ? cmocka_run_group_tests_name(value, known, NULL, NULL)
+                                             : cmocka_run_group_tests_name(value, only, NULL, NULL);
+    }
+    const struct CMUnitTest tests[] = {
+        CLOSING(every_byte_comes_back_once),
+        CLOSING(nothing_waits_that_must_not),
+        CLOSING(a_repoll_sees_what_becomes_of_it),
+        CLOSING(what_was_sent_goes_out_when_it_is_closed),
+        CLOSING(a_port_that_was_bound_stays),
+        CLOSING(options_are_those_of_the_program),
+        CLOSING(a_thread_connects_to_itself),
+        CLOSING(a_thread_that_closed_hears_itself),
+        cmocka_unit_test(who_is_asked_is_told_by_a_variable),
+    };
+    return cmocka_run_group_tests_name("rsocket_reach", tests, NULL, NULL);
+}
