@@ -581,6 +581,12 @@ static void *are_clients_until_the_stop(void *argument) {
  * what it inherited, and has rsockets of its own. */
 static void a_child_is_made_while_threads_are_in_calls(void **state) {
     (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    print_message(
+        "SKIPPED: a thread of the parent may hold a lock of AddressSanitizer's allocator, which GCC 12 does "
+        "not make anew in a child\n");
+    skip();
+#endif
     enum { PAIRS = 2, MOST_DESCRIPTORS = 200 };
     struct server servers[PAIRS] = {0};
     struct clients clients[PAIRS];
