@@ -16,7 +16,7 @@ declare -A packages_of=(
     [test]='libcmocka-dev iproute2 procps python3 protobuf-c-compiler libprotobuf-c-dev'
     [compat]='librpma0 librpma-dev rdmacm-utils ibverbs-utils perftest qperf fio libfabric-bin ucx-utils
               python3-pyverbs curl haproxy iperf3 memcached nginx-light nodejs
-              openssh-client openssh-server redis-server redis-tools wrk'
+              openssh-client openssh-server openssl postgresql-15 redis-server redis-tools wrk'
     [format]='clang-format-19'
     [lint]='clang-format-19 clang-tidy-19 clang-19 shellcheck'
     [clang]='clang-19 libclang-rt-19-dev'

@@ -116,8 +116,11 @@ Result<void> Socket::set_rdma_option(int name, const void *value, socklen_t leng
     }
 }
 
+// A stream does not begin for being asked about: another process may have the socket.
 int Socket::mode() {
-    (void)serve();
+    if (stream_ != nullptr) {
+        (void)serve();
+    }
     const auto in_stream = lock_stream();
     return state_ == State::Plain                    ? RDMA_MODE_TCP
            : in_stream && stream_->was_established() ? RDMA_MODE_RDMA

@@ -275,6 +275,13 @@ void Shard::disarm() {
 }
 
 base::Result<void> Shard::begin_wait(Sleeper &thread, std::vector<int> &descriptors) {
+    if (in_device_ == &thread) {
+        // A signal's handler waits, and has interrupted a wait of this thread: nobody else would wake it.
+        disarm();
+        auto armed = arm(descriptors);
+        nested_waits_ += armed ? 1 : 0;
+        return armed;
+    }
     if (in_device_ != nullptr) {
         others_.push_back(&thread);
         return {};
@@ -289,6 +296,10 @@ base::Result<void> Shard::begin_wait(Sleeper &thread, std::vector<int> &descript
 }
 
 void Shard::end_wait(Sleeper &thread) {
+    if (in_device_ == &thread && nested_waits_ != 0) {
+        --nested_waits_;
+        return;
+    }
     if (in_device_ == &thread) {
         in_device_ = nullptr;
         disarm();

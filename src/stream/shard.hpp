@@ -137,6 +137,7 @@ private:
     int events_fd_ = -1;
     // The thread that sleeps in the device, and the others that sleep, the first of which is next.
     Sleeper *in_device_ = nullptr;
+    unsigned nested_waits_ = 0;  // of the same thread, in handlers of signals
     std::vector<Sleeper *> others_;
 };
 

@@ -53,6 +53,12 @@ serve() {
     done
 }
 
+# stop NAME SIGNAL: ends the server. timeout(1) would give it the signal twice.
+stop() {
+    kill "-$2" "$(pgrep -P "$server")"
+    ended "$1"
+}
+
 # ended NAME: waits for the server, which ends by itself, or is told to by now.
 ended() {
     local status=0

@@ -27,6 +27,5 @@ for _ in 1 2 3; do
 done
 curl -sS --max-time 20 "http://127.0.0.1:$port/file" | cmp - file || die "curl over TCP got something else"
 carried curl.out
-kill -USR1 "$(pgrep -P "$server")"
-ended front
+stop front USR1
 grep -Eq ': [4-8] connections over rsockets, 1 over TCP' front.out || die "haproxy counts other connections"

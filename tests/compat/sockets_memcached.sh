@@ -33,7 +33,6 @@ background+=("$client")
 listed memcached python3
 wait "$client" || die "the client failed"
 python3 client.py "$port" || die "the client failed over TCP"
-kill "$server"
-ended server
+stop server TERM
 carried client.out
 grep -q ': 8 connections over rsockets, 8 over TCP' server.out || die "the server counts other connections"

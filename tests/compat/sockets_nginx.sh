@@ -43,8 +43,7 @@ for file in wrk.out close.out reload.out; do
     grep -Eq '[1-9][0-9]* requests in' "$file" || die "$file: no answers"
 done
 ! grep -q 'Socket errors' wrk.out || die "wrk had errors"
-kill -QUIT "$(cat nginx.pid)"
-ended server
+stop server QUIT
 carried curl.out wrk.out close.out reload.out
 grep -Eq 'rpma run --sockets: nginx.* [1-9][0-9]* connections over rsockets' workers.out || die "no worker carried anything"
 ! grep -E '\[(emerg|alert|crit)\]' workers.out || die "nginx complains"

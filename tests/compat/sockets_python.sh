@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_python.sh RPMA: Python's http.server over rsockets, with curl over rsockets and over TCP; asyncio, both ends.
+# sockets_python.sh RPMA: Python's http.server over rsockets, with a thread or a child a connection, for curl over rsockets
+# and over TCP; asyncio, both ends.
 . "$(dirname "$0")/sockets.bash" "$1" python3 curl
 
 head -c 3M /dev/urandom >file
 cat >server.py <<'END'
-import http.server, signal, sys
+import http.server, signal, socketserver, sys
+class Forking(socketserver.ForkingMixIn, http.server.HTTPServer):
+    pass
+class Threading(http.server.ThreadingHTTPServer):
+    pass
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-address = ("127.0.0.1", int(sys.argv[1]))
-http.server.ThreadingHTTPServer(address, http.server.SimpleHTTPRequestHandler).serve_forever()
+server = {"Threading": Threading, "Forking": Forking}[sys.argv[1]]
+server(("127.0.0.1", int(sys.argv[2])), http.server.SimpleHTTPRequestHandler).serve_forever()
 END
 cat >echo.py <<'END'
 import asyncio, sys
@@ -33,15 +38,21 @@ END
 
 fetch() { curl -sS --max-time 20 "http://127.0.0.1:$port/file" | cmp - file; }
 
-serve server python3 server.py "$port"
+serve server python3 server.py Threading "$port"
 for _ in 1 2 3; do
     carry curl -sS --max-time 20 "http://127.0.0.1:$port/file" 2>>curl.out | cmp - file || die "curl got something else"
 done
 carried curl.out
 fetch || die "curl over TCP got something else"
-kill "$server"
-ended server
+stop server TERM
 grep -q ': 3 connections over rsockets, 1 over TCP' server.out || die "the server counts other connections"
+
+port=$(free_port)
+serve children python3 server.py Forking "$port"
+carry curl -sS --max-time 20 "http://127.0.0.1:$port/file" 2>child.out | cmp - file || die "a child sent something else"
+carried child.out
+fetch || die "a child sent something else over TCP"
+stop children TERM
 
 port=$(free_port)
 carry python3 echo.py "$port" >echo.out 2>&1 || die "asyncio failed"
