@@ -71,6 +71,9 @@ int fcntl_of_rsocket(int fd, int socket, int command, void *argument) {
 
 int fcntl_of_any(int fd, int command, void *argument) {
     int socket = fd;
+    if (descriptors.kind(fd) == Kind::Own) {
+        return refused(EBADF);
+    }
     if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
         return descriptors.duplicated(fd, fresh(LIBC(fcntl)(fd, command, argument)));
     }
@@ -181,7 +184,7 @@ INTERPOSED void closefrom(int first) noexcept {
 }
 
 INTERPOSED int dup(int fd) noexcept {
-    return descriptors.duplicated(fd, socket_preload::fresh(LIBC(dup)(fd)));
+    return fcntl(fd, F_DUPFD, 0);
 }
 
 INTERPOSED int dup2(int fd, int number) noexcept {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace socket_preload {
 
@@ -66,11 +67,15 @@ private:
 
 inline constinit Descriptors descriptors;
 
-// Whether the descriptor is an rsocket's. Then it becomes the number that librsocket knows.
+// Whether the descriptor is an rsocket's. Then it becomes the number that librsocket knows. One of this
+// library's own becomes a number that is no descriptor: for the program, which may have closed it, it is
+// none.
 [[nodiscard]] inline bool is_rsocket(int &fd) {
     const Kind kind = descriptors.kind(fd);
     if (kind == Kind::RsocketAgain) {
         fd = descriptors.first_of(fd);
+    } else if (kind == Kind::Own) {
+        fd = std::numeric_limits<int>::max();
     }
     return kind == Kind::Rsocket || kind == Kind::RsocketAgain;
 }

@@ -33,21 +33,24 @@ namespace {
 
 // Not of const entries: libc declares that poll only writes to them, and g++ believes that.
 bool has_rsocket(pollfd *entries, nfds_t count) {
-    return std::ranges::any_of(std::span{entries, entries != nullptr ? count : 0},
-                               [](pollfd entry) { return is_rsocket(entry.fd); });
+    return std::ranges::any_of(std::span{entries, entries != nullptr ? count : 0}, [](pollfd entry) {
+        const int number = entry.fd;
+        return is_rsocket(entry.fd) || entry.fd != number;
+    });
 }
 
-bool has_duplicate(std::span<const pollfd> entries) {
+bool has_other_number(std::span<const pollfd> entries) {
     return std::ranges::any_of(entries, [](pollfd entry) {
         const int number = entry.fd;
-        return is_rsocket(entry.fd) && entry.fd != number;
+        (void)is_rsocket(entry.fd);
+        return entry.fd != number;
     });
 }
 
 // Waits by the numbers that librsocket knows.
 int poll_rsockets(pollfd *entries, nfds_t count, int timeout) {
     const std::span all{entries, count};
-    if (!has_duplicate(all)) {
+    if (!has_other_number(all)) {
         return rpoll(entries, count, timeout);
     }
     std::vector<pollfd> known{all.begin(), all.end()};
@@ -89,7 +92,7 @@ int end_of(int count) {
 bool has_rsocket(int count, const Sets &sets) {
     for (int fd = 0; fd < count; ++fd) {
         int known = fd;
-        if (is_rsocket(known) &&
+        if ((is_rsocket(known) || known != fd) &&
             std::ranges::any_of(sets, [&](const fd_set *set) { return is_in(set, fd); })) {
             return true;
         }
@@ -109,6 +112,10 @@ int select_rsockets(int count, const Sets &sets, timeval *timeout) {
     for (int fd = 0; fd < std::min(count, FD_SETSIZE); ++fd) {
         for (std::size_t i = 0; i < sets.size(); ++i) {
             if (is_in(sets[i], fd)) {
+                if (descriptors.kind(fd) == Kind::Own) {
+                    errno = EBADF;
+                    return -1;
+                }
                 FD_SET(number_of(fd), &known[i]);
                 end = std::max(end, number_of(fd) + 1);
             }

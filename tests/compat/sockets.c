@@ -479,6 +479,38 @@ static void a_duplicate_that_cannot_be_made_closes_nothing(void **state) {
     assert_int_equal(close(ends[0]), 0);
 }
 
+static void a_number_that_is_closed_is_none(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    const int again = dup(ends[1]);
+    const int epoll = epoll_create1(0);
+    assert_int_equal(close(ends[1]), 0);
+    char byte = 0;
+    assert_fails(write(ends[1], "x", 1), EBADF);
+    assert_fails(read(ends[1], &byte, 1), EBADF);
+    assert_fails(shutdown(ends[1], SHUT_RDWR), EBADF);
+    assert_fails(fcntl(ends[1], F_GETFD), EBADF);
+    assert_fails(dup(ends[1]), EBADF);
+    assert_fails(close(ends[1]), EBADF);
+    struct pollfd entries[] = {{.fd = ends[1], .events = POLLIN}, {.fd = again, .events = POLLIN}};
+    assert_int_equal(poll(entries, 2, wait_ms), 1);
+    assert_int_equal(entries[0].revents, POLLNVAL);
+    assert_int_equal(poll(entries, 1, wait_ms), 1);
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(ends[1], &set);
+    assert_fails(select(ends[1] + 1, &set, NULL, NULL, NULL), EBADF);
+    struct epoll_event event = {.events = EPOLLIN};
+    assert_fails(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &event), EBADF);
+    assert_int_equal(close(epoll), 0);
+    assert_int_equal(write(again, "1", 1), 1);
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    assert_int_equal(byte, '1');
+    assert_int_equal(close(again), 0);
+    assert_int_equal(close(ends[0]), 0);
+}
+
 static void duplicates_are_one_socket(void **state) {
     (void)state;
     int ends[2];
@@ -623,6 +655,7 @@ int main(int count, char **words) {
         cmocka_unit_test(streams_of_stdio_use_sockets),
         cmocka_unit_test(select_looks_no_further_than_the_last_descriptor),
         cmocka_unit_test(a_duplicate_that_cannot_be_made_closes_nothing),
+        cmocka_unit_test(a_number_that_is_closed_is_none),
         cmocka_unit_test(duplicates_are_one_socket),
         cmocka_unit_test(closing_all_leaves_sockets_usable),
         cmocka_unit_test(numbers_that_were_closed_unseen_are_others),
