@@ -54,6 +54,14 @@ carried child.out
 fetch || die "a child sent something else over TCP"
 stop children TERM
 
+# No rsocket listens at this port: curl does not ask the server, and is TCP.
+port=$(free_port)
+timeout 50 python3 server.py Threading "$port" >plain.out 2>&1 &
+background+=("$!")
+until listening "$port"; do sleep 0.02; done
+carry curl -sS --max-time 20 "http://127.0.0.1:$port/file" 2>tcp.out | cmp - file || die "curl got something else over TCP"
+grep -q ': 0 connections over rsockets, 1 over TCP' tcp.out || die "curl counts other connections"
+
 port=$(free_port)
 carry python3 echo.py "$port" >echo.out 2>&1 || die "asyncio failed"
 carried echo.out
