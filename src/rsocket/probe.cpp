@@ -2,6 +2,8 @@
 // rsocket/probe: see the header.
 #include "rsocket/probe.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -31,6 +33,10 @@ Memory &memory() {
     static auto *const all = new Memory;
     return *all;
 }
+
+// Held while the process forks, so that the child finds it whole and nobody in it.
+[[maybe_unused]] const int memory_survives_forks = pthread_atfork(
+    [] { memory().mutex.lock(); }, [] { memory().mutex.unlock(); }, [] { memory().mutex.unlock(); });
 
 std::string key_of(const sockaddr_storage &address) {
     return stream::host_of(address).value_or("") + " " + stream::port_text(address);
