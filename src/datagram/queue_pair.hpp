@@ -22,10 +22,10 @@ struct Room {
 
 class QueuePair {
 public:
-    // Makes a queue pair at the address, whose port does not matter. ENODEV: no device serves the address.
-    // Other errors: the device has no such queue pairs, or no more.
     // As stream::Device::choose_by().
     static void choose_by(const base::InterfaceTable &table);
+    // Makes a queue pair at the address, whose port does not matter. ENODEV: no device serves the address.
+    // Other errors: the device has no such queue pairs, or no more.
     [[nodiscard]] static base::Result<std::unique_ptr<QueuePair>> create(const Address &here, Room room);
     QueuePair(const QueuePair &) = delete;
     QueuePair &operator=(const QueuePair &) = delete;

@@ -237,13 +237,12 @@ private:
     bool put_copied(std::span<const iovec> parts, std::size_t skip, Target to,
                     std::optional<std::uint32_t> word);
     [[nodiscard]] std::size_t next_message(std::size_t most) const;
+    // Counts a send that finds no room, once until the next message.
+    void note_stall();
 
     // Mappings, in direct.cpp.
     [[nodiscard]] bool take_slot(std::uint32_t index);
     void tell_mappings();
-
-    // Counts a send that finds no room, once until the next message.
-    void note_stall();
 
     // shared_ is the memory that the peer writes: the list, then the receive buffer. private_ has the places
     // of the words that come, then the send buffer, if there is one.
