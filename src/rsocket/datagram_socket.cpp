@@ -97,6 +97,9 @@ Result<std::size_t> DatagramSocket::until(std::unique_lock<std::mutex> &lock, sh
     const auto began = base::Clock::now();
     const Deadline deadline = timeout.count() != 0 ? Deadline{began + timeout} : std::nullopt;
     auto result = try_once();
+    if (is_waiting(result)) {
+        (void)stream::Shard::serve_expecting();
+    }
     while (is_waiting(result) && blocks && base::Clock::now() < began + configuration().polling_time) {
         lock.unlock();
         lock.lock();

@@ -19,6 +19,7 @@ namespace rsockets {
 // the time is over. Between looks round.sleep(waiter, deadline) sleeps until there may be something.
 template <typename Round>
 [[nodiscard]] Result<int> wait_in_rounds(Round &round, Deadline deadline) {
+    (void)stream::Shard::serve_expecting();
     const auto begin = base::Clock::now();
     const bool sleeps = !deadline || *deadline > begin;
     bool looks = !sleeps || Looking::is_worth_while();

@@ -70,6 +70,14 @@ base::Result<void> Sleep::join(const std::shared_ptr<stream::Shard> &shard) {
 }
 
 base::Result<void> Sleep::until(Deadline deadline) {
+    for (const auto &shard : stream::Shard::expecting()) {
+        if (auto joined = join(shard); !joined) {
+            return joined;
+        }
+    }
+    if (stream::Shard::serve_expecting()) {
+        return {};
+    }
     if (::poll(descriptors_.data(), descriptors_.size(), timeout_of(deadline)) < 0) {
         return base::last_failure();
     }

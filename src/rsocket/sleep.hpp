@@ -43,7 +43,8 @@ public:
     void add(const pollfd &descriptor) { descriptors_.push_back(descriptor); }
     // The thread sleeps for streams of the shard. Takes the shard's lock.
     [[nodiscard]] base::Result<void> join(const std::shared_ptr<stream::Shard> &shard);
-    // Sleeps until there may be something, or until the deadline. EINTR.
+    // Sleeps until there may be something, or until the deadline. Streams that this thread has begun, and
+    // that are being connected, go on meanwhile. Takes the locks of their shards. EINTR.
     [[nodiscard]] base::Result<void> until(Deadline deadline);
 
 private:

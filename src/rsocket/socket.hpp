@@ -296,6 +296,7 @@ std::invoke_result_t<Attempt> Socket::keep_looking(std::unique_lock<base::SmallM
     constexpr int most_rounds = 8;
     bool any = false;
     const auto serve_and_look = [&] { return look(attempt, true, any); };
+    (void)stream::Shard::serve_expecting();
     std::invoke_result_t<Attempt> result = base::failure(EAGAIN);
     if (!blocks || Looking::is_worth_while()) {
         const auto begin = blocks ? base::Clock::now() : base::Clock::time_point{};

@@ -76,6 +76,27 @@ base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device)
     return own.emplace_back(std::make_shared<Shard>(device, std::move(*events)));
 }
 
+std::vector<std::shared_ptr<Shard>> Shard::expecting() {
+    std::vector<std::shared_ptr<Shard>> found;
+    for (const auto &shard : shards_of_this_thread()) {
+        if (shard->expected_.load(std::memory_order_relaxed) != 0) {
+            found.push_back(shard);
+        }
+    }
+    return found;
+}
+
+bool Shard::serve_expecting() {
+    bool any = false;
+    for (const auto &shard : shards_of_this_thread()) {
+        if (shard->expected_.load(std::memory_order_relaxed) != 0) {
+            const std::scoped_lock lock{shard->mutex_};
+            any = shard->serve() || any;
+        }
+    }
+    return any;
+}
+
 Shard::Shard(const Device &device, Events events)
     : device_{device}, thread_{static_cast<std::uint32_t>(gettid())}, events_{std::move(events)} {}
 
@@ -198,7 +219,8 @@ bool Shard::serve() {
     bool again = true;
     for (int round = 0; again && round < 2; ++round) {
         const bool now_and_then = device_.is_of_kernel() && ++serves_ % serves_an_event == 0;
-        if (events_came_.exchange(false, std::memory_order_relaxed) || expected_ != 0 || now_and_then) {
+        if (events_came_.exchange(false, std::memory_order_relaxed) ||
+            expected_.load(std::memory_order_relaxed) != 0 || now_and_then) {
             take_events();
         }
         for (const auto &lane : lanes_) {
@@ -213,7 +235,8 @@ bool Shard::serve() {
             touch(*event.member);
         }
         found_.clear();
-        again = expected_ != 0 && !touched_.empty();  // what was just taken may have made an event
+        again = expected_.load(std::memory_order_relaxed) != 0 &&
+                !touched_.empty();  // what was just taken may have made an event
     }
     return tell_touched();
 }

@@ -84,7 +84,15 @@ public:
     void detach(Lane &lane, std::uint32_t number);
     // Adds `streams`, which may be negative, to the number of streams that expect an event. The shard looks
     // for events only while one does: a look costs a system call.
-    void expect_events(int streams) { expected_ += streams; }
+    void expect_events(int streams) {
+        expected_.store(expected_.load(std::memory_order_relaxed) + streams, std::memory_order_relaxed);
+    }
+    // This thread's shards in which a stream expects an event. Its program may have begun to connect in a
+    // call that did not block, and may wait for something else now: a thread that waits for anything serves
+    // these.
+    [[nodiscard]] static std::vector<std::shared_ptr<Shard>> expecting();
+    // Serves them. Returns whether there was anything. Takes their locks.
+    static bool serve_expecting();
 
     // Where a stream puts a message together. It is of use until the caller lets go of the lock.
     [[nodiscard]] std::span<std::byte, longest_message> scratch() { return scratch_; }
@@ -125,7 +133,7 @@ private:
     base::SmallMutex mutex_;  // guards all that follows
     Events events_;
     std::vector<std::unique_ptr<Lane>> lanes_;
-    int expected_ = 0;
+    std::atomic<int> expected_{0};  // written with the lock held
     std::uint32_t serves_ = 0;
     std::atomic<bool> events_came_{false};
     // serve() puts here what it found. These are members so that serve() allocates nothing.
