@@ -349,7 +349,7 @@ int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);
  * later they change what is reported and nothing else. SO_RCVTIMEO, SO_SNDTIMEO, SO_RCVLOWAT and SO_LINGER
  * are the stream's. All others are the TCP socket's (socket(7), tcp(7), ip(7), ipv6(7)), and do there what
  * they do: keep-alive, TCP_USER_TIMEOUT, TCP_CORK, SO_REUSEADDR, IPV6_V6ONLY. The soft device sets
- * TCP_NODELAY unless the program sets it. Of an rsocket that is TCP all options are the TCP socket's. Errors:
+ * TCP_NODELAY unless the program sets it. Where an rsocket is TCP, all are the TCP socket's. Errors:
  * EINVAL: an option of SOL_RDMA, and the stream has begun or the rsocket is TCP, or the value is negative or
  * too short. ENOPROTOOPT: there is no such option. See setsockopt(2).
  */

@@ -67,7 +67,7 @@ Outcome<> run(const Options &options) {
         setenv("RPMA_DEVICE", options.device.c_str(), 1);
     }
     if (options.sockets) {
-        setenv("RS_PROBE", "known", 0);  // strangers may wait in silence, or log an attack
+        setenv("RS_PROBE", "known", 0);  // others may wait in silence, or log an attack
         setenv("RS_GRACE_MS", "0", 0);   // clients of `rpma run` ask before a server can speak
     }
     if (options.stats) {

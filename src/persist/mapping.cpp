@@ -177,7 +177,7 @@ bool is_mapped(std::uintptr_t address, std::size_t length) {
 
 namespace {
 
-// What /proc says of the area that the address is in.
+// Returns what /proc says of the area that the address is in.
 bool is_in_writable_area(std::uintptr_t address) {
     std::ifstream maps{"/proc/self/maps"};
     for (std::string line; std::getline(maps, line);) {

@@ -26,18 +26,18 @@ enum class State : std::uint8_t {
     Connected = 5,  // of a stream over RDMA, Live::phase says more
     Closing = 6,
 };
-// What the bytes go by.
+// The way that the bytes take.
 enum class Mode : std::uint8_t { None = 0, Rdma = 1, Tcp = 2, Udp = 3 };
 enum class Phase : std::uint32_t { None = 0, Connecting = 1, Established = 2, Over = 3 };
 
-// What is known of an rsocket until it changes its state. Texts end with a zero.
+// The facts about an rsocket that hold until it changes its state. Texts end with a zero.
 struct Description {
     Kind kind = Kind::Stream;
     State state = State::Fresh;
     Mode mode = Mode::None;
     std::uint8_t reserved = 0;
     std::int32_t fd = -1;
-    // Of the kernel's socket, as fstat(2) and /proc/net/tcp have it: one number on the whole machine.
+    // The kernel's socket has it, as fstat(2) and /proc/net/tcp tell: one number on the whole machine.
     std::uint64_t inode = 0;
     // The family tells which type of address this is; AF_UNSPEC: there is none.
     union Address {
@@ -51,7 +51,7 @@ struct Description {
     std::array<char, 64> reason{};  // why this mode
 };
 
-// What a stream writes as it goes, under the lock of its shard. Each word is right by itself.
+// A stream writes these as it goes, under the lock of its shard. Each word is right by itself.
 struct Live {
     Phase phase = Phase::None;
     std::int32_t error = 0;    // why the stream is over, as an errno value
@@ -86,7 +86,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == sizeof(Record));
 
-// Of a process's first file; the next has twice as many bytes, and so on.
+// A process's first file has so many; the next has twice as many, and so on.
 inline constexpr std::size_t first_file_bytes = 16384;
 inline constexpr std::size_t most_file_bytes = std::size_t{16} << 20;
 

@@ -12,7 +12,7 @@
 
 namespace rsockets {
 
-// Whom rconnect asks for RDMA; Only: everybody, and nobody has TCP.
+// The servers that rconnect asks for RDMA. Only: all of them, and no connection falls back to TCP.
 enum class Probe { Never, Known, Always, Only };
 
 struct Configuration {

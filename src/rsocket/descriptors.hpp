@@ -25,8 +25,8 @@ class Descriptors {
     struct Entry;
 
 public:
-    // What find() has found, or nothing. The object does not end before this does, also where another thread
-    // has taken it out. One thread at a time uses a Found.
+    // The result of find(): an object, or nothing. The object does not end before this does, also where
+    // another thread has taken it out. One thread at a time uses a Found.
     class Found {
     public:
         Found() = default;

@@ -43,7 +43,7 @@ inline void share_port(int fd) {
 }
 
 // Ends the connection of a socket of TCP, if there is one, so that it may connect again, and takes back what
-// the device and rconnect have set. What a program has set, too, is lost.
+// the device and rconnect have set. Of these it loses what the program has set, too.
 inline void make_unconnected(int fd) {
     const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
     (void)::connect(fd, &nobody, sizeof(nobody));

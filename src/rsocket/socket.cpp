@@ -107,7 +107,7 @@ base::Failure Socket::lost() {
     return base::failure(ECONNRESET);
 }
 
-// What is copied is numbers, and options that do not change.
+// It copies numbers, and options that do not change.
 Socket::Socket(base::Fd fd, const Socket &parents)
     : AnySocket{std::move(fd)},
       state_{parents.state_ == State::Streaming || parents.state_ == State::Offered ||

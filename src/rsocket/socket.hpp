@@ -87,7 +87,7 @@ private:
     // Flags of sends that streams refuse.
     static constexpr int send_flags_refused = MSG_OOB | MSG_FASTOPEN;
 
-    // What a call receives. It may return with less than is wanted, but waits for `least` bytes.
+    // The wish of a call that receives. It may return with less than is wanted, but waits for `least` bytes.
     struct Wish {
         stream::Reading reading;
         bool blocks;
@@ -192,7 +192,7 @@ private:
     // The caller of this holds the stream's lock too.
     [[nodiscard]] short stream_readiness(short events) const;
     [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep);
-    // That tell when the stream may begin, or another may be accepted.
+    // Returns the descriptors that tell when the stream may begin, or another may be accepted.
     [[nodiscard]] std::vector<pollfd> descriptors_before_stream();
     void changed() override { waiters_.wake(); }
     // Returns an errno value for a call that needs a stream. The reason for which rconnect failed is told
@@ -269,18 +269,18 @@ private:
     // The kernel's options that the program set. The device sets some of them too; then the program's are set
     // again.
     Options options_;
-    // Those of SOL_SOCKET that are the stream's, for the kernel if the socket stays TCP.
+    // The options of SOL_SOCKET that are the stream's. The kernel gets them if the socket stays TCP.
     Options stream_options_;
     static void keep(Options &options, int level, int name, const void *value, socklen_t length);
     bool may_be_tcp_ = configuration().probe != Probe::Only;
     int reason_ = 0;       // RDMA_REASON_
     Deadline grace_ends_;  // for the request of a peer that has said nothing
     Deadline answer_due_;  // for the rest of a request, or the answer to ours
-    // Of one that connects: whom it asks, what is to be sent to it in TCP, and whether nothing comes behind.
-    sockaddr_storage peer_{};
-    std::optional<sockaddr_storage> bound_;  // to this address, by the program
-    std::vector<std::byte> unsent_;
-    bool ends_sending_ = false;
+    // An rsocket that connects has these.
+    sockaddr_storage peer_{};                // the server
+    std::optional<sockaddr_storage> bound_;  // the program has bound the rsocket to it
+    std::vector<std::byte> unsent_;          // goes to the server in TCP
+    bool ends_sending_ = false;              // nothing comes behind that
     base::Fd timer_;
     // Rsockets that this one accepted, and that the program may not have used yet.
     std::vector<std::weak_ptr<Socket>> unanswered_;

@@ -115,7 +115,7 @@ Result<std::size_t> Socket::receive_rest(std::unique_lock<base::SmallMutex> &loc
             got = keep_looking(lock, wish.blocks, deadline, attempt);
         }
         if (!got && wish.blocks && (is_waiting(got) || got.error().number == EINTR)) {
-            // The wait is over before there was enough. What is there is the program's.
+            // The wait is over before there was enough. The program gets what is there.
             Wish what_is_there = wish;
             what_is_there.blocks = false;
             const auto some = look([&] { return try_to_receive(left, what_is_there, received); });
@@ -208,7 +208,7 @@ short Socket::readiness(short events) {
         return listener_readiness(events);
     }
     if (state_ == State::Undecided) {
-        // What the peer says decides. The program may speak first when the grace is over.
+        // The first bytes of the peer decide. The program may speak first when the grace is over.
         return decision_due() ? short{0} : polled(fd(), static_cast<short>(events & (POLLOUT | POLLWRNORM)));
     }
     // The kernel's socket says what is ready. While it connects nothing is.
@@ -268,7 +268,7 @@ Result<void> Socket::shutdown(int how) {
     return {};
 }
 
-// What was sent to a peer that has not answered goes one way or the other.
+// The bytes that were sent to a peer that has not answered go by the stream, or in TCP.
 void Socket::send_what_is_kept(std::unique_lock<base::SmallMutex> &lock, Deadline deadline) {
     const auto is_done = [&] {
         const bool asks = state_ == State::Offered && answer_due_;
@@ -286,8 +286,8 @@ void Socket::close() {
     const bool cuts = lingers && linger_.l_linger == 0;
     const auto time = lingers ? std::chrono::seconds{linger_.l_linger} : 2 * time_to_answer;
     const Deadline deadline = base::Clock::now() + time;
-    // Of TCP the kernel's close does everything. No stream begins here: another process may have inherited
-    // the descriptor, and use it.
+    // The kernel's close does everything that TCP needs. No stream begins here: another process may have
+    // inherited the descriptor, and use it.
     if (!cuts) {
         send_what_is_kept(lock, deadline);
     }

@@ -14,8 +14,8 @@ struct Rule {
     int protocol = -1;
 };
 
-// What holds where there is no file: all streams of all programs but those whose connections two processes
-// use in turn.
+// The rules where there is no file: all streams are carried, but not those of programs whose connections two
+// processes use in turn.
 inline constexpr std::string_view default_rules = R"(
 *    *    stream *
 ssh  none

@@ -89,11 +89,11 @@ inline constinit Descriptors descriptors;
     return kind == Kind::Repoll || kind == Kind::RepollAgain;
 }
 
-// What the program's close(2) does.
+// Does what the program wants of close(2).
 int close_any(int fd);
 
-// Whether this process is a child of vfork(2), which shares its parent's memory. What it closes, it closes
-// for itself.
+// Whether this process is a child of vfork(2), which shares its parent's memory. It closes
+// descriptors for itself only.
 [[nodiscard]] bool in_vfork_child();
 
 }  // namespace socket_preload

@@ -82,8 +82,8 @@ bool await_pipe(int pipe, short events, unsigned flags) {
     return ready > 0;
 }
 
-// What is copied is taken from the socket afterwards, so that nothing is lost. A pipe that can be written to
-// takes PIPE_BUF bytes at once.
+// The bytes are taken from the socket when they are in the pipe, so that nothing is lost. A pipe that can be
+// written to takes PIPE_BUF bytes at once.
 ssize_t splice_from_socket(int socket, int pipe, std::size_t bytes, unsigned flags) {
     Block *const copies = block();
     if (copies == nullptr || !await_pipe(pipe, POLLOUT, flags)) {
@@ -111,7 +111,7 @@ struct Copy {
     base::Fd in;
 };
 
-// What is sent is taken from the pipe afterwards.
+// The bytes are taken from the pipe when they are sent.
 ssize_t splice_to_socket(int pipe, int socket, std::size_t bytes, unsigned flags) {
     static thread_local const Copy copy;
     Block *const copies = block();

@@ -271,7 +271,7 @@ protected:
     void begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake::Role role,
                          const wire::MpaFrame *request);
     void forget(Handshake &handshake);
-    // Of a listener: takes a descriptor to spare, if it has none.
+    // A listener takes a descriptor to spare, if it has none. Returns whether it has one now.
     bool has_spare();
     // A connection is accepted with the spare descriptor when there is no other.
     [[nodiscard]] base::Result<tcp::Accepted> accept_next();

@@ -72,7 +72,8 @@ void CmId::progress() {
     }
 }
 
-// With the spare descriptor it is read only to be rejected: the peer hears why, and does not wait in vain.
+// A connection that has the spare descriptor is read only to be rejected: the peer hears why, and does not
+// wait in vain.
 void CmId::begin_accepted(tcp::Accepted accepted) {
     const bool with_spare = !spare_;
     const std::size_t before = handshakes_.size();

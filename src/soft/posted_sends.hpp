@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/posted_sends: the requests of one send queue in their order, each with its scatter list. Inline data
-// is the program's until the post returns. What the link has not taken by then is kept, in memory that the
-// request has as long as it is in the queue.
+// is the program's until the post returns. The bytes that the link has not taken by then are kept, in memory
+// that the request has as long as it is in the queue.
 #pragma once
 
 #include <infiniband/verbs.h>

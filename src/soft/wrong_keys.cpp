@@ -20,7 +20,7 @@ std::mutex lock_of_guessers;  // of every table's; nothing else is locked with i
 [[maybe_unused]] const int guessers_survive_forks = pthread_atfork(
     [] { lock_of_guessers.lock(); }, [] { lock_of_guessers.unlock(); }, [] { lock_of_guessers.unlock(); });
 
-// So long at most is an origin delayed after its last guess.
+// An origin is delayed so long at most after its last guess.
 constexpr double minutes_remembered = 60;
 
 double most_free() {

@@ -117,10 +117,10 @@ public:
     // or the stream is over the soft device.
     [[nodiscard]] base::Result<sockaddr_storage> local_name() const;
     [[nodiscard]] base::Result<sockaddr_storage> peer_name() const;
-    // What became of the settings.
+    // The settings, as far as the device and the protocol allow them.
     [[nodiscard]] const Settings &settings() const { return settings_; }
-    // Whether a send of many bytes had better be preceded by a look for what has left. That gives room back
-    // where there is too little, and the bytes the first place of the send buffer where there is one.
+    // Whether a send of many bytes should first look for bytes that have left. The look makes room where
+    // there is too little. Where there is a send buffer, the next bytes then take its first place.
     [[nodiscard]] bool looks_before_send(std::size_t bytes) const {
         return !idle() && (!sends_in_place() || posted_->free() < std::min(bytes, most_at_once));
     }

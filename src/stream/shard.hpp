@@ -53,7 +53,7 @@ protected:
 };
 
 // The longest message of a stream, in bytes. With its headers and the word it is one segment of TCP on
-// loopback (65483 bytes). What exceeds the segment would be a second one, which a congestion control that
+// loopback (65483 bytes). Bytes beyond the segment would be a second one, which a congestion control that
 // paces (bbr) holds back by a timer: that costs more than to send the message.
 inline constexpr std::size_t longest_message = 61440;
 

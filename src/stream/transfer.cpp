@@ -133,7 +133,8 @@ base::Result<std::size_t> Connection::keep(std::span<const iovec> parts) {
     return bytes != 0 || base::size_of(parts) == 0 ? base::Result<std::size_t>{bytes} : base::failure(EAGAIN);
 }
 
-// Also after the end of this direction, which goes behind them.
+// Posts what keep() has kept, as much as there is room for. The program may have ended this direction since:
+// the word of that end goes behind the bytes.
 void Connection::send_unsent() {
     const iovec all{.iov_base = unsent_.data(), .iov_len = unsent_.size()};
     if (const auto sent = peer_left_ ? base::failure(EPIPE) : post_bytes({&all, 1})) {
@@ -163,8 +164,8 @@ base::Result<std::size_t> Connection::post_bytes(std::span<const iovec> parts) {
                                    : base::failure(error_ != 0 ? error_ : EAGAIN);
 }
 
-// Posts bytes from skip on, as many as the peer's memory takes, and a word behind them, if there is one. The
-// post takes a few bytes at once. Most messages are such, and so this does without post().
+// Posts bytes from skip on, as many as the peer's memory takes, and a word behind them, if there is one. Most
+// messages are in one piece that the device takes during the post: for them this does without post().
 bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to,
                      std::optional<std::uint32_t> word) {
     const void *const piece =
@@ -195,8 +196,9 @@ bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to,
     return hand_over(std::span{ops}.first(1), to.length);
 }
 
-// The same through the send buffer, or, of a message that is in several parts, where the post takes it at
-// once, through the scratch of the shard. Not inline: put() would save registers for it.
+// Does the same for the other messages. The soft device takes the parts of a message when they are together
+// in the shard's scratch; over a device of the kernel the bytes are copied into the send buffer. It is not
+// inline, because put() would save registers for it.
 [[gnu::noinline]] bool Connection::put_copied(std::span<const iovec> parts, std::size_t skip, Target to,
                                               std::optional<std::uint32_t> word) {
     const std::size_t bytes = to.length;
