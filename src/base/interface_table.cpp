@@ -2,31 +2,18 @@
 // base/interface_table: see the header.
 #include "base/interface_table.hpp"
 
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstring>
 #include <memory>
 
-#include "base/fd.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 
 namespace base {
 
 namespace {
-
-constexpr std::string_view blanks = " \t\r";
-
-std::string_view take_word(std::string_view &line) {
-    line.remove_prefix(std::min(line.find_first_not_of(blanks), line.size()));
-    const auto word = line.substr(0, line.find_first_of(blanks));
-    line.remove_prefix(word.size());
-    return word;
-}
 
 bool is_same(const sockaddr &left, const sockaddr &right) {
     if (left.sa_family != right.sa_family) {
@@ -45,42 +32,29 @@ bool is_same(const sockaddr &left, const sockaddr &right) {
 
 InterfaceTable InterfaceTable::parse(std::string_view text, const char *source) {
     InterfaceTable table;
-    for (unsigned number = 1; !text.empty(); ++number) {
-        const auto whole = text.substr(0, text.find('\n'));
-        text.remove_prefix(std::min(whole.size() + 1, text.size()));
-        auto line = whole.substr(0, whole.find('#'));
-        const auto interface = take_word(line);
-        const auto word = take_word(line);
+    for_lines(text, [&](Line line) {
+        const auto interface = take_word(line.said);
+        const auto word = take_word(line.said);
         if (interface.empty()) {
-            continue;
+            return;
         }
-        if (word.empty() || !take_word(line).empty()) {
-            BASE_LOG(Warning, "%s:%u: \"%.*s\" is left out (expected an interface and a device)", source,
-                     number, static_cast<int>(whole.size()), whole.data());
+        const char *reason = nullptr;
+        if (word.empty() || !take_word(line.said).empty()) {
+            reason = "expected an interface and a device";
         } else if (!table.words_.try_emplace(std::string{interface}, word).second) {
-            BASE_LOG(Warning, "%s:%u: \"%.*s\" is left out (the interface has a line before)", source, number,
-                     static_cast<int>(whole.size()), whole.data());
+            reason = "the interface has a line before";
         }
-    }
+        if (reason != nullptr) {
+            BASE_LOG(Warning, "%s:%u: \"%.*s\" is left out (%s)", source, line.number,
+                     static_cast<int>(line.whole.size()), line.whole.data(), reason);
+        }
+    });
     return table;
 }
 
 InterfaceTable InterfaceTable::read(const char *path) {
-    const Fd file{open(path, O_RDONLY | O_CLOEXEC)};
-    std::string text;
-    std::array<char, 4096> bytes;
-    ssize_t size = file ? ::read(file.get(), bytes.data(), bytes.size()) : -1;
-    while (size > 0) {
-        text.append(bytes.data(), static_cast<std::size_t>(size));
-        size = ::read(file.get(), bytes.data(), bytes.size());
-    }
-    if (size < 0) {
-        if (errno != ENOENT) {
-            BASE_LOG(Warning, "%s cannot be read: %s", path, std::strerror(errno));
-        }
-        return {};
-    }
-    return parse(text, path);
+    const auto text = text_of_file(path);
+    return text ? parse(*text, path) : InterfaceTable{};
 }
 
 // An address may have a label of its own, such as eth0:1.

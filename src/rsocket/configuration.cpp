@@ -2,20 +2,14 @@
 // rsocket/configuration: what the system's administrator and the environment say, read once a process.
 #include "rsocket/configuration.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <string_view>
 #include <utility>
 
-#include "base/fd.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "datagram/queue_pair.hpp"
 
 namespace rsockets {
@@ -44,16 +38,8 @@ std::uint32_t number_of(std::string_view text, const char *source, std::uint32_t
 // Returns the number in a file, or the default when there is no such file.
 std::uint32_t number_of_file(const std::string &path, std::uint32_t least, std::uint32_t most,
                              std::uint32_t otherwise) {
-    const base::Fd file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-    std::array<char, 64> bytes{};
-    const ssize_t size = file ? read(file.get(), bytes.data(), bytes.size()) : -1;
-    if (size < 0) {
-        if (errno != ENOENT) {
-            BASE_LOG(Warning, "%s cannot be read: %s", path.c_str(), std::strerror(errno));
-        }
-        return otherwise;
-    }
-    return number_of({bytes.data(), static_cast<std::size_t>(size)}, path.c_str(), least, most, otherwise);
+    const auto text = base::text_of_file(path.c_str());
+    return text ? number_of(*text, path.c_str(), least, most, otherwise) : otherwise;
 }
 
 // Returns the number in a variable of the environment, or `otherwise` when it is not set.
@@ -76,25 +62,21 @@ Probe probe_of_variable(const char *name) {
     return Probe::Always;
 }
 
-// Returns the networks that a file names, one a line. A line may be empty, or a comment behind a #.
+// Returns the networks that a file names, one a line.
 std::vector<Network> networks_of_file(const std::string &path) {
     std::vector<Network> networks;
-    std::ifstream file{path};
-    std::string line;
-    for (int number = 1; std::getline(file, line); ++number) {
-        std::string_view text{line};
-        text = text.substr(0, text.find('#'));
-        text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
-        text = text.substr(0, text.find_last_not_of(blanks) + 1);
-        if (const auto network = Network::parse(text)) {
+    const auto text = base::text_of_file(path.c_str());
+    base::for_lines(text ? std::string_view{*text} : std::string_view{}, [&](base::Line line) {
+        const auto word = base::take_word(line.said);
+        const auto network = base::take_word(line.said).empty() ? Network::parse(word) : std::nullopt;
+        if (network) {
             networks.push_back(*network);
-        } else if (!text.empty()) {
-            BASE_LOG(
-                Warning,
-                "%s:%d has \"%.*s\" (expected a network as 192.0.2.0/24 or 2001:db8::/32): it is ignored",
-                path.c_str(), number, static_cast<int>(text.size()), text.data());
+        } else if (!word.empty()) {
+            BASE_LOG(Warning,
+                     "%s:%u: \"%.*s\" is left out (expected a network, as 192.0.2.0/24 or 2001:db8::/32)",
+                     path.c_str(), line.number, static_cast<int>(line.whole.size()), line.whole.data());
         }
-    }
+    });
     return networks;
 }
 

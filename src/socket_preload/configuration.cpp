@@ -2,21 +2,18 @@
 // socket_preload/configuration: see the header.
 #include "socket_preload/configuration.hpp"
 
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <string>
 
-#include "base/fd.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 
 namespace socket_preload {
 
@@ -24,7 +21,6 @@ namespace {
 
 constexpr int any = -1;
 constexpr int none = -2;
-constexpr std::string_view blanks = " \t\r";
 
 struct Word {
     std::string_view text;
@@ -34,13 +30,6 @@ constexpr std::array domains{Word{"*", any}, Word{"inet", AF_INET}, Word{"inet6"
                              Word{"none", none}};
 constexpr std::array types{Word{"*", any}, Word{"stream", SOCK_STREAM}, Word{"dgram", SOCK_DGRAM}};
 constexpr std::array protocols{Word{"*", any}, Word{"tcp", IPPROTO_TCP}, Word{"udp", IPPROTO_UDP}};
-
-std::string_view next_word(std::string_view &line) {
-    line.remove_prefix(std::min(line.find_first_not_of(blanks), line.size()));
-    const auto word = line.substr(0, line.find_first_of(blanks));
-    line.remove_prefix(word.size());
-    return word;
-}
 
 bool is_same(std::string_view one, std::string_view other) {
     return std::ranges::equal(one, other,
@@ -56,41 +45,20 @@ std::optional<int> value_of(std::string_view text, const std::array<Word, count>
 
 // Reads what follows the program's name. A line ends after `none`.
 std::optional<Rule> rule_of(std::string_view line) {
-    const auto domain = value_of(next_word(line), domains);
+    const auto domain = value_of(base::take_word(line), domains);
     if (domain == none) {
-        return next_word(line).empty() ? std::optional{Rule{.domain = none}} : std::nullopt;
+        return base::take_word(line).empty() ? std::optional{Rule{.domain = none}} : std::nullopt;
     }
-    const auto type = value_of(next_word(line), types);
-    const auto protocol = value_of(next_word(line), protocols);
-    return domain && type && protocol && next_word(line).empty()
+    const auto type = value_of(base::take_word(line), types);
+    const auto protocol = value_of(base::take_word(line), protocols);
+    return domain && type && protocol && base::take_word(line).empty()
                ? std::optional{Rule{.domain = *domain, .type = *type, .protocol = *protocol}}
                : std::nullopt;
 }
 
-// Returns nothing when there is no such file, or it cannot be read.
-std::optional<std::string> text_of(const char *path) {
-    const base::Fd file{open(path, O_RDONLY | O_CLOEXEC)};
-    std::string text;
-    std::array<char, 4096> bytes;
-    while (file) {
-        const ssize_t size = read(file.get(), bytes.data(), bytes.size());
-        if (size == 0) {
-            return text;
-        }
-        if (size < 0) {
-            break;
-        }
-        text.append(bytes.data(), static_cast<std::size_t>(size));
-    }
-    if (errno != ENOENT) {
-        BASE_LOG(Warning, "%s cannot be read: %s", path, std::strerror(errno));
-    }
-    return std::nullopt;
-}
-
 std::vector<Rule> read_rules() {
     constexpr const char *path = RSOCKET_CONFIGURATION "/preload_config";
-    const auto text = text_of(path);
+    const auto text = base::text_of_file(path);
     return rules_of(text ? std::string_view{*text} : default_rules, program_invocation_short_name, path);
 }
 
@@ -105,27 +73,24 @@ const std::vector<Rule> &rules() {
 std::vector<Rule> rules_of(std::string_view text, std::string_view program, const char *source) {
     std::vector<Rule> own;
     std::vector<Rule> for_all;
-    while (!text.empty()) {
-        const auto whole = text.substr(0, text.find('\n'));
-        text.remove_prefix(std::min(whole.size() + 1, text.size()));
-        auto line = whole.substr(0, whole.find('#'));
-        const auto name = next_word(line);
+    base::for_lines(text, [&](base::Line line) {
+        const auto name = base::take_word(line.said);
         if (name.empty()) {
-            continue;
+            return;
         }
-        const auto rule = rule_of(line);
+        const auto rule = rule_of(line.said);
         if (!rule) {
             BASE_LOG(
                 Warning,
                 "%s: \"%.*s\" is left out (expected: PROGRAM|* inet|inet6|* stream|dgram|* tcp|udp|*, or: "
                 "PROGRAM none)",
-                source, static_cast<int>(whole.size()), whole.data());
+                source, static_cast<int>(line.whole.size()), line.whole.data());
         } else if (name == program) {
             own.push_back(*rule);
         } else if (name == "*") {
             for_all.push_back(*rule);
         }
-    }
+    });
     return own.empty() ? for_all : own;
 }
 

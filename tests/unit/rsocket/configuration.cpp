@@ -196,6 +196,10 @@ void a_line_that_is_no_network_is_named(void **) {
         assert_true(warned_of("peers:2", bad));
         assert_true(warned_of("peers:2", "expected a network"));
     }
+    std::filesystem::remove(folder::path / "peers");
+    std::filesystem::create_directory(folder::path / "peers");
+    assert_true(read().peers.empty());
+    assert_true(warned_of("peers", "cannot be read"));
 }
 
 void the_grace_is_a_variable(void **) {
