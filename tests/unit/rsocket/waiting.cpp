@@ -2,8 +2,6 @@
 // rsocket/socket: what a thread sleeps on.
 #include <arpa/inet.h>
 
-#include <cerrno>
-#include <chrono>
 #include <string_view>
 
 #include "rsocket/socket.hpp"
@@ -17,14 +15,15 @@ public:
     void wake() override {}
 };
 
-base::Fd tcp_socket(int flags = 0) {
-    return base::Fd{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0)};
+base::Fd tcp_socket() {
+    return base::Fd{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
 }
 
-// A TCP socket that listens on loopback, at the address that this writes.
-base::Fd listening(sockaddr_in &address) {
-    base::Fd listener = tcp_socket();
-    address = {};
+// The device's thread reads the TCP socket of a stream: who waits for that socket alone may sleep for ever.
+void an_accepted_socket_is_waited_for_in_the_device(void **) {
+    const base::Fd listener = tcp_socket();
+    const base::Fd client = tcp_socket();
+    sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t length = sizeof(address);
@@ -32,15 +31,7 @@ base::Fd listening(sockaddr_in &address) {
     assert_int_equal(bind(listener.get(), name, length), 0);
     assert_int_equal(listen(listener.get(), 1), 0);
     assert_int_equal(getsockname(listener.get(), name, &length), 0);
-    return listener;
-}
-
-// The device's thread reads the TCP socket of a stream: who waits for that socket alone may sleep for ever.
-void an_accepted_socket_is_waited_for_in_the_device(void **) {
-    sockaddr_in address;
-    const base::Fd listener = listening(address);
-    const base::Fd client = tcp_socket();
-    assert_int_equal(connect(client.get(), reinterpret_cast<const sockaddr *>(&address), sizeof(address)), 0);
+    assert_int_equal(connect(client.get(), name, length), 0);
     constexpr std::string_view request = "MPA ID Req Frame";
     assert_int_equal(send(client.get(), request.data(), request.size(), 0), request.size());
     const auto accepted = std::make_shared<rsockets::Socket>(
@@ -65,37 +56,11 @@ void an_accepted_socket_is_waited_for_in_the_device(void **) {
     accepted->close();
 }
 
-// Its program may wait for the peer, in raccept for instance, with the thread that connects.
-void a_sleep_for_something_else_goes_on_with_what_this_thread_connects(void **) {
-    sockaddr_in address;
-    const base::Fd listener = listening(address);
-    const auto connecting = std::make_shared<rsockets::Socket>(
-        tcp_socket(SOCK_NONBLOCK), rsockets::Socket::State::Fresh, rsockets::configuration().settings, false);
-    const auto begun = connecting->connect(reinterpret_cast<const sockaddr *>(&address), sizeof(address));
-    assert_false(begun.has_value());
-    assert_int_equal(begun.error().number, EINPROGRESS);
-    const auto until = base::Clock::now() + std::chrono::seconds{10};
-    while (connecting->advance() == nullptr && base::Clock::now() < until) {
-    }
-    base::Fd peer{accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)};
-    peer = {};  // the stream's end is what comes next
-
-    const auto waiter = rsockets::Waiter::of_this_thread();
-    assert_true(waiter.has_value());
-    while (connecting->readiness(POLLOUT) == 0 && base::Clock::now() < until) {
-        rsockets::Sleep sleep{*waiter};
-        assert_true(sleep.until(until).has_value());
-    }
-    assert_true((connecting->readiness(POLLOUT) & POLLERR) != 0);
-    connecting->close();
-}
-
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(an_accepted_socket_is_waited_for_in_the_device),
-        cmocka_unit_test(a_sleep_for_something_else_goes_on_with_what_this_thread_connects),
     };
     return cmocka_run_group_tests_name("rsocket_waiting", tests, nullptr, nullptr);
 }
