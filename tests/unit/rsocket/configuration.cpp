@@ -198,6 +198,7 @@ void a_line_that_is_no_network_is_named(void **) {
     }
     std::filesystem::remove(folder::path / "peers");
     std::filesystem::create_directory(folder::path / "peers");
+    warnings.clear();
     assert_true(read().peers.empty());
     assert_true(warned_of("peers", "cannot be read"));
 }
