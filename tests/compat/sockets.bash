@@ -75,10 +75,11 @@ carried() {
     done
 }
 
-# listed PROGRAM...: `rpma sockets` lists an open stream at $port over RDMA of each of them. They may only be about to have it.
+# listed PROGRAM...: `rpma sockets` lists an open stream at $port over RDMA of each of them. They may only be about to
+# have it, and have to keep it until this returns.
 listed() {
     local i
-    for ((i = 0; i < 500; i++)); do
+    for ((i = 0; i < 100; i++)); do
         ! "$rpma" sockets --json | python3 -c '
 import json, sys
 port = ":" + sys.argv[1]

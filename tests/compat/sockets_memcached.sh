@@ -9,6 +9,7 @@ def expect(stream, wanted):
     got = stream.recv(len(wanted), socket.MSG_WAITALL)
     if got != wanted:
         raise RuntimeError(f"{got[:80]!r} instead of {wanted[:80]!r}")
+done = threading.Barrier(9)
 def use(number, failures):
     try:
         with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20) as stream:
@@ -18,21 +19,29 @@ def use(number, failures):
                 expect(stream, b"STORED\r\n")
                 stream.sendall(b"get k%d-%d\r\n" % (number, i))
                 expect(stream, b"VALUE k%d-%d 0 %d\r\n%b\r\nEND\r\n" % (number, i, len(value), value))
+            done.wait(40)
     except Exception as error:
         failures.append(error)
+        done.abort()
 failures = []
 threads = [threading.Thread(target=use, args=(i, failures)) for i in range(8)]
 for thread in threads: thread.start()
+sys.stdin.read()  # the connections stay open until the test has seen them
+try: done.wait(40)
+except threading.BrokenBarrierError: pass
 for thread in threads: thread.join()
 sys.exit(str(failures) if failures else 0)
 END
 serve server memcached -u "$(id -un)" -l 127.0.0.1 -p "$port" -U 0 -t 4
-"${over_rsockets[@]}" python3 client.py "$port" >client.out 2>&1 &
+mkfifo hold
+exec 3<>hold
+"${over_rsockets[@]}" python3 client.py "$port" <hold 3>&- >client.out 2>&1 &
 client=$!
 background+=("$client")
 listed memcached python3
+exec 3>&-
 wait "$client" || die "the client failed"
-python3 client.py "$port" || die "the client failed over TCP"
+python3 client.py "$port" </dev/null || die "the client failed over TCP"
 stop server TERM
 carried client.out
 grep -q ': 8 connections over rsockets, 8 over TCP' server.out || die "the server counts other connections"

@@ -30,12 +30,18 @@ url=http://127.0.0.1:$port
 
 carry curl -sS --max-time 30 "$url/large" 2>curl.out | cmp - www/large || die "a large file changed"
 curl -sS --max-time 30 "$url/large" | cmp - www/large || die "a large file changed over TCP"
+# A slow client is there until the test has seen it.
+"${over_rsockets[@]}" curl -sS --limit-rate 1M -o slow "$url/large" >slow.out 2>&1 &
+curl=$!
+background+=("$curl")
+listed nginx curl
+kill "$curl"
+wait "$curl" || true
 carry wrk -t2 -c32 -d1 "$url/small" >wrk.out 2>&1 || die "wrk failed"
 carry wrk -t2 -c16 -d1 -H 'Connection: close' "$url/small" >close.out 2>&1 || die "wrk failed without keep-alive"
 "${over_rsockets[@]}" wrk -t2 -c16 -d1 "$url/small" >reload.out 2>&1 &
 wrk=$!
 background+=("$wrk")
-listed nginx wrk
 kill -HUP "$(cat nginx.pid)"
 wait "$wrk" || die "wrk failed while nginx reloaded"
 for file in wrk.out close.out reload.out; do
