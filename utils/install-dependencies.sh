@@ -75,6 +75,34 @@ as_root() {
     fi
 }
 
+# The tests start servers by themselves. Debian would also start those of the packages now and at each boot; it does not
+# where a script of this name refuses (invoke-rc.d(8)), and where they are disabled.
+refuses_services=/usr/sbin/policy-rc.d
+declare -A service_of=([haproxy]=haproxy [memcached]=memcached [nginx-light]=nginx [openssh-server]=ssh
+                       [postgresql-15]=postgresql [redis-server]=redis-server)
+
+without_services() { # without_services COMMAND PACKAGE...
+    local package status=0 ours=''
+    if [ ! -e "$refuses_services" ]; then
+        ours=yes
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$refuses_services" >/dev/null
+        as_root chmod 755 "$refuses_services"
+    fi
+    "$@" || status=$?
+    [ -z "$ours" ] || as_root rm -f "$refuses_services"
+    [ -d /run/systemd/system ] || return $status
+    for package in "${@:2}"; do
+        [ -z "${service_of[$package]:-}" ] || as_root systemctl disable "${service_of[$package]}" || true
+    done
+    return $status
+}
+
+apt_install() {
+    as_root apt-get -qq -o DPkg::Lock::Timeout=300 update &&
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 \
+            install --no-install-recommends "$@"
+}
+
 install() {
     local missing
     mapfile -t missing < <(not_installed "$@")
@@ -82,9 +110,7 @@ install() {
     say "installing with apt-get: ${missing[*]}"
     local log
     log=$(mktemp)
-    if ! { as_root apt-get -qq -o DPkg::Lock::Timeout=300 update &&
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 \
-            install --no-install-recommends "${missing[@]}"; } </dev/null >"$log" 2>&1; then
+    if ! without_services apt_install "${missing[@]}" </dev/null >"$log" 2>&1; then
         cat "$log" >&2
         rm -f "$log"
         say 'apt-get failed; what it said is above' >&2

@@ -13,8 +13,9 @@ namespace base {
 class Mutex : public std::mutex {
 public:
     Mutex() { static_cast<void>(pthread_mutex_init(native_handle(), nullptr)); }
-    // The owner's last reference may have been given up without this mutex, in a way that a race detector does
-    // not see (the count of a shared_ptr). Taking the mutex shows it that each unlock came before the end.
+    // The owner's last reference may have been given up without this mutex, in a way that a race detector
+    // does not see (the count of a shared_ptr). Taking the mutex shows it that each unlock came before the
+    // end.
     ~Mutex() {
         if (try_lock()) {
             unlock();
