@@ -7,7 +7,6 @@
 #include <cassert>
 #include <cstddef>
 #include <memory>
-#include <new>
 #include <type_traits>
 
 namespace base {
@@ -16,11 +15,10 @@ template <typename T>
 class Ring {
     // push() begins an item, and nothing has to end it.
     static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
-    static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 
 public:
     explicit Ring(std::size_t capacity)
-        : memory_{std::make_unique_for_overwrite<std::byte[]>(capacity * sizeof(T))}, capacity_{capacity} {}
+        : places_{std::make_unique_for_overwrite<Place[]>(capacity)}, capacity_{capacity} {}
 
     [[nodiscard]] std::size_t size() const { return size_; }
     [[nodiscard]] std::size_t capacity() const { return capacity_; }
@@ -30,7 +28,7 @@ public:
     // The item `index` places behind the oldest.
     [[nodiscard]] T &at(std::size_t index) {
         assert(index < size_);
-        return *std::launder(reinterpret_cast<T *>(memory_.get()) + place(index));
+        return places_[place(index)].item;
     }
     [[nodiscard]] T &front() { return at(0); }
     [[nodiscard]] T &back() { return at(size_ - 1); }
@@ -38,9 +36,9 @@ public:
     // The caller has seen that it is not full().
     T &push(const T &item) {
         assert(!full());
-        T *const youngest = reinterpret_cast<T *>(memory_.get()) + place(size_);
+        Place &youngest = places_[place(size_)];
         ++size_;
-        return *std::construct_at(youngest, item);
+        return *std::construct_at(&youngest.item, item);
     }
     void pop() {
         assert(!empty());
@@ -55,12 +53,17 @@ public:
     void clear() { head_ = size_ = 0; }
 
 private:
+    union Place {
+        Place() {}
+        T item;
+    };
+
     [[nodiscard]] std::size_t place(std::size_t index) const {
         const std::size_t sum = head_ + index;
         return sum < capacity_ ? sum : sum - capacity_;
     }
 
-    std::unique_ptr<std::byte[]> memory_;
+    std::unique_ptr<Place[]> places_;
     std::size_t capacity_;
     std::size_t head_ = 0;
     std::size_t size_ = 0;
