@@ -23,7 +23,7 @@ struct Room {
 class QueuePair {
 public:
     // As stream::Device::choose_by().
-    static void choose_by(const base::InterfaceTable &table);
+    static void choose_by(const base::InterfaceTable &chosen);
     // Makes a queue pair at the address, whose port does not matter. ENODEV: no device serves the address.
     // Other errors: the device has no such queue pairs, or no more.
     [[nodiscard]] static base::Result<std::unique_ptr<QueuePair>> create(const Address &here, Room room);

@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cinttypes>
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <sstream>
+#include <string>
 
 #include "base/fd.hpp"
 #include "base/log.hpp"
@@ -183,10 +185,11 @@ bool is_in_writable_area(std::uintptr_t address) {
     for (std::string line; std::getline(maps, line);) {
         std::uintptr_t begin = 0;
         std::uintptr_t end = 0;
-        char write = '-';
-        if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %*c%c", &begin, &end, &write) == 3 &&
-            begin <= address && address < end) {
-            return write == 'w';
+        char dash = 0;
+        std::string rights;
+        std::istringstream fields{line};
+        if (fields >> std::hex >> begin >> dash >> end >> rights && begin <= address && address < end) {
+            return rights.starts_with("rw") || rights.starts_with("-w");
         }
     }
     return false;

@@ -218,8 +218,13 @@ private:
         if (closed_ || is_lost()) {
             return closed_ ? base::failure(EBADF) : lost();
         }
-        const auto in_stream = lock_stream();
+        auto in_stream = lock_stream();
         any = serves && in_stream && stream_->shard()->serve();
+        if (any && is_open_yet()) {
+            in_stream = {};
+            go_on();  // with the answer that may have come
+            in_stream = lock_stream();
+        }
         return attempt();
     }
     template <typename Answer>

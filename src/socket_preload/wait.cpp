@@ -8,11 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <climits>
-#include <cstdlib>
 #include <ctime>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "socket_preload/descriptors.hpp"
@@ -81,7 +82,9 @@ int end_of(int count) {
     }
     int end = FD_SETSIZE;
     while (const dirent *entry = readdir(folder.get())) {
-        const int fd = std::atoi(entry->d_name);
+        const std::string_view name{entry->d_name};
+        int fd = -1;  // of the two entries that are folders
+        std::from_chars(name.data(), name.data() + name.size(), fd);
         if (fd != dirfd(folder.get()) && descriptors.kind(fd) != Kind::Own) {
             end = std::max(end, fd + 1);
         }

@@ -267,12 +267,16 @@ static int tolds_of_a_ping_pong(struct ends *ends, struct ibv_wc (*next)(struct 
     return atomic_load(&told);
 }
 
+/* Another thread of the device may take what came, between this thread's look and its sleep. It has to tell
+ * then. */
+#define SELDOM (ROUNDS / 10)
+
 static void no_completion_is_told(void **state) {
     struct ends *ends = *state;
     if (ends->device != SOFT_DEVICE) {
         skip();
     }
-    assert_int_equal(tolds_of_a_ping_pong(ends, sleep_for), 0);
+    assert_in_range(tolds_of_a_ping_pong(ends, sleep_for), 0, SELDOM);
 }
 
 /* As an armed queue's are: so does the one above count them. */
@@ -281,7 +285,7 @@ static void completions_of_armed_queues_are_told(void **state) {
     if (ends->device != SOFT_DEVICE) {
         skip();
     }
-    assert_true(tolds_of_a_ping_pong(ends, armed_wait) > 0);
+    assert_true(tolds_of_a_ping_pong(ends, armed_wait) > SELDOM);
 }
 
 static struct rpma_event event_of(int fd) {
