@@ -34,7 +34,7 @@ struct member {
     size_t size;
     struct member *next;
     struct member *before;
-    char bytes[];
+    char *bytes; /* BUFFER of them, behind this */
 };
 
 struct server {
@@ -93,6 +93,7 @@ static void on_clients(struct server *server) {
             free(client);
             continue;
         }
+        client->bytes = (char *)(client + 1);
         client->is = CLIENT;
         client->fd = fd;
         client->next = server->clients;

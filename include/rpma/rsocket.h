@@ -108,7 +108,7 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
  * Connects an rsocket. One of type SOCK_DGRAM sends to that address from here on, and hears it alone; nothing
  * is sent, and AF_UNSPEC takes the address back. A stream asks the peer for RDMA, and waits for the answer;
  * over the soft device the peer answers when its program uses what it accepted. A peer that does not answer
- * within 100 ms is waited for no longer: what the program sends is kept, up to SO_SNDBUF, until it is known
+ * within a second is waited for no longer: what the program sends is kept, up to SO_SNDBUF, until it is known
  * whether the peer takes it by RDMA or by TCP (RDMA_FALLBACK, RS_PROBE, librsocket(7)). With RDMA_FALLBACK 0
  * the call waits for the answer. An rsocket that does not block gives EINPROGRESS, and is ready for POLLOUT
  * when it is connected, or with POLLERR when it is not; SO_ERROR, the next rconnect or the next receive tells

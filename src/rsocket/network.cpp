@@ -66,7 +66,7 @@ bool Network::has(const sockaddr_storage &address) const {
     const unsigned rest = bits_ % bits_of_byte;
     const auto differing = whole < other.size() ? other[whole] ^ bytes_[whole] : std::byte{};
     return std::memcmp(other.data(), bytes_.data(), whole) == 0 &&
-           (rest == 0 || differing >> (bits_of_byte - rest) == std::byte{});
+           (rest == 0 || (differing >> (bits_of_byte - rest)) == std::byte{});
 }
 
 }  // namespace rsockets

@@ -123,9 +123,9 @@ Result<void> Socket::connect_in_tcp(const sockaddr *address, socklen_t length) {
 }
 
 Result<void> Socket::wait_for_peer(std::unique_lock<base::SmallMutex> &lock) {
-    // A program that is its own peer answers nobody while it waits here. After this time it goes on, and what
-    // it sends waits for the answer.
-    constexpr milliseconds patience{100};
+    // A program that is its own peer answers nobody while it waits here. After time_to_answer it goes on, and
+    // what it sends waits for the answer. The time is not shorter, because nobody sends what waits if the
+    // program calls nothing of rsockets any more.
     const Deadline deadline = deadline_of(send_timeout_);
     const auto wait = [&](Deadline until_then, bool for_answer) {
         return until(lock, blocks_, until_then, [&]() -> Result<void> {
@@ -142,7 +142,7 @@ Result<void> Socket::wait_for_peer(std::unique_lock<base::SmallMutex> &lock) {
     };
     auto connected = wait(deadline, false);
     if (connected && may_fall_back()) {
-        const auto soon = base::Clock::now() + patience;
+        const auto soon = base::Clock::now() + time_to_answer;
         connected = wait(deadline ? std::min(*deadline, soon) : soon, true);
         if (!connected && connected.error().number == EAGAIN && state_ == State::Offered) {
             return {};

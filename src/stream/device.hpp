@@ -15,7 +15,7 @@ public:
     // From now on the table says which device serves the addresses of its interfaces: "soft" and "kernel" are
     // the kinds, another word is a device's name. Other devices do not serve them then. No other thread asks
     // for a device meanwhile.
-    static void choose_by(const base::InterfaceTable &table);
+    static void choose_by(const base::InterfaceTable &chosen);
     // The soft device at an address of this machine. EADDRNOTAVAIL: it may not serve it.
     [[nodiscard]] static base::Result<const Device *> soft_at(const sockaddr_storage &local);
     // The kernel's device that serves an address of this machine; nullptr where there is none.
