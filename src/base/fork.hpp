@@ -3,6 +3,8 @@
 // for ever by threads that the child does not have.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <mutex>
 #include <new>
@@ -20,6 +22,13 @@ extern std::atomic<unsigned> forks;
 // Whether this is a child of vfork(2), or another for which the handlers of fork(2) did not run: what it has
 // in memory may be its parent's own. Its descriptors are its own. A system call.
 [[nodiscard]] bool is_in_parents_memory();
+
+// Lets the process hold the mutex while it forks, so that the child finds what the mutex guards whole, and
+// nobody in it. Called once for a mutex, when the library is loaded. Returns what pthread_atfork(3) does.
+template <auto &mutex>
+int hold_while_forking() {
+    return pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
+}
 
 // What refuses its work to a child of the process that made it.
 class Inheritable {

@@ -3,32 +3,14 @@
 #include "base/interface_table.hpp"
 
 #include <ifaddrs.h>
-#include <netinet/in.h>
 
-#include <cstring>
 #include <memory>
 
+#include "base/address.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 
 namespace base {
-
-namespace {
-
-bool is_same(const sockaddr &left, const sockaddr &right) {
-    if (left.sa_family != right.sa_family) {
-        return false;
-    }
-    if (left.sa_family == AF_INET) {
-        return std::memcmp(&reinterpret_cast<const sockaddr_in &>(left).sin_addr,
-                           &reinterpret_cast<const sockaddr_in &>(right).sin_addr, sizeof(in_addr)) == 0;
-    }
-    return left.sa_family == AF_INET6 &&
-           std::memcmp(&reinterpret_cast<const sockaddr_in6 &>(left).sin6_addr,
-                       &reinterpret_cast<const sockaddr_in6 &>(right).sin6_addr, sizeof(in6_addr)) == 0;
-}
-
-}  // namespace
 
 InterfaceTable InterfaceTable::parse(std::string_view text, const char *source) {
     InterfaceTable table;
@@ -57,6 +39,14 @@ InterfaceTable InterfaceTable::read(const char *path) {
     return text ? parse(*text, path) : InterfaceTable{};
 }
 
+bool InterfaceTable::admits(const sockaddr &local, std::string_view kind, const char *name) const {
+    const auto word = word_of(local);
+    if (!word || *word == kind) {
+        return true;
+    }
+    return *word != "soft" && *word != "kernel" && (name == nullptr || *word == name);
+}
+
 // An address may have a label of its own, such as eth0:1.
 std::optional<std::string> InterfaceTable::word_of(const sockaddr &local) const {
     ifaddrs *first = nullptr;
@@ -65,7 +55,7 @@ std::optional<std::string> InterfaceTable::word_of(const sockaddr &local) const 
     }
     const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner{first, freeifaddrs};
     for (const ifaddrs *one = first; one != nullptr; one = one->ifa_next) {
-        if (one->ifa_addr == nullptr || !is_same(*one->ifa_addr, local)) {
+        if (one->ifa_addr == nullptr || !same_host(*one->ifa_addr, local)) {
             continue;
         }
         const std::string_view name{one->ifa_name};

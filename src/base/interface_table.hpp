@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // base/interface_table: a file of lines INTERFACE WORD, which gives the local addresses of an interface a
-// word. # begins a comment.
+// word: the RDMA device that serves them, or its kind. # begins a comment.
 #pragma once
 
 #include <sys/socket.h>
@@ -23,6 +23,10 @@ public:
     [[nodiscard]] bool empty() const { return words_.empty(); }
     // Returns the word of the interface that has the address; nothing where the table has no such line.
     [[nodiscard]] std::optional<std::string> word_of(const sockaddr &local) const;
+
+    // Whether a device of the kind, "soft" or "kernel", may serve a local address: the table has no word for
+    // it, or that kind, or the device's name. name is nullptr for any device of the kind.
+    [[nodiscard]] bool admits(const sockaddr &local, std::string_view kind, const char *name) const;
 
 private:
     std::map<std::string, std::string, std::less<>> words_;

@@ -72,12 +72,11 @@ base::InterfaceTable &table() {
 // the address, chooses the device. ENODEV: none does, and nothing is logged.
 base::Result<ibv_context *> context_at(const Address &here, const char *text) {
     const AnyAddress name = without_port(here);
-    const auto word = table().word_of(name.any);
     for (const auto kind : {verbs::Kind::Kernel, verbs::Kind::Soft}) {
         const auto context = verbs::find_local_context(text, kind);
-        const char *const kinds = kind == verbs::Kind::Kernel ? "kernel" : "soft";
         if (!context ||
-            (*context != nullptr && (!word || *word == kinds || *word == (*context)->device->name))) {
+            (*context != nullptr && table().admits(name.any, kind == verbs::Kind::Kernel ? "kernel" : "soft",
+                                                   (*context)->device->name))) {
             return context;
         }
     }

@@ -2,14 +2,13 @@
 // rsocket/probe: see the header.
 #include "rsocket/probe.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>
 
 #include "base/clock.hpp"
+#include "base/fork.hpp"
 #include "registry/known_listener.hpp"
 #include "rsocket/configuration.hpp"
 #include "stream/address.hpp"
@@ -23,30 +22,25 @@ namespace {
 constexpr std::chrono::minutes remembered_for{1};
 constexpr std::size_t most_remembered = 256;
 
-struct Memory {
-    std::mutex mutex;
-    std::map<std::string, base::Clock::time_point> until;  // by address and port
-};
+std::mutex lock_of_remembered;
 
-// Never destroyed: other threads may be in a call when main() returns.
-Memory &memory() {
-    static auto *const all = new Memory;
-    return *all;
+// Until when each address and port is remembered. Never destroyed: other threads may be in a call when main()
+// returns.
+auto &remembered() {
+    static auto &until = *new std::map<std::string, base::Clock::time_point>;
+    return until;
 }
 
-// Held while the process forks, so that the child finds it whole and nobody in it.
-[[maybe_unused]] const int memory_survives_forks = pthread_atfork(
-    [] { memory().mutex.lock(); }, [] { memory().mutex.unlock(); }, [] { memory().mutex.unlock(); });
+[[maybe_unused]] const int remembered_survives_forks = base::hold_while_forking<lock_of_remembered>();
 
 std::string key_of(const sockaddr_storage &address) {
     return stream::host_of(address).value_or("") + " " + stream::port_text(address);
 }
 
 bool is_remembered(const sockaddr_storage &address) {
-    Memory &all = memory();
-    const std::scoped_lock lock{all.mutex};
-    const auto known = all.until.find(key_of(address));
-    return known != all.until.end() && base::Clock::now() < known->second;
+    const std::scoped_lock lock{lock_of_remembered};
+    const auto known = remembered().find(key_of(address));
+    return known != remembered().end() && base::Clock::now() < known->second;
 }
 
 }  // namespace
@@ -72,23 +66,21 @@ bool is_known(const sockaddr_storage &address) {
 }
 
 void remember_tcp(const sockaddr_storage &address) {
-    Memory &all = memory();
-    const std::scoped_lock lock{all.mutex};
+    const std::scoped_lock lock{lock_of_remembered};
     const auto now = base::Clock::now();
-    if (all.until.size() >= most_remembered) {
-        std::erase_if(all.until, [&](const auto &one) { return one.second <= now; });
+    if (remembered().size() >= most_remembered) {
+        std::erase_if(remembered(), [&](const auto &one) { return one.second <= now; });
     }
-    if (all.until.size() >= most_remembered) {
-        all.until.clear();
+    if (remembered().size() >= most_remembered) {
+        remembered().clear();
     }
-    all.until.insert_or_assign(key_of(address), now + remembered_for);
+    remembered().insert_or_assign(key_of(address), now + remembered_for);
 }
 
 void forget_tcp(const sockaddr_storage &address) {
-    Memory &all = memory();
-    const std::scoped_lock lock{all.mutex};
-    if (!all.until.empty()) {
-        all.until.erase(key_of(address));
+    const std::scoped_lock lock{lock_of_remembered};
+    if (!remembered().empty()) {
+        remembered().erase(key_of(address));
     }
 }
 

@@ -2,12 +2,11 @@
 // soft/allowance: see the header.
 #include "soft/allowance.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <mutex>
 #include <utility>
 
+#include "base/fork.hpp"
 #include "soft/limits.hpp"
 
 namespace soft {
@@ -18,9 +17,7 @@ constexpr std::size_t part = 16;
 
 std::mutex lock_of_given;  // of given(); nothing else is locked with it held
 
-// Held while the process forks, so that the child finds it whole and nobody in it.
-[[maybe_unused]] const int given_survives_forks = pthread_atfork(
-    [] { lock_of_given.lock(); }, [] { lock_of_given.unlock(); }, [] { lock_of_given.unlock(); });
+[[maybe_unused]] const int given_survives_forks = base::hold_while_forking<lock_of_given>();
 
 struct Given {
     std::size_t bytes = 0;

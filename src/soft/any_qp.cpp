@@ -2,14 +2,13 @@
 // soft/any_qp: see the header.
 #include "soft/any_qp.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <mutex>
 #include <unordered_map>
 
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "soft/memory.hpp"
 #include "soft/qp.hpp"
@@ -25,9 +24,7 @@ constexpr std::uint32_t last_number = first_datagram_number - 1;
 
 std::mutex numbers_lock;  // of numbers(); taken before a queue pair's group
 
-// Held while the process forks, so that the child finds the table whole and nobody in it.
-[[maybe_unused]] const int numbers_survive_forks =
-    pthread_atfork([] { numbers_lock.lock(); }, [] { numbers_lock.unlock(); }, [] { numbers_lock.unlock(); });
+[[maybe_unused]] const int numbers_survive_forks = base::hold_while_forking<numbers_lock>();
 
 // A number is taken from the beginning, but what is still being made is not found by it.
 struct Numbered {

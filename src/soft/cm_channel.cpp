@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm: event channels and events; where the events of an id go, and who waits for them.
 #include <fcntl.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <iterator>
 #include <unordered_set>
 
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "soft/cm.hpp"
 
@@ -19,9 +19,7 @@ namespace {
 
 std::mutex channels_lock;
 
-// Held while the process forks, so that the child finds the table whole and nobody in it.
-[[maybe_unused]] const int channels_survive_forks = pthread_atfork(
-    [] { channels_lock.lock(); }, [] { channels_lock.unlock(); }, [] { channels_lock.unlock(); });
+[[maybe_unused]] const int channels_survive_forks = base::hold_while_forking<channels_lock>();
 
 // Those that are not destroyed: what a program names is looked up before it is read.
 auto &channels() {

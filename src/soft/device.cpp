@@ -5,7 +5,6 @@
 #include <endian.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,8 @@
 #include <mutex>
 #include <utility>
 
+#include "base/address.hpp"
+#include "base/fork.hpp"
 #include "soft/any_qp.hpp"
 #include "soft/cq.hpp"
 #include "soft/environment.hpp"
@@ -32,26 +33,12 @@ constexpr std::uint32_t vendor_id = 0x02736f;  // locally administered: no maker
 
 std::mutex registry_lock;
 
-// Held while the process forks, so that the child finds the registry whole and nobody in it.
-[[maybe_unused]] const int registry_survives_forks = pthread_atfork(
-    [] { registry_lock.lock(); }, [] { registry_lock.unlock(); }, [] { registry_lock.unlock(); });
+[[maybe_unused]] const int registry_survives_forks = base::hold_while_forking<registry_lock>();
 
 std::vector<std::unique_ptr<Device>> &registry() {
     static auto &all = *new std::vector<std::unique_ptr<Device>>;  // never destroyed: contexts stay good
                                                                    // while the process ends
     return all;
-}
-
-bool same_host(const sockaddr &a, const sockaddr &b) {
-    if (a.sa_family != b.sa_family) {
-        return false;
-    }
-    if (a.sa_family == AF_INET6) {
-        return std::memcmp(&reinterpret_cast<const sockaddr_in6 &>(a).sin6_addr,
-                           &reinterpret_cast<const sockaddr_in6 &>(b).sin6_addr, sizeof(in6_addr)) == 0;
-    }
-    return reinterpret_cast<const sockaddr_in &>(a).sin_addr.s_addr ==
-           reinterpret_cast<const sockaddr_in &>(b).sin_addr.s_addr;
 }
 
 // All of 127.0.0.0/8 is the loopback interface's.
@@ -61,7 +48,7 @@ bool is_loopback(const sockaddr &address) {
 }
 
 bool serves(const LocalAddress &local, const sockaddr &address) {
-    return same_host(reinterpret_cast<const sockaddr &>(local.address), address) ||
+    return base::same_host(reinterpret_cast<const sockaddr &>(local.address), address) ||
            (is_loopback(address) && local.is_loopback);
 }
 

@@ -6,7 +6,6 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
-#include <pthread.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -61,9 +60,7 @@ private:
 
 std::mutex addresses_lock;
 
-// Held while the process forks, so that the child finds all whole and nobody in it.
-[[maybe_unused]] const int addresses_survive_forks = pthread_atfork(
-    [] { addresses_lock.lock(); }, [] { addresses_lock.unlock(); }, [] { addresses_lock.unlock(); });
+[[maybe_unused]] const int addresses_survive_forks = base::hold_while_forking<addresses_lock>();
 
 bool serves(const ifaddrs &entry) {
     return entry.ifa_addr != nullptr && (entry.ifa_flags & IFF_UP) != 0 &&

@@ -2,12 +2,11 @@
 // soft/wrong_keys: see the header.
 #include "soft/wrong_keys.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <mutex>
 
+#include "base/fork.hpp"
 #include "soft/limits.hpp"
 
 namespace soft {
@@ -16,9 +15,7 @@ namespace {
 
 std::mutex lock_of_guessers;  // of every table's; nothing else is locked with it held
 
-// Held while the process forks, so that the child finds the table whole and nobody in it.
-[[maybe_unused]] const int guessers_survive_forks = pthread_atfork(
-    [] { lock_of_guessers.lock(); }, [] { lock_of_guessers.unlock(); }, [] { lock_of_guessers.unlock(); });
+[[maybe_unused]] const int guessers_survive_forks = base::hold_while_forking<lock_of_guessers>();
 
 // An origin is delayed so long at most after its last guess.
 constexpr double minutes_remembered = 60;

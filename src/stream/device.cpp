@@ -2,46 +2,39 @@
 // stream/device: the RDMA devices behind local addresses, each opened once a process.
 #include "stream/device.hpp"
 
-#include <pthread.h>
-
 #include <map>
 #include <mutex>
 
+#include "base/fork.hpp"
 #include "base/log.hpp"
-
 #include "stream/address.hpp"
 
 namespace stream {
 
 namespace {
 
-struct Devices {
-    std::mutex mutex;
-    std::map<ibv_context *, Device> by_context;
-};
+std::mutex lock_of_devices;
 
 // Never destroyed: connections may outlive main().
-Devices &devices() {
-    static auto *const all = new Devices;
-    return *all;
+std::map<ibv_context *, Device> &devices() {
+    static auto &by_context = *new std::map<ibv_context *, Device>;
+    return by_context;
 }
 
-// Held while the process forks, so that the child finds all whole and nobody in it. The child uses its
-// parent's peers, which do not change.
-[[maybe_unused]] const int devices_survive_forks = pthread_atfork(
-    [] { devices().mutex.lock(); }, [] { devices().mutex.unlock(); }, [] { devices().mutex.unlock(); });
+// The child uses its parent's peers, which do not change.
+[[maybe_unused]] const int devices_survive_forks = base::hold_while_forking<lock_of_devices>();
 
 base::Result<const Device *> device_of(ibv_context *context, rpma_device_kind kind) {
-    Devices &all = devices();
-    const std::scoped_lock lock{all.mutex};
-    if (const auto known = all.by_context.find(context); known != all.by_context.end()) {
+    const std::scoped_lock lock{lock_of_devices};
+    if (const auto known = devices().find(context); known != devices().end()) {
         return &known->second;
     }
     auto peer = made<Peer>(rpma_peer_new, context);
     if (!peer) {
         return std::unexpected{peer.error()};
     }
-    return &all.by_context.try_emplace(context, context, std::move(*peer), kind == RPMA_DEVICE_KERNEL)
+    return &devices()
+                .try_emplace(context, context, std::move(*peer), kind == RPMA_DEVICE_KERNEL)
                 .first->second;
 }
 
@@ -51,13 +44,10 @@ base::InterfaceTable &table() {
     return *chosen;
 }
 
-// Whether the table lets a device serve the address. name is the device's, or nullptr for any of the kind.
+// name is the device's, or nullptr for any of the kind.
 bool may_serve(const sockaddr_storage &local, rpma_device_kind kind, const char *name) {
-    const auto word = table().word_of(reinterpret_cast<const sockaddr &>(local));
-    if (!word || *word == (kind == RPMA_DEVICE_SOFT ? "soft" : "kernel")) {
-        return true;
-    }
-    return *word != "soft" && *word != "kernel" && (name == nullptr || *word == name);
+    return table().admits(reinterpret_cast<const sockaddr &>(local),
+                          kind == RPMA_DEVICE_SOFT ? "soft" : "kernel", name);
 }
 
 // Returns nullptr where no device of this kind serves the address.
