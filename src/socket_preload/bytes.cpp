@@ -88,20 +88,17 @@ INTERPOSED int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags, ti
 
 // libc ends the program when there is less room than the call may fill.
 INTERPOSED ssize_t __read_chk(int fd, void *bytes, size_t size, size_t room) {
-    return is_rsocket(fd) && size <= room ? received(fd, [&] { return rread(fd, bytes, size); })
-                                          : LIBC(__read_chk)(fd, bytes, size, room);
+    return size <= room ? read(fd, bytes, size) : LIBC(__read_chk)(fd, bytes, size, room);
 }
 
 INTERPOSED ssize_t __recv_chk(int fd, void *bytes, size_t size, size_t room, int flags) {
-    return is_rsocket(fd) && size <= room ? received(fd, [&] { return rrecv(fd, bytes, size, flags); })
-                                          : LIBC(__recv_chk)(fd, bytes, size, room, flags);
+    return size <= room ? recv(fd, bytes, size, flags) : LIBC(__recv_chk)(fd, bytes, size, room, flags);
 }
 
 INTERPOSED ssize_t __recvfrom_chk(int fd, void *bytes, size_t size, size_t room, int flags, sockaddr *address,
                                   socklen_t *length) {
-    return is_rsocket(fd) && size <= room
-               ? received(fd, [&] { return rrecvfrom(fd, bytes, size, flags, address, length); })
-               : LIBC(__recvfrom_chk)(fd, bytes, size, room, flags, address, length);
+    return size <= room ? recvfrom(fd, bytes, size, flags, address, length)
+                        : LIBC(__recvfrom_chk)(fd, bytes, size, room, flags, address, length);
 }
 
 // ---- out ----

@@ -3,7 +3,6 @@
 #include "socket_preload/descriptors.hpp"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <rpma/rsocket.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -13,6 +12,7 @@
 #include <climits>
 #include <cstdarg>
 
+#include "base/fork.hpp"
 #include "socket_preload/libc.hpp"
 #include "socket_preload/reuse.hpp"
 #include "socket_preload/statistics.hpp"
@@ -21,9 +21,6 @@ namespace socket_preload {
 
 namespace {
 
-pid_t process = getpid();
-[[maybe_unused]] const int follows_forks = pthread_atfork(nullptr, nullptr, [] { process = getpid(); });
-
 int refused(int error) {
     errno = error;
     return -1;
@@ -31,7 +28,7 @@ int refused(int error) {
 
 // fd is an rsocket's or a repoll's, as `kind` says, which librsocket knows as `first`.
 int close_carried(int fd, Kind kind, int first) {
-    if (in_vfork_child()) {
+    if (base::is_in_parents_memory()) {
         return LIBC(close)(fd);
     }
     // From here on the first number is the library's, until there is no duplicate and what was sent has left.
@@ -50,7 +47,7 @@ int close_carried(int fd, Kind kind, int first) {
 
 // Makes room at a number that the program dups onto. Returns whether that may be.
 bool may_replace(int number) {
-    if (!in_vfork_child() && descriptors.kind(number) != Kind::Own &&
+    if (!base::is_in_parents_memory() && descriptors.kind(number) != Kind::Own &&
         descriptors.kind(number) != Kind::Other) {
         (void)close_any(number);
     }
@@ -123,12 +120,8 @@ int close_any(int fd) {
     return is_rsocket(first) || is_repoll(first) ? close_carried(fd, kind, first) : LIBC(close)(fd);
 }
 
-bool in_vfork_child() {
-    return getpid() != process;
-}
-
 int Descriptors::duplicated(int fd, int number) {
-    if (number < 0 || static_cast<std::size_t>(number) >= most || in_vfork_child()) {
+    if (number < 0 || static_cast<std::size_t>(number) >= most || base::is_in_parents_memory()) {
         return number;
     }
     int first = fd;
@@ -153,7 +146,6 @@ bool Descriptors::take_away(int first) {
 }  // namespace socket_preload
 
 using socket_preload::descriptors;
-using socket_preload::in_vfork_child;
 using socket_preload::is_rsocket;
 using socket_preload::Kind;
 
@@ -163,7 +155,7 @@ INTERPOSED int close(int fd) {
 
 // The descriptors of this library stay open, all others are closed.
 INTERPOSED int close_range(unsigned first, unsigned last, int flags) noexcept {
-    if (first > last || flags != 0 || in_vfork_child()) {
+    if (first > last || flags != 0 || base::is_in_parents_memory()) {
         return LIBC(close_range)(first, last, flags);
     }
     unsigned begin = first;

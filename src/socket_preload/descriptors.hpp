@@ -92,8 +92,4 @@ inline constinit Descriptors descriptors;
 // Does what the program wants of close(2).
 int close_any(int fd);
 
-// Whether this process is a child of vfork(2), which shares its parent's memory. It closes
-// descriptors for itself only.
-[[nodiscard]] bool in_vfork_child();
-
 }  // namespace socket_preload

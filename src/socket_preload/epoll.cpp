@@ -4,14 +4,13 @@
 #include <rpma/rsocket.h>
 #include <sys/epoll.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <climits>
 
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
 #include "socket_preload/reuse.hpp"
+#include "socket_preload/timeout.hpp"
 
 using socket_preload::ForProgram;
 using socket_preload::is_repoll;
@@ -64,16 +63,9 @@ INTERPOSED int epoll_pwait2(int epoll, epoll_event *events, int most, const time
     if (!is_repoll(epoll)) {
         return LIBC(epoll_pwait2)(epoll, events, most, timeout, mask);
     }
-    if (timeout == nullptr) {
-        return wait(epoll, events, most, -1, mask);
-    }
-    if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000) {
+    if (!socket_preload::is_valid(timeout)) {
         errno = EINVAL;
         return -1;
     }
-    constexpr time_t longest = INT_MAX / 1000 - 1;
-    return wait(
-        epoll, events, most,
-        static_cast<int>(std::min(timeout->tv_sec, longest) * 1000 + (timeout->tv_nsec + 999999) / 1000000),
-        mask);
+    return wait(epoll, events, most, socket_preload::milliseconds_of(timeout), mask);
 }

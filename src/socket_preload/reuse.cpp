@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstdarg>
 
+#include "base/fork.hpp"
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
 
@@ -43,7 +44,7 @@ void forget(int number) {
 }  // namespace
 
 int fresh(int made) {
-    if (made < 0 || in_vfork_child()) {
+    if (made < 0 || base::is_in_parents_memory()) {
         return made;
     }
     const Kind before = descriptors.kind(made);

@@ -58,8 +58,7 @@ INTERPOSED int accept4(int fd, sockaddr *address, socklen_t *length, int flags) 
 }
 
 INTERPOSED int accept(int fd, sockaddr *address, socklen_t *length) {
-    return is_rsocket(fd) ? accept4(fd, address, length, 0)
-                          : statistics.accepted_by_kernel(fresh(LIBC(accept)(fd, address, length)));
+    return accept4(fd, address, length, 0);
 }
 
 INTERPOSED int connect(int fd, const sockaddr *address, socklen_t length) {

@@ -9,8 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <climits>
-#include <ctime>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -18,10 +16,13 @@
 
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
+#include "socket_preload/timeout.hpp"
 
 using socket_preload::descriptors;
 using socket_preload::is_rsocket;
+using socket_preload::is_valid;
 using socket_preload::Kind;
+using socket_preload::milliseconds_of;
 using socket_preload::SleepMask;
 
 // _FORTIFY_SOURCE
@@ -139,20 +140,6 @@ int select_rsockets(int count, const Sets &sets, timeval *timeout) {
         }
     }
     return ready;
-}
-
-bool is_valid(const timespec *timeout) {
-    return timeout == nullptr ||
-           (timeout->tv_sec >= 0 && timeout->tv_nsec >= 0 && timeout->tv_nsec < 1000000000);
-}
-
-// In milliseconds, rounded up; -1 stands for no end.
-int milliseconds_of(const timespec *timeout) {
-    if (timeout == nullptr) {
-        return -1;
-    }
-    constexpr time_t most = INT_MAX / 1000 - 1;
-    return static_cast<int>(std::min(timeout->tv_sec, most) * 1000 + (timeout->tv_nsec + 999999) / 1000000);
 }
 
 bool is_zero(const timespec *timeout) {
