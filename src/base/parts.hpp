@@ -4,8 +4,10 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 namespace base {
 
@@ -16,6 +18,23 @@ namespace base {
         size += part.iov_len;
     }
     return size;
+}
+
+// Appends the first bytes of the parts, as many as leave `to` with at most `most` bytes. Returns how many.
+// std::bad_alloc, and then none is appended.
+inline std::size_t append(std::span<const iovec> parts, std::size_t most, std::vector<std::byte> &to) {
+    const std::size_t bytes = std::min(size_of(parts), most - std::min(most, to.size()));
+    if (to.size() + bytes > to.capacity()) {
+        to.reserve(std::max(to.size() + bytes, 2 * to.capacity()));
+    }
+    std::size_t left = bytes;
+    for (const iovec &part : parts) {
+        const std::size_t size = std::min(part.iov_len, left);
+        const auto *const begin = static_cast<const std::byte *>(part.iov_base);
+        to.insert(to.end(), begin, begin + size);
+        left -= size;
+    }
+    return bytes;
 }
 
 }  // namespace base

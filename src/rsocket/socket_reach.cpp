@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/parts.hpp"
 #include "rsocket/kernel_socket.hpp"
 #include "rsocket/probe.hpp"
 #include "rsocket/socket.hpp"
@@ -304,19 +305,9 @@ Result<std::size_t> Socket::keep_for_replay(std::span<const iovec> parts) {
     if (ends_sending_) {
         return base::failure(EPIPE);
     }
-    std::size_t room = settings_.send_bytes - std::min<std::size_t>(settings_.send_bytes, unsent_.size());
-    if (room == 0) {
-        return base::failure(EAGAIN);
-    }
-    std::size_t kept = 0;
-    for (const iovec &part : parts) {
-        const std::size_t size = std::min(part.iov_len, room);
-        const auto *const bytes = static_cast<const std::byte *>(part.iov_base);
-        unsent_.insert(unsent_.end(), bytes, bytes + size);
-        kept += size;
-        room -= size;
-    }
-    return kept;
+    return unsent_.size() < settings_.send_bytes
+               ? Result<std::size_t>{base::append(parts, settings_.send_bytes, unsent_)}
+               : base::failure(EAGAIN);
 }
 
 bool Socket::begin_stream(stream::Side side) {

@@ -123,13 +123,7 @@ base::Result<std::size_t> Connection::send(std::span<const iovec> parts) {
 }
 
 base::Result<std::size_t> Connection::keep(std::span<const iovec> parts) {
-    const std::size_t room =
-        settings_.send_bytes - std::min<std::size_t>(settings_.send_bytes, unsent_.size());
-    const std::size_t bytes = std::min(base::size_of(parts), room);
-    unsent_.reserve(unsent_.size() + bytes);
-    for_pieces(parts, 0, bytes, [&](std::span<const std::byte> piece, std::size_t) {
-        unsent_.insert(unsent_.end(), piece.begin(), piece.end());
-    });
+    const std::size_t bytes = base::append(parts, settings_.send_bytes, unsent_);
     return bytes != 0 || base::size_of(parts) == 0 ? base::Result<std::size_t>{bytes} : base::failure(EAGAIN);
 }
 
