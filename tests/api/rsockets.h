@@ -17,12 +17,7 @@
 
 #include <rpma/rsocket.h>
 
-#define assert_fails(call, number)       \
-    do {                                 \
-        errno = 0;                       \
-        assert_int_equal((call), -1);    \
-        assert_int_equal(errno, number); \
-    } while (0)
+#include "../fails.h"
 
 static inline struct sockaddr_in loopback_at(uint16_t port) {
     return (struct sockaddr_in){

@@ -37,12 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define assert_fails(call, number)       \
-    do {                                 \
-        errno = 0;                       \
-        assert_int_equal((call), -1);    \
-        assert_int_equal(errno, number); \
-    } while (0)
+#include "../fails.h"
 
 enum { wait_ms = 20000 };
 static bool carried;

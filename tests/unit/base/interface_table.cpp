@@ -4,38 +4,23 @@
 
 #include <arpa/inet.h>
 
-#include <cstdarg>
-#include <cstdio>
-
 #include "../../folder.hpp"
-#include "base/log.hpp"
+#include "logged.hpp"
 // Last: it has macros with everyday names.
 #include "check.hpp"
 
 namespace {
 
 using base::InterfaceTable;
-
-std::string logged;
-
-// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's log function.
-void collect(int, const char *, int, const char *, const char *format, ...) {
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)std::vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    logged += text;
-}
+using test::logged;
 
 int begin(void **state) {
-    base::set_log_sink(collect);
-    logged.clear();
+    test::keep_log(base::LogLevel::Warning);
     return folder::make(state);
 }
 
 int end(void **state) {
-    base::set_log_sink(nullptr);
+    test::end_log();
     return folder::remove(state);
 }
 

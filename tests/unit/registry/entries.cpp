@@ -6,13 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdarg>
 #include <cstring>
 #include <thread>
 
 #include "../../child.hpp"
+#include "../base/logged.hpp"
 #include "base/fd.hpp"
-#include "base/log.hpp"
 #include "memory_folder.hpp"
 // Last: it has macros with everyday names.
 #include "../base/check.hpp"
@@ -25,28 +24,15 @@ using registry::Description;
 using registry::Entry;
 using registry::Record;
 using registry::State;
-
-std::string logged;
-
-// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's log function.
-void collect(int, const char *, int, const char *, const char *format, ...) {
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)std::vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    logged += text;
-}
+using test::logged;
 
 int begin(void **state) {
-    base::set_log_sink(collect);
-    base::log_threshold.store(static_cast<int>(base::LogLevel::Debug));
-    logged.clear();
+    test::keep_log(base::LogLevel::Debug);
     return memory_folder::make(state);
 }
 
 int end(void **state) {
-    base::set_log_sink(nullptr);
+    test::end_log();
     return folder::remove(state);
 }
 
