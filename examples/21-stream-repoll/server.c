@@ -24,7 +24,7 @@
 #define BUFFER (16 * 1024)
 #define BACKLOG 128
 
-/* What a descriptor in the repoll is. A client's also has what came from it and has not gone back: `size`
+/* A descriptor in the repoll. A client's also has the bytes that came from it and have not gone back: `size`
  * bytes from `from` on. */
 struct member {
     enum { LISTENER, SIGNALS, CLIENT } is;
@@ -70,7 +70,7 @@ static bool watched(const struct server *server, struct member *member, uint32_t
     return OK(repoll_ctl(server->repoll, EPOLL_CTL_ADD, member->fd, &event));
 }
 
-/* What fails at one client costs that client, and nobody else. rclose takes its rsocket out of the repoll. */
+/* A failure at one client costs that client, and nobody else. rclose takes its rsocket out of the repoll. */
 static void lose(struct server *server, struct member *client, const char *why) {
     printf("client %d: %s\n", client->fd, why);
     (void)rclose(client->fd);

@@ -55,7 +55,7 @@ enum {
     RDMA_MODE_REASON        /* read only: why it is TCP, one of RDMA_REASON_ */
 };
 
-/* What carries the bytes of an rsocket. */
+/* The mode says by what way the bytes of an rsocket go. */
 enum {
     RDMA_MODE_OPEN, /* it is not known yet, or there is no connection */
     RDMA_MODE_RDMA, /* a stream over an RDMA device */

@@ -88,8 +88,8 @@ public:
     void forget_observer();
     [[nodiscard]] const std::shared_ptr<Shard> &shard() const { return shard_; }
 
-    // What is sent before the peer has answered is kept, as much as the send buffer has room for, and goes
-    // out when the peer has answered.
+    // The stream keeps what is sent before the peer has answered, as much as the send buffer has room for,
+    // and sends it when the peer has answered.
     void keep_early_sends() { keeps_early_sends_ = true; }
     // Returns what was sent and kept, and forgets it.
     [[nodiscard]] std::vector<std::byte> take_unsent() { return std::exchange(unsent_, {}); }

@@ -197,7 +197,7 @@ static void a_call_waits_as_long_as_it_is_told(void **state) {
     assert_true(seconds() - before >= 0.049);
     struct pollfd entry = {.fd = fds[0], .events = POLLIN};
     assert_int_equal(rpoll(&entry, 1, 1), 0);
-    /* What has come by then is given. */
+    /* The call gives what has come by then. */
     char bytes[4];
     assert_int_equal(rsend(fds[1], "123", 3, 0), 3);
     assert_int_equal(rrecv(fds[0], bytes, 4, MSG_WAITALL | MSG_PEEK), 3);

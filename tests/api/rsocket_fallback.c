@@ -177,7 +177,7 @@ static void the_beginning_of_a_request_may_be_anything(void **state) {
     assert_int_equal(rrecv(fd, &byte, 1, 0), 0);
 }
 
-/* Whoever has the key of a request has to go on in its protocol. */
+/* A peer that has sent the key of a request has to go on in its protocol. */
 static void a_request_that_makes_no_sense_is_refused(void **state) {
     (void)state;
     char byte = 0;

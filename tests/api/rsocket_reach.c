@@ -19,7 +19,7 @@ enum { MANY = 100000 };
 static const char greeting[] = "220 ready\r\n";
 static const char garbage[] = "\x16\x03\x01\x02";
 
-/* What a server does with a request for RDMA. With all else it does what an echo does. */
+/* A server does this with a request for RDMA. All else it sends back, as an echo does. */
 enum kind {
     Greets,  /* before the client has said anything, whatever that is */
     Echoes,  /* what it does not understand, too */
@@ -156,7 +156,7 @@ static const struct {
              {Waits, RDMA_REASON_PEER_SILENT}};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-/* What is sent at once is kept until the server has answered the request, or has not. */
+/* The rsocket keeps what is sent at once until the server has answered the request, or has not. */
 static void every_byte_comes_back_once(void **state) {
     static char out[MANY];
     static char in[MANY + 1];
@@ -354,7 +354,7 @@ static void a_thread_that_closed_hears_itself(void **state) {
 
 static const char *program;
 
-/* What a process does whose RS_PROBE is `value`: the variable is read once. */
+/* Runs the tests of a process whose RS_PROBE is `value`: the variable is read once. */
 static void become(const char *value) {
     assert_int_equal(setenv("RS_PROBE", value, 1), 0);
     const pid_t child = start_peer(program, value, 0, 0);

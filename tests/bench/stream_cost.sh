@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What a 64-byte message of a stream costs in librsocket, librpma and what they call, in instructions, without the device's. Nothing that rsend does depends on time, so that its count has a bound; rrecv also looks as often as it finds
-# nothing.
+# Counts the instructions of a 64-byte message of a stream in librsocket, librpma and what they call, without
+# the device's. Nothing that rsend does depends on time, so that its count has a bound; rrecv also looks as often
+# as it finds nothing.
 #   stream_cost.sh PROGRAM [MESSAGES]        PROGRAM: build/bench/bench_stream_cost
 set -u
 program=$1 messages=${2:-1000} bound=720

@@ -298,7 +298,7 @@ static void be_end_of_a_way(void) {
     assert_int_equal(rsetsockopt(fds[LINGERS], SOL_SOCKET, SO_LINGER, &second, sizeof(second)), 0);
     assert_int_equal(write(to[1], "x", 1), 1);
     assert_int_equal(read(from[0], &byte, 1), 1);
-    /* What is sent is not answered any more. */
+    /* The peer does not answer any more. */
     assert_int_equal(rsend(fds[USER_TIMEOUT], "y", 1, 0), 1);
     assert_int_equal(rsend(fds[LINGERS], "y", 1, 0), 1);
     const double before = seconds();

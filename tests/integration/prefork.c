@@ -335,7 +335,7 @@ static void run_peer_on(int fd, const char *role, int count) {
     _exit(127);
 }
 
-/* What start_peer and exec run. */
+/* start_peer and exec run these. */
 static void be_server_of_one(int fd) {
     must(rread(fd, &(char){0}, 1) == -1 && errno == EBADF);
     must(radopt(fd) == 0);
@@ -577,8 +577,8 @@ static void *are_clients_until_the_stop(void *argument) {
     return NULL;
 }
 
-/* Whatever the threads of the parent are about, beginning streams, closing them, or asleep, the child closes
- * what it inherited, and has rsockets of its own. */
+/* The threads of the parent may begin streams, close them, or sleep: the child closes what it inherited, and
+ * has rsockets of its own. */
 static void a_child_is_made_while_threads_are_in_calls(void **state) {
     (void)state;
 #ifdef __SANITIZE_ADDRESS__

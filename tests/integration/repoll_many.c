@@ -23,7 +23,7 @@
 #define RUNNING_ON_VALGRIND 0
 #endif
 
-/* What a tool adds for each piece of memory is not ours. */
+/* A tool adds bytes of its own to each piece of memory. */
 #ifdef __SANITIZE_ADDRESS__
 #define MEMORY_IS_OURS false
 #else
@@ -32,9 +32,9 @@
 
 #include <rpma/rsocket.h>
 
-/* Of the device and of the shard, however many streams there are. */
+/* The device and the shard have these, however many streams there are. */
 enum { DESCRIPTORS_ASIDE = 64, BYTES_ASIDE = 512 * 1024 };
-/* Of one end of a stream: of memory that it has touched, not of memory that it may touch. */
+/* One end of a stream may have these: memory that it has touched, not memory that it may touch. */
 enum { MOST_BYTES = 64 * 1024, MOST_BYTES_SMALL = 32 * 1024 };
 
 static void must(bool holds, const char *what) {

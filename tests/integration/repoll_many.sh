@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What an echo costs a process that has IDLE idle streams in its repoll, beside what it costs with 10, in instructions of
-# all libraries: at most 1.3 times as many.
+# Counts the instructions of an echo, of all libraries, in a process that has IDLE idle streams in its repoll: at most 1.3
+# times as many as with 10.
 #   repoll_many.sh PROGRAM IDLE [ECHOES]        PROGRAM: build/tests/test_repoll_many
 set -u
 program=$1 idle=$2 echoes=${3:-200} most=1.3

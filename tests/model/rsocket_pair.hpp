@@ -34,7 +34,7 @@ public:
     // One call that does not wait. must: rpoll has said that it need not.
     [[nodiscard]] std::string send(int end, bool must = false);
     [[nodiscard]] std::string receive(int end, bool must = false);
-    // What rpoll or repoll_wait says of an end, checked, and that the calls it promises do not wait.
+    // Checks what rpoll or repoll_wait says of an end, and that the calls it promises do not wait.
     [[nodiscard]] std::string check_ready(int end, short events, short ready);
     // Memory of this end that the other may write; the other's that this one writes.
     [[nodiscard]] std::string map(int end);

@@ -110,7 +110,7 @@ std::string RsocketRepoll::look() {
     for (auto &[number, member] : members_) {
         const bool is_ready = entries[i++].revents != 0;
         member.is_due = member.is_due || !is_ready;
-        // Of two repolls that have it exclusively, one is told.
+        // One of two repolls that have it exclusively is told.
         const bool may_be_others = (member.events & EPOLLEXCLUSIVE) != 0;
         const bool is_due = (member.events & EPOLLET) == 0 || member.is_due;
         member.must_be_told = is_ready && is_due && !member.is_disarmed && !may_be_others;

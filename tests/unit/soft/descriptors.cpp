@@ -42,7 +42,7 @@ private:
 
 enum class Binding { Bound, OutOfDescriptors, Wrong };
 
-// What becomes of binding an id, which opens its device, in a process that has so many descriptors left.
+// Binds an id, which opens its device, in a process that has so many descriptors left.
 Binding bind_with(std::size_t left) {
     const pid_t child = test::fork_child();
     if (child == 0) {

@@ -240,7 +240,7 @@ void without_memory_for_the_copy(void **state) {
     expect_completions(ends.device, filled);
 }
 
-// What waits is flushed, and what TCP has begun with ends with the connection.
+// Requests that wait are flushed, and one that TCP has begun with ends with the connection.
 void a_connection_that_ends_meanwhile(void **state) {
     auto &ends = *static_cast<Ends *>(*state);
     rdma_cm_id *const id = establish(ends, test::from_a_soft_device);
