@@ -15,7 +15,7 @@ declare -A packages_of=(
     [package]='dpkg-dev file'
     [test]='libcmocka-dev iproute2 procps python3 protobuf-c-compiler libprotobuf-c-dev'
     [compat]='librpma0 librpma-dev rdmacm-utils ibverbs-utils perftest qperf fio libfabric-bin ucx-utils
-              python3-pyverbs curl haproxy iperf3 memcached nginx-light nodejs
+              python3-pyverbs qemu-system-x86 curl haproxy iperf3 memcached nginx-light nodejs
               openssh-client openssh-server openssl postgresql-15 redis-server redis-tools wrk'
     [format]='clang-format-19'
     [lint]='clang-format-19 clang-tidy-19 clang-19 shellcheck'
