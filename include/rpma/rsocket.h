@@ -70,7 +70,8 @@ enum {
     RDMA_REASON_PEER_REFUSED,    /* the server refused our request */
     RDMA_REASON_PEER_SILENT,     /* the server did not answer our request for a second */
     RDMA_REASON_NOT_ASKED,       /* RS_PROBE says that the server is not asked */
-    RDMA_REASON_REMEMBERED       /* it is not asked, because it spoke TCP less than a minute ago */
+    RDMA_REASON_REMEMBERED,      /* it is not asked, because it spoke TCP less than a minute ago */
+    RDMA_REASON_ADOPTED          /* radopt: TCP had carried bytes of the program before */
 };
 
 /**
@@ -123,12 +124,13 @@ int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
 /**
  * Makes an rsocket of a TCP socket that this process got by exec, by SCM_RIGHTS or from socket(2), and that
  * is no rsocket here. A socket that listens, also one of rlisten in another process, then gives connections
- * by raccept. A connected one is what raccept gives, whose peer is answered at its first use. It blocks, and
- * has the settings of a new rsocket; O_NONBLOCK of the kernel's socket becomes set, also for other processes
- * that have it. The caller closes it with rclose from then on. Where a device of the kernel serves the
- * address, only the soft device serves it. Returns: 0; or -1 and errno. Errors: EEXIST: fd is an rsocket
- * already. ENOTSOCK, ENOTSUP: it is no socket, or none of TCP. ECONNRESET: the connection has been read or
- * written, so that the stream is another process's.
+ * by raccept. A connected one is what raccept gives, whose peer is answered at its first use; but one that
+ * has been read or written carries TCP, and does so further (RDMA_REASON_ADOPTED), with its own O_NONBLOCK.
+ * The others block, and have the settings of a new rsocket; O_NONBLOCK of the kernel's socket becomes set,
+ * also for other processes that have it. The caller closes it with rclose from then on. Where a device of the
+ * kernel serves the address, only the soft device serves it. Returns: 0; or -1 and errno. Errors: EEXIST: fd
+ * is an rsocket already. ENOTSOCK, ENOTSUP: it is no socket, or none of TCP. ECONNRESET: it carries, or has
+ * asked for, a stream, which is another process's.
  */
 int radopt(int fd);
 

@@ -9,14 +9,17 @@
 #include <cerrno>
 
 #include "base/log.hpp"
+#include "rsocket/kernel_socket.hpp"
 #include "rsocket/socket.hpp"
+
+#include <rpma/rsocket.h>
 
 namespace rsockets {
 
 namespace {
 
 // As <netinet/tcp.h> has them, which does not go with <linux/tcp.h>.
-enum TcpState { TcpEstablished = 1, TcpSynReceived = 3, TcpClosed = 7, TcpListening = 10 };
+enum TcpState { TcpClosed = 7, TcpListening = 10 };
 
 // Whether somebody has sent bytes, or taken some of those that came.
 bool is_used(int fd, const tcp_info &tcp) {
@@ -41,24 +44,27 @@ Result<std::shared_ptr<AnySocket>> Socket::adopt(int fd) {
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &tcp, &tcp_size) != 0) {
         return base::last_failure();
     }
-    State state = State::Undecided;
-    if (tcp.tcpi_state == TcpClosed) {
-        state = State::Fresh;
-    } else if (tcp.tcpi_state == TcpListening) {
-        state = State::Listening;
-    } else if (is_used(fd, tcp)) {
+    if (is_marked_as_stream(fd)) {
         BASE_LOG(Warning,
-                 "descriptor %d: the TCP connection has been used (expected one that nobody has read or "
-                 "written): its stream, or what else it carries, is another program's",
-                 fd);
+                 "descriptor %d: its stream is another program's (expected a connection without one)", fd);
         return base::failure(ECONNRESET);
     }
+    const bool is_plain = tcp.tcpi_state != TcpListening && is_used(fd, tcp);
+    const State state = is_plain                         ? State::Plain
+                        : tcp.tcpi_state == TcpListening ? State::Listening
+                        : tcp.tcpi_state == TcpClosed    ? State::Fresh
+                                                         : State::Undecided;
     const int flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+    if (flags < 0 || (!is_plain && fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)) {
         return base::last_failure();
     }
-    auto adopted = std::make_shared<Socket>(base::Fd{fd}, state, configuration().settings, true);
+    const bool blocks = !is_plain || (flags & O_NONBLOCK) == 0;
+    auto adopted = std::make_shared<Socket>(base::Fd{fd}, state, configuration().settings, blocks);
     adopted->in_tcp_ = state == State::Listening;
+    if (is_plain) {
+        adopted->reason_ = RDMA_REASON_ADOPTED;
+        adopted->list();
+    }
     return adopted;
 }
 

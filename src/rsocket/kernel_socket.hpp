@@ -2,8 +2,8 @@
 // rsocket/kernel_socket: what rsockets ask and tell the socket of the kernel behind their descriptor.
 #pragma once
 
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -35,6 +35,21 @@ inline void share_port(int fd) {
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 }
 
+// What a stream has begun to use is marked, so that another program which gets the descriptor knows it. The
+// kernel keeps this value of an option that has an effect on listeners only, and gives a connection the value
+// of its listener: this one, to save the link's header too, hardly any program sets.
+constexpr int save_syn_of_streams = 2;
+
+inline void mark_as_stream(int fd) {
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_SAVE_SYN, &save_syn_of_streams, sizeof(save_syn_of_streams));
+}
+
+[[nodiscard]] inline bool is_marked_as_stream(int fd) {
+    int value = 0;
+    socklen_t length = sizeof(value);
+    return getsockopt(fd, IPPROTO_TCP, TCP_SAVE_SYN, &value, &length) == 0 && value == save_syn_of_streams;
+}
+
 [[nodiscard]] inline int family_of(int fd) {
     int family = AF_UNSPEC;
     socklen_t length = sizeof(family);
@@ -53,15 +68,16 @@ inline void make_unconnected(int fd) {
         int level;
         int name;
     };
-    constexpr std::array<Name, 9> names{{{SOL_SOCKET, SO_KEEPALIVE},
-                                         {SOL_SOCKET, SO_LINGER},
-                                         {IPPROTO_TCP, TCP_NODELAY},
-                                         {IPPROTO_TCP, TCP_KEEPIDLE},
-                                         {IPPROTO_TCP, TCP_KEEPINTVL},
-                                         {IPPROTO_TCP, TCP_KEEPCNT},
-                                         {IPPROTO_TCP, TCP_USER_TIMEOUT},
-                                         {IPPROTO_TCP, TCP_NOTSENT_LOWAT},
-                                         {IPPROTO_TCP, TCP_DEFER_ACCEPT}}};
+    constexpr std::array<Name, 10> names{{{SOL_SOCKET, SO_KEEPALIVE},
+                                          {SOL_SOCKET, SO_LINGER},
+                                          {IPPROTO_TCP, TCP_NODELAY},
+                                          {IPPROTO_TCP, TCP_KEEPIDLE},
+                                          {IPPROTO_TCP, TCP_KEEPINTVL},
+                                          {IPPROTO_TCP, TCP_KEEPCNT},
+                                          {IPPROTO_TCP, TCP_USER_TIMEOUT},
+                                          {IPPROTO_TCP, TCP_NOTSENT_LOWAT},
+                                          {IPPROTO_TCP, TCP_DEFER_ACCEPT},
+                                          {IPPROTO_TCP, TCP_SAVE_SYN}}};
     for (const auto &[level, name] : names) {
         linger value{};
         socklen_t length = sizeof(value);

@@ -45,6 +45,8 @@ const char *text_of_reason(int reason) {
             return "the peer did not answer";
         case RDMA_REASON_REMEMBERED:
             return "the peer spoke TCP before";
+        case RDMA_REASON_ADOPTED:
+            return "it carried TCP before";
         default:
             return "";
     }

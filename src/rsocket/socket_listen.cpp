@@ -166,6 +166,7 @@ Result<std::shared_ptr<Socket>> Socket::next_of_listener(sockaddr *address, sock
         if (!stream) {
             return std::unexpected{stream.error()};
         }
+        mark_as_stream(accepted->fd());
         accepted->stream_ = std::move(*stream);
         accepted->state_ = State::Streaming;
         accepted->report_stream();

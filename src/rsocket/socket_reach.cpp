@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // rsocket/socket: connecting, how a stream begins, and its names.
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -61,6 +61,7 @@ Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
             if (!stream) {
                 return std::unexpected{stream.error()};
             }
+            mark_as_stream(fd());
             state_ = State::Offered;
             stream_ = std::move(*stream);
             report_stream();
@@ -313,6 +314,7 @@ Result<std::size_t> Socket::keep_for_replay(std::span<const iovec> parts) {
 bool Socket::begin_stream(stream::Side side) {
     const bool asks = side == stream::Side::Active;
     state_ = asks ? State::Offered : State::Streaming;  // a child that is forked meanwhile has lost it
+    mark_as_stream(fd());
     // With a waiter made now, this thread can wait for the stream also when no descriptor is left later.
     const auto waiter = Waiter::of_this_thread();
     auto stream =

@@ -394,6 +394,82 @@ static void a_program_listens_where_another_began_to(void **state) {
     assert_int_equal(end_of_peer(child), 0);
 }
 
+/* TCP, which any program can go on with. */
+static void be_heir_of_tcp(int fd, int blocks) {
+    int facts[2] = {-1, -1};
+    socklen_t size = sizeof(int);
+    must(radopt(fd) == 0);
+    must(rgetsockopt(fd, SOL_RDMA, RDMA_MODE, &facts[0], &size) == 0 && facts[0] == RDMA_MODE_TCP);
+    must(rgetsockopt(fd, SOL_RDMA, RDMA_MODE_REASON, &facts[1], &size) == 0 &&
+         facts[1] == RDMA_REASON_ADOPTED);
+    must(rfcntl(fd, F_GETFL) == (O_RDWR | (blocks ? 0 : O_NONBLOCK)));
+    must(rfcntl(fd, F_SETFL, 0) == 0 && serve(fd) && rclose(fd) == 0);
+}
+
+static void a_program_goes_on_in_tcp(void **state) {
+    (void)state;
+    uint16_t port = 0;
+    uint64_t question = 1;
+    const int listener = listening_rsocket(&port);
+    const struct sockaddr_in address = loopback_at(port);
+    for (int blocks = 0; blocks < 2; ++blocks) {
+        const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(client, (const struct sockaddr *)&address, sizeof(address)), 0);
+        const int fd = raccept(listener, NULL, NULL);
+        assert_int_equal(send(client, &question, sizeof(question), 0), sizeof(question));
+        assert_int_equal(rrecv(fd, &question, sizeof(question), MSG_WAITALL), sizeof(question));
+        assert_int_equal(rfcntl(fd, F_SETFL, blocks ? 0 : O_NONBLOCK), 0);
+        const pid_t child = fork_child();
+        assert_true(child >= 0);
+        if (child == 0) {
+            run_peer_on(fd, "go on", blocks);
+        }
+        assert_int_equal(rclose(fd), 0);
+        assert_int_equal(send(client, &question, sizeof(question), 0), sizeof(question));
+        assert_int_equal(shutdown(client, SHUT_WR), 0);
+        uint64_t answer = 0;
+        assert_int_equal(recv(client, &answer, sizeof(answer), MSG_WAITALL), sizeof(answer));
+        assert_true(answer == ~question);
+        assert_int_equal(recv(client, &answer, 1, 0), 0);
+        close(client);
+        assert_int_equal(end_of_peer(child), 0);
+    }
+    assert_int_equal(rclose(listener), 0);
+}
+
+/* A duplicate is to this program what it is to another one. The client has asked for a stream first, and has
+ * been refused. */
+static void a_client_that_was_refused_is_adopted_as_tcp(void **state) {
+    (void)state;
+    struct sockaddr_in address = loopback_at(0);
+    socklen_t size = sizeof(address);
+    char byte = 0;
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(listener, 2), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+    const int fd = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_fails(rconnect(fd, (struct sockaddr *)&address, size), EINPROGRESS);
+    close(accept(listener, NULL, NULL));
+    const int asking = dup(fd);
+    assert_fails(radopt(asking), ECONNRESET);
+    close(asking);
+    struct pollfd entries[2] = {{.fd = fd, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
+    assert_int_equal(rpoll(entries, 2, 10000), 1);
+    const int accepted = accept(listener, NULL, NULL);
+    assert_int_equal(send(accepted, "ab", 2, 0), 2);
+    assert_int_equal(rpoll(entries, 1, 10000), 1);
+    assert_int_equal(rrecv(fd, &byte, 1, 0), 1);
+    const int adopted = dup(fd);
+    assert_int_equal(radopt(adopted), 0);
+    assert_int_equal(rrecv(adopted, &byte, 1, 0), 1);
+    assert_int_equal(byte, 'b');
+    assert_int_equal(rclose(adopted), 0);
+    assert_int_equal(rclose(fd), 0);
+    close(accepted);
+    close(listener);
+}
+
 /* Nobody can use the rest of a stream that another began. */
 static void be_heir_of_a_stream(int fd) {
     must(radopt(fd) == -1 && errno == ECONNRESET);
@@ -635,6 +711,8 @@ static int be_peer(const char *role, int fd, int count) {
         be_server(fd, count);
     } else if (strcmp(role, "inherit") == 0) {
         be_heir_of_a_stream(fd);
+    } else if (strcmp(role, "go on") == 0) {
+        be_heir_of_tcp(fd, count);
     } else {
         be_receiver(fd, count);
     }
@@ -656,6 +734,8 @@ int main(int argc, char *argv[]) {
         cmocka_unit_test_setup_teardown(a_vforked_child_closes_everything, begin, end),
         cmocka_unit_test_setup_teardown(a_program_serves_what_another_accepted, begin, end),
         cmocka_unit_test_setup_teardown(a_program_listens_where_another_began_to, begin, end),
+        cmocka_unit_test_setup_teardown(a_program_goes_on_in_tcp, begin, end),
+        cmocka_unit_test_setup_teardown(a_client_that_was_refused_is_adopted_as_tcp, begin, end),
         cmocka_unit_test_setup_teardown(a_program_does_not_get_a_stream, begin, end),
         cmocka_unit_test_setup_teardown(what_cannot_become_an_rsocket, begin, end),
         cmocka_unit_test_setup_teardown(a_socket_becomes_an_rsocket, begin, end),
