@@ -3,6 +3,7 @@
 #include "persist/mapping.hpp"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -179,6 +180,31 @@ bool is_mapped(std::uintptr_t address, std::size_t length) {
 
 namespace {
 
+// What PROCMAP_QUERY takes and gives (proc_pid_maps(5)); the headers of Linux before 6.11 lack it.
+struct AreaQuery {
+    std::uint64_t size = sizeof(AreaQuery);
+    std::uint64_t query_flags = 0;
+    std::uint64_t query_addr = 0;
+    std::uint64_t vma_start = 0;
+    std::uint64_t vma_end = 0;
+    std::uint64_t vma_flags = 0;
+    std::array<std::uint64_t, 3> page_size_offset_inode{};
+    std::array<std::uint32_t, 4> device_and_name_sizes{};
+    std::array<std::uint64_t, 2> name_addresses{};
+};
+constexpr std::uint64_t query_writable = 2;
+constexpr unsigned long procmap_query = _IOWR('f', 17, AreaQuery);
+
+// Whether the area that the address is in may be written; an error where the kernel cannot be asked (ENOTTY
+// before Linux 6.11).
+base::Result<bool> asked_of_kernel(const base::Fd &maps, std::uintptr_t address) {
+    AreaQuery query{.query_addr = address};
+    if (!maps || ioctl(maps.get(), procmap_query, &query) != 0) {
+        return base::last_failure();
+    }
+    return (query.vma_flags & query_writable) != 0;
+}
+
 // Returns what /proc says of the area that the address is in.
 bool is_in_writable_area(std::uintptr_t address) {
     std::ifstream maps{"/proc/self/maps"};
@@ -197,11 +223,17 @@ bool is_in_writable_area(std::uintptr_t address) {
 
 }  // namespace
 
-// Linux before 5.14 does not know the advice, and no Linux gives it of the memory of devices: then the area
-// decides.
+// The page is written only where an older kernel leaves no quicker way: that first write to one page of a
+// file keeps the kernel from ever mapping the pages around it as one large page, and then each transfer into
+// the file faults on each page. Linux before 5.14 does not know the advice, and no Linux gives it of the
+// memory of devices: then the text of /proc decides.
 bool is_writable(std::uintptr_t address, std::size_t length) {
     const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const base::Fd maps{::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
     const auto may_write = [&](std::uintptr_t byte) {
+        if (const auto answer = asked_of_kernel(maps, byte)) {
+            return *answer;
+        }
         return madvise(reinterpret_cast<void *>(byte - byte % page_size), page_size, MADV_POPULATE_WRITE) ==
                    0 ||
                is_in_writable_area(byte);

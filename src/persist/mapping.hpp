@@ -44,8 +44,9 @@ struct Mapping {
 // Whether all pages of [address, address + length) are mapped, to whatever. Microseconds. Any thread.
 [[nodiscard]] bool is_mapped(std::uintptr_t address, std::size_t length);
 
-// Whether the first and the last page of mapped memory may be written. They are there then, as after a
-// write. Microseconds; milliseconds where they may not. Any thread.
+// Whether the first and the last page of mapped memory may be written. Linux from 6.11 on only looks; an
+// older one writes to them, so that they are there afterwards. Microseconds; an older kernel takes
+// milliseconds where they may not be written. Any thread.
 [[nodiscard]] bool is_writable(std::uintptr_t address, std::size_t length);
 
 }  // namespace persist

@@ -7,8 +7,12 @@
 #include <string.h>
 #include <sys/ipc.h>
 #include <sys/shm.h>
+#include <sys/utsname.h>
 
+#include <array>
+#include <cstdio>
 #include <string>
+#include <utility>
 
 #include "memory.hpp"
 #include "persist/proc_text.hpp"
@@ -283,6 +287,28 @@ void memory_that_may_only_be_read_is_not_writable(void **) {
     assert_int_equal(munmap(pages, 3 * page), 0);
 }
 
+// A write to one page of a file keeps the kernel from mapping the pages around it as one large page.
+void a_question_whether_memory_is_writable_writes_nothing(void **) {
+    utsname system;
+    int major = 0;
+    int minor = 0;
+    assert_int_equal(uname(&system), 0);
+    assert_int_equal(std::sscanf(system.release, "%d.%d", &major, &minor), 2);
+    if (std::pair{major, minor} < std::pair{6, 11}) {
+        print_message("Linux %s cannot be asked without a write\n", system.release);
+        skip();
+    }
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    void *const pages = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    const auto begin = reinterpret_cast<std::uintptr_t>(pages);
+    assert_true(persist::is_writable(begin, 2 * page));
+    std::array<unsigned char, 2> resident{};
+    assert_int_equal(mincore(pages, 2 * page, resident.data()), 0);
+    assert_int_equal(resident[0] | resident[1], 0);
+    assert_int_equal(munmap(pages, 2 * page), 0);
+}
+
 }  // namespace
 
 int main() {
@@ -296,6 +322,7 @@ int main() {
                                 cmocka_unit_test(real_files),
                                 cmocka_unit_test(real_file_for_reading),
                                 cmocka_unit_test(real_neighbours),
-                                cmocka_unit_test(memory_that_may_only_be_read_is_not_writable)};
+                                cmocka_unit_test(memory_that_may_only_be_read_is_not_writable),
+                                cmocka_unit_test(a_question_whether_memory_is_writable_writes_nothing)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
