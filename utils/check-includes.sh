@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Checks who includes whom: `utils/check-includes.sh [TREE]` reads src/ and examples/ of the tree (default: this one)
 # and ends with 1 when a file includes what the table below does not give its room. The table is the design's; change
-# it there first. doc/ARCHITECTURE.md shows it with the reasons.
+# it there first. doc/ARCHITECTURE.md shows what each room knows.
 set -eu
 tree=$(realpath "${1:-"$(dirname "$0")/.."}")
 
