@@ -14,7 +14,7 @@ declare -A packages_of=(
     [manual]='pandoc python3 man-db'
     [package]='dpkg-dev file'
     [test]='libcmocka-dev iproute2 procps python3 protobuf-c-compiler libprotobuf-c-dev'
-    [compat]='librpma0 librpma-dev rdmacm-utils ibverbs-utils perftest qperf fio libfabric-bin ucx-utils
+    [compat]='librpma0 librpma-dev rdmacm-utils ibverbs-utils perftest qperf fio libfabric-bin ucx-utils openmpi-bin libopenmpi-dev
               python3-pyverbs qemu-system-x86 curl haproxy iperf3 memcached nginx-light nodejs
               openssh-client openssh-server openssl postgresql-15 redis-server redis-tools wrk'
     [format]='clang-format-19'

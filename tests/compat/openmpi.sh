@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# openmpi.sh RPMA: Debian's Open MPI, unmodified, over libfabric's verbs provider and the soft device: openmpi.c with two
+# ranks and with six. Messages have no other way than the one that is named here, and MPI_Put and MPI_Get go by messages:
+# what Open MPI has to do them by RDMA (btl ofi) takes libfabric's tcp provider, and never `verbs;ofi_rxm`. libfabric leaves
+# loopback interfaces out: off_loopback.sh runs this.
+set -eu
+rpma=$1
+for program in mpicc mpirun; do
+    command -v $program >/dev/null || {
+        echo "$program is not installed (group compat of utils/install-dependencies.sh)"
+        exit 77
+    }
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mpicc -std=c17 -O2 -Wall -Wextra -Werror "${0%.sh}.c" -o "$work/program"
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$work
+over_verbs=(--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include 'verbs;ofi_rxm' --mca osc pt2pt --mca btl self)
+for ranks in 2 6; do
+    timeout 25 "$rpma" run mpirun --oversubscribe -n $ranks "${over_verbs[@]}" --mca mtl_base_verbose 1 "$work/program" \
+        >"$work/out" 2>&1 || {
+        status=$?
+        cat "$work/out"
+        echo "mpirun -n $ranks ended with $status"
+        exit 1
+    }
+    grep "^$ranks ranks have what they had to get" "$work/out"
+    [ "$(grep -c 'mtl:ofi:provider: soft_veth0$' "$work/out")" -eq $ranks ] || {
+        cat "$work/out"
+        echo "not each of the $ranks ranks uses soft_veth0"
+        exit 1
+    }
+done
