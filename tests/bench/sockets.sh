@@ -1,0 +1,234 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Debian's programs over rsockets, both ends under `rpma run --sockets`, beside the same programs over TCP in the same run.
+# A row has the medians of interleaved pairs, and the medians of the pairs' ratios (rsockets / TCP). CPU is the processor time
+# of both ends for the same work. With --table it prints the rows of doc/COMPATIBILITY.md. On a machine that does other things,
+# `chrt -f 1 sockets.sh ...` keeps those out.
+#   PAIRS=9 sockets.sh [--quick] [--table] BUILD [PROGRAM...]
+quick='' format='%-10s %-30s %10s %10s %-6s %6s %8s %6s  %s\n'
+while [[ ${1:-} == --* ]]; do
+    case $1 in
+        --quick) quick=yes ;;
+        --table) format='| %s | %s | %s | %s %s | %s | %s | %s | %s |\n' ;;
+    esac
+    shift
+done
+build=$(realpath "$1")
+shift
+all=(redis nginx memcached iperf3 haproxy postgresql sockperf node)
+measured=("${@:-${all[@]}}")
+for folder in /usr/lib/postgresql/*/bin; do PATH=$folder:$PATH; done
+PATH=$PATH:/usr/sbin
+. "$(dirname "$0")/../compat/sockets.bash" "$build/bin/rpma" python3
+pairs=${PAIRS:-$([ -n "$quick" ] && echo 1 || echo 9)}
+few() { echo $(($1 / $([ -n "$quick" ] && echo "$2" || echo 1))); } # few N D: N, or with --quick N / D
+
+# Of each program: the others that it takes; its rows, as `ROW|what it is|bar`; start_PROGRAM WAY; measure_PROGRAM ROW, which
+# prints throughput, latency, and how much work that was. $port is the server's, "${over[@]}" what runs a program this WAY.
+
+needs_redis=(redis-server redis-benchmark)
+rows_redis=('set|SET, 50 clients (k/s, ms)|>= 0.6' 'get|GET, 50 clients (k/s, ms)|>= 0.6'
+    'ping|PING, 1 client (k/s, ms)|')
+start_redis() { serve "redis-$1" redis-server --port "$port" --save '' --dir "$work"; }
+measure_redis() {
+    local clients=50 requests
+    requests=$(few 200000 100)
+    [ "$1" != ping ] || clients=1 requests=$(few 20000 20)
+    "${over[@]}" redis-benchmark -p "$port" -t "${1/ping/ping_mbulk}" -c $clients -n "$requests" --csv 2>client.out |
+        awk -F'"' -v n="$requests" '/^"[SGP]/ { print $4 / 1000, $6, n }'
+}
+
+needs_nginx=(nginx curl wrk)
+rows_nginx=('file|1 GiB by sendfile (GB/s)|>= 0.7' 'small|1 KiB, 32 connections (k/s, ms)|' 'one|1 KiB, 1 connection (k/s, ms)|')
+start_nginx() {
+    mkdir -p www
+    [ -s www/file ] || head -c "$(few $((1 << 30)) 16)" /dev/urandom >www/file
+    head -c 1024 www/file >www/small
+    chmod 755 . www
+    cat >"nginx-$1.conf" <<END
+worker_processes 2;
+daemon off;
+pid $work/nginx-$1.pid;
+events { worker_connections 512; }
+http {
+    access_log off; sendfile on; keepalive_requests 1000000000;
+    client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
+    uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
+    server { listen 127.0.0.1:$port; root $work/www; }
+}
+END
+    serve "nginx-$1" nginx -e "$work/nginx-$1.log" -c "$work/nginx-$1.conf"
+}
+measure_nginx() {
+    if [ "$1" = file ]; then
+        "${over[@]}" curl -sS -o /dev/null -w '%{speed_download} - %{size_download}\n' "http://127.0.0.1:$port/file" 2>client.out |
+            awk '{ print $1 / 1e9, $2, $3 / 1e9 }'
+    else
+        load "$([ "$1" = one ] && echo 1 || echo 32)" "http://127.0.0.1:$port/small"
+    fi
+}
+load() { # load CONNECTIONS URL: wrk
+    "${over[@]}" wrk --latency -t1 -c"$1" -d1 "$2" 2>client.out | awk '
+        $1 == "50%" { latency = $2 ~ /us$/ ? $2 / 1000 : $2 ~ /ms$/ ? $2 + 0 : $2 * 1000 }
+        /requests in/ { requests = $1 }
+        /^Requests\/sec/ { print $2 / 1000, latency, requests }'
+}
+
+needs_memcached=(memcached memcslap)
+rows_memcached=('set|set of 400 bytes, 8 clients (k/s)|' 'get|get of 400 bytes, 8 clients (k/s)|')
+start_memcached() { serve "memcached-$1" memcached -u "$(id -un)" -l 127.0.0.1 -p "$port" -U 0 -t 2; }
+measure_memcached() {
+    local each
+    each=$(few 5000 20)
+    "${over[@]}" memcslap -s "127.0.0.1:$port" -t "$1" -c 8 -e "$each" 2>client.out |
+        awk -v n=$((8 * each)) '/^Time to [sg]et / { seconds = $(NF - 1) } END { print n / seconds / 1000, "-", n }'
+}
+
+needs_iperf3=(iperf3)
+rows_iperf3=('1|1 stream (GB/s)|' 'R|1 stream, reverse (GB/s)|' '8|8 streams (GB/s)|')
+start_iperf3() { serve "iperf3-$1" iperf3 -s -p "$port"; }
+measure_iperf3() {
+    local options=(-n "$(few 2000 20)M")
+    case $1 in
+        R) options+=(-R) ;;
+        8) options+=(-P 8) ;;
+    esac
+    "${over[@]}" iperf3 -c 127.0.0.1 -p "$port" -J "${options[@]}" 2>client.out | python3 -c '
+import json, sys
+end = json.load(sys.stdin)["end"]["sum_received"]
+print(end["bits_per_second"] / 8e9, "-", end["bytes"] / 1e9)'
+}
+
+needs_haproxy=(haproxy nginx wrk)
+rows_haproxy=('small|1 KiB of nginx, 32 connections (k/s, ms)|')
+start_haproxy() {
+    start_nginx "$1"
+    local behind=$port
+    port=$(free_port)
+    cat >"haproxy-$1" <<END
+global
+    nbthread 2
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 20s
+    timeout server 20s
+listen front
+    bind 127.0.0.1:$port
+    server behind 127.0.0.1:$behind
+END
+    serve "haproxy-$1" haproxy -db -f "$work/haproxy-$1"
+}
+measure_haproxy() { load 32 "http://127.0.0.1:$port/small"; }
+
+needs_postgresql=(postgres initdb pgbench)
+rows_postgresql=('select|pgbench -S, 8 clients (k/s, ms)|' 'write|pgbench, 8 clients (k/s, ms)|')
+start_postgresql() {
+    local as=()
+    mkdir "data-$1"
+    chmod 755 .
+    if [ "$(id -u)" -eq 0 ]; then
+        chown postgres "data-$1"
+        as=(setpriv --reuid=postgres --regid=postgres --clear-groups)
+    fi
+    export HOME=$work PGHOST=127.0.0.1 PGUSER=postgres PGDATABASE=postgres PGSSLMODE=disable
+    "${as[@]}" initdb -D "$work/data-$1" -U postgres -A trust --no-sync >initdb.out 2>&1
+    over_rsockets=("${as[@]}" "${over_rsockets[@]}")
+    serve "postgresql-$1" postgres -D "$work/data-$1" -p "$port" -c listen_addresses=127.0.0.1 -c unix_socket_directories= \
+        -c fsync=off
+    until PGPORT=$port pgbench -i -q >init.out 2>&1; do kill -0 "$server"; done
+}
+measure_postgresql() {
+    local options=(-t "$(few 1000 50)")
+    [ "$1" = write ] || options=(-S -t "$(few 4000 50)")
+    PGPORT=$port "${over[@]}" pgbench -n -c 8 -j 2 "${options[@]}" 2>client.out | awk '
+        /actually processed/ { split($NF, done, "/") }
+        /latency average/ { latency = $4 }
+        /^tps/ { print $3 / 1000, latency, done[1] }'
+}
+
+needs_sockperf=(sockperf)
+rows_sockperf=('64|ping-pong of 64 bytes (k/s, ms)|' '16384|ping-pong of 16 KiB (k/s, ms)|')
+start_sockperf() { serve "sockperf-$1" sockperf server --tcp -i 127.0.0.1 -p "$port"; }
+measure_sockperf() {
+    "${over[@]}" sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -m "$1" -t 1 --full-rtt 2>client.out | awk '
+        /Valid Duration/ { gsub(/[=;]/, " "); for (i = 1; i < NF; ++i) { if ($i == "RunTime") t = $(i + 1); if ($i == "ReceivedMessages") n = $(i + 1) } }
+        /percentile 50.000/ { print n / t / 1000, $NF / 1000, n }'
+}
+
+needs_node=(node wrk)
+rows_node=('small|1 KiB over HTTP, 32 connections (k/s, ms)|')
+start_node() {
+    echo "const text = 'x'.repeat(1024);
+          require('http').createServer((request, response) => response.end(text)).listen($port, '127.0.0.1');" >"node-$1.js"
+    serve "node-$1" node "$work/node-$1.js"
+}
+measure_node() { load 32 "http://127.0.0.1:$port/"; }
+
+# ---- what they have in common ----
+
+# Prints the processor time, in seconds, that processes and all below them have taken.
+processor_time() {
+    local ids i
+    read -r -a ids <<<"$1"
+    for ((i = 0; i < ${#ids[@]}; i++)); do
+        mapfile -t -O ${#ids[@]} ids < <(pgrep -P "${ids[i]}")
+    done
+    for i in "${ids[@]}"; do cat "/proc/$i/stat" 2>/dev/null || true; done |
+        awk -v hertz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); ticks += $12 + $13 + $14 + $15 } END { print ticks / hertz }'
+}
+choose() { # choose WAY: tcp or rsockets
+    over=(timeout 300)
+    [ "$1" = tcp ] || over=(timeout 300 "$rpma" run --sockets --stats --device soft)
+}
+one() { # one PROGRAM WAY ROW: throughput, latency and processor time for a unit of work
+    choose "$2"
+    port=${ports[$1-$2]} TIMEFORMAT='%U %S'
+    local before after
+    before=$(processor_time "${servers[$1-$2]}")
+    { time "measure_$1" "$3" >measured; } 2>client.time
+    after=$(processor_time "${servers[$1-$2]}")
+    [ "$(wc -w <measured)" -eq 3 ] || die "$1 $3 over $2: $(cat measured client.out)"
+    [ "$2" = tcp ] || carried client.out
+    echo "$(cat measured) $(tail -n 1 client.time) $before $after" | awk '{ print $1, $2, ($4 + $5 + $7 - $6) / $3 }'
+}
+median() { sort -g | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
+of_pairs() { awk "{ print $1 }" pairs | median | awk '{ printf "%.3g", $1 }'; } # of_pairs EXPRESSION
+row() { # row PROGRAM ROW WHAT BAR
+    local latency=- ours base
+    : >pairs
+    for _ in $(seq "$pairs"); do
+        ours=$(one "$1" rsockets "$2")
+        base=$(one "$1" tcp "$2")
+        echo "$ours $base" >>pairs
+    done
+    grep -q -- ' - ' pairs || latency=$(of_pairs '$2 / $5')
+    # shellcheck disable=SC2059 # one of two
+    printf "$format" "$1" "${3% (*}" "$(of_pairs '$1')" "$(of_pairs '$4')" "$(sed 's/.*(\([^,)]*\).*/\1/' <<<"$3")" \
+        "$(of_pairs '$1 / $4')" "$latency" "$(of_pairs '$3 / ($6 > 0 ? $6 : 1e-9)')" "$4"
+}
+
+declare -A ports servers
+[ "$pairs" -gt 0 ] || die "PAIRS is '$pairs' (expected 1 or more)"
+printf 'programs over rsockets beside TCP, 127.0.0.1; %d pairs; load of the machine %s\n' "$pairs" "$(cut -d' ' -f1-3 /proc/loadavg)"
+# shellcheck disable=SC2059
+printf "$format" '' '' rsockets TCP '' ratio latency CPU bar
+for program in "${measured[@]}"; do
+    declare -n needs=needs_$program rows=rows_$program
+    for needed in "${needs[@]}"; do
+        command -v "$needed" >/dev/null || { echo "$program: $needed is not installed"; continue 2; }
+    done
+    for way in tcp rsockets; do
+        choose $way
+        over_rsockets=("${over[@]}") port=$(free_port) first=${#background[@]}
+        "start_$program" $way
+        ports[$program-$way]=$port servers[$program-$way]=${background[*]:first}
+    done
+    for each in "${rows[@]}"; do
+        IFS='|' read -r key what bar <<<"$each"
+        row "$program" "$key" "$what" "$bar"
+    done
+    kill "${background[@]}" || true
+    wait "${background[@]}" || true
+    background=()
+done
