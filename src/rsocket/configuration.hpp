@@ -21,7 +21,7 @@ struct Configuration {
     Probe probe = Probe::Always;
     // Where rsockets are known to listen.
     std::vector<Network> peers;
-    // How long a server that speaks first waits for the request of a peer that has said nothing.
+    // How long a server that speaks first waits for the request of a peer that has said nothing (probe.hpp).
     std::chrono::milliseconds grace{10};
     // Devices of interfaces where the choice by address is not wanted.
     base::InterfaceTable devices;

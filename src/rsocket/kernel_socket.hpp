@@ -57,6 +57,17 @@ inline void mark_as_stream(int fd) {
     return family;
 }
 
+// Returns the address of the client that a connected socket has accepted, without the port, which is another
+// one for each connection.
+[[nodiscard]] inline sockaddr_storage client_of(int fd) {
+    sockaddr_storage client{};
+    socklen_t length = sizeof(client);
+    (void)getpeername(fd, reinterpret_cast<sockaddr *>(&client), &length);
+    client = stream::without_mapping(client);
+    stream::set_port(client, 0);
+    return client;
+}
+
 // Ends the connection of a socket of TCP, if there is one, so that it may connect again, and takes back what
 // the device and rconnect have set. Of these it loses what the program has set, too.
 inline void make_unconnected(int fd) {

@@ -21,6 +21,9 @@ namespace {
 
 constexpr std::chrono::minutes remembered_for{1};
 constexpr std::size_t most_remembered = 256;
+// Of the 10 ms by default are 0.2 ms left. A request follows its connection within 0.1 ms where the client's
+// machine has a processor for it, and within 10 ms where it has not.
+constexpr int grace_divisor_of_remembered = 50;
 
 std::mutex lock_of_remembered;
 
@@ -63,6 +66,11 @@ bool is_known(const sockaddr_storage &address) {
                                [&](const Network &network) { return network.has(address); }) ||
            registry::is_known_listener(reinterpret_cast<const sockaddr *>(&address),
                                        stream::length_of(address));
+}
+
+std::chrono::microseconds grace_of(const sockaddr_storage &client) {
+    const std::chrono::microseconds grace = configuration().grace;
+    return grace.count() != 0 && is_remembered(client) ? grace / grace_divisor_of_remembered : grace;
 }
 
 void remember_tcp(const sockaddr_storage &address) {

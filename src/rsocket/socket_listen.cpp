@@ -7,6 +7,7 @@
 
 #include "rsocket/kernel_socket.hpp"
 #include "rsocket/poll.hpp"
+#include "rsocket/probe.hpp"
 #include "rsocket/socket.hpp"
 
 namespace rsockets {
@@ -100,7 +101,7 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
     Socket &socket = **accepted;
     socket.copy_options(*this);
     if (socket.state_ == State::Undecided && configuration().grace.count() != 0) {
-        socket.grace_ends_ = base::Clock::now() + configuration().grace;
+        socket.grace_ends_ = base::Clock::now() + grace_of(client_of(socket.fd()));
     }
     if (blocks_ && socket.stream_ == nullptr) {
         unanswered_.push_back(*accepted);

@@ -2,7 +2,7 @@
 // rsocket/socket: how an accepted socket becomes a stream or stays TCP, and what a socket does that is TCP.
 //
 //     what is there     the program reads or waits        it writes or shuts down
-//     nothing           waits                             TCP, when the grace is over
+//     nothing           waits                             TCP, when the grace is over (probe.hpp)
 //     some of the key   waits for the rest, a second      the same
 //     the key           a stream begins                   the same
 //     anything else     TCP                               the same
@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "rsocket/kernel_socket.hpp"
+#include "rsocket/probe.hpp"
 #include "rsocket/socket.hpp"
 
 #include <rpma/rsocket.h>
@@ -48,6 +49,9 @@ bool Socket::decide_by_what_came() {
     const std::string_view came{bytes.data(), static_cast<std::size_t>(count)};
     if (!came.empty() && came == request_key) {
         set_low_water(fd(), 1);
+        if (grace_ends_) {
+            forget_tcp(client_of(fd()));
+        }
         return begin_stream(stream::Side::Passive);
     }
     const bool may_be_request = !came.empty() && request_key.starts_with(came) &&
@@ -67,6 +71,9 @@ bool Socket::decide_by_what_came() {
 // The program has something to say, and there is nothing of the peer's.
 void Socket::speak_first() {
     if (state_ == State::Undecided && !decision_due()) {
+        if (grace_ends_) {
+            remember_tcp(client_of(fd()));
+        }
         become_plain(RDMA_REASON_SPOKE_FIRST);
     }
 }

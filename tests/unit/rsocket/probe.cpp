@@ -36,6 +36,16 @@ void one_that_spoke_tcp_is_not_asked_again(void **) {
     assert_int_equal(rsockets::why_not_ask(server(1)), RDMA_REASON_NONE);
 }
 
+void a_client_that_was_waited_for_in_vain_has_less_time(void **) {
+    using std::chrono::milliseconds;
+    assert_true(rsockets::grace_of(server(0)) == milliseconds{10});
+    rsockets::remember_tcp(server(0));
+    assert_true(rsockets::grace_of(server(0)) == std::chrono::microseconds{200});
+    assert_int_equal(rsockets::why_not_ask(server(1)), RDMA_REASON_NONE);
+    rsockets::forget_tcp(server(0));
+    assert_true(rsockets::grace_of(server(0)) == milliseconds{10});
+}
+
 // While a thread of the parent is seldom anywhere but in the table of those that spoke TCP.
 void a_forked_child_can_ask(void **) {
 #ifdef __SANITIZE_ADDRESS__
@@ -72,6 +82,7 @@ void a_forked_child_can_ask(void **) {
 
 int main() {
     const CMUnitTest tests[] = {cmocka_unit_test(one_that_spoke_tcp_is_not_asked_again),
+                                cmocka_unit_test(a_client_that_was_waited_for_in_vain_has_less_time),
                                 cmocka_unit_test(a_forked_child_can_ask)};
     return cmocka_run_group_tests_name("rsocket_probe", tests, nullptr, nullptr);
 }
