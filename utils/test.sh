@@ -8,7 +8,7 @@
 #   --tsan       the suites under TSan too              --tsan-clang   the same, with clang-19
 #   --valgrind   the api and example suites under memcheck too
 #   --lab        the suites in the kernel lab too: rxe, siw, an NVDIMM (doc/LAB.md); skipped, and why, where it cannot run
-#   --soak       what takes too long for every change too (10,000 connections)
+#   --soak       what takes too long for every change too (10,000 connections, servers under load for minutes)
 #   --fuzz=SECONDS   libFuzzer for so long on each fuzz target, after its corpus (clang-19)
 #   --all        lint, asan, tsan, valgrind, clang and lab
 #   --only       just the runs named beside it (what a job of the workflows asks for)
