@@ -191,15 +191,16 @@ int Connection::make_event_channel(const verbs::Provider &provider, const rpma_e
 
 int Connection::close(const verbs::Provider &provider, bool reject) {
     FirstError error;
+    // First of all: the soft device tells the peer when this process is out of descriptors.
+    if (id && reject && provider.reject(id.get(), nullptr, 0) != 0) {
+        error.add(errno, "rdma_reject");
+    }
     error.add(qp.reset(), "rdma_destroy_qp");
     if (own_rcq != nullptr) {
         error.add_code(own_rcq->close());
     }
     if (own_cq != nullptr) {
         error.add_code(own_cq->close());
-    }
-    if (id && reject && provider.reject(id.get(), nullptr, 0) != 0) {
-        error.add(errno, "rdma_reject");
     }
     error.add(id.reset(), "rdma_destroy_id");
     error.add(shared_channel.reset(), "ibv_destroy_comp_channel");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm: the responder's side. Each MPA request becomes an id of its own, which the program accepts or
 // rejects.
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -19,12 +20,18 @@ namespace soft {
 
 namespace {
 
-// By whom a connection is rejected. Only a soft device is told that it was the device, which had no
-// descriptor.
-enum class Rejected { ByProgram, ByDevice };
+// Why a connection is rejected. Only a soft device is told that descriptors are why.
+enum class Reason { Unsaid, NoDescriptors };
+
+// An event channel takes two descriptors, and so does a completion queue with its channel: a program that
+// could not make one of these has given the first of the two back.
+bool can_make_a_channel(int socket) {
+    const base::Fd first{fcntl(socket, F_DUPFD_CLOEXEC, 0)};
+    return first && base::Fd{fcntl(socket, F_DUPFD_CLOEXEC, 0)};
+}
 
 // A fresh socket takes so few bytes at once.
-base::Result<void> send_rejection(int socket, const wire::MpaFrame &request, Rejected by,
+base::Result<void> send_rejection(int socket, const wire::MpaFrame &request, Reason reason,
                                   std::span<const std::byte> private_data) {
     std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
     const std::size_t size =
@@ -32,7 +39,7 @@ base::Result<void> send_rejection(int socket, const wire::MpaFrame &request, Rej
                                 .revision = std::min<std::uint8_t>(request.revision, 2),
                                 .crc = request.crc,
                                 .reject = true,
-                                .soft_operations = request.soft_operations && by == Rejected::ByDevice,
+                                .soft_operations = request.soft_operations && reason == Reason::NoDescriptors,
                                 .enhanced = request.enhanced,
                                 .peer_to_peer = request.peer_to_peer,
                                 .rtr_write = request.peer_to_peer,
@@ -44,8 +51,8 @@ base::Result<void> send_rejection(int socket, const wire::MpaFrame &request, Rej
 
 // Answers, and lets the peer read the answer.
 base::Result<void> refuse(base::Fd socket, const tcp::Address &peer, const wire::MpaFrame &request,
-                          std::span<const std::byte> private_data) {
-    const auto sent = send_rejection(socket.get(), request, Rejected::ByProgram, private_data);
+                          Reason reason, std::span<const std::byte> private_data) {
+    const auto sent = send_rejection(socket.get(), request, reason, private_data);
     (void)shutdown(socket.get(), SHUT_WR);
     Engine::instance().drain(std::move(socket), origin_of(peer));
     return sent;
@@ -123,13 +130,13 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
         BASE_LOG_PEER(Warning,
                       "no connection with %s: rejected, because this process has no file descriptor for it",
                       tcp::text_of(handshake.peer()).c_str());
-        (void)send_rejection(handshake.socket(), request, Rejected::ByDevice, {});
+        (void)send_rejection(handshake.socket(), request, Reason::NoDescriptors, {});
         return;
     }
     if (request.markers || request.revision > 2) {
         BASE_LOG_PEER(Warning, "%s asks for %s: refused", tcp::text_of(handshake.peer()).c_str(),
                       request.markers ? "MPA markers" : "an MPA revision above 2");
-        (void)refuse(handshake.take_socket(), handshake.peer(), request, {});
+        (void)refuse(handshake.take_socket(), handshake.peer(), request, Reason::Unsaid, {});
         adoption_failed(EPROTO);
         return;
     }
@@ -353,7 +360,10 @@ base::Result<void> CmId::reject(std::span<const std::byte> private_data) {
         return base::failure(EINVAL);
     }
     state_.store(State::Closed);
-    return refuse(std::move(socket_), peer(), request_, private_data);
+    // Private data is the program's own reason; without it, too few descriptors are one.
+    const bool too_few = private_data.empty() && !can_make_a_channel(socket_.get());
+    return refuse(std::move(socket_), peer(), request_, too_few ? Reason::NoDescriptors : Reason::Unsaid,
+                  private_data);
 }
 
 }  // namespace soft

@@ -69,7 +69,7 @@ static void rejecting_leaves_nothing(void **state) {
     forget_calls();
     assert_ok(rpma_conn_req_delete(&request));
     assert_string_equal(kernel.calls,
-                        "rdma_destroy_qp ibv_destroy_cq ibv_destroy_comp_channel rdma_reject rdma_destroy_id "
+                        "rdma_reject rdma_destroy_qp ibv_destroy_cq ibv_destroy_comp_channel rdma_destroy_id "
                         "rdma_destroy_event_channel ");
     /* Also when the kernel does not want to hear of it. */
     request_arrives();

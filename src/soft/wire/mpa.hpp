@@ -7,8 +7,8 @@
 //     +---------------------------------+-----+-----+--------------------------+
 //     flags: M C R S . o a . | revision (8 bits); IRD and ORD are there when S is set.
 //     o and a are reserved bits; o offers, in a request, and a accepts, in a reply, the operations of two
-//     soft devices. In a reply that rejects, a says that the peer's device had no file descriptor for the
-//     connection, and that its program was not asked.
+//     soft devices. In a reply that rejects, a says that the peer's process has too few file descriptors for
+//     the connection.
 #pragma once
 
 #include <array>

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -119,6 +121,35 @@ void a_peer_is_rejected_and_hears_why(void **state) {
     (void)device.establish(other, test::plain);
 }
 
+// A peer that is a soft device asks, and the program rejects it with these many descriptors left and this
+// private data: the peer hears that the descriptors are too few.
+bool is_told(Ends &ends, std::size_t left, std::string_view private_data) {
+    ends.peer.connect(ends.device.port());
+    ends.peer.send_frame(test::from_a_soft_device);
+    const auto request = ends.device.wait_for(RDMA_CM_EVENT_CONNECT_REQUEST);
+    {
+        AllDescriptors all;
+        all.give_back(left);
+        assert_int_equal(softrdma_rdma_reject(request.id, private_data.data(),
+                                              static_cast<std::uint8_t>(private_data.size())),
+                         0);
+    }
+    const auto reply = ends.peer.receive_frame(MpaRole::Reply);
+    assert_true(reply.mpa.reject);
+    assert_int_equal(reply.private_data.size(), private_data.size());
+    ends.peer.close();
+    ends.device.close(request.id);
+    return reply.mpa.soft_operations;
+}
+
+void a_program_without_descriptors_rejects_and_its_peer_hears_why(void **state) {
+    auto &ends = *static_cast<Ends *>(*state);
+    assert_true(is_told(ends, 0, {}));
+    assert_true(is_told(ends, 1, {}));  // a channel takes two
+    assert_false(is_told(ends, 2, {}));
+    assert_false(is_told(ends, 0, "a reason"));
+}
+
 }  // namespace
 
 int main() {
@@ -135,6 +166,7 @@ int main() {
     }
     // The first before this process has opened the device.
     const CMUnitTest tests[] = {cmocka_unit_test(an_id_says_that_its_device_cannot_be_opened),
-                                test_of_ends(a_peer_is_rejected_and_hears_why)};
+                                test_of_ends(a_peer_is_rejected_and_hears_why),
+                                test_of_ends(a_program_without_descriptors_rejects_and_its_peer_hears_why)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
