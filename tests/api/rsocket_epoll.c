@@ -240,6 +240,7 @@ static void a_connection_with_an_idle_peer(void **state) {
     const int listener = listening_rsocket(&port);
     const struct sockaddr_in address = loopback_at(port);
     const int client = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    demand_rdma(client); /* it is writable when the peer has answered, and not before */
     add(client, EPOLLIN | EPOLLOUT | EPOLLET);
     (void)told(client, 0);
     assert_fails(rconnect(client, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);

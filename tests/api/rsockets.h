@@ -42,10 +42,15 @@ static inline void demand_rdma(int fd) {
     assert_int_equal(rsetsockopt(fd, SOL_RDMA, RDMA_FALLBACK, &no, sizeof(no)), 0);
 }
 
-/* Connects fds[0], which does not block, because one thread is both ends; fds[1] has accepted. */
+/* Connects fds[0], which does not block, because one thread is both ends; fds[1] has accepted. The stream is
+ * established when this returns: an rsocket that may become TCP would be writable before, and keep what it
+ * sends. */
 static inline void connect_rsocket(int fds[2], int listener, uint16_t port) {
     const struct sockaddr_in address = loopback_at(port);
+    demand_rdma(fds[0]);
     assert_fails(rconnect(fds[0], (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
+    struct pollfd asked = {.fd = listener, .events = POLLIN};
+    assert_int_equal(rpoll(&asked, 1, 10000), 1); /* the listener may not block */
     fds[1] = raccept(listener, NULL, NULL);
     assert_true(fds[1] >= 0);
     struct pollfd both[2] = {{.fd = fds[0], .events = POLLOUT}, {.fd = fds[1], .events = POLLIN}};
