@@ -90,7 +90,8 @@ public:
     [[nodiscard]] Waiters &waiters() { return waiters_; }
 
     // Closes the socket because the process ends, perhaps in the middle of a call. It waits for nothing, not
-    // even for a lock. False: another thread has a lock, and the socket has not ended.
+    // even for a lock. False: the socket has not ended, because another thread has a lock, or the peer has
+    // not answered and is to get bytes.
     [[nodiscard]] virtual bool end_with_process() = 0;
     // Called in a forked child, where a thread of the parent may be about to change this rsocket, or hold its
     // locks for ever. Makes the child's own rsocket of the same descriptor. Nobody there uses or destroys

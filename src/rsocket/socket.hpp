@@ -154,6 +154,9 @@ private:
     void give_up(int error);
     [[nodiscard]] Result<void> connect_in_tcp(const sockaddr *address, socklen_t length);
     [[nodiscard]] Result<void> wait_for_peer(std::unique_lock<base::SmallMutex> &lock);
+    // The caller holds the stream's lock too. Whether the peer is to get what was sent, and it is not decided
+    // how.
+    [[nodiscard]] bool waits_with_bytes() const;
     void send_what_is_kept(std::unique_lock<base::SmallMutex> &lock, Deadline deadline);
     [[nodiscard]] Result<std::size_t> keep_for_replay(std::span<const iovec> parts);
     [[nodiscard]] bool begin_stream(stream::Side side);

@@ -268,15 +268,17 @@ Result<void> Socket::shutdown(int how) {
     return {};
 }
 
+bool Socket::waits_with_bytes() const {
+    const bool asks = state_ == State::Offered && answer_due_;
+    return state_ == State::Replaying || (asks && stream_->has_unsent() && !stream_->was_established());
+}
+
 // The bytes that were sent to a peer that has not answered go by the stream, or in TCP.
 void Socket::send_what_is_kept(std::unique_lock<base::SmallMutex> &lock, Deadline deadline) {
-    const auto is_done = [&] {
-        const bool asks = state_ == State::Offered && answer_due_;
-        return state_ != State::Replaying && (!asks || !stream_->has_unsent() || stream_->was_established());
-    };
     if (state_ == State::Replaying || state_ == State::Offered) {
-        (void)until(lock, true, deadline,
-                    [&]() -> Result<void> { return is_done() ? Result<void>{} : base::failure(EAGAIN); });
+        (void)until(lock, true, deadline, [&]() -> Result<void> {
+            return waits_with_bytes() ? base::failure(EAGAIN) : Result<void>{};
+        });
     }
 }
 
@@ -316,14 +318,24 @@ void Socket::close() {
 
 bool Socket::end_with_process() {
     const std::unique_lock lock{mutex_, std::try_to_lock};
-    if (!lock || stream_ == nullptr) {
-        return lock.owns_lock();
+    const auto is_shard_free = [&] {
+        return stream_ == nullptr || std::unique_lock{stream_->shard()->mutex(), std::try_to_lock};
+    };
+    if (!lock || !is_shard_free()) {
+        return false;
     }
-    {
-        const std::unique_lock in_stream{stream_->shard()->mutex(), std::try_to_lock};
-        if (!in_stream) {
+    if (state_ == State::Replaying || state_ == State::Offered) {
+        (void)serve();
+        const auto in_stream = lock_stream();
+        if (waits_with_bytes()) {
             return false;
         }
+    }
+    if (stream_ == nullptr) {
+        return true;
+    }
+    {
+        const auto in_stream = lock_stream();
         stream_->leave();
         stream_->forget_observer();
     }

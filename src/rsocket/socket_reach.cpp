@@ -306,9 +306,9 @@ Result<std::size_t> Socket::keep_for_replay(std::span<const iovec> parts) {
     if (ends_sending_) {
         return base::failure(EPIPE);
     }
-    return unsent_.size() < settings_.send_bytes
-               ? Result<std::size_t>{base::append(parts, settings_.send_bytes, unsent_)}
-               : base::failure(EAGAIN);
+    const auto most = static_cast<std::size_t>(buffer_bytes(&stream::Settings::send_bytes));
+    const std::size_t bytes = base::append(parts, most, unsent_);
+    return bytes != 0 || base::size_of(parts) == 0 ? Result<std::size_t>{bytes} : base::failure(EAGAIN);
 }
 
 bool Socket::begin_stream(stream::Side side) {
