@@ -166,7 +166,7 @@ void append_devices(const Kind &kind, std::vector<Facts> &devices) {
 }
 
 Outcome<> list_devices(bool json) {
-    const char *const chosen = std::getenv("RPMA_DEVICE");
+    const char *const chosen = secure_getenv("RPMA_DEVICE");
     const std::string_view choice = chosen != nullptr ? chosen : "auto";
     if (choice != "auto" && choice != "kernel" && choice != "soft") {
         return failed("RPMA_DEVICE is \"{}\", expected auto, kernel or soft", choice);

@@ -2,9 +2,11 @@
 // Linked into an rpma of its own: storage that fails on purpose. While the file that RPMA_TEST_FAILURE names
 // is there, it holds two numbers: the call of msync or fdatasync, counted from 1, that fails, and the errno
 // value. The failing call writes nothing and removes the file, so that the next succeed, as after a write
-// error of the kernel. While the file that RPMA_TEST_NO_REGION names is there, the next region for one
+// error of the kernel. The FIFO that RPMA_TEST_SLOW names holds msync for as long as another process has it
+// open for writing. While the file that RPMA_TEST_NO_REGION names is there, the next region for one
 // connection cannot be made, which removes it as well.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <librpma.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -38,9 +40,21 @@ int failure() {
     return 0;
 }
 
+// Where there is the FIFO: until a writer has come, and has gone.
+void wait_for_the_disk() {
+    const char *path = std::getenv("RPMA_TEST_SLOW");
+    const int fifo = path != nullptr ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fifo >= 0) {
+        char byte = 0;
+        (void)!read(fifo, &byte, 1);
+        close(fifo);
+    }
+}
+
 }  // namespace
 
 EXPORTED int msync(void *address, std::size_t length, int flags) {
+    wait_for_the_disk();
     if (const int error = failure(); error != 0) {
         errno = error;
         return -1;

@@ -15,3 +15,17 @@ refused_with 127 'cannot run absent-program: No such file' "$rpma" run absent-pr
 : >data
 refused_with 126 'cannot run ./data: Permission denied' "$rpma" run ./data
 refused_with 126 'cannot run .: ' "$rpma" run .
+
+# With the privileges of the file's owner the environment is not believed. A file system may give no such privileges, and
+# whoever is not root may not take others'.
+as_nobody() { setpriv --reuid=65534 --clear-groups "$@"; }
+chmod 711 .
+install -m 4755 "$(command -v id)" owner
+install -m 4755 "$rpma" privileged
+if [ "$(as_nobody ./owner -u 2>stderr)" = 0 ]; then
+    RPMA_DEVICE=hardware as_nobody ./privileged devices >stdout 2>stderr || die "believes RPMA_DEVICE: $(cat stderr)"
+    grep -q '^soft_lo' stdout || die "devices: $(cat stdout)"
+    RPMA_DEVICE=hardware SOFTRDMA_FAULTS=drop=x as_nobody ./privileged status 127.0.0.1:1 >stdout 2>stderr &&
+        die "nobody serves there"
+    ! grep -qE 'RPMA_DEVICE|SOFTRDMA' stderr || die "believes the environment: $(cat stderr)"
+fi

@@ -4,7 +4,7 @@
 # happened, nobody sees what is not durable, and no push is taken until the server is started again.
 # The first argument is an rpma with storage that fails on purpose (failing_storage.cpp).
 . "$(dirname "$0")/server.bash"
-export RPMA_TEST_FAILURE=$work/failure RPMA_TEST_NO_REGION=$work/no_region
+export RPMA_TEST_FAILURE=$work/failure RPMA_TEST_NO_REGION=$work/no_region RPMA_TEST_SLOW=$work/slow
 
 # In this order storage is asked: for the content, for its header, for the commit word.
 after=([1]='nothing was committed' [2]='nothing was committed' [3]='the pool holds the old content or the new')
@@ -38,6 +38,24 @@ for call in 1 2 3; do
     pulled third
     stop_server
 done
+
+# A disk takes its time for a pusher that is gone: pulls do not wait for that, and the next push is told who has to.
+rm -f pool
+start_server pool 1M
+push first
+mkfifo slow
+"$rpma" push second "$address" >stdout 2>stderr &
+pusher=$!
+exec {disk}>slow
+rm slow
+kill -KILL $pusher
+wait $pusher 2>/dev/null || true
+pulled first
+refused_with 5 'the server still stores what the last push left' "$rpma" push third "$address"
+exec {disk}>&-
+bounded "$rpma" push third "$address" --wait 60 >stdout 2>stderr || die "no push after the disk is done"
+pulled third
+stop_server
 
 # A pusher is refused because there is no memory for its region: it commits nothing.
 rm -f pool
