@@ -14,8 +14,10 @@
 #include <cstring>
 #include <optional>
 
+#include "base/address.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
+#include "base/result.hpp"
 #include "registry/reader.hpp"
 
 namespace registry {
@@ -27,34 +29,49 @@ struct Listener {
     std::uint32_t inode;
 };
 
-// The address that a connection to it goes to: a mapped IPv4 address is that one, and a wildcard address is
-// the loopback's.
-std::optional<sockaddr_storage> destination(const sockaddr *address, socklen_t length) {
+// The IPv4 address of a mapped one.
+std::optional<sockaddr_storage> without_mapping(const sockaddr *address, socklen_t length) {
     sockaddr_storage copy{};
     if (length > sizeof(copy) || length < sizeof(sockaddr_in)) {
         return std::nullopt;
     }
     std::memcpy(&copy, address, length);
     if (copy.ss_family == AF_INET6 && length >= sizeof(sockaddr_in6)) {
-        auto &v6 = reinterpret_cast<sockaddr_in6 &>(copy);
+        const auto v6 = reinterpret_cast<const sockaddr_in6 &>(copy);
         if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
             sockaddr_in v4{.sin_family = AF_INET, .sin_port = v6.sin6_port, .sin_addr = {}, .sin_zero = {}};
             std::memcpy(&v4.sin_addr, &v6.sin6_addr.s6_addr[12], sizeof(v4.sin_addr));
             copy = {};
             std::memcpy(&copy, &v4, sizeof(v4));
-        } else if (IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr)) {
-            v6.sin6_addr = in6addr_loopback;
-        }
-    }
-    if (copy.ss_family == AF_INET) {
-        auto &v4 = reinterpret_cast<sockaddr_in &>(copy);
-        if (v4.sin_addr.s_addr == htonl(INADDR_ANY)) {
-            v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         }
     }
     return copy.ss_family == AF_INET || (copy.ss_family == AF_INET6 && length >= sizeof(sockaddr_in6))
                ? std::optional{copy}
                : std::nullopt;
+}
+
+bool is_wildcard(const sockaddr_storage &address) {
+    return address.ss_family == AF_INET
+               ? reinterpret_cast<const sockaddr_in &>(address).sin_addr.s_addr == htonl(INADDR_ANY)
+               : IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr);
+}
+
+in_port_t port_of(const sockaddr_storage &address) {
+    return address.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in &>(address).sin_port
+                                        : reinterpret_cast<const sockaddr_in6 &>(address).sin6_port;
+}
+
+// The address that a connection to it goes to: a wildcard address is the loopback's.
+std::optional<sockaddr_storage> destination(const sockaddr *address, socklen_t length) {
+    auto copy = without_mapping(address, length);
+    if (copy && is_wildcard(*copy)) {
+        if (copy->ss_family == AF_INET) {
+            reinterpret_cast<sockaddr_in &>(*copy).sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        } else {
+            reinterpret_cast<sockaddr_in6 &>(*copy).sin6_addr = in6addr_loopback;
+        }
+    }
+    return copy;
 }
 
 // A socket can be bound to this machine's addresses only. A wildcard listener here is none of another
@@ -87,7 +104,8 @@ inet_diag_req_v2 question_of(const sockaddr_storage &address) {
 }
 
 // Asks the kernel for the socket that a connection to the address comes to, as its own look-up finds it.
-std::optional<Listener> listener_at(const sockaddr_storage &address) {
+// Fails with ENOENT where there is none.
+base::Result<Listener> listener_at(const sockaddr_storage &address) {
     struct Question {
         nlmsghdr header;
         inet_diag_req_v2 body;
@@ -100,22 +118,44 @@ std::optional<Listener> listener_at(const sockaddr_storage &address) {
     const base::Fd kernel{::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)};
     alignas(nlmsghdr) std::array<char, 4096> answer{};
     if (!kernel || send(kernel.get(), &question, sizeof(question), 0) != ssize_t{sizeof(question)}) {
-        BASE_LOG(Debug, "the kernel cannot be asked who listens: %s", std::strerror(errno));
-        return std::nullopt;
+        const auto failed = base::last_failure();
+        BASE_LOG(Debug, "the kernel cannot be asked who listens: %s", std::strerror(failed.error().number));
+        return failed;
     }
     // The kernel answers within send().
     const ssize_t size = recv(kernel.get(), answer.data(), answer.size(), MSG_DONTWAIT);
     nlmsghdr header{};
+    nlmsgerr refusal{};
     inet_diag_msg found{};
-    if (size < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(found)))) {
-        return std::nullopt;
+    const auto body_bytes = size - NLMSG_HDRLEN;
+    if (body_bytes < 0) {
+        return base::failure(EPROTO);
     }
     std::memcpy(&header, answer.data(), sizeof(header));
+    if (header.nlmsg_type == NLMSG_ERROR && body_bytes >= ssize_t{sizeof(refusal)}) {
+        std::memcpy(&refusal, answer.data() + NLMSG_HDRLEN, sizeof(refusal));
+        return base::failure(-refusal.error);
+    }
+    if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY || body_bytes < ssize_t{sizeof(found)}) {
+        return base::failure(EPROTO);
+    }
     std::memcpy(&found, answer.data() + NLMSG_HDRLEN, sizeof(found));
-    if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY || found.idiag_state != TCP_LISTEN) {
-        return std::nullopt;
+    if (found.idiag_state != TCP_LISTEN) {
+        return base::failure(EPROTO);
     }
     return Listener{.user = found.idiag_uid, .inode = found.idiag_inode};
+}
+
+bool is_listening(const Description &description) {
+    return description.state == State::Listening && description.kind == Kind::Stream;
+}
+
+bool listens_to(const Description &description, const sockaddr_storage &wanted) {
+    const auto local =
+        without_mapping(reinterpret_cast<const sockaddr *>(&description.local), sizeof(description.local));
+    return is_listening(description) && local && port_of(*local) == port_of(wanted) &&
+           (is_wildcard(*local) || base::same_host(reinterpret_cast<const sockaddr &>(*local),
+                                                   reinterpret_cast<const sockaddr &>(wanted)));
 }
 
 }  // namespace
@@ -125,18 +165,18 @@ bool is_known_listener(const sockaddr *address, socklen_t length, const std::str
     if (!wanted || !is_local(*wanted)) {
         return false;
     }
-    const auto listener = listener_at(*wanted);
-    if (!listener) {
+    const auto in_tcp = listener_at(*wanted);
+    if (!in_tcp && in_tcp.error().number != ENOENT) {
         return false;
     }
+    const auto is_believed = [&](uid_t user) { return !in_tcp || user == in_tcp->user || user == 0; };
     bool is_known = false;
-    read_all(
-        path, [&](uid_t user) { return user == listener->user || user == 0; },
-        [&](const Seen &seen) {
-            is_known = seen.description.state == State::Listening && seen.description.kind == Kind::Stream &&
-                       static_cast<std::uint32_t>(seen.description.inode) == listener->inode;
-            return !is_known;
-        });
+    read_all(path, is_believed, [&](const Seen &seen) {
+        is_known = in_tcp ? is_listening(seen.description) &&
+                                static_cast<std::uint32_t>(seen.description.inode) == in_tcp->inode
+                          : listens_to(seen.description, *wanted);
+        return !is_known;
+    });
     return is_known;
 }
 

@@ -121,6 +121,32 @@ void another_users_word_is_not_believed(void **) {
     assert_false(is_known("127.0.0.1", listener.port));
 }
 
+// As an rsocket that listens on the kernel's RDMA devices only: its socket has the port, and does not listen.
+void a_listener_that_is_none_in_tcp_is_known_by_its_list(void **) {
+    Book book{folder::path};
+    const Listener socket = listener_at("127.0.0.1");
+    const in_port_t port = socket.port;
+    Entry entry = book.add();
+    registry::Description description{.state = State::Listening};
+    description.local.v4 = name_of("127.0.0.1", port).v4;
+    entry.describe(description);
+    assert_false(is_known("127.0.0.1", port));  // who listens in TCP is another socket
+    assert_int_equal(shutdown(socket.fd.get(), SHUT_RD), 0);
+    assert_true(is_known("127.0.0.1", port));
+    assert_true(is_known("::ffff:127.0.0.1", port));
+    assert_false(is_known("127.0.0.2", port));
+    assert_false(is_known("127.0.0.1", 1));
+    assert_false(is_known("::1", port));
+    description.local.v6 = name_of("::", port).v6;
+    entry.describe(description);
+    assert_true(is_known("127.0.0.2", port));
+    assert_true(is_known("::1", port));
+    assert_false(is_known("192.0.2.1", port));
+    description.state = State::Fresh;
+    entry.describe(description);
+    assert_false(is_known("127.0.0.1", port));
+}
+
 void what_is_no_address_is_not_known(void **) {
     Name name = name_of("127.0.0.1", 7);
     assert_false(registry::is_known_listener(&name.any, 4, folder::path));
@@ -142,6 +168,8 @@ int main() {
                                         folder::remove),
         cmocka_unit_test_setup_teardown(another_users_word_is_not_believed, memory_folder::make,
                                         folder::remove),
+        cmocka_unit_test_setup_teardown(a_listener_that_is_none_in_tcp_is_known_by_its_list,
+                                        memory_folder::make, folder::remove),
         cmocka_unit_test_setup_teardown(what_is_no_address_is_not_known, memory_folder::make, folder::remove),
     };
     return cmocka_run_group_tests_name("registry_known_listener", tests, nullptr, nullptr);
