@@ -149,6 +149,48 @@ static void a_client_that_says_nothing_and_goes(void **state) {
     assert_mode(fd, RDMA_MODE_TCP, RDMA_REASON_PEER_SPEAKS_TCP);
 }
 
+/* The kernel's accept gives such a connection too, and its bytes before its error. */
+static void a_client_that_has_gone_is_accepted(void **state) {
+    (void)state;
+    const struct sockaddr_in address = loopback_at(port);
+    const struct linger cut = {.l_onoff = 1};
+    char byte = 0;
+    for (int i = 0; i < 4; ++i) {
+        const bool sends = i % 2 != 0;
+        const bool cuts = i / 2 != 0;
+        client = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(connect(client, (const struct sockaddr *)&address, sizeof(address)), 0);
+        if (sends) {
+            say("bytes");
+        }
+        if (cuts) {
+            assert_int_equal(setsockopt(client, SOL_SOCKET, SO_LINGER, &cut, sizeof(cut)), 0);
+        }
+        close(client);
+        client = -1;
+        fd = raccept(listener, NULL, NULL);
+        assert_true(fd >= 0);
+        if (sends) {
+            assert_rsocket_gets("bytes");
+        }
+        if (cuts) {
+            assert_fails(rrecv(fd, &byte, 1, 0), ECONNRESET);
+        } else {
+            assert_int_equal(rrecv(fd, &byte, 1, 0), 0);
+        }
+        assert_int_equal(rclose(fd), 0);
+        fd = -1;
+    }
+    /* An rsocket, whose request is there. */
+    const int asking = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_int_equal(rsetsockopt(asking, SOL_SOCKET, SO_LINGER, &cut, sizeof(cut)), 0);
+    assert_fails(rconnect(asking, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
+    assert_int_equal(rclose(asking), 0);
+    fd = raccept(listener, NULL, NULL);
+    assert_true(fd >= 0);
+    assert_fails(rrecv(fd, &byte, 1, 0), ECONNRESET);
+}
+
 /* A part of a request decides nothing, until it is something else, or the rest does not come. */
 static void the_beginning_of_a_request_may_be_anything(void **state) {
     (void)state;
@@ -427,6 +469,7 @@ int main(void) {
         WITH_LISTENER(a_server_that_speaks_first_has_tcp),
         WITH_LISTENER(an_end_is_something_to_say),
         WITH_LISTENER(a_client_that_says_nothing_and_goes),
+        WITH_LISTENER(a_client_that_has_gone_is_accepted),
         WITH_LISTENER(the_beginning_of_a_request_may_be_anything),
         WITH_LISTENER(a_request_that_makes_no_sense_is_refused),
         WITH_LISTENER(a_program_may_want_nothing_but_rdma),
