@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The device as responder, seen by an initiator that is nothing but a TCP socket: what it answers, and what
 // it does not say too early.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "base/log.hpp"
+
+// Last, as it wants.
 #include "device.hpp"
 
 namespace {
@@ -277,6 +290,37 @@ void a_peer_that_goes_before_it_is_ready(void **state) {
     assert_false(device.has_event());
 }
 
+std::string awaited_line;
+std::atomic<bool> line_came{false};
+
+// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's log function.
+void look_for_line(int, const char *, int, const char *, const char *format, ...) {
+    std::array<char, 512> text{};
+    va_list arguments;
+    va_start(arguments, format);
+    (void)std::vsnprintf(text.data(), text.size(), format, arguments);
+    va_end(arguments);
+    if (std::string_view{text.data()}.starts_with(awaited_line)) {
+        line_came = true;
+    }
+}
+
+// The kernel has no address for a connection that was reset.
+void a_peer_that_resets_has_its_address_in_the_log(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    peer.connect(device.port());
+    sockaddr_in address{};
+    socklen_t size = sizeof(address);
+    assert_int_equal(getsockname(peer.socket(), reinterpret_cast<sockaddr *>(&address), &size), 0);
+    awaited_line = "no connection with 127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + ": ";
+    softrdma_set_log(look_for_line, static_cast<int>(base::LogLevel::Warning));
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    assert_int_equal(setsockopt(peer.socket(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+    peer.close();
+    device.work_until([] { return line_came.load(); });
+    test::watch_log();
+}
+
 // TCP may cut anywhere; and an initiator that does not wait for the reply loses nothing.
 void a_request_in_single_bytes(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
@@ -310,6 +354,7 @@ int main() {
                                 test_of_ends(revision_1_with_markers_is_rejected_in_revision_1),
                                 test_of_ends(rfc5044_7_1_2_an_improper_request_must_close),
                                 test_of_ends(a_peer_that_goes_before_it_is_ready),
+                                test_of_ends(a_peer_that_resets_has_its_address_in_the_log),
                                 test_of_ends(a_request_in_single_bytes)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
