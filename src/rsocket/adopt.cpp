@@ -25,7 +25,7 @@ enum TcpState { TcpClosed = 7, TcpListening = 10 };
 bool is_used(int fd, const tcp_info &tcp) {
     int unread = 0;
     return tcp.tcpi_bytes_sent != 0 || ioctl(fd, SIOCINQ, &unread) != 0 ||
-           tcp.tcpi_bytes_received != static_cast<__u64>(unread);
+           tcp.tcpi_bytes_received > static_cast<__u64>(unread);  // more may have come since
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ Result<std::shared_ptr<AnySocket>> Socket::adopt(int fd) {
     if (flags < 0 || (!is_plain && fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)) {
         return base::last_failure();
     }
-    const bool blocks = !is_plain || (flags & O_NONBLOCK) == 0;
+    const bool blocks = is_plain ? (flags & O_NONBLOCK) == 0 : kept_blocking(fd, flags);
     auto adopted = std::make_shared<Socket>(base::Fd{fd}, state, configuration().settings, blocks);
     adopted->in_tcp_ = state == State::Listening;
     if (is_plain) {
@@ -66,6 +66,12 @@ Result<std::shared_ptr<AnySocket>> Socket::adopt(int fd) {
         adopted->list();
     }
     return adopted;
+}
+
+std::shared_ptr<AnySocket> Socket::of_anothers_stream(int fd) {
+    auto lost = std::make_shared<Socket>(base::Fd{fd}, State::Lost, configuration().settings, true);
+    lost->loss_told_ = true;
+    return lost;
 }
 
 }  // namespace rsockets

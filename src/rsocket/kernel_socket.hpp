@@ -2,8 +2,10 @@
 // rsocket/kernel_socket: what rsockets ask and tell the socket of the kernel behind their descriptor.
 #pragma once
 
+#include <fcntl.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -48,6 +50,17 @@ inline void mark_as_stream(int fd) {
     int value = 0;
     socklen_t length = sizeof(value);
     return getsockopt(fd, IPPROTO_TCP, TCP_SAVE_SYN, &value, &length) == 0 && value == save_syn_of_streams;
+}
+
+// The kernel's socket of an rsocket never blocks. Whether the program's calls wait is kept with it for a
+// process that gets the descriptor: as the signal of O_ASYNC, which rsockets do not have.
+inline void keep_blocking(int fd, bool blocks) {
+    (void)fcntl(fd, F_SETSIG, blocks ? SIGURG : SIGIO);
+}
+
+[[nodiscard]] inline bool kept_blocking(int fd, int flags) {
+    const int kept = fcntl(fd, F_GETSIG);
+    return kept == SIGURG || (kept != SIGIO && (flags & O_NONBLOCK) == 0);
 }
 
 [[nodiscard]] inline int family_of(int fd) {

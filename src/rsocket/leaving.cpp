@@ -20,31 +20,33 @@ constexpr std::chrono::milliseconds exit_timeout{2000};
 constexpr int exit_tick_ms = 5;
 
 bool is_done(const stream::Connection &stream) {
-    const std::scoped_lock lock{stream.shard()->mutex()};
-    (void)stream.shard()->serve();
-    return stream.idle();
+    const std::unique_lock lock{stream.shard()->mutex(), std::try_to_lock};
+    if (lock) {
+        (void)stream.shard()->serve();
+    }
+    return lock && stream.idle();
 }
 
-// As the kernel does with sockets that are open: their peers see an end of the stream. What is not sent when
-// the process has ended is lost.
 // NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
 struct AtExit {
-    ~AtExit() {
-        if (base::is_in_parents_memory()) {
-            return;
-        }
-        const auto until = base::Clock::now() + exit_timeout;
-        const auto is_done = [] {
-            const bool ended = Table::instance().end_with_process();
-            return !Leaving::instance().sweep() && ended;
-        };
-        while (!is_done() && base::Clock::now() < until) {
-            (void)::poll(nullptr, 0, exit_tick_ms);
-        }
-    }
+    ~AtExit() { end_streams_with_process(); }
 } at_exit;
 
 }  // namespace
+
+void end_streams_with_process() {
+    if (base::is_in_parents_memory()) {
+        return;
+    }
+    const auto until = base::Clock::now() + exit_timeout;
+    const auto is_done = [] {
+        const bool ended = Table::instance().end_with_process();
+        return !Leaving::instance().sweep() && ended;
+    };
+    while (!is_done() && base::Clock::now() < until) {
+        (void)::poll(nullptr, 0, exit_tick_ms);
+    }
+}
 
 // Never destroyed: other threads may be in a call when main() returns.
 Leaving &Leaving::instance() {
@@ -77,7 +79,10 @@ void Leaving::after_fork_in_child() {
 }
 
 bool Leaving::sweep() {
-    const std::scoped_lock lock{streams_->mutex};
+    const std::unique_lock lock{streams_->mutex, std::try_to_lock};
+    if (!lock) {
+        return true;
+    }
     std::erase_if(streams_->all, [](const Left &left) { return is_done(*left.stream); });
     return !streams_->all.empty();
 }

@@ -21,7 +21,7 @@ public:
     // Destroys the stream and closes its descriptor, at once or when what was sent has left. The caller has
     // called leave() on the stream.
     void add(std::unique_ptr<stream::Connection> stream, base::Fd fd);
-    // Destroys the streams that are done. Returns whether there are others.
+    // Destroys the streams that are done. Returns whether there may be others. It waits for no lock.
     bool sweep();
     // The child leaves the parent's streams alone, and closes their descriptors.
     void after_fork_in_child();
@@ -37,5 +37,9 @@ private:
     };
     std::unique_ptr<Streams> streams_ = std::make_unique<Streams>();
 };
+
+// As the kernel does with the sockets of a process that ends: their peers see an end of the stream. Waits
+// until what was sent has left, two seconds at most; the rest is lost. Has no effect in a child of vfork(2).
+void end_streams_with_process();
 
 }  // namespace rsockets

@@ -28,6 +28,8 @@ void Socket::set_blocking(bool blocks) {
     blocks_ = blocks;
     if (state_ == State::Plain) {
         set_kernel_blocking(blocks);
+    } else if (state_ != State::Streaming) {
+        keep_blocking(fd(), blocks);
     }
 }
 

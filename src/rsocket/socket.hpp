@@ -30,6 +30,7 @@
 #include "base/small_mutex.hpp"
 #include "rsocket/any_socket.hpp"
 #include "rsocket/configuration.hpp"
+#include "rsocket/kernel_socket.hpp"
 #include "stream/connection.hpp"
 
 namespace rsockets {
@@ -40,6 +41,7 @@ public:
 
     Socket(base::Fd fd, State state, const stream::Settings &settings, bool blocks)
         : AnySocket{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {
+        keep_blocking(this->fd(), blocks);
         list();
     }
     // In a forked child: the child's own of its parent's.
@@ -47,6 +49,8 @@ public:
     // In adopt.cpp. Makes an rsocket of a TCP socket of the kernel, in the state that the kernel tells.
     // ENOTSUP: it is something else. ECONNRESET: somebody has read or written the connection.
     [[nodiscard]] static Result<std::shared_ptr<AnySocket>> adopt(int fd);
+    // Of a socket whose stream another program has begun: each use gives ECONNRESET. The caller logs why.
+    [[nodiscard]] static std::shared_ptr<AnySocket> of_anothers_stream(int fd);
     Socket(const Socket &) = delete;
     Socket &operator=(const Socket &) = delete;
     ~Socket() override;

@@ -10,11 +10,13 @@
 #include <ctime>
 
 #include "socket_preload/descriptors.hpp"
+#include "socket_preload/inherited.hpp"
 #include "socket_preload/libc.hpp"
 
 using socket_preload::is_rsocket;
 using socket_preload::received;
 using socket_preload::sent;
+using socket_preload::take_rights;
 
 // _FORTIFY_SOURCE
 extern "C" {
@@ -48,14 +50,24 @@ INTERPOSED ssize_t recvfrom(int fd, void *bytes, size_t size, int flags, sockadd
 }
 
 INTERPOSED ssize_t recvmsg(int fd, msghdr *message, int flags) {
-    return is_rsocket(fd) ? received(fd, [&] { return rrecvmsg(fd, message, flags); })
-                          : LIBC(recvmsg)(fd, message, flags);
+    if (is_rsocket(fd)) {
+        return received(fd, [&] { return rrecvmsg(fd, message, flags); });
+    }
+    const ssize_t bytes = LIBC(recvmsg)(fd, message, flags);
+    if (bytes >= 0) {
+        take_rights(*message);
+    }
+    return bytes;
 }
 
 // As recvmmsg(2): the time is looked at after each message, and an error behind a message is the next call's.
 INTERPOSED int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags, timespec *timeout) {
     if (!is_rsocket(fd)) {
-        return LIBC(recvmmsg)(fd, messages, count, flags, timeout);
+        const int came = LIBC(recvmmsg)(fd, messages, count, flags, timeout);
+        for (int i = 0; i < came; ++i) {
+            take_rights(messages[i].msg_hdr);
+        }
+        return came;
     }
     timespec end{};
     if (timeout != nullptr) {

@@ -13,6 +13,7 @@
 #include <cstdarg>
 
 #include "base/fork.hpp"
+#include "socket_preload/inherited.hpp"
 #include "socket_preload/libc.hpp"
 #include "socket_preload/reuse.hpp"
 #include "socket_preload/statistics.hpp"
@@ -43,6 +44,14 @@ int close_carried(int fd, Kind kind, int first) {
     }
     statistics.rsocket_ends(first);
     return rclose(first);
+}
+
+// The socket stays what it is for the others who have it.
+int close_inherited(int fd) {
+    if (!base::is_in_parents_memory()) {
+        descriptors.set(fd, Kind::Other);  // first: then the number may be another's
+    }
+    return LIBC(close)(fd);
 }
 
 // Makes room at a number that the program dups onto. Returns whether that may be.
@@ -117,11 +126,18 @@ int close_any(int fd) {
     if (kind == Kind::Own) {
         return refused(EBADF);  // as if it were not there
     }
+    if (kind == Kind::Inherited) {
+        return close_inherited(fd);
+    }
     return is_rsocket(first) || is_repoll(first) ? close_carried(fd, kind, first) : LIBC(close)(fd);
 }
 
 int Descriptors::duplicated(int fd, int number) {
     if (number < 0 || static_cast<std::size_t>(number) >= most || base::is_in_parents_memory()) {
+        return number;
+    }
+    if (kind(fd) == Kind::Inherited) {
+        inherit(number);
         return number;
     }
     int first = fd;
@@ -130,6 +146,7 @@ int Descriptors::duplicated(int fd, int number) {
         std::atomic_ref{more_[static_cast<std::size_t>(first)]}.fetch_add(1);
         std::atomic_ref{firsts_[static_cast<std::size_t>(number)]}.store(first, std::memory_order_relaxed);
         set(number, is_socket ? Kind::RsocketAgain : Kind::RepollAgain);
+        begin_standard_stream(number);
     }
     return number;
 }

@@ -18,7 +18,8 @@ enum class Kind : std::uint8_t {
     Repoll,
     RsocketAgain,  // a duplicate (dup(2)) of another's descriptor
     RepollAgain,
-    Own,  // this library's, of which the program knows nothing
+    Own,        // this library's, of which the program knows nothing
+    Inherited,  // a TCP socket that this process has not made, and not used
 };
 
 // One byte a descriptor, so that a call that concerns no rsocket pays one load. Any number of threads.
@@ -67,11 +68,17 @@ private:
 
 inline constinit Descriptors descriptors;
 
+// In inherited.cpp: what a descriptor of Kind::Inherited becomes when the program uses it.
+[[nodiscard]] Kind adopted(int fd);
+
 // Whether the descriptor is an rsocket's. Then it becomes the number that librsocket knows. One of this
 // library's own becomes a number that is no descriptor: for the program, which may have closed it, it is
 // none.
 [[nodiscard]] inline bool is_rsocket(int &fd) {
-    const Kind kind = descriptors.kind(fd);
+    Kind kind = descriptors.kind(fd);
+    if (kind == Kind::Inherited) {
+        kind = adopted(fd);
+    }
     if (kind == Kind::RsocketAgain) {
         fd = descriptors.first_of(fd);
     } else if (kind == Kind::Own) {

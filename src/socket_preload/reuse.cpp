@@ -53,7 +53,8 @@ int fresh(int made) {
     }
     const int error = errno;
     int first = made;
-    if ((is_rsocket(first) || is_repoll(first)) && descriptors.take_away(first)) {
+    if (before != Kind::Inherited && (is_rsocket(first) || is_repoll(first)) &&
+        descriptors.take_away(first)) {
         forget(first);
     }
     descriptors.set(made, Kind::Other);

@@ -3,9 +3,13 @@
 #include <fcntl.h>
 #include <rpma/rsocket.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 
+#include "base/fork.hpp"
+#include "rsocket/leaving.hpp"
 #include "socket_preload/bytes.hpp"
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/descriptors.hpp"
@@ -30,6 +34,20 @@ INTERPOSED int socket(int domain, int type, int protocol) noexcept {
         }
     }
     return fresh(LIBC(socket)(domain, type, protocol));
+}
+
+// Many programs and children end so, without what exit(3) calls.
+INTERPOSED void _exit(int status) {
+    if (!base::is_in_parents_memory()) {
+        statistics.tell();
+        rsockets::end_streams_with_process();
+    }
+    LIBC(_exit)(status);
+    __builtin_unreachable();
+}
+
+INTERPOSED void _Exit(int status) noexcept {
+    _exit(status);
 }
 
 INTERPOSED int bind(int fd, const sockaddr *address, socklen_t length) noexcept {

@@ -3,6 +3,7 @@
 #include "socket_preload/statistics.hpp"
 
 #include <netinet/in.h>
+#include <pthread.h>
 #include <rpma/rsocket.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/descriptors.hpp"
@@ -41,6 +43,9 @@ struct AtExit {
     ~AtExit() { statistics.tell(); }
 } at_exit;
 
+// A child counts what it does itself.
+[[maybe_unused]] const int counts_from_fork = pthread_atfork(nullptr, nullptr, [] { statistics.forget(); });
+
 }  // namespace
 
 void Statistics::rsocket_ends(int fd) {
@@ -69,12 +74,21 @@ int Statistics::connected_by_kernel(int fd, int result) {
     return result;
 }
 
+void Statistics::forget() {
+    for (Count *const count : {&carried_, &plain_, &received_, &sent_}) {
+        count->store(0);
+    }
+}
+
 void Statistics::tell() {
+    std::set<int> open;
     for (int fd = 0; wanted_ && fd < static_cast<int>(Descriptors::most); ++fd) {
-        if (descriptors.kind(fd) == Kind::Rsocket) {
-            rsocket_ends(fd);
+        const Kind kind = descriptors.kind(fd);
+        if (kind == Kind::Rsocket || kind == Kind::RsocketAgain) {
+            open.insert(kind == Kind::Rsocket ? fd : descriptors.first_of(fd));
         }
     }
+    std::ranges::for_each(open, [this](int fd) { rsocket_ends(fd); });
     if (!wanted_ || carried_ + plain_ == 0) {
         return;
     }

@@ -28,6 +28,8 @@ public:
     }
     // Counts from here on.
     void begin() { wanted_ = true; }
+    // Counts from zero again.
+    void forget();
     // Writes a line to standard error, if they are wanted and the process had a connection.
     void tell();
 

@@ -2,17 +2,24 @@
 // socket_preload/stdio: streams of stdio on rsockets. libc's own read and write by calls that cannot be
 // interposed.
 #include <rpma/rsocket.h>
+#include <stdio_ext.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <list>
 #include <memory>
+#include <mutex>
+#include <new>
 
+#include "base/fork.hpp"
 #include "socket_preload/bytes.hpp"
 #include "socket_preload/descriptors.hpp"
+#include "socket_preload/inherited.hpp"
 #include "socket_preload/libc.hpp"
 
 extern "C" {
@@ -27,8 +34,56 @@ using socket_preload::sent;
 
 namespace {
 
+struct Stream {
+    int fd;
+    FILE *file;
+};
+
+// Guards those that are open.
+constinit std::mutex opening;
+[[maybe_unused]] const int whole_after_forks = base::hold_while_forking<opening>();
+
+// Never destroyed: other threads may use streams when main() returns.
+std::list<Stream> &streams() {
+    static auto &open = *new std::list<Stream>;
+    return open;
+}
+
+// Returns a stream of the descriptor's; or nullptr and errno.
+FILE *opened(int fd, const char *mode, const cookie_io_functions_t &calls) {
+    const std::scoped_lock lock{opening};
+    try {
+        Stream &stream = streams().emplace_front(Stream{.fd = fd, .file = nullptr});
+        stream.file = fopencookie(&stream, mode, calls);
+        if (stream.file == nullptr) {
+            streams().pop_front();
+            return nullptr;
+        }
+        stream.file->_fileno = fd;  // for fileno(3); the functions are called all the same
+        return stream.file;
+    } catch (const std::bad_alloc &) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+}
+
+// What the program has not flushed leaves while there are rsockets: libc does it later. A stream that another
+// thread uses is left to that.
+// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
+struct AtExit {
+    ~AtExit() {
+        const std::unique_lock lock{opening, std::try_to_lock};
+        for (const Stream &stream : lock ? streams() : std::list<Stream>{}) {
+            if (ftrylockfile(stream.file) == 0) {
+                (void)fflush_unlocked(stream.file);
+                funlockfile(stream.file);
+            }
+        }
+    }
+} at_exit;
+
 int fd_of(void *cookie) {
-    return static_cast<int>(reinterpret_cast<std::intptr_t>(cookie));
+    return static_cast<const Stream *>(cookie)->fd;
 }
 
 // The program has closed the descriptor under the stream.
@@ -53,7 +108,39 @@ ssize_t write_cookie(void *cookie, const char *bytes, std::size_t size) {
 }
 
 int close_cookie(void *cookie) {
-    return socket_preload::close_any(fd_of(cookie));
+    const int fd = fd_of(cookie);
+    {
+        const std::scoped_lock lock{opening};
+        streams().remove_if([&](const Stream &stream) { return &stream == cookie; });
+    }
+    return socket_preload::close_any(fd);
+}
+
+bool is_any_rsocket(int fd) {
+    return is_rsocket(fd);
+}
+
+// The streams that stand for stdin, stdout and stderr: the program may make something else of their numbers.
+ssize_t read_standard(void *cookie, char *bytes, std::size_t size) {
+    int fd = fd_of(cookie);
+    return is_rsocket(fd) ? received(fd, [&] { return rread(fd, bytes, size); })
+                          : LIBC(read)(fd, bytes, size);
+}
+
+ssize_t write_standard(void *cookie, const char *bytes, std::size_t size) {
+    const int fd = fd_of(cookie);
+    const ssize_t written = is_any_rsocket(fd) ? write_to(fd, bytes, size) : LIBC(write)(fd, bytes, size);
+    return written < 0 ? 0 : written;
+}
+
+// Gives `to` the way in which `from` keeps bytes, and the bytes.
+void hand_over(FILE *from, FILE *to) {
+    const bool keeps_nothing = __fbufsize(from) == 1 || from == stderr;
+    (void)setvbuf(to, nullptr, keeps_nothing ? _IONBF : __flbf(from) != 0 ? _IOLBF : _IOFBF, BUFSIZ);
+    if (const std::size_t unwritten = __fpending(from); unwritten != 0) {
+        (void)fwrite(from->_IO_write_base, 1, unwritten, to);
+        __fpurge(from);
+    }
 }
 
 int print(int fd, const char *format, va_list arguments) {
@@ -70,11 +157,22 @@ int print(int fd, const char *format, va_list arguments) {
     return size;
 }
 
-bool is_any_rsocket(int fd) {
-    return is_rsocket(fd);
-}
-
 }  // namespace
+
+void socket_preload::begin_standard_stream(int number) {
+    static constinit std::array<std::atomic<bool>, 3> began{};
+    if (number < 0 || number >= static_cast<int>(began.size()) ||
+        began[static_cast<std::size_t>(number)].exchange(true)) {
+        return;
+    }
+    constexpr cookie_io_functions_t calls{
+        .read = read_standard, .write = write_standard, .seek = nullptr, .close = close_cookie};
+    FILE *&standard = number == STDIN_FILENO ? stdin : number == STDOUT_FILENO ? stdout : stderr;
+    if (FILE *const file = opened(number, number == STDIN_FILENO ? "r" : "w", calls); file != nullptr) {
+        hand_over(standard, file);
+        standard = file;
+    }
+}
 
 INTERPOSED FILE *fdopen(int fd, const char *mode) noexcept {
     if (!is_any_rsocket(fd)) {
@@ -82,11 +180,7 @@ INTERPOSED FILE *fdopen(int fd, const char *mode) noexcept {
     }
     constexpr cookie_io_functions_t calls{
         .read = read_cookie, .write = write_cookie, .seek = nullptr, .close = close_cookie};
-    FILE *const file = fopencookie(reinterpret_cast<void *>(std::intptr_t{fd}), mode, calls);
-    if (file != nullptr) {
-        file->_fileno = fd;  // for fileno(3); the functions above are called all the same
-    }
-    return file;
+    return opened(fd, mode, calls);
 }
 
 INTERPOSED int vdprintf(int fd, const char *format, va_list arguments) {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/inherited: see the header.
+#include "socket_preload/inherited.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <rpma/rsocket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+
+#include "base/fork.hpp"
+#include "base/log.hpp"
+#include "rsocket/socket.hpp"
+#include "rsocket/table.hpp"
+#include "socket_preload/configuration.hpp"
+#include "socket_preload/libc.hpp"
+#include "socket_preload/reuse.hpp"
+
+namespace socket_preload {
+
+namespace {
+
+constinit std::mutex adopting;
+[[maybe_unused]] const int whole_after_forks = base::hold_while_forking<adopting>();
+// No number from here on is of Kind::Inherited.
+constinit std::atomic<int> end_of_inherited{0};
+
+int option_of(int fd, int name) {
+    int value = -1;
+    socklen_t length = sizeof(value);
+    return LIBC(getsockopt)(fd, SOL_SOCKET, name, &value, &length) == 0 ? value : -1;
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
+struct AtStart {
+    AtStart() {
+        DIR *const folder = carries_anything() ? opendir("/proc/self/fd") : nullptr;
+        while (const dirent *entry = folder != nullptr ? readdir(folder) : nullptr) {
+            const std::string_view name{entry->d_name};
+            int fd = -1;  // of the two entries that are folders
+            std::from_chars(name.data(), name.data() + name.size(), fd);
+            inherit(fd);
+        }
+        if (folder != nullptr) {
+            closedir(folder);
+        }
+    }
+} at_start;
+
+bool is_same(int one, int other) {
+    struct stat of_one{};
+    struct stat of_other{};
+    return fstat(one, &of_one) == 0 && fstat(other, &of_other) == 0 && of_one.st_ino == of_other.st_ino &&
+           of_one.st_dev == of_other.st_dev;
+}
+
+enum class Outcome { Rsocket, Lost, Failed };
+
+// Lets librsocket know the socket as `first`.
+Outcome make_rsocket(int first) {
+    if (!rsockets::is_marked_as_stream(first)) {
+        return radopt(first) == 0 ? Outcome::Rsocket : Outcome::Failed;
+    }
+    try {
+        (void)rsockets::Table::instance().add(rsockets::Socket::of_anothers_stream(first));
+        return Outcome::Lost;
+    } catch (const std::bad_alloc &) {
+        errno = ENOMEM;
+        return Outcome::Failed;
+    }
+}
+
+// Makes an rsocket of the socket of Kind::Inherited. The program may close one of its numbers, use that for
+// something else, and keep another. So librsocket knows a number that the program does not.
+Outcome adopt(int fd) {
+    const int own = kept(LIBC(fcntl)(fd, F_DUPFD_CLOEXEC, 0));
+    const int first = own >= 0 ? own : fd;
+    const Outcome outcome = make_rsocket(first);
+    if (outcome == Outcome::Failed) {
+        descriptors.set(fd, Kind::Own);  // calls fail, and the peer sees no bytes that are no stream's
+        return outcome;
+    }
+    descriptors.set(first, Kind::Rsocket);
+    for (int number = 0; number < end_of_inherited.load(); ++number) {
+        if (descriptors.kind(number) == Kind::Inherited && is_same(number, first)) {
+            (void)descriptors.duplicated(first, number);
+        }
+    }
+    if (first != fd) {
+        (void)close_any(first);
+    }
+    return outcome;
+}
+
+}  // namespace
+
+void inherit(int fd) {
+    const int protocol = option_of(fd, SO_PROTOCOL);
+    if (protocol != IPPROTO_TCP || !carries(option_of(fd, SO_DOMAIN), SOCK_STREAM, protocol)) {
+        return;
+    }
+    descriptors.set(fd, Kind::Inherited);
+    begin_standard_stream(fd);
+    int end = end_of_inherited.load();
+    while (end <= fd && !end_of_inherited.compare_exchange_weak(end, fd + 1)) {
+    }
+}
+
+Kind adopted(int fd) {
+    const int error = errno;
+    std::unique_lock lock{adopting};
+    if (descriptors.kind(fd) == Kind::Inherited && !base::is_in_parents_memory()) {
+        const Outcome outcome = adopt(fd);
+        lock.unlock();  // standard error may be this descriptor
+        if (outcome == Outcome::Lost) {
+            BASE_LOG(
+                Warning,
+                "descriptor %d: its stream stays with the process that began it, where it can be used; here "
+                "it gives ECONNRESET",
+                fd);
+        } else if (outcome == Outcome::Failed) {
+            BASE_LOG(Error, "descriptor %d: it cannot become an rsocket: %s", fd, std::strerror(errno));
+        }
+    }
+    errno = error;
+    return descriptors.kind(fd);
+}
+
+void take_rights(const msghdr &message) {
+    if (message.msg_controllen == 0) {
+        return;
+    }
+    auto *const whole = const_cast<msghdr *>(&message);  // not written to
+    for (cmsghdr *part = CMSG_FIRSTHDR(whole); part != nullptr; part = CMSG_NXTHDR(whole, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (std::size_t i = 0; i < count; ++i) {
+            int fd = -1;
+            std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(fd), sizeof(fd));
+            inherit(fresh(fd));
+        }
+    }
+}
+
+}  // namespace socket_preload
