@@ -74,6 +74,8 @@ public:
     // A thread that waits for several sockets calls this: it does what the socket alone can do, and returns
     // the shard of its stream, if it has one, which the caller then serves.
     [[nodiscard]] virtual std::shared_ptr<stream::Shard> advance() = 0;
+    // Whether advance() may begin a stream, which takes longer than anything else that it does.
+    [[nodiscard]] virtual bool is_undecided() const { return false; }
     // Returns which of `events` (poll(2)) there are now.
     [[nodiscard]] virtual short readiness(short events) = 0;
     // Begins a wait for `events`. Until the wait ends, a thread that changes the socket ends the sleep; what

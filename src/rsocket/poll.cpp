@@ -27,20 +27,15 @@ public:
 
     // Returns how many entries have something now.
     [[nodiscard]] Result<int> look() {
-        shards_.clear();
-        for (const auto &socket : sockets_) {
-            const auto shard = socket != nullptr ? socket->advance() : nullptr;
-            if (shard != nullptr && std::ranges::find(shards_, shard) == shards_.end()) {
-                shards_.push_back(shard);
-            }
-        }
+        advance();
         for (const auto &shard : shards_) {
             const std::scoped_lock lock{shard->mutex()};
             (void)shard->serve();
         }
         for (std::size_t i = 0; i < entries_.size(); ++i) {
             if (sockets_[i] != nullptr) {
-                entries_[i].revents = sockets_[i]->readiness(entries_[i].events);
+                const bool is_left_out = is_cut_short_ && sockets_[i]->is_undecided();
+                entries_[i].revents = is_left_out ? short{0} : sockets_[i]->readiness(entries_[i].events);
             }
         }
         if (!others_.empty() && ::poll(others_.data(), others_.size(), 0) < 0) {
@@ -49,8 +44,15 @@ public:
         return count(others_);
     }
 
-    // Sleeps until an entry may have something, unless look() finds something before.
+    // Sleeps until an entry may have something, unless look() finds something before, or has left some out.
     [[nodiscard]] Result<void> sleep(const std::shared_ptr<Waiter> &waiter, Deadline deadline) {
+        if (std::ranges::any_of(sockets_,
+                                [](const auto &one) { return one != nullptr && one->is_undecided(); })) {
+            advance();
+            if (is_cut_short_) {
+                return {};
+            }
+        }
         Sleep sleep{waiter};
         for (const pollfd &other : others_) {
             sleep.add(other);
@@ -77,6 +79,35 @@ public:
     }
 
 private:
+    // So many streams begin in one look: a call waits for a thousand clients no longer than it says, and what
+    // is ready is told meanwhile.
+    static constexpr int most_beginnings = 64;
+
+    // Does what the rsockets can do by themselves, and finds the shards that are to be served.
+    void advance() {
+        shards_.clear();
+        is_cut_short_ = false;
+        int begun = 0;
+        for (const auto &socket : sockets_) {
+            if (socket == nullptr) {
+                continue;
+            }
+            const bool was_undecided = socket->is_undecided();
+            if (was_undecided && begun == most_beginnings) {
+                is_cut_short_ = true;
+                continue;
+            }
+            const auto shard = socket->advance();
+            if (shard == nullptr) {
+                continue;
+            }
+            begun += was_undecided ? 1 : 0;
+            if (std::ranges::find(shards_, shard) == shards_.end()) {
+                shards_.push_back(shard);
+            }
+        }
+    }
+
     // Copies the kernel's answers for the other entries, and returns how many entries have something.
     [[nodiscard]] int count(std::span<const pollfd> others) {
         int ready = 0;
@@ -94,6 +125,7 @@ private:
     std::vector<std::shared_ptr<AnySocket>> sockets_;
     std::vector<pollfd> others_;
     std::vector<std::shared_ptr<stream::Shard>> shards_;
+    bool is_cut_short_ = false;  // undecided rsockets wait for the next look
 };
 
 }  // namespace

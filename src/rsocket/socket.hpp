@@ -80,6 +80,7 @@ public:
                                                int flags) override;
 
     [[nodiscard]] std::shared_ptr<stream::Shard> advance() override;
+    [[nodiscard]] bool is_undecided() const override { return state_ == State::Undecided; }
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
     void end_wait(const Sleep &sleep) override { waiters_.remove(sleep.waiter()); }

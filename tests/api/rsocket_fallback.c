@@ -397,6 +397,38 @@ static void a_server_that_speaks_first_has_rdma_with_an_rsocket(void **state) {
     assert_int_equal(rclose(both[0].fd), 0);
 }
 
+/* One call does not wait for a crowd: what is ready is told between them. */
+static void a_poll_begins_some_streams_at_a_time(void **state) {
+    (void)state;
+    enum { CLIENTS = 100, AT_ONCE = 64 };
+    const struct sockaddr_in address = loopback_at(port);
+    int clients[CLIENTS];
+    struct pollfd accepted[CLIENTS];
+    for (int i = 0; i < CLIENTS; ++i) {
+        clients[i] = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        assert_fails(rconnect(clients[i], (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
+        accepted[i] = (struct pollfd){.fd = accept(listener, NULL, NULL), .events = POLLIN};
+        assert_int_equal(radopt(accepted[i].fd), 0);
+    }
+    int begun = 0;
+    while (begun < CLIENTS) {
+        assert_int_equal(rpoll(accepted, CLIENTS, 0), 0);
+        const int before = begun;
+        begun = 0;
+        for (int i = 0; i < CLIENTS; ++i) {
+            int mark = 0; /* librsocket(7) */
+            socklen_t size = sizeof(mark);
+            assert_int_equal(getsockopt(accepted[i].fd, IPPROTO_TCP, TCP_SAVE_SYN, &mark, &size), 0);
+            begun += mark == 2;
+        }
+        assert_in_range(begun - before, 1, AT_ONCE);
+    }
+    for (int i = 0; i < CLIENTS; ++i) {
+        assert_int_equal(rclose(clients[i]), 0);
+        assert_int_equal(rclose(accepted[i].fd), 0);
+    }
+}
+
 /* ---- many bytes ---- */
 
 static void *drain_and_fill(void *unused) {
@@ -480,6 +512,7 @@ int main(void) {
         WITH_LISTENER(options_that_were_set_before_have_effect),
         WITH_LISTENER(the_request_of_an_rsocket_is_there_when_accept_returns),
         WITH_LISTENER(a_server_that_speaks_first_has_rdma_with_an_rsocket),
+        WITH_LISTENER(a_poll_begins_some_streams_at_a_time),
         WITH_LISTENER(every_byte_goes_through_tcp_and_back),
     };
     return cmocka_run_group_tests_name("rsocket_fallback", tests, NULL, NULL);
