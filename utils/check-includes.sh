@@ -20,7 +20,7 @@ datagram:       verbs
 registry:
 stream:         registry librpma.h
 rsocket:        stream datagram registry rpma/rsocket.h
-socket_preload: rpma/rsocket.h
+socket_preload: rsocket rpma/rsocket.h
 cli:            registry soft/wire stream librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
 examples:       librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
 '

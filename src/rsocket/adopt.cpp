@@ -10,7 +10,9 @@
 
 #include "base/log.hpp"
 #include "rsocket/kernel_socket.hpp"
+#include "rsocket/process.hpp"
 #include "rsocket/socket.hpp"
+#include "rsocket/table.hpp"
 
 #include <rpma/rsocket.h>
 
@@ -72,6 +74,14 @@ std::shared_ptr<AnySocket> Socket::of_anothers_stream(int fd) {
     auto lost = std::make_shared<Socket>(base::Fd{fd}, State::Lost, configuration().settings, true);
     lost->loss_told_ = true;
     return lost;
+}
+
+bool carries_stream(int fd) {
+    return is_marked_as_stream(fd);
+}
+
+void add_lost(int fd) {
+    (void)Table::instance().add(Socket::of_anothers_stream(fd));
 }
 
 }  // namespace rsockets

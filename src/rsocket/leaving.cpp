@@ -9,6 +9,7 @@
 #include "base/clock.hpp"
 #include "base/fork.hpp"
 #include "base/log.hpp"
+#include "rsocket/process.hpp"
 #include "rsocket/table.hpp"
 
 namespace rsockets {

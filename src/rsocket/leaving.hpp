@@ -38,8 +38,4 @@ private:
     std::unique_ptr<Streams> streams_ = std::make_unique<Streams>();
 };
 
-// As the kernel does with the sockets of a process that ends: their peers see an end of the stream. Waits
-// until what was sent has left, two seconds at most; the rest is lost. Has no effect in a child of vfork(2).
-void end_streams_with_process();
-
 }  // namespace rsockets

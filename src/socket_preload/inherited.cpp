@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <rpma/rsocket.h>
 #include <sys/stat.h>
 
@@ -13,12 +14,12 @@
 #include <charconv>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <string_view>
 
 #include "base/fork.hpp"
 #include "base/log.hpp"
-#include "rsocket/socket.hpp"
-#include "rsocket/table.hpp"
+#include "rsocket/process.hpp"
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/libc.hpp"
 #include "socket_preload/reuse.hpp"
@@ -65,11 +66,11 @@ enum class Outcome { Rsocket, Lost, Failed };
 
 // Lets librsocket know the socket as `first`.
 Outcome make_rsocket(int first) {
-    if (!rsockets::is_marked_as_stream(first)) {
+    if (!rsockets::carries_stream(first)) {
         return radopt(first) == 0 ? Outcome::Rsocket : Outcome::Failed;
     }
     try {
-        (void)rsockets::Table::instance().add(rsockets::Socket::of_anothers_stream(first));
+        rsockets::add_lost(first);
         return Outcome::Lost;
     } catch (const std::bad_alloc &) {
         errno = ENOMEM;

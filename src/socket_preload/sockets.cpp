@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 #include "base/fork.hpp"
-#include "rsocket/leaving.hpp"
+#include "rsocket/process.hpp"
 #include "socket_preload/bytes.hpp"
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/descriptors.hpp"

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/process: what librsocket-preload.so asks beside rpma/rsocket.h, because a program knows nothing of
+// rsockets when it begins, and when it ends.
+#pragma once
+
+namespace rsockets {
+
+// Whether a process has begun a stream on this socket of the kernel.
+[[nodiscard]] bool carries_stream(int fd);
+// Makes an rsocket of such a socket. Each use of it gives ECONNRESET; the caller logs why. std::bad_alloc.
+void add_lost(int fd);
+
+// As the kernel does with the sockets of a process that ends: their peers see an end of the stream. Waits
+// until what was sent has left, two seconds at most; the rest is lost. Has no effect in a child of vfork(2).
+void end_streams_with_process();
+
+}  // namespace rsockets
