@@ -22,7 +22,8 @@ namespace socket_preload {
 
 namespace {
 
-using Block = std::array<std::byte, std::size_t{64} << 10>;
+// Whole messages of a stream, which have 60 KiB.
+using Block = std::array<std::byte, std::size_t{120} << 10>;
 
 // This thread's, made when it copies first; nullptr when there is no memory.
 Block *block() {
