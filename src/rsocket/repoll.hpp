@@ -50,6 +50,9 @@ private:
         std::vector<int> watched;  // in outer_; the last one tells of events
     };
     class Round;
+    // Whether a look asks the kernel about outer_: now; or later, because the sleep that follows a look in
+    // vain does, and otherwise the next look; or not at all, because a sleep has.
+    enum class Kernel : std::uint8_t { Now, Later, HasNothing };
 
     // The caller of these holds control_mutex_.
     [[nodiscard]] Result<void> add(int fd, const std::shared_ptr<AnySocket> &socket,
@@ -71,7 +74,7 @@ private:
     // Wakes all threads that sleep. The caller does not hold mutex_.
     void wake_sleepers();
 
-    [[nodiscard]] Result<int> look(std::span<epoll_event> events);
+    [[nodiscard]] Result<int> look(std::span<epoll_event> events, Kernel kernel);
     [[nodiscard]] bool ask_kernel();
     bool serve_shards();
     [[nodiscard]] Result<int> take(std::span<epoll_event> events, bool asks_others);
@@ -92,6 +95,7 @@ private:
     std::atomic<bool> has_others_{false};
     std::atomic<bool> closed_{false};
     std::atomic<bool> others_first_{false};
+    std::atomic<bool> kernel_is_due_{false};  // the last look found something, and left the kernel for later
     // Whether another loop, poll(2) for instance, may wait for outer_. It may until a thread sleeps in
     // wait(), and again after a wait() that was not to sleep. Keeping the shards' descriptors in outer_ takes
     // time, which a program that sleeps in wait() does not pay.

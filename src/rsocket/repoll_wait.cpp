@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "rsocket/poll.hpp"
 #include "rsocket/repoll_entry.hpp"
@@ -12,19 +13,22 @@ namespace rsockets {
 // One wait. A look takes what it finds, so only one look of a wait finds something.
 class Repoll::Round {
 public:
-    Round(Repoll &repoll, std::span<epoll_event> events) : repoll_{repoll}, events_{events} {}
+    Round(Repoll &repoll, std::span<epoll_event> events, bool sleeps)
+        : repoll_{repoll}, events_{events}, kernel_{sleeps ? Kernel::Later : Kernel::Now} {}
 
     [[nodiscard]] Result<int> look() {
         if (found_ && *found_ == 0) {
-            found_ = repoll_.look(events_);
+            found_ = repoll_.look(events_, std::exchange(kernel_, Kernel::Now));
         }
         return found_;
     }
     [[nodiscard]] Result<void> sleep(const std::shared_ptr<Waiter> &waiter, Deadline deadline) {
         Sleep sleep{waiter};
         auto slept = repoll_.begin_sleep(sleep);
+        kernel_ = Kernel::Later;
         if (slept && look().value_or(-1) == 0) {
             slept = sleep.until(deadline);
+            kernel_ = sleep.was_ended_by(repoll_.fd()) ? Kernel::Now : Kernel::HasNothing;
         }
         repoll_.end_sleep(sleep);
         return slept;
@@ -34,11 +38,12 @@ private:
     Repoll &repoll_;
     const std::span<epoll_event> events_;
     Result<int> found_ = 0;
+    Kernel kernel_;
 };
 
 Result<int> Repoll::wait(std::span<epoll_event> events, Deadline deadline) {
     const bool sleeps = !deadline || *deadline > base::Clock::now();
-    Round round{*this, events};
+    Round round{*this, events, sleeps};
     auto found = wait_in_rounds(round, deadline);
     if (!sleeps && !is_watched_outside_ && !closed_) {
         begin_outside();
@@ -80,16 +85,18 @@ void Repoll::end_sleep(const Sleep &sleep) {
 
 // A look at the shards may give only what a device has put aside, and the next look what has come. So this
 // goes on while a shard had something, even if that was for no member, up to most_rounds times.
-Result<int> Repoll::look(std::span<epoll_event> events) {
+Result<int> Repoll::look(std::span<epoll_event> events, Kernel kernel) {
     constexpr int most_rounds = 8;
     if (closed_) {
         return base::failure(EBADF);
     }
-    const bool asks_others = ask_kernel();
+    const bool asks = kernel_is_due_.exchange(false) || kernel == Kernel::Now;
+    const bool asks_others = asks && ask_kernel();
     for (int round = 1;; ++round) {
         const bool any = serve_shards();
         const auto taken = take(events, asks_others);
         if (!taken || *taken != 0 || !any || round == most_rounds) {
+            kernel_is_due_ = !asks && kernel == Kernel::Later && taken && *taken != 0;
             return taken;
         }
     }

@@ -92,4 +92,9 @@ base::Result<void> Sleep::until(Deadline deadline) {
     return {};
 }
 
+bool Sleep::was_ended_by(int fd) const {
+    return std::ranges::any_of(descriptors_,
+                               [fd](const pollfd &one) { return one.fd == fd && one.revents != 0; });
+}
+
 }  // namespace rsockets

@@ -46,6 +46,8 @@ public:
     // Sleeps until there may be something, or until the deadline. Streams that this thread has begun, and
     // that are being connected, go on meanwhile. Takes the locks of their shards. EINTR.
     [[nodiscard]] base::Result<void> until(Deadline deadline);
+    // Whether the descriptor, which was added, was ready when the sleep ended.
+    [[nodiscard]] bool was_ended_by(int fd) const;
 
 private:
     struct Joined {

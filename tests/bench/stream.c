@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a stream can do between two processes, over rsockets or over the kernel's TCP: one number.
- *   stream rsocket|tcp round-trip|round-trip-spinning|write SIZE COUNT BUFFER
- * round-trip: microseconds, of COUNT messages of SIZE bytes there and back; spinning: no call waits.
- * write: GB/s, of COUNT writes of SIZE bytes, in one direction. BUFFER: SO_SNDBUF and SO_RCVBUF; 0: as they
- * are. */
+ *   stream rsocket|tcp round-trip|round-trip-spinning|round-trip-set|write SIZE COUNT BUFFER
+ * round-trip: microseconds, of COUNT messages of SIZE bytes there and back; spinning: no call waits; set:
+ * waits in a repoll, or an epoll set, which has an eventfd too. write: GB/s, of COUNT writes of SIZE bytes,
+ * in one direction. BUFFER: SO_SNDBUF and SO_RCVBUF; 0: as they are. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,12 +32,18 @@ static struct calls {
     ssize_t (*recv)(int, void *, size_t, int);
     ssize_t (*send)(int, const void *, size_t, int);
     int (*close)(int);
-} calls = {socket, bind, listen, accept, connect, getsockname, setsockopt, recv, send, close};
+    int (*create)(int);
+    int (*control)(int, int, int, struct epoll_event *);
+    int (*wait)(int, struct epoll_event *, int, int);
+} calls = {socket, bind, listen, accept,        connect,   getsockname, setsockopt,
+           recv,   send, close,  epoll_create1, epoll_ctl, epoll_wait};
 
 static size_t size;
 static long count;
 static int buffer;
 static bool spins;
+static bool has_set;
+static int set;
 static char *bytes;
 
 static void must(bool holds, const char *what) {
@@ -55,9 +63,21 @@ static void send_all(int fd, size_t wanted) {
 
 static void receive_all(int fd, size_t wanted) {
     for (size_t received = 0; received < wanted;) {
+        struct epoll_event event;
+        must(!has_set || (calls.wait(set, &event, 1, -1) == 1 && event.data.fd == fd), "wait");
         const ssize_t got = calls.recv(fd, bytes + received, wanted - received, spins ? MSG_DONTWAIT : 0);
         must(got > 0 || (got < 0 && errno == EAGAIN && spins), "recv");
         received += got > 0 ? (size_t)got : 0;
+    }
+}
+
+static void make_set(int fd) {
+    const int quiet = eventfd(0, EFD_CLOEXEC);
+    set = calls.create(0);
+    must(quiet >= 0 && set >= 0, "set");
+    for (int i = 0; i < 2; ++i) {
+        struct epoll_event event = {.events = EPOLLIN, .data.fd = i == 0 ? fd : quiet};
+        must(calls.control(set, EPOLL_CTL_ADD, event.data.fd, &event) == 0, "control");
     }
 }
 
@@ -84,6 +104,9 @@ static void serve(int port_to, bool returns) {
     must(write(port_to, &address.sin_port, sizeof(address.sin_port)) == sizeof(address.sin_port), "write");
     const int fd = calls.accept(listener, NULL, NULL);
     must(fd >= 0, "accept");
+    if (has_set) {
+        make_set(fd);
+    }
     for (long i = 0; i < count; ++i) {
         receive_all(fd, size);
         if (returns) {
@@ -107,6 +130,9 @@ static void ask(int port_from, bool returns) {
     must(read(port_from, &address.sin_port, sizeof(address.sin_port)) == sizeof(address.sin_port), "read");
     const int fd = fresh();
     must(calls.connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0, "connect");
+    if (has_set) {
+        make_set(fd);
+    }
     const double begin = seconds();
     for (long i = 0; i < count; ++i) {
         send_all(fd, size);
@@ -123,15 +149,18 @@ static void ask(int port_from, bool returns) {
 
 int main(int argc, char **argv) {
     if (argc != 6 || (strcmp(argv[1], "rsocket") != 0 && strcmp(argv[1], "tcp") != 0)) {
-        fprintf(stderr, "usage: stream rsocket|tcp round-trip|round-trip-spinning|write SIZE COUNT BUFFER\n");
+        fprintf(stderr,
+                "usage: stream rsocket|tcp round-trip|round-trip-spinning|round-trip-set|write SIZE COUNT "
+                "BUFFER\n");
         return 2;
     }
     if (strcmp(argv[1], "rsocket") == 0) {
-        calls = (struct calls){rsocket,      rbind,       rlisten, raccept, rconnect,
-                               rgetsockname, rsetsockopt, rrecv,   rsend,   rclose};
+        calls = (struct calls){rsocket, rbind, rlisten, raccept,       rconnect,   rgetsockname, rsetsockopt,
+                               rrecv,   rsend, rclose,  repoll_create, repoll_ctl, repoll_wait};
     }
     const bool returns = strcmp(argv[2], "write") != 0;
     spins = strcmp(argv[2], "round-trip-spinning") == 0;
+    has_set = strcmp(argv[2], "round-trip-set") == 0;
     size = strtoul(argv[3], NULL, 10);
     count = strtol(argv[4], NULL, 10);
     buffer = (int)strtol(argv[5], NULL, 10);
