@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <new>
 
+#include "base/shared_value.hpp"
 #include "soft/limits.hpp"
 #include "softrdma.h"
 
@@ -16,7 +17,7 @@ namespace soft {
 struct Pin::Slot {
     std::atomic<std::uint32_t> key{0};  // 0: empty
     std::atomic<std::uint32_t> users{0};
-    MemoryRegion *region = nullptr;  // null: the slot is free
+    std::atomic<MemoryRegion *> region{nullptr};  // null: the slot is free
 };
 
 Pin::~Pin() {
@@ -27,7 +28,7 @@ Pin::~Pin() {
 }
 
 const MemoryRegion &Pin::region() const {
-    return *slot_->region;
+    return *slot_->region.load(std::memory_order_relaxed);  // the key came after it
 }
 
 Memory &Memory::instance() {
@@ -61,12 +62,12 @@ base::Result<void> Memory::insert(MemoryRegion &region) {
     do {
         key = keys_.next();
         place = key > last_of_nobody ? &slot_for(key) : nullptr;
-    } while (place == nullptr || place->region != nullptr);
+    } while (place == nullptr || place->region.load(std::memory_order_relaxed) != nullptr);
     ++used_;
-    place->region = &region;
+    base::set_shared(place->region, &region);
     region.lkey = key;
     region.rkey = key;
-    region.registration = ++registrations_;
+    region.registration = registrations_.fetch_add(1, std::memory_order_relaxed) + 1;
     place->key.store(key, std::memory_order_seq_cst);
     return {};
 }
@@ -81,8 +82,13 @@ void Memory::erase(const MemoryRegion &region) {
         place.users.wait(users, std::memory_order_seq_cst);
     }
     const std::scoped_lock lock{mutex_};
-    place.region = nullptr;
+    base::set_shared(place.region, nullptr);
     --used_;
+}
+
+void Memory::take_lock(std::uint64_t &seen) {
+    const std::scoped_lock lock{mutex_};
+    seen = registrations_.load(std::memory_order_relaxed);
 }
 
 // The threads that held locks or pins are the parent's.

@@ -96,6 +96,15 @@ public:
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
 
+    // For the peer of a connection, which `seen` belongs to: takes insert()'s lock when regions were
+    // registered since the last call. A key orders its registration before each access; Valgrind's race
+    // detectors see only the lock do so.
+    void see_registrations(std::uint64_t &seen) {
+        if (registrations_.load(std::memory_order_relaxed) != seen) {
+            take_lock(seen);
+        }
+    }
+
     // The registration of the region that has the key now, if this peer has any right to it.
     [[nodiscard]] std::optional<std::uint64_t> registration_for(const Asker &peer, std::uint32_t key) const;
 
@@ -108,13 +117,14 @@ private:
     [[nodiscard]] Pin::Slot *slot(std::uint32_t key) const;
     [[nodiscard]] Pin::Slot &slot_for(std::uint32_t key);
     [[nodiscard]] std::expected<Pin, Fault> hold(const Asker &by, std::uint32_t key) const;
+    void take_lock(std::uint64_t &seen);
     void after_fork_in_child();
     static const int renews_after_forks;
 
     base::Mutex mutex_;  // of insert and erase
     KeySource keys_;
     int used_ = 0;
-    std::uint64_t registrations_ = 0;
+    std::atomic<std::uint64_t> registrations_{0};
     std::atomic<Pin::Slot *> chunks_[chunks] = {};
 };
 

@@ -342,6 +342,8 @@ private:
     std::size_t buffer_begin_ = 0;
     std::size_t buffer_end_ = 0;
 
+    std::uint64_t registrations_seen_ = 0;  // see Memory
+
     wire::Segment segment_;  // the one whose payload is arriving
     bool in_segment_ = false;
     bool segment_watched_ = false;

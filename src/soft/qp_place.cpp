@@ -110,6 +110,7 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
 
 std::optional<Pin> QueuePair::pin_for_peer(const Access &access, const char *refusal,
                                            std::span<const std::byte> read_request) {
+    Memory::instance().see_registrations(registrations_seen_);
     const unsigned withheld = governed_access & ~granted_.load(std::memory_order_relaxed);
     const bool given_back = !invalidated_.empty() && invalidated_.contains(access.by, access.key);
     auto pin = (access.rights & withheld) != 0 ? std::unexpected{Fault::QueuePairAccess}

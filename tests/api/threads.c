@@ -115,6 +115,25 @@ static void change_the_log(struct ends *ends, int thread) {
     }
 }
 
+static void log_lines(struct ends *ends, int thread) {
+    (void)ends;
+    (void)thread;
+    for (int i = 0; i < ROUNDS; ++i) {
+        EXPECT(rpma_peer_cfg_new(NULL) == RPMA_E_INVAL);
+    }
+}
+
+/* librpma's own function, which tells the local time, writes to where RPMA_LOG says: CMakeLists.txt sets it.
+ */
+static void many_threads_log(void **state) {
+    enum rpma_log_level before = RPMA_LOG_DISABLED;
+    assert_ok(rpma_log_get_threshold(RPMA_LOG_THRESHOLD, &before));
+    assert_ok(rpma_log_set_function(RPMA_LOG_USE_DEFAULT_FUNCTION));
+    assert_ok(rpma_log_set_threshold(RPMA_LOG_THRESHOLD, RPMA_LOG_LEVEL_ERROR));
+    RUN_ALL(*state, log_lines);
+    capture_log(before);
+}
+
 static void one_peer_serves_many_threads(void **state) {
     RUN_ALL(*state, find_devices, register_memory, change_the_log);
 }
@@ -310,6 +329,38 @@ static void one_connection_serves_many_threads(void **state) {
     assert_false(expectations_failed());
 }
 
+/* ---- regions that a connection is older than ---- */
+
+/* The device's thread finds a region by its key, which comes over the network: nothing else was between the
+ * two threads since it was registered. */
+static void regions_come_and_go_beside_a_connection(void **state) {
+    struct ends *ends = *state;
+    struct rpma_cq *cq = NULL;
+    near = reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_WRITE_SRC);
+    ask(ends, NULL, NULL);
+    answer(ends, NULL, NULL);
+    await_established(ends);
+    assert_ok(rpma_conn_get_cq(ends->client, &cq));
+    for (int i = 0; i < ROUNDS; ++i) {
+        const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
+        struct rpma_mr_local *mr = NULL;
+        struct rpma_mr_remote *remote = NULL;
+        unsigned char descriptor[21];
+        struct ibv_wc wc;
+        assert_ok(rpma_mr_reg(ends->peer, ends->far, BUFFER_SIZE, usage, &mr));
+        assert_ok(rpma_mr_get_descriptor(mr, descriptor));
+        assert_ok(rpma_mr_remote_from_descriptor(descriptor, sizeof(descriptor), &remote));
+        assert_ok(rpma_write(ends->client, remote, 0, near, 0, 64, RPMA_F_COMPLETION_ON_ERROR, NULL));
+        assert_ok(rpma_flush(ends->client, remote, 0, 64, RPMA_FLUSH_TYPE_VISIBILITY,
+                             RPMA_F_COMPLETION_ALWAYS, NULL));
+        assert_ok(rpma_cq_wait(cq));
+        assert_ok(rpma_cq_get_wc(cq, 1, &wc, NULL));
+        assert_int_equal(wc.status, IBV_WC_SUCCESS);
+        assert_ok(rpma_mr_remote_delete(&remote));
+        assert_ok(rpma_mr_dereg(&mr));
+    }
+}
+
 #define WITH_PEER(test) cmocka_unit_test_setup_teardown(test, make_peer, end_all)
 #define WITH_ENDPOINT(test) cmocka_unit_test_setup_teardown(test, make_endpoint, end_all)
 
@@ -317,9 +368,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         WITH_PEER(values_are_set_and_got),
         WITH_PEER(one_peer_serves_many_threads),
+        WITH_PEER(many_threads_log),
         WITH_PEER(connections_do_not_meet),
         WITH_ENDPOINT(one_endpoint_feeds_many_threads),
         WITH_ENDPOINT(one_connection_serves_many_threads),
+        WITH_ENDPOINT(regions_come_and_go_beside_a_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
