@@ -150,10 +150,12 @@ bool is_listening(const Description &description) {
     return description.state == State::Listening && description.kind == Kind::Stream;
 }
 
-bool listens_to(const Description &description, const sockaddr_storage &wanted) {
+// Whether it listens on the kernel's RDMA devices only, and at the address. The socket that a device listens
+// with in TCP, if it does, is the device's.
+bool listens_by_rdma_to(const Description &description, const sockaddr_storage &wanted) {
     const auto local =
         without_mapping(reinterpret_cast<const sockaddr *>(&description.local), sizeof(description.local));
-    return is_listening(description) && local && port_of(*local) == port_of(wanted) &&
+    return description.mode == Mode::Rdma && local && port_of(*local) == port_of(wanted) &&
            (is_wildcard(*local) || base::same_host(reinterpret_cast<const sockaddr &>(*local),
                                                    reinterpret_cast<const sockaddr &>(wanted)));
 }
@@ -172,9 +174,9 @@ bool is_known_listener(const sockaddr *address, socklen_t length, const std::str
     const auto is_believed = [&](uid_t user) { return !in_tcp || user == in_tcp->user || user == 0; };
     bool is_known = false;
     read_all(path, is_believed, [&](const Seen &seen) {
-        is_known = in_tcp ? is_listening(seen.description) &&
-                                static_cast<std::uint32_t>(seen.description.inode) == in_tcp->inode
-                          : listens_to(seen.description, *wanted);
+        is_known = is_listening(seen.description) &&
+                   ((in_tcp && static_cast<std::uint32_t>(seen.description.inode) == in_tcp->inode) ||
+                    listens_by_rdma_to(seen.description, *wanted));
         return !is_known;
     });
     return is_known;

@@ -26,7 +26,7 @@ enum class State : std::uint8_t {
     Connected = 5,  // of a stream over RDMA, Live::phase says more
     Closing = 6,
 };
-// The way that the bytes take.
+// The way that the bytes take. A listener has Rdma where it does not listen in TCP.
 enum class Mode : std::uint8_t { None = 0, Rdma = 1, Tcp = 2, Udp = 3 };
 enum class Phase : std::uint32_t { None = 0, Connecting = 1, Established = 2, Over = 3 };
 

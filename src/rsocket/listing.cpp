@@ -104,6 +104,9 @@ void Socket::list() {
         description.mode = Mode::Tcp;
         description.reason = text_of<sizeof(description.reason)>(text_of_reason(reason_));
     }
+    if (state_ == State::Listening && !in_tcp_) {
+        description.mode = Mode::Rdma;
+    }
     if (const auto in_stream = lock_stream()) {
         const stream::Device &device = stream_->shard()->device();
         description.mode = Mode::Rdma;

@@ -75,17 +75,18 @@ carried() {
     done
 }
 
-# listed PROGRAM...: `rpma sockets` lists an open stream at $port over RDMA of each of them. They may only be about to
+# listed PROGRAM...: `rpma sockets` lists an open stream at $port over $device of each of them. They may only be about to
 # have it, and have to keep it until this returns.
+device=soft_lo
 listed() {
-    local i
-    for ((i = 0; i < 100; i++)); do
+    local end=$((SECONDS + 30))
+    while [ $SECONDS -lt $end ]; do
         ! "$rpma" sockets --json | python3 -c '
 import json, sys
-port = ":" + sys.argv[1]
+port, device = ":" + sys.argv[1], sys.argv[2]
 carried = {one["program"] for one in json.load(sys.stdin)["sockets"] if one["state"] == "established" and
-           one["mode"] == "rdma" and (one["local"].endswith(port) or one["peer"].endswith(port))}
-sys.exit(not carried.issuperset(sys.argv[2:]))' "$port" "$@" || return 0
+           one["mode"] == "rdma" and one["device"] == device and (one["local"].endswith(port) or one["peer"].endswith(port))}
+sys.exit(not carried.issuperset(sys.argv[3:]))' "$port" "$device" "$@" || return 0
         sleep 0.02
     done
     die "rpma sockets does not list what is carried of $*: $("$rpma" sockets)"

@@ -122,16 +122,15 @@ void another_users_word_is_not_believed(void **) {
 }
 
 // As an rsocket that listens on the kernel's RDMA devices only: its socket has the port, and does not listen.
-void a_listener_that_is_none_in_tcp_is_known_by_its_list(void **) {
+void a_listener_that_is_none_in_tcp_is_known_by_its_address(void **) {
     Book book{folder::path};
     const Listener socket = listener_at("127.0.0.1");
     const in_port_t port = socket.port;
+    assert_int_equal(shutdown(socket.fd.get(), SHUT_RD), 0);
     Entry entry = book.add();
-    registry::Description description{.state = State::Listening};
+    registry::Description description{.state = State::Listening, .mode = registry::Mode::Rdma};
     description.local.v4 = name_of("127.0.0.1", port).v4;
     entry.describe(description);
-    assert_false(is_known("127.0.0.1", port));  // who listens in TCP is another socket
-    assert_int_equal(shutdown(socket.fd.get(), SHUT_RD), 0);
     assert_true(is_known("127.0.0.1", port));
     assert_true(is_known("::ffff:127.0.0.1", port));
     assert_false(is_known("127.0.0.2", port));
@@ -142,9 +141,23 @@ void a_listener_that_is_none_in_tcp_is_known_by_its_list(void **) {
     assert_true(is_known("127.0.0.2", port));
     assert_true(is_known("::1", port));
     assert_false(is_known("192.0.2.1", port));
-    description.state = State::Fresh;
+    description.mode = registry::Mode::None;
     entry.describe(description);
     assert_false(is_known("127.0.0.1", port));
+}
+
+// siw listens in TCP for the rsocket, with a socket of its own.
+void a_device_that_listens_in_tcp_is_known_by_its_users_list(void **) {
+    Book book{folder::path};
+    const Listener of_device = listener_at("127.0.0.1");
+    Entry entry = book.add();
+    registry::Description description{.state = State::Listening, .mode = registry::Mode::Rdma};
+    description.local.v4 = name_of("127.0.0.1", of_device.port).v4;
+    entry.describe(description);
+    assert_true(is_known("127.0.0.1", of_device.port));
+    description.mode = registry::Mode::None;  // it would listen in TCP itself
+    entry.describe(description);
+    assert_false(is_known("127.0.0.1", of_device.port));
 }
 
 void what_is_no_address_is_not_known(void **) {
@@ -168,7 +181,9 @@ int main() {
                                         folder::remove),
         cmocka_unit_test_setup_teardown(another_users_word_is_not_believed, memory_folder::make,
                                         folder::remove),
-        cmocka_unit_test_setup_teardown(a_listener_that_is_none_in_tcp_is_known_by_its_list,
+        cmocka_unit_test_setup_teardown(a_listener_that_is_none_in_tcp_is_known_by_its_address,
+                                        memory_folder::make, folder::remove),
+        cmocka_unit_test_setup_teardown(a_device_that_listens_in_tcp_is_known_by_its_users_list,
                                         memory_folder::make, folder::remove),
         cmocka_unit_test_setup_teardown(what_is_no_address_is_not_known, memory_folder::make, folder::remove),
     };

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Run as root inside the kernel lab's guest: Redis and nginx, unmodified, over rsockets and the kernel's device that serves an
+# address, one connection to each. nginx is one process: a child of fork has lost what its parent listens with there.
+#   sockets.sh BUILD-FOLDER DEVICE ADDRESS
+nginx=$(command -v nginx || echo /usr/sbin/nginx)
+. "$(dirname "$0")/../compat/sockets.bash" "$(realpath "$1")/bin/rpma" redis-server redis-cli "$nginx" curl
+device=$2 address=$3
+over_rsockets=(timeout 50 "$rpma" run --sockets --stats --device kernel)
+# rxe's listeners are none in TCP: the connection manager knows of them.
+listening() { rdma resource show cm_id | grep -q "LISTEN.*:$1"; }
+
+# A client that goes on for as long as it is asked: a value of 30 KB is set, and read while the stream is listed.
+serve redis redis-server --bind "$address" --port "$port" --protected-mode no --save '' --dir "$work"
+value=$(head -c 30000 /dev/urandom | base64 -w0)
+mkfifo asked
+"${over_rsockets[@]}" redis-cli -h "$address" -p "$port" <asked >answered 2>client.out &
+client=$!
+background+=("$client")
+exec {ask}>asked
+echo "set key $value" >&"$ask"
+listed redis-server redis-cli
+printf '%s\n' 'get key' 'shutdown nosave' >&"$ask"
+exec {ask}>&-
+wait "$client" || die "redis-cli failed"
+ended redis
+printf 'OK\n%s\n' "$value" | cmp - answered || die "Redis has another value"
+carried redis.out client.out
+echo "redis over $device: ok"
+
+# A client that gets no further than its pipe while the stream is listed.
+port=$(free_port)
+mkdir www
+head -c 2M /dev/urandom >www/file
+cat >nginx.conf <<END
+daemon off;
+master_process off;
+pid $work/nginx.pid;
+error_log $work/nginx.log;
+events { worker_connections 64; }
+http {
+    access_log off;
+    sendfile on;
+    client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
+    uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
+    server { listen $address:$port; root $work/www; }
+}
+END
+serve nginx "$nginx" -e "$work/nginx.log" -c "$work/nginx.conf"
+mkfifo got
+"${over_rsockets[@]}" curl -sS --max-time 40 "http://$address:$port/file" >got 2>curl.out &
+client=$!
+background+=("$client")
+exec {get}<got
+listed nginx curl
+cmp - www/file <&"$get" || die "a file changed"
+wait "$client" || die "curl failed"
+stop nginx QUIT
+carried curl.out
+grep -q 'rpma run --sockets: nginx.* 1 connections over rsockets, 0 over TCP' nginx.log || die "nginx carried nothing"
+echo "nginx over $device: ok"
