@@ -16,9 +16,13 @@ cost() {
     RPMA_DEVICE=kernel LD_LIBRARY_PATH=${folder[$2]} timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-300}" "${@:5}" \
         "$build/tests/test_cost" "${address[$1]}" $port "$3" "$4" 2>"$work/log" || { cat "$work/log" >&2; return 1; }
 }
-# count DEVICE LIBRARY: instructions for a small operation
+# count DEVICE LIBRARY: instructions for a small operation, the least of three counts. How often the program looks for its
+# completion in vain depends on what else the machine does; each look adds to a count, and none takes away.
 count() {
-    cost "$1" "$2" "$operations" small "${callgrind[@]}" >"$work/time" && counted "$operations"
+    for _ in 1 2 3; do
+        cost "$1" "$2" "$operations" small "${callgrind[@]}" >"$work/time" && counted "$operations" || return 1
+    done >"$work/counts"
+    sort -g "$work/counts" | head -n 1
 }
 
 failed=0
