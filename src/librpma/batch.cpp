@@ -2,6 +2,7 @@
 // librpma/batch: several operations, handed to the device together.
 #include <array>
 #include <cerrno>
+#include <span>
 
 #include "librpma/conn_req.hpp"
 #include "librpma/request.hpp"
@@ -105,9 +106,15 @@ bool has_address(const rpma_op &op) {
                                   is_message ? 0 : op.remote_offset, op.len);
 }
 
-int prepare(Request &request, const rpma_conn &conn, const rpma_op &op) {
+[[gnu::cold, gnu::noinline]] int invalid_op(const rpma_op &op) {
+    return op.type < RPMA_OP_READ || op.type > RPMA_OP_SEND_WITH_IMM
+               ? invalid_call("rpma_post", "%d is no type of operation", op.type)
+               : invalid_call("rpma_post", "reserved members are not 0");
+}
+
+[[gnu::always_inline]] inline int prepare(Request &request, const rpma_conn &conn, const rpma_op &op) {
     if ((op.reserved[0] | op.reserved[1]) != 0) {
-        return invalid_call("rpma_post", "reserved members are not 0");
+        return invalid_op(op);
     }
     int result = 0;
     request.is_native = false;
@@ -133,7 +140,7 @@ int prepare(Request &request, const rpma_conn &conn, const rpma_op &op) {
             set_immediate(request, op.imm);
             return result;
         default:
-            return invalid_call("rpma_post", "%d is no type of operation", op.type);
+            return invalid_op(op);
     }
 }
 
@@ -150,145 +157,141 @@ std::size_t posted_before(const Wr *chain, const Wr *refused) {
 // The return code for what posting a chain returned. A full queue is no failure: the caller collects
 // completions and goes on.
 int posted_chain(int number) {
-    return number != 0 && verbs::post_error(number) == ENOMEM ? RPMA_E_AGAIN : posted(number);
+    return verbs::post_error(number) == ENOMEM ? RPMA_E_AGAIN : refused_post(number);
 }
 
-// Requests that are prepared and not posted, linked.
-class Chain {
-public:
-    explicit Chain(const rpma_conn &conn) : conn_{conn} {}
-    Chain(const Chain &) = delete;
-    Chain &operator=(const Chain &) = delete;
+// How many operations one chain has at most.
+constexpr std::size_t longest_chain = 32;
 
-    // How many were posted.
-    [[nodiscard]] std::size_t count() const { return count_; }
-    // Adds an operation; what the device takes only by itself is posted, with all before it.
-    [[nodiscard]] int add(const rpma_op &op);
-    // Posts what there is.
-    [[nodiscard]] int post();
-
-private:
-    static constexpr std::size_t longest = 32;
-
-    const rpma_conn &conn_;
-    std::array<Request, longest> requests_;
-    Request *next_ = requests_.data();
-    std::size_t count_ = 0;
+// Where receives are posted.
+struct Receiver {
+    ibv_qp *qp;
+    bool checks_bounds;
 };
 
-int Chain::add(const rpma_op &op) {
-    if (next_ == requests_.data() + longest) {
-        if (const int result = post(); result != 0) {
-            return result;
+// These post the first operations together, and add to `posted` how many those were: one at least, unless
+// they return why one was refused. What was prepared before that one is posted.
+[[gnu::always_inline]] inline int post_first(const rpma_conn &conn, std::span<const rpma_op> ops,
+                                             std::size_t &posted) {
+    std::array<Request, longest_chain> chain;
+    std::size_t size = 0;
+    int result = 0;
+    bool is_alone = false;
+    while (size < ops.size() && size < longest_chain) {
+        Request &request = chain[size];
+        result = prepare(request, conn, ops[size]);
+        if (result != 0) [[unlikely]] {
+            break;
         }
+        is_alone = is_posted_alone(conn, request);
+        if (is_alone) [[unlikely]] {
+            break;
+        }
+        request.wr.next = &chain[size + 1].wr;
+        ++size;
     }
-    Request &request = *next_;
-    if (const int result = prepare(request, conn_, op); result != 0) {
-        return result;
+    if (size != 0) {
+        chain[size - 1].wr.next = nullptr;
+        ibv_send_wr *refused = nullptr;
+        if (const int number = ibv_post_send(conn.qp(), &chain[0].wr, &refused); number != 0) [[unlikely]] {
+            posted += posted_before(&chain[0].wr, refused);
+            return posted_chain(number);
+        }
+        posted += size;
     }
-    if (is_posted_alone(conn_, request)) {
-        int result = post();
-        result = result != 0 ? result : post_either(conn_, request);
-        count_ += result == 0 ? 1 : 0;
-        return result;
+    if (is_alone) [[unlikely]] {
+        result = post_either(conn, chain[size]);
+        posted += result == 0 ? 1 : 0;
     }
-    if (next_ != requests_.data()) {
-        next_[-1].wr.next = &request.wr;
-    }
-    ++next_;
-    return 0;
+    return result;
 }
 
-int Chain::post() {
-    if (next_ == requests_.data()) {
-        return 0;
-    }
-    ibv_send_wr *refused = nullptr;
-    const int number = ibv_post_send(conn_.qp(), &requests_[0].wr, &refused);
-    const auto size = static_cast<std::size_t>(std::exchange(next_, requests_.data()) - requests_.data());
-    count_ += number == 0 ? size : posted_before(&requests_[0].wr, refused);
-    return posted_chain(number);
-}
-
-// Receives of one queue, in chains that are posted one behind the other.
-class ReceiveChain {
-public:
-    ReceiveChain(ibv_qp *qp, bool checks_bounds) : qp_{qp}, checks_bounds_{checks_bounds} {}
-
-    [[nodiscard]] std::size_t count() const { return count_; }
-    [[nodiscard]] int add(const rpma_recv_op &op);
-    [[nodiscard]] int post();
-
-private:
-    static constexpr std::size_t longest = 64;
-
-    ibv_qp *const qp_;
-    const bool checks_bounds_;
-    std::array<ibv_recv_wr, longest> requests_;
-    std::array<ibv_sge, longest> parts_;
-    std::size_t size_ = 0;
-    std::size_t count_ = 0;
-};
-
-int ReceiveChain::add(const rpma_recv_op &op) {
+[[gnu::always_inline]] inline int prepare(ibv_recv_wr &request, ibv_sge &part, const Receiver &receiver,
+                                          const rpma_recv_op &op) {
     if (op.reserved != 0 || !is_message(op.local, op.offset, op.len) ||
-        (checks_bounds_ && op.local != nullptr && !is_within(op.offset, op.len, op.local->size()))) {
+        (receiver.checks_bounds && op.local != nullptr && !is_within(op.offset, op.len, op.local->size()))) {
         return invalid_call(
             "rpma_recv_many",
             "%zu bytes from %zu on: too many, outside of the region, without one, or reserved is not 0",
             op.len, op.offset);
     }
-    if (size_ == longest) {
-        if (const int result = post(); result != 0) {
-            return result;
-        }
-    }
-    ibv_sge *part = nullptr;
+    request.wr_id = wr_id(op.op_context);
+    request.sg_list = nullptr;
+    request.num_sge = 0;
     if (op.local != nullptr) {
-        part = &parts_[size_];
-        *part = op.local->part(op.offset, op.len);
+        part = op.local->part(op.offset, op.len);
+        request.sg_list = &part;
+        request.num_sge = 1;
     }
-    requests_[size_] = {
-        .wr_id = wr_id(op.op_context), .next = nullptr, .sg_list = part, .num_sge = part != nullptr ? 1 : 0};
-    if (size_ > 0) {
-        requests_[size_ - 1].next = &requests_[size_];
-    }
-    ++size_;
     return 0;
 }
 
-int ReceiveChain::post() {
-    if (size_ == 0) {
-        return 0;
-    }
-    ibv_recv_wr *refused = nullptr;
-    const int number = ibv_post_recv(qp_, requests_.data(), &refused);
-    const std::size_t size = std::exchange(size_, 0);
-    count_ += number == 0 ? size : posted_before(requests_.data(), refused);
-    return posted_chain(number);
-}
-
-template <typename Chain, typename Operation>
-int post_all(Chain &&chain, const Operation *ops, std::size_t num_ops, std::size_t *num_posted) {
+[[gnu::always_inline]] inline int post_first(const Receiver &receiver, std::span<const rpma_recv_op> ops,
+                                             std::size_t &posted) {
+    std::array<ibv_recv_wr, longest_chain> chain;
+    std::array<ibv_sge, longest_chain> parts;
+    std::size_t size = 0;
     int result = 0;
-    for (std::size_t i = 0; i < num_ops && result == 0; ++i) {
-        result = chain.add(ops[i]);
+    while (size < ops.size() && size < longest_chain) {
+        ibv_recv_wr &request = chain[size];
+        result = prepare(request, parts[size], receiver, ops[size]);
+        if (result != 0) [[unlikely]] {
+            break;
+        }
+        request.next = &chain[++size];
     }
-    // What was prepared before one that is refused is posted.
-    const int last = chain.post();
-    if (num_posted != nullptr) {
-        *num_posted = chain.count();
+    if (size != 0) {
+        chain[size - 1].next = nullptr;
+        ibv_recv_wr *refused = nullptr;
+        if (const int number = ibv_post_recv(receiver.qp, chain.data(), &refused); number != 0) [[unlikely]] {
+            posted += posted_before(chain.data(), refused);
+            return posted_chain(number);
+        }
+        posted += size;
     }
-    return result != 0 ? result : last;
+    return result;
 }
 
-// Checks the arguments of a function that posts several; *num_posted is always written.
-template <typename Object, typename Operation>
-bool can_post(const Object *object, const Operation *ops, std::size_t num_ops, std::size_t *num_posted) {
+// One operation needs no chain.
+[[gnu::always_inline]] inline int post_one(const rpma_conn &conn, const rpma_op &op,
+                                           std::size_t *num_posted) {
+    Request request;
+    int result = prepare(request, conn, op);
+    if (result == 0) [[likely]] {
+        if (is_posted_alone(conn, request)) [[unlikely]] {
+            result = post_either(conn, request);
+        } else if (const int number = verbs::post(conn.qp(), request.wr); number != 0) [[unlikely]] {
+            result = posted_chain(number);
+        }
+    }
+    if (num_posted != nullptr) {
+        *num_posted = result == 0 ? 1 : 0;
+    }
+    return result;
+}
+
+template <typename To, typename Operation>
+[[gnu::noinline]] int post_all(const To &to, const Operation *ops, std::size_t num_ops,
+                               std::size_t *num_posted) {
+    const std::span all{ops, num_ops};
+    std::size_t posted = 0;
+    int result = 0;
+    do {
+        result = post_first(to, all.subspan(posted), posted);
+    } while (result == 0 && posted < num_ops);
+    if (num_posted != nullptr) {
+        *num_posted = posted;
+    }
+    return result;
+}
+
+// For arguments that are not valid; *num_posted is always written.
+[[gnu::cold, gnu::noinline]] int posted_none(std::size_t *num_posted, const char *what,
+                                             const char *function = __builtin_FUNCTION()) {
     if (num_posted != nullptr) {
         *num_posted = 0;
     }
-    return object != nullptr && ops != nullptr && num_ops != 0;
+    return invalid(what, function);
 }
 
 }  // namespace
@@ -297,26 +300,28 @@ bool can_post(const Object *object, const Operation *ops, std::size_t num_ops, s
 
 int rpma_recv_many(struct rpma_conn *conn, const struct rpma_recv_op *ops, size_t num_ops,
                    size_t *num_posted) {
-    if (!librpma::can_post(conn, ops, num_ops, num_posted)) {
-        return librpma::invalid("conn or ops is NULL, or num_ops is 0");
+    if (conn == nullptr || ops == nullptr || num_ops == 0) {
+        return librpma::posted_none(num_posted, "conn or ops is NULL, or num_ops is 0");
     }
-    return librpma::post_all(librpma::ReceiveChain{conn->qp(), conn->checks_bounds()}, ops, num_ops,
-                             num_posted);
+    return librpma::post_all(librpma::Receiver{.qp = conn->qp(), .checks_bounds = conn->checks_bounds()}, ops,
+                             num_ops, num_posted);
 }
 
 int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op *ops, size_t num_ops,
                             size_t *num_posted) {
-    if (!librpma::can_post(req, ops, num_ops, num_posted) || !req->ready()) {
-        return librpma::invalid(
+    if (req == nullptr || ops == nullptr || num_ops == 0 || !req->ready()) {
+        return librpma::posted_none(
+            num_posted,
             "req or ops is NULL, num_ops is 0, or the request is not ready (rpma_conn_req_proceed)");
     }
-    return librpma::post_all(librpma::ReceiveChain{req->qp(), req->checks_bounds()}, ops, num_ops,
-                             num_posted);
+    return librpma::post_all(librpma::Receiver{.qp = req->qp(), .checks_bounds = req->checks_bounds()}, ops,
+                             num_ops, num_posted);
 }
 
 int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted) {
-    if (!librpma::can_post(conn, ops, num_ops, num_posted)) {
-        return librpma::invalid("conn or ops is NULL, or num_ops is 0");
+    if (conn == nullptr || ops == nullptr || num_ops == 0) {
+        return librpma::posted_none(num_posted, "conn or ops is NULL, or num_ops is 0");
     }
-    return librpma::post_all(librpma::Chain{*conn}, ops, num_ops, num_posted);
+    return num_ops == 1 ? librpma::post_one(*conn, *ops, num_posted)
+                        : librpma::post_all(*conn, ops, num_ops, num_posted);
 }

@@ -19,6 +19,7 @@ public:
           provider_{peer.provider()},
           flush_buffer_{peer},
           inline_size_{parameters.inline_size},
+          most_source_bytes_{std::max(inline_size_, librpma::least_inline_size)},
           checks_bounds_{parameters.bounds_check},
           looks_closer_from_{inline_size_ > 0 || checks_bounds_ ? 0 : std::size_t{UINT32_MAX} + 1} {}
     // From now on the id's events are this object's. The request, or the answer to it, is sent after that.
@@ -37,9 +38,7 @@ public:
     // Sources of at most so many bytes are taken during the post.
     [[nodiscard]] std::uint32_t inline_size() const { return inline_size_; }
     // So long a source may be given as bytes.
-    [[nodiscard]] std::uint32_t most_source_bytes() const {
-        return std::max(inline_size_, librpma::least_inline_size);
-    }
+    [[nodiscard]] std::uint32_t most_source_bytes() const { return most_source_bytes_; }
     [[nodiscard]] bool checks_bounds() const { return checks_bounds_; }
     // Whether a post of so many bytes has to look at one of the two, or is too long. One comparison, on the
     // way of every post.
@@ -94,6 +93,7 @@ private:
     mutable librpma::FlushBuffer flush_buffer_;  // is made by a flush, which changes nothing else
     ibv_qp *qp_ = nullptr;
     std::uint32_t inline_size_;
+    std::uint32_t most_source_bytes_;
     bool checks_bounds_;
     std::size_t looks_closer_from_;
     std::atomic<unsigned> native_operations_{0};
