@@ -113,11 +113,11 @@ bool has_address(const rpma_op &op) {
 }
 
 [[gnu::always_inline]] inline int prepare(Request &request, const rpma_conn &conn, const rpma_op &op) {
+    int result = 0;
+    request.is_native = false;
     if ((op.reserved[0] | op.reserved[1]) != 0) {
         return invalid_op(op);
     }
-    int result = 0;
-    request.is_native = false;
     switch (op.type) {
         case RPMA_OP_READ:
             return prepare_op(request, IBV_WR_RDMA_READ, conn, op);

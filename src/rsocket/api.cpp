@@ -29,7 +29,7 @@ namespace {
 
 // Returns what call(socket) gives for the rsocket behind the descriptor.
 template <typename Call>
-long with_socket(int fd, Call call) {
+[[gnu::always_inline]] inline long with_socket(int fd, Call call) {
     return guarded([&]() -> decltype(call(std::declval<AnySocket &>())) {
         const auto socket = Table::instance().find(fd);
         return socket ? call(*socket) : base::failure(EBADF);
@@ -51,7 +51,7 @@ bool is_negative(socklen_t length) {
 }
 
 // Whether the parts are as readv(2) and writev(2) want them, with no more bytes than a call can return.
-bool has_valid_parts(const msghdr &message) {
+[[gnu::always_inline]] inline bool has_valid_parts(const msghdr &message) {
     if (message.msg_iovlen > IOV_MAX) {
         return false;
     }
@@ -65,26 +65,26 @@ bool has_valid_parts(const msghdr &message) {
     return true;
 }
 
-long receive(int fd, msghdr &message, int flags) {
+// In these the message is looked at first, because the compiler knows the one part that most calls have.
+[[gnu::always_inline]] inline long receive(int fd, msghdr &message, int flags) {
+    const bool is_valid = has_valid_parts(message);
     return with_socket(fd, [&](AnySocket &socket) -> Result<std::size_t> {
-        return has_valid_parts(message) ? socket.receive(message, flags) : base::failure(EINVAL);
+        return is_valid ? socket.receive(message, flags) : base::failure(EINVAL);
     });
 }
 
 // As read(2) and readv(2), which do not wait for a byte that is not wanted. recv(2) does.
-long read(int fd, msghdr &message) {
+[[gnu::always_inline]] inline long read(int fd, msghdr &message) {
     if (has_valid_parts(message) && base::size_of({message.msg_iov, message.msg_iovlen}) == 0) {
         return with_socket(fd, [](AnySocket &) -> Result<int> { return 0; });
     }
     return receive(fd, message, 0);
 }
 
-long send(int fd, const msghdr &message, int flags) {
+[[gnu::always_inline]] inline long send(int fd, const msghdr &message, int flags) {
+    const int error = !has_valid_parts(message) ? EINVAL : message.msg_controllen != 0 ? EOPNOTSUPP : 0;
     return with_socket(fd, [&](AnySocket &socket) -> Result<std::size_t> {
-        if (!has_valid_parts(message)) {
-            return base::failure(EINVAL);
-        }
-        return message.msg_controllen == 0 ? socket.send(message, flags) : base::failure(EOPNOTSUPP);
+        return error == 0 ? socket.send(message, flags) : base::failure(error);
     });
 }
 

@@ -11,7 +11,7 @@
 namespace rsockets {
 
 template <typename T>
-long returned(const base::Result<T> &result) {
+[[gnu::always_inline]] inline long returned(const base::Result<T> &result) {
     if (!result) {
         errno = result.error().number;
         return -1;
@@ -25,7 +25,7 @@ long returned(const base::Result<T> &result) {
 
 // Returns what call gives, and sets errno also when there is no memory.
 template <typename Call>
-long guarded(Call call) {
+[[gnu::always_inline]] inline long guarded(Call call) {
     try {
         return returned(call());
     } catch (const std::bad_alloc &) {

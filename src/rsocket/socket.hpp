@@ -105,6 +105,10 @@ private:
         [[nodiscard]] bool is_granted(std::size_t received) const { return received >= least || peeks(); }
     };
     [[nodiscard]] Result<std::size_t> receive_parts(std::span<const iovec> parts, int flags);
+    // Sends the bytes if nothing stands in the way, as most calls find it. False: nothing is sent, and
+    // send_any() looks closer.
+    [[nodiscard]] bool send_at_once(const iovec &part);
+    [[nodiscard]] Result<std::size_t> send_any(const msghdr &message, int flags);
     [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
     // These go on when the first look, which gave `first`, was not enough.
     [[nodiscard]] Result<std::size_t> receive_rest(std::unique_lock<base::SmallMutex> &lock,

@@ -59,6 +59,23 @@ Result<std::size_t> Socket::receive(msghdr &message, int flags) {
 }
 
 Result<std::size_t> Socket::send(const msghdr &message, int flags) {
+    if (message.msg_iovlen == 1 && (flags & send_flags_refused) == 0 && send_at_once(*message.msg_iov))
+        [[likely]] {
+        return message.msg_iov->iov_len;
+    }
+    return send_any(message, flags);
+}
+
+[[gnu::always_inline]] inline bool Socket::send_at_once(const iovec &part) {
+    const std::scoped_lock lock{mutex_};
+    if (state_ != State::Streaming || closed_) [[unlikely]] {
+        return false;
+    }
+    const std::scoped_lock in_stream{stream_->shard()->mutex()};
+    return stream_->send_at_once(part);
+}
+
+[[gnu::noinline]] Result<std::size_t> Socket::send_any(const msghdr &message, int flags) {
     if (state_ == State::Undecided) {
         if (const auto decided = decide(Use::Send, flags); !decided) {
             return std::unexpected{decided.error()};

@@ -307,6 +307,7 @@ void Connection::meet(const rpma_conn_private_data &data) {
     posted_.emplace(settings_.send_bytes, settings_.sends + kept_places, kept_places);
     own_maps_.emplace(theirs->slots);
     peer_maps_.emplace(settings_.slots);
+    prepare_message();
     peer_counts_slots_ = theirs->counts_slots;
     peer_list_ = theirs->list;
     live_->granted_bytes = theirs->data.length;

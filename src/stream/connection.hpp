@@ -135,6 +135,9 @@ public:
     // Returns how many bytes; 0 is the end of the stream, where the parts have room for any. EAGAIN: there
     // are none now.
     [[nodiscard]] base::Result<std::size_t> receive(std::span<const iovec> parts, Reading reading);
+    // Sends bytes as most are: in one piece that the device takes during the post, for which there is room.
+    // False: none are sent, and send() tells why.
+    [[nodiscard]] bool send_at_once(const iovec &part);
     // Returns how many bytes it has posted. EAGAIN: there is no room now. EPIPE: no more may be sent.
     [[nodiscard]] base::Result<std::size_t> send(std::span<const iovec> parts);
 
@@ -233,10 +236,16 @@ private:
     void send_unsent();
     // Returns an errno value.
     [[nodiscard]] int why_not_send() const;
-    bool put(std::span<const iovec> parts, std::size_t skip, Target to, std::optional<std::uint32_t> word);
-    bool put_copied(std::span<const iovec> parts, std::size_t skip, Target to,
-                    std::optional<std::uint32_t> word);
+    bool put(std::span<const iovec> parts, std::size_t skip, Target to, bool tells);
+    bool put_copied(std::span<const iovec> parts, std::size_t skip, Target to, bool tells);
+    void prepare_message();
+    bool post_message(const void *bytes, const Target &to);
+    [[nodiscard]] std::size_t room_for_message() const;
     [[nodiscard]] std::size_t next_message(std::size_t most) const;
+    void count_message(std::uint32_t bytes) {
+        ++live_->sent_messages;
+        live_->sent_bytes += bytes;
+    }
     // Counts a send that finds no room, once until the next message.
     void note_stall();
 
@@ -285,6 +294,10 @@ private:
     std::optional<OwnMaps> own_maps_;
     std::optional<PeerMaps> peer_maps_;
     Target peer_list_;
+    // A message of bytes that the device takes during the post: a write, and on iWARP the word behind it.
+    std::array<rpma_op, 2> message_{};
+    std::uint32_t message_ops_ = 0;
+    std::uint32_t message_word_ = 0;
     std::endian peer_order_ = std::endian::native;
     bool peer_counts_slots_ = false;
     // Completions that came before the connection was established.
@@ -305,5 +318,38 @@ private:
     // The word that tells the peer of our end, sent as soon as the send queue has a place.
     std::optional<Control> owed_;
 };
+
+inline std::size_t Connection::room_for_message() const {
+    // News of mappings go to the peer before any later byte.
+    const std::size_t room = own_maps_->has_news() ? 0 : posted_->room(message_ops_ + 1);
+    return std::min(room, std::size_t{allowance_->room()});
+}
+
+// Posts a message of bytes that the device takes during the post. It changes what prepare_message() has
+// prepared, because most messages are like this.
+inline bool Connection::post_message(const void *bytes, const Target &to) {
+    message_word_ = encode(Op::Data, to.length);
+    rpma_op &write = message_[0];
+    write.bytes = bytes;
+    write.len = to.length;
+    write.remote_addr = to.address;
+    write.remote_key = to.key;
+    write.imm = message_word_;
+    return hand_over({message_.data(), message_ops_}, to.length);
+}
+
+[[gnu::always_inline]] inline bool Connection::send_at_once(const iovec &part) {
+    const std::size_t size = part.iov_len;
+    if (!may_send() || !unsent_.empty() || size - 1 >= settings_.inline_bytes || size > room_for_message())
+        [[unlikely]] {
+        return false;
+    }
+    const auto length = static_cast<std::uint32_t>(size);
+    if (!post_message(part.iov_base, allowance_->take(length))) [[unlikely]] {
+        return false;  // the stream is over
+    }
+    count_message(length);
+    return true;
+}
 
 }  // namespace stream

@@ -111,7 +111,7 @@ base::Result<std::size_t> Connection::write_at(const iovec &from, std::uint64_t 
         const std::size_t room = own_maps_->has_news() ? 0 : posted_->room(2);
         to->length = static_cast<std::uint32_t>(
             std::min({room, most_at_once, from.iov_len - written, std::size_t{to->length}}));
-        if (to->length == 0 || !put({&from, 1}, written, *to, std::nullopt)) {
+        if (to->length == 0 || !put({&from, 1}, written, *to, false)) {
             const int number = error_ != 0 ? error_ : EAGAIN;
             return written != 0 ? base::Result<std::size_t>{written} : base::failure(number);
         }

@@ -85,10 +85,8 @@ base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Read
 }
 
 // Returns how many bytes the next message may have: 0 when it has to wait.
-[[gnu::always_inline]] inline std::size_t Connection::next_message(std::size_t most) const {
-    // News of mappings go to the peer before any later byte.
-    const std::size_t room = own_maps_->has_news() ? 0 : posted_->room(places_of(2));
-    return std::min({most, most_at_once, room, std::size_t{allowance_->room()}});
+std::size_t Connection::next_message(std::size_t most) const {
+    return std::min({most, most_at_once, room_for_message()});
 }
 
 void Connection::note_stall() {
@@ -147,54 +145,52 @@ base::Result<std::size_t> Connection::post_bytes(std::span<const iovec> parts) {
             note_stall();
             break;
         }
-        if (!put(parts, sent, allowance_->take(size), encode(Op::Data, size))) {
+        if (!put(parts, sent, allowance_->take(size), true)) {
             break;
         }
         sent += size;
-        ++live_->sent_messages;
+        count_message(size);
     }
-    live_->sent_bytes += sent;
     return sent != 0 || bytes == 0 ? base::Result<std::size_t>{sent}
                                    : base::failure(error_ != 0 ? error_ : EAGAIN);
 }
 
-// Posts bytes from skip on, as many as the peer's memory takes, and a word behind them, if there is one. Most
-// messages are in one piece that the device takes during the post: for them this does without post().
-bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to,
-                     std::optional<std::uint32_t> word) {
+void Connection::prepare_message() {
+    rpma_op &write = message_[0];
+    write.type = device_.is_iwarp() ? RPMA_OP_WRITE : RPMA_OP_WRITE_WITH_IMM;
+    write.flags = device_.is_iwarp() ? RPMA_F_COMPLETION_ON_ERROR : RPMA_F_COMPLETION_ALWAYS;
+    rpma_op &word = message_[1];
+    word.type = RPMA_OP_SEND;
+    word.flags = RPMA_F_COMPLETION_ALWAYS;
+    word.bytes = &message_word_;
+    word.len = word_bytes;
+    message_ops_ = places_of(1);
+}
+
+// Posts bytes from skip on, as many as the peer's memory takes. tells: as a message, which the peer is told
+// of.
+bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to, bool tells) {
     const void *const piece =
         to.length <= settings_.inline_bytes ? piece_of(parts, skip, to.length) : nullptr;
     if (piece == nullptr) {
-        return put_copied(parts, skip, to, word);
+        return put_copied(parts, skip, to, tells);
+    }
+    if (tells) {
+        return post_message(piece, to);
     }
     std::array<rpma_op, 2> ops{};
-    rpma_op &write = ops[0];
-    write.type = RPMA_OP_WRITE;
-    write.flags = RPMA_F_COMPLETION_ALWAYS;
-    write.bytes = piece;
-    write.len = to.length;
-    write.remote_addr = to.address;
-    write.remote_key = to.key;
-    if (word && device_.is_iwarp()) {
-        write.flags = RPMA_F_COMPLETION_ON_ERROR;
-        ops[1].type = RPMA_OP_SEND;
-        ops[1].flags = RPMA_F_COMPLETION_ALWAYS;
-        ops[1].bytes = &*word;
-        ops[1].len = word_bytes;
-        return hand_over(ops, to.length);
-    }
-    if (word) {
-        write.type = RPMA_OP_WRITE_WITH_IMM;
-        write.imm = *word;
-    }
-    return hand_over(std::span{ops}.first(1), to.length);
+    ops[0].bytes = piece;
+    ops[0].len = to.length;
+    ops[0].remote_addr = to.address;
+    ops[0].remote_key = to.key;
+    return post(ops, to.length, std::nullopt);
 }
 
-// Does the same for the other messages. The soft device takes the parts of a message when they are together
-// in the shard's scratch; over a device of the kernel the bytes are copied into the send buffer. It is not
-// inline, because put() would save registers for it.
+// Does the same for bytes that are in several parts, or too many for the device to take. The soft device
+// takes the parts of a message when they are together in the shard's scratch; over a device of the kernel the
+// bytes are copied into the send buffer.
 [[gnu::noinline]] bool Connection::put_copied(std::span<const iovec> parts, std::size_t skip, Target to,
-                                              std::optional<std::uint32_t> word) {
+                                              bool tells) {
     const std::size_t bytes = to.length;
     if (sends_in_place()) {
         const auto together = shard_->scratch();
@@ -202,7 +198,7 @@ bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to,
             std::memcpy(together.data() + before, piece.data(), piece.size());
         });
         const iovec whole{.iov_base = together.data(), .iov_len = bytes};
-        return put({&whole, 1}, 0, to, word);
+        return put({&whole, 1}, 0, to, tells);
     }
     std::array<rpma_op, 3> ops{};
     std::size_t writes = 0;
@@ -226,7 +222,8 @@ bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to,
             to.address += part.size;
         }
     }
-    return post(std::span{ops}.first(writes + 1), bytes, word);
+    return post(std::span{ops}.first(writes + 1), bytes,
+                tells ? std::optional{encode(Op::Data, static_cast<std::uint32_t>(bytes))} : std::nullopt);
 }
 
 void Connection::abort() {
