@@ -305,8 +305,11 @@ void Socket::close() {
     const bool cuts = lingers && linger_.l_linger == 0;
     const auto time = lingers ? std::chrono::seconds{linger_.l_linger} : 2 * time_to_answer;
     const Deadline deadline = base::Clock::now() + time;
-    // The kernel's close does everything that TCP needs. No stream begins here: another process may have
-    // inherited the descriptor, and use it.
+    // The kernel's close does everything that TCP needs, and cuts what is undecided. No stream begins here:
+    // another process may have inherited the descriptor, and use it.
+    if (cuts && state_ == State::Undecided) {
+        apply(stream_options_);
+    }
     if (!cuts) {
         send_what_is_kept(lock, deadline);
     }

@@ -139,6 +139,17 @@ static void an_end_is_something_to_say(void **state) {
     assert_rsocket_gets("late");
 }
 
+static void a_server_cuts_what_nobody_has_used(void **state) {
+    (void)state;
+    const struct linger cut = {.l_onoff = 1, .l_linger = 0};
+    char byte = 0;
+    connect_plain();
+    assert_int_equal(rsetsockopt(fd, SOL_SOCKET, SO_LINGER, &cut, sizeof(cut)), 0);
+    assert_int_equal(rclose(fd), 0);
+    fd = -1;
+    assert_fails(recv(client, &byte, 1, 0), ECONNRESET);
+}
+
 static void a_client_that_says_nothing_and_goes(void **state) {
     (void)state;
     char byte = 0;
@@ -500,6 +511,7 @@ int main(void) {
         WITH_LISTENER(a_client_that_speaks_first_has_tcp),
         WITH_LISTENER(a_server_that_speaks_first_has_tcp),
         WITH_LISTENER(an_end_is_something_to_say),
+        WITH_LISTENER(a_server_cuts_what_nobody_has_used),
         WITH_LISTENER(a_client_that_says_nothing_and_goes),
         WITH_LISTENER(a_client_that_has_gone_is_accepted),
         WITH_LISTENER(the_beginning_of_a_request_may_be_anything),
