@@ -1,24 +1,53 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/rsocket_pair: two rsockets of this process that are connected, and the oracle: which bytes each of
-// them must bring, whether a stream has ended, and which errors there may be.
+// model/rsocket_pair: two ends that are connected, and the oracle: which bytes each of them must bring,
+// whether a stream has ended, what carries it, and which errors there may be. Both ends are rsockets, or one
+// of them is a plain socket of TCP. They are this process's, but for hand_over().
 #pragma once
+
+#include <netinet/in.h>
+#include <sys/types.h>
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "rsocket_bytes.hpp"
+#include "rsocket_calls.hpp"
 
 namespace model {
+
+// Whom rconnect asks for RDMA, in all of a run (RS_PROBE).
+enum class Probe { Always, Known, Never, Only };
+
+// What all pairs of a run have in common.
+struct Setting {
+    Probe probe = Probe::Always;
+    bool may_break = false;  // a connection may end without either end's wish
+    // The ports of servers that rconnect has found to speak TCP. It forgets them after a minute.
+    std::set<std::uint16_t> spoke_tcp{};
+};
+
+// What a child has of a pair: its second end, or a listener that the first end has connected to.
+struct Inheritance {
+    // rclose that waits and _exit; rclose and exit(3); exit(3) alone; an end without either.
+    enum class Ending { Linger, Close, Exit, Break };
+    int fd = -1;
+    bool is_listener = false;
+    bool is_by_exec = false;
+    Ending ending = Ending::Linger;
+    std::uint64_t seed = 0;
+    std::array<std::uint64_t, 2> salts{};
+    std::array<std::uint64_t, 2> totals{};
+};
 
 // A function of this class gives "" or what is wrong.
 class RsocketPair {
 public:
-    // may_break: a connection may end without either end's wish.
-    RsocketPair(Dice &dice, bool may_break) : dice_{dice}, may_break_{may_break} {}
+    RsocketPair(Dice &dice, Setting &setting) : dice_{dice}, setting_{setting} {}
     ~RsocketPair() { close_all(); }
     RsocketPair(const RsocketPair &) = delete;
     RsocketPair &operator=(const RsocketPair &) = delete;
@@ -29,6 +58,8 @@ public:
     [[nodiscard]] bool is_broken() const { return broken_; }
 
     [[nodiscard]] int fd(int end) const { return ends_[index(end)].fd; }
+    // The kernel's, and no rsocket.
+    [[nodiscard]] bool is_plain(int end) const { return ends_[index(end)].calls == &of_kernel; }
     // How often it was connected: an end of another time may have the same number.
     [[nodiscard]] std::uint64_t times() const { return times_; }
     // One call that does not wait. must: rpoll has said that it need not.
@@ -47,6 +78,14 @@ public:
     [[nodiscard]] std::string settle();
     // Bytes both ways, in calls that wait, by as many threads as there are calls.
     [[nodiscard]] std::string talk();
+    // A child process, forked or a program of its own, goes on with one end of a new pair, which this process
+    // gives up. Then the pair is to be renewed.
+    [[nodiscard]] std::string hand_over();
+    // In that child.
+    [[nodiscard]] std::string inherit(const Inheritance &what);
+    // In a forked child that has the pair too: what a stream says, which is lost. looks: what waits at an end
+    // of TCP is looked at, because the parent takes nothing meanwhile.
+    [[nodiscard]] std::string check_in_child(int end, bool looks);
     // What each end is like, to find out why nothing moves.
     [[nodiscard]] std::string state() const;
 
@@ -62,12 +101,32 @@ private:
     };
     struct End {
         int fd = -1;
+        const Calls *calls = &of_rsockets;
+        // Each bit is an RDMA_REASON_ that it may have to be TCP. 0: it is a stream.
+        unsigned reasons = 0;
         bool writes = true;
         Bytes sent{};
         std::unique_ptr<Mapped> mapped{};
     };
     static std::size_t index(int end) { return static_cast<std::size_t>(end); }
+    // Of End::reasons.
+    static constexpr unsigned bit(int reason) { return 1U << static_cast<unsigned>(reason); }
+    static constexpr unsigned either_speaks_first =
+        1U << RDMA_REASON_PEER_SPEAKS_TCP | 1U << RDMA_REASON_SPOKE_FIRST;
+    // In rsocket_connect.cpp.
     [[nodiscard]] std::string connect();
+    [[nodiscard]] std::string connect_rsockets();
+    [[nodiscard]] int listening(const Calls &calls, bool may_be_tcp, sockaddr_in &address);
+    [[nodiscard]] std::string find_mode(std::uint16_t port);
+    [[nodiscard]] std::string check_mode(int end) const;
+    void demand_rdma(int end);
+    // In rsocket_plain.cpp.
+    [[nodiscard]] std::string connect_from_plain();
+    [[nodiscard]] std::string connect_to_plain();
+    [[nodiscard]] std::string reach_plain(int listener, const sockaddr *name, bool was_asked);
+    [[nodiscard]] std::string be_asked(int listener, bool may_be_silent);
+    [[nodiscard]] std::string accept_plain(int listener, int &accepted) const;
+    [[nodiscard]] std::string refuse_tcp(int end);
     [[nodiscard]] std::string wrong(int end, const char *call, long result) const;
     static bool is_break(int error);
     // The connection broke, as it may: then it is another one.
@@ -83,11 +142,18 @@ private:
     };
     void speak(int end, std::uint64_t seed, std::size_t total, Bytes bytes, Outcome &outcome) const;
     void listen(int end, std::uint64_t seed, Outcome &outcome);
+    // So many bytes from each end. This process speaks and listens for the ends from first to last.
+    [[nodiscard]] std::string converse(const std::array<std::uint64_t, 2> &totals, int first, int last);
+    // In rsocket_heirs.cpp.
+    [[nodiscard]] std::string begin_to_hand_over(Inheritance &what, int &listener);
+    [[nodiscard]] std::string end_of_heir(pid_t child, const Inheritance &what);
     void set_waiting(bool waits) const;
+    [[nodiscard]] bool is_tcp() const { return (ends_[0].reasons | ends_[1].reasons) != 0; }
     void close_all();
 
     Dice &dice_;
-    const bool may_break_;
+    Setting &setting_;
+    bool may_break_ = setting_.may_break;
     bool broken_ = true;  // not connected yet
     std::uint64_t times_ = 0;
     std::array<End, 2> ends_;

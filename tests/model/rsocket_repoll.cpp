@@ -15,7 +15,7 @@ namespace model {
 namespace {
 
 constexpr int patience_ms = 20'000;
-constexpr std::size_t spare_events = 4;
+constexpr std::size_t spare_events = 32;
 
 short asked(std::uint32_t events) {
     return static_cast<short>(events & (EPOLLIN | EPOLLOUT | EPOLLRDHUP));
@@ -36,9 +36,14 @@ std::string RsocketRepoll::wrong(const char *what, const Member &member) const {
 
 // A socket that is closed is no member any more.
 void RsocketRepoll::forget_closed() {
-    std::erase_if(members_, [](const auto &numbered) {
+    std::erase_if(members_, [&](const auto &numbered) {
         const Member &member = numbered.second;
-        return member.pair->times() != member.times || member.pair->fd(member.end) != member.fd;
+        const bool is_closed =
+            member.pair->times() != member.times || member.pair->fd(member.end) != member.fd;
+        if (is_closed && member.is_plain) {
+            closed_.insert(numbered.first);
+        }
+        return is_closed;
     });
 }
 
@@ -87,8 +92,12 @@ std::string RsocketRepoll::control(RsocketPair &pair, int end) {
         members_.erase(known);
         return text;
     }
-    Member member{
-        .pair = &pair, .end = end, .fd = pair.fd(end), .times = pair.times(), .events = any_events(true)};
+    Member member{.pair = &pair,
+                  .end = end,
+                  .fd = pair.fd(end),
+                  .is_plain = pair.is_plain(end),
+                  .times = pair.times(),
+                  .events = any_events(true)};
     epoll_event event{.events = member.events, .data = {.u64 = ++added_}};
     if (repoll_ctl(fd_, EPOLL_CTL_ADD, member.fd, &event) != 0) {
         return wrong("EPOLL_CTL_ADD", member);
@@ -151,10 +160,15 @@ std::string RsocketRepoll::wait() {
     } else {
         wait_for(is_any && dice_.one_in(2) ? patience_ms : static_cast<int>(dice_.below(2)));
     }
-    if (count < 0 || static_cast<std::size_t>(count) > members_.size()) {
-        return "repoll_wait gives " + std::to_string(count) + " of " + std::to_string(members_.size());
+    if (count < 0) {
+        return std::string{"repoll_wait: "} + std::strerror(errno);
     }
     events.resize(static_cast<std::size_t>(count));
+    std::erase_if(events, [&](const epoll_event &event) { return closed_.contains(event.data.u64); });
+    if (events.size() > members_.size()) {
+        return "repoll_wait gives " + std::to_string(events.size()) + " of " +
+               std::to_string(members_.size());
+    }
     for (std::size_t i = 0; text.empty() && i < events.size(); ++i) {
         text = told(events[i]);
     }
@@ -171,6 +185,14 @@ std::string RsocketRepoll::wait() {
         }
     }
     return text;
+}
+
+std::string RsocketRepoll::check_in_child() {
+    epoll_event event{};
+    if (repoll_wait(fd_, &event, 1, 0) != -1 || errno != ECONNRESET) {
+        return std::string{"repoll_wait of a repoll of the parent's: "} + std::strerror(errno);
+    }
+    return dice_.one_in(2) || rclose(fd_) == 0 ? "" : "rclose of a repoll of the parent's";
 }
 
 }  // namespace model

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "rsocket_pair.hpp"
@@ -25,12 +26,15 @@ public:
     [[nodiscard]] std::string control(RsocketPair &pair, int end);
     // Waits, now and then in a thread of its own that sleeps until bytes come, and uses what is told.
     [[nodiscard]] std::string wait();
+    // In a forked child, which has lost the repoll.
+    [[nodiscard]] std::string check_in_child();
 
 private:
     struct Member {
         RsocketPair *pair;
         int end;
         int fd;
+        bool is_plain;
         std::uint64_t times;  // the pair's
         std::uint32_t events;
         // Edge-triggered: it was seen without anything ready since it was told, or is new.
@@ -52,6 +56,8 @@ private:
     const int fd_;
     std::uint64_t added_ = 0;
     Members members_;  // by what epoll_event.data says of them
+    // Plain sockets that were closed. The kernel tells of them as long as a forked child has them too.
+    std::set<std::uint64_t> closed_;
 };
 
 }  // namespace model

@@ -17,7 +17,7 @@ void RsocketPair::speak(int end, std::uint64_t seed, std::size_t total, Bytes by
     while (total != 0) {
         room.resize(std::min(total, 1 + dice.size()));
         bytes.next(room);
-        const ssize_t count = rsend(from.fd, room.data(), room.size(), MSG_NOSIGNAL);
+        const ssize_t count = from.calls->send(from.fd, room.data(), room.size(), MSG_NOSIGNAL);
         if (count != static_cast<ssize_t>(room.size())) {
             outcome.broke = may_break_ && (count >= 0 || is_break(errno));
             outcome.wrong = outcome.broke ? "" : wrong(end, "rsend that waits", count);
@@ -34,7 +34,8 @@ void RsocketPair::listen(int end, std::uint64_t seed, Outcome &outcome) {
     Bytes &theirs = ends_[index(1 - end)].sent;
     while (theirs.on_their_way() != 0 && outcome.wrong.empty()) {
         room.resize(std::min(theirs.on_their_way(), 1 + dice.size()));
-        const ssize_t count = rrecv(fd(end), room.data(), room.size(), dice.one_in(4) ? MSG_WAITALL : 0);
+        const ssize_t count = ends_[index(end)].calls->receive(fd(end), room.data(), room.size(),
+                                                               dice.one_in(4) ? MSG_WAITALL : 0);
         if (count <= 0) {
             outcome.broke = may_break_ && count < 0 && is_break(errno);
             outcome.wrong = outcome.broke ? "" : wrong(end, "rrecv that waits", count);
@@ -44,33 +45,45 @@ void RsocketPair::listen(int end, std::uint64_t seed, Outcome &outcome) {
     }
 }
 
-std::string RsocketPair::talk() {
+std::string RsocketPair::converse(const std::array<std::uint64_t, 2> &totals, int first, int last) {
     std::array<Outcome, 4> outcomes;
-    set_waiting(true);
     {
         std::vector<std::jthread> threads;
         for (int end = 0; end < 2; ++end) {
             Bytes &sent = ends_[index(end)].sent;
-            const std::size_t total =
-                ends_[index(end)].writes && !dice_.one_in(3) ? dice_.below(most_bytes) : 0;
             // The oracle is told beforehand; the speaker begins where it was.
             const Bytes before = sent;
+            const std::uint64_t total = totals[index(end)];
             sent.send(total);
-            threads.emplace_back([this, end, total, before, seed = dice_.any(), &outcomes] {
-                speak(end, seed, total, before, outcomes[index(end)]);
-            });
+            if (end >= first && end <= last) {
+                threads.emplace_back([this, end, total, before, seed = dice_.any(), &outcomes] {
+                    speak(end, seed, total, before, outcomes[index(end)]);
+                });
+            }
         }
-        for (int end = 0; end < 2; ++end) {
+        for (int end = first; end <= last; ++end) {
             threads.emplace_back(
                 [this, end, seed = dice_.any(), &outcomes] { listen(end, seed, outcomes[index(2 + end)]); });
         }
     }
-    set_waiting(false);
     std::string text;
     for (const Outcome &outcome : outcomes) {
         broken_ = broken_ || outcome.broke;
         text += outcome.wrong;
     }
+    return text;
+}
+
+std::string RsocketPair::talk() {
+    std::array<std::uint64_t, 2> totals{};
+    for (int end = 0; end < 2; ++end) {
+        if (ends_[index(end)].writes && !dice_.one_in(3)) {
+            totals[index(end)] = dice_.below(most_bytes);
+        }
+    }
+    set_waiting(true);
+    auto text = converse(totals, 0, 1);
+    set_waiting(false);
     return text;
 }
 

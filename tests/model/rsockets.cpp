@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model_rsockets SEED STEPS [split] [delay] [cut]: random calls on pairs of rsockets of this process, against
-// an oracle of bytes, from a seed. With faults on purpose, if asked for:
+// model_rsockets SEED STEPS [WORD]...: random calls on pairs of rsockets of this process, some of which have
+// a plain socket of TCP at one end, and forks, against an oracle of bytes, from a seed. The words:
 //   split: TCP takes and gives as little as it likes (short_transfers.cpp)
 //   delay: requests are sent late (SOFTRDMA_FAULTS)
 //   cut: connections end, and writes are torn (SOFTRDMA_FAULTS)
+//   known, never, only: whom rconnect asks for RDMA (RS_PROBE)
+//   no_grace: a server that speaks first does not wait (RS_GRACE_MS)
 // Ends with 1 when a byte differs, a call does what it must not, nothing moves for a while, or descriptors
 // are lost. STEPS may be 10,000,000; some 100,000 take seconds.
 #include <poll.h>
@@ -19,7 +21,7 @@
 #include <mutex>
 #include <thread>
 
-#include "rsocket_pair.hpp"
+#include "rsocket_heirs.hpp"
 #include "rsocket_repoll.hpp"
 #include "short_transfers.hpp"
 
@@ -27,19 +29,22 @@ namespace {
 
 constexpr std::size_t most_pairs = 12;
 constexpr std::size_t repolls = 2;
+constexpr std::size_t most_children = 4;
 // A queue more or less, as streams share them.
 constexpr std::size_t spare_descriptors = 8;
 constexpr std::chrono::seconds patience{30};
 
 using model::Dice;
+using model::Probe;
 using model::RsocketPair;
 using model::RsocketRepoll;
+using model::Setting;
 
 class Model {
 public:
-    Model(std::uint64_t seed, bool may_break) : dice_{seed}, may_break_{may_break} {
+    Model(std::uint64_t seed, Setting &setting) : dice_{seed} {
         for (std::size_t i = 0; i < most_pairs; ++i) {
-            pairs_.push_back(std::make_unique<RsocketPair>(dice_, may_break_));
+            pairs_.push_back(std::make_unique<RsocketPair>(dice_, setting));
         }
         for (std::size_t i = 0; i < repolls; ++i) {
             repolls_.push_back(std::make_unique<RsocketRepoll>(dice_));
@@ -69,13 +74,26 @@ public:
             RsocketRepoll &repoll = *repolls_[dice_.below(repolls_.size())];
             return dice_.one_in(2) ? repoll.control(pair, end) : repoll.wait();
         }
-        if (choice < 9'940) {
+        if (choice < (model::may_fork ? 9'900 : 9'910)) {
             return pair.settle();
         }
-        if (choice < 9'960) {
+        if (choice < 9'910) {
+            return dice_.one_in(2) ? fork() : pair.hand_over();
+        }
+        if (choice < 9'930) {
             return pair.talk();
         }
-        return choice < 9'980 ? pair.end_writing(end) : last(pair, end);
+        return choice < 9'950 ? pair.end_writing(end) : last(pair, end);
+    }
+    [[nodiscard]] std::string wait_for_children(std::size_t left = 0) {
+        std::string text;
+        while (children_.size() > left) {
+            if (!model::ended_well(children_.front())) {
+                text = "a forked child ended wrongly";
+            }
+            children_.erase(children_.begin());
+        }
+        return text;
     }
     [[nodiscard]] std::string state() const {
         std::string text;
@@ -93,6 +111,32 @@ private:
             text = pair.close_one(end, dice_.one_in(3));
         }
         return text.empty() ? pair.renew() : text;
+    }
+
+    // A child that has lost the streams, and ends in one of several ways, perhaps while the parent goes on.
+    [[nodiscard]] std::string fork() {
+        const bool waits = dice_.one_in(2);
+        const pid_t child = model::make_child();
+        if (child == 0) {
+            if (const auto text = check_in_child(waits); !text.empty()) {
+                std::fprintf(stderr, "child: %s\n", text.c_str());
+                _exit(1);
+            }
+            model::leave(dice_);
+        }
+        children_.push_back(child);
+        return wait_for_children(waits ? 0 : most_children);
+    }
+
+    [[nodiscard]] std::string check_in_child(bool looks) {
+        std::string text;
+        for (const auto &pair : pairs_) {
+            text += pair->check_in_child(0, looks) + pair->check_in_child(1, looks);
+        }
+        for (const auto &repoll : repolls_) {
+            text += repoll->check_in_child();
+        }
+        return text;
     }
 
     // A few ends at once. What rpoll says holds until something else is done with them.
@@ -123,9 +167,9 @@ private:
     }
 
     Dice dice_;
-    const bool may_break_;
     std::vector<std::unique_ptr<RsocketPair>> pairs_;
     std::vector<std::unique_ptr<RsocketRepoll>> repolls_;
+    std::vector<pid_t> children_;
 };
 
 // Ends the program when no step was made for a while.
@@ -161,8 +205,8 @@ std::size_t open_descriptors() {
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-std::string run(std::uint64_t seed, std::uint64_t steps, bool may_break) {
-    Model model{seed, may_break};
+std::string run(std::uint64_t seed, std::uint64_t steps, Setting &setting) {
+    Model model{seed, setting};
     Watchdog watchdog{model};
     for (std::uint64_t step = 0; step < steps; ++step) {
         if (auto wrong = model.step(); !wrong.empty()) {
@@ -170,7 +214,7 @@ std::string run(std::uint64_t seed, std::uint64_t steps, bool may_break) {
         }
         watchdog.stepped();
     }
-    return {};
+    return model.wait_for_children();
 }
 
 // Sockets whose peers have not everything yet are closed behind the program's back.
@@ -183,15 +227,24 @@ bool comes_back_to(std::size_t descriptors) {
 
 }  // namespace
 
+// ThreadSanitizer stops a child that makes threads after a fork with threads; that is what is tested here.
+extern "C" __attribute__((visibility("default"))) const char *__tsan_default_options() {
+    return "die_after_fork=0";
+}
+
 int main(int argc, char **argv) {
+    if (argv[0] == std::string_view{"heir"}) {
+        return model::be_heir({argv + 1, argv + argc});
+    }
     if (argc < 3) {
-        std::fprintf(stderr, "usage: %s SEED STEPS [split] [delay] [cut]\n", argv[0]);
+        std::fprintf(stderr, "usage: %s SEED STEPS [split] [delay] [cut] [known|never|only] [no_grace]\n",
+                     argv[0]);
         return 2;
     }
     const std::uint64_t seed = std::strtoull(argv[1], nullptr, 10);
     const std::uint64_t steps = std::strtoull(argv[2], nullptr, 10);
     std::string faults = "seed=" + std::to_string(seed);
-    bool may_break = false;
+    Setting setting;
     for (int i = 3; i < argc; ++i) {
         const std::string_view word = argv[i];
         if (word == "split") {
@@ -200,17 +253,25 @@ int main(int argc, char **argv) {
             faults += ",delay_us=100:0.005";
         } else if (word == "cut") {
             faults += ",drop=0:0.0005,tear=1000:0.001";
-            may_break = true;
+            setting.may_break = true;
+        } else if (word == "no_grace") {
+            setenv("RS_GRACE_MS", "0", 1);
+        } else if (word == "known" || word == "never" || word == "only") {
+            setenv("RS_PROBE", argv[i], 1);
+            setting.probe = word == "known" ? Probe::Known : word == "never" ? Probe::Never : Probe::Only;
+        } else {
+            std::fprintf(stderr, "no word %s\n", argv[i]);
+            return 2;
         }
     }
     setenv("SOFTRDMA_FAULTS", faults.c_str(), 1);
     std::printf("seed %s, %s steps, %s\n", argv[1], argv[2], faults.c_str());
     std::fflush(stdout);
     // What the library keeps for itself it has after the first part.
-    std::string wrong = run(seed, steps / 4, may_break);
+    std::string wrong = run(seed, steps / 4, setting);
     const std::size_t before = open_descriptors();
     if (wrong.empty()) {
-        wrong = run(seed + 1, steps - steps / 4, may_break);
+        wrong = run(seed + 1, steps - steps / 4, setting);
     }
     if (wrong.empty() && !comes_back_to(before + spare_descriptors)) {
         wrong = "descriptors are lost: " + std::to_string(open_descriptors()) + " are open, before it were " +
