@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -21,6 +23,7 @@
 #include "cli/report.hpp"
 #include "cli/table.hpp"
 #include "registry/reader.hpp"
+#include "registry/tcp_diag.hpp"
 
 namespace cli {
 
@@ -115,6 +118,22 @@ const char *mode_text(Mode mode) {
     }
 }
 
+// A stream that is TCP is the kernel's: its process does not count the bytes. Returns nothing where the
+// kernel does not tell, or the socket is another's by now.
+std::optional<registry::TcpSocket> counts_of_kernel(const Description &description) {
+    if (description.mode != Mode::Tcp || description.state != State::Connected) {
+        return std::nullopt;
+    }
+    const auto storage_of = [](const Description::Address &address) {
+        sockaddr_storage copy{};
+        std::memcpy(&copy, &address, sizeof(address));
+        return copy;
+    };
+    const auto socket = registry::tcp_socket_at(storage_of(description.local), storage_of(description.peer));
+    return socket && socket->inode == static_cast<std::uint32_t>(description.inode) ? std::optional{*socket}
+                                                                                    : std::nullopt;
+}
+
 // Why the mode is what it is, or why a stream is over.
 std::string reason_of(const Seen &one) {
     const bool is_broken = one.live.phase == Phase::Over && one.live.error != 0;
@@ -124,7 +143,10 @@ std::string reason_of(const Seen &one) {
 Facts facts_of(const Seen &one) {
     const registry::Live &live = one.live;
     const bool is_stream = one.description.mode == Mode::Rdma;
-    const bool is_counted = is_stream || one.description.mode == Mode::Udp;
+    const auto in_tcp = counts_of_kernel(one.description);
+    const bool is_counted = is_stream || in_tcp || one.description.mode == Mode::Udp;
+    const std::uint64_t sent = in_tcp ? in_tcp->sent_bytes : live.sent_bytes + live.placed_bytes;
+    const std::uint64_t received = in_tcp ? in_tcp->received_bytes : live.received_bytes;
     const auto word = [](const char *name, const char *column, const std::string &text) {
         return Fact{name, column, text.empty() ? nlohmann::json() : nlohmann::json(text),
                     text.empty() ? "-" : text};
@@ -146,8 +168,8 @@ Facts facts_of(const Seen &one) {
             word("device", "DEVICE", one.description.device.data()),
             word("local", "LOCAL", address_text(one.description.local)),
             word("peer", "PEER", address_text(one.description.peer)),
-            count("sent_bytes", "SENT", is_counted, live.sent_bytes + live.placed_bytes),
-            count("received_bytes", "RECEIVED", is_counted, live.received_bytes),
+            count("sent_bytes", "SENT", is_counted, sent),
+            count("received_bytes", "RECEIVED", is_counted, received),
             count("window_bytes", "WINDOW", is_stream, left(live.granted_bytes, live.sent_bytes)),
             count("credits", "CREDITS", is_stream, left(live.granted_messages, live.sent_messages)),
             count("stalls_for_peer", "PEER STALLS", is_stream, live.stalls_for_peer),

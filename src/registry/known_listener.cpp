@@ -3,31 +3,20 @@
 // rsocket.
 #include "registry/known_listener.hpp"
 
-#include <linux/inet_diag.h>
-#include <linux/netlink.h>
-#include <linux/sock_diag.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 
 #include "base/address.hpp"
 #include "base/fd.hpp"
-#include "base/log.hpp"
-#include "base/result.hpp"
 #include "registry/reader.hpp"
+#include "registry/tcp_diag.hpp"
 
 namespace registry {
 
 namespace {
-
-struct Listener {
-    uid_t user;
-    std::uint32_t inode;
-};
 
 // The IPv4 address of a mapped one.
 std::optional<sockaddr_storage> without_mapping(const sockaddr *address, socklen_t length) {
@@ -83,69 +72,6 @@ bool is_local(sockaddr_storage address) {
     return socket && bind(socket.get(), reinterpret_cast<const sockaddr *>(&address), sizeof(address)) == 0;
 }
 
-inet_diag_req_v2 question_of(const sockaddr_storage &address) {
-    inet_diag_req_v2 question{};
-    question.sdiag_family = static_cast<std::uint8_t>(address.ss_family);
-    question.sdiag_protocol = IPPROTO_TCP;
-    question.idiag_states = 1U << TCP_LISTEN;
-    question.id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
-    question.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-    if (address.ss_family == AF_INET) {
-        const auto &v4 = reinterpret_cast<const sockaddr_in &>(address);
-        question.id.idiag_sport = v4.sin_port;
-        question.id.idiag_src[0] = v4.sin_addr.s_addr;
-    } else {
-        const auto &v6 = reinterpret_cast<const sockaddr_in6 &>(address);
-        question.id.idiag_sport = v6.sin6_port;
-        question.id.idiag_if = v6.sin6_scope_id;
-        std::memcpy(question.id.idiag_src, &v6.sin6_addr, sizeof(v6.sin6_addr));
-    }
-    return question;
-}
-
-// Asks the kernel for the socket that a connection to the address comes to, as its own look-up finds it.
-// Fails with ENOENT where there is none.
-base::Result<Listener> listener_at(const sockaddr_storage &address) {
-    struct Question {
-        nlmsghdr header;
-        inet_diag_req_v2 body;
-    } question{.header = {.nlmsg_len = sizeof(Question),
-                          .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-                          .nlmsg_flags = NLM_F_REQUEST,
-                          .nlmsg_seq = 1,
-                          .nlmsg_pid = 0},
-               .body = question_of(address)};
-    const base::Fd kernel{::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)};
-    alignas(nlmsghdr) std::array<char, 4096> answer{};
-    if (!kernel || send(kernel.get(), &question, sizeof(question), 0) != ssize_t{sizeof(question)}) {
-        const auto failed = base::last_failure();
-        BASE_LOG(Debug, "the kernel cannot be asked who listens: %s", std::strerror(failed.error().number));
-        return failed;
-    }
-    // The kernel answers within send().
-    const ssize_t size = recv(kernel.get(), answer.data(), answer.size(), MSG_DONTWAIT);
-    nlmsghdr header{};
-    nlmsgerr refusal{};
-    inet_diag_msg found{};
-    const auto body_bytes = size - NLMSG_HDRLEN;
-    if (body_bytes < 0) {
-        return base::failure(EPROTO);
-    }
-    std::memcpy(&header, answer.data(), sizeof(header));
-    if (header.nlmsg_type == NLMSG_ERROR && body_bytes >= ssize_t{sizeof(refusal)}) {
-        std::memcpy(&refusal, answer.data() + NLMSG_HDRLEN, sizeof(refusal));
-        return base::failure(-refusal.error);
-    }
-    if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY || body_bytes < ssize_t{sizeof(found)}) {
-        return base::failure(EPROTO);
-    }
-    std::memcpy(&found, answer.data() + NLMSG_HDRLEN, sizeof(found));
-    if (found.idiag_state != TCP_LISTEN) {
-        return base::failure(EPROTO);
-    }
-    return Listener{.user = found.idiag_uid, .inode = found.idiag_inode};
-}
-
 bool is_listening(const Description &description) {
     return description.state == State::Listening && description.kind == Kind::Stream;
 }
@@ -167,8 +93,8 @@ bool is_known_listener(const sockaddr *address, socklen_t length, const std::str
     if (!wanted || !is_local(*wanted)) {
         return false;
     }
-    const auto in_tcp = listener_at(*wanted);
-    if (!in_tcp && in_tcp.error().number != ENOENT) {
+    const auto in_tcp = tcp_socket_at(*wanted, {});
+    if (in_tcp ? !in_tcp->listens : in_tcp.error().number != ENOENT) {
         return false;
     }
     const auto is_believed = [&](uid_t user) { return !in_tcp || user == in_tcp->user || user == 0; };

@@ -247,6 +247,9 @@ void Socket::drop_stream() {
             stream_->forget_observer();
         }
         stream_.reset();
+        if (registry::Live *const live = entry_.live(); live != nullptr) {
+            *live = {};  // the stream has written it
+        }
     }
     answer_due_.reset();
     timer_ = base::Fd{};

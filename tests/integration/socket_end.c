@@ -7,6 +7,7 @@
  *
  *     echo      over rsockets: sends back what comes
  *     client    over rsockets: sends so many bytes and receives them
+ *     repeats   over TCP: sends back what comes
  *     banner    over TCP: speaks first
  *     silent    over TCP: says nothing
  *     answers   over TCP: says something when something has come
@@ -66,7 +67,7 @@ static void serve(const struct calls *calls, int client, const char *kind) {
     }
     while ((got = calls->receive(client, block, sizeof(block), 0)) > 0) {
         bytes += (size_t)got;
-        if (strcmp(kind, "echo") == 0) {
+        if (strcmp(kind, "echo") == 0 || strcmp(kind, "repeats") == 0) {
             need(calls->send(client, block, (size_t)got, MSG_NOSIGNAL) == got, "send");
         } else if (strcmp(kind, "answers") == 0) {
             need(calls->send(client, "-ERR\r\n", 6, MSG_NOSIGNAL) == 6, "send");

@@ -20,17 +20,31 @@ for expected in sys.argv[3:]:
         sys.exit("%s: %s" % (expected, got))' "$@" <stdout >stderr 2>&1 || die "process $1, $2: $(cat stderr)"
 }
 
+# start_client BYTES: at the last server; returns when the server has taken its bytes. Sets client; its input is $input.
+start_client() {
+    : >said
+    rm -f client.in
+    mkfifo client.in
+    "$end_program" client 127.0.0.1 "$port" "$1" <client.in >said 2>server.err &
+    client=$! pid=$client
+    helpers+=("$client")
+    exec {input}>client.in
+    until_said '^connected'
+}
+
+# A server that speaks TCP has a stream in TCP, whose bytes the kernel counts.
+start_end repeats
+start_client 10000
+has "$client" established mode=tcp device=None 'reason=the peer speaks TCP' "peer=127.0.0.1:$port" sent_bytes=10000 \
+    received_bytes=10000 window_bytes=None shard=None
+exec {input}>&-
+wait "$client" || die "the client ended with $?"
+
 start_end echo
 listener=$pid server_port=$port
 has "$listener" listening type=stream "local=127.0.0.1:$port" peer=None mode=None sent_bytes=None
 
-: >said
-mkfifo client.in
-"$end_program" client 127.0.0.1 "$port" 10000 <client.in >said 2>server.err &
-client=$! pid=$client
-helpers+=("$client")
-exec {input}>client.in
-until_said '^connected'
+start_client 10000
 for process in "$client" "$listener"; do
     has "$process" established mode=rdma device=soft_lo sent_bytes=10000 received_bytes=10000 "shard=$process" \
         "user=$(id -u)" reason=None 'window_bytes=>10000' 'credits=>100'

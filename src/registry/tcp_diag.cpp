@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// registry/tcp_diag: see the header.
+#include "registry/tcp_diag.hpp"
+
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/tcp.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+#include "base/fd.hpp"
+#include "base/log.hpp"
+
+namespace registry {
+
+namespace {
+
+// As <netinet/tcp.h> has it, which does not go with <linux/tcp.h>.
+constexpr int tcp_listen = 10;
+
+struct Place {
+    __be32 (&address)[4];
+    __be16 &port;
+};
+
+void put(const sockaddr_storage &address, Place place) {
+    if (address.ss_family == AF_INET) {
+        const auto &v4 = reinterpret_cast<const sockaddr_in &>(address);
+        place.port = v4.sin_port;
+        place.address[0] = v4.sin_addr.s_addr;
+    } else if (address.ss_family == AF_INET6) {
+        const auto &v6 = reinterpret_cast<const sockaddr_in6 &>(address);
+        place.port = v6.sin6_port;
+        std::memcpy(place.address, &v6.sin6_addr, sizeof(v6.sin6_addr));
+    }
+}
+
+inet_diag_req_v2 question_of(const sockaddr_storage &local, const sockaddr_storage &peer) {
+    inet_diag_req_v2 question{};
+    question.sdiag_family = static_cast<std::uint8_t>(local.ss_family);
+    question.sdiag_protocol = IPPROTO_TCP;
+    question.idiag_ext = 1U << (INET_DIAG_INFO - 1);
+    question.idiag_states = ~0U;
+    question.id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
+    question.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+    put(local, {question.id.idiag_src, question.id.idiag_sport});
+    put(peer, {question.id.idiag_dst, question.id.idiag_dport});
+    if (local.ss_family == AF_INET6) {
+        question.id.idiag_if = reinterpret_cast<const sockaddr_in6 &>(local).sin6_scope_id;
+    }
+    return question;
+}
+
+// An older kernel's tcp_info is shorter, and ends with zeros here.
+void take_counts(std::span<const char> attributes, TcpSocket &socket) {
+    while (attributes.size() >= sizeof(rtattr)) {
+        rtattr head{};
+        std::memcpy(&head, attributes.data(), sizeof(head));
+        if (head.rta_len < sizeof(head) || head.rta_len > attributes.size()) {
+            return;
+        }
+        if (head.rta_type == INET_DIAG_INFO) {
+            tcp_info counts{};
+            std::memcpy(&counts, attributes.data() + RTA_LENGTH(0),
+                        std::min(sizeof(counts), head.rta_len - sizeof(head)));
+            socket.sent_bytes = counts.tcpi_bytes_sent - counts.tcpi_bytes_retrans;
+            socket.received_bytes = counts.tcpi_bytes_received;
+        }
+        attributes = attributes.subspan(std::min<std::size_t>(RTA_ALIGN(head.rta_len), attributes.size()));
+    }
+}
+
+base::Result<TcpSocket> socket_of(std::span<const char> answer) {
+    nlmsghdr header{};
+    nlmsgerr refusal{};
+    inet_diag_msg found{};
+    if (answer.size() < NLMSG_HDRLEN) {
+        return base::failure(EPROTO);
+    }
+    std::memcpy(&header, answer.data(), sizeof(header));
+    const auto body = answer.subspan(NLMSG_HDRLEN);
+    if (header.nlmsg_type == NLMSG_ERROR && body.size() >= sizeof(refusal)) {
+        std::memcpy(&refusal, body.data(), sizeof(refusal));
+        return base::failure(-refusal.error);
+    }
+    if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY || body.size() < sizeof(found)) {
+        return base::failure(EPROTO);
+    }
+    std::memcpy(&found, body.data(), sizeof(found));
+    TcpSocket socket{
+        .user = found.idiag_uid, .inode = found.idiag_inode, .listens = found.idiag_state == tcp_listen};
+    if (!socket.listens) {
+        take_counts(body.subspan(NLMSG_ALIGN(sizeof(found))), socket);
+    }
+    return socket;
+}
+
+}  // namespace
+
+base::Result<TcpSocket> tcp_socket_at(const sockaddr_storage &local, const sockaddr_storage &peer) {
+    struct Question {
+        nlmsghdr header;
+        inet_diag_req_v2 body;
+    } question{.header = {.nlmsg_len = sizeof(Question),
+                          .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                          .nlmsg_flags = NLM_F_REQUEST,
+                          .nlmsg_seq = 1,
+                          .nlmsg_pid = 0},
+               .body = question_of(local, peer)};
+    const base::Fd kernel{::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)};
+    alignas(nlmsghdr) std::array<char, 4096> answer{};
+    ssize_t size = -1;
+    if (kernel && send(kernel.get(), &question, sizeof(question), 0) == ssize_t{sizeof(question)}) {
+        size = recv(kernel.get(), answer.data(), answer.size(), MSG_DONTWAIT);  // it answers within send()
+    }
+    if (size < 0) {
+        const auto failed = base::last_failure();
+        BASE_LOG(Debug, "the kernel cannot be asked about TCP's sockets: %s",
+                 std::strerror(failed.error().number));
+        return failed;
+    }
+    return socket_of(std::span{answer}.first(static_cast<std::size_t>(size)));
+}
+
+}  // namespace registry

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// registry/tcp_diag: what the kernel tells everybody of a TCP socket (sock_diag(7)), as ss(8) shows it.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+
+#include "base/result.hpp"
+
+namespace registry {
+
+struct TcpSocket {
+    uid_t user = 0;
+    std::uint32_t inode = 0;
+    bool listens = false;
+    // Bytes of a connection: sent, however often, and received, also those that its program has not read.
+    std::uint64_t sent_bytes = 0;
+    std::uint64_t received_bytes = 0;
+};
+
+// Asks for the socket of this network namespace that a segment from `peer` to `local` comes to, by the
+// kernel's own look-up: the connection, or else a listener. AF_UNSPEC: a segment of any new client. Does not
+// block. ENOENT: there is none. Others: the kernel cannot be asked.
+[[nodiscard]] base::Result<TcpSocket> tcp_socket_at(const sockaddr_storage &local,
+                                                    const sockaddr_storage &peer);
+
+}  // namespace registry
