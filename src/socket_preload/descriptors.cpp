@@ -6,6 +6,7 @@
 #include <rpma/rsocket.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -168,6 +169,20 @@ using socket_preload::Kind;
 
 INTERPOSED int close(int fd) {
     return socket_preload::close_any(fd);
+}
+
+// libuv, and so Node, closes its descriptors so. Arguments that a call does not have are passed on unused.
+INTERPOSED long syscall(long number, ...) noexcept {
+    va_list arguments;
+    va_start(arguments, number);
+    long given[6];
+    for (long &one : given) {
+        one = va_arg(arguments, long);
+    }
+    va_end(arguments);
+    return number == SYS_close
+               ? socket_preload::close_any(static_cast<int>(given[0]))
+               : LIBC(syscall)(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }
 
 // The descriptors of this library stay open, all others are closed.

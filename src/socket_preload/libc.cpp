@@ -32,6 +32,9 @@ constexpr rlim_t kept_numbers = 256;  // at the end of those that the process ma
 thread_local constinit ForProgram *next_for_program = nullptr;
 thread_local constinit const sigset_t *sleep_mask = nullptr;
 
+// Looked for now: a handler of a signal that an instruction raises calls it.
+[[maybe_unused]] auto *const system_call = LIBC(syscall);
+
 // Whether the next descriptor of this kind is the program's.
 bool is_for_program(ForProgram::What what) {
     return next_for_program != nullptr && next_for_program->what() == what;
@@ -272,6 +275,17 @@ int __wrap_ioctl(int fd, unsigned long request, ...) {
     void *const argument = va_arg(arguments, void *);
     va_end(arguments);
     return LIBC(ioctl)(fd, request, argument);
+}
+
+long __wrap_syscall(long number, ...) {
+    va_list arguments;
+    va_start(arguments, number);
+    long given[6];
+    for (long &one : given) {
+        one = va_arg(arguments, long);
+    }
+    va_end(arguments);
+    return LIBC(syscall)(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }
 
 }  // extern "C"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/reuse: numbers that the program closed behind the library's back, by syscall(2) for
+// socket_preload/reuse: numbers that the program closed behind the library's back, by a raw system call for
 // instance.
 #pragma once
 

@@ -592,7 +592,7 @@ static void numbers_that_were_closed_unseen_are_others(void **state) {
         while ((fillers[filled] = dup(0)) < ends[1]) {
             assert_true(++filled < 64);
         }
-        assert_int_equal(syscall(SYS_close, ends[1]), 0);
+        assert_int_equal(syscall(SYS_close_range, ends[1], ends[1], 0), 0);
         const int fd = other == 0   ? open("/dev/zero", O_RDWR)
                        : other == 1 ? dup(0)
                                     : socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -614,6 +614,20 @@ static void numbers_that_were_closed_unseen_are_others(void **state) {
     int ends[2];
     make_pair(ends);
     close_pair(ends);
+}
+
+/* As libuv does: the peer sees the end of the stream. */
+static void a_system_call_closes_a_socket(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    char byte = 0;
+    assert_int_equal(write(ends[0], "!", 1), 1);
+    assert_int_equal(syscall(SYS_close, ends[0]), 0);
+    assert_fails(syscall(SYS_close, ends[0]), EBADF);
+    assert_int_equal(read(ends[1], &byte, 1), 1);
+    assert_int_equal(read(ends[1], &byte, 1), 0);
+    assert_int_equal(close(ends[1]), 0);
 }
 
 static void a_vfork_child_closes_for_itself(void **state) {
@@ -654,6 +668,7 @@ int main(int count, char **words) {
         cmocka_unit_test(duplicates_are_one_socket),
         cmocka_unit_test(closing_all_leaves_sockets_usable),
         cmocka_unit_test(numbers_that_were_closed_unseen_are_others),
+        cmocka_unit_test(a_system_call_closes_a_socket),
         cmocka_unit_test(a_vfork_child_closes_for_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
