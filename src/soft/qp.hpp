@@ -166,7 +166,7 @@ private:
     // The peer broke a rule: with the segment at hand; of a request that is refused, its body too.
     void violate(const wire::Violation &violation, std::span<const std::byte> read_request = {});
     // Of a region here, under what the peer sends.
-    void memory_vanished();
+    void memory_vanished(const MemoryRegion &region, const void *place);
     void terminate(const wire::Violation &violation, std::span<const std::byte> header,
                    std::span<const std::byte> read_request);
     [[nodiscard]] bool add_last_words(const wire::Violation &violation, std::span<const std::byte> header,

@@ -52,7 +52,7 @@ void QueuePair::atomic_requested(std::span<const std::byte> body) {
     std::uint64_t original = 0;
     if (!persist::guarded(at, wire::atomic_bytes,
                           [&] { original = run(*request, *reinterpret_cast<std::uint64_t *>(at)); })) {
-        memory_vanished();
+        memory_vanished(pin->region(), at);
         return;
     }
     if (pin->region().durable) {

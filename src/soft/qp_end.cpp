@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
 #include <cstring>
 
 #include "base/log.hpp"
@@ -202,7 +203,13 @@ void QueuePair::violate(const wire::Violation &violation, std::span<const std::b
     terminate(violation, std::span{header}.first(wire::encode_header(segment_, header)), read_request);
 }
 
-void QueuePair::memory_vanished() {
+// The program has unmapped memory that is registered, or has cut its file.
+void QueuePair::memory_vanished(const MemoryRegion &region, const void *place) {
+    BASE_LOG_PEER(Error,
+                  "%s: nothing is mapped any more at offset %td of the %zu bytes at %p that were registered "
+                  "with key 0x%" PRIx32 ": the connection ends",
+                  peer_.c_str(), static_cast<const char *>(place) - static_cast<const char *>(region.addr),
+                  region.length, region.addr, region.rkey);
     violate({"the memory of a region has vanished", wire::terminate::local_catastrophic});
 }
 

@@ -40,7 +40,7 @@ void QueuePair::atomic_write(std::span<const std::byte> payload) {
     if (reinterpret_cast<std::uintptr_t>(to) % sizeof(value) != 0) {
         violate({"ATOMIC WRITE to memory that is not aligned", wire::terminate::operation_unspecified});
     } else if (!persist::guarded_store(to, value)) {
-        memory_vanished();
+        memory_vanished(target.pins[0].region(), to);
     } else {
         placed(sizeof(value), target.durable);
     }
@@ -192,7 +192,7 @@ bool QueuePair::place_buffered() {
         for (std::size_t i = 0; i < target.count; ++i) {
             if (!persist::guarded_copy(target.pieces[i].iov_base, buffer_.bytes.get() + buffer_begin_,
                                        target.pieces[i].iov_len)) {
-                memory_vanished();
+                memory_vanished(target.pins[i].region(), target.pieces[i].iov_base);
                 return false;
             }
             buffer_begin_ += target.pieces[i].iov_len;

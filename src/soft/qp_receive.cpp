@@ -194,7 +194,7 @@ ssize_t QueuePair::fill_target(Target &target, std::size_t &room) {
             return -1;
         }
     } else if (count < 0 && errno == EFAULT) {
-        memory_vanished();
+        memory_vanished(target.pins[0].region(), target.pieces[0].iov_base);
         errno = EAGAIN;
     }
     return count;

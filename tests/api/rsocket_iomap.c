@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log_capture.h"
 #include "test.h"
 
 /* Last: it asserts. */
@@ -306,6 +307,27 @@ static void a_mapping_ends_while_the_peer_writes(void **state) {
     assert_int_equal(*(volatile unsigned *)memory, last);
 }
 
+/* The log names the memory, so that its owner finds the mapping that it forgot. */
+static void memory_that_is_gone_before_its_mapping_ends(void **state) {
+    const int *const fds = *state;
+    enum { OFFSET = 100 };
+    char text[100], byte = 0;
+    if (getenv("RPMA_VALGRIND") != NULL) {
+        skip(); /* memcheck reports the write, which the device survives */
+    }
+    void *const memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_int_equal(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, 0), 0);
+    tell(fds[0], fds[1]);
+    snprintf(text, sizeof(text), "at offset %d of the %d bytes at %p", OFFSET, SIZE, memory);
+    capture_log(RPMA_LOG_LEVEL_ERROR);
+    assert_int_equal(munmap(memory, SIZE), 0);
+    assert_int_equal(riowrite(fds[1], "x", 1, OFFSET, 0), 1);
+    for (int i = 0; i < 2; ++i) {
+        assert_int_equal(rrecv(fds[i], &byte, 1, 0), -1);
+    }
+    assert_true(logged(text, "the connection ends", NULL));
+}
+
 /* Connects, and writes 1, 2, 3 and so on into what the other end maps, until that fails. Returns why. */
 static void *write_until_it_fails(void *port) {
     const struct sockaddr_in address = loopback_at(*(const uint16_t *)port);
@@ -412,6 +434,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_full_stream_stops_no_write, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(a_message_comes_after_what_was_written_before, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(a_mapping_ends_while_the_peer_writes, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(memory_that_is_gone_before_its_mapping_ends, make_ends, close_ends),
     };
     return cmocka_run_group_tests_name("rsocket_iomap", tests, NULL, NULL);
 }
