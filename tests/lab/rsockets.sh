@@ -3,8 +3,8 @@
 # Run as root inside the kernel lab's guest: Debian's rstream over the kernel's device that serves an address, with our
 # librsocket in the place of librdmacm's rsockets at one end, and then at the other.
 #   rsockets.sh BUILD-FOLDER ADDRESS
-# Then ours finds that nobody listens, and that its peer was killed, within a second; over
-# rxe a thread connects to itself too.
+# Then ours finds that nobody listens, and that its peer was killed, within a second. Over
+# rxe a thread connects to itself too, /etc/rdma/rsocket/devices takes the device away, and peers speak TCP.
 # One line a run: whose end is ours, what happened, ok or FAIL. Ends with 0 when all are ok.
 set -u
 build=$1 address=$2
@@ -82,6 +82,58 @@ one_thread() {
     verdict both "in one thread" $code
 }
 
+in_tcp() { [ -n "$(ss -Hltn "sport = :$port")" ]; }
+in_both() { in_tcp && listening; }
+
+begin_server() {  # begin_server IS-THERE COMMAND...: it is, when IS-THERE says so
+    local is_there=$1
+    shift
+    : >"$work/client"
+    timeout 30 "$@" >"$work/server" 2>&1 &
+    server=$!
+    until $is_there || ! kill -0 $server 2>/dev/null; do sleep 0.02; done
+}
+
+# The table has the interface served by the soft device, and then by one that is not there.
+devices_table() {
+    local server code=0
+    mkdir -p /etc/rdma/rsocket
+    echo 'net_rxe soft' >/etc/rdma/rsocket/devices
+    begin_server in_tcp env RPMA_DEVICE=auto LD_PRELOAD="$ours" rstream -b "$address" -p $port
+    in_tcp && ! listening || code=1
+    { kill $server && wait $server; } 2>/dev/null
+    verdict server "the table says soft" $code
+    echo 'net_rxe rxe1' >/etc/rdma/rsocket/devices
+    code=0
+    RPMA_DEVICE=auto LD_PRELOAD=$ours timeout 30 rstream -b "$address" -p $port >"$work/server" 2>&1
+    grep -q 'rlisten: Cannot assign requested address' "$work/server" || code=1
+    verdict server "the table says rxe1" $code
+    rm /etc/rdma/rsocket/devices
+}
+
+# A listener at the device's address is not in TCP, one at a wildcard address is, beside the device's. The kernel's
+# connection manager finds no server in TCP.
+peers_speak_tcp() {
+    local server code=0 short=(-T v -S 64 -I 1 -C 1)
+    begin_server listening env LD_PRELOAD="$ours" rstream -b "$address" -p $port
+    timeout 20 rstream -T s -T b -s "$address" -p $port >"$work/client" 2>&1
+    grep -q 'rconnect: Connection refused' "$work/client" || code=1
+    { kill $server && wait $server; } 2>/dev/null
+    verdict server "a client of TCP at the address" $code
+    code=0
+    begin_server in_both env RPMA_DEVICE=auto LD_PRELOAD="$ours" rstream -p $port "${short[@]}"
+    in_both || code=1
+    timeout 20 rstream -T s -s "$address" -p $port "${short[@]}" >"$work/client" 2>&1 || code=$?
+    wait $server || code=$?
+    verdict server "a client of TCP at a wildcard" $code
+    code=0
+    begin_server in_tcp rstream -T s -b "$address" -p $port
+    LD_PRELOAD=$ours timeout 20 rstream -T b -s "$address" -p $port >"$work/client" 2>&1
+    grep -q 'rconnect: Connection refused' "$work/client" || code=1
+    { kill $server && wait $server; } 2>/dev/null
+    verdict client "a server of TCP" $code
+}
+
 for end in server client; do
     run $end "-T b -T v -S 3000 -I 5 -C 20"
     run $end "-T n -T v -S 65536 -I 3 -C 10"
@@ -90,5 +142,9 @@ done
 nobody_listens
 peer_is_killed
 # siw's driver refuses about one such connection in fifty with EINVAL (doc/LAB.md).
-[ "$address" != "${RXE_IP:-}" ] || one_thread
+if [ "$address" = "${RXE_IP:-}" ]; then
+    one_thread
+    devices_table
+    peers_speak_tcp
+fi
 exit $failed
