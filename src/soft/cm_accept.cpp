@@ -16,7 +16,7 @@ namespace soft {
 
 namespace {
 
-constexpr int accepts_in_a_turn = 64;  // then others have theirs
+constexpr int accepts_in_a_turn = 64;  // then other connections are served
 constexpr base::Milliseconds accept_again_after{100};
 // How long a peer that will be rejected may take for its request: it holds the spare descriptor meanwhile.
 constexpr base::Milliseconds rejected_request_timeout{1'000};
@@ -34,8 +34,8 @@ bool CmId::has_spare() {
     return static_cast<bool>(spare_);
 }
 
-// The kernel looks for a descriptor before it looks for a connection: without one there may be none to
-// accept.
+// The kernel looks for a descriptor before it looks for a connection. Without a free descriptor accept(2)
+// therefore fails also when no connection waits.
 base::Result<tcp::Accepted> CmId::accept_next() {
     if (!has_spare()) {
         return base::last_failure();
@@ -72,8 +72,8 @@ void CmId::progress() {
     }
 }
 
-// A connection that has the spare descriptor is read only to be rejected: the peer hears why, and does not
-// wait in vain.
+// A connection that has the spare descriptor is read only to be rejected, so that the peer is told and does
+// not wait in vain.
 void CmId::begin_accepted(tcp::Accepted accepted) {
     const bool with_spare = !spare_;
     const std::size_t before = handshakes_.size();
@@ -86,8 +86,8 @@ void CmId::begin_accepted(tcp::Accepted accepted) {
     }
 }
 
-// The connection stays in the backlog: look again when there may be file descriptors or memory. What is said
-// once holds until a connection is accepted.
+// The connection stays in the backlog, and the listener looks again later, when there may be descriptors or
+// memory. The log says so once, until a connection is accepted.
 void CmId::pause_accepting(int error) {
     if (!std::exchange(accept_fails_, true)) {
         BASE_LOG_PEER(Warning, "cannot accept connections, which wait until it can: %s",
@@ -104,8 +104,9 @@ void CmId::expire() {
     }
 }
 
-// Ends one of the origin that has most: silent peers of one origin take nothing from others, and a peer that
-// speaks is done before it is the oldest. Its request may be here, and only not looked at yet.
+// Ends the oldest handshake of the origin that has most of them. Silent peers of one origin therefore take
+// nothing from others, and a peer that sends its request is done before its handshake is the oldest. The
+// request of that handshake may have come without having been looked at.
 void CmId::end_oldest_handshake() {
     const std::size_t most = shares_.most();
     const auto oldest = std::ranges::find_if(
@@ -121,7 +122,7 @@ void CmId::forget(Handshake &handshake) {
     if (&handshake == rejected_) {
         rejected_ = nullptr;
         spare_ = handshake.take_socket();
-        // In one step, so that no other thread gets the descriptor.
+        // One step, in which no other thread can get the descriptor.
         if (dup3(socket_.get(), spare_.get(), O_CLOEXEC) < 0) {
             spare_.reset();
         }

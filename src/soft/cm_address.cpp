@@ -13,7 +13,7 @@ namespace {
 
 using soft::status_failed;
 
-// One answer, with its addresses.
+// One answer, which owns its addresses.
 struct AddressInfo : rdma_addrinfo {
     sockaddr_storage source;
     sockaddr_storage destination;
@@ -30,7 +30,7 @@ struct AddressInfo : rdma_addrinfo {
     }
 };
 
-// getaddrinfo's failures as errno.
+// Returns the errno value for a failure of getaddrinfo.
 int errno_of(int lookup_error) {
     switch (lookup_error) {
         case EAI_SYSTEM:
@@ -46,7 +46,7 @@ int errno_of(int lookup_error) {
     }
 }
 
-// Datagrams or a stream, whichever of queue pair type and port space says so; a stream when neither does.
+// The queue pair type or the port space asks for datagrams. A stream is meant when neither is given.
 bool wants_datagrams(const rdma_addrinfo &hints) {
     if (hints.ai_qp_type != 0) {
         return hints.ai_qp_type == IBV_QPT_UD;
@@ -54,7 +54,7 @@ bool wants_datagrams(const rdma_addrinfo &hints) {
     return hints.ai_port_space == RDMA_PS_UDP || hints.ai_port_space == RDMA_PS_IPOIB;
 }
 
-// 0 or an errno value.
+// Returns 0 or an errno value.
 int look_up(const char *node, const char *service, const rdma_addrinfo &hints, AddressInfo &answer) {
     const bool passive = (hints.ai_flags & RAI_PASSIVE) != 0;
     addrinfo asked{};

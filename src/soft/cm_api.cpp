@@ -25,7 +25,8 @@ CmId &id_of(rdma_cm_id *id) {
     return *static_cast<CmId *>(id);
 }
 
-// A call of an id: EINVAL in a child of the process that made it, where its locks may be held for ever.
+// Runs a call of an id. The call fails with EINVAL in a child of the process that made the id, where the id's
+// locks may be held for ever.
 template <typename Call>
 int status_of_call(rdma_cm_id *id, Call call) {
     CmId &called = id_of(id);
@@ -159,7 +160,7 @@ int softrdma_rdma_listen(rdma_cm_id *id, int backlog) {
     return status_of_call(id, [&](CmId &called) { return called.listen(backlog); });
 }
 
-// Resolving asks the routing table only: it never waits, so the timeout is not used.
+// The timeout is not used, because only the routing table is asked, which never waits.
 int softrdma_rdma_resolve_addr(rdma_cm_id *id, sockaddr *src_addr, sockaddr *dst_addr, int) {
     if (!is_internet(dst_addr) || (src_addr != nullptr && !is_internet(src_addr))) {
         return status_failed(EINVAL);
@@ -189,7 +190,7 @@ int softrdma_rdma_reject(rdma_cm_id *id, const void *private_data, uint8_t priva
     });
 }
 
-// On this wire a rejection has no reason.
+// MPA has no field for the reason of a rejection.
 int softrdma_rdma_reject_ece(rdma_cm_id *id, const void *private_data, uint8_t private_data_len) {
     return softrdma_rdma_reject(id, private_data, private_data_len);
 }
@@ -210,7 +211,7 @@ int softrdma_disconnect_when_sent(rdma_cm_id *id) {
     return status_of_call(id, [&](CmId &called) { return called.disconnect_when_sent(); });
 }
 
-// Whatever the event says, TCP has told the device.
+// The device needs no event to know that a connection is established: TCP has told it.
 int softrdma_rdma_notify(rdma_cm_id *id, ibv_event_type) {
     return id_of(id).has_begun() ? 0 : status_failed(EINVAL);
 }

@@ -21,10 +21,11 @@ std::mutex channels_lock;
 
 [[maybe_unused]] const int channels_survive_forks = base::hold_while_forking<channels_lock>();
 
-// Those that are not destroyed: what a program names is looked up before it is read.
+// The channels that are not destroyed. A channel that a program names is looked up here before it is read.
 auto &channels() {
     static auto &all =
-        *new std::unordered_set<const rdma_event_channel *>;  // lives on while the process ends
+        *new std::unordered_set<const rdma_event_channel *>;  // never destroyed: threads may be in a call
+                                                              // while the process ends
     return all;
 }
 
@@ -163,7 +164,7 @@ Event *EventChannel::take() {
         if (event == nullptr) {
             return nullptr;
         }
-        event->counted->delivered(*event);  // before anybody can find that none is out
+        event->counted->delivered(*event);  // before another thread can see that no event is out
         tell();
     }
     return event.release();
@@ -330,8 +331,8 @@ void CmId::push(std::unique_ptr<Event> made) {
     channel_->push(std::move(made));
 }
 
-// Sequentially consistent, though the channel's lock already orders it with ~CmId, which takes that lock
-// first.
+// The access is sequentially consistent, although the channel's lock already orders it with ~CmId, which
+// takes that lock first.
 void CmId::delivered(const Event &fetched) {
     --waiting_;
     ++unacknowledged_;
@@ -352,7 +353,7 @@ void CmId::arrived_on(EventChannel &events) {
     channel = &events;
 }
 
-// What a synchronous id waits for stays readable in id->event until its next call.
+// The event that a synchronous id waits for stays readable in id->event until its next call.
 base::Result<void> CmId::wait_if_synchronous() {
     if (!own_channel_) {
         return {};
@@ -369,7 +370,7 @@ base::Result<void> CmId::wait_if_synchronous() {
     return event->status == 0 ? base::Result<void>{} : base::failure(std::abs(event->status));
 }
 
-// Of a synchronous id. A program may have acknowledged it, and cleared the member.
+// Acknowledges the event of a synchronous id. The program may have done that, and cleared the member.
 void CmId::drop_event() {
     if (event != nullptr) {
         acknowledge(static_cast<Event *>(std::exchange(event, nullptr)));

@@ -66,8 +66,8 @@ base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
                    .crc = crc_wanted(),
                    .ird = granted_depth(wanted.responder_resources),
                    .ord = granted_depth(wanted.initiator_depth)};
-    // Peer-to-peer, so that a server may speak first: our first FPDU, an empty WRITE, tells it that we are
-    // ready.
+    // The request asks for the peer-to-peer mode, so that a server may speak first: our first FPDU, an empty
+    // WRITE, tells the server that this end is ready.
     const wire::MpaFrame request{
         .crc = parameters_.crc,
         .soft_operations = true,
@@ -91,7 +91,7 @@ base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
 
 namespace {
 
-// A reply that the two ends cannot go on with: the responder is told, as RFC 6581 section 9 wants. A fresh
+// Tells the responder that the two ends cannot go on with its reply, as RFC 6581 section 9 wants. A fresh
 // socket takes so few bytes at once.
 void terminate(base::Fd socket, Origin peer, bool crc, const wire::TerminateCode &code) {
     const auto body = wire::encode(code);
@@ -124,7 +124,7 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
         push(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, std::move(outcome_));
         return;
     }
-    // The deepest of all says that the programs agree on depths (RFC 6581 section 9.1).
+    // The greatest depth says that the programs agree on depths themselves (RFC 6581 section 9.1).
     const bool depth_given = reply.enhanced && reply.ord != wire::mpa_max_depth;
     const bool deeper_than_we_serve = depth_given && reply.ord > limits::max_rd_atomic;
     const bool another_rtr = reply.enhanced && reply.peer_to_peer && !reply.rtr_write;

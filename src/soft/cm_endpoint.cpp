@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm_endpoint: the C face of what an id makes for itself: completion queues for a program that gives
-// none, a shared receive queue, the queue pair, and endpoints, which are all of it in one call. Written in
-// terms of the other calls, as librdmacm's are.
+// none, a shared receive queue, the queue pair, and endpoints, which are all of it in one call. These
+// functions use the other public calls, as librdmacm's do.
 
 #include <algorithm>
 #include <cerrno>
@@ -20,7 +20,7 @@ using soft::status_of;
 
 constexpr int resolve_timeout_ms = 2000;
 
-// Those of an id that the program gave are not in it.
+// A queue or channel of an id that the program gave is not destroyed here: its place is null.
 void destroy_completion(ibv_cq *&queue, ibv_comp_channel *&channel) {
     if (queue != nullptr) {
         (void)softrdma_ibv_destroy_cq(std::exchange(queue, nullptr));
@@ -38,7 +38,7 @@ void destroy_completion(rdma_cm_id &id) {
     destroy_completion(id.recv_cq, id.recv_cq_channel);
 }
 
-// A completion queue with a channel of its own, the context of both is the id.
+// Makes a completion queue with a channel of its own. The context of both is the id.
 bool make_completion(rdma_cm_id &id, std::uint32_t entries, ibv_cq *&queue, ibv_comp_channel *&channel) {
     channel = softrdma_ibv_create_comp_channel(id.verbs);
     if (channel != nullptr) {
@@ -47,7 +47,7 @@ bool make_completion(rdma_cm_id &id, std::uint32_t entries, ibv_cq *&queue, ibv_
     return queue != nullptr;
 }
 
-// What the program did not give: its place in the attributes is null.
+// Makes the objects that the program did not give, whose places in the attributes are null.
 bool complete(rdma_cm_id &id, ibv_qp_init_attr_ex &attributes) {
     attributes.srq = attributes.srq == nullptr ? id.srq : attributes.srq;
     if (attributes.send_cq == nullptr) {
@@ -70,7 +70,7 @@ bool complete(rdma_cm_id &id, ibv_qp_init_attr_ex &attributes) {
     return true;
 }
 
-// -1 and the errno of what failed, which undoing does not change.
+// Undoes what was made, and returns -1 with the errno of what failed.
 template <typename Undo>
 int undone(Undo undo) {
     const int error = errno;
@@ -78,7 +78,7 @@ int undone(Undo undo) {
     return status_failed(error);
 }
 
-// Up to the queue pair, of a fresh id.
+// Binds a fresh id that will listen, or resolves one that will connect and makes its queue pair.
 int prepare(rdma_cm_id &id, const rdma_addrinfo &to, ibv_pd *pd, ibv_qp_init_attr *attributes) {
     if ((to.ai_flags & RAI_PASSIVE) != 0) {
         if (softrdma_rdma_bind_addr(&id, to.ai_src_addr) != 0) {

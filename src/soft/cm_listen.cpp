@@ -30,7 +30,7 @@ bool can_make_a_channel(int socket) {
     return first && base::Fd{fcntl(socket, F_DUPFD_CLOEXEC, 0)};
 }
 
-// A fresh socket takes so few bytes at once.
+// A fresh socket takes these few bytes at once.
 base::Result<void> send_rejection(int socket, const wire::MpaFrame &request, Reason reason,
                                   std::span<const std::byte> private_data) {
     std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
@@ -49,7 +49,7 @@ base::Result<void> send_rejection(int socket, const wire::MpaFrame &request, Rea
     return sent ? base::Result<void>{} : base::last_failure();
 }
 
-// Answers, and lets the peer read the answer.
+// Sends the answer, and lets the peer read it before the socket is closed.
 base::Result<void> refuse(base::Fd socket, const tcp::Address &peer, const wire::MpaFrame &request,
                           Reason reason, std::span<const std::byte> private_data) {
     const auto sent = send_rejection(socket.get(), request, reason, private_data);
@@ -174,8 +174,8 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
     channel_->push(std::move(made));
 }
 
-// Where there is none, the newest of the origin that has most goes: who asks again and again takes nothing
-// from others.
+// Where no place is free, the newest request of the origin that has most is rejected. A peer that asks again
+// and again therefore takes nothing from others.
 bool CmId::has_room_for_request(Origin origin) {
     if (unfetched_requests_ < limits::max_unfetched_requests) {
         return true;
@@ -188,7 +188,7 @@ bool CmId::has_room_for_request(Origin origin) {
     if (withdrawn == nullptr) {
         return false;
     }
-    const std::unique_ptr<CmId> child{static_cast<CmId *>(withdrawn->id)};  // which rejects it
+    const std::unique_ptr<CmId> child{static_cast<CmId *>(withdrawn->id)};  // its end rejects the request
     BASE_LOG_PEER(Warning, "no connection with %s: the program has not fetched %d requests, most from there",
                   tcp::text_of(child->peer()).c_str(), limits::max_unfetched_requests);
     return true;

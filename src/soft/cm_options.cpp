@@ -11,7 +11,7 @@ namespace soft {
 
 namespace {
 
-// What an option points to; nothing when its size is another's.
+// Returns the value that an option points to, or nothing when the size is wrong.
 template <typename T>
 std::optional<T> read(const void *value, std::size_t size) {
     if (value == nullptr || size != sizeof(T)) {
