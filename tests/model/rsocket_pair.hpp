@@ -60,6 +60,8 @@ public:
     [[nodiscard]] int fd(int end) const { return ends_[index(end)].fd; }
     // The kernel's, and no rsocket.
     [[nodiscard]] bool is_plain(int end) const { return ends_[index(end)].calls == &of_kernel; }
+    // It is TCP that carries the bytes.
+    [[nodiscard]] bool is_tcp() const { return (ends_[0].reasons | ends_[1].reasons) != 0; }
     // How often it was connected: an end of another time may have the same number.
     [[nodiscard]] std::uint64_t times() const { return times_; }
     // One call that does not wait. must: rpoll has said that it need not.
@@ -148,7 +150,6 @@ private:
     [[nodiscard]] std::string begin_to_hand_over(Inheritance &what, int &listener);
     [[nodiscard]] std::string end_of_heir(pid_t child, const Inheritance &what);
     void set_waiting(bool waits) const;
-    [[nodiscard]] bool is_tcp() const { return (ends_[0].reasons | ends_[1].reasons) != 0; }
     void close_all();
 
     Dice &dice_;
