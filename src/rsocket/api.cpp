@@ -88,6 +88,11 @@ bool is_negative(socklen_t length) {
     });
 }
 
+// As recvmsg(2) and sendmsg(2), which have an error of their own for too many parts.
+long too_many_parts(int fd) {
+    return with_socket(fd, [](AnySocket &) -> Result<int> { return base::failure(EMSGSIZE); });
+}
+
 Result<int> make(int domain, int type, int protocol) {
     constexpr int flags = SOCK_NONBLOCK | SOCK_CLOEXEC;
     const bool is_stream = (type & ~flags) == SOCK_STREAM;
@@ -276,7 +281,8 @@ ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr 
 }
 
 ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags) {
-    return rsockets::receive(socket, *msg, flags);
+    return msg->msg_iovlen > IOV_MAX ? rsockets::too_many_parts(socket)
+                                     : rsockets::receive(socket, *msg, flags);
 }
 
 ssize_t rsend(int socket, const void *buf, size_t len, int flags) {
@@ -293,7 +299,7 @@ ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct
 }
 
 ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags) {
-    return rsockets::send(socket, *msg, flags);
+    return msg->msg_iovlen > IOV_MAX ? rsockets::too_many_parts(socket) : rsockets::send(socket, *msg, flags);
 }
 
 ssize_t rread(int socket, void *buf, size_t count) {

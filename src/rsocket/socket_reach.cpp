@@ -101,7 +101,7 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
             return base::failure(EALREADY);
         }
     } else if (state_ != State::Plain) {
-        return base::failure(state_ == State::Listening ? EINVAL : EISCONN);
+        return base::failure(EISCONN);
     }
     if (state_ == State::Plain) {
         lock.unlock();

@@ -616,6 +616,28 @@ static void numbers_that_were_closed_unseen_are_others(void **state) {
     close_pair(ends);
 }
 
+static void calls_that_cannot_be_fail(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    char byte = 0;
+    static struct iovec parts[1025];
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); ++i) {
+        parts[i] = (struct iovec){.iov_base = &byte, .iov_len = 1};
+    }
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = sizeof(parts) / sizeof(parts[0])};
+    assert_fails(sendmsg(ends[0], &message, 0), EMSGSIZE);
+    assert_fails(recvmsg(ends[1], &message, 0), EMSGSIZE);
+    assert_fails(writev(ends[0], parts, 1025), EINVAL);
+    assert_fails(readv(ends[1], parts, 1025), EINVAL);
+    close_pair(ends);
+
+    struct sockaddr_in address;
+    const int listener = listening(&address);
+    assert_fails(connect(listener, (struct sockaddr *)&address, sizeof(address)), EISCONN);
+    assert_int_equal(close(listener), 0);
+}
+
 /* As libuv does: the peer sees the end of the stream. */
 static void a_system_call_closes_a_socket(void **state) {
     (void)state;
@@ -668,6 +690,7 @@ int main(int count, char **words) {
         cmocka_unit_test(duplicates_are_one_socket),
         cmocka_unit_test(closing_all_leaves_sockets_usable),
         cmocka_unit_test(numbers_that_were_closed_unseen_are_others),
+        cmocka_unit_test(calls_that_cannot_be_fail),
         cmocka_unit_test(a_system_call_closes_a_socket),
         cmocka_unit_test(a_vfork_child_closes_for_itself),
     };
