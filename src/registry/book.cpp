@@ -42,31 +42,32 @@ base::Result<base::Fd> make_nameless(const std::string &folder, std::size_t byte
     return file;
 }
 
-// Gives the file the first name that is free. One that this process had before it began this program is.
-base::Result<FileName> give_name(const base::Fd &file, const std::string &folder, unsigned number) {
+// Returns the file's memory, with the header in it.
+base::Result<void *> map(const base::Fd &file, std::size_t bytes) {
+    void *const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (memory == MAP_FAILED) {
+        return base::last_failure();
+    }
+    const Header header;
+    std::memcpy(memory, &header, sizeof(header));
+    return memory;
+}
+
+base::Result<FileName> give_name(const base::Fd &file, const std::string &folder) {
     struct stat status{};
     const ino_t space = own_space();
     const auto start = space != 0 ? start_of(getpid()) : std::nullopt;
     if (!start || fstat(file.get(), &status) != 0) {
         return base::failure(start ? errno : ENOENT);
     }
-    FileName name{
-        .user = status.st_uid, .space = space, .process = getpid(), .start = *start, .number = number};
+    const FileName name{
+        .user = status.st_uid, .space = space, .process = getpid(), .start = *start, .inode = status.st_ino};
     const std::string self = "/proc/self/fd/" + std::to_string(file.get());
-    constexpr unsigned most_tries = 64;
-    for (unsigned tries = 0; tries < most_tries; ++tries) {
-        const std::string path = folder + "/" + name.text();
-        if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) {
-            return name;
-        }
-        if (errno != EEXIST) {
-            return base::last_failure();
-        }
-        if (is_in_use(name, path) || unlink(path.c_str()) != 0) {
-            ++name.number;
-        }
+    const std::string path = folder + "/" + name.text();
+    if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+        return base::last_failure();
     }
-    return base::failure(EEXIST);
+    return name;
 }
 
 }  // namespace
@@ -135,31 +136,28 @@ bool Book::make_file() {
     if (files_.empty()) {
         remove_abandoned(path_);
     }
-    const auto number = static_cast<unsigned>(files_.size());
-    const std::size_t bytes = first_file_bytes << number;
-    auto file = bytes <= most_file_bytes ? make_nameless(path_, bytes) : base::failure(ENOSPC);
-    auto name = file ? give_name(*file, path_, number) : std::unexpected{file.error()};
-    void *const memory =
-        name ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->get(), 0) : MAP_FAILED;
-    if (memory == MAP_FAILED) {
-        const int error = name ? errno : name.error().number;
-        if (name) {
-            (void)unlink((path_ + "/" + name->text()).c_str());
+    const std::size_t bytes = first_file_bytes << files_.size();
+    const auto file = bytes <= most_file_bytes ? make_nameless(path_, bytes) : base::failure(ENOSPC);
+    const auto memory = file ? map(*file, bytes) : std::unexpected{file.error()};
+    // It has its name last: a file that nobody has mapped is taken for one that was left behind, and removed.
+    const auto name = memory ? give_name(*file, path_) : std::unexpected{memory.error()};
+    if (!name) {
+        if (memory) {
+            munmap(*memory, bytes);
         }
-        BASE_LOG(
-            Notice, "%s: cannot make a file for the registry of rsockets: %s; other programs do not see %s",
-            path_.c_str(), std::strerror(error), files_.empty() ? "this process" : "its further rsockets");
+        BASE_LOG(Notice,
+                 "%s: cannot make a file for the registry of rsockets: %s; other programs do not see %s",
+                 path_.c_str(), std::strerror(name.error().number),
+                 files_.empty() ? "this process" : "its further rsockets");
         is_out_of_order_ = true;
         return false;
     }
-    const std::span records{static_cast<Record *>(memory), bytes / sizeof(Record)};
-    files_.push_back({.name = *name, .memory = memory, .bytes = bytes});
+    const std::span records{static_cast<Record *>(*memory), bytes / sizeof(Record)};
+    files_.push_back({.name = *name, .memory = *memory, .bytes = bytes});
     free_.reserve(free_.capacity() + records.size());  // to give one back allocates nothing
     for (auto record = records.rbegin(); record != records.rend() - 1; ++record) {
         free_.push_back(&*record);
     }
-    const Header header;
-    std::memcpy(memory, &header, sizeof(header));
     return true;
 }
 

@@ -35,7 +35,7 @@ bool take_number(std::string_view &text, Number &number, bool is_last) {
 
 std::string FileName::text() const {
     return std::string{prefix} + std::to_string(user) + "-" + std::to_string(space) + "-" +
-           std::to_string(process) + "-" + std::to_string(start) + "-" + std::to_string(number);
+           std::to_string(process) + "-" + std::to_string(start) + "-" + std::to_string(inode);
 }
 
 std::optional<FileName> parse_file_name(std::string_view text) {
@@ -46,7 +46,7 @@ std::optional<FileName> parse_file_name(std::string_view text) {
     std::string_view left = text.substr(prefix.size());
     const bool parsed = take_number(left, name.user, false) && take_number(left, name.space, false) &&
                         take_number(left, name.process, false) && take_number(left, name.start, false) &&
-                        take_number(left, name.number, true);
+                        take_number(left, name.inode, true);
     return parsed && name.process > 0 && name.text() == text ? std::optional{name} : std::nullopt;
 }
 

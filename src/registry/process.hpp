@@ -16,7 +16,7 @@ struct FileName {
     ino_t space = 0;  // pid_namespaces(7): of process numbers
     pid_t process = 0;
     std::uint64_t start = 0;
-    unsigned number = 0;
+    ino_t inode = 0;  // of the file itself: a name is given once, so nobody removes the next file that has it
 
     [[nodiscard]] std::string text() const;
 };

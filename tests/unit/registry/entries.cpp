@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -148,6 +149,27 @@ void a_new_process_removes_what_others_left(void **) {
     const Entry ours = listed(book, 1);
     assert_int_equal(folder::count(), 1);
     assert_int_equal(seen()[0].process, getpid());
+}
+
+// Another process that looks at just that moment takes a file that nobody has mapped for one that was left
+// behind.
+void a_file_has_its_name_when_it_is_in_use(void **) {
+    std::atomic<bool> is_over{false};
+    std::thread other{[&] {
+        while (!is_over) {
+            registry::remove_abandoned(folder::path);
+        }
+    }};
+    constexpr int books = 2000;
+    int found = 0;
+    for (int i = 0; i < books; ++i) {
+        Book book{folder::path};
+        const Entry entry = listed(book, i);
+        found += static_cast<int>(seen().size());
+    }
+    is_over = true;
+    other.join();
+    assert_int_equal(found, books);
 }
 
 void a_program_that_is_replaced_by_another_has_no_rsockets(void **) {
@@ -343,6 +365,7 @@ int main() {
         cmocka_unit_test_setup_teardown(where_no_file_can_be_made_there_is_no_entry, begin, end),
         cmocka_unit_test_setup_teardown(a_killed_process_leaves_nothing, begin, end),
         cmocka_unit_test_setup_teardown(a_new_process_removes_what_others_left, begin, end),
+        cmocka_unit_test_setup_teardown(a_file_has_its_name_when_it_is_in_use, begin, end),
         cmocka_unit_test_setup_teardown(a_program_that_is_replaced_by_another_has_no_rsockets, begin, end),
         cmocka_unit_test_setup_teardown(a_forked_child_has_a_file_of_its_own, begin, end),
         cmocka_unit_test_setup_teardown(a_file_of_another_process_namespace_stays, begin, end),
