@@ -276,8 +276,7 @@ void what_only_has_the_name_is_removed(void **) {
     Book book{folder::path};
     const Entry entry = listed(book, 1);
     const std::string file = memory_folder::file();
-    std::string name = file;
-    name.back() = '1';
+    const std::string name = file + "1";  // of another inode
     for (const int kind : {0, 1, 2}) {
         if (kind == 0) {
             std::filesystem::create_symlink(file, name);
