@@ -288,9 +288,9 @@ size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int fla
 int rpoll(struct pollfd *fds, nfds_t nfds, int timeout);
 
 /**
- * Waits as rpoll, with sets of descriptors; *timeout becomes what is left of it. Returns: how many
- * descriptors are in the sets; 0 when the time is over; or -1 and errno, EBADF for a descriptor that is not
- * open. See select(2).
+ * Waits as rpoll, with sets of descriptors; *timeout becomes what is left of it. nfds may be more than
+ * FD_SETSIZE where the sets have so many numbers. Returns: how many descriptors are in the sets; 0 when the
+ * time is over; or -1 and errno, EBADF for a descriptor that is not open. See select(2).
  */
 int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout);
 

@@ -14,6 +14,7 @@
 #include "base/fork.hpp"
 #include "base/parts.hpp"
 #include "rsocket/datagram_socket.hpp"
+#include "rsocket/descriptor_set.hpp"
 #include "rsocket/poll.hpp"
 #include "rsocket/returned.hpp"
 #include "rsocket/socket.hpp"
@@ -130,18 +131,17 @@ Result<int> control(AnySocket &socket, int command, int argument) {
     }
 }
 
-Result<int> select(int count, std::array<fd_set *, 3> sets, Deadline deadline) {
+Result<int> select(int count, std::array<DescriptorSet, 3> sets, Deadline deadline) {
     constexpr std::array<short, 3> events{POLLIN, POLLOUT, POLLPRI};
     constexpr std::array<short, 3> answers{POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI};
-    if (count < 0 || count > FD_SETSIZE) {
+    if (count < 0) {
         return base::failure(EINVAL);
     }
     std::vector<pollfd> entries;
     for (int fd = 0; fd < count; ++fd) {
         short wanted = 0;
         for (std::size_t set = 0; set < sets.size(); ++set) {
-            const bool is_in = sets[set] != nullptr && FD_ISSET(fd, sets[set]);
-            wanted = static_cast<short>(wanted | (is_in ? events[set] : 0));
+            wanted = static_cast<short>(wanted | (sets[set].has(fd) ? events[set] : 0));
         }
         if (wanted != 0) {
             entries.push_back({.fd = fd, .events = wanted, .revents = 0});
@@ -164,7 +164,7 @@ Result<int> select(int count, std::array<fd_set *, 3> sets, Deadline deadline) {
             if ((entry.revents & answers[set]) != 0) {
                 ++ready;
             } else {
-                FD_CLR(entry.fd, sets[set]);
+                sets[set].remove(entry.fd);
             }
         }
     }
@@ -179,6 +179,7 @@ namespace {
 
 using rsockets::AnySocket;
 using rsockets::Deadline;
+using rsockets::DescriptorSet;
 using rsockets::guarded;
 using rsockets::is_negative;
 using rsockets::Result;
@@ -357,7 +358,8 @@ int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, stru
                        std::chrono::seconds{std::min<time_t>(timeout->tv_sec, INT32_MAX)} +
                        microseconds{timeout->tv_usec};
         }
-        const auto ready = rsockets::select(nfds, {readfds, writefds, exceptfds}, deadline);
+        const auto ready = rsockets::select(
+            nfds, {DescriptorSet{readfds}, DescriptorSet{writefds}, DescriptorSet{exceptfds}}, deadline);
         if (timeout != nullptr) {
             const auto left = std::chrono::duration_cast<microseconds>(*deadline - base::Clock::now());
             const auto some = std::max(left, microseconds{0});

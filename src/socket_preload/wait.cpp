@@ -10,14 +10,17 @@
 #include <cerrno>
 #include <charconv>
 #include <memory>
+#include <new>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "rsocket/descriptor_set.hpp"
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
 #include "socket_preload/timeout.hpp"
 
+using rsockets::DescriptorSet;
 using socket_preload::descriptors;
 using socket_preload::is_rsocket;
 using socket_preload::is_valid;
@@ -66,11 +69,7 @@ int poll_rsockets(pollfd *entries, nfds_t count, int timeout) {
     return ready;
 }
 
-using Sets = std::array<fd_set *, 3>;
-
-bool is_in(const fd_set *set, int fd) {
-    return set != nullptr && FD_ISSET(fd, set);
-}
+using Sets = std::array<DescriptorSet, 3>;
 
 // How far select(2) looks: at most as far as the program's last descriptor. A program whose sets have
 // FD_SETSIZE numbers may give getdtablesize(3). The kernel looks as far as its table of descriptors goes,
@@ -97,49 +96,57 @@ bool has_rsocket(int count, const Sets &sets) {
     for (int fd = 0; fd < count; ++fd) {
         int known = fd;
         if ((is_rsocket(known) || known != fd) &&
-            std::ranges::any_of(sets, [&](const fd_set *set) { return is_in(set, fd); })) {
+            std::ranges::any_of(sets, [&](const DescriptorSet &set) { return set.has(fd); })) {
             return true;
         }
     }
     return false;
 }
 
+int number_of(int fd) {
+    (void)is_rsocket(fd);
+    return fd;
+}
+
 // Waits by the numbers that librsocket knows, which several of the program's may share.
-int select_rsockets(int count, const Sets &sets, timeval *timeout) {
-    std::array<fd_set, 3> known{};
-    const auto number_of = [](int fd) {
-        int number = fd;
-        (void)is_rsocket(number);
-        return number < FD_SETSIZE ? number : fd;
-    };
+int select_rsockets(int count, Sets sets, timeval *timeout) try {
     int end = count;
-    for (int fd = 0; fd < std::min(count, FD_SETSIZE); ++fd) {
-        for (std::size_t i = 0; i < sets.size(); ++i) {
-            if (is_in(sets[i], fd)) {
-                if (descriptors.kind(fd) == Kind::Own) {
-                    errno = EBADF;
-                    return -1;
-                }
-                FD_SET(number_of(fd), &known[i]);
-                end = std::max(end, number_of(fd) + 1);
+    for (int fd = 0; fd < count; ++fd) {
+        if (std::ranges::any_of(sets, [fd](const DescriptorSet &set) { return set.has(fd); })) {
+            if (descriptors.kind(fd) == Kind::Own) {
+                errno = EBADF;
+                return -1;
+            }
+            end = std::max(end, number_of(fd) + 1);
+        }
+    }
+    std::array<std::vector<fd_mask>, 3> words;
+    const auto known = [&](std::size_t i) { return reinterpret_cast<fd_set *>(words[i].data()); };
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+        words[i].resize(DescriptorSet::words_for(end));
+        for (int fd = 0; fd < count; ++fd) {
+            if (sets[i].has(fd)) {
+                DescriptorSet{known(i)}.add(number_of(fd));
             }
         }
     }
-    const auto waited = [&](std::size_t i) { return sets[i] != nullptr ? &known[i] : nullptr; };
-    if (rselect(end, waited(0), waited(1), waited(2), timeout) < 0) {
+    if (rselect(end, known(0), known(1), known(2), timeout) < 0) {
         return -1;
     }
     int ready = 0;
     for (int fd = 0; fd < count; ++fd) {
         for (std::size_t i = 0; i < sets.size(); ++i) {
-            if (is_in(sets[i], fd) && is_in(&known[i], number_of(fd))) {
+            if (sets[i].has(fd) && DescriptorSet{known(i)}.has(number_of(fd))) {
                 ++ready;
-            } else if (is_in(sets[i], fd)) {
-                FD_CLR(fd, sets[i]);
+            } else if (sets[i].has(fd)) {
+                sets[i].remove(fd);
             }
         }
     }
     return ready;
+} catch (const std::bad_alloc &) {
+    errno = ENOMEM;
+    return -1;
 }
 
 bool is_zero(const timespec *timeout) {
@@ -179,15 +186,16 @@ INTERPOSED int __ppoll_chk(pollfd *entries, nfds_t count, const timespec *timeou
 
 INTERPOSED int select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, timeval *timeout) {
     count = end_of(count);
-    return has_rsocket(count, {readable, writable, exceptional})
-               ? select_rsockets(count, {readable, writable, exceptional}, timeout)
-               : LIBC(select)(count, readable, writable, exceptional, timeout);
+    const Sets sets{DescriptorSet{readable}, DescriptorSet{writable}, DescriptorSet{exceptional}};
+    return has_rsocket(count, sets) ? select_rsockets(count, sets, timeout)
+                                    : LIBC(select)(count, readable, writable, exceptional, timeout);
 }
 
 INTERPOSED int pselect(int count, fd_set *readable, fd_set *writable, fd_set *exceptional,
                        const timespec *timeout, const sigset_t *mask) {
     count = end_of(count);
-    if (!has_rsocket(count, {readable, writable, exceptional})) {
+    const Sets sets{DescriptorSet{readable}, DescriptorSet{writable}, DescriptorSet{exceptional}};
+    if (!has_rsocket(count, sets)) {
         return LIBC(pselect)(count, readable, writable, exceptional, timeout, mask);
     }
     if (!is_valid(timeout)) {
@@ -199,7 +207,6 @@ INTERPOSED int pselect(int count, fd_set *readable, fd_set *writable, fd_set *ex
         time = {.tv_sec = timeout->tv_sec, .tv_usec = (timeout->tv_nsec + 999) / 1000};
     }
     const SleepMask sleeps{mask};
-    const int ready =
-        select_rsockets(count, {readable, writable, exceptional}, timeout != nullptr ? &time : nullptr);
+    const int ready = select_rsockets(count, sets, timeout != nullptr ? &time : nullptr);
     return ready == 0 && is_zero(timeout) ? sleeps.nothing_found() : ready;
 }

@@ -426,8 +426,8 @@ static void streams_of_stdio_use_sockets(void **state) {
     assert_int_equal(close(ends[1]), 0);
 }
 
-/* The set has FD_SETSIZE numbers; what is behind it is not select's. */
-static void select_looks_no_further_than_the_last_descriptor(void **state) {
+/* Where no descriptor is behind FD_SETSIZE, neither is anything of the set. */
+static void select_looks_as_far_as_the_last_descriptor(void **state) {
     (void)state;
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -450,6 +450,19 @@ static void select_looks_no_further_than_the_last_descriptor(void **state) {
     for (size_t i = 0; i < sizeof(memory.behind); ++i) {
         assert_int_equal(memory.behind[i], 0xff);
     }
+    /* A program may have longer sets, and descriptors in them. */
+    const int distant = FD_SETSIZE + 100;
+    unsigned char *const place = &memory.behind[(distant - FD_SETSIZE) / 8];
+    const unsigned char bit = 1U << distant % 8;
+    assert_int_equal(dup2(ends[1], distant), distant);
+    memset(&memory, 0, sizeof(memory));
+    *place = bit;
+    assert_int_equal(select(distant + 1, &memory.set, NULL, NULL, NULL), 1);
+    assert_int_equal(*place, bit);
+    assert_int_equal(read(distant, &(char){0}, 1), 1);
+    assert_int_equal(select(distant + 1, &memory.set, NULL, NULL, &(struct timeval){0}), 0);
+    assert_int_equal(*place, 0);
+    assert_int_equal(close(distant), 0);
     assert_int_equal(close(ends[0]), 0);
     assert_int_equal(close(ends[1]), 0);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
@@ -532,12 +545,12 @@ static void duplicates_are_one_socket(void **state) {
     assert_int_equal(write(ends[0], "123", 3), 3);
     await(first, POLLIN);
     FD_CLR(0, &set);
-    assert_int_equal(select(third + 1, &set, NULL, NULL, NULL), 1);
+    assert_int_equal(select(FD_SETSIZE, &set, NULL, NULL, NULL), 1);
     assert_true(FD_ISSET(third, &set));
     assert_false(FD_ISSET(ends[1], &set));
     FD_SET(ends[1], &set);
     FD_SET(first, &set);
-    assert_int_equal(select(third + 1, &set, NULL, NULL, NULL), 3);
+    assert_int_equal(select(FD_SETSIZE, &set, NULL, NULL, NULL), 3);
     assert_true(FD_ISSET(third, &set) && FD_ISSET(first, &set) && FD_ISSET(ends[1], &set));
     assert_int_equal(epoll_wait(epoll, &event, 1, wait_ms), 1);
     assert_int_equal(event.data.fd, second);
@@ -684,7 +697,7 @@ int main(int count, char **words) {
         cmocka_unit_test(sends_files),
         cmocka_unit_test(splices_between_pipes_and_sockets),
         cmocka_unit_test(streams_of_stdio_use_sockets),
-        cmocka_unit_test(select_looks_no_further_than_the_last_descriptor),
+        cmocka_unit_test(select_looks_as_far_as_the_last_descriptor),
         cmocka_unit_test(a_duplicate_that_cannot_be_made_closes_nothing),
         cmocka_unit_test(a_number_that_is_closed_is_none),
         cmocka_unit_test(duplicates_are_one_socket),
