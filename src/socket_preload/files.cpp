@@ -63,6 +63,7 @@ ssize_t send_file_at(int socket, int file, off_t *offset, std::size_t bytes) {
     }
     off_t position = lseek(file, 0, SEEK_CUR);
     if (position < 0) {
+        errno = errno == ESPIPE ? EINVAL : errno;  // sendfile(2) has it for what is no file
         return -1;
     }
     const ssize_t done = send_file(socket, file, position, bytes);

@@ -363,6 +363,7 @@ static void sends_files(void **state) {
     assert_int_equal(sendfile(ends[0], fd, NULL, part), 300);
     assert_int_equal(lseek(fd, 0, SEEK_CUR), size);
     assert_int_equal(sendfile(ends[0], fd, NULL, part), 0);
+    assert_fails(sendfile(ends[0], ends[1], NULL, part), EINVAL);
     assert_int_equal(recv(ends[1], copy, 300, MSG_WAITALL), 300);
     assert_memory_equal(copy, content + size - 300, 300);
     free(content);
