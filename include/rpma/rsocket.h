@@ -13,7 +13,9 @@
  * options are those of that socket, too. A descriptor of something else may be in rpoll, rselect and repoll,
  * beside rsockets.
  *
- * Signals. None is sent: what would raise SIGPIPE is EPIPE. No thread is made.
+ * Signals. None is sent: what would raise SIGPIPE is EPIPE. No thread is made. The functions take locks, as
+ * send(2) does not: a signal handler may call them where it has interrupted none of them, or one that sleeps;
+ * otherwise it may wait without end for the call that it has interrupted.
  *
  * Blocking. As with sockets: a call waits unless O_NONBLOCK (rfcntl), SOCK_NONBLOCK or MSG_DONTWAIT says
  * otherwise. Waiting ends with EINTR when a signal was caught.
