@@ -1185,10 +1185,12 @@ int rpma_conn_get_context(const struct rpma_conn *conn, void **context);
 
 /**
  * Begins to disconnect as rpma_conn_disconnect does, but when what is posted now is done; that is flushed
- * otherwise as far as TCP has not taken it. What is posted later may be done too, or be flushed. A peer that
- * takes nothing delays the end; rpma_conn_disconnect still ends it at once. Threads: any number at once.
- * Errors: RPMA_E_INVAL: conn is NULL. RPMA_E_NOSUPP: a kernel's device: await the last completion, and
- * disconnect then. RPMA_E_PROVIDER: the connection is not there.
+ * otherwise as far as TCP has not taken it. What is posted later may be done too, or be flushed. Memory
+ * that only the peer uses may be deregistered now: a peer that still writes there is not heard any more, and
+ * gets what was posted, unless that has to wait for an answer. A peer that takes nothing delays the end;
+ * rpma_conn_disconnect still ends it at once. Threads: any number at once. Errors: RPMA_E_INVAL: conn is
+ * NULL. RPMA_E_NOSUPP: a kernel's device: await the last completion, and disconnect then. RPMA_E_PROVIDER:
+ * the connection is not there.
  */
 int rpma_conn_drain(struct rpma_conn *conn);
 

@@ -273,8 +273,9 @@ SOFTRDMA_LIKE(rdma_disconnect);
 /**
  * Disconnects as rdma_disconnect, but when what is posted now to the queue pair is done, where
  * rdma_disconnect flushes what TCP has not taken; returns before that. What is posted later may be done too,
- * or be flushed. Returns: 0; or -1 and errno: EINVAL, id is not connected. Threads: safe in any number of
- * threads.
+ * or be flushed. A peer that asks meanwhile for what it may not have is not heard any more, and gets what was
+ * posted all the same, unless that has to wait for an answer. Returns: 0; or -1 and errno: EINVAL, id is not
+ * connected. Threads: safe in any number of threads.
  */
 extern int softrdma_disconnect_when_sent(struct rdma_cm_id *id);
 /* On an id of RDMA_PS_UDP or RDMA_PS_IPOIB that has a device. RDMA_CM_EVENT_MULTICAST_JOIN has the Q_Key

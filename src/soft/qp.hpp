@@ -160,6 +160,7 @@ private:
     void give_up();     // takes it
     void disconnect();  // takes it
     void end_here();
+    [[nodiscard]] bool only_has_to_send();
     void end(const End &how);
     void finish_draining();
     void send_last_words();
@@ -245,7 +246,7 @@ private:
     void finish_read_response();
     void atomic_write(std::span<const std::byte> payload);
     void terminated(std::span<const std::byte> body);
-    // False when the connection ended over it.
+    // False when the connection ended over it, or ignores its peer.
     [[nodiscard]] bool aim(Target &target, std::size_t most_bytes);
     [[nodiscard]] ibv_wc_status aim_at_receive(Target &target, std::size_t offset,
                                                std::size_t most_bytes) const;
@@ -254,9 +255,11 @@ private:
                                               std::size_t most_bytes);
     [[nodiscard]] Asker peer() const { return {.pd = qp_base.pd, .queue_pair = creation()}; }
     // What the peer asks for; what it may not have, or has given back, ends the connection with `refusal`.
+    // One that ends when all is sent goes on sending, and ignores the peer from there on.
     [[nodiscard]] std::optional<Pin> pin_for_peer(const Access &access, const char *refusal,
                                                   std::span<const std::byte> read_request = {});
     void placed(std::size_t bytes, const MemoryRegion *durable);
+    void ignore_peer();
     [[nodiscard]] bool connected() const {
         return phase_.load(std::memory_order_relaxed) == Phase::Connected;
     }
@@ -386,6 +389,7 @@ private:
     Response parked_response_;
     persist::Job persist_job_{};
     bool answer_due_ = false;
+    bool ignores_peer_ = false;  // what it sends is read and thrown away, until all of ours is sent
 
     // ---- guarded by send_mutex_ ----
     mutable base::Mutex send_mutex_;

@@ -134,6 +134,17 @@ bool QueuePair::disconnect_when_sent(const ConnectionOwner &owner) {
     return true;
 }
 
+// Whether the connection ends as soon as what was posted has left, and needs nothing of the peer for that.
+bool QueuePair::only_has_to_send() {
+    const std::scoped_lock lock{send_mutex_};
+    for (std::size_t i = 0; i < last_left_; ++i) {
+        if (is_answered(requests_.at(i).opcode)) {
+            return false;
+        }
+    }
+    return last_left_ != 0 || all_sent_;
+}
+
 void QueuePair::disconnect() {
     const std::scoped_lock lock{group_->mutex()};
     end_here();

@@ -34,7 +34,7 @@ ibv_wc_status status_of(const wire::TerminateCode &code) {
 
 void QueuePair::parse() {
     try {
-        while (connected() && !parked_ && !stalled_ && parse_one()) {
+        while (connected() && !parked_ && !stalled_ && !ignores_peer_ && parse_one()) {
         }
     } catch (const std::bad_alloc &) {
         link_lost(ENOMEM);

@@ -125,9 +125,24 @@ std::optional<Pin> QueuePair::pin_for_peer(const Access &access, const char *ref
     if (fault == Fault::InvalidKey || fault == Fault::ProtectionDomain || fault == Fault::QueuePair) {
         WrongKeys::instance().note(origin_, base::Clock::now());
     }
+    if (only_has_to_send()) {
+        ignore_peer();
+        return std::nullopt;
+    }
     violate({refusal, access.rights == IBV_ACCESS_REMOTE_WRITE ? tagged_code(fault) : rdmap_code(fault)},
             read_request);
     return std::nullopt;
+}
+
+// A program that disconnects when all is sent may deregister memory at once, which the peer does not know
+// yet. What the program sent before arrives all the same. Nothing of the peer's is looked at any more, so
+// that it cannot guess keys.
+void QueuePair::ignore_peer() {
+    ignores_peer_ = true;
+    in_segment_ = false;
+    payload_left_ = 0;
+    buffer_begin_ = buffer_end_ = 0;
+    group_->clear_deadline(*this);
 }
 
 // A shared receive queue's receives are in memory of its own protection domain.

@@ -77,6 +77,12 @@ void QueuePair::progress() {
 }
 
 void QueuePair::receive() {
+    if (ignores_peer_) {
+        if (tcp::discard_input(socket_.get()) == tcp::Input::Ended) {
+            peer_closed();
+        }
+        return;
+    }
     if (!buffer_.bytes) {
         buffer_ = group_->borrow_buffer(buffer_bytes_);
         if (!buffer_.bytes) {
@@ -84,7 +90,8 @@ void QueuePair::receive() {
             return;
         }
     }
-    for (int round = 0; round < rounds_in_a_turn && connected() && !parked_ && !stalled_; ++round) {
+    for (int round = 0; round < rounds_in_a_turn && connected() && !parked_ && !stalled_ && !ignores_peer_;
+         ++round) {
         std::size_t room = 0;
         const ssize_t count = fill(room);
         if (count > 0) {
@@ -114,7 +121,7 @@ void QueuePair::receive() {
 // on. Nothing is timed while segments come whole, and what is timed is not looked at again before its time is
 // over.
 void QueuePair::watch_segment() {
-    if (!connected() || !established_) {
+    if (!connected() || !established_ || ignores_peer_) {
         return;
     }
     const bool shared = holds_shared_receive();

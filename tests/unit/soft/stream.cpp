@@ -484,6 +484,67 @@ void a_disconnect_drains(void **state) {
     (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
 }
 
+// A connection whose disconnect waits behind sends that the peer's TCP has no room for.
+rdma_cm_id *begin_to_leave(Ends &ends, std::uint64_t count) {
+    auto &[device, peer, other] = ends;
+    constexpr int room_bytes = 4096;
+    peer.connect(device.port(), 0, 1, room_bytes);
+    peer.send_frame(plain);
+    rdma_cm_id *const id = device.take_request();
+    device.accept(id);
+    (void)peer.receive_frame(MpaRole::Reply);
+    peer.send(test::ready_to_receive());
+    (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
+    for (std::uint64_t wr_id = 1; wr_id <= count; ++wr_id) {
+        device.post(id, IBV_WR_SEND, wr_id, 0, Device::memory_bytes);
+    }
+    return id;
+}
+
+// A peer may write where the program, which is leaving, has just deregistered its memory. That costs none of
+// what the program sent before; nothing that comes behind such a write is placed.
+void a_write_that_is_refused_does_not_cut_what_is_sent_before_the_end(void **state) {
+    constexpr std::uint64_t count = 32;  // more than both TCPs take
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    device.fill(5);
+    rdma_cm_id *const id = begin_to_leave(*static_cast<Ends *>(*state), count);
+    assert_int_equal(softrdma_disconnect_when_sent(id), 0);
+    constexpr std::uint32_t no_key = 0x1234;
+    const auto write_to = [&](std::uint32_t key, std::size_t size) {
+        peer.send(fpdu({.opcode = Opcode::Write, .stag = key, .offset = device.address()}, Bytes(size)));
+        device.work();
+    };
+    write_to(no_key, 5000);
+    write_to(device.mr->rkey, 5000);
+    for (std::uint64_t msn = 1; msn <= count; ++msn) {
+        Bytes message;
+        for (bool last = false; !last;) {
+            const Fpdu part = peer.receive_fpdu();
+            assert_true(part.segment.opcode == Opcode::Send);
+            assert_int_equal(part.segment.msn, msn);
+            message.insert(message.end(), part.payload.begin(), part.payload.end());
+            last = part.segment.last;
+        }
+        assert_same_bytes(message, pattern(Device::memory_bytes, 5));
+        device.expect_completion(msn);
+    }
+    assert_int_equal(peer.receive_rest().size(), 0);
+    peer.finish();
+    (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+}
+
+// One that waits for an answer of that peer ends over it.
+void a_write_that_is_refused_ends_a_read(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    rdma_cm_id *const id = begin_to_leave(*static_cast<Ends *>(*state), 1);
+    device.post(id, IBV_WR_RDMA_READ, 2, 0, 8, 0x1000, 0x77);
+    assert_int_equal(softrdma_disconnect_when_sent(id), 0);
+    peer.send(fpdu({.opcode = Opcode::Write, .stag = 0x1234, .offset = device.address()}, Bytes(8)));
+    (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+    while (device.next_completion().wr_id != 2) {
+    }
+}
+
 // The program waits for a slow peer only so long; but what it was told is done is not destroyed.
 void a_peer_slower_than_the_wait_has_everything(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
@@ -554,24 +615,27 @@ void what_came_before_the_link_broke_is_placed(void **state) {
 int main() {
     // Before there is a thread that looks at it.
     soft::limits::drain_timeout = std::chrono::milliseconds{100};
-    const CMUnitTest tests[] = {test_of_ends(a_stream_cut_anywhere),
-                                test_of_ends(rfc5040_5_2_2_read_responses_must_come_in_order),
-                                test_of_ends(rfc5040_5_5_a_read_must_follow_what_was_sent_before),
-                                test_of_ends(rfc5041_5_2_an_empty_tagged_message_must_not_be_checked),
-                                test_of_ends(rfc5041_5_2_a_segment_must_fit_the_mulpdu),
-                                test_of_ends(fpdus_of_the_smallest_segments_carry_something),
-                                test_of_ends(fpdus_of_a_soft_peer_are_long),
-                                test_of_ends(rfc7306_6_3_immediate_data_must_be_numbered_as_sends),
-                                test_of_ends(rfc7306_6_3_immediate_data_must_consume_a_receive),
-                                test_of_ends(rfc5041_5_3_messages_must_be_delivered_in_order),
-                                test_of_ends(too_many_bytes_stall),
-                                test_of_ends(too_many_messages_stall),
-                                test_of_ends(one_message_that_is_too_long_stalls),
-                                test_of_ends(the_end_of_a_stalled_peer),
-                                test_of_ends(a_write_inside_a_send),
-                                test_of_ends(an_orderly_end),
-                                test_of_ends(a_disconnect_drains),
-                                test_of_ends(a_peer_slower_than_the_wait_has_everything),
-                                test_of_ends(what_came_before_the_link_broke_is_placed)};
+    const CMUnitTest tests[] = {
+        test_of_ends(a_stream_cut_anywhere),
+        test_of_ends(rfc5040_5_2_2_read_responses_must_come_in_order),
+        test_of_ends(rfc5040_5_5_a_read_must_follow_what_was_sent_before),
+        test_of_ends(rfc5041_5_2_an_empty_tagged_message_must_not_be_checked),
+        test_of_ends(rfc5041_5_2_a_segment_must_fit_the_mulpdu),
+        test_of_ends(fpdus_of_the_smallest_segments_carry_something),
+        test_of_ends(fpdus_of_a_soft_peer_are_long),
+        test_of_ends(rfc7306_6_3_immediate_data_must_be_numbered_as_sends),
+        test_of_ends(rfc7306_6_3_immediate_data_must_consume_a_receive),
+        test_of_ends(rfc5041_5_3_messages_must_be_delivered_in_order),
+        test_of_ends(too_many_bytes_stall),
+        test_of_ends(too_many_messages_stall),
+        test_of_ends(one_message_that_is_too_long_stalls),
+        test_of_ends(the_end_of_a_stalled_peer),
+        test_of_ends(a_write_inside_a_send),
+        test_of_ends(an_orderly_end),
+        test_of_ends(a_disconnect_drains),
+        test_of_ends(a_write_that_is_refused_does_not_cut_what_is_sent_before_the_end),
+        test_of_ends(a_write_that_is_refused_ends_a_read),
+        test_of_ends(a_peer_slower_than_the_wait_has_everything),
+        test_of_ends(what_came_before_the_link_broke_is_placed)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
