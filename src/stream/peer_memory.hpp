@@ -4,18 +4,27 @@
 // writes, and the caller checks what it reads.
 #pragma once
 
+// clang's no_sanitize("thread") keeps the instrumentation of atomic operations, and GCC's does not.
+#ifdef __clang__
+#define STREAM_PEER_MEMORY __attribute__((disable_sanitizer_instrumentation, noinline))
+#else
+#define STREAM_PEER_MEMORY __attribute__((no_sanitize("thread"), noinline))
+#endif
+
 namespace stream {
 
 // Reads a number. What the program reads afterwards has all that the peer wrote before it.
 template <typename T>
-[[nodiscard]] __attribute__((no_sanitize("thread"), noinline)) T peer_wrote(const void *at) {
+[[nodiscard]] STREAM_PEER_MEMORY T peer_wrote(const void *at) {
     return __atomic_load_n(static_cast<const T *>(at), __ATOMIC_ACQUIRE);
 }
 
 // Writes over a number.
 template <typename T>
-__attribute__((no_sanitize("thread"), noinline)) void write_over(void *at, T value) {
+STREAM_PEER_MEMORY void write_over(void *at, T value) {
     __atomic_store_n(static_cast<T *>(at), value, __ATOMIC_RELAXED);
 }
 
 }  // namespace stream
+
+#undef STREAM_PEER_MEMORY
