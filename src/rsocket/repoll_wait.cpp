@@ -112,8 +112,8 @@ Result<int> Repoll::take(std::span<epoll_event> events, bool asks_others) {
         }
     };
     // Rsockets and other descriptors take turns in being first, so that neither kind keeps the other from
-    // being told when the program asks for few events.
-    const bool others_first = others_first_.exchange(!others_first_);
+    // being told when the program asks for few events. A look that does not ask for the others is no turn.
+    const bool others_first = asks_others && others_first_.exchange(!others_first_);
     if (others_first) {
         take_others();
     }
