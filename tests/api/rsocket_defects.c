@@ -286,7 +286,8 @@ static void d10_every_event_wakes_every_thread_and_so_does_the_clock(void **stat
     assert_int_equal(pthread_create(&thread, NULL, be_busy, NULL), 0);
     const long before = sleeps_of_this_thread();
     assert_int_equal(rpoll(&entry, 1, 1200), 0); /* librdmacm wakes up twice a second */
-    assert_true(sleeps_of_this_thread() - before <= 2);
+    /* Under Valgrind a thread also sleeps until it is its turn. */
+    assert_true(sleeps_of_this_thread() - before <= 2 || getenv("RPMA_VALGRIND") != NULL);
     assert_int_equal(pthread_join(thread, &failed), 0);
     assert_null(failed);
 }
