@@ -128,12 +128,12 @@ int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
  * is no rsocket here. A socket that listens, also one of rlisten in another process, then gives connections
  * by raccept. A connected one is what raccept gives, whose peer is answered at its first use; but one that
  * has been read or written carries TCP, and does so further (RDMA_REASON_ADOPTED), with its own O_NONBLOCK.
- * Of the others, rsockets of another process wait in their calls, or do not, as they did there (rfcntl), and
- * sockets as O_NONBLOCK says. They have the settings of a new rsocket. O_NONBLOCK of the kernel's socket
- * becomes set, also for other processes that have it. The caller closes it with rclose from then on. Where a
- * device of the kernel serves the address, only the soft device serves it. Returns: 0; or -1 and errno.
- * Errors: EEXIST: fd is an rsocket already. ENOTSOCK, ENOTSUP: it is no socket, or none of TCP. ECONNRESET:
- * it carries, or has asked for, a stream, which is another process's.
+ * An rsocket of another process waits in its calls, or does not, as it did there (rfcntl); another socket
+ * does as O_NONBLOCK says. They have the settings of a new rsocket. O_NONBLOCK of the kernel's socket becomes
+ * set, also for other processes that have it. The caller closes it with rclose from then on. Where a device
+ * of the kernel serves the address, only the soft device serves it. Returns: 0; or -1 and errno. Errors:
+ * EEXIST: fd is an rsocket already. ENOTSOCK, ENOTSUP: it is no socket, or none of TCP. ECONNRESET: it
+ * carries, or has asked for, a stream, which is another process's.
  */
 int radopt(int fd);
 

@@ -37,7 +37,7 @@ inline void share_port(int fd) {
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 }
 
-// What a stream has begun to use is marked, so that another program which gets the descriptor knows it. The
+// A socket that a stream has begun to use is marked, so that another program that gets it knows it. The
 // kernel keeps this value of an option that has an effect on listeners only, and gives a connection the value
 // of its listener: this one, to save the link's header too, hardly any program sets.
 constexpr int save_syn_of_streams = 2;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::chrono::minutes remembered_for{1};
 constexpr std::size_t most_remembered = 256;
-// Of the 10 ms by default are 0.2 ms left. A request follows its connection within 0.1 ms where the client's
+// It leaves 0.2 ms of the 10 ms by default. A request follows its connection within 0.1 ms where the client's
 // machine has a processor for it, and within 10 ms where it has not.
 constexpr int grace_divisor_of_remembered = 50;
 

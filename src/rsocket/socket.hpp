@@ -49,7 +49,7 @@ public:
     // In adopt.cpp. Makes an rsocket of a TCP socket of the kernel, in the state that the kernel tells.
     // ENOTSUP: it is something else. ECONNRESET: somebody has read or written the connection.
     [[nodiscard]] static Result<std::shared_ptr<AnySocket>> adopt(int fd);
-    // Of a socket whose stream another program has begun: each use gives ECONNRESET. The caller logs why.
+    // Another program has begun the socket's stream: each use gives ECONNRESET. The caller logs why.
     [[nodiscard]] static std::shared_ptr<AnySocket> of_anothers_stream(int fd);
     Socket(const Socket &) = delete;
     Socket &operator=(const Socket &) = delete;

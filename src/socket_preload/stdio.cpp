@@ -67,9 +67,9 @@ FILE *opened(int fd, const char *mode, const cookie_io_functions_t &calls) {
     }
 }
 
-// What the program has not flushed leaves while there are rsockets: libc does it later. A stream that another
-// thread uses is left to that.
-// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
+// Bytes that the program has not flushed leave while there are rsockets: libc does it later. A stream that
+// another thread uses is left to that. NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is
+// one, and it does one thing.
 struct AtExit {
     ~AtExit() {
         const std::unique_lock lock{opening, std::try_to_lock};

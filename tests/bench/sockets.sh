@@ -23,7 +23,7 @@ PATH=$PATH:/usr/sbin
 pairs=${PAIRS:-$([ -n "$quick" ] && echo 1 || echo 9)}
 few() { echo $(($1 / $([ -n "$quick" ] && echo "$2" || echo 1))); } # few N D: N, or with --quick N / D
 
-# Of each program: the others that it takes; its rows, as `ROW|what it is|bar`; start_PROGRAM WAY; measure_PROGRAM ROW, which
+# Each program has: the others that it takes; its rows, as `ROW|what it is|bar`; start_PROGRAM WAY; measure_PROGRAM ROW, which
 # prints throughput, latency, and how much work that was. $port is the server's, "${over[@]}" what runs a program this WAY.
 
 needs_redis=(redis-server redis-benchmark)

@@ -20,10 +20,10 @@
 
 namespace model {
 
-// Whom rconnect asks for RDMA, in all of a run (RS_PROBE).
+// It says whom rconnect asks for RDMA, in all of a run (RS_PROBE).
 enum class Probe { Always, Known, Never, Only };
 
-// What all pairs of a run have in common.
+// All pairs of a run have this in common.
 struct Setting {
     Probe probe = Probe::Always;
     bool may_break = false;  // a connection may end without either end's wish
@@ -31,7 +31,7 @@ struct Setting {
     std::set<std::uint16_t> spoke_tcp{};
 };
 
-// What a child has of a pair: its second end, or a listener that the first end has connected to.
+// A child has this of a pair: its second end, or a listener that the first end has connected to.
 struct Inheritance {
     // rclose that waits and _exit; rclose and exit(3); exit(3) alone; an end without either.
     enum class Ending { Linger, Close, Exit, Break };

@@ -121,7 +121,7 @@ std::string RsocketPair::be_asked(int listener, bool may_be_silent) {
     const bool is_silent = may_be_silent && dice_.one_in(64);
     const auto answer = is_silent ? Answer::IsSilent : static_cast<Answer>(dice_.below(3));
     ends_[0].reasons = bit(is_silent ? RDMA_REASON_PEER_SILENT : RDMA_REASON_PEER_SPEAKS_TCP);
-    // What the program sends meanwhile is kept for whoever answers.
+    // Bytes that the program sends meanwhile are kept for the one that answers.
     while (dice_.one_in(2)) {
         if (auto text = send(0); !text.empty() || broken_) {
             (void)close(asked);

@@ -173,7 +173,7 @@ std::string RsocketRepoll::wait() {
         text = told(events[i]);
     }
     for (const auto &[number, member] : members_) {
-        // What the kernel watches may wait for the next call when there is something else.
+        // A descriptor that the kernel watches may wait for the next call when there is something else.
         const bool may_be_next = count != 0 && member.pair->is_tcp();
         if (text.empty() && member.must_be_told && !may_be_next) {
             text = wrong("repoll_wait does not tell of one that is ready", member);
