@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/address.hpp"
 #include "cli/log.hpp"
 #include "cli/tcp_answers.hpp"
 
@@ -105,7 +106,7 @@ Outcome<> RdmaPath::connect(const DevicePeer &device, const Address &address, do
     durability_ = offer.durability;
     auto &baseline = baselines_.emplace_back();
     TRY(checked(rpma_conn_get_peer_addr(link->get(), &baseline), "{}: its address", link->name()));
-    set_port(baseline, offer.tcp_port);
+    base::set_port(baseline, offer.tcp_port);
     links_.push_back(std::move(link));
     sent_.emplace_back(load_.depth);
     for (std::uint32_t i = 0; sends && i < load_.depth; ++i) {

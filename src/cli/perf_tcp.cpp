@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cmath>
 
+#include "base/address.hpp"
 #include "cli/link.hpp"
 
 namespace cli {
@@ -52,10 +53,11 @@ Outcome<> TcpPath::connect(const sockaddr_storage &server) {
                           static_cast<suseconds_t>(std::fmod(timeout_, 1) * 1e6)};
     (void)setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
     const TcpHeader header = encode_tcp_header(sizes_);
-    if (!fd || ::connect(fd.get(), reinterpret_cast<const sockaddr *>(&server), size_of(server)) != 0 ||
+    if (!fd ||
+        ::connect(fd.get(), reinterpret_cast<const sockaddr *>(&server), base::length_of(server)) != 0 ||
         ::send(fd.get(), header.data(), header.size(), MSG_NOSIGNAL) != ssize_t{sizeof(header)}) {
-        return failed(Exit::Unreachable, "cannot connect to the TCP baseline, port {}: {}", port_of(server),
-                      errno_text(errno));
+        return failed(Exit::Unreachable, "cannot connect to the TCP baseline, port {}: {}",
+                      base::port_of(server), errno_text(errno));
     }
     waiting_.push_back({fd.get(), 0, 0});
     connections_.emplace_back(std::move(fd), base::Ring<std::uint32_t>{load_.depth});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/address.hpp"
 #include "base/log.hpp"
 #include "cli/log.hpp"
 #include "cli/server.hpp"
@@ -20,8 +21,8 @@ std::string host_of(rpma_conn_req *request) {
     sockaddr_storage address{};
     std::array<char, NI_MAXHOST> text{};
     if (rpma_conn_req_get_peer_addr(request, &address) != 0 ||
-        getnameinfo(reinterpret_cast<const sockaddr *>(&address), size_of(address), text.data(), text.size(),
-                    nullptr, 0, NI_NUMERICHOST) != 0) {
+        getnameinfo(reinterpret_cast<const sockaddr *>(&address), base::length_of(address), text.data(),
+                    text.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
         return "an unknown address";
     }
     return text.data();

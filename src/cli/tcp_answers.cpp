@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/address.hpp"
 #include "base/cursor.hpp"
 
 namespace cli {
@@ -22,21 +23,6 @@ namespace {
 
 // As long as the soft device's engine looks before it sleeps: neither side of the comparison waits longer.
 constexpr auto spin_time = std::chrono::microseconds{30};
-
-bool same_host(const sockaddr_storage &left, const sockaddr_storage &right) {
-    const auto host = [](const sockaddr_storage &address) {
-        std::array<std::byte, sizeof(in6_addr)> bytes{};
-        if (address.ss_family == AF_INET6) {
-            std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr,
-                        sizeof(in6_addr));
-        } else {
-            std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in &>(address).sin_addr,
-                        sizeof(in_addr));
-        }
-        return bytes;
-    };
-    return left.ss_family == right.ss_family && host(left) == host(right);
-}
 
 }  // namespace
 
@@ -73,20 +59,6 @@ std::uint64_t RequestStream::take(std::span<const std::byte> bytes) {
     return ended;
 }
 
-std::uint16_t port_of(const sockaddr_storage &address) {
-    return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6 &>(address).sin6_port
-                                               : reinterpret_cast<const sockaddr_in &>(address).sin_port);
-}
-
-void set_port(sockaddr_storage &address, std::uint16_t port) {
-    (address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6 &>(address).sin6_port
-                                   : reinterpret_cast<sockaddr_in &>(address).sin_port) = htons(port);
-}
-
-socklen_t size_of(const sockaddr_storage &address) {
-    return address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-}
-
 StopEvent::StopEvent() : fd_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {}
 
 void StopEvent::stop() const {
@@ -116,8 +88,8 @@ Outcome<std::unique_ptr<TcpAnswers>> TcpAnswers::listen(const sockaddr_storage &
     std::unique_ptr<TcpAnswers> answers{new TcpAnswers};
     answers->client_ = client;
     sockaddr_storage address = local;
-    set_port(address, 0);
-    socklen_t size = size_of(address);
+    base::set_port(address, 0);
+    socklen_t size = base::length_of(address);
     auto *raw = reinterpret_cast<sockaddr *>(&address);
     answers->listener_.reset(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int listener = answers->listener_.get();
@@ -125,7 +97,7 @@ Outcome<std::unique_ptr<TcpAnswers>> TcpAnswers::listen(const sockaddr_storage &
         ::listen(listener, 1) != 0 || getsockname(listener, raw, &size) != 0) {
         return failed("cannot listen for a TCP baseline: {}", errno_text(errno));
     }
-    answers->port_ = port_of(address);
+    answers->port_ = base::port_of(address);
     answers->thread_ = TRY(start_thread([raw = answers.get()] { raw->run(); }));
     return answers;
 }
@@ -153,7 +125,7 @@ base::Fd TcpAnswers::accept_client() {
         if (!connection && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
             break;
         }
-        if (connection && same_host(address, client_)) {
+        if (connection && base::same_host(address, client_)) {
             const int on = 1;
             (void)setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
             return connection;

@@ -102,9 +102,4 @@ private:
     std::thread thread_;
 };
 
-// The port of an IPv4 or IPv6 address, in host order.
-[[nodiscard]] std::uint16_t port_of(const sockaddr_storage &address);
-void set_port(sockaddr_storage &address, std::uint16_t port);
-[[nodiscard]] socklen_t size_of(const sockaddr_storage &address);
-
 }  // namespace cli

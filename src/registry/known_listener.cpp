@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <optional>
 
 #include "base/address.hpp"
 #include "base/fd.hpp"
@@ -18,57 +17,24 @@ namespace registry {
 
 namespace {
 
-// The IPv4 address of a mapped one.
-std::optional<sockaddr_storage> without_mapping(const sockaddr *address, socklen_t length) {
-    sockaddr_storage copy{};
-    if (length > sizeof(copy) || length < sizeof(sockaddr_in)) {
-        return std::nullopt;
-    }
-    std::memcpy(&copy, address, length);
-    if (copy.ss_family == AF_INET6 && length >= sizeof(sockaddr_in6)) {
-        const auto v6 = reinterpret_cast<const sockaddr_in6 &>(copy);
-        if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-            sockaddr_in v4{.sin_family = AF_INET, .sin_port = v6.sin6_port, .sin_addr = {}, .sin_zero = {}};
-            std::memcpy(&v4.sin_addr, &v6.sin6_addr.s6_addr[12], sizeof(v4.sin_addr));
-            copy = {};
-            std::memcpy(&copy, &v4, sizeof(v4));
-        }
-    }
-    return copy.ss_family == AF_INET || (copy.ss_family == AF_INET6 && length >= sizeof(sockaddr_in6))
-               ? std::optional{copy}
-               : std::nullopt;
-}
-
-bool is_wildcard(const sockaddr_storage &address) {
-    return address.ss_family == AF_INET
-               ? reinterpret_cast<const sockaddr_in &>(address).sin_addr.s_addr == htonl(INADDR_ANY)
-               : IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr);
-}
-
-in_port_t port_of(const sockaddr_storage &address) {
-    return address.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in &>(address).sin_port
-                                        : reinterpret_cast<const sockaddr_in6 &>(address).sin6_port;
-}
-
 // The address that a connection to it goes to: a wildcard address is the loopback's.
-std::optional<sockaddr_storage> destination(const sockaddr *address, socklen_t length) {
-    auto copy = without_mapping(address, length);
-    if (copy && is_wildcard(*copy)) {
-        if (copy->ss_family == AF_INET) {
-            reinterpret_cast<sockaddr_in &>(*copy).sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+sockaddr_storage destination(const sockaddr_storage &address) {
+    sockaddr_storage to = base::without_mapping(address);
+    if (base::is_wildcard(to)) {
+        if (to.ss_family == AF_INET6) {
+            reinterpret_cast<sockaddr_in6 &>(to).sin6_addr = in6addr_loopback;
         } else {
-            reinterpret_cast<sockaddr_in6 &>(*copy).sin6_addr = in6addr_loopback;
+            reinterpret_cast<sockaddr_in &>(to).sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         }
     }
-    return copy;
+    return to;
 }
 
 // A socket can be bound to this machine's addresses only. A wildcard listener here is none of another
 // machine's.
 bool is_local(sockaddr_storage address) {
     const base::Fd socket{::socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
-    (address.ss_family == AF_INET ? reinterpret_cast<sockaddr_in &>(address).sin_port
-                                  : reinterpret_cast<sockaddr_in6 &>(address).sin6_port) = 0;
+    base::set_port(address, 0);
     return socket && bind(socket.get(), reinterpret_cast<const sockaddr *>(&address), sizeof(address)) == 0;
 }
 
@@ -79,21 +45,21 @@ bool is_listening(const Description &description) {
 // Whether it listens on the kernel's RDMA devices only, and at the address. The socket that a device listens
 // with in TCP, if it does, is the device's.
 bool listens_by_rdma_to(const Description &description, const sockaddr_storage &wanted) {
-    const auto local =
-        without_mapping(reinterpret_cast<const sockaddr *>(&description.local), sizeof(description.local));
-    return description.mode == Mode::Rdma && local && port_of(*local) == port_of(wanted) &&
-           (is_wildcard(*local) || base::same_host(reinterpret_cast<const sockaddr &>(*local),
-                                                   reinterpret_cast<const sockaddr &>(wanted)));
+    sockaddr_storage local{};
+    std::memcpy(&local, &description.local, sizeof(description.local));
+    local = base::without_mapping(local);
+    return description.mode == Mode::Rdma && base::port_of(local) == base::port_of(wanted) &&
+           (base::is_wildcard(local) || base::same_host(local, wanted));
 }
 
 }  // namespace
 
-bool is_known_listener(const sockaddr *address, socklen_t length, const std::string &path) {
-    const auto wanted = destination(address, length);
-    if (!wanted || !is_local(*wanted)) {
+bool is_known_listener(const sockaddr_storage &address, const std::string &path) {
+    const sockaddr_storage wanted = destination(address);
+    if ((wanted.ss_family != AF_INET && wanted.ss_family != AF_INET6) || !is_local(wanted)) {
         return false;
     }
-    const auto in_tcp = tcp_socket_at(*wanted, {});
+    const auto in_tcp = tcp_socket_at(wanted, {});
     if (in_tcp ? !in_tcp->listens : in_tcp.error().number != ENOENT) {
         return false;
     }
@@ -102,7 +68,7 @@ bool is_known_listener(const sockaddr *address, socklen_t length, const std::str
     read_all(path, is_believed, [&](const Seen &seen) {
         is_known = is_listening(seen.description) &&
                    ((in_tcp && static_cast<std::uint32_t>(seen.description.inode) == in_tcp->inode) ||
-                    listens_by_rdma_to(seen.description, *wanted));
+                    listens_by_rdma_to(seen.description, wanted));
         return !is_known;
     });
     return is_known;

@@ -16,7 +16,6 @@ namespace registry {
 // only, and is none in TCP, at the address. Where no socket is in TCP, every user is believed who lists the
 // latter, because TCP would meet nobody there. False also where the kernel does not answer. Sends nothing,
 // and blocks only for reading files in memory.
-[[nodiscard]] bool is_known_listener(const sockaddr *address, socklen_t length,
-                                     const std::string &path = folder);
+[[nodiscard]] bool is_known_listener(const sockaddr_storage &address, const std::string &path = folder);
 
 }  // namespace registry

@@ -14,8 +14,8 @@
 #include <cstring>
 #include <optional>
 
+#include "base/address.hpp"
 #include "base/fd.hpp"
-#include "stream/address.hpp"
 
 namespace rsockets {
 
@@ -76,8 +76,8 @@ inline void keep_blocking(int fd, bool blocks) {
     sockaddr_storage client{};
     socklen_t length = sizeof(client);
     (void)getpeername(fd, reinterpret_cast<sockaddr *>(&client), &length);
-    client = stream::without_mapping(client);
-    stream::set_port(client, 0);
+    client = base::without_mapping(client);
+    base::set_port(client, 0);
     return client;
 }
 
@@ -119,13 +119,13 @@ inline void make_unconnected(int fd) {
     }
     std::memcpy(&copy, address, length);
     const bool known = copy.ss_family == AF_INET || copy.ss_family == AF_INET6;
-    return known && length >= stream::length_of(copy) ? std::optional{copy} : std::nullopt;
+    return known && length >= base::length_of(copy) ? std::optional{copy} : std::nullopt;
 }
 
 inline void give_name(const sockaddr_storage &name, sockaddr *address, socklen_t *length) {
     if (address != nullptr && length != nullptr) {
-        std::memcpy(address, &name, std::min(*length, stream::length_of(name)));
-        *length = stream::length_of(name);
+        std::memcpy(address, &name, std::min(*length, base::length_of(name)));
+        *length = base::length_of(name);
     }
 }
 

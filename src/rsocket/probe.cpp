@@ -64,8 +64,7 @@ int why_not_ask(const sockaddr_storage &address) {
 bool is_known(const sockaddr_storage &address) {
     return std::ranges::any_of(configuration().peers,
                                [&](const Network &network) { return network.has(address); }) ||
-           registry::is_known_listener(reinterpret_cast<const sockaddr *>(&address),
-                                       stream::length_of(address));
+           registry::is_known_listener(address);
 }
 
 std::chrono::microseconds grace_of(const sockaddr_storage &client) {

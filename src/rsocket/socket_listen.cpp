@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/address.hpp"
 #include "rsocket/kernel_socket.hpp"
 #include "rsocket/poll.hpp"
 #include "rsocket/probe.hpp"
 #include "rsocket/socket.hpp"
+#include "stream/address.hpp"
 
 namespace rsockets {
 
@@ -34,7 +36,7 @@ Result<void> Socket::listen(int backlog) {
 
 Result<void> Socket::listen_at(sockaddr_storage local, int backlog) {
     const bool reuse = has_option(fd(), SOL_SOCKET, SO_REUSEADDR);
-    const bool everywhere = stream::is_wildcard(local);
+    const bool everywhere = base::is_wildcard(local);
     const auto device =
         everywhere ? Result<const stream::Device *>{nullptr} : stream::Device::of_kernel_at(local);
     if (!device) {
@@ -55,7 +57,7 @@ Result<void> Socket::listen_at(sockaddr_storage local, int backlog) {
         share_port(fd());
         // The socket may have no port yet: bind gives it one.
         if (everywhere &&
-            ::bind(fd(), reinterpret_cast<const sockaddr *>(&local), stream::length_of(local)) != 0 &&
+            ::bind(fd(), reinterpret_cast<const sockaddr *>(&local), base::length_of(local)) != 0 &&
             errno != EINVAL) {
             return base::last_failure();
         }

@@ -7,10 +7,12 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/address.hpp"
 #include "base/parts.hpp"
 #include "rsocket/kernel_socket.hpp"
 #include "rsocket/probe.hpp"
 #include "rsocket/socket.hpp"
+#include "stream/address.hpp"
 
 #include <rpma/rsocket.h>
 
@@ -23,13 +25,13 @@ Result<sockaddr_storage> Socket::local_address_to(const sockaddr_storage &remote
     if (!bound) {
         return bound;
     }
-    const auto local = stream::without_mapping(*bound);
-    if (!stream::is_wildcard(local)) {
+    const auto local = base::without_mapping(*bound);
+    if (!base::is_wildcard(local)) {
         return local;
     }
     auto source = stream::source_to(remote);
     if (source) {
-        stream::set_port(*source, stream::port_of(local));
+        base::set_port(*source, base::port_of(local));
     }
     return source;
 }
@@ -41,8 +43,8 @@ Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
     if (auto remote = copied(address, length)) {
         peer_ = *remote;
         const auto name = stream::name_of(fd());
-        bound_ = name && stream::port_of(*name) != 0 ? std::optional{*name} : std::nullopt;
-        *remote = stream::without_mapping(*remote);
+        bound_ = name && base::port_of(*name) != 0 ? std::optional{*name} : std::nullopt;
+        *remote = base::without_mapping(*remote);
         if (const int reason = may_be_tcp_ ? why_not_ask(*remote) : RDMA_REASON_NONE;
             reason != RDMA_REASON_NONE) {
             become_plain(reason);
@@ -212,14 +214,14 @@ bool Socket::take_answer() {
     if (state_ == State::Streaming) {
         answer_due_.reset();
         timer_ = base::Fd{};
-        forget_tcp(stream::without_mapping(peer_));
+        forget_tcp(base::without_mapping(peer_));
         list();
         return false;
     }
     if (error == 0 && is_tcp && answer_due_ && base::Clock::now() >= *answer_due_) {
         answer_due_.reset();
         // An rsocket that is only slow has as long as the device gives it.
-        error = is_known(stream::without_mapping(peer_)) ? 0 : ETIMEDOUT;
+        error = is_known(base::without_mapping(peer_)) ? 0 : ETIMEDOUT;
     }
     if (error == 0) {
         return false;
@@ -256,7 +258,7 @@ void Socket::drop_stream() {
     make_unconnected(fd());
     if (bound_) {
         // The kernel keeps a port that was chosen, and forgets one that it chose itself.
-        (void)::bind(fd(), reinterpret_cast<const sockaddr *>(&*bound_), stream::length_of(*bound_));
+        (void)::bind(fd(), reinterpret_cast<const sockaddr *>(&*bound_), base::length_of(*bound_));
     }
     apply(options_);
 }
@@ -270,11 +272,11 @@ void Socket::fall_back(int reason) {
     }
     drop_stream();
     if (reason != RDMA_REASON_PEER_REFUSED) {
-        remember_tcp(stream::without_mapping(peer_));
+        remember_tcp(base::without_mapping(peer_));
     }
     reason_ = reason;
     state_ = State::Replaying;
-    if (::connect(fd(), reinterpret_cast<const sockaddr *>(&peer_), stream::length_of(peer_)) != 0 &&
+    if (::connect(fd(), reinterpret_cast<const sockaddr *>(&peer_), base::length_of(peer_)) != 0 &&
         errno != EINPROGRESS) {
         give_up(errno);
     }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/address.hpp"
 #include "base/log.hpp"
 #include "soft/cm.hpp"
 #include "soft/device.hpp"
@@ -100,7 +101,7 @@ base::Result<void> CmId::set_source(const tcp::Address &address) {
 }
 
 void CmId::set_destination(const sockaddr &address) {
-    std::memcpy(&route.addr.dst_storage, &address, tcp::length_of(address));
+    std::memcpy(&route.addr.dst_storage, &address, base::length_of(address));
     route.addr.addr.ibaddr.dgid = gid_of(address);
 }
 

@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/address.hpp"
 #include "soft/limits.hpp"
 
 namespace soft::tcp {
@@ -27,7 +28,6 @@ constexpr int keep_alive_interval_s = 5;
 constexpr int keep_alive_probes = 4;
 // What TCP takes at least on any path, for when the kernel does not tell.
 constexpr std::size_t smallest_segment_bytes = 536;
-constexpr std::size_t mapped_prefix_bytes = 12;  // ::ffff:0:0
 
 template <typename T>
 void set(int socket, int level, int option, T value) {
@@ -61,22 +61,10 @@ Address name_of(int socket, NameFunction name) {
 
 }  // namespace
 
-socklen_t length_of(const sockaddr &address) {
-    return address.sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-}
-
 Address copy_of(const sockaddr &address) {
     Address copy{};
-    const auto &v6 = reinterpret_cast<const sockaddr_in6 &>(address);
-    if (address.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-        auto &v4 = reinterpret_cast<sockaddr_in &>(copy);
-        v4.sin_family = AF_INET;
-        v4.sin_port = v6.sin6_port;
-        std::memcpy(&v4.sin_addr, v6.sin6_addr.s6_addr + mapped_prefix_bytes, sizeof(v4.sin_addr));
-    } else {
-        std::memcpy(&copy, &address, length_of(address));
-    }
-    return copy;
+    std::memcpy(&copy, &address, base::length_of(address));
+    return base::without_mapping(copy);
 }
 
 Text text_of(const Address &address) {
@@ -119,14 +107,14 @@ base::Result<base::Fd> bound(const sockaddr &address, const Options &options) {
     if (options.v6_only && address.sa_family == AF_INET6) {
         set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, *options.v6_only ? 1 : 0);
     }
-    if (::bind(socket.get(), &address, length_of(address)) != 0) {
+    if (::bind(socket.get(), &address, base::length_of(address)) != 0) {
         // Taken, or only not forgotten: the closed connections of a listener before us (see listen()) do not
         // count. Who listens, or is bound and has not said SO_REUSEADDR, still does.
         if (errno != EADDRINUSE || options.reuse_address) {
             return base::last_failure();
         }
         set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-        if (::bind(socket.get(), &address, length_of(address)) != 0) {
+        if (::bind(socket.get(), &address, base::length_of(address)) != 0) {
             return base::last_failure();
         }
         set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 0);
@@ -183,7 +171,7 @@ base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to, const 
     // that accepts has the request.
     set(socket.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, 1);
     // EISCONN: the program has connected it, and we have adopted it.
-    if (::connect(socket.get(), &to, length_of(to)) != 0 && errno != EINPROGRESS && errno != EISCONN) {
+    if (::connect(socket.get(), &to, base::length_of(to)) != 0 && errno != EINPROGRESS && errno != EISCONN) {
         return base::last_failure();
     }
     return socket;
@@ -204,11 +192,11 @@ base::Result<Address> source_towards(const sockaddr &to, const Address *from) {
     if (from != nullptr) {
         const Address any_port = without_port(*from);
         const auto &here = reinterpret_cast<const sockaddr &>(any_port);
-        if (::bind(socket.get(), &here, length_of(here)) != 0) {
+        if (::bind(socket.get(), &here, base::length_of(here)) != 0) {
             return base::last_failure();
         }
     }
-    if (::connect(socket.get(), &to, length_of(to)) != 0) {
+    if (::connect(socket.get(), &to, base::length_of(to)) != 0) {
         return base::last_failure();
     }
     return without_port(local_address(socket.get()));

@@ -17,7 +17,6 @@ namespace soft::tcp {
 
 using Address = sockaddr_storage;
 
-[[nodiscard]] socklen_t length_of(const sockaddr &address);
 // An IPv4 address that is mapped into an IPv6 one, as a socket of both families tells it, is IPv4 again.
 [[nodiscard]] Address copy_of(const sockaddr &address);
 // "127.0.0.1:7204", "[::1]:7204": for logs, also of memory that is out.

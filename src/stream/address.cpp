@@ -9,30 +9,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/address.hpp"
 #include "base/fd.hpp"
 
 namespace stream {
 
-namespace {
-
-constexpr std::size_t mapped_prefix = 12;  // bytes of an IPv6 address in front of the IPv4 one
-
-const sockaddr_in &v4(const sockaddr_storage &address) {
-    return reinterpret_cast<const sockaddr_in &>(address);
-}
-const sockaddr_in6 &v6(const sockaddr_storage &address) {
-    return reinterpret_cast<const sockaddr_in6 &>(address);
-}
-
-}  // namespace
-
-socklen_t length_of(const sockaddr_storage &address) {
-    return address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-}
-
 base::Result<std::string> host_of(const sockaddr_storage &address) {
     std::array<char, NI_MAXHOST> host{};
-    if (getnameinfo(reinterpret_cast<const sockaddr *>(&address), length_of(address), host.data(),
+    if (getnameinfo(reinterpret_cast<const sockaddr *>(&address), base::length_of(address), host.data(),
                     host.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
         return base::failure(EAFNOSUPPORT);
     }
@@ -40,48 +24,21 @@ base::Result<std::string> host_of(const sockaddr_storage &address) {
 }
 
 std::string port_text(const sockaddr_storage &address) {
-    return std::to_string(ntohs(port_of(address)));
-}
-
-in_port_t port_of(const sockaddr_storage &address) {
-    return address.ss_family == AF_INET6 ? v6(address).sin6_port : v4(address).sin_port;
-}
-
-void set_port(sockaddr_storage &address, in_port_t port) {
-    if (address.ss_family == AF_INET6) {
-        reinterpret_cast<sockaddr_in6 &>(address).sin6_port = port;
-    } else {
-        reinterpret_cast<sockaddr_in &>(address).sin_port = port;
-    }
-}
-
-bool is_wildcard(const sockaddr_storage &address) {
-    return address.ss_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&v6(address).sin6_addr) != 0
-                                         : v4(address).sin_addr.s_addr == htonl(INADDR_ANY);
-}
-
-sockaddr_storage without_mapping(const sockaddr_storage &address) {
-    if (address.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6(address).sin6_addr)) {
-        return address;
-    }
-    sockaddr_storage plain{};
-    auto &to = reinterpret_cast<sockaddr_in &>(plain);
-    to.sin_family = AF_INET;
-    to.sin_port = v6(address).sin6_port;
-    std::memcpy(&to.sin_addr, &v6(address).sin6_addr.s6_addr[mapped_prefix], sizeof(to.sin_addr));
-    return plain;
+    return std::to_string(base::port_of(address));
 }
 
 sockaddr_storage as_seen_by(int family, const sockaddr_storage &address) {
     if (family != AF_INET6 || address.ss_family != AF_INET) {
         return address;
     }
+    constexpr std::size_t prefix_bytes = 12;  // of an IPv6 address, in front of the IPv4 one
+    const auto &v4 = reinterpret_cast<const sockaddr_in &>(address);
     sockaddr_storage mapped{};
     auto &to = reinterpret_cast<sockaddr_in6 &>(mapped);
     to.sin6_family = AF_INET6;
-    to.sin6_port = v4(address).sin_port;
-    std::memset(&to.sin6_addr.s6_addr[mapped_prefix - 2], 0xff, 2);
-    std::memcpy(&to.sin6_addr.s6_addr[mapped_prefix], &v4(address).sin_addr, sizeof(v4(address).sin_addr));
+    to.sin6_port = v4.sin_port;
+    std::memset(&to.sin6_addr.s6_addr[prefix_bytes - 2], 0xff, 2);
+    std::memcpy(&to.sin6_addr.s6_addr[prefix_bytes], &v4.sin_addr, sizeof(v4.sin_addr));
     return mapped;
 }
 
@@ -89,7 +46,7 @@ sockaddr_storage as_seen_by(int family, const sockaddr_storage &address) {
 base::Result<sockaddr_storage> source_to(const sockaddr_storage &remote) {
     const base::Fd socket{::socket(remote.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
     if (!socket ||
-        ::connect(socket.get(), reinterpret_cast<const sockaddr *>(&remote), length_of(remote)) != 0) {
+        ::connect(socket.get(), reinterpret_cast<const sockaddr *>(&remote), base::length_of(remote)) != 0) {
         return base::last_failure();
     }
     return name_of(socket.get());

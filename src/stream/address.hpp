@@ -14,16 +14,8 @@ namespace stream {
 // An address and its port in digits, as librpma takes them. EAFNOSUPPORT: neither IPv4 nor IPv6.
 [[nodiscard]] base::Result<std::string> host_of(const sockaddr_storage &address);
 [[nodiscard]] std::string port_text(const sockaddr_storage &address);
-// The port, in network order.
-[[nodiscard]] in_port_t port_of(const sockaddr_storage &address);
-void set_port(sockaddr_storage &address, in_port_t port);
-
-[[nodiscard]] bool is_wildcard(const sockaddr_storage &address);
-// Returns a mapped IPv4 address as the IPv4 address that the device knows, and any other as it is.
-[[nodiscard]] sockaddr_storage without_mapping(const sockaddr_storage &address);
 // Returns the address as a socket of the family shows it.
 [[nodiscard]] sockaddr_storage as_seen_by(int family, const sockaddr_storage &address);
-[[nodiscard]] socklen_t length_of(const sockaddr_storage &address);
 
 // Returns the address of this machine at which the route to another begins, and sends nothing. ENETUNREACH,
 // EHOSTUNREACH: there is no route.

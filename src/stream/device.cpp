@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/address.hpp"
 #include "base/fork.hpp"
 #include "base/log.hpp"
 #include "stream/address.hpp"
@@ -52,7 +53,7 @@ bool may_serve(const sockaddr_storage &local, rpma_device_kind kind, const char 
 
 // Returns nullptr where no device of this kind serves the address.
 base::Result<const Device *> find(const sockaddr_storage &local, rpma_device_kind kind) {
-    const auto address = without_mapping(local);
+    const auto address = base::without_mapping(local);
     const auto host = host_of(address);
     if (!host) {
         return std::unexpected{host.error()};

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/address.hpp"
 #include "stream/address.hpp"
 
 namespace stream {
@@ -33,13 +34,13 @@ sockaddr_storage covered(const sockaddr_storage &wildcard, const ifaddrs &entry,
     } else {
         return local;
     }
-    set_port(local, port_of(wildcard));
+    base::set_port(local, base::port_of(wildcard));
     return local;
 }
 
 std::vector<sockaddr_storage> addresses_of(const sockaddr_storage &local, bool v6_only) {
-    if (!is_wildcard(local)) {
-        return {without_mapping(local)};
+    if (!base::is_wildcard(local)) {
+        return {base::without_mapping(local)};
     }
     ifaddrs *list = nullptr;
     if (getifaddrs(&list) != 0) {
@@ -66,7 +67,7 @@ base::Result<std::unique_ptr<Listener>> Listener::at(const sockaddr_storage &loc
             return std::unexpected{device.error()};
         }
         if (*device == nullptr ||
-            (is_wildcard(local) && (*device)->is_iwarp() && Device::soft_may_serve(local.ss_family))) {
+            (base::is_wildcard(local) && (*device)->is_iwarp() && Device::soft_may_serve(local.ss_family))) {
             continue;
         }
         if (listener == nullptr) {
