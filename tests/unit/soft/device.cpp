@@ -3,8 +3,12 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -40,6 +44,38 @@ rdma_conn_param parameters(std::string_view private_data) {
     all.responder_resources = Device::depth;
     all.initiator_depth = Device::depth;
     return all;
+}
+
+// The device is in this process: its end of the peer's connection is one of the process's descriptors.
+int device_end_of(const Peer &peer) {
+    constexpr int most_descriptors = 1024;
+    sockaddr_in wanted{};
+    socklen_t size = sizeof(wanted);
+    assert_int_equal(getsockname(peer.socket(), reinterpret_cast<sockaddr *>(&wanted), &size), 0);
+    for (int fd = 0; fd < most_descriptors; ++fd) {
+        sockaddr_in found{};
+        size = sizeof(found);
+        if (getpeername(fd, reinterpret_cast<sockaddr *>(&found), &size) == 0 &&
+            found.sin_family == AF_INET && found.sin_port == wanted.sin_port &&
+            found.sin_addr.s_addr == wanted.sin_addr.s_addr) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+// Bytes that have come to the socket, those that were not received from it among them.
+std::uint64_t arrived(int socket) {
+    tcp_info info{};
+    socklen_t size = sizeof(info);
+    assert_int_equal(getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+    return info.tcpi_bytes_received;
+}
+
+bool has_unread(int socket) {
+    int bytes = -1;
+    assert_int_equal(ioctl(socket, SIOCINQ, &bytes), 0);
+    return bytes != 0;
 }
 
 }  // namespace
@@ -141,6 +177,14 @@ void Device::work_until(const std::function<bool()> &done) {
         assert_true(std::chrono::steady_clock::now() < deadline);
         work();
     }
+}
+
+// A thread that has taken bytes from TCP acts on them with the lock that asking for a notification takes.
+void Device::work_until_read(const Peer &peer) {
+    const int device_end = device_end_of(peer);
+    assert_true(device_end >= 0);
+    work_until([&] { return arrived(device_end) == peer.sent_bytes() && !has_unread(device_end); });
+    assert_int_equal(ibv_req_notify_cq(cq, 0), 0);
 }
 
 bool Device::has_event() {

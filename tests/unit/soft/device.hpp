@@ -52,6 +52,9 @@ public:
     // Lets the device do what there is to do, as a polling program does.
     void work();
     void work_until(const std::function<bool()> &done);
+    // Until the device has read, and has acted on, every byte that this peer has sent; its connection has
+    // neither ended nor stalled.
+    void work_until_read(const Peer &peer);
     // Works, and says whether there is an event.
     [[nodiscard]] bool has_event();
 

@@ -69,6 +69,7 @@ void Peer::send(std::span<const std::byte> bytes) {
         const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
         assert_true(count > 0);
         bytes = bytes.subspan(static_cast<std::size_t>(count));
+        sent_bytes_ += static_cast<std::size_t>(count);
     }
 }
 
@@ -149,6 +150,7 @@ void Peer::close() {
             *fd = -1;
         }
     }
+    sent_bytes_ = 0;
 }
 
 Bytes encoded(const soft::wire::MpaFrame &frame) {

@@ -46,10 +46,13 @@ public:
     void finish();  // no more to send
     void close();
     [[nodiscard]] int socket() const { return socket_; }
+    // By send() and what is made of it, since connect() or accept().
+    [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
 
 private:
     int listener_ = -1;
     int socket_ = -1;
+    std::uint64_t sent_bytes_ = 0;
 };
 
 [[nodiscard]] Bytes encoded(const soft::wire::MpaFrame &frame);

@@ -68,7 +68,7 @@ void only_the_receive_in_hand_is_flushed(void **state) {
     assert_int_equal(whole.status, IBV_WC_SUCCESS);
     assert_int_equal(whole.qp_num, second->qp->qp_num);
     const std::uint64_t in_hand = whole.wr_id == 1 ? 2 : 1;
-    device.work();
+    device.work_until_read(peer);
     peer.close();
     const ibv_wc flushed = device.next_completion();
     assert_int_equal(flushed.status, IBV_WC_WR_FLUSH_ERR);
@@ -139,10 +139,10 @@ void messages_that_are_not_whole_take_no_receive(void **state) {
     for (const Begun &begun : all_begun) {
         ids.push_back(device.establish(peers.emplace_back(), plain));
         peers.back().send(begun.begin);
+        device.work_until_read(peers.back());
     }
     rdma_cm_id *const id = device.establish(other, plain);
     for (std::uint32_t i = 1; i <= 4; ++i) {
-        device.work();
         send(other, i, 300, i);
         device.expect_completion(i);
         assert_same_bytes({device.at(i * 20'000), 300}, pattern(300, i));
@@ -198,7 +198,7 @@ void a_receive_that_comes_inside_a_send(void **state) {
     rdma_cm_id *const id = device.establish(peer, plain);
     const Bytes all = pattern(9000, 5);
     peer.send(fpdu({.opcode = Opcode::Send, .last = false, .msn = 1}, std::span{all}.first(5000)));
-    device.work();
+    device.work_until_read(peer);
     post(device, 1, 0, 10'000, *device.mr);
     peer.send(fpdu({.opcode = Opcode::Send, .offset = 5000, .msn = 1}, std::span{all}.subspan(5000)));
     const ibv_wc completion = device.next_completion();

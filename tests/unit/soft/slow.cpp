@@ -70,7 +70,7 @@ void a_segment_that_waited_has_its_time_again(void **state) {
     // Begun later, so late later.
     rdma_cm_id *const slow = device.establish(other, {});
     other.send(half(test::ready_to_receive()));
-    device.work();
+    device.work_until_read(other);
     soft::limits::segment_timeout = std::chrono::minutes{10};
     device.post_receive(patient, 1, 0, all.size());
     device.expect_completion(1);

@@ -88,7 +88,7 @@ void a_stream_cut_anywhere(void **state) {
             cuts = stream.size();
             device.post_receive(id, msn, 2000, 64);
             peer.send(std::span{stream}.first(cut));
-            device.work();
+            device.work_until_read(peer);
             peer.send(std::span{stream}.subspan(cut));
             device.expect_completion(msn);
             assert_same_bytes(peer.receive_fpdu().payload, written);
@@ -335,7 +335,7 @@ void rfc5041_5_3_messages_must_be_delivered_in_order(void **state) {
     // The last one is not whole yet when its receive comes.
     const Bytes large = pattern(9000, 21);
     peer.send(fpdu({.opcode = Opcode::Send, .last = false, .msn = 21}, std::span{large}.first(5000)));
-    device.work();
+    device.work_until_read(peer);
     for (std::uint32_t msn = 1; msn <= 21; ++msn) {
         device.post_receive(id, msn, 10'000 * msn, 10'000);
     }
@@ -429,14 +429,14 @@ void a_write_inside_a_send(void **state) {
             device.post_receive(id, msn, 0, message.size());
         }
         peer.send(fpdu({.opcode = Opcode::Send, .last = false, .msn = msn}, std::span{message}.first(1000)));
-        device.work();
+        device.work_until_read(peer);
         peer.send(fpdu({.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(50'000)},
                        written));
-        device.work();
+        device.work_until_read(peer);
         peer.send(
             fpdu({.opcode = Opcode::Send, .offset = 1000, .msn = msn}, std::span{message}.subspan(1000)));
         if (!posted) {
-            device.work();
+            device.work_until_read(peer);
             device.post_receive(id, msn, 0, message.size());
         }
         device.expect_completion(msn);
