@@ -20,15 +20,17 @@ Result<void> Socket::listen(int backlog) {
         return base::failure(EINVAL);
     }
     if (listener_ == nullptr) {
+        const State before = state_;
         const auto local = stream::name_of(fd());
         if (!local) {
             return std::unexpected{local.error()};
         }
         if (auto listening = listen_at(*local, backlog); !listening) {
+            state_ = before;
+            list();
             return listening;
         }
     }
-    state_ = State::Listening;
     list();
     waiters_.wake();
     return {};
@@ -50,6 +52,9 @@ Result<void> Socket::listen_at(sockaddr_storage local, int backlog) {
         }
         in_tcp_ = soft.has_value();
     }
+    // From listen(2) on TCP lets clients in, and they look in the registry whether this is an rsocket.
+    state_ = State::Listening;
+    list();
     if (in_tcp_ && ::listen(fd(), backlog) != 0) {
         return base::last_failure();
     }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +29,8 @@ using registry::Mode;
 using registry::Phase;
 using registry::Seen;
 using registry::State;
+
+void (*when_kernel_listens)(int socket) = nullptr;
 
 std::optional<Seen> seen(int fd, pid_t process = getpid()) {
     std::optional<Seen> found;
@@ -113,6 +116,38 @@ void a_listener_is_known_until_it_is_closed(void **) {
     assert_true(is_known(pair));
     end(pair);
     assert_false(is_known(pair));
+}
+
+bool was_known = false;
+
+// A client may come as soon as the kernel listens, before rlisten returns.
+void a_listener_is_known_when_clients_can_come(void **) {
+    was_known = false;
+    when_kernel_listens = [](int socket) {
+        sockaddr_storage address{};
+        socklen_t length = sizeof(address);
+        assert_int_equal(getsockname(socket, reinterpret_cast<sockaddr *>(&address), &length), 0);
+        was_known = registry::is_known_listener(address);
+    };
+    const Pair pair = listening();
+    when_kernel_listens = nullptr;
+    assert_true(was_known);
+    end(pair);
+}
+
+// One that cannot listen is no listener.
+void a_socket_that_could_not_listen_is_not_known(void **) {
+    Pair pair = listening();
+    const int second = rsocket(AF_INET, SOCK_STREAM, 0);
+    const int reuse = 1;
+    assert_int_equal(rsetsockopt(second, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse)), 0);
+    if (rbind(second, name(pair), sizeof(pair.address)) == 0) {
+        assert_int_equal(rlisten(second, 4), -1);
+        assert_int_equal(errno, EADDRINUSE);
+    }
+    assert_int_equal(state_of(second), State::Fresh);
+    assert_int_equal(rclose(second), 0);
+    end(pair);
 }
 
 void a_stream_tells_its_ends_and_its_device(void **) {
@@ -257,9 +292,20 @@ void a_forked_child_lists_the_listener_that_it_uses(void **) {
 
 }  // namespace
 
+// In front of libc's.
+extern "C" int listen(int socket, int backlog) {
+    const auto result = static_cast<int>(syscall(SYS_listen, socket, backlog));
+    if (result == 0 && when_kernel_listens != nullptr) {
+        when_kernel_listens(socket);
+    }
+    return result;
+}
+
 int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(a_listener_is_known_until_it_is_closed),
+        cmocka_unit_test(a_listener_is_known_when_clients_can_come),
+        cmocka_unit_test(a_socket_that_could_not_listen_is_not_known),
         cmocka_unit_test(a_stream_tells_its_ends_and_its_device),
         cmocka_unit_test(bytes_window_and_stalls_are_counted),
         cmocka_unit_test(a_client_that_speaks_tcp_is_told_of),
