@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One thread has both ends of each stream: it begins to connect, and then waits in a call for another rsocket
- * only, so that nobody but this wait can go on with the connection. Run in the kernel lab's guest.
- *   one_thread ADDRESS STREAMS */
+ * only, so that nobody but this wait can go on with the connection. Then both ends tell the same names. Run
+ * in the kernel lab's guest. one_thread ADDRESS STREAMS */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +37,25 @@ static void hangs(int signal) {
     (void)!write(STDERR_FILENO, names[kind], strlen(names[kind]));
     (void)!write(STDERR_FILENO, "\n", 1);
     _exit(1);
+}
+
+/* Both ends of a stream have the same names for it, and the server's is the listener's. */
+static void must_agree(int client, int server, const struct sockaddr_in *listener) {
+    struct sockaddr_in name[2][2];
+    const int ends[2] = {client, server};
+    for (int end = 0; end < 2; ++end) {
+        socklen_t length = sizeof(name[end][0]);
+        must(rgetsockname(ends[end], (struct sockaddr *)&name[end][0], &length) == 0, "rgetsockname");
+        must(rgetpeername(ends[end], (struct sockaddr *)&name[end][1], &length) == 0, "rgetpeername");
+    }
+    errno = 0;
+    for (int end = 0; end < 2; ++end) {
+        must(name[end][0].sin_port == name[!end][1].sin_port &&
+                 name[end][0].sin_addr.s_addr == name[!end][1].sin_addr.s_addr,
+             "a local name that the peer has otherwise");
+    }
+    must(name[1][0].sin_port == listener->sin_port && name[1][0].sin_addr.s_addr == listener->sin_addr.s_addr,
+         "the server's name, which is not the listener's");
 }
 
 static int accepted_by(int listener) {
@@ -86,6 +105,7 @@ int main(int argc, char **argv) {
             return 1;
         }
         must(rsend(client, &byte, 1, 0) == 1 && rrecv(server, &byte, 1, 0) == 1, "a byte");
+        must_agree(client, server, &address);
         must(rclose(client) == 0 && rclose(server) == 0, "rclose");
     }
     return rclose(listener);

@@ -4,7 +4,7 @@
 # librsocket in the place of librdmacm's rsockets at one end, and then at the other.
 #   rsockets.sh BUILD-FOLDER ADDRESS
 # Then ours finds that nobody listens, and that its peer was killed, within a second. Over
-# rxe a thread connects to itself too, /etc/rdma/rsocket/devices takes the device away, and peers speak TCP.
+# rxe a thread connects to itself too, datagrams go both ways, /etc/rdma/rsocket/devices takes the device away, and peers speak TCP.
 # One line a run: whose end is ours, what happened, ok or FAIL. Ends with 0 when all are ok.
 set -u
 build=$1 address=$2
@@ -82,6 +82,23 @@ one_thread() {
     verdict both "in one thread" $code
 }
 
+in_udp() { [ -n "$(ss -Hlun "sport = :$port")" ]; }
+sent_packets() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
+
+# A hundred datagrams each way, with ours at both ends: librdmacm's client ends with ENOENT here. All but the
+# few that the ends exchange by UDP, to find each other, go through the device.
+datagrams() {
+    local server sent code=0
+    begin_server in_udp env LD_PRELOAD="$ours" udpong -b "$address" -p $port
+    sent=$(sent_packets)
+    LD_PRELOAD=$ours timeout 30 udpong -s "$address" -p $port -T e -C 100 >"$work/client" 2>&1 || code=$?
+    grep -qE '^custom .* 200 ' "$work/client" || code=1
+    echo "packets through the device: $(($(sent_packets) - sent))" >>"$work/client"
+    [ $(($(sent_packets) - sent)) -ge 190 ] || code=1
+    { kill $server && wait $server; } 2>/dev/null
+    verdict both "datagrams" $code
+}
+
 in_tcp() { [ -n "$(ss -Hltn "sport = :$port")" ]; }
 in_both() { in_tcp && listening; }
 
@@ -127,6 +144,11 @@ peers_speak_tcp() {
     wait $server || code=$?
     verdict server "a client of TCP at a wildcard" $code
     code=0
+    begin_server in_both env RPMA_DEVICE=auto LD_PRELOAD="$ours" rstream -p $port "${short[@]}"
+    timeout 20 rstream -s "$address" -p $port "${short[@]}" >"$work/client" 2>&1 || code=$?
+    wait $server || code=$?
+    verdict server "a client of RDMA at a wildcard" $code
+    code=0
     begin_server in_tcp rstream -T s -b "$address" -p $port
     LD_PRELOAD=$ours timeout 20 rstream -T b -s "$address" -p $port >"$work/client" 2>&1
     grep -q 'rconnect: Connection refused' "$work/client" || code=1
@@ -144,6 +166,7 @@ peer_is_killed
 # siw's driver refuses about one such connection in fifty with EINVAL (doc/LAB.md).
 if [ "$address" = "${RXE_IP:-}" ]; then
     one_thread
+    datagrams
     devices_table
     peers_speak_tcp
 fi
