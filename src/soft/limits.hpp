@@ -45,8 +45,9 @@ inline constexpr std::uint16_t multicast_port = 14791;
 inline constexpr int multicast_hops = 1;
 inline constexpr int max_groups = 1024;
 inline constexpr std::size_t max_groups_of_qp = 16;
-// How often a service is asked for, and how many times before it counts as unreachable.
-inline constexpr std::chrono::milliseconds lookup_interval{500};
+// How often a service is asked for, and how many times before it counts as unreachable. Tests shorten the
+// first.
+inline std::chrono::milliseconds lookup_interval{500};
 inline constexpr int lookup_attempts = 20;
 
 inline constexpr std::size_t max_private_bytes = 196;  // as rdma_cm's RDMA_PS_TCP promises for an accept
