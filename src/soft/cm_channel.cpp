@@ -138,7 +138,7 @@ base::Result<int> EventChannel::begin_wait() {
             return std::unexpected{begun.error()};
         }
     }
-    group_->begin_wait();
+    group_->begin_outside();
     return group_->fd();
 }
 
@@ -152,7 +152,7 @@ base::Result<void> EventChannel::end_wait() {
             return base::failure(EINVAL);
         }
     }
-    group_->end_wait();
+    group_->end_outside();
     return {};
 }
 

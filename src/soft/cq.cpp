@@ -163,7 +163,7 @@ base::Result<int> CompletionQueue::begin_wait() {
         }
     }
     stop_spinning();
-    group_->begin_wait();
+    group_->begin_outside();
     for_other_groups([](const auto &other) { other->hand_over(); });
     base::set_shared(wait_begun_, true);
     return group_->fd();
@@ -180,7 +180,7 @@ base::Result<void> CompletionQueue::end_wait() {
         }
     }
     base::set_shared(wait_begun_, false);
-    group_->end_wait();
+    group_->end_outside();
     return {};
 }
 

@@ -119,9 +119,12 @@ void Engine::watch(Group &group, bool fast) {
 }
 
 // One event at a time, so that the engine is not woken again for what it, or another thread, is already
-// serving.
-void Engine::arm(Group &group, bool armed) {
-    epoll_event event{.events = armed ? EPOLLIN | EPOLLONESHOT : 0U, .data = {.u64 = group.engine_key_}};
+// serving; or whenever something comes, and not for what is there.
+void Engine::arm(Group &group, Group::Arm how) {
+    const std::uint32_t events = how == Group::Arm::Once     ? EPOLLIN | EPOLLONESHOT
+                                 : how == Group::Arm::Always ? EPOLLIN | EPOLLET
+                                                             : 0U;
+    epoll_event event{.events = events, .data = {.u64 = group.engine_key_}};
     (void)epoll_ctl(state_->epoll.get(), EPOLL_CTL_MOD, group.epoll_.get(), &event);
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress: groups. The engine is in engine.cpp.
+// soft/progress: groups. The engine is in engine.cpp, threads that wait for a group in group_wait.cpp.
 #include "soft/progress.hpp"
 
-#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -21,9 +20,6 @@ namespace {
 // Up to this many sources are asked directly: cheaper than asking epoll which of them is ready.
 constexpr std::size_t direct_sources = 2;
 constexpr int max_events = 64;
-
-// A sleep costs tens of microseconds: look again this long before sleeping.
-constexpr std::chrono::microseconds spin_before_sleep{20};
 
 constexpr unsigned most_missed_ticks = 16;
 
@@ -46,7 +42,7 @@ std::shared_ptr<Group> Group::create() {
         return nullptr;
     }
     const std::scoped_lock lock{group->mutex_};
-    group->arm();
+    group->arm(Arm::Once);
     return group;
 }
 
@@ -158,9 +154,10 @@ void Group::poll(bool spinning) {
     if (!lock.owns_lock()) {
         return;  // whoever has it does this caller's work
     }
-    if (spinning && waiters_ == 0) {
+    if (spinning && sleepers_ == 0 && outsiders_ == 0) {
         claim();
     }
+    ++looks_;
     serve();
 }
 
@@ -170,8 +167,8 @@ void Group::hand_over() {
     }
     const std::scoped_lock lock{mutex_};
     claimed_ = false;
-    if (waiters_ == 0) {
-        arm();
+    if (sleepers_ == 0) {
+        arm(outsiders_ == 0 ? Arm::Once : Arm::Always);
     }
 }
 
@@ -183,67 +180,20 @@ base::Result<void> Group::watch_also(int fd) const {
     return {};
 }
 
-void Group::begin_wait() {
-    const std::scoped_lock lock{mutex_};
-    ++waiters_;
-    disarm();
-}
-
-// The waiter got what it waited for and will likely be back: it keeps the group as a poller does.
-void Group::end_wait() {
-    const std::scoped_lock lock{mutex_};
-    --waiters_;
-    claim();
-}
-
-void Group::serve_for_waiter() {
-    const std::scoped_lock lock{mutex_};
-    serve();
-}
-
-bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
-                 const std::function<bool()> &ready) {
-    thread_local std::vector<pollfd> fds;
-    fds.assign(1, pollfd{.fd = event_fd, .events = POLLIN, .revents = 0});
-    for (const auto &group : groups) {
-        fds.push_back(pollfd{.fd = group->epoll_.get(), .events = POLLIN, .revents = 0});
-    }
-    for (const auto &group : groups) {
-        group->begin_wait();
-    }
-    bool interrupted = false;
-    auto sleep_at = base::Clock::now() + spin_before_sleep;
-    while (true) {
-        for (const auto &group : groups) {
-            group->serve_for_waiter();
-        }
-        if (ready()) {
-            break;
-        }
-        if (base::Clock::now() < sleep_at) {
-            continue;
-        }
-        if (::poll(fds.data(), fds.size(), -1) < 0) {
-            interrupted = true;
-            break;
-        }
-    }
-    const int error = errno;
-    for (const auto &group : groups) {
-        group->end_wait();
-    }
-    errno = error;
-    return !interrupted;
-}
-
 void Group::serve_for_engine() {
     const std::scoped_lock lock{mutex_};
-    armed_ = false;  // the engine registers groups for one event at a time
-    if (claimed_ || waiters_ != 0) {
+    if (armed_ == Arm::Once) {
+        armed_ = Arm::No;
+    }
+    if (claimed_ || sleepers_ != 0 || is_left_to_outside()) {
         return;
     }
     serve();
-    arm();
+    if (outsiders_ == 0) {
+        arm(Arm::Once);
+    } else if (has_ready_source()) {
+        watch(false);
+    }
 }
 
 // Whoever has the lock serves: to wait for it would cost him a system call and his processor. Deadlines,
@@ -259,8 +209,8 @@ Group::Watch Group::tick(base::Clock::time_point now) {
     missed_ticks_ = 0;
     if (claimed_ && polls_ == polls_at_tick_) {
         claimed_ = false;
-        if (waiters_ == 0) {
-            arm();
+        if (sleepers_ == 0 && outsiders_ == 0) {
+            arm(Arm::Once);
         }
     }
     polls_at_tick_ = polls_;
@@ -269,8 +219,9 @@ Group::Watch Group::tick(base::Clock::time_point now) {
         clear_deadline(source);
         source.expire();
     }
+    const bool looks_again = look_after_outside(now);
     fast_ = claimed_;
-    watched_ = fast_ || !timed_.empty();
+    watched_ = fast_ || looks_again || !timed_.empty();
     return {.needed = watched_, .fast = fast_};
 }
 
@@ -278,7 +229,7 @@ void Group::claim() {
     ++polls_;
     if (!claimed_) {
         claimed_ = true;
-        disarm();
+        arm(Arm::No);
         watch(true);
     }
 }
@@ -291,17 +242,9 @@ void Group::watch(bool fast) {
     }
 }
 
-void Group::arm() {
-    if (!armed_) {
-        armed_ = true;
-        Engine::instance().arm(*this, true);
-    }
-}
-
-void Group::disarm() {
-    if (armed_) {
-        armed_ = false;
-        Engine::instance().arm(*this, false);
+void Group::arm(Arm how) {
+    if (std::exchange(armed_, how) != how) {
+        Engine::instance().arm(*this, how);
     }
 }
 

@@ -6,7 +6,7 @@
 // A group is served by one thread at a time, the holder of its lock, which never sleeps with it. Who is woken
 // by its sockets:
 //   - a thread that sleeps in the library (Group::wait), or on the group's descriptor (outside_wait.hpp), or
-//   polls in a loop has claimed the group: only that thread;
+//   polls in a loop has claimed the group: only that thread. One outside may have left it (group_wait.cpp);
 //   - otherwise the engine: its thread, or a poller that has nothing to do (Engine::assist), so that a
 //   program that spins leaves its processors to those who work.
 // Hand-over loses nothing, because sockets are level-triggered: whoever takes over sees what is still unread.
@@ -111,9 +111,10 @@ public:
     static bool wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
                      const std::function<bool()> &ready);
 
-    // Between the two the caller serves the group, with poll(), whenever fd() is readable.
-    void begin_wait();
-    void end_wait();
+    // Between the two the caller serves the group, with poll(), whenever fd() is readable; the engine does
+    // what the caller leaves undone.
+    void begin_outside();
+    void end_outside();
     [[nodiscard]] int fd() const { return epoll_.get(); }
     // The descriptor makes fd() readable too. It is no source's, and is closed when it is watched no longer.
     [[nodiscard]] base::Result<void> watch_also(int fd) const;
@@ -121,10 +122,20 @@ public:
 private:
     friend class Engine;
     explicit Group(base::Fd epoll);
+    // How the engine is woken by a group.
+    enum class Arm : std::uint8_t { No, Once, Always };
+    // What the engine knows of the threads outside that wait for the group: they serve it, or will when
+    // something comes; something came, and they have not served it yet; and they did not.
+    enum class Outside : std::uint8_t { Serve, Asked, Absent };
 
     void serve();
-    void serve_for_waiter();
+    void begin_sleep();
+    void serve_for_sleeper();
+    void end_sleep();
     void serve_for_engine();
+    [[nodiscard]] bool is_left_to_outside();
+    [[nodiscard]] bool look_after_outside(base::Clock::time_point now);
+    [[nodiscard]] bool has_ready_source() const;
     // True while the engine has to come back; fast when a poller may have stopped.
     struct Watch {
         bool needed;
@@ -133,8 +144,7 @@ private:
     Watch tick(base::Clock::time_point now);
     void claim();
     void watch(bool fast);
-    void arm();
-    void disarm();
+    void arm(Arm how);
 
     const base::Fd epoll_;
     base::Mutex mutex_;  // guards everything below, and the progress() of all sources
@@ -145,13 +155,18 @@ private:
         due_;  // while it serves: those that it looks at; null in place of those removed since
     Deadlines timed_;
     Buffer spare_;
-    bool armed_ = false;    // the engine is woken by this group
+    Arm armed_ = Arm::No;
     bool claimed_ = false;  // a poller serves it
     bool watched_ = false;  // the engine's tick looks at it
     bool fast_ = false;     // and soon: a poller may have stopped
-    unsigned waiters_ = 0;  // threads asleep in wait()
+    Outside outside_ = Outside::Serve;
+    unsigned sleepers_ = 0;   // threads asleep in wait()
+    unsigned outsiders_ = 0;  // threads between begin_outside() and end_outside()
     std::uint64_t polls_ = 0;
     std::uint64_t polls_at_tick_ = 0;
+    std::uint64_t looks_ = 0;  // at the sockets, by others than the engine
+    std::uint64_t known_looks_ = 0;
+    base::Clock::time_point known_since_;  // no look has been added
 
     unsigned missed_ticks_ = 0;  // the engine's thread alone uses it
 };
@@ -187,7 +202,7 @@ private:
     void withdraw(Group &group);
     void watch(Group &group, bool fast);
     [[nodiscard]] std::shared_ptr<Group> take_watched(std::uint64_t &key);
-    void arm(Group &group, bool armed);
+    void arm(Group &group, Group::Arm how);
     void begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain);
     void drained(const Drain *drain);
     void run();

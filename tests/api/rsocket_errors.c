@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 
 #include "test.h"
@@ -57,9 +58,11 @@ static int connected_peer(int to, int bytes) {
     return socket;
 }
 
-/* Stops, and when it goes on, reads up to the end. Returns 0 when that is so many bytes away. */
+/* Stops, and when it goes on, reads up to the end. Returns 0 when that is so many bytes away, and a close
+ * that waits for the other end takes no time. */
 static int stopping_peer(int to, int expected) {
     static char bytes[1 << 16];
+    const struct linger long_time = {.l_onoff = 1, .l_linger = 60};
     const int socket = connected_peer(to, MANY);
     raise(SIGSTOP);
     ssize_t got = 0;
@@ -67,7 +70,14 @@ static int stopping_peer(int to, int expected) {
     while ((got = rrecv(socket, bytes, sizeof(bytes), 0)) > 0) {
         total += (int)got;
     }
-    return got == 0 && total == expected && rclose(socket) == 0 ? 0 : 2;
+    if (got != 0 || total != expected) {
+        return 2;
+    }
+    const double before = seconds();
+    return rsetsockopt(socket, SOL_SOCKET, SO_LINGER, &long_time, sizeof(long_time)) == 0 &&
+                   rclose(socket) == 0 && seconds() - before < 1.5
+               ? 0
+               : 3;
 }
 
 /* Sends and goes, without a close: in order when `orderly`. */
@@ -236,6 +246,24 @@ static void a_close_that_lingers_waits_for_the_peer(void **state) {
     assert_true(seconds() - before < 10.0);
     assert_int_equal(end_of_peer(child), 0);
     child = 0;
+}
+
+/* The device gives a peer two seconds to see its end. This process looked at its streams without waiting, and
+ * does something else then: it waits for the peer. */
+static void a_peer_need_not_wait_for_who_polls_no_more(void **state) {
+    (void)state;
+    struct epoll_event event = {.events = EPOLLIN};
+    const int set = repoll_create(0);
+    accept_peer("stopping", 0);
+    await_stop(child);
+    assert_int_equal(rshutdown(fd, SHUT_WR), 0);
+    assert_int_equal(repoll_ctl(set, EPOLL_CTL_ADD, fd, &event), 0);
+    assert_int_equal(repoll_wait(set, &event, 1, 0), 0);
+    assert_int_equal(kill(child, SIGCONT), 0);
+    const int result = end_of_peer(child);
+    child = 0;
+    assert_int_equal(result, 0);
+    assert_int_equal(rclose(set), 0);
 }
 
 static void a_process_that_exits_ends_its_streams(void **state) {
@@ -478,6 +506,7 @@ int main(int count, char **arguments) {
         WITH_LISTENER(a_silent_peer_delays_an_end_as_long_as_it_may),
         WITH_LISTENER(what_was_sent_arrives_behind_the_close),
         WITH_LISTENER(a_close_that_lingers_waits_for_the_peer),
+        WITH_LISTENER(a_peer_need_not_wait_for_who_polls_no_more),
         WITH_LISTENER(a_process_that_exits_ends_its_streams),
         WITH_LISTENER(a_close_that_does_not_linger_cuts_off),
         WITH_LISTENER(each_way_not_to_connect_has_a_name),

@@ -205,8 +205,6 @@ std::string RsocketPair::end_of_heir(pid_t child, const Inheritance &what) {
         const bool is_reset = count < 0 && may_break_ && is_break(errno);
         text = is_end || is_reset ? "" : wrong(0, "the end that a child has made", count);
     }
-    // The end of a process waits a while for its peers.
-    close_all();
     return ended_well(child) ? text : text + "a child that had an end ended wrongly";
 }
 
