@@ -220,8 +220,11 @@ bool Socket::take_answer() {
     }
     if (error == 0 && is_tcp && answer_due_ && base::Clock::now() >= *answer_due_) {
         answer_due_.reset();
-        // An rsocket that is only slow has as long as the device gives it.
-        error = is_known(base::without_mapping(peer_)) ? 0 : ETIMEDOUT;
+        // An rsocket that is only slow has as long as the device gives it. With Probe::Known it was one when
+        // it was asked, and may listen no more.
+        const bool is_rsocket =
+            configuration().probe == Probe::Known || is_known(base::without_mapping(peer_));
+        error = is_rsocket ? 0 : ETIMEDOUT;
     }
     if (error == 0) {
         return false;

@@ -66,10 +66,17 @@ struct connecting {
     struct sockaddr_in address;
 };
 
+static void *connect_only(void *argument) {
+    const struct connecting *one = argument;
+    const int result = connect(one->fd, (const struct sockaddr *)&one->address, sizeof(one->address));
+    return (void *)(intptr_t)(result == 0 ? 0 : errno);
+}
+
 static void *connect_it(void *argument) {
     const struct connecting *one = argument;
-    if (connect(one->fd, (const struct sockaddr *)&one->address, sizeof(one->address)) != 0) {
-        return (void *)(intptr_t)errno;
+    void *const failed = connect_only(argument);
+    if (failed != NULL) {
+        return failed;
     }
     char greeting = 0;
     return (void *)(intptr_t)(read(one->fd, &greeting, 1) == 1 ? 0 : errno);
@@ -666,6 +673,29 @@ static void a_system_call_closes_a_socket(void **state) {
     assert_int_equal(close(ends[1]), 0);
 }
 
+/* The server uses what it has accepted when its client has gone on, and the listener is closed. */
+static void a_connection_that_nobody_uses_yet_is_there(void **state) {
+    (void)state;
+    struct connecting one;
+    const int listener = listening(&one.address);
+    one.fd = socket(AF_INET, SOCK_STREAM, 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, connect_only, &one), 0);
+    const int accepted = accept(listener, NULL, NULL);
+    assert_true(accepted >= 0);
+    assert_int_equal(close(listener), 0);
+    void *result = NULL;
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_null(result);
+    char byte = 0;
+    assert_int_equal(write(one.fd, "!", 1), 1);
+    struct pollfd both[] = {{.fd = accepted, .events = POLLIN}, {.fd = one.fd}};
+    assert_int_equal(poll(both, 2, wait_ms), 1);
+    assert_int_equal(read(accepted, &byte, 1), 1);
+    assert_int_equal(is_carried(accepted), carried);
+    close_pair((int[]){one.fd, accepted});
+}
+
 static void a_vfork_child_closes_for_itself(void **state) {
     (void)state;
     int ends[2];
@@ -706,6 +736,7 @@ int main(int count, char **words) {
         cmocka_unit_test(numbers_that_were_closed_unseen_are_others),
         cmocka_unit_test(calls_that_cannot_be_fail),
         cmocka_unit_test(a_system_call_closes_a_socket),
+        cmocka_unit_test(a_connection_that_nobody_uses_yet_is_there),
         cmocka_unit_test(a_vfork_child_closes_for_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
