@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/executable.hpp"
 
 namespace cli {
 
@@ -71,7 +73,13 @@ Outcome<> run(const Options &options) {
         setenv("RS_GRACE_MS", "0", 0);   // clients of `rpma run` ask before a server can speak
     }
     if (options.stats) {
-        setenv("RSOCKET_PRELOAD_STATS", "1", 1);
+        setenv("RSOCKET_PRELOAD_STATS", std::to_string(getpid()).c_str(), 1);
+    }
+    if (const std::string why = why_not_preloaded(words[0]); !why.empty()) {
+        std::fputs(fmt::format("rpma run{}: {}: {} does not see its calls, and it runs as it does alone\n",
+                               options.sockets ? " --sockets" : "", why, name)
+                       .c_str(),
+                   stderr);
     }
     std::signal(SIGPIPE, SIG_DFL);  // main() ignores it
     execvp(arguments[0], arguments.data());

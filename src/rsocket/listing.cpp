@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "rsocket/datagram_socket.hpp"
+#include "rsocket/process.hpp"
 #include "rsocket/socket.hpp"
 
 #include <rpma/rsocket.h>
@@ -31,27 +32,6 @@ std::array<char, size> text_of(std::string_view text) {
     return copy;
 }
 
-const char *text_of_reason(int reason) {
-    switch (reason) {
-        case RDMA_REASON_PEER_SPEAKS_TCP:
-            return "the peer speaks TCP";
-        case RDMA_REASON_SPOKE_FIRST:
-            return "the server spoke first";
-        case RDMA_REASON_NOT_ASKED:
-            return "the peer was not asked";
-        case RDMA_REASON_PEER_REFUSED:
-            return "the peer refused";
-        case RDMA_REASON_PEER_SILENT:
-            return "the peer did not answer";
-        case RDMA_REASON_REMEMBERED:
-            return "the peer spoke TCP before";
-        case RDMA_REASON_ADOPTED:
-            return "it carried TCP before";
-        default:
-            return "";
-    }
-}
-
 registry::State state_of(Socket::State state) {
     switch (state) {
         case Socket::State::Fresh:
@@ -73,6 +53,27 @@ registry::State state_of(Socket::State state) {
 }
 
 }  // namespace
+
+const char *text_of_reason(int reason) {
+    switch (reason) {
+        case RDMA_REASON_PEER_SPEAKS_TCP:
+            return "the peer speaks TCP";
+        case RDMA_REASON_SPOKE_FIRST:
+            return "the server spoke first";
+        case RDMA_REASON_NOT_ASKED:
+            return "the peer was not asked";
+        case RDMA_REASON_PEER_REFUSED:
+            return "the peer refused";
+        case RDMA_REASON_PEER_SILENT:
+            return "the peer did not answer";
+        case RDMA_REASON_REMEMBERED:
+            return "the peer spoke TCP before";
+        case RDMA_REASON_ADOPTED:
+            return "it carried TCP before";
+        default:
+            return "";
+    }
+}
 
 void AnySocket::list(Description description) {
     if (!entry_) {

@@ -10,6 +10,9 @@ namespace rsockets {
 // Makes an rsocket of such a socket. Each use of it gives ECONNRESET; the caller logs why. std::bad_alloc.
 void add_lost(int fd);
 
+// Says in words what an RDMA_REASON_ is; nothing of RDMA_REASON_NONE.
+[[nodiscard]] const char *text_of_reason(int reason);
+
 // As the kernel does with the sockets of a process that ends: their peers see an end of the stream. Waits
 // until what was sent has left, two seconds at most; the rest is lost. Has no effect in a child of vfork(2).
 void end_streams_with_process();

@@ -164,25 +164,38 @@ bool Descriptors::take_away(int first) {
 }  // namespace socket_preload
 
 using socket_preload::descriptors;
+using socket_preload::fresh;
 using socket_preload::is_rsocket;
 using socket_preload::Kind;
+using socket_preload::statistics;
 
 INTERPOSED int close(int fd) {
     return socket_preload::close_any(fd);
 }
 
-// libuv, and so Node, closes its descriptors so. Arguments that a call does not have are passed on unused.
+// libuv, and so Node, closes its descriptors so. What it makes so is the kernel's, for librpma's libraries
+// for instance (base/past_preloads.cpp).
 INTERPOSED long syscall(long number, ...) noexcept {
     va_list arguments;
     va_start(arguments, number);
-    long given[6];
-    for (long &one : given) {
-        one = va_arg(arguments, long);
-    }
+    const socket_preload::SystemCall call{number, arguments};
     va_end(arguments);
-    return number == SYS_close
-               ? socket_preload::close_any(static_cast<int>(given[0]))
-               : LIBC(syscall)(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+    const int fd = static_cast<int>(call.arguments[0]);
+    constexpr auto how = socket_preload::Statistics::Made::BySystemCall;
+    switch (number) {
+        case SYS_close:
+            return socket_preload::close_any(fd);
+        case SYS_connect:
+            return statistics.connected_by_kernel(fd, static_cast<int>(call.pass_on()), how);
+        case SYS_accept:
+        case SYS_accept4:
+            return statistics.accepted_by_kernel(fresh(static_cast<int>(call.pass_on())), how);
+        case SYS_socket:
+        case SYS_epoll_create1:
+            return fresh(static_cast<int>(call.pass_on()));
+        default:
+            return call.pass_on();
+    }
 }
 
 // The descriptors of this library stay open, all others are closed.
@@ -227,14 +240,8 @@ INTERPOSED int fcntl(int fd, int command, ...) {
     return socket_preload::fcntl_of_any(fd, command, argument);
 }
 
-// The same on machines whose file offsets have 64 bits.
-INTERPOSED int fcntl64(int fd, int command, ...) {
-    va_list arguments;
-    va_start(arguments, command);
-    void *const argument = va_arg(arguments, void *);
-    va_end(arguments);
-    return socket_preload::fcntl_of_any(fd, command, argument);
-}
+static_assert(sizeof(off64_t) == sizeof(off_t));
+INTERPOSED [[gnu::alias("fcntl")]] int fcntl64(int fd, int command, ...);
 
 INTERPOSED int ioctl(int fd, unsigned long request, ...) noexcept {
     va_list arguments;

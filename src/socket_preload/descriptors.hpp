@@ -2,13 +2,17 @@
 // socket_preload/descriptors: what each of the process's descriptors is.
 #pragma once
 
+#include <dirent.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <string_view>
 
 namespace socket_preload {
 
@@ -98,5 +102,20 @@ inline constinit Descriptors descriptors;
 
 // Does what the program wants of close(2).
 int close_any(int fd);
+
+// Calls use(fd) for each descriptor of this process, also for this library's. False: it cannot know them.
+template <typename Use>
+bool for_open_descriptors(Use use) {
+    const std::unique_ptr<DIR, int (*)(DIR *)> folder{opendir("/proc/self/fd"), closedir};
+    while (const dirent *entry = folder != nullptr ? readdir(folder.get()) : nullptr) {
+        const std::string_view name{entry->d_name};
+        int fd = -1;  // of the two entries that are folders
+        std::from_chars(name.data(), name.data() + name.size(), fd);
+        if (fd >= 0 && fd != dirfd(folder.get())) {
+            use(fd);
+        }
+    }
+    return folder != nullptr;
+}
 
 }  // namespace socket_preload

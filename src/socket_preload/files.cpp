@@ -144,10 +144,10 @@ INTERPOSED ssize_t sendfile(int socket, int file, off_t *offset, size_t bytes) n
                                               : LIBC(sendfile)(socket, file, offset, bytes);
 }
 
-INTERPOSED ssize_t sendfile64(int socket, int file, off64_t *offset, size_t bytes) noexcept {
-    static_assert(sizeof(off64_t) == sizeof(off_t));
-    return sendfile(socket, file, offset, bytes);
-}
+// The same on machines whose file offsets have 64 bits.
+static_assert(sizeof(off64_t) == sizeof(off_t));
+INTERPOSED [[gnu::alias("sendfile")]] ssize_t sendfile64(int socket, int file, off64_t *offset,
+                                                         size_t bytes) noexcept;
 
 INTERPOSED ssize_t splice(int from, off64_t *from_offset, int to, off64_t *to_offset, size_t bytes,
                           unsigned flags) {

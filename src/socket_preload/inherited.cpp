@@ -2,7 +2,6 @@
 // socket_preload/inherited: see the header.
 #include "socket_preload/inherited.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <rpma/rsocket.h>
@@ -11,11 +10,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <string_view>
 
 #include "base/fork.hpp"
 #include "base/log.hpp"
@@ -33,24 +30,10 @@ constinit std::mutex adopting;
 // No number from here on is of Kind::Inherited.
 constinit std::atomic<int> end_of_inherited{0};
 
-int option_of(int fd, int name) {
-    int value = -1;
-    socklen_t length = sizeof(value);
-    return LIBC(getsockopt)(fd, SOL_SOCKET, name, &value, &length) == 0 ? value : -1;
-}
-
-// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
 struct AtStart {
     AtStart() {
-        DIR *const folder = carries_anything() ? opendir("/proc/self/fd") : nullptr;
-        while (const dirent *entry = folder != nullptr ? readdir(folder) : nullptr) {
-            const std::string_view name{entry->d_name};
-            int fd = -1;  // of the two entries that are folders
-            std::from_chars(name.data(), name.data() + name.size(), fd);
-            inherit(fd);
-        }
-        if (folder != nullptr) {
-            closedir(folder);
+        if (carries_anything()) {
+            (void)for_open_descriptors(inherit);
         }
     }
 } at_start;

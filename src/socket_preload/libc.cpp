@@ -74,6 +74,17 @@ int kept(int fd) {
     return descriptors.set_if_made(high, Kind::Own);
 }
 
+int option_of(int fd, int name) {
+    int value = -1;
+    socklen_t length = sizeof(value);
+    return LIBC(getsockopt)(fd, SOL_SOCKET, name, &value, &length) == 0 ? value : -1;
+}
+
+long SystemCall::pass_on() const {
+    const auto &[first, second, third, fourth, fifth, sixth] = arguments;
+    return LIBC(syscall)(number, first, second, third, fourth, fifth, sixth);
+}
+
 SleepMask::SleepMask(const sigset_t *mask) : mask_{mask} {
     sleep_mask = mask;
 }
@@ -280,12 +291,9 @@ int __wrap_ioctl(int fd, unsigned long request, ...) {
 long __wrap_syscall(long number, ...) {
     va_list arguments;
     va_start(arguments, number);
-    long given[6];
-    for (long &one : given) {
-        one = va_arg(arguments, long);
-    }
+    const socket_preload::SystemCall call{number, arguments};
     va_end(arguments);
-    return LIBC(syscall)(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+    return call.pass_on();
 }
 
 }  // extern "C"

@@ -15,7 +15,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdarg>
 #include <cstdlib>
 
 namespace socket_preload {
@@ -63,6 +65,23 @@ private:
 // Gives a descriptor of this library's own a high number, and returns that: the program may count on the next
 // free number, on numbers below FD_SETSIZE, or dup2 onto one.
 int kept(int fd);
+
+// Returns an option of SOL_SOCKET that is a number, as the kernel has it; -1 of what is no socket.
+[[nodiscard]] int option_of(int fd, int name);
+
+// The arguments of syscall(2). Those that a call does not have are passed on unused.
+struct SystemCall {
+    explicit SystemCall(long call, va_list list) : number{call} {
+        for (long &one : arguments) {
+            one = va_arg(list, long);
+        }
+    }
+    // Has it done by libc.
+    [[nodiscard]] long pass_on() const;
+
+    long number;
+    std::array<long, 6> arguments;
+};
 
 // While one lives, the next descriptor of its kind that a room makes on this thread is for the program. All
 // others are kept away from the program.

@@ -93,14 +93,6 @@ INTERPOSED int open(const char *path, int flags, ...) {
     return fresh(LIBC(open)(path, flags, mode));
 }
 
-INTERPOSED int open64(const char *path, int flags, ...) {
-    va_list arguments;
-    va_start(arguments, flags);
-    const mode_t mode = takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
-    va_end(arguments);
-    return fresh(LIBC(open64)(path, flags, mode));
-}
-
 INTERPOSED int openat(int folder, const char *path, int flags, ...) {
     va_list arguments;
     va_start(arguments, flags);
@@ -109,21 +101,15 @@ INTERPOSED int openat(int folder, const char *path, int flags, ...) {
     return fresh(LIBC(openat)(folder, path, flags, mode));
 }
 
-INTERPOSED int openat64(int folder, const char *path, int flags, ...) {
-    va_list arguments;
-    va_start(arguments, flags);
-    const mode_t mode = takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
-    va_end(arguments);
-    return fresh(LIBC(openat64)(folder, path, flags, mode));
-}
-
 INTERPOSED int creat(const char *path, mode_t mode) {
     return fresh(LIBC(creat)(path, mode));
 }
 
-INTERPOSED int creat64(const char *path, mode_t mode) {
-    return fresh(LIBC(creat64)(path, mode));
-}
+// The same on machines whose file offsets have 64 bits.
+static_assert(sizeof(off64_t) == sizeof(off_t));
+INTERPOSED [[gnu::alias("open")]] int open64(const char *path, int flags, ...);
+INTERPOSED [[gnu::alias("openat")]] int openat64(int folder, const char *path, int flags, ...);
+INTERPOSED [[gnu::alias("creat")]] int creat64(const char *path, mode_t mode);
 
 INTERPOSED int pipe(int *numbers) noexcept {
     return fresh_pair(LIBC(pipe)(numbers), numbers);

@@ -9,12 +9,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
+#include <string>
+#include <string_view>
 
+#include "rsocket/process.hpp"
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
@@ -25,9 +28,17 @@ namespace {
 
 // Whether streams of the kernel's could have been carried instead.
 bool is_tcp(int fd) {
-    int protocol = 0;
-    socklen_t length = sizeof(protocol);
-    return LIBC(getsockopt)(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 && protocol == IPPROTO_TCP;
+    return option_of(fd, SO_PROTOCOL) == IPPROTO_TCP;
+}
+
+bool has_io_uring() {
+    bool has = false;
+    (void)for_open_descriptors([&](int fd) {
+        std::array<char, 32> what{};
+        (void)readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), what.data(), what.size() - 1);
+        has = has || std::string_view{what.data()} == "anon_inode:[io_uring]";
+    });
+    return has;
 }
 
 char program[64];  // before it writes its title there
@@ -36,8 +47,8 @@ char program[64];  // before it writes its title there
 struct AtExit {
     AtExit() {
         (void)std::snprintf(program, sizeof(program), "%s", program_invocation_short_name);
-        if (secure_getenv("RSOCKET_PRELOAD_STATS") != nullptr) {
-            statistics.begin();
+        if (const char *const wanted = secure_getenv("RSOCKET_PRELOAD_STATS"); wanted != nullptr) {
+            statistics.begin(wanted == std::to_string(getpid()));
         }
     }
     ~AtExit() { statistics.tell(); }
@@ -51,23 +62,40 @@ struct AtExit {
 void Statistics::rsocket_ends(int fd) {
     int mode = RDMA_MODE_OPEN;
     socklen_t length = sizeof(mode);
-    if (wanted_ && rgetsockopt(fd, SOL_RDMA, RDMA_MODE, &mode, &length) == 0 && mode != RDMA_MODE_OPEN) {
-        add(mode == RDMA_MODE_RDMA ? carried_ : plain_, 1);
+    if (!wanted_ || rgetsockopt(fd, SOL_RDMA, RDMA_MODE, &mode, &length) != 0 || mode == RDMA_MODE_OPEN) {
+        return;
+    }
+    int reason = RDMA_REASON_NONE;
+    if (mode == RDMA_MODE_TCP && rgetsockopt(fd, SOL_RDMA, RDMA_MODE_REASON, &reason, &length) == 0) {
+        add(plain_.at(static_cast<std::size_t>(reason)), 1);
+    } else {
+        add(carried_, 1);
     }
 }
 
-int Statistics::accepted_by_kernel(int accepted) {
-    if (wanted_ && accepted >= 0 && is_tcp(accepted)) {
-        add(plain_, 1);
+void Statistics::add_of_kernel(int fd, Made how) {
+    if (!is_tcp(fd)) {
+        return;
+    }
+    if (!carries(option_of(fd, SO_DOMAIN), SOCK_STREAM, IPPROTO_TCP)) {
+        add(plain_[Excluded], 1);
+    } else if (how == Made::BySystemCall) {
+        add(plain_[Unseen], 1);
+    }
+}
+
+int Statistics::accepted_by_kernel(int accepted, Made how) {
+    if (wanted_ && accepted >= 0) {
+        add_of_kernel(accepted, how);
     }
     return accepted;
 }
 
-int Statistics::connected_by_kernel(int fd, int result) {
+int Statistics::connected_by_kernel(int fd, int result, Made how) {
     if (wanted_) {
         const int error = errno;
-        if ((result == 0 || error == EINPROGRESS) && is_tcp(fd)) {
-            add(plain_, 1);
+        if (result == 0 || error == EINPROGRESS) {
+            add_of_kernel(fd, how);
         }
         errno = error;
     }
@@ -75,9 +103,29 @@ int Statistics::connected_by_kernel(int fd, int result) {
 }
 
 void Statistics::forget() {
-    for (Count *const count : {&carried_, &plain_, &received_, &sent_}) {
+    for (Count *const count : {&carried_, &received_, &sent_}) {
         count->store(0);
     }
+    for (Count &count : plain_) {
+        count.store(0);
+    }
+    always_ = false;
+}
+
+std::string Statistics::plain_text() const {
+    std::uint64_t all = 0;
+    std::string why;
+    for (int reason = 0; reason < reasons; ++reason) {
+        if (const std::uint64_t count = plain_.at(static_cast<std::size_t>(reason)); count != 0) {
+            all += count;
+            why += why.empty() ? " (" : ", ";
+            why += reason == Excluded ? "preload_config excludes it"
+                   : reason == Unseen ? "by a system call"
+                                      : rsockets::text_of_reason(reason);
+            why += ": " + std::to_string(count);
+        }
+    }
+    return std::to_string(all) + " over TCP" + (why.empty() ? "" : why + ")");
 }
 
 void Statistics::tell() {
@@ -89,18 +137,18 @@ void Statistics::tell() {
         }
     }
     std::ranges::for_each(open, [this](int fd) { rsocket_ends(fd); });
-    if (!wanted_ || carried_ + plain_ == 0) {
+    const bool had_any =
+        carried_ != 0 || std::ranges::any_of(plain_, [](const Count &one) { return one != 0; });
+    const bool has_ring = wanted_ && has_io_uring();
+    if (!wanted_ || !(had_any || has_ring || always_)) {
         return;
     }
-    char line[256];
-    const int length =
-        std::snprintf(line, sizeof(line),
-                      "rpma run --sockets: %s[%d]: %" PRIu64 " connections over rsockets, %" PRIu64
-                      " over TCP; %" PRIu64 " bytes received, %" PRIu64 " sent%s\n",
-                      program, static_cast<int>(getpid()), carried_.load(), plain_.load(), received_.load(),
-                      sent_.load(), carries_anything() ? "" : " (preload_config excludes this program)");
-    [[maybe_unused]] const auto written =
-        LIBC(write)(STDERR_FILENO, line, std::min(static_cast<std::size_t>(length), sizeof(line) - 1));
+    const std::string line = std::string{"rpma run --sockets: "} + program + "[" + std::to_string(getpid()) +
+                             "]: " + std::to_string(carried_) + " connections over rsockets, " +
+                             plain_text() + "; " + std::to_string(received_) + " bytes received, " +
+                             std::to_string(sent_) + " sent" +
+                             (has_ring ? "; io_uring passes the library by" : "") + "\n";
+    [[maybe_unused]] const auto written = LIBC(write)(STDERR_FILENO, line.data(), line.size());
 }
 
 }  // namespace socket_preload

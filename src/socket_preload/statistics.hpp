@@ -2,10 +2,13 @@
 // socket_preload/statistics: what `rpma run --sockets --stats` says of a process when it ends.
 #pragma once
 
+#include <rpma/rsocket.h>
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 namespace socket_preload {
 
@@ -14,9 +17,10 @@ class Statistics {
 public:
     // The socket is about to be closed, or the process to end.
     void rsocket_ends(int fd);
-    // Returns the result of a call that accepts a socket of the kernel's, or connects it.
-    int accepted_by_kernel(int accepted);
-    int connected_by_kernel(int fd, int result);
+    // These return the result of a call that accepts a socket of the kernel's, or connects it.
+    enum class Made { ByLibc, BySystemCall };
+    int accepted_by_kernel(int accepted, Made how = Made::ByLibc);
+    int connected_by_kernel(int fd, int result, Made how = Made::ByLibc);
     // These return what they are given.
     ssize_t received(ssize_t bytes) {
         add(received_, bytes);
@@ -26,11 +30,14 @@ public:
         add(sent_, bytes);
         return bytes;
     }
-    // Counts from here on.
-    void begin() { wanted_ = true; }
+    // Counts from here on. This process says something too when it had no connection, if `always`.
+    void begin(bool always) {
+        wanted_ = true;
+        always_ = always;
+    }
     // Counts from zero again.
     void forget();
-    // Writes a line to standard error, if they are wanted and the process had a connection.
+    // Writes a line to standard error, if they are wanted and there is something to say.
     void tell();
 
 private:
@@ -40,10 +47,18 @@ private:
             count.fetch_add(static_cast<std::uint64_t>(more), std::memory_order_relaxed);
         }
     }
+    // Counts a connection of a TCP socket that is no rsocket. One that would be carried and comes by libc is
+    // a library's of ours (base/past_preloads.cpp).
+    void add_of_kernel(int fd, Made how);
+    // The connections that are TCP: how many, and for which reasons.
+    [[nodiscard]] std::string plain_text() const;
 
+    // Why a connection is TCP: one of RDMA_REASON_, or one of these for what is no rsocket.
+    enum { Excluded = RDMA_REASON_ADOPTED + 1, Unseen, reasons };
     bool wanted_ = false;
+    bool always_ = false;
     Count carried_{0};
-    Count plain_{0};
+    std::array<Count, reasons> plain_{};
     Count received_{0};
     Count sent_{0};
 };

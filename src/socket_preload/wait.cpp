@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // socket_preload/wait: poll and select.
-#include <dirent.h>
 #include <poll.h>
 #include <rpma/rsocket.h>
 #include <sys/select.h>
@@ -8,11 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
-#include <memory>
 #include <new>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "rsocket/descriptor_set.hpp"
@@ -75,21 +71,13 @@ using Sets = std::array<DescriptorSet, 3>;
 // FD_SETSIZE numbers may give getdtablesize(3). The kernel looks as far as its table of descriptors goes,
 // which is long here, because those of this library have high numbers.
 int end_of(int count) {
-    const std::unique_ptr<DIR, int (*)(DIR *)> folder{count > FD_SETSIZE ? opendir("/proc/self/fd") : nullptr,
-                                                      closedir};
-    if (folder == nullptr) {
-        return count;
-    }
     int end = FD_SETSIZE;
-    while (const dirent *entry = readdir(folder.get())) {
-        const std::string_view name{entry->d_name};
-        int fd = -1;  // of the two entries that are folders
-        std::from_chars(name.data(), name.data() + name.size(), fd);
-        if (fd != dirfd(folder.get()) && descriptors.kind(fd) != Kind::Own) {
-            end = std::max(end, fd + 1);
-        }
-    }
-    return std::min(count, end);
+    const bool is_long = count > FD_SETSIZE && socket_preload::for_open_descriptors([&](int fd) {
+                             if (descriptors.kind(fd) != Kind::Own) {
+                                 end = std::max(end, fd + 1);
+                             }
+                         });
+    return is_long ? std::min(count, end) : count;
 }
 
 bool has_rsocket(int count, const Sets &sets) {

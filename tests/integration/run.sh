@@ -15,6 +15,7 @@ refused_with 127 'cannot run absent-program: No such file' "$rpma" run absent-pr
 : >data
 refused_with 126 'cannot run ./data: Permission denied' "$rpma" run ./data
 refused_with 126 'cannot run .: ' "$rpma" run .
+[ -z "$(bounded "$rpma" run true 2>&1)" ] || die "says something of a program that it reaches"
 
 # With the privileges of the file's owner the environment is not believed. A file system may give no such privileges, and
 # whoever is not root may not take others'.
@@ -22,6 +23,11 @@ as_nobody() { setpriv --reuid=65534 --clear-groups "$@"; }
 chmod 711 .
 install -m 4755 "$(command -v id)" owner
 install -m 4755 "$rpma" privileged
+cp owner others
+! chown 65534 others 2>stderr || ! chmod 4755 others || findmnt -no OPTIONS -T . | grep -q nosuid || {
+    bounded "$rpma" run ./others >stdout 2>stderr || die "run ./others"
+    grep -q '^rpma run: ./others gets privileges of its own, ' stderr || die "does not say that nothing is preloaded: $(cat stderr)"
+}
 if [ "$(as_nobody ./owner -u 2>stderr)" = 0 ]; then
     RPMA_DEVICE=hardware as_nobody ./privileged devices >stdout 2>stderr || die "believes RPMA_DEVICE: $(cat stderr)"
     grep -q '^soft_lo' stdout || die "devices: $(cat stdout)"
