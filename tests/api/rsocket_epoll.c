@@ -18,7 +18,7 @@
 /* Last: it asserts. */
 #include "rsockets.h"
 
-enum { LONG = 10000, SOON = 50 };
+enum { LONG = 30000, SOON = 50 };
 
 static int epfd = -1;
 static int ends[2] = {-1, -1};
@@ -439,6 +439,7 @@ struct job {
     int set;
     int failed;
     int taken;
+    atomic_int number; /* the thread's, when it is about to wait */
 };
 
 static void start(struct job *job, void *(*run)(void *), int set) {
@@ -554,6 +555,7 @@ static void an_exclusive_member_wakes_one_set_at_least(void **state) {
 static void *sleeps_until_it_is_closed(void *argument) {
     struct job *const job = argument;
     struct epoll_event event;
+    atomic_store(&job->number, gettid());
     errno = 0;
     job->failed = repoll_wait(job->set, &event, 1, LONG) != -1 || errno != EBADF;
     return NULL;
@@ -566,7 +568,8 @@ static void closing_ends_the_waits(void **state) {
     assert_int_equal(control(set, EPOLL_CTL_ADD, ends[1], EPOLLIN), 0);
     start(&jobs[0], sleeps_until_it_is_closed, set);
     start(&jobs[1], sleeps_until_it_is_closed, set);
-    usleep(1000); /* whether they sleep already or not, it is the same to them */
+    await_sleep(&jobs[0].number);
+    await_sleep(&jobs[1].number);
     assert_int_equal(rclose(set), 0);
     join(&jobs[0]);
     join(&jobs[1]);

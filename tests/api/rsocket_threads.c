@@ -271,21 +271,6 @@ static void *accepts(void *argument) {
     return NULL;
 }
 
-static void await_sleep(const atomic_int *thread) {
-    char path[64];
-    char state = 0;
-    while (atomic_load(thread) == 0) {
-        sched_yield();
-    }
-    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", atomic_load(thread));
-    for (int i = 0; i < 10000 && state != 'S'; ++i) {
-        FILE *const file = fopen(path, "r");
-        assert_non_null(file);
-        assert_int_equal(fscanf(file, "%*d (%*[^)]) %c", &state), 1);
-        fclose(file);
-    }
-}
-
 /* It waits for what it accepted as well, a client that says nothing. */
 static void a_listener_that_is_closed_ends_raccept(void **state) {
     (void)state;

@@ -9,7 +9,9 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -50,12 +52,12 @@ static inline void connect_rsocket(int fds[2], int listener, uint16_t port) {
     demand_rdma(fds[0]);
     assert_fails(rconnect(fds[0], (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
     struct pollfd asked = {.fd = listener, .events = POLLIN};
-    assert_int_equal(rpoll(&asked, 1, 10000), 1); /* the listener may not block */
+    assert_int_equal(rpoll(&asked, 1, 30000), 1); /* the listener may not block */
     fds[1] = raccept(listener, NULL, NULL);
     assert_true(fds[1] >= 0);
     struct pollfd both[2] = {{.fd = fds[0], .events = POLLOUT}, {.fd = fds[1], .events = POLLIN}};
     while (both[0].revents == 0) {
-        assert_true(rpoll(both, 2, 10000) > 0);
+        assert_true(rpoll(both, 2, 30000) > 0);
     }
     assert_int_equal(both[0].revents, POLLOUT);
     int error = -1;
@@ -93,6 +95,24 @@ static inline double seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Waits until a thread sleeps that says its number when it is about to make its call. */
+static inline void await_sleep(const atomic_int *thread) {
+    const double deadline = seconds() + 30;
+    char path[64];
+    char state = 0;
+    while (atomic_load(thread) == 0) {
+        sched_yield();
+    }
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", atomic_load(thread));
+    while (state != 'S') {
+        FILE *const file = fopen(path, "r");
+        assert_non_null(file);
+        assert_int_equal(fscanf(file, "%*d (%*[^)]) %c", &state), 1);
+        fclose(file);
+        assert_true(seconds() < deadline);
+    }
 }
 
 /* Runs this program once more, with three arguments: what it is to be, and two numbers. It is a process of
