@@ -82,7 +82,7 @@ static void connect_to(int fd, int peer) {
 
 static void wait_for(int fd, short events) {
     struct pollfd entry = {.fd = fd, .events = events};
-    assert_int_equal(rpoll(&entry, 1, 10000), 1);
+    assert_int_equal(rpoll(&entry, 1, 30000), 1);
     assert_int_equal(entry.revents, events);
 }
 
@@ -273,7 +273,7 @@ static void *ask(void *client) {
         }
         struct pollfd entry = {.fd = *(int *)client, .events = POLLIN};
         while (rrecv(*(int *)client, &byte, 1, MSG_DONTWAIT) != 1) {
-            if (errno != EAGAIN || rpoll(&entry, 1, 10000) < 1) {
+            if (errno != EAGAIN || rpoll(&entry, 1, 30000) < 1) {
                 return NULL;
             }
         }
@@ -342,7 +342,7 @@ static void nobody_at_the_other_end(void **state) {
     assert_fails(rread(ends->fds[0], &byte, 1), ECONNREFUSED);
     assert_int_equal(rwrite(ends->fds[0], "x", 1), 1);
     struct pollfd entry = {.fd = ends->fds[0], .events = POLLIN};
-    assert_int_equal(rpoll(&entry, 1, 10000), 1);
+    assert_int_equal(rpoll(&entry, 1, 30000), 1);
     assert_int_equal(entry.revents, POLLIN | POLLERR);
     int error = 0;
     socklen_t size = sizeof(error);

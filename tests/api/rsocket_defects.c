@@ -135,7 +135,7 @@ static void d5_rpoll_takes_an_epoll_descriptor_for_something_else(void **state) 
     assert_int_equal(epoll_ctl(entries[1].fd, EPOLL_CTL_ADD, fds[0], &event), 0);
     assert_int_equal(rpoll(entries, 2, 0), 0);
     assert_int_equal(write(fds[1], "x", 1), 1);
-    assert_int_equal(rpoll(entries, 2, 10000), 1);
+    assert_int_equal(rpoll(entries, 2, 30000), 1);
     assert_int_equal(entries[1].revents, POLLIN);
     close(entries[1].fd);
     close(fds[0]);
@@ -156,7 +156,7 @@ static int entries_of(const char *folder) {
 static uint32_t told(int set, uint32_t events, int operation) {
     struct epoll_event event = {.events = events};
     assert_int_equal(repoll_ctl(set, operation, ends[1], &event), 0);
-    return repoll_wait(set, &event, 1, 10000) == 1 ? event.events : 0;
+    return repoll_wait(set, &event, 1, 30000) == 1 ? event.events : 0;
 }
 
 static void d5_repoll_knows_level_trigger_only_and_makes_a_thread(void **state) {

@@ -55,7 +55,7 @@ static void tell(int from, int to) {
     struct pollfd both[2] = {{.fd = from, .events = POLLOUT}, {.fd = to, .events = POLLIN}};
     while (rsend(from, "x", 1, MSG_DONTWAIT) != 1) {
         assert_int_equal(errno, EAGAIN);
-        assert_true(rpoll(both, 2, 10000) > 0);
+        assert_true(rpoll(both, 2, 30000) > 0);
     }
     assert_int_equal(rrecv(to, &byte, 1, 0), 1);
 }

@@ -169,7 +169,7 @@ static void clients_that_are_killed_at_any_moment(void **state) {
         for (int i = 0; i < CLIENTS; ++i) {
             entries[i] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
         }
-        assert_true(rpoll(entries, CLIENTS, 10000) > 0);
+        assert_true(rpoll(entries, CLIENTS, 30000) > 0);
         for (int i = 0; i < CLIENTS; ++i) {
             if (entries[i].revents != 0 && !echo(&clients[i])) {
                 start_client(&clients[i]);
@@ -224,7 +224,7 @@ static _Noreturn void be_neighbour(int from, int to, int streams) {
 
 /* As long as something is not acknowledged there is no keep-alive, only a user timeout. */
 static void await_acknowledgement(int fd) {
-    const double deadline = seconds() + 20;
+    const double deadline = seconds() + 40;
     int left = 1;
     while (left != 0) {
         assert_int_equal(ioctl(fd, SIOCOUTQ, &left), 0);

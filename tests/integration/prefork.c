@@ -319,7 +319,7 @@ static void a_vforked_child_closes_everything(void **state) {
         assert_true(child > 0);
         assert_int_equal(end_of_peer(child), 0);
         assert_int_equal(rsend(fds[0], "x", 1, 0), 1);
-        assert_int_equal(repoll_wait(epfd, &event, 1, 10000), 1);
+        assert_int_equal(repoll_wait(epfd, &event, 1, 30000), 1);
         char byte = 0;
         assert_int_equal(rrecv(fds[1], &byte, 1, 0), 1);
         assert_int_equal(byte, 'x');
@@ -469,10 +469,10 @@ static void a_client_that_was_refused_is_adopted_as_tcp(void **state) {
     assert_fails(radopt(asking), ECONNRESET);
     close(asking);
     struct pollfd entries[2] = {{.fd = fd, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
-    assert_int_equal(rpoll(entries, 2, 10000), 1);
+    assert_int_equal(rpoll(entries, 2, 30000), 1);
     const int accepted = accept(listener, NULL, NULL);
     assert_int_equal(send(accepted, "ab", 2, 0), 2);
-    assert_int_equal(rpoll(entries, 1, 10000), 1);
+    assert_int_equal(rpoll(entries, 1, 30000), 1);
     assert_int_equal(rrecv(fd, &byte, 1, 0), 1);
     const int adopted = dup(fd);
     assert_int_equal(radopt(adopted), 0);

@@ -90,7 +90,7 @@ static void connect_ends(int ends[2], int listener, const struct sockaddr_in *ad
     must(ends[1] >= 0, "raccept");
     struct pollfd both[] = {{.fd = ends[0], .events = POLLOUT}, {.fd = ends[1], .events = POLLIN}};
     while (both[0].revents == 0) {
-        must(rpoll(both, 2, 10000) > 0, "rpoll");
+        must(rpoll(both, 2, 30000) > 0, "rpoll");
     }
     must(both[0].revents == POLLOUT && rfcntl(ends[0], F_SETFL, 0) == 0, "connecting");
 }
@@ -105,7 +105,7 @@ static void echo(int repoll, const int ends[2]) {
     struct epoll_event event;
     memset(bytes, ++number, sizeof(bytes));
     must(rsend(ends[0], bytes, sizeof(bytes), 0) == sizeof(bytes), "rsend");
-    must(repoll_wait(repoll, &event, 1, 10000) == 1 && event.data.fd == ends[1], "repoll_wait");
+    must(repoll_wait(repoll, &event, 1, 30000) == 1 && event.data.fd == ends[1], "repoll_wait");
     receive(ends[1], answer, sizeof(answer));
     must(rsend(ends[1], answer, sizeof(answer), 0) == sizeof(answer), "rsend");
     receive(ends[0], answer, sizeof(answer));

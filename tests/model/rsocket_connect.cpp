@@ -12,7 +12,7 @@ namespace model {
 
 namespace {
 
-constexpr int patience_ms = 20'000;
+constexpr int patience_ms = 40'000;
 
 // Small sizes make much happen; TCP, with its timers, is only slow with small buffers.
 void set_sizes(Dice &dice, int fd, bool may_be_tcp) {

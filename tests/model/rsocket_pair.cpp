@@ -16,7 +16,7 @@ namespace model {
 
 namespace {
 
-constexpr int patience_ms = 20'000;
+constexpr int patience_ms = 40'000;
 
 // Cuts bytes into parts, some of them empty.
 std::vector<iovec> parts_of(Dice &dice, std::span<std::byte> bytes) {

@@ -12,7 +12,7 @@ namespace model {
 
 namespace {
 
-constexpr int patience_ms = 20'000;
+constexpr int patience_ms = 40'000;
 
 }  // namespace
 

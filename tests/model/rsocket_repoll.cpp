@@ -14,7 +14,7 @@ namespace model {
 
 namespace {
 
-constexpr int patience_ms = 20'000;
+constexpr int patience_ms = 40'000;
 constexpr std::size_t spare_events = 32;
 
 short asked(std::uint32_t events) {

@@ -99,7 +99,7 @@ void one_device_delays_no_other(void **) {
     static Job other{post, &done};
     assert_ptr_not_equal(&Worker::of(2), &worker());
     assert_true(Worker::of(2).submit(other));
-    const bool ran = done.try_acquire_for(std::chrono::seconds{20});
+    const bool ran = done.try_acquire_for(std::chrono::seconds{40});
     gate.open.release(most + 1);
     assert_true(ran);
     gate.arrived.acquire();  // the last one's

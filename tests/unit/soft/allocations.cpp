@@ -18,7 +18,7 @@
 
 namespace {
 
-constexpr int patience_ms = 20'000;
+constexpr int patience_ms = 40'000;
 constexpr int none = -1;
 thread_local int failing = none;  // of this thread's allocations the one with this number, counted from 0
 

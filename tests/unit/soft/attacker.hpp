@@ -20,7 +20,7 @@ public:
     [[nodiscard]] bool passed() const { return std::chrono::steady_clock::now() > at_; }
 
 private:
-    std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+    std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now() + std::chrono::seconds{40};
 };
 
 struct Tally {

@@ -112,7 +112,7 @@ void add_asking(std::deque<Peer> &peers, const test::Device &device, unsigned ho
 
 // Until the device has ended so many, in its own thread: the program fetches nothing meanwhile.
 void await_ends(std::size_t count, std::deque<Peer> &some, std::deque<Peer> &others) {
-    const auto deadline = base::Clock::now() + std::chrono::seconds{20};
+    const auto deadline = base::Clock::now() + std::chrono::seconds{40};
     while (ended(some) + ended(others) < count) {
         assert_true(base::Clock::now() < deadline);
     }

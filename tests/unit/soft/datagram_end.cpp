@@ -13,7 +13,7 @@ namespace test {
 
 namespace {
 
-constexpr std::chrono::seconds patience{20};
+constexpr std::chrono::seconds patience{40};
 constexpr int all_states = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One end of an exchange of datagrams: a UD queue pair of the loopback device with its objects and memory.
-// Every function asserts (cmocka) that it succeeds; nothing waits longer than 20 s.
+// Every function asserts (cmocka) that it succeeds; nothing waits longer than 40 s.
 #pragma once
 
 #include <string>

@@ -246,7 +246,7 @@ struct Socket {
         socklen_t length = sizeof(address);
         assert_int_equal(getsockname(fd, general(address), &length), 0);
         port = ntohs(address.sin_port);
-        const timeval patience{.tv_sec = 20, .tv_usec = 0};
+        const timeval patience{.tv_sec = 40, .tv_usec = 0};
         assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
     }
     ~Socket() { close(fd); }

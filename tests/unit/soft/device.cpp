@@ -25,7 +25,7 @@ namespace test {
 
 namespace {
 
-constexpr int patience_ms = 20'000;
+constexpr int patience_ms = 40'000;
 constexpr int everything = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                            IBV_ACCESS_REMOTE_ATOMIC | SOFTRDMA_ACCESS_FLUSH_GLOBAL;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The soft device in this process, for tests that speak to it as a TCP peer. Every function asserts (cmocka)
-// that it succeeds; nothing waits longer than 20 s.
+// that it succeeds; nothing waits longer than 40 s.
 #pragma once
 
 #include <deque>

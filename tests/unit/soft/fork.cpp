@@ -71,7 +71,7 @@ void a_child_takes_nothing_off_a_connection(void **state) {
     const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(20);
+        alarm(40);
         look(ends);
         _exit(is_refused(ends, id) ? 0 : 1);
     }
@@ -95,7 +95,7 @@ void a_child_takes_no_event(void **state) {
     const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(20);
+        alarm(40);
         ibv_cq *cq = nullptr;
         void *context = nullptr;
         const bool refused = softrdma_ibv_get_cq_event(channel, &cq, &context) == -1 && errno == EINVAL;
@@ -191,7 +191,7 @@ void a_child_waits_for_no_lock_that_it_inherited(void **state) {
     const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(20);
+        alarm(40);
         _exit(are_refused(held, device.mr->pd, channel) ? 0 : 1);
     }
     int status = 0;
@@ -232,7 +232,7 @@ void a_child_is_refused_ids_that_it_inherited(void **state) {
     const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(20);
+        alarm(40);
         _exit(are_refused(bound, request) ? 0 : 1);
     }
     of_channel.unlock();

@@ -30,7 +30,7 @@ bool test::allocation_fails(std::size_t size) {
 
 namespace {
 
-constexpr int patience_ms = 20'000;
+constexpr int patience_ms = 40'000;
 constexpr MpaFrame promising{.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4};
 
 // While this lives. The test's thread then only sleeps, so that the device's does all there is to do.

@@ -18,7 +18,7 @@ namespace {
 void set_options(int socket) {
     const int on = 1;
     assert_int_equal(setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)), 0);
-    const timeval patience{.tv_sec = 20, .tv_usec = 0};
+    const timeval patience{.tv_sec = 40, .tv_usec = 0};
     assert_int_equal(setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
     assert_int_equal(setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)), 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A peer that is nothing but a TCP socket on 127.0.0.1: it says what a test tells it to. Every function
-// asserts (cmocka) that it succeeds; nothing waits longer than 20 s.
+// asserts (cmocka) that it succeeds; nothing waits longer than 40 s.
 #pragma once
 
 #include "../../loopback.hpp"

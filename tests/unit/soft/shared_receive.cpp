@@ -226,7 +226,7 @@ void receives_go_by_the_line(void **state) {
         std::unique_lock serving{waiting.group()->mutex()};
         assert_false(queue.take(receive, waiting));
         std::thread poster{[&] { post(device, 1, 0, 100, *device.mr); }};
-        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{40};
         for (bool over = false; !over && std::chrono::steady_clock::now() < deadline;) {
             if (queue.take(receive, newcomer)) {
                 ++stolen;

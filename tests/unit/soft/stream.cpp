@@ -570,7 +570,7 @@ void a_peer_slower_than_the_wait_has_everything(void **state) {
 
 // Ends the connection with a reset, when the device's TCP has all that was sent.
 void reset(test::Peer &peer) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{40};
     int unacknowledged = 0;
     do {
         assert_true(std::chrono::steady_clock::now() < end);

@@ -32,7 +32,7 @@ std::vector<std::byte> bytes_of(const Hello &hello) {
 // Lets both go on until one more call gives something else than EAGAIN, and returns that.
 template <typename Call>
 ssize_t result_of(RawPeer &peer, Call call) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{40};
     while (true) {
         (void)peer.step();
         const ssize_t result = call();
