@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Warnings of every target, in both languages.
 add_compile_options(-Wall -Wextra -Wconversion -Wshadow)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    # The locks that src/base/thread_safety.hpp names.
+    add_compile_options(-Wthread-safety)
+endif()
 if(RPMA_WERROR)
     add_compile_options(-Werror)
 endif()

@@ -6,10 +6,11 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <mutex>
 #include <new>
 #include <utility>
 #include <vector>
+
+#include "base/mutex.hpp"
 
 namespace base {
 
@@ -27,7 +28,7 @@ extern std::atomic<unsigned> forks;
 // nobody in it. Called once for a mutex, when the library is loaded. Returns what pthread_atfork(3) does.
 template <auto &mutex>
 int hold_while_forking() {
-    return pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
+    return pthread_atfork([] { mutex.take(); }, [] { mutex.leave(); }, [] { mutex.leave(); });
 }
 
 // What refuses its work to a child of the process that made it.
@@ -48,9 +49,9 @@ private:
 // checker finds it. Any number of threads.
 template <typename Owner>
 void leave_to_parent(Owner owner) {
-    static auto &mutex = *new std::mutex;
-    static auto &left = *new std::vector<Owner>;
-    const std::scoped_lock lock{mutex};
+    static auto &mutex = *new LastingMutex;
+    static auto &left GUARDED_BY(mutex) = *new std::vector<Owner>;
+    const Lock lock{mutex};
     try {
         left.reserve(left.size() + 1);
     } catch (const std::bad_alloc &) {

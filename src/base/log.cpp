@@ -9,8 +9,6 @@
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
-#include <mutex>
-#include <new>
 #include <utility>
 
 namespace base {
@@ -40,15 +38,16 @@ LogSink log_sink() {
     return current_sink.load(std::memory_order_relaxed);
 }
 
-// The list of the places that withhold lines, and the lock that guards all places; nothing else is locked
-// with it held.
+constinit LastingMutex LogPlace::mutex_;
+
+// The list of the places that withhold lines.
 struct LogPlaces {
-    std::mutex mutex;
-    LogPlace *first = nullptr;
+    LogPlace *first GUARDED_BY(LogPlace::mutex_) = nullptr;
 
     // A child of a fork tells nothing of its parent's: that may hold the lock, and tells it itself.
     void after_fork_in_child() {
-        new (&mutex) std::mutex;
+        LogPlace::mutex_.renew_after_fork();
+        const Lock lock{LogPlace::mutex_};
         for (LogPlace *place = std::exchange(first, nullptr); place != nullptr;) {
             place->withheld_ = 0;
             place = std::exchange(place->next_, nullptr);
@@ -70,7 +69,7 @@ bool LogPlace::admits(int level, Clock::time_point now) {
     Withheld before;
     bool admitted = false;
     {
-        const std::scoped_lock lock{places.mutex};
+        const Lock lock{mutex_};
         if (now - window_ >= log_window) {
             before = take(now);
             window_ = now;
@@ -99,13 +98,13 @@ void LogPlace::write(int level, const char *format, ...) {
     std::vsnprintf(text.data(), text.size(), format, arguments);
     va_end(arguments);
     {
-        const std::scoped_lock lock{places.mutex};
+        const Lock lock{mutex_};
         last_ = text;
     }
     log_sink()(level, file_, line_, function_, "%s\n", text.data());
 }
 
-// With the lock. Nothing when none is withheld.
+// Nothing when none is withheld.
 LogPlace::Withheld LogPlace::take(Clock::time_point now) {
     if (withheld_ == 0) {
         return {};
@@ -136,7 +135,7 @@ void tell_withheld_lines(Clock::time_point now, bool before_their_time) {
     do {
         one = {};
         {
-            const std::scoped_lock lock{places.mutex};
+            const Lock lock{LogPlace::mutex_};
             LogPlace *place = places.first;
             while (place != nullptr && !before_their_time && now - place->window_ < log_window) {
                 place = place->next_;

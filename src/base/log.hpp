@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/clock.hpp"
+#include "base/mutex.hpp"
 
 namespace base {
 
@@ -69,18 +70,19 @@ private:
         Text like{};
         void tell() const;  // calls the sink
     };
-    [[nodiscard]] Withheld take(Clock::time_point now);
+    [[nodiscard]] Withheld take(Clock::time_point now) REQUIRES(mutex_);
+
+    static LastingMutex mutex_;  // of all places; nothing else is locked with it held
 
     const char *const file_;
     const int line_;
     const char *const function_;
-    // Guarded by one lock for all places.
-    Clock::time_point window_;  // its beginning
-    unsigned written_ = 0;      // in the window
-    std::uint64_t withheld_ = 0;
-    int level_ = 0;             // the gravest of those
-    Text last_{};               // that was written
-    LogPlace *next_ = nullptr;  // that withholds lines
+    Clock::time_point window_ GUARDED_BY(mutex_);  // its beginning
+    unsigned written_ GUARDED_BY(mutex_) = 0;      // in the window
+    std::uint64_t withheld_ GUARDED_BY(mutex_) = 0;
+    int level_ GUARDED_BY(mutex_) = 0;             // the gravest of those
+    Text last_ GUARDED_BY(mutex_){};               // that was written
+    LogPlace *next_ GUARDED_BY(mutex_) = nullptr;  // that withholds lines
 };
 
 // Some place has withheld lines that are not told yet.

@@ -6,26 +6,25 @@
 
 #include <atomic>
 
+#include "base/lock.hpp"
+#include "base/thread_safety.hpp"
+
 namespace base {
 
 // As std::mutex. It is not recursive, and a thread leaves what it has taken.
-class SmallMutex {
+class CAPABILITY("mutex") SmallMutex {
 public:
     SmallMutex() = default;
     SmallMutex(const SmallMutex &) = delete;
     SmallMutex &operator=(const SmallMutex &) = delete;
 
-    [[nodiscard]] bool try_lock() {
-        int expected = free;
-        return state_.compare_exchange_strong(expected, taken, std::memory_order_acquire,
-                                              std::memory_order_relaxed);
-    }
-    void lock() {
-        if (!try_lock()) [[unlikely]] {
+    [[nodiscard]] bool try_lock() TRY_ACQUIRE(true) { return take(); }
+    void lock() ACQUIRE() {
+        if (!take()) [[unlikely]] {
             wait();
         }
     }
-    void unlock() {
+    void unlock() RELEASE() {
         if (state_.exchange(free, std::memory_order_release) == awaited) [[unlikely]] {
             state_.notify_one();
         }
@@ -36,6 +35,11 @@ private:
     static constexpr int taken = 1;
     static constexpr int awaited = 2;  // taken, and there may be a thread that sleeps
 
+    bool take() {
+        int expected = free;
+        return state_.compare_exchange_strong(expected, taken, std::memory_order_acquire,
+                                              std::memory_order_relaxed);
+    }
     // The thread cannot know whether it was the last that slept: it leaves the mutex as awaited.
     [[gnu::noinline]] void wait() {
         while (state_.exchange(awaited, std::memory_order_acquire) != free) {

@@ -8,19 +8,19 @@
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "base/log.hpp"
+#include "base/mutex.hpp"
 
 namespace cli {
 
 namespace {
 
 // librpma and the soft device log from any thread.
-std::mutex mutex;
-std::array<std::string, RPMA_LOG_LEVEL_DEBUG + 1> kept_lines;
+constinit base::LastingMutex mutex;
+std::array<std::string, RPMA_LOG_LEVEL_DEBUG + 1> kept_lines GUARDED_BY(mutex);
 std::atomic<int> print_threshold{RPMA_LOG_DISABLED};
 
 // NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's.
@@ -39,7 +39,7 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
     if (level <= print_threshold.load(std::memory_order_relaxed)) {
         std::fputs(fmt::format("rpma: {}\n", line).c_str(), stderr);
     }
-    const std::scoped_lock lock{mutex};
+    const base::Lock lock{mutex};
     std::string &kept = kept_lines.at(static_cast<std::size_t>(level));
     // The first error is the cause of those after it; of warnings the last says how it ended.
     if (level > RPMA_LOG_LEVEL_ERROR || kept.empty()) {
@@ -85,12 +85,12 @@ void print_warnings() {
 }
 
 void clear_log() {
-    const std::scoped_lock lock{mutex};
+    const base::Lock lock{mutex};
     kept_lines.fill({});
 }
 
 std::string logged_reason() {
-    const std::scoped_lock lock{mutex};
+    const base::Lock lock{mutex};
     for (int level = RPMA_LOG_LEVEL_FATAL; level <= RPMA_LOG_LEVEL_WARNING; ++level) {
         const std::string &line = kept_lines.at(static_cast<std::size_t>(level));
         if (!line.empty()) {

@@ -14,7 +14,7 @@ namespace cli {
 
 Storage::~Storage() {
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         stopping_ = true;
     }
     wake_.notify_one();
@@ -34,7 +34,7 @@ Outcome<> Storage::start() {
 
 void Storage::submit(const Job &job) {
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         jobs_.push_back(job);
     }
     wake_.notify_one();
@@ -43,22 +43,25 @@ void Storage::submit(const Job &job) {
 std::vector<Storage::Job> Storage::take_done() {
     eventfd_t ignored = 0;
     (void)eventfd_read(done_event_.get(), &ignored);
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     return std::exchange(done_, {});
 }
 
 void Storage::run() {
-    std::unique_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     while (true) {
-        wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+        while (!stopping_ && jobs_.empty()) {
+            wake_.wait(mutex_);
+        }
         if (stopping_) {
             return;
         }
         Job job = jobs_.front();
         jobs_.pop_front();
-        lock.unlock();
-        job.answer = answer(job);
-        lock.lock();
+        {
+            const base::Unlock unlocked{mutex_};
+            job.answer = answer(job);
+        }
         done_.push_back(job);
         (void)eventfd_write(done_event_.get(), 1);
     }

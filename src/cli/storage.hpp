@@ -2,12 +2,11 @@
 // cli/storage: the thread in which a server stores and commits, so that its own never waits for a disk.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/condition.hpp"
 #include "base/fd.hpp"
 #include "cli/pool.hpp"
 #include "cli/protocol.hpp"
@@ -47,11 +46,11 @@ private:
     const Pool &pool_;
     int error_ = 0;  // the first of storage
     base::Fd done_event_;
-    std::mutex mutex_;  // of all below, but the thread
-    std::condition_variable wake_;
-    std::deque<Job> jobs_;
-    std::vector<Job> done_;
-    bool stopping_ = false;
+    base::Mutex mutex_;
+    base::Condition wake_;
+    std::deque<Job> jobs_ GUARDED_BY(mutex_);
+    std::vector<Job> done_ GUARDED_BY(mutex_);
+    bool stopping_ GUARDED_BY(mutex_) = false;
     std::thread thread_;
 };
 

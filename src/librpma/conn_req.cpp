@@ -89,7 +89,7 @@ rpma_conn_req::Made rpma_conn_req::begin(const rpma_peer &peer, const char *addr
     }
     int result = parameters.events == nullptr ? (*req)->wait_on_own_channel() : 0;
     if (result == 0) {
-        const std::scoped_lock lock{(*req)->beginning_};
+        const base::Lock lock{(*req)->beginning_};
         result = (*req)->ask_on_channel(address, port);
     }
     return result == 0 ? std::move(req) : librpma::Failure{result};
@@ -138,7 +138,7 @@ rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd, int flag
             return librpma::Failure{result};
         }
     }
-    const std::scoped_lock lock{(*req)->beginning_};
+    const base::Lock lock{(*req)->beginning_};
     rdma_cm_id *id = nullptr;
     const bool initiator = (flags & RPMA_ADOPT_INITIATOR) != 0;
     base::Fd duplicate;
@@ -293,7 +293,7 @@ int rpma_conn_req::advance(verbs::Event event) {
 }
 
 bool rpma_conn_req::take(verbs::Event event) {
-    const std::scoped_lock lock{beginning_};
+    const base::Lock lock{beginning_};
     return advance(std::move(event)) != 0 || ready_;
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cerrno>
-#include <mutex>
 
 #include "base/mutex.hpp"
 #include "librpma/conn.hpp"
@@ -42,7 +41,7 @@ public:
     [[nodiscard]] int prepare(const rpma_peer &peer, const librpma::ConnectionParameters &parameters);
     // An event that came to the rpma_events. True when the program is to hear of it: the request is ready, or
     // has failed.
-    [[nodiscard]] bool take(verbs::Event event);
+    [[nodiscard]] bool take(verbs::Event event) EXCLUDES(beginning_);
     // Whether proceed() is for the program to call, when the descriptor is readable.
     [[nodiscard]] bool waits_on_descriptor() const { return waits_on_descriptor_; }
     [[nodiscard]] int event_fd() const { return connection_.event_channel->fd; }

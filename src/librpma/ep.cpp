@@ -76,7 +76,7 @@ int rpma_ep::bind_and_listen(const char *address, const char *port,
 }
 
 int rpma_ep::keep(verbs::Event event) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     auto kept = librpma::make<Kept>();
     if (kept == nullptr) {
         reject(std::move(event));
@@ -100,7 +100,7 @@ librpma::Result<verbs::Event> rpma_ep::next_event() {
     if (events_ == nullptr) {
         return librpma::next_event(peer_.provider(), channel_.get());
     }
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (first_ == nullptr) {
         return librpma::Failure{RPMA_E_NO_EVENT};
     }
@@ -157,7 +157,13 @@ int rpma_ep::next_bare_request(rpma_conn_req **req_ptr) {
 }
 
 int rpma_ep::close() {
-    for (auto kept = std::move(first_); kept != nullptr; kept = std::move(kept->next)) {
+    std::unique_ptr<Kept> first;
+    {
+        const base::Lock lock{mutex_};
+        first = std::move(first_);
+        end_ = &first_;
+    }
+    for (auto kept = std::move(first); kept != nullptr; kept = std::move(kept->next)) {
         reject(std::move(kept->event));
     }
     librpma::FirstError error;

@@ -2,8 +2,6 @@
 // librpma/ep: an address that is listened at.
 #pragma once
 
-#include <mutex>
-
 #include "base/mutex.hpp"
 #include "librpma/conn_req.hpp"
 #include "librpma/ep_cfg.hpp"
@@ -23,7 +21,7 @@ public:
     [[nodiscard]] rdma_event_channel *channel() const { return channel_.get(); }
     [[nodiscard]] const rdma_cm_id &id() const { return *id_; }
     // An event that came to the rpma_events: kept for the caller that asks for the next request.
-    [[nodiscard]] int keep(verbs::Event event);
+    [[nodiscard]] int keep(verbs::Event event) EXCLUDES(mutex_);
     // A request of a peer. Each writes *req_ptr on success, and NULL when the event cannot be acknowledged;
     // the second makes no queues.
     [[nodiscard]] int next_request(const librpma::ConnectionParameters &parameters, rpma_conn_req **req_ptr);
@@ -42,7 +40,7 @@ private:
 
     [[nodiscard]] int bind_and_listen(const char *address, const char *port,
                                       const librpma::EndpointParameters &parameters);
-    [[nodiscard]] librpma::Result<verbs::Event> next_event();
+    [[nodiscard]] librpma::Result<verbs::Event> next_event() EXCLUDES(mutex_);
     // The peer that asks; it is rejected when this fails.
     [[nodiscard]] librpma::Result<Asked> next_asked(rpma_conn_req **req_ptr);
     void reject(verbs::Event event) const;
@@ -51,7 +49,7 @@ private:
     const rpma_events *const events_;
     verbs::EventChannel channel_;  // of its own, unless there is an rpma_events
     verbs::Id id_;
-    base::Mutex mutex_;  // guards what follows
-    std::unique_ptr<Kept> first_;
-    std::unique_ptr<Kept> *end_ = &first_;
+    base::Mutex mutex_;
+    std::unique_ptr<Kept> first_ GUARDED_BY(mutex_);
+    std::unique_ptr<Kept> *end_ GUARDED_BY(mutex_) = &first_;
 };

@@ -12,7 +12,7 @@
 namespace librpma {
 
 int FlushBuffer::make() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (made_.load(std::memory_order_relaxed)) {
         return 0;
     }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 
 #include "base/mutex.hpp"
 #include "librpma/pages.hpp"
@@ -28,7 +27,7 @@ public:
     [[nodiscard]] int close();
 
 private:
-    [[nodiscard]] int make();
+    [[nodiscard]] int make() EXCLUDES(mutex_);
 
     const rpma_peer &peer_;
     base::Mutex mutex_;  // held to make it

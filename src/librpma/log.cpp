@@ -13,6 +13,7 @@
 #include <ctime>
 #include <mutex>
 
+#include "base/mutex.hpp"
 #include "base/shared_value.hpp"
 #include "librpma/api.hpp"
 #include "librpma/log_destination.hpp"
@@ -27,7 +28,7 @@ std::atomic<int> aux_threshold{RPMA_LOG_DISABLED};
 // nullptr: the default function.
 std::atomic<rpma_log_function *> user_function{nullptr};
 // Each library has a threshold of its own: the lock keeps the two equal when several threads set them.
-std::mutex threshold_mutex;
+constinit base::LastingMutex threshold_mutex;
 // The process's syslog identity is left alone until there is a first line to write.
 std::atomic<bool> syslog_opened{false};
 std::once_flag syslog_once;
@@ -130,7 +131,7 @@ void dispatch(int level, const char *file, int line, const char *function, const
 }
 
 void set_both_thresholds(int level) {
-    const std::lock_guard lock{threshold_mutex};
+    const base::Lock lock{threshold_mutex};
     base::set_shared(base::log_threshold, level);
     verbs::set_soft_log(dispatch, level);
 }

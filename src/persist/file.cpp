@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <map>
-#include <new>
 
 #include "persist/mapping.hpp"
 
@@ -17,8 +16,8 @@ namespace {
 
 // Never destroyed: connections may end after main().
 struct Table {
-    std::mutex mutex;
-    std::map<FileNumber, std::shared_ptr<File>> files;
+    base::LastingMutex mutex;
+    std::map<FileNumber, std::shared_ptr<File>> files GUARDED_BY(mutex);
 };
 Table &table() {
     static Table &all = *new Table;
@@ -29,7 +28,7 @@ Table &table() {
 
 std::shared_ptr<File> File::of(FileNumber number) {
     Table &all = table();
-    const std::scoped_lock lock{all.mutex};
+    const base::Lock lock{all.mutex};
     std::erase_if(all.files, [](const auto &known) {
         return known.second.use_count() == 1 && known.second->failed() == 0;
     });
@@ -39,11 +38,10 @@ std::shared_ptr<File> File::of(FileNumber number) {
 }
 
 int File::failed() const {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     return failed_;
 }
 
-// With the lock held.
 void File::end(const Call &call) {
     Call **here = &oldest_;
     while (*here != &call) {
@@ -53,7 +51,7 @@ void File::end(const Call &call) {
 }
 
 int File::sync(std::uintptr_t first_page, std::size_t length) {
-    std::unique_lock<std::mutex> lock{mutex_};
+    base::Lock lock{mutex_};
     if (failed_ != 0) {
         return failed_;
     }
@@ -74,7 +72,9 @@ int File::sync(std::uintptr_t first_page, std::size_t length) {
     }
     ended_.notify_all();
     const std::uint64_t newest = begun_;
-    ended_.wait(lock, [&] { return failed_ != 0 || oldest_ == nullptr || oldest_->number > newest; });
+    while (failed_ == 0 && oldest_ != nullptr && oldest_->number <= newest) {
+        ended_.wait(mutex_);
+    }
     if (failed_ != 0) {
         return failed_;
     }
@@ -83,20 +83,23 @@ int File::sync(std::uintptr_t first_page, std::size_t length) {
 
 // The threads that held locks or were in msync are the parent's.
 void File::after_fork_in_child() {
-    new (&mutex_) std::mutex;
-    new (&ended_) std::condition_variable;
+    mutex_.renew_after_fork();
+    ended_.renew_after_fork();
+    const base::Lock lock{mutex_};
     oldest_ = nullptr;
 }
 
 // Made here, when the library is loaded: a fork cannot come in between. The table is whole in the child,
 // because its lock is held, never for long, while the process forks.
 const int File::renews_after_forks =
-    pthread_atfork([] { table().mutex.lock(); }, [] { table().mutex.unlock(); },
+    pthread_atfork([] { table().mutex.take(); }, [] { table().mutex.leave(); },
                    [] {
-                       for (const auto &known : table().files) {
+                       Table &all = table();
+                       all.mutex.assert_held();
+                       for (const auto &known : all.files) {
                            known.second->after_fork_in_child();
                        }
-                       table().mutex.unlock();
+                       all.mutex.leave();
                    });
 
 }  // namespace persist

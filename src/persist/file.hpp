@@ -4,12 +4,10 @@
 // known belongs to the file, and lasts as long as the process.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
-#include "base/mutex.hpp"
+#include "base/condition.hpp"
 #include "persist/proc_text.hpp"
 
 namespace persist {
@@ -25,10 +23,10 @@ public:
     // error of storage (EIO, ENOSPC), from then on always. Waits for storage, and before it says 0 for the
     // calls on this file that began before: one of them may have been told of these bytes. Any number of
     // threads.
-    [[nodiscard]] int sync(std::uintptr_t first_page, std::size_t length);
+    [[nodiscard]] int sync(std::uintptr_t first_page, std::size_t length) EXCLUDES(mutex_);
 
     // The error of storage, or 0.
-    [[nodiscard]] int failed() const;
+    [[nodiscard]] int failed() const EXCLUDES(mutex_);
 
 private:
     // One msync under way, oldest first.
@@ -36,15 +34,15 @@ private:
         std::uint64_t number;
         Call *next;
     };
-    void end(const Call &call);
+    void end(const Call &call) REQUIRES(mutex_);
     void after_fork_in_child();
     static const int renews_after_forks;
 
-    mutable base::Mutex mutex_;  // of all below; never held during msync
-    std::condition_variable ended_;
-    Call *oldest_ = nullptr;
-    std::uint64_t begun_ = 0;
-    int failed_ = 0;
+    mutable base::Mutex mutex_;  // never held during msync
+    base::Condition ended_;
+    Call *oldest_ GUARDED_BY(mutex_) = nullptr;
+    std::uint64_t begun_ GUARDED_BY(mutex_) = 0;
+    int failed_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace persist

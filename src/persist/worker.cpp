@@ -4,10 +4,9 @@
 
 #include <pthread.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <new>
 
+#include "base/condition.hpp"
 #include "base/log.hpp"
 #include "base/thread.hpp"
 #include "persist/guard.hpp"
@@ -16,18 +15,18 @@ namespace persist {
 
 // Everything a thread of the pool touches. It outlives the threads, some of which may end after main().
 struct Worker::Pool {
-    std::mutex mutex;  // of all below; never held while a job runs
-    std::condition_variable wake;
-    std::condition_variable ended;
-    Job *first = nullptr;
-    Job *last = nullptr;
-    unsigned queued = 0;
-    unsigned idle = 0;
-    unsigned threads = 0;
-    bool ending = false;  // the process
-    base::EndedThread ended_thread;
+    base::Mutex mutex;  // never held while a job runs
+    base::Condition wake;
+    base::Condition ended;
+    Job *first GUARDED_BY(mutex) = nullptr;
+    Job *last GUARDED_BY(mutex) = nullptr;
+    unsigned queued GUARDED_BY(mutex) = 0;
+    unsigned idle GUARDED_BY(mutex) = 0;
+    unsigned threads GUARDED_BY(mutex) = 0;
+    bool ending GUARDED_BY(mutex) = false;  // the process
+    base::EndedThread ended_thread GUARDED_BY(mutex);
 
-    Job *take() {
+    Job *take() REQUIRES(mutex) {
         Job *const job = first;
         first = job->next;
         --queued;
@@ -35,7 +34,7 @@ struct Worker::Pool {
     }
 
     // True when the job was still in the queue, and is no longer.
-    bool take_back(const Job &job) {
+    bool take_back(const Job &job) REQUIRES(mutex) {
         Job *before = nullptr;
         for (Job *here = first; here != nullptr; before = here, here = here->next) {
             if (here == &job) {
@@ -48,23 +47,24 @@ struct Worker::Pool {
         return false;
     }
 
-    void run_next(std::unique_lock<std::mutex> &lock) {
+    void run_next() REQUIRES(mutex) {
         const Job job = *take();
-        lock.unlock();
+        const base::Unlock unlocked{mutex};
         job.run(job.argument);
-        lock.lock();
     }
 
     void serve() {
-        std::unique_lock lock{mutex};
+        base::Lock lock{mutex};
         for (;;) {
             ++idle;
-            (void)wake.wait_for(lock, idle_limit, [this] { return first != nullptr || ending; });
+            const auto deadline = base::Clock::now() + idle_limit;
+            while (first == nullptr && !ending && wake.wait_until(mutex, deadline)) {
+            }
             --idle;
             if (first == nullptr) {
                 break;
             }
-            run_next(lock);
+            run_next();
         }
         --threads;
         ended.notify_all();
@@ -103,7 +103,7 @@ Worker::~Worker() = default;
 
 bool Worker::submit(Job &job) {
     Pool &pool = *pool_;
-    std::unique_lock lock{pool.mutex};
+    base::Lock lock{pool.mutex};
     job.next = nullptr;
     (pool.first == nullptr ? pool.first : pool.last->next) = &job;
     pool.last = &job;
@@ -135,10 +135,11 @@ void Worker::end_all() {
 
 void Worker::end(base::Clock::time_point deadline) {
     Pool &pool = *pool_;
-    std::unique_lock lock{pool.mutex};
+    base::Lock lock{pool.mutex};
     pool.ending = true;
     pool.wake.notify_all();
-    (void)pool.ended.wait_until(lock, deadline, [&pool] { return pool.threads == 0; });
+    while (pool.threads != 0 && pool.ended.wait_until(pool.mutex, deadline)) {
+    }
     const auto last = pool.ended_thread.take();
     lock.unlock();
     base::EndedThread::join(last);

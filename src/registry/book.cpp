@@ -119,7 +119,7 @@ Book::~Book() {
 }
 
 Entry Book::add() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (free_.empty() && !make_file()) {
         return {};
     }
@@ -162,7 +162,7 @@ bool Book::make_file() {
 }
 
 void Book::give_back(Record &record) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const std::atomic_ref sequence{record.sequence};
     sequence.fetch_add(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
@@ -173,7 +173,7 @@ void Book::give_back(Record &record) {
 
 // A child of vfork(2) has this memory too, and its end is not the parent's.
 void Book::remove_files() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     for (const File &file : files_) {
         if (file.name.process == getpid()) {
             (void)unlink((path_ + "/" + file.name.text()).c_str());
@@ -183,10 +183,11 @@ void Book::remove_files() {
 
 // The child keeps the mappings: streams that it inherited point there, and write nothing.
 void Book::after_fork_in_child() {
+    mutex_.assert_held();
     free_.clear();
     files_.clear();
     is_out_of_order_ = false;
-    mutex_.unlock();
+    mutex_.leave();
 }
 
 }  // namespace registry

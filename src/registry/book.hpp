@@ -2,10 +2,10 @@
 // registry/book: this process's files in the registry, and an rsocket's record in one of them.
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "registry/process.hpp"
 #include "registry/record.hpp"
 
@@ -51,30 +51,30 @@ public:
 
     // An rsocket that is not described yet. The first call makes a file, and removes those that processes of
     // this user left behind; where no file can be made, which is logged once, the entry is none.
-    [[nodiscard]] Entry add();
+    [[nodiscard]] Entry add() EXCLUDES(mutex_);
 
     // Other programs see nothing of this process any more.
-    void remove_files();
+    void remove_files() EXCLUDES(mutex_);
     // The caller calls these around fork(2). The child has no record, and makes files of its own.
-    void before_fork() { mutex_.lock(); }
-    void after_fork_in_parent() { mutex_.unlock(); }
+    void before_fork() { mutex_.take(); }
+    void after_fork_in_parent() { mutex_.leave(); }
     void after_fork_in_child();
 
 private:
     friend class Entry;
-    [[nodiscard]] bool make_file();
-    void give_back(Record &record);
+    [[nodiscard]] bool make_file() REQUIRES(mutex_);
+    void give_back(Record &record) EXCLUDES(mutex_);
 
     const std::string path_;
-    std::mutex mutex_;
-    std::vector<Record *> free_;
+    base::Mutex mutex_;
+    std::vector<Record *> free_ GUARDED_BY(mutex_);
     struct File {
         FileName name;
         void *memory;
         std::size_t bytes;
     };
-    std::vector<File> files_;
-    bool is_out_of_order_ = false;
+    std::vector<File> files_ GUARDED_BY(mutex_);
+    bool is_out_of_order_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace registry

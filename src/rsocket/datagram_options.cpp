@@ -20,12 +20,12 @@ constexpr int most_messages = 0xfffe;
 }  // namespace
 
 bool DatagramSocket::blocks() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     return blocks_;
 }
 
 void DatagramSocket::set_blocking(bool blocks) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     blocks_ = blocks;
 }
 
@@ -61,7 +61,7 @@ Result<void> DatagramSocket::set_rdma_option(int name, const void *value, sockle
 }
 
 Result<void> DatagramSocket::set_option(int level, int name, const void *value, socklen_t length) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (level == SOL_RDMA) {
         return set_rdma_option(name, value, length);
     }
@@ -89,7 +89,7 @@ Result<void> DatagramSocket::set_option(int level, int name, const void *value, 
 }
 
 Result<void> DatagramSocket::get_option(int level, int name, void *value, socklen_t *length) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (level == SOL_RDMA) {
         const auto number = rdma_option(name);
         return number ? give(*number, value, length) : base::failure(ENOPROTOOPT);

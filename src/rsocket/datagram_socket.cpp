@@ -64,7 +64,7 @@ Result<std::shared_ptr<AnySocket>> DatagramSocket::accept(sockaddr *, socklen_t 
 }
 
 Result<void> DatagramSocket::connect(const sockaddr *address, socklen_t length) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (::connect(fd(), address, length) != 0) {
         return base::last_failure();
     }
@@ -86,7 +86,7 @@ void DatagramSocket::tell_news() {
 }
 
 template <typename Attempt>
-Result<std::size_t> DatagramSocket::until(std::unique_lock<std::mutex> &lock, short events, bool blocks,
+Result<std::size_t> DatagramSocket::until(std::unique_lock<base::Mutex> &lock, short events, bool blocks,
                                           milliseconds timeout, Attempt attempt) {
     const auto try_once = [&] {
         auto answer = closed_ ? Result<std::size_t>{base::failure(EBADF)} : attempt();
@@ -197,7 +197,7 @@ Result<std::size_t> DatagramSocket::send(const msghdr &message, int flags) {
 }
 
 Result<void> DatagramSocket::shutdown(int how) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const int result = ::shutdown(fd(), how);
     if (result != 0 && errno != ENOTCONN) {
         return base::last_failure();

@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "base/mutex.hpp"
 #include "datagram/endpoint.hpp"
 #include "rsocket/any_socket.hpp"
 #include "rsocket/configuration.hpp"
@@ -57,7 +58,7 @@ private:
     // Calls attempt() until it gives something else than EAGAIN, and sleeps for `events` meanwhile. What an
     // attempt finds wakes the other threads that sleep.
     template <typename Attempt>
-    Result<std::size_t> until(std::unique_lock<std::mutex> &lock, short events, bool blocks,
+    Result<std::size_t> until(std::unique_lock<base::Mutex> &lock, short events, bool blocks,
                               milliseconds timeout, Attempt attempt);
     [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep, short events);
     [[nodiscard]] Result<std::vector<pollfd>> begin_wait_of(const Waiter *waiter, short events);
@@ -67,7 +68,7 @@ private:
     void list();
 
     const int domain_;
-    std::mutex mutex_;
+    base::Mutex mutex_;
     bool blocks_;
     bool closed_ = false;
     bool is_shut_to_read_ = false;

@@ -8,14 +8,14 @@
 namespace rsockets {
 
 std::shared_ptr<stream::Shard> DatagramSocket::advance() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     serve();
     tell_news();
     return nullptr;
 }
 
 short DatagramSocket::readiness(short events) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (closed_) {
         return POLLNVAL;
     }
@@ -31,7 +31,7 @@ short DatagramSocket::readiness(short events) {
 }
 
 Result<void> DatagramSocket::begin_wait(Sleep &sleep, short events) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     return begin_wait_locked(sleep, events);
 }
 
@@ -70,7 +70,7 @@ Result<std::vector<pollfd>> DatagramSocket::begin_wait_of(const Waiter *waiter, 
 }
 
 void DatagramSocket::end_wait(const Sleep &sleep) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     end_wait_locked(sleep);
 }
 
@@ -80,7 +80,7 @@ void DatagramSocket::end_wait_locked(const Sleep &sleep) {
 }
 
 Result<std::vector<pollfd>> DatagramSocket::watch(short events) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     end_wait_of(nullptr);  // a device of the kernel is asked for each event
     auto descriptors = begin_wait_of(nullptr, events);
     if (descriptors && !descriptors->empty()) {
@@ -93,7 +93,7 @@ Result<std::vector<pollfd>> DatagramSocket::watch(short events) {
 }
 
 void DatagramSocket::end_watch() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     end_wait_of(nullptr);
 }
 

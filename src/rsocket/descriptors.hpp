@@ -14,8 +14,9 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <utility>
+
+#include "base/mutex.hpp"
 
 namespace rsockets {
 
@@ -88,7 +89,7 @@ public:
         Slot *slot = nullptr;
         Entry *entry = nullptr;
         {
-            const std::scoped_lock lock{mutex_};
+            const base::Lock lock{mutex_};
             slot = made_slot_of(fd);
             entry = free_ != nullptr ? std::exchange(free_, free_->next) : new Entry{*this};
         }
@@ -117,10 +118,9 @@ public:
         }
     }
 
-    // fork(2) calls lock() before, unlock() behind it in parent and child: no other thread changes the lists
-    // meanwhile.
-    void lock() { mutex_.lock(); }
-    void unlock() { mutex_.unlock(); }
+    // Called around fork(2), behind it in parent and child: no other thread changes the lists meanwhile.
+    void before_fork() { mutex_.take(); }
+    void after_fork() { mutex_.leave(); }
 
 private:
     using Slot = std::atomic<Entry *>;
@@ -150,14 +150,14 @@ private:
         }
         [[gnu::noinline]] void end() {
             const auto ended = std::move(object);  // not with the lock
-            const std::scoped_lock lock{home.mutex_};
+            const base::Lock lock{home.mutex_};
             next = std::exchange(home.free_, this);
         }
 
         Descriptors &home;
         std::atomic<std::uint32_t> users{0};
         std::shared_ptr<Object> object;
-        Entry *next = nullptr;  // in the list of free entries
+        Entry *next = nullptr;  // in the list of free entries, whose lock guards it
     };
 
     // Each segment is twice as long as the one before it, so that there is a slot for each descriptor.
@@ -180,8 +180,7 @@ private:
         Slot *const slots = segments_[place.segment].load(std::memory_order_acquire);
         return slots != nullptr ? slots + place.slot : nullptr;
     }
-    // The caller has the lock.
-    [[nodiscard]] Slot *made_slot_of(int fd) {
+    [[nodiscard]] Slot *made_slot_of(int fd) REQUIRES(mutex_) {
         const Place place = place_of(fd);
         if (segments_[place.segment] == nullptr) {
             segments_[place.segment].store(new Slot[slots_in(place.segment)]{}, std::memory_order_release);
@@ -190,8 +189,8 @@ private:
     }
 
     std::array<std::atomic<Slot *>, segments> segments_{};
-    std::mutex mutex_;
-    Entry *free_ = nullptr;
+    base::Mutex mutex_;
+    Entry *free_ GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace rsockets

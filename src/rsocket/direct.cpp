@@ -39,7 +39,7 @@ Result<off_t> Socket::map(void *begin, std::size_t bytes, int protection, off_t 
 }
 
 Result<void> Socket::unmap(const void *begin, std::size_t bytes) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     serve();
     if (state_ == State::Plain) {
         return base::failure(EOPNOTSUPP);

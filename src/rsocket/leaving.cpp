@@ -60,7 +60,7 @@ void Leaving::add(std::unique_ptr<stream::Connection> stream, base::Fd fd) {
     if (is_done(*left.stream)) {
         return;
     }
-    const std::scoped_lock lock{streams_->mutex};
+    const base::Lock lock{streams_->mutex};
     try {
         streams_->all.push_back(std::move(left));
     } catch (const std::bad_alloc &) {

@@ -4,9 +4,9 @@
 
 #include <list>
 #include <memory>
-#include <mutex>
 
 #include "base/fd.hpp"
+#include "base/mutex.hpp"
 #include "stream/connection.hpp"
 
 namespace rsockets {
@@ -32,7 +32,7 @@ private:
         std::unique_ptr<stream::Connection> stream;
     };
     struct Streams {
-        std::mutex mutex;  // guards the others
+        base::Mutex mutex;  // guards the others
         std::list<Left> all;
     };
     std::unique_ptr<Streams> streams_ = std::make_unique<Streams>();

@@ -19,12 +19,12 @@ constexpr int most_messages = 0xfffe;
 }  // namespace
 
 bool Socket::blocks() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     return blocks_;
 }
 
 void Socket::set_blocking(bool blocks) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     blocks_ = blocks;
     if (state_ == State::Plain) {
         set_kernel_blocking(blocks);
@@ -130,7 +130,7 @@ int Socket::mode() {
 }
 
 Result<void> Socket::set_option(int level, int name, const void *value, socklen_t length) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (level == SOL_RDMA) {
         return set_rdma_option(name, value, length);
     }
@@ -159,7 +159,7 @@ int Socket::buffer_bytes(std::uint32_t stream::Settings::*buffer) const {
 }
 
 Result<void> Socket::get_option(int level, int name, void *value, socklen_t *length) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (level == SOL_RDMA) {
         switch (name) {
             case RDMA_SQSIZE:

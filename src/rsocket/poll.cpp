@@ -29,7 +29,7 @@ public:
     [[nodiscard]] Result<int> look() {
         advance();
         for (const auto &shard : shards_) {
-            const std::scoped_lock lock{shard->mutex()};
+            const base::Lock lock{shard->mutex()};
             (void)shard->serve();
         }
         for (std::size_t i = 0; i < entries_.size(); ++i) {

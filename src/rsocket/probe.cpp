@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <string>
 
 #include "base/clock.hpp"
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "registry/known_listener.hpp"
 #include "rsocket/configuration.hpp"
 #include "stream/address.hpp"
@@ -25,7 +25,7 @@ constexpr std::size_t most_remembered = 256;
 // machine has a processor for it, and within 10 ms where it has not.
 constexpr int grace_divisor_of_remembered = 50;
 
-std::mutex lock_of_remembered;
+constinit base::LastingMutex lock_of_remembered;
 
 // Until when each address and port is remembered. Never destroyed: other threads may be in a call when main()
 // returns.
@@ -41,7 +41,7 @@ std::string key_of(const sockaddr_storage &address) {
 }
 
 bool is_remembered(const sockaddr_storage &address) {
-    const std::scoped_lock lock{lock_of_remembered};
+    const base::Lock lock{lock_of_remembered};
     const auto known = remembered().find(key_of(address));
     return known != remembered().end() && base::Clock::now() < known->second;
 }
@@ -73,7 +73,7 @@ std::chrono::microseconds grace_of(const sockaddr_storage &client) {
 }
 
 void remember_tcp(const sockaddr_storage &address) {
-    const std::scoped_lock lock{lock_of_remembered};
+    const base::Lock lock{lock_of_remembered};
     const auto now = base::Clock::now();
     if (remembered().size() >= most_remembered) {
         std::erase_if(remembered(), [&](const auto &one) { return one.second <= now; });
@@ -85,7 +85,7 @@ void remember_tcp(const sockaddr_storage &address) {
 }
 
 void forget_tcp(const sockaddr_storage &address) {
-    const std::scoped_lock lock{lock_of_remembered};
+    const base::Lock lock{lock_of_remembered};
     if (!remembered().empty()) {
         remembered().erase(key_of(address));
     }

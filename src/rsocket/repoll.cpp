@@ -53,7 +53,7 @@ Result<void> Repoll::control(int operation, int fd, epoll_event *event) {
     if (fd == outer_.get()) {
         return base::failure(EINVAL);
     }
-    const std::scoped_lock lock{control_mutex_};
+    const base::Lock lock{control_mutex_};
     if (closed_) {
         return base::failure(EBADF);
     }
@@ -104,7 +104,7 @@ Result<void> Repoll::add(int fd, const std::shared_ptr<AnySocket> &socket, const
     }
     socket->waiters().watch(entry);
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         entry->is_checked = false;
     }
     (void)queue(*entry);  // what there is already
@@ -116,7 +116,7 @@ Result<void> Repoll::modify(Entry &entry, const epoll_event &event) {
         return base::failure(EINVAL);
     }
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         entry.wanted = event;
         entry.is_disarmed = false;
         entry.is_modified = true;
@@ -134,7 +134,7 @@ void Repoll::remove(int fd) {
     }
     bool is_checked = false;
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         entry->is_removed = true;
         is_checked = entry->is_checked;
         if (entry->out_of_line.empty()) {
@@ -147,7 +147,7 @@ void Repoll::remove(int fd) {
 }
 
 void Repoll::forget(const Entry &entry) {
-    const std::scoped_lock lock{control_mutex_};
+    const base::Lock lock{control_mutex_};
     const auto known =
         std::ranges::find_if(members_, [&](const auto &member) { return member.second.get() == &entry; });
     if (known != members_.end()) {
@@ -161,7 +161,7 @@ void Repoll::close() {
         (void)::close(outer_.get());
         return;
     }
-    const std::scoped_lock lock{control_mutex_};
+    const base::Lock lock{control_mutex_};
     closed_ = true;
     while (!members_.empty()) {
         remove(members_.begin()->first);
@@ -172,7 +172,7 @@ void Repoll::close() {
 // ---- waking ----
 
 bool Repoll::queue(Entry &entry) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (entry.is_removed || entry.is_disarmed) {
         return false;
     }
@@ -207,7 +207,7 @@ bool Repoll::wake_one() {
 }
 
 void Repoll::wake_sleepers() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     for (const auto &sleeper : std::exchange(sleepers_, {})) {
         sleeper->wake();
     }

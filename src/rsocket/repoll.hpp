@@ -15,11 +15,12 @@
 
 #include <atomic>
 #include <list>
-#include <shared_mutex>
 #include <unordered_map>
 
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "base/readable.hpp"
+#include "base/shared_mutex.hpp"
 #include "rsocket/any_socket.hpp"
 
 namespace rsockets {
@@ -101,11 +102,11 @@ private:
     // time, which a program that sleeps in wait() does not pay.
     std::atomic<bool> is_watched_outside_{true};
 
-    std::mutex control_mutex_;  // before all others, also a socket's
+    base::Mutex control_mutex_;  // before all others, also a socket's
     std::unordered_map<int, std::shared_ptr<Entry>> members_;
-    std::shared_mutex shards_mutex_;  // before a shard's
+    base::SharedMutex shards_mutex_;  // before a shard's
     std::vector<Followed> shards_;
-    std::mutex mutex_;  // after a socket's; the last
+    base::Mutex mutex_;  // after a socket's; the last
     std::list<Entry *> ready_;
     std::unordered_map<int, std::shared_ptr<Entry>> watched_;
     std::vector<std::shared_ptr<Waiter>> sleepers_;

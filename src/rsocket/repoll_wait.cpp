@@ -48,7 +48,7 @@ Result<int> Repoll::wait(std::span<epoll_event> events, Deadline deadline) {
     if (!sleeps && !is_watched_outside_ && !closed_) {
         begin_outside();
     }
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (!ready_.empty()) {
         (void)wake_one();  // another thread, for what this one leaves
     }
@@ -62,10 +62,10 @@ Result<void> Repoll::begin_sleep(Sleep &sleep) {
     }
     sleep.add({.fd = outer_.get(), .events = POLLIN, .revents = 0});
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         sleepers_.push_back(sleep.waiter());
     }
-    const std::shared_lock lock{shards_mutex_};
+    const base::SharedLock lock{shards_mutex_};
     for (const Followed &followed : shards_) {
         if (auto joined = sleep.join(followed.shard); !joined) {
             return joined;
@@ -75,7 +75,7 @@ Result<void> Repoll::begin_sleep(Sleep &sleep) {
 }
 
 void Repoll::end_sleep(const Sleep &sleep) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (const auto found = std::ranges::find(sleepers_, sleep.waiter()); found != sleepers_.end()) {
         sleepers_.erase(found);
     }
@@ -133,7 +133,7 @@ Result<int> Repoll::take(std::span<epoll_event> events, bool asks_others) {
 bool Repoll::ask_kernel() {
     constexpr int at_once = 64;
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         if (!has_others_ && watched_.empty() && !is_watched_outside_) {
             return false;
         }
@@ -146,14 +146,14 @@ bool Repoll::ask_kernel() {
         has_others = has_others || fd == others_.get();
         std::shared_ptr<Entry> entry;
         {
-            const std::scoped_lock lock{mutex_};
+            const base::Lock lock{mutex_};
             const auto known = watched_.find(fd);
             entry = known != watched_.end() ? known->second : nullptr;
         }
         if (entry != nullptr) {
             (void)queue(*entry);
         }
-        const std::shared_lock lock{shards_mutex_};
+        const base::SharedLock lock{shards_mutex_};
         for (const Followed &followed : shards_) {
             if (!followed.watched.empty() && followed.watched.back() == fd) {
                 followed.shard->events_came();
@@ -165,9 +165,9 @@ bool Repoll::ask_kernel() {
 
 bool Repoll::serve_shards() {
     bool any = false;
-    const std::shared_lock lock{shards_mutex_};
+    const base::SharedLock lock{shards_mutex_};
     for (const Followed &followed : shards_) {
-        const std::scoped_lock in_shard{followed.shard->mutex()};
+        const base::Lock in_shard{followed.shard->mutex()};
         if (!followed.watched.empty() && followed.shard->device().is_of_kernel()) {
             std::vector<int> same;
             (void)followed.shard->begin_watch(same, true);
@@ -181,7 +181,7 @@ bool Repoll::serve_shards() {
 Result<std::size_t> Repoll::take_ready(std::span<epoll_event> events) {
     std::size_t left = 0;
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         left = ready_.size();
     }
     std::size_t count = 0;
@@ -201,7 +201,7 @@ Result<std::size_t> Repoll::take_ready(std::span<epoll_event> events) {
 
 // Takes the next entry out of the line. The caller checks it.
 std::shared_ptr<Repoll::Entry> Repoll::next_in_line() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (ready_.empty()) {
         return nullptr;
     }

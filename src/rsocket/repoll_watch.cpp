@@ -18,7 +18,7 @@ Result<void> Repoll::prepare(Entry &entry, AnySocket &socket, std::uint32_t even
     if (done && shard != entry.shard) {
         follow(entry, shard);
         if (shard != nullptr) {
-            const std::scoped_lock lock{shard->mutex()};
+            const base::Lock lock{shard->mutex()};
             (void)shard->serve();
         }
     }
@@ -29,7 +29,7 @@ Result<void> Repoll::prepare(Entry &entry, AnySocket &socket, std::uint32_t even
 Result<void> Repoll::watch_kernels(Entry &entry, const std::vector<pollfd> &descriptors) {
     for (const pollfd &before : entry.kernels) {
         if (std::ranges::find(descriptors, before.fd, &pollfd::fd) == descriptors.end()) {
-            const std::scoped_lock lock{mutex_};
+            const base::Lock lock{mutex_};
             const auto known = watched_.find(before.fd);
             if (known != watched_.end() && known->second.get() == &entry) {  // the number is not another's
                 (void)epoll_ctl(outer_.get(), EPOLL_CTL_DEL, before.fd, nullptr);
@@ -43,7 +43,7 @@ Result<void> Repoll::watch_kernels(Entry &entry, const std::vector<pollfd> &desc
         const bool is_known = known != before.end();
         if (!is_known || known->events != descriptor.events) {
             {
-                const std::scoped_lock lock{mutex_};
+                const base::Lock lock{mutex_};
                 watched_.insert_or_assign(descriptor.fd, entry.shared_from_this());
             }
             epoll_event event{.events = static_cast<std::uint32_t>(descriptor.events) | EPOLLRDHUP | EPOLLET,
@@ -61,7 +61,7 @@ Result<void> Repoll::watch_kernels(Entry &entry, const std::vector<pollfd> &desc
 
 void Repoll::follow(Entry &entry, const std::shared_ptr<stream::Shard> &shard) {
     const auto before = std::exchange(entry.shard, shard);
-    const std::scoped_lock lock{shards_mutex_};
+    const base::Lock lock{shards_mutex_};
     if (shard != nullptr) {
         auto known = std::ranges::find(shards_, shard, &Followed::shard);
         if (known == shards_.end()) {
@@ -93,7 +93,7 @@ void Repoll::release(Entry &entry, AnySocket *socket) {
 // Watches the shards first, and then serves them, which finds what came before.
 void Repoll::begin_outside() {
     {
-        const std::scoped_lock lock{shards_mutex_};
+        const base::Lock lock{shards_mutex_};
         is_watched_outside_ = true;
         for (Followed &followed : shards_) {
             watch_outside(followed);
@@ -103,19 +103,19 @@ void Repoll::begin_outside() {
 }
 
 void Repoll::end_outside() {
-    const std::scoped_lock lock{shards_mutex_};
+    const base::Lock lock{shards_mutex_};
     is_watched_outside_ = false;
     for (Followed &followed : shards_) {
         unwatch_outside(followed);
     }
-    const std::scoped_lock news{mutex_};
+    const base::Lock news{mutex_};
     outside_news_.set(false);
 }
 
 void Repoll::watch_outside(Followed &followed) {
     std::vector<int> descriptors;
     {
-        const std::scoped_lock lock{followed.shard->mutex()};
+        const base::Lock lock{followed.shard->mutex()};
         if (!followed.shard->begin_watch(descriptors, !followed.watched.empty())) {
             return;  // a thread that waits has its own error
         }
@@ -134,7 +134,7 @@ void Repoll::unwatch_outside(Followed &followed) {
     for (const int fd : std::exchange(followed.watched, {})) {
         (void)epoll_ctl(outer_.get(), EPOLL_CTL_DEL, fd, nullptr);
     }
-    const std::scoped_lock lock{followed.shard->mutex()};
+    const base::Lock lock{followed.shard->mutex()};
     followed.shard->end_watch();
 }
 

@@ -43,7 +43,7 @@ Sleep::Sleep(std::shared_ptr<Waiter> waiter) : waiter_{std::move(waiter)} {
 
 Sleep::~Sleep() {
     for (const Joined &joined : shards_) {
-        const std::scoped_lock lock{joined.shard->mutex()};
+        const base::Lock lock{joined.shard->mutex()};
         joined.shard->end_wait(*waiter_);
     }
 }
@@ -55,7 +55,7 @@ base::Result<void> Sleep::join(const std::shared_ptr<stream::Shard> &shard) {
     shards_.push_back({.shard = nullptr, .events = 0});  // the last that needs memory
     std::vector<int> fds;
     {
-        const std::scoped_lock lock{shard->mutex()};
+        const base::Lock lock{shard->mutex()};
         if (auto begun = shard->begin_wait(*waiter_, fds); !begun) {
             shards_.pop_back();
             return begun;

@@ -43,13 +43,13 @@ bool Socket::serve() {
 }
 
 std::shared_ptr<stream::Shard> Socket::advance() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     go_on();
     return stream_ != nullptr ? stream_->shard() : nullptr;
 }
 
 Result<void> Socket::begin_wait(Sleep &sleep, short events) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     go_on();
     if (state_ == State::Plain) {
         waiters_.add(sleep.waiter());
@@ -90,7 +90,7 @@ std::vector<pollfd> Socket::descriptors_before_stream() {
 }
 
 Result<std::vector<pollfd>> Socket::watch(short events) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (state_ == State::Plain) {
         return std::vector<pollfd>{{.fd = fd(), .events = events, .revents = 0}};
     }

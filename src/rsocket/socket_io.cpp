@@ -67,11 +67,11 @@ Result<std::size_t> Socket::send(const msghdr &message, int flags) {
 }
 
 [[gnu::always_inline]] inline bool Socket::send_at_once(const iovec &part) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (state_ != State::Streaming || closed_) [[unlikely]] {
         return false;
     }
-    const std::scoped_lock in_stream{stream_->shard()->mutex()};
+    const base::Lock in_stream{stream_->shard()->mutex()};
     return stream_->send_at_once(part);
 }
 
@@ -210,7 +210,7 @@ Result<std::size_t> Socket::send_rest(std::unique_lock<base::SmallMutex> &lock, 
 }
 
 short Socket::readiness(short events) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (closed_) {
         return POLLNVAL;
     }
@@ -263,7 +263,7 @@ Result<void> Socket::shutdown(int how) {
     if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
         return base::failure(EINVAL);
     }
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     (void)serve();
     if (state_ == State::Undecided && may_be_tcp_) {
         become_plain(RDMA_REASON_SPOKE_FIRST);

@@ -15,7 +15,7 @@
 namespace rsockets {
 
 Result<void> Socket::listen(int backlog) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (state_ != State::Fresh && state_ != State::Listening) {
         return base::failure(EINVAL);
     }
@@ -140,7 +140,7 @@ Result<void> Socket::answer_while_waiting(std::unique_lock<base::SmallMutex> &lo
 }
 
 bool Socket::awaits_answer() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     (void)serve();
     const auto in_stream = lock_stream();
     return state_ == State::Undecided || (in_stream && !stream_->answered());

@@ -119,7 +119,7 @@ Result<void> Socket::connect_in_tcp(const sockaddr *address, socklen_t length) {
     const auto failed = base::last_failure();
     if (failed.error().number != EINPROGRESS && failed.error().number != EALREADY &&
         failed.error().number != EISCONN && failed.error().number != EINTR) {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         set_kernel_blocking(false);
         state_ = State::Fresh;  // it may connect elsewhere
     }
@@ -346,7 +346,7 @@ void Socket::lose_peer(int error) {
 }
 
 Result<void> Socket::name(End end, sockaddr *address, socklen_t *length) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (const auto in_stream = lock_stream()) {
         const auto known = end == End::Local ? stream_->local_name() : stream_->peer_name();
         if (known) {

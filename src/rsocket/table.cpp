@@ -49,21 +49,21 @@ bool Table::end_with_process() {
 
 void Table::before_fork() {
     (void)Leaving::instance();  // the child does not wait for a thread that makes it
-    sockets_.lock();
-    repolls_.lock();
+    sockets_.before_fork();
+    repolls_.before_fork();
     registry::Book::instance().before_fork();
 }
 
 void Table::after_fork_in_parent() {
     registry::Book::instance().after_fork_in_parent();
-    repolls_.unlock();
-    sockets_.unlock();
+    repolls_.after_fork();
+    sockets_.after_fork();
 }
 
 void Table::after_fork_in_child() {
     registry::Book::instance().after_fork_in_child();
-    repolls_.unlock();
-    sockets_.unlock();
+    repolls_.after_fork();
+    sockets_.after_fork();
     Leaving::instance().after_fork_in_child();
     auto parents = all_in(sockets_);
     for (const auto &socket : *parents) {

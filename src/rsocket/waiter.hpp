@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/fd.hpp"
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "stream/shard.hpp"
 
@@ -77,26 +77,26 @@ protected:
 class Waiters {
 public:
     void add(std::shared_ptr<Waiter> waiter) {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         waiters_.push_back(std::move(waiter));
         count();
     }
     // A waiter is removed as often as it was added.
     void remove(const std::shared_ptr<Waiter> &waiter) {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         if (const auto found = std::ranges::find(waiters_, waiter); found != waiters_.end()) {
             waiters_.erase(found);
             count();
         }
     }
     void watch(std::shared_ptr<Watcher> watcher) {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         watchers_.push_back(std::move(watcher));
         count();
     }
     // After this the watcher is told nothing any more. Returns whether there are others.
     bool unwatch(const Watcher &watcher) {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         std::erase_if(watchers_, [&](const auto &one) { return one.get() == &watcher; });
         count();
         return !watchers_.empty();
@@ -105,7 +105,7 @@ public:
     void close() {
         std::vector<std::shared_ptr<Watcher>> watchers;
         {
-            const std::scoped_lock lock{mutex_};
+            const base::Lock lock{mutex_};
             watchers = watchers_;
         }
         for (const auto &watcher : watchers) {
@@ -120,7 +120,7 @@ public:
         if (!any_.load(std::memory_order_relaxed)) {
             return;
         }
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         bool is_heard = false;  // by one of those that want it exclusively
         for (const auto &watcher : watchers_) {
             if (!watcher->is_exclusive()) {
@@ -139,7 +139,7 @@ public:
 private:
     void count() { any_.store(!waiters_.empty() || !watchers_.empty(), std::memory_order_relaxed); }
 
-    std::mutex mutex_;
+    base::Mutex mutex_;
     std::vector<std::shared_ptr<Waiter>> waiters_;
     std::vector<std::shared_ptr<Watcher>> watchers_;
     // Whether a list has one. It is written with the lock held.

@@ -11,11 +11,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <new>
 
 #include "base/fork.hpp"
 #include "base/log.hpp"
+#include "base/mutex.hpp"
 #include "rsocket/process.hpp"
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/libc.hpp"
@@ -25,7 +25,7 @@ namespace socket_preload {
 
 namespace {
 
-constinit std::mutex adopting;
+constinit base::LastingMutex adopting;
 [[maybe_unused]] const int whole_after_forks = base::hold_while_forking<adopting>();
 // No number from here on is of Kind::Inherited.
 constinit std::atomic<int> end_of_inherited{0};
@@ -63,7 +63,7 @@ Outcome make_rsocket(int first) {
 
 // Makes an rsocket of the socket of Kind::Inherited. The program may close one of its numbers, use that for
 // something else, and keep another. So librsocket knows a number that the program does not.
-Outcome adopt(int fd) {
+Outcome adopt(int fd) REQUIRES(adopting) {
     const int own = kept(LIBC(fcntl)(fd, F_DUPFD_CLOEXEC, 0));
     const int first = own >= 0 ? own : fd;
     const Outcome outcome = make_rsocket(first);
@@ -99,7 +99,7 @@ void inherit(int fd) {
 
 Kind adopted(int fd) {
     const int error = errno;
-    std::unique_lock lock{adopting};
+    base::Lock lock{adopting};
     if (descriptors.kind(fd) == Kind::Inherited && !base::is_in_parents_memory()) {
         const Outcome outcome = adopt(fd);
         lock.unlock();  // standard error may be this descriptor

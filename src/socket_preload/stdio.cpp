@@ -13,10 +13,10 @@
 #include <cstdlib>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <new>
 
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "socket_preload/bytes.hpp"
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/inherited.hpp"
@@ -39,19 +39,18 @@ struct Stream {
     FILE *file;
 };
 
-// Guards those that are open.
-constinit std::mutex opening;
+constinit base::LastingMutex opening;
 [[maybe_unused]] const int whole_after_forks = base::hold_while_forking<opening>();
 
 // Never destroyed: other threads may use streams when main() returns.
-std::list<Stream> &streams() {
+std::list<Stream> &streams() REQUIRES(opening) {
     static auto &open = *new std::list<Stream>;
     return open;
 }
 
 // Returns a stream of the descriptor's; or nullptr and errno.
 FILE *opened(int fd, const char *mode, const cookie_io_functions_t &calls) {
-    const std::scoped_lock lock{opening};
+    const base::Lock lock{opening};
     try {
         Stream &stream = streams().emplace_front(Stream{.fd = fd, .file = nullptr});
         stream.file = fopencookie(&stream, mode, calls);
@@ -72,8 +71,11 @@ FILE *opened(int fd, const char *mode, const cookie_io_functions_t &calls) {
 // one, and it does one thing.
 struct AtExit {
     ~AtExit() {
-        const std::unique_lock lock{opening, std::try_to_lock};
-        for (const Stream &stream : lock ? streams() : std::list<Stream>{}) {
+        if (!opening.try_lock()) {
+            return;
+        }
+        const base::Lock lock{opening, base::adopt};
+        for (const Stream &stream : streams()) {
             if (ftrylockfile(stream.file) == 0) {
                 (void)fflush_unlocked(stream.file);
                 funlockfile(stream.file);
@@ -110,8 +112,8 @@ ssize_t write_cookie(void *cookie, const char *bytes, std::size_t size) {
 int close_cookie(void *cookie) {
     const int fd = fd_of(cookie);
     {
-        const std::scoped_lock lock{opening};
-        streams().remove_if([&](const Stream &stream) { return &stream == cookie; });
+        const base::Lock lock{opening};
+        std::erase_if(streams(), [&](const Stream &stream) { return &stream == cookie; });
     }
     return socket_preload::close_any(fd);
 }

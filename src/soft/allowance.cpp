@@ -3,10 +3,10 @@
 #include "soft/allowance.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "soft/limits.hpp"
 
 namespace soft {
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t part = 16;
 
-std::mutex lock_of_given;  // of given(); nothing else is locked with it held
+constinit base::LastingMutex lock_of_given;  // of given(); nothing else is locked with it held
 
 [[maybe_unused]] const int given_survives_forks = base::hold_while_forking<lock_of_given>();
 
@@ -35,7 +35,7 @@ std::size_t left(std::size_t most, std::size_t used) {
 }  // namespace
 
 Allowance::Allowance(Origin origin) : origin_{origin} {
-    const std::scoped_lock lock{lock_of_given};
+    const base::Lock lock{lock_of_given};
     Given &all = given();
     const std::size_t most = std::min(left(limits::unread_bytes_of_process, all.bytes),
                                       left(limits::unread_bytes_of_origin, all.shares.of(origin)));
@@ -47,7 +47,7 @@ Allowance::Allowance(Origin origin) : origin_{origin} {
 
 Allowance::~Allowance() {
     if (bytes_ != 0) {
-        const std::scoped_lock lock{lock_of_given};
+        const base::Lock lock{lock_of_given};
         given().shares.remove(origin_, bytes_);
         given().bytes -= bytes_;
     }

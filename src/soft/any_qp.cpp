@@ -10,6 +10,7 @@
 
 #include "base/fork.hpp"
 #include "base/log.hpp"
+#include "base/mutex.hpp"
 #include "soft/memory.hpp"
 #include "soft/qp.hpp"
 #include "soft/ud_qp.hpp"
@@ -22,7 +23,7 @@ namespace {
 constexpr std::uint32_t first_number = 2;  // 0 and 1 are special on InfiniBand
 constexpr std::uint32_t last_number = first_datagram_number - 1;
 
-std::mutex numbers_lock;  // of numbers(); taken before a queue pair's group
+constinit base::LastingMutex numbers_lock;  // of numbers(); taken before a queue pair's group
 
 [[maybe_unused]] const int numbers_survive_forks = base::hold_while_forking<numbers_lock>();
 
@@ -39,7 +40,7 @@ Numbers &numbers() {
 
 std::uint32_t numbered(AnyQueuePair &queue_pair, std::uint32_t given) {
     static std::uint32_t next = first_number;
-    const std::scoped_lock lock{numbers_lock};
+    const base::Lock lock{numbers_lock};
     if (given != 0) {
         numbers().insert_or_assign(given, Numbered{&queue_pair});
         return given;
@@ -135,7 +136,7 @@ AnyQueuePair::Found AnyQueuePair::find(std::uint32_t number) {
 }
 
 void AnyQueuePair::show_number() {
-    const std::scoped_lock lock{numbers_lock};
+    const base::Lock lock{numbers_lock};
     numbers().find(qp_base.qp_num)->second.complete = true;  // its own: nobody takes it over
 }
 
@@ -161,7 +162,7 @@ int AnyQueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
 
 void AnyQueuePair::forget_number() {
     // A datagram queue pair's socket is closed already: the number may be another's by now.
-    const std::scoped_lock lock{numbers_lock};
+    const base::Lock lock{numbers_lock};
     const auto known = numbers().find(qp_base.qp_num);
     if (known != numbers().end() && known->second.queue_pair == this) {
         numbers().erase(known);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "soft/cq.hpp"
 #include "soft/work_requests.hpp"
@@ -39,7 +40,7 @@ public:
     // another's work with it.
     struct Found {
         AnyQueuePair *queue_pair = nullptr;
-        std::unique_lock<std::mutex> hold;
+        std::unique_lock<base::LastingMutex> hold;
     };
     [[nodiscard]] static Found find(std::uint32_t number);
     // It is complete: from now on it is found. When it is created, behind its constructors.

@@ -50,7 +50,7 @@ void AsyncEvents::push(ibv_event_type type, void *element) {
     if (inherited()) {
         return;
     }
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     try {
         pending_.push_back({.type = type, .element = element});
     } catch (const std::bad_alloc &) {
@@ -66,7 +66,7 @@ base::Result<ibv_async_event> AsyncEvents::next() {
     }
     while (true) {
         {
-            const std::scoped_lock lock{mutex_};
+            const base::Lock lock{mutex_};
             if (!pending_.empty()) {
                 const Pending event = pending_.front();
                 unacknowledged_.push_back(event.element);
@@ -90,7 +90,7 @@ void AsyncEvents::acknowledge(const ibv_async_event &event) {
         return;
     }
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         const auto known = std::ranges::find(unacknowledged_, element_of(event));
         if (known != unacknowledged_.end()) {
             unacknowledged_.erase(known);
@@ -103,11 +103,12 @@ void AsyncEvents::forget(const void *element) {
     if (inherited()) {
         return;
     }
-    std::unique_lock<std::mutex> lock{mutex_};
+    const base::Lock lock{mutex_};
     std::erase_if(pending_, [element](const Pending &event) { return event.element == element; });
     readable_.set(!pending_.empty());
-    acknowledged_.wait(lock,
-                       [&] { return std::ranges::find(unacknowledged_, element) == unacknowledged_.end(); });
+    while (std::ranges::find(unacknowledged_, element) != unacknowledged_.end()) {
+        acknowledged_.wait(mutex_);
+    }
 }
 
 }  // namespace soft

@@ -5,13 +5,11 @@
 
 #include <infiniband/verbs.h>
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <vector>
 
+#include "base/condition.hpp"
 #include "base/fork.hpp"
-#include "base/mutex.hpp"
 #include "base/readable.hpp"
 #include "base/result.hpp"
 
@@ -39,7 +37,7 @@ private:
 
     base::Mutex mutex_;  // guards the rest; a leaf
     base::Readable readable_;
-    std::condition_variable acknowledged_;
+    base::Condition acknowledged_;
     std::deque<Pending> pending_;
     std::vector<const void *> unacknowledged_;
 };

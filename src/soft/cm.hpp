@@ -20,15 +20,14 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/condition.hpp"
 #include "base/fd.hpp"
-#include "base/mutex.hpp"
 #include "base/readable.hpp"
 #include "base/result.hpp"
 #include "soft/handshake.hpp"
@@ -255,7 +254,7 @@ protected:
 
     private:
         QueuePair *queue_pair_ = nullptr;
-        std::unique_lock<std::mutex> hold_;
+        std::unique_lock<base::LastingMutex> hold_;
     };
     // The one that was chosen; none when there is none, or it was destroyed, which the program may do to an
     // id's own with ibv_destroy_qp.
@@ -294,7 +293,7 @@ protected:
     void push_outcome(rdma_cm_event_type type);
 
     base::Mutex mutex_;
-    std::condition_variable acknowledged_;
+    base::Condition acknowledged_;
     EventChannel *channel_;                    // guarded by mutex_; null until a request is delivered
     OwnChannel own_channel_;                   // of a synchronous id
     std::atomic<unsigned> waiting_{0};         // events in its channel

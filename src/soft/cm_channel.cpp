@@ -11,13 +11,14 @@
 
 #include "base/fork.hpp"
 #include "base/log.hpp"
+#include "base/mutex.hpp"
 #include "soft/cm.hpp"
 
 namespace soft {
 
 namespace {
 
-std::mutex channels_lock;
+constinit base::LastingMutex channels_lock;
 
 [[maybe_unused]] const int channels_survive_forks = base::hold_while_forking<channels_lock>();
 
@@ -92,7 +93,7 @@ base::Result<EventChannel *> EventChannel::create() {
         return base::failure(EMFILE);
     }
     std::unique_ptr<EventChannel, Leave> made{new EventChannel{std::move(*readable), std::move(group)}};
-    const std::scoped_lock lock{channels_lock};
+    const base::Lock lock{channels_lock};
     channels().insert(made.get());
     return made.release();
 }
@@ -100,7 +101,7 @@ base::Result<EventChannel *> EventChannel::create() {
 void EventChannel::destroy(rdma_event_channel *channel) {
     bool is_there = false;
     {
-        const std::scoped_lock lock{channels_lock};
+        const base::Lock lock{channels_lock};
         is_there = channels().erase(channel) != 0;
     }
     if (is_there) {
@@ -109,7 +110,7 @@ void EventChannel::destroy(rdma_event_channel *channel) {
 }
 
 void EventChannel::leave() {
-    std::unique_lock lock{channels_lock};
+    base::Lock lock{channels_lock};
     if (--users_ == 0) {
         lock.unlock();
         delete this;
@@ -117,7 +118,7 @@ void EventChannel::leave() {
 }
 
 void EventChannel::push(std::unique_ptr<Event> event) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     event->counted->waits();
     events_.push(std::move(event));
     tell();
@@ -133,7 +134,7 @@ base::Result<int> EventChannel::begin_wait() {
         return base::failure(EINVAL);
     }
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         if (auto begun = waiters_.begin(*group_); !begun) {
             return std::unexpected{begun.error()};
         }
@@ -147,7 +148,7 @@ base::Result<void> EventChannel::end_wait() {
         return base::failure(EINVAL);
     }
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         if (!waiters_.end()) {
             return base::failure(EINVAL);
         }
@@ -159,7 +160,7 @@ base::Result<void> EventChannel::end_wait() {
 Event *EventChannel::take() {
     std::unique_ptr<Event> event;
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         event = events_.pop();
         if (event == nullptr) {
             return nullptr;
@@ -175,7 +176,7 @@ Event *EventChannel::take() {
 base::Result<Event *> EventChannel::next_of(rdma_event_channel *channel) {
     std::unique_ptr<EventChannel, Leave> found;
     {
-        const std::scoped_lock lock{channels_lock};
+        const base::Lock lock{channels_lock};
         if (channels().contains(channel)) {
             found.reset(static_cast<EventChannel *>(channel));
             ++found->users_;
@@ -213,7 +214,7 @@ base::Result<Event *> EventChannel::next() {
 EventQueue EventChannel::withdraw(const CmId &id) {
     EventQueue gone;
     EventQueue kept;
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (!id.has_waiting()) {
         return gone;  // the channel may be long
     }
@@ -237,7 +238,7 @@ std::unique_ptr<Event> EventChannel::withdraw_request(const CmId &listener, Orig
     };
     Shares shares;
     shares.add(in_favour_of);
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     for (const Event *event = events_.oldest(); event != nullptr; event = event->next.get()) {
         if (const auto origin = origin_of_request(*event)) {
             shares.add(*origin);
@@ -261,12 +262,12 @@ std::unique_ptr<Event> EventChannel::withdraw_request(const CmId &listener, Orig
 }
 
 void EventChannel::await(const Accepted &connection) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     awaited_.push_back(connection);
 }
 
 std::optional<EventChannel::Accepted> EventChannel::forget_awaited(std::uint32_t qp_num) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const auto known = std::ranges::find(awaited_, qp_num, &Accepted::qp_num);
     if (known == awaited_.end()) {
         return std::nullopt;
@@ -279,7 +280,7 @@ std::optional<EventChannel::Accepted> EventChannel::forget_awaited(std::uint32_t
 
 std::vector<EventChannel::Accepted> EventChannel::awaited_from(Origin origin) {
     std::vector<Accepted> some;
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     std::ranges::copy_if(awaited_, std::back_inserter(some),
                          [&](const Accepted &one) { return one.origin == origin; });
     return some;
@@ -302,7 +303,7 @@ base::Result<void> CmId::migrate(EventChannel *to) {
     }
     drop_event();
     const OwnChannel old = std::exchange(own_channel_, std::move(own));
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (const auto awaited = channel_->forget_awaited(qp_num_)) {
         to->await(*awaited);
     }
@@ -327,7 +328,7 @@ void CmId::push(rdma_cm_event_type type, int status, std::unique_ptr<Event> made
 
 void CmId::push(std::unique_ptr<Event> made) {
     made->counted = this;
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     channel_->push(std::move(made));
 }
 
@@ -342,13 +343,13 @@ void CmId::delivered(const Event &fetched) {
 }
 
 void CmId::acknowledged() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     --unacknowledged_;
     acknowledged_.notify_all();
 }
 
 void CmId::arrived_on(EventChannel &events) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     channel_ = &events;
     channel = &events;
 }

@@ -79,11 +79,11 @@ base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
     };
     state_.store(State::Connecting);
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         handshake_group_ = channel_->group();
     }
     {
-        const std::scoped_lock lock{handshake_group_->mutex()};
+        const base::Lock lock{handshake_group_->mutex()};
         begin_handshake(std::move(*socket), peer(), Handshake::Role::Initiator, &request);
     }
     return wait_if_synchronous();

@@ -67,8 +67,10 @@ CmId::~CmId() {
             delete static_cast<CmId *>(unseen->id);
         }
     }
-    std::unique_lock<std::mutex> lock{mutex_};
-    acknowledged_.wait(lock, [this] { return unacknowledged_ == 0; });
+    const base::Lock lock{mutex_};
+    while (unacknowledged_ != 0) {
+        acknowledged_.wait(mutex_);
+    }
 }
 
 bool CmId::inherited() const {
@@ -224,7 +226,7 @@ void CmId::connection_established() {
     state_.store(State::Connected);
     awaited_no_more();
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         established_told_ = true;
     }
     if (!told_by_program) {
@@ -236,7 +238,7 @@ void CmId::connection_ended() {
     bool told = false;
     awaited_no_more();
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         told = established_told_;
     }
     state_.store(State::Closed);
@@ -249,7 +251,7 @@ void CmId::connection_ended() {
 
 void CmId::end_handshakes() {
     if (handshake_group_) {
-        const std::scoped_lock lock{handshake_group_->mutex()};
+        const base::Lock lock{handshake_group_->mutex()};
         handshakes_.clear();
         rejected_ = nullptr;
         shares_ = {};

@@ -77,10 +77,10 @@ base::Result<void> CmId::listen(int backlog) {
         return listening;
     }
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         handshake_group_ = channel_->group();
     }
-    const std::scoped_lock lock{handshake_group_->mutex()};
+    const base::Lock lock{handshake_group_->mutex()};
     most_handshakes_ = std::min(limits::max_handshakes, limits::share_of_descriptors());
     (void)has_spare();
     state_.store(State::Listening);
@@ -116,7 +116,7 @@ base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, int flags, void 
     }
     id->state_.store(State::Adopting);
     id->handshake_group_ = channel.group();
-    const std::scoped_lock lock{id->handshake_group_->mutex()};
+    const base::Lock lock{id->handshake_group_->mutex()};
     id->begin_handshake(std::move(*socket), tcp::peer_address(fd), Handshake::Role::Responder, nullptr);
     if (!shared) {
         close(fd);
@@ -169,7 +169,7 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
     made->counted = this;
     ++unfetched_requests_;
     // With the lock, for the listener may just be migrated: the child goes where its event goes.
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     child.release()->arrived_on(*channel_);
     channel_->push(std::move(made));
 }
@@ -182,7 +182,7 @@ bool CmId::has_room_for_request(Origin origin) {
     }
     std::unique_ptr<Event> withdrawn;
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         withdrawn = channel_->withdraw_request(*this, origin);
     }
     if (withdrawn == nullptr) {
@@ -199,7 +199,7 @@ bool CmId::has_room_for_request(Origin origin) {
 void CmId::look_at_accepted(Origin origin) {
     std::vector<EventChannel::Accepted> accepted;
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         accepted = channel_->awaited_from(origin);
     }
     if (accepted.empty()) {
@@ -219,7 +219,7 @@ void CmId::look_at_accepted(Origin origin) {
 }
 
 void CmId::awaited_no_more() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     (void)channel_->forget_awaited(qp_num_);
 }
 
@@ -338,7 +338,7 @@ base::Result<void> CmId::answer(const rdma_conn_param &wanted) {
     std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
     const std::size_t size = wire::encode_mpa_frame(reply, bytes);
     if (peer_to_peer) {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         channel_->await({.qp_num = qp_num_, .socket = socket_.get(), .origin = origin_of(peer())});
     }
     // A fresh socket takes so few bytes at once.

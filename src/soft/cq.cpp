@@ -68,7 +68,7 @@ CompletionQueue::~CompletionQueue() {
 }
 
 int CompletionQueue::take(int entries, ibv_wc *completions) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     int taken = 0;
     for (; taken < entries && !ring_.empty(); ++taken) {
         const Entry &entry = ring_.front();
@@ -123,7 +123,7 @@ int CompletionQueue::request_notification(bool solicited_only) {
         return EINVAL;
     }
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         if (notify_ != Notify::Any) {
             notify_ = solicited_only ? Notify::Solicited : Notify::Any;
         }
@@ -157,7 +157,7 @@ base::Result<int> CompletionQueue::begin_wait() {
         return base::failure(EINVAL);
     }
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         if (auto begun = waiters_.begin(*group_); !begun) {
             return std::unexpected{begun.error()};
         }
@@ -174,7 +174,7 @@ base::Result<void> CompletionQueue::end_wait() {
         return base::failure(EINVAL);
     }
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         if (!waiters_.end()) {
             return base::failure(EINVAL);
         }
@@ -188,7 +188,7 @@ bool CompletionQueue::push(const ibv_wc &completion, AnyQueuePair &queue_pair, Q
                            bool solicited) {
     bool notify = false;
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         if (ring_.full()) {
             if (!overrun_) {
                 BASE_LOG(Error,
@@ -225,7 +225,7 @@ void CompletionQueue::tell_overrun() {
 }
 
 void CompletionQueue::forget(const AnyQueuePair &queue_pair) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     for (std::size_t i = 0; i < ring_.size(); ++i) {
         if (ring_.at(i).queue_pair == &queue_pair) {
             ring_.at(i).queue_pair = nullptr;
@@ -234,7 +234,7 @@ void CompletionQueue::forget(const AnyQueuePair &queue_pair) {
 }
 
 void CompletionQueue::serve_also(const std::shared_ptr<Group> &group) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const auto known = std::ranges::find(others_, group, &Other::group);
     if (known != others_.end()) {
         ++known->queue_pairs;
@@ -247,7 +247,7 @@ void CompletionQueue::serve_also(const std::shared_ptr<Group> &group) {
 }
 
 void CompletionQueue::stop_serving(const std::shared_ptr<Group> &group) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const auto known = std::ranges::find(others_, group, &Other::group);
     if (--known->queue_pairs != 0) {
         return;
@@ -273,7 +273,7 @@ std::shared_ptr<const CompletionQueue::Groups> CompletionQueue::other_groups() {
     if (!has_others_.load(std::memory_order_acquire)) {
         return nullptr;
     }
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     return other_groups_;
 }
 
@@ -283,7 +283,7 @@ int CompletionQueue::resize(int entries) {
     }
     const auto given = limits::granted_entries(static_cast<std::uint32_t>(entries));
     base::Ring<Entry> larger{given};
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (ring_.size() > larger.capacity()) {
         return EINVAL;
     }

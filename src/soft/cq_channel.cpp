@@ -26,12 +26,12 @@ bool CompletionChannel::busy() {
     if (inherited()) {
         return false;
     }
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     return !attached_.empty();
 }
 
 void CompletionChannel::attach(CompletionQueue &queue) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     base::Ring<CompletionQueue *> larger{attached_.size() + 1};
     attached_.push_back(&queue);  // the last that needs memory
     refcnt = static_cast<int>(attached_.size());
@@ -42,7 +42,7 @@ void CompletionChannel::attach(CompletionQueue &queue) {
 }
 
 void CompletionChannel::detach(CompletionQueue &queue) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     std::erase(attached_, &queue);
     refcnt = static_cast<int>(attached_.size());
     for (std::size_t left = pending_.size(); left != 0; --left) {
@@ -56,7 +56,7 @@ void CompletionChannel::detach(CompletionQueue &queue) {
 }
 
 void CompletionChannel::notify(CompletionQueue &queue) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (queue.pending_events_++ == 0) {
         pending_.push(&queue);
         readable_.set(true);
@@ -64,7 +64,7 @@ void CompletionChannel::notify(CompletionQueue &queue) {
 }
 
 CompletionQueue *CompletionChannel::take() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (pending_.empty()) {
         return nullptr;
     }
@@ -90,7 +90,7 @@ base::Result<CompletionQueue *> CompletionChannel::next_event() {
     thread_local std::vector<std::shared_ptr<Group>> groups;
     groups.clear();
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         for (CompletionQueue *const queue : attached_) {
             groups.push_back(queue->group_);
             queue->for_other_groups([](const auto &other) { groups.push_back(other); });

@@ -31,15 +31,15 @@ void CompletionQueue::extend() {
         if (attributes->comp_mask != 0 || queue_of(self).inherited()) {
             return EINVAL;
         }
-        queue_of(self).reading_.lock();
+        queue_of(self).reading_.take();
         const int error = queue_of(self).poll_extended();
         if (error != 0) {
-            queue_of(self).reading_.unlock();  // then there is no end_poll
+            queue_of(self).reading_.leave();  // then there is no end_poll
         }
         return error;
     };
     next_poll = [](ibv_cq_ex *self) { return queue_of(self).poll_extended(); };
-    end_poll = [](ibv_cq_ex *self) { queue_of(self).reading_.unlock(); };
+    end_poll = [](ibv_cq_ex *self) { queue_of(self).reading_.leave(); };
     read_opcode = [](ibv_cq_ex *self) { return queue_of(self).read_.opcode; };
     read_vendor_err = [](ibv_cq_ex *self) { return queue_of(self).read_.vendor_err; };
     read_byte_len = [](ibv_cq_ex *self) { return queue_of(self).read_.byte_len; };

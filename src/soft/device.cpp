@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "base/address.hpp"
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "soft/any_qp.hpp"
 #include "soft/cq.hpp"
 #include "soft/environment.hpp"
@@ -31,7 +31,7 @@ namespace {
 constexpr char name_prefix[] = "soft_";
 constexpr std::uint32_t vendor_id = 0x02736f;  // locally administered: no maker has it
 
-std::mutex registry_lock;
+constinit base::LastingMutex registry_lock;
 
 [[maybe_unused]] const int registry_survives_forks = base::hold_while_forking<registry_lock>();
 
@@ -53,7 +53,7 @@ bool serves(const LocalAddress &local, const sockaddr &address) {
 }
 
 Device *device_named(const std::string &interface) {
-    const std::scoped_lock lock{registry_lock};
+    const base::Lock lock{registry_lock};
     const auto known =
         std::ranges::find_if(registry(), [&](const auto &device) { return device->interface == interface; });
     if (known != registry().end()) {
@@ -207,7 +207,7 @@ base::Result<ibv_context *> context_of(Device &device) {
     if (!Faults::understood() || !crc_of_environment()) {
         return base::failure(EINVAL);
     }
-    const std::scoped_lock lock{registry_lock};
+    const base::Lock lock{registry_lock};
     if (!device.context) {
         auto made = std::make_unique<Context>();
         if (auto renewed = renew_events(*made); !renewed) {

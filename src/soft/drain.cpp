@@ -82,14 +82,14 @@ void Engine::drain(base::Fd socket, Origin origin, Allowance allowance) {
     std::shared_ptr<Group> made;  // destroyed, if another thread was faster, without the lock
     std::shared_ptr<Group> group;
     {
-        const std::scoped_lock lock{state_->mutex};
+        const base::Lock lock{state_->mutex};
         ++state_->drains;
         group = state_->draining;
     }
     try {
         if (!group) {
             made = Group::create();
-            const std::scoped_lock lock{state_->mutex};
+            const base::Lock lock{state_->mutex};
             if (!state_->draining) {
                 state_->draining = made;
             }
@@ -109,12 +109,12 @@ void Engine::drain(base::Fd socket, Origin origin, Allowance allowance) {
 // One too many makes the oldest of the origin that has most go: what its peer has not read by now it will not
 // read. The others are those that still may.
 void Engine::begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain) {
-    const std::scoped_lock serving{group->mutex()};
+    const base::Lock serving{group->mutex()};
     std::unique_ptr<Drain> made{std::move(drain)};  // goes, when memory is out, with the lock
     made->begin();
     Drain *oldest = nullptr;
     {
-        const std::scoped_lock lock{state_->mutex};
+        const base::Lock lock{state_->mutex};
         auto &all = state_->all_drains;
         Shares &shares = state_->shares_of_drains;
         all.reserve(all.size() + 1);
@@ -134,7 +134,7 @@ void Engine::begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Dr
 
 void Engine::drained(const Drain *drain) {
     std::shared_ptr<Group> last;  // destroyed without the lock
-    const std::scoped_lock lock{state_->mutex};
+    const base::Lock lock{state_->mutex};
     if (drain != nullptr) {
         state_->shares_of_drains.remove(drain->origin());
         std::erase(state_->all_drains, drain);

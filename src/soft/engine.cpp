@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/mutex.hpp"
 #include "base/shared_value.hpp"
 #include "persist/guard.hpp"
 #include "persist/worker.hpp"
@@ -32,7 +33,7 @@ constexpr std::chrono::microseconds spin_before_sleep{30};
 
 // Never destroyed: threads of the program may use it while the process ends.
 std::atomic<Engine *> current{nullptr};
-std::mutex creation;
+constinit base::LastingMutex creation;
 // The engines of the processes that this one comes from: a tool that looks for leaks finds them here.
 Engine *inherited = nullptr;
 
@@ -53,7 +54,7 @@ Engine &Engine::instance() {
     if (Engine *const engine = current.load(std::memory_order_acquire)) {
         return *engine;
     }
-    const std::scoped_lock lock{creation};
+    const base::Lock lock{creation};
     if (current.load(std::memory_order_relaxed) == nullptr) {
         base::set_shared(current, new Engine, std::memory_order_release);
     }
@@ -65,7 +66,7 @@ void Engine::after_fork_in_child() {
     if (Engine *const parents = current.exchange(nullptr, std::memory_order_acq_rel)) {
         parents->parents_ = std::exchange(inherited, parents);
     }
-    new (&creation) std::mutex;
+    creation.renew_after_fork();
 }
 
 // As every room does that has something to renew.
@@ -73,7 +74,7 @@ const int Engine::renews_after_forks = pthread_atfork(nullptr, nullptr, after_fo
 
 bool Engine::enrol(Group &group) {
     State &state = *state_;
-    const std::scoped_lock lock{state.mutex};
+    const base::Lock lock{state.mutex};
     group.engine_key_ = state.next_key++;
     epoll_event event{.events = 0, .data = {.u64 = group.engine_key_}};
     if (epoll_ctl(state.epoll.get(), EPOLL_CTL_ADD, group.epoll_.get(), &event) != 0) {
@@ -98,7 +99,7 @@ bool Engine::enrol(Group &group) {
 
 void Engine::withdraw(Group &group) {
     State &state = *state_;
-    const std::scoped_lock lock{state.mutex};
+    const base::Lock lock{state.mutex};
     (void)epoll_ctl(state.epoll.get(), EPOLL_CTL_DEL, group.epoll_.get(), nullptr);
     state.watched.erase(group.engine_key_);
     state.groups.erase(group.engine_key_);
@@ -109,7 +110,7 @@ void Engine::withdraw(Group &group) {
 
 void Engine::watch(Group &group, bool fast) {
     State &state = *state_;
-    const std::scoped_lock lock{state.mutex};
+    const base::Lock lock{state.mutex};
     state.watched.insert(std::move(group.unwatched_));  // nothing, when it is watched already
     const int needed_ms = fast ? fast_tick_ms : slow_tick_ms;
     if (state.tick_ms < 0 || state.tick_ms > needed_ms) {
@@ -131,7 +132,7 @@ void Engine::arm(Group &group, Group::Arm how) {
 // The next one behind the key that is still there.
 std::shared_ptr<Group> Engine::take_watched(std::uint64_t &key) {
     Watched &watched = state_->watched;
-    const std::scoped_lock lock{state_->mutex};
+    const base::Lock lock{state_->mutex};
     for (auto next = watched.upper_bound(key); next != watched.end(); ++next) {
         key = next->first;
         if (auto group = next->second.lock()) {
@@ -147,7 +148,7 @@ int Engine::tick(base::Clock::time_point now) {
     State &state = *state_;
     base::tell_withheld_lines(now, false);
     {
-        const std::scoped_lock lock{state.mutex};
+        const base::Lock lock{state.mutex};
         state.tick_ms = -1;  // who wants to be watched from here on wakes the thread again
     }
     bool fast = false;
@@ -156,12 +157,12 @@ int Engine::tick(base::Clock::time_point now) {
     while (const auto group = take_watched(key)) {
         const Group::Watch watch = group->tick(now);
         if (watch.needed) {
-            const std::scoped_lock lock{state.mutex};
+            const base::Lock lock{state.mutex};
             state.watched.insert(std::move(group->unwatched_));
         }
         fast = fast || watch.fast;
     }
-    const std::scoped_lock lock{state.mutex};
+    const base::Lock lock{state.mutex};
     state.tick_ms = state.watched.empty() ? -1 : fast ? fast_tick_ms : slow_tick_ms;
     return state.tick_ms;
 }
@@ -179,7 +180,7 @@ Engine::Found Engine::serve_ready(int timeout_ms) {
         }
         std::shared_ptr<Group> group;
         {
-            const std::scoped_lock lock{state.mutex};
+            const base::Lock lock{state.mutex};
             if (const auto known = state.groups.find(key); known != state.groups.end()) {
                 group = known->second.lock();
             }
@@ -255,7 +256,7 @@ void Engine::run() {
             ticked = now;
             timeout_ms = tick(now);
         }
-        std::unique_lock lock{state.mutex};
+        base::Lock lock{state.mutex};
         if (state.groups.empty() || state.ending) {
             lock.unlock();  // the sink is the program's
             base::tell_withheld_lines(now, true);
@@ -281,11 +282,15 @@ void Engine::at_exit() {
     }
     if (Engine *const engine = current.load(std::memory_order_acquire)) {
         State &state = *engine->state_;
-        std::unique_lock lock{state.mutex};
-        (void)state.ended.wait_for(lock, limits::drain_timeout, [&state] { return state.drains == 0; });
+        base::Lock lock{state.mutex};
+        const auto drained = base::Clock::now() + limits::drain_timeout;
+        while (state.drains != 0 && state.ended.wait_until(state.mutex, drained)) {
+        }
         state.ending = true;
         eventfd_write(state.wake.get(), 1);
-        (void)state.ended.wait_for(lock, limits::thread_timeout, [&state] { return !state.running; });
+        const auto ended = base::Clock::now() + limits::thread_timeout;
+        while (state.running && state.ended.wait_until(state.mutex, ended)) {
+        }
         const auto last = state.running ? std::nullopt : state.ended_thread.take();
         lock.unlock();
         base::EndedThread::join(last);

@@ -3,13 +3,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "base/condition.hpp"
 #include "base/thread.hpp"
 #include "soft/origin.hpp"
 #include "soft/progress.hpp"
@@ -19,8 +18,8 @@ namespace soft {
 struct Engine::State {
     static constexpr std::uint64_t wake_key = 0;  // what `wake` is known by; groups have the keys behind it
 
-    std::mutex mutex;  // guards all of this; taken with a group's lock held, never the other way round
-    std::condition_variable ended;
+    base::Mutex mutex;  // guards all of this; taken with a group's lock held, never the other way round
+    base::Condition ended;
     base::Fd epoll;
     base::Fd wake;
     std::unordered_map<std::uint64_t, std::weak_ptr<Group>> groups;

@@ -24,20 +24,20 @@ constexpr std::chrono::milliseconds absence{50};
 // ---- in the library ----
 
 void Group::begin_sleep() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     ++sleepers_;
     arm(Arm::No);
 }
 
 void Group::serve_for_sleeper() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     ++looks_;
     serve();
 }
 
 // The sleeper got what it waited for and will likely be back: it keeps the group as a poller does.
 void Group::end_sleep() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     --sleepers_;
     claim();
 }
@@ -96,7 +96,7 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
 // by what comes, and not while something is there.
 
 void Group::begin_outside() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     ++outsiders_;
     ++looks_;
     arm(Arm::No);
@@ -104,7 +104,7 @@ void Group::begin_outside() {
 }
 
 void Group::end_outside() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     --outsiders_;
     claim();
 }

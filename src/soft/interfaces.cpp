@@ -9,12 +9,12 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "base/fd.hpp"
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 
 namespace soft {
 
@@ -58,7 +58,7 @@ private:
     unsigned generation_ = base::fork_generation();
 };
 
-std::mutex addresses_lock;
+constinit base::LastingMutex addresses_lock;
 
 [[maybe_unused]] const int addresses_survive_forks = base::hold_while_forking<addresses_lock>();
 
@@ -95,7 +95,7 @@ base::Result<std::shared_ptr<const LocalAddresses>> asked_for() {
 base::Result<std::shared_ptr<const LocalAddresses>> local_addresses() {
     static auto &changes = *new Changes;  // never destroyed: ids may be made while the process ends
     static auto &known = *new std::shared_ptr<const LocalAddresses>;
-    const std::scoped_lock lock{addresses_lock};
+    const base::Lock lock{addresses_lock};
     // Before asking: what changes meanwhile is told again.
     if (changes.any() || known == nullptr) {
         known = nullptr;  // what is asked for in vain is asked for again

@@ -53,7 +53,7 @@ Pin::Slot &Memory::slot_for(std::uint32_t key) {
 
 // Half of the slots at least are free: two draws are the mean.
 base::Result<void> Memory::insert(MemoryRegion &region) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (used_ == limits::max_mr) {
         return base::failure(ENOMEM);
     }
@@ -81,19 +81,19 @@ void Memory::erase(const MemoryRegion &region) {
          users = place.users.load(std::memory_order_seq_cst)) {
         place.users.wait(users, std::memory_order_seq_cst);
     }
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     base::set_shared(place.region, nullptr);
     --used_;
 }
 
 void Memory::take_lock(std::uint64_t &seen) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     seen = registrations_.load(std::memory_order_relaxed);
 }
 
 // The threads that held locks or pins are the parent's.
 void Memory::after_fork_in_child() {
-    new (&mutex_) std::mutex;
+    mutex_.renew_after_fork();
     keys_.renew();
     for (const auto &chunk : chunks_) {
         Pin::Slot *const slots = chunk.load(std::memory_order_relaxed);

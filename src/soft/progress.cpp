@@ -41,7 +41,7 @@ std::shared_ptr<Group> Group::create() {
     if (!Engine::instance().enrol(*group)) {
         return nullptr;
     }
-    const std::scoped_lock lock{group->mutex_};
+    const base::Lock lock{group->mutex_};
     group->arm(Arm::Once);
     return group;
 }
@@ -150,10 +150,10 @@ void Group::poll(bool spinning) {
     if (inherited()) {
         return;
     }
-    const std::unique_lock lock{mutex_, std::try_to_lock};
-    if (!lock.owns_lock()) {
+    if (!mutex_.try_lock()) {
         return;  // whoever has it does this caller's work
     }
+    const base::Lock lock{mutex_, base::adopt};
     if (spinning && sleepers_ == 0 && outsiders_ == 0) {
         claim();
     }
@@ -165,7 +165,7 @@ void Group::hand_over() {
     if (inherited()) {
         return;
     }
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     claimed_ = false;
     if (sleepers_ == 0) {
         arm(outsiders_ == 0 ? Arm::Once : Arm::Always);
@@ -181,7 +181,7 @@ base::Result<void> Group::watch_also(int fd) const {
 }
 
 void Group::serve_for_engine() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (armed_ == Arm::Once) {
         armed_ = Arm::No;
     }
@@ -199,13 +199,13 @@ void Group::serve_for_engine() {
 // Whoever has the lock serves: to wait for it would cost him a system call and his processor. Deadlines,
 // which are not exact, wait with it, though not for ever.
 Group::Watch Group::tick(base::Clock::time_point now) {
-    std::unique_lock lock{mutex_, std::try_to_lock};
-    if (!lock.owns_lock()) {
+    if (!mutex_.try_lock()) {
         if (++missed_ticks_ < most_missed_ticks) {
             return {.needed = true, .fast = true};
         }
-        lock.lock();
+        mutex_.lock();
     }
+    const base::Lock lock{mutex_, base::adopt};
     missed_ticks_ = 0;
     if (claimed_ && polls_ == polls_at_tick_) {
         claimed_ = false;

@@ -18,7 +18,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -85,7 +84,7 @@ public:
     Group &operator=(const Group &) = delete;
 
     // Held to add, remove or time a source, or to touch what a source's progress() touches.
-    [[nodiscard]] std::mutex &mutex() { return mutex_; }
+    [[nodiscard]] base::Mutex &mutex() { return mutex_; }
     // A source is added once, with one socket; change() watches more of them.
     void add(Source &source, int fd, Interest interest);
     void remove(Source &source, int fd);

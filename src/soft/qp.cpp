@@ -131,7 +131,7 @@ void QueuePair::leave() {
     while (true) {
         const unsigned returned = persists_returned.load(std::memory_order_acquire);
         {
-            const std::scoped_lock lock{group_->mutex()};
+            const base::Lock lock{group_->mutex()};
             going_ = true;
             if (socket_) {
                 leave_group();
@@ -172,7 +172,7 @@ QueuePair::~QueuePair() {
 }
 
 void QueuePair::query_state(ibv_qp_attr &attributes) const {
-    const std::scoped_lock lock{send_mutex_};
+    const base::Lock lock{send_mutex_};
     attributes.qp_state = attributes.cur_qp_state = qp_base.state;
     attributes.qp_access_flags = granted_.load(std::memory_order_relaxed);
     attributes.max_rd_atomic = static_cast<std::uint8_t>(parameters_.ord);
@@ -218,7 +218,7 @@ int QueuePair::go_to(const ibv_qp_attr &attributes, int mask) {
 }
 
 bool QueuePair::in_error() const {
-    const std::scoped_lock lock{send_mutex_};
+    const base::Lock lock{send_mutex_};
     return qp_base.state == IBV_QPS_ERR;
 }
 
@@ -234,12 +234,12 @@ void QueuePair::start(base::Fd socket, const tcp::Address &peer, const Connectio
                       ConnectionOwner *owner) {
     // The group's lock goes last: a thread that waits for it may then destroy this queue pair.
     const auto group = group_;
-    const std::scoped_lock receiving{group->mutex()};
+    const base::Lock receiving{group->mutex()};
     if (going_) {
         owner->connection_ended();  // who destroys this only waits until nobody has found it any more
         return;
     }
-    std::unique_lock sending{send_mutex_};
+    base::Lock sending{send_mutex_};
     const bool given_up = !idle();
     // What needs memory first: without it nothing has begun.
     responses_ = base::Ring<Response>{std::max<std::size_t>(parameters.ird, 1)};
@@ -297,7 +297,7 @@ void QueuePair::start(base::Fd socket, const tcp::Address &peer, const Connectio
 }
 
 void QueuePair::look_for_first_fpdu(bool readable) {
-    const std::scoped_lock lock{group_->mutex()};
+    const base::Lock lock{group_->mutex()};
     if (readable && connected() && !established_) {
         progress();
     }
@@ -321,7 +321,7 @@ void QueuePair::establish() {
 }
 
 void QueuePair::forget_owner(const ConnectionOwner &owner) {
-    const std::scoped_lock lock{group_->mutex()};
+    const base::Lock lock{group_->mutex()};
     if (owner_ == &owner) {
         owner_ = nullptr;
     }

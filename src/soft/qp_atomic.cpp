@@ -73,7 +73,7 @@ void QueuePair::atomic_answered(std::span<const std::byte> body) {
     Target target;
     ibv_wc_status status = IBV_WC_SUCCESS;
     {
-        const std::scoped_lock lock{send_mutex_};
+        const base::Lock lock{send_mutex_};
         SendRequest *const request = oldest_awaiting();
         expected = in_sequence && request != nullptr && is_atomic(request->opcode) &&
                    request->immediate == response->identifier;

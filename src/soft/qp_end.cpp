@@ -34,7 +34,7 @@ void QueuePair::end(const End &how) {
     end_error_.store(how.error, std::memory_order_release);
     log_end(how.text, how.level);
     {
-        const std::scoped_lock lock{send_mutex_};
+        const base::Lock lock{send_mutex_};
         // With the lock: who posts and sees it flushes, and the oldest request has its status by then.
         base::set_shared(phase_, Phase::Draining, std::memory_order_release);
         qp_base.state = IBV_QPS_ERR;
@@ -67,7 +67,7 @@ void QueuePair::end(const End &how) {
 
 // What TCP takes of them now; the end of the stream follows the last.
 void QueuePair::send_last_words() {
-    const std::scoped_lock lock{send_mutex_};
+    const base::Lock lock{send_mutex_};
     while (!last_words_.empty()) {
         const ssize_t sent =
             send(socket_.get(), last_words_.data(), last_words_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -87,7 +87,7 @@ void QueuePair::send_last_words() {
 
 void QueuePair::finish_draining() {
     {
-        const std::scoped_lock lock{send_mutex_};
+        const base::Lock lock{send_mutex_};
         leave_group();
         if (socket_) {
             (void)shutdown(socket_.get(), SHUT_RDWR);  // to close it is not enough where a child has it too
@@ -106,7 +106,7 @@ bool QueuePair::disconnect(const ConnectionOwner &owner) {
         return false;
     }
     {
-        const std::scoped_lock lock{group_->mutex()};
+        const base::Lock lock{group_->mutex()};
         if (owner_ != &owner) {
             return false;
         }
@@ -120,11 +120,11 @@ bool QueuePair::disconnect_when_sent(const ConnectionOwner &owner) {
         return false;
     }
     {
-        const std::scoped_lock lock{group_->mutex()};
+        const base::Lock lock{group_->mutex()};
         if (owner_ != &owner) {
             return false;
         }
-        const std::scoped_lock sending{send_mutex_};
+        const base::Lock sending{send_mutex_};
         if (!requests_.empty()) {
             last_left_ = requests_.size();
             return true;
@@ -136,7 +136,7 @@ bool QueuePair::disconnect_when_sent(const ConnectionOwner &owner) {
 
 // Whether the connection ends as soon as what was posted has left, and needs nothing of the peer for that.
 bool QueuePair::only_has_to_send() {
-    const std::scoped_lock lock{send_mutex_};
+    const base::Lock lock{send_mutex_};
     for (std::size_t i = 0; i < last_left_; ++i) {
         if (is_answered(requests_.at(i).opcode)) {
             return false;
@@ -146,7 +146,7 @@ bool QueuePair::only_has_to_send() {
 }
 
 void QueuePair::disconnect() {
-    const std::scoped_lock lock{group_->mutex()};
+    const base::Lock lock{group_->mutex()};
     end_here();
 }
 
@@ -164,10 +164,10 @@ void QueuePair::end_here() {
 // As disconnect(), and of a queue pair that was never connected what was posted is flushed.
 void QueuePair::give_up() {
     {
-        const std::scoped_lock lock{group_->mutex()};
+        const base::Lock lock{group_->mutex()};
         if (idle()) {
             {
-                const std::scoped_lock sending{send_mutex_};
+                const base::Lock sending{send_mutex_};
                 qp_base.state = IBV_QPS_ERR;
             }
             base::set_shared(phase_, Phase::Ended, std::memory_order_release);
@@ -185,7 +185,7 @@ void QueuePair::expire() {
         // The program need not wait any longer. But a reset would destroy what it was told is done and TCP
         // has.
         if (last_words_.empty() && tcp::has_unacknowledged(socket_.get())) {
-            const std::scoped_lock lock{send_mutex_};
+            const base::Lock lock{send_mutex_};
             leave_group();
             Engine::instance().drain(std::move(socket_), origin_, std::move(allowance_));
         }
@@ -246,7 +246,7 @@ void QueuePair::terminate(const wire::Violation &violation, std::span<const std:
     {
         // Behind what TCP has not taken yet of the FPDUs before it, which is copied: those whose memory it is
         // are told that all is over.
-        const std::scoped_lock lock{send_mutex_};
+        const base::Lock lock{send_mutex_};
         may_transmit_ = false;  // nothing comes behind it: somebody may post before end() has the lock
         if (!pin_again() || !add_last_words(violation, header, read_request)) {
             last_words_.clear();
@@ -281,7 +281,7 @@ void QueuePair::cut_link() {
 // A thread that sends has broken the link: the connection ends with it. Where the network or the peer is the
 // cause, only `at_end` of what had come before: the peer may have been told that it was done.
 bool QueuePair::found_broken(bool at_end) {
-    std::unique_lock lock{send_mutex_};
+    base::Lock lock{send_mutex_};
     if (!link_broken_ || (!at_end && !link_cut_ && !is_ours(link_error_))) {
         return false;
     }

@@ -40,7 +40,7 @@ int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
     }
     const Phase phase = phase_.load(std::memory_order_acquire);
     if (starved || (phase != Phase::Connected && phase != Phase::Idle)) {
-        const std::scoped_lock lock{group_->mutex()};
+        const base::Lock lock{group_->mutex()};
         if (connected()) {
             deliver_unexpected();
         } else if (!idle()) {

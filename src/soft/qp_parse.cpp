@@ -94,7 +94,7 @@ bool QueuePair::begin_segment() {
             group_->clear_deadline(*this);
             establish();
         }
-        const std::scoped_lock lock{send_mutex_};
+        const base::Lock lock{send_mutex_};
         may_transmit_ = true;
         transmit();
     }

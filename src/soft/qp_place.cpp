@@ -49,7 +49,7 @@ void QueuePair::atomic_write(std::span<const std::byte> payload) {
 void QueuePair::begin_read_response() {
     bool fits = false;
     {
-        const std::scoped_lock lock{send_mutex_};
+        const base::Lock lock{send_mutex_};
         SendRequest *const request = oldest_awaiting();
         if (request != nullptr && request->opcode == IBV_WR_RDMA_READ) {
             const auto sink = requests_.sges_of(*request);
@@ -68,7 +68,7 @@ void QueuePair::begin_read_response() {
 }
 
 void QueuePair::finish_read_response() {
-    const std::scoped_lock lock{send_mutex_};
+    const base::Lock lock{send_mutex_};
     reading_->received += segment_.payload_bytes;
     if (segment_.last) {
         retire_answered(*reading_);

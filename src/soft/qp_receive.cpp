@@ -43,7 +43,7 @@ void QueuePair::progress() {
     bool broken = false;
     bool all_sent = false;
     {
-        const std::scoped_lock lock{send_mutex_};
+        const base::Lock lock{send_mutex_};
         broken = link_broken_;
         if (full_) {
             const auto ready = tcp::ready(socket_.get());
@@ -65,7 +65,7 @@ void QueuePair::progress() {
     }
     if (stalled_ && tcp::has_ended(socket_.get())) {
         if (const int error = tcp::pending_error(socket_.get())) {
-            const std::scoped_lock lock{send_mutex_};
+            const base::Lock lock{send_mutex_};
             break_link(error);
         }
         hold_end();
@@ -105,7 +105,7 @@ void QueuePair::receive() {
             stream_ended();
         } else if (errno != EAGAIN && errno != EINTR && connected()) {
             {
-                const std::scoped_lock lock{send_mutex_};
+                const base::Lock lock{send_mutex_};
                 break_link(errno);
             }
             stream_ended();
@@ -147,7 +147,7 @@ void QueuePair::return_empty_buffer() {
 void QueuePair::answer() {
     if (answer_due_ && connected()) {
         answer_due_ = false;
-        const std::scoped_lock lock{send_mutex_};
+        const base::Lock lock{send_mutex_};
         transmit();
     }
 }

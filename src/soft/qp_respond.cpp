@@ -23,7 +23,7 @@ constexpr std::size_t max_dirty_ranges = 16;
 bool QueuePair::next_request() {
     bool room = false;
     {
-        const std::scoped_lock lock{send_mutex_};
+        const base::Lock lock{send_mutex_};
         room = !responses_.full();
     }
     if (segment_.msn != next_request_msn_) {
@@ -111,7 +111,7 @@ void QueuePair::flush_answered(std::span<const std::byte> body) {
     const bool in_sequence = segment_.msn == next_response_msn_++;
     bool expected = false;
     {
-        const std::scoped_lock lock{send_mutex_};
+        const base::Lock lock{send_mutex_};
         SendRequest *const request = oldest_awaiting();
         expected = in_sequence && request != nullptr && request->opcode == SOFTRDMA_WR_FLUSH;
         if (expected) {
@@ -132,7 +132,7 @@ void QueuePair::retire_answered(SendRequest &request) {
 }
 
 void QueuePair::respond(const Response &response) {
-    const std::scoped_lock lock{send_mutex_};
+    const base::Lock lock{send_mutex_};
     responses_.push(response);
     answer_due_ = true;
 }
@@ -228,7 +228,7 @@ void QueuePair::run_persist(void *queue_pair) {
     }
     error = error != 0 ? error : self.persist_dirty();
     {
-        const std::scoped_lock lock{group->mutex()};
+        const base::Lock lock{group->mutex()};
         self.persisted(error);
         self.resume();
     }

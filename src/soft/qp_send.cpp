@@ -38,7 +38,7 @@ ibv_wc_opcode completion_opcode(int opcode) {
 }  // namespace
 
 int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
-    const std::scoped_lock lock{send_mutex_};
+    const base::Lock lock{send_mutex_};
     ibv_send_wr *const chain = request;
     const std::size_t before = requests_.size();
     int error = 0;

@@ -84,7 +84,7 @@ void QueuePair::want_writable(bool wanted) {
 // What is stalled may be so for ever, and has to see, once, that the peer is gone. What is parked is read
 // again soon, and until then misses nothing.
 void QueuePair::want_readable(bool wanted) {
-    const std::scoped_lock lock{send_mutex_};
+    const base::Lock lock{send_mutex_};
     set_interest({.readable = wanted, .writable = interest_.writable, .ended = stalled_ && !end_held_});
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -75,7 +74,7 @@ public:
     // ENOMEM when max_wr receives are posted and not yet completed and polled. `starved`: take() had found
     // nothing before.
     [[nodiscard]] base::Result<void> post(const ibv_recv_wr &request, bool &starved) {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         if (used_ == posted_.max_wr()) {
             return base::failure(ENOMEM);
         }
@@ -87,20 +86,20 @@ public:
 
     // The oldest one. When there is none, the next post() will tell its caller.
     [[nodiscard]] bool take(Receive &receive) {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         starved_ = !posted_.pop(receive);
         return !starved_;
     }
 
     // `count` completions of this queue were polled.
     void release(unsigned count) {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         used_ -= count;
     }
 
     // Forgets what is posted; every place is free.
     void clear() {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         for (Receive forgotten; posted_.pop(forgotten);) {
         }
         used_ = 0;

@@ -51,7 +51,7 @@ int SharedReceiveQueue::post(ibv_recv_wr *request, ibv_recv_wr **bad) {
     }
     int error = 0;
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         for (; request != nullptr; request = request->next) {
             if (request->num_sge < 0 || static_cast<std::size_t>(request->num_sge) > max_sge_) {
                 error = EINVAL;
@@ -76,13 +76,13 @@ void SharedReceiveQueue::serve_waiters() {
     while (true) {
         Waiter waiter;
         {
-            const std::scoped_lock lock{mutex_};
+            const base::Lock lock{mutex_};
             if (waiters_.empty() || posted_.size() == 0) {
                 return;
             }
             waiter = waiters_.front();
         }
-        const std::scoped_lock serving{waiter.group->mutex()};
+        const base::Lock serving{waiter.group->mutex()};
         if (is_first(waiter)) {
             waiter.queue_pair->receives_posted();
         }
@@ -91,7 +91,7 @@ void SharedReceiveQueue::serve_waiters() {
 
 // Its group too: another queue pair, with another group, may have come to stand at the same address.
 bool SharedReceiveQueue::is_first(const Waiter &waiter) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     return !waiters_.empty() && waiters_.front() == waiter;
 }
 
@@ -104,7 +104,7 @@ int SharedReceiveQueue::modify(const ibv_srq_attr &attributes, int mask) {
                  static_cast<unsigned>(mask));
         return EOPNOTSUPP;
     }
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (attributes.srq_limit > posted_.max_wr()) {
         return EINVAL;
     }
@@ -118,7 +118,7 @@ int SharedReceiveQueue::query(ibv_srq_attr &attributes) {
     if (inherited()) {
         return EINVAL;
     }
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     attributes = {.max_wr = static_cast<std::uint32_t>(posted_.max_wr()),
                   .max_sge = static_cast<std::uint32_t>(max_sge_),
                   .srq_limit = limit_};
@@ -126,14 +126,14 @@ int SharedReceiveQueue::query(ibv_srq_attr &attributes) {
 }
 
 void SharedReceiveQueue::attach() {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     // Before it counts, so that take() always has room.
     waiters_.reserve(static_cast<std::size_t>(users.load(std::memory_order_relaxed)) + 1);
     users.fetch_add(1, std::memory_order_relaxed);
 }
 
 bool SharedReceiveQueue::take(Receive &receive, QueuePair &queue_pair) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const auto place = std::ranges::find(waiters_, &queue_pair, &Waiter::queue_pair);
     // With others before it, one of them is about to be served: who posts goes on while there are both.
     if (place != waiters_.begin() || !posted_.pop(receive)) {
@@ -153,7 +153,7 @@ bool SharedReceiveQueue::take(Receive &receive, QueuePair &queue_pair) {
 }
 
 void SharedReceiveQueue::forget(QueuePair &queue_pair) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     std::erase_if(waiters_, [&](const Waiter &waiter) { return waiter.queue_pair == &queue_pair; });
 }
 

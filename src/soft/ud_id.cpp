@@ -49,7 +49,7 @@ DatagramId::~DatagramId() {
         return;
     }
     if (handshake_group_) {
-        const std::scoped_lock lock{handshake_group_->mutex()};
+        const base::Lock lock{handshake_group_->mutex()};
         stop_listening();
         if (state_.load() == State::Connecting) {
             handshake_group_->remove(*this, socket_.get());
@@ -132,11 +132,11 @@ base::Result<void> DatagramId::connect(const rdma_conn_param *parameters) {
     outcome_->param.ud.ah_attr = address_attributes(device(), source_gid(), route.addr.addr.ibaddr.dgid);
     request_bytes_ = wire::encode(wire::LookupRequest{.token = token_, .private_data = private_data});
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         handshake_group_ = channel_->group();
     }
     {
-        const std::scoped_lock lock{handshake_group_->mutex()};
+        const base::Lock lock{handshake_group_->mutex()};
         state_.store(State::Connecting);
         handshake_group_->add(*this, socket_.get(), {.readable = true});
         ask();
@@ -183,10 +183,10 @@ base::Result<void> DatagramId::listen(int) {
     }
     service_ = std::make_shared<LookupService>(std::move(socket_));
     {
-        const std::scoped_lock lock{mutex_};
+        const base::Lock lock{mutex_};
         handshake_group_ = channel_->group();
     }
-    const std::scoped_lock lock{handshake_group_->mutex()};
+    const base::Lock lock{handshake_group_->mutex()};
     state_.store(State::Listening);
     handshake_group_->add(*this, service_->socket(), {.readable = true});
     return {};
@@ -262,7 +262,7 @@ void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::Lookup
     made->set_private_data(request.private_data);
     ++unfetched_requests_;
     // With the lock, for the listener may just be migrated: the child goes where its event goes.
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     child.release()->arrived_on(*channel_);
     channel_->push(std::move(made));
 }

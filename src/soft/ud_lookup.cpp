@@ -18,7 +18,7 @@ Origin origin_of(const Lookup &lookup) {
 }  // namespace
 
 bool LookupService::begin(const Lookup &lookup) {
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const auto known = std::ranges::find(exchanges_, lookup, &Exchange::lookup);
     if (known != exchanges_.end()) {
         if (known->reply_bytes != 0) {
@@ -54,7 +54,7 @@ void LookupService::forget_one() {
 
 int LookupService::answer(const Lookup &lookup, wire::LookupReply reply) {
     reply.token = lookup.token;
-    const std::scoped_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const auto open = std::ranges::find(exchanges_, lookup, &Exchange::lookup);
     if (open == exchanges_.end() || open->reply_bytes != 0) {
         return EINVAL;

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <mutex>
 
 #include "base/fd.hpp"
 #include "base/mutex.hpp"

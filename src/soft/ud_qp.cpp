@@ -95,7 +95,7 @@ DatagramQueuePair::DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &att
         receive_queue_cq_.serve_also(group_);
     }
     try {
-        const std::scoped_lock lock{group_->mutex()};
+        const base::Lock lock{group_->mutex()};
         group_->add(*this, socket_.get(), {.readable = true});
     } catch (const std::bad_alloc &) {
         if (completes_elsewhere) {
@@ -108,7 +108,7 @@ DatagramQueuePair::DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &att
 void DatagramQueuePair::leave() {
     forget_number();
     {
-        const std::scoped_lock lock{group_->mutex()};
+        const base::Lock lock{group_->mutex()};
         for (const Membership &membership : memberships_) {
             watch(membership, false);
         }
@@ -134,8 +134,8 @@ void DatagramQueuePair::log_drops() const {
 }
 
 int DatagramQueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
-    const std::scoped_lock receiving{group_->mutex()};
-    const std::scoped_lock sending{send_mutex_};
+    const base::Lock receiving{group_->mutex()};
+    const base::Lock sending{send_mutex_};
     const ibv_qp_state now = phase_.load(std::memory_order_relaxed);
     const ibv_qp_state next = (mask & IBV_QP_STATE) != 0 ? attributes.qp_state : now;
     if (!allowed(now, next, mask) || ((mask & IBV_QP_CUR_STATE) != 0 && attributes.cur_qp_state != now) ||
@@ -156,8 +156,8 @@ int DatagramQueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
 }
 
 void DatagramQueuePair::make_ready(std::uint32_t qkey) {
-    const std::scoped_lock receiving{group_->mutex()};
-    const std::scoped_lock sending{send_mutex_};
+    const base::Lock receiving{group_->mutex()};
+    const base::Lock sending{send_mutex_};
     qkey_.store(qkey, std::memory_order_relaxed);
     enter(IBV_QPS_RTS);
 }
@@ -179,7 +179,7 @@ void DatagramQueuePair::enter(ibv_qp_state next) {
 }
 
 void DatagramQueuePair::query_state(ibv_qp_attr &attributes) const {
-    const std::scoped_lock lock{send_mutex_};
+    const base::Lock lock{send_mutex_};
     attributes.qp_state = attributes.cur_qp_state = phase_.load(std::memory_order_relaxed);
     attributes.qkey = qkey_.load(std::memory_order_relaxed);
     attributes.sq_psn = send_psn_;
@@ -197,7 +197,7 @@ int DatagramQueuePair::attach(const ibv_gid &group) {
     if (inherited() || !udp::is_multicast(group)) {
         return EINVAL;
     }
-    const std::scoped_lock lock{group_->mutex()};
+    const base::Lock lock{group_->mutex()};
     const auto known = std::ranges::find_if(
         memberships_, [&](const Membership &one) { return udp::same(one.group, group); });
     if (known != memberships_.end()) {
@@ -223,7 +223,7 @@ int DatagramQueuePair::detach(const ibv_gid &group) {
     if (inherited()) {
         return EINVAL;
     }
-    const std::scoped_lock lock{group_->mutex()};
+    const base::Lock lock{group_->mutex()};
     const auto known = std::ranges::find_if(
         memberships_, [&](const Membership &one) { return udp::same(one.group, group); });
     if (known == memberships_.end()) {

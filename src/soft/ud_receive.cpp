@@ -47,7 +47,7 @@ int DatagramQueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
         }
     }
     if (phase_.load(std::memory_order_acquire) == IBV_QPS_ERR) {
-        const std::scoped_lock lock{group_->mutex()};
+        const base::Lock lock{group_->mutex()};
         flush_receives();
     }
     return error;
@@ -56,7 +56,7 @@ int DatagramQueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
 void DatagramQueuePair::progress() {
     // Relaxed: only a hint; the socket stays writable.
     if (waits_for_socket_.load(std::memory_order_relaxed)) {
-        const std::scoped_lock lock{send_mutex_};
+        const base::Lock lock{send_mutex_};
         if (phase_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
             transmit();
         }
@@ -185,7 +185,7 @@ ibv_wc_status DatagramQueuePair::scatter(std::span<const std::byte> route,
 }
 
 void DatagramQueuePair::fail_receiving() {
-    const std::scoped_lock lock{send_mutex_};
+    const base::Lock lock{send_mutex_};
     enter(IBV_QPS_ERR);
 }
 

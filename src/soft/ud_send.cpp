@@ -18,7 +18,7 @@ constexpr std::uint32_t own_qkey = 0x80000000;  // in a request: the queue pair'
 }  // namespace
 
 int DatagramQueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
-    const std::scoped_lock lock{send_mutex_};
+    const base::Lock lock{send_mutex_};
     ibv_send_wr *const chain = request;
     const std::size_t before = requests_.size();
     int error = 0;

@@ -121,19 +121,21 @@ WorkRequests::WorkRequests(AnyQueuePair &queue_pair, const ibv_qp_cap &cap)
 void WorkRequests::start() {
     const bool refused = queue_pair_.inherited();
     if (!refused) {
-        mutex_.lock();
+        mutex_.take();
     }
+    held();
     count_ = 0;
     error_ = refused ? EINVAL : 0;
 }
 
 void WorkRequests::abort() {
     if (!queue_pair_.inherited()) {
-        mutex_.unlock();
+        mutex_.leave();
     }
 }
 
 int WorkRequests::complete() {
+    held();
     int error = error_;
     if (error == 0 && count_ != 0) {
         ibv_send_wr *bad = nullptr;
@@ -144,6 +146,7 @@ int WorkRequests::complete() {
 }
 
 ibv_send_wr *WorkRequests::add(ibv_wr_opcode opcode) {
+    held();
     if (count_ == requests_.size()) {
         fail(ENOMEM);
     }
@@ -164,6 +167,7 @@ ibv_send_wr *WorkRequests::add(ibv_wr_opcode opcode) {
 }
 
 void WorkRequests::set_sges(std::span<const ibv_sge> sges) {
+    held();
     if (count_ == 0 || sges.size() > max_sge_) {
         fail(EINVAL);
     }
@@ -175,6 +179,7 @@ void WorkRequests::set_sges(std::span<const ibv_sge> sges) {
 }
 
 void WorkRequests::set_copied(std::span<const ibv_data_buf> buffers) {
+    held();
     std::size_t bytes = 0;
     for (const ibv_data_buf &buffer : buffers) {
         if (count_ == 0 || buffer.length > max_copied_ - bytes) {
@@ -211,6 +216,7 @@ void WorkRequests::set_copied(std::span<const ibv_data_buf> buffers) {
 }
 
 void WorkRequests::set_address(ibv_ah *handle, std::uint32_t remote_qpn, std::uint32_t remote_qkey) {
+    held();
     if (count_ == 0 || queue_pair_.qp_base.qp_type != IBV_QPT_UD) {
         fail(EINVAL);
     }

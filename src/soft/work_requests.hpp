@@ -5,7 +5,6 @@
 
 #include <infiniband/verbs.h>
 
-#include <mutex>
 #include <span>
 #include <vector>
 
@@ -32,18 +31,24 @@ public:
     void set_copied(std::span<const ibv_data_buf> buffers);
     void set_address(ibv_ah *handle, std::uint32_t remote_qpn, std::uint32_t remote_qkey);
     // complete() will say the first of them, and nothing is posted.
-    void fail(int error) { error_ = error_ != 0 ? error_ : error; }
+    void fail(int error) {
+        held();
+        error_ = error_ != 0 ? error_ : error;
+    }
 
 private:
+    // Nobody has it in a child of the process that made the queue pair.
+    void held() const ASSERT_CAPABILITY(mutex_) {}
+
     AnyQueuePair &queue_pair_;
     const std::size_t max_sge_;
     const std::size_t max_copied_;
-    base::Mutex mutex_;  // from start() to complete() or abort(); guards the rest
-    std::vector<ibv_send_wr> requests_;
-    std::vector<ibv_sge> sges_;                   // max_sge_ a request
-    std::vector<std::vector<std::byte>> copied_;  // a request's inline data
-    std::size_t count_ = 0;
-    int error_ = 0;
+    base::Mutex mutex_;  // from start() to complete() or abort(), which the program calls
+    std::vector<ibv_send_wr> requests_ GUARDED_BY(mutex_);
+    std::vector<ibv_sge> sges_ GUARDED_BY(mutex_);                   // max_sge_ a request
+    std::vector<std::vector<std::byte>> copied_ GUARDED_BY(mutex_);  // a request's inline data
+    std::size_t count_ GUARDED_BY(mutex_) = 0;
+    int error_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace soft

@@ -4,16 +4,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "soft/limits.hpp"
 
 namespace soft {
 
 namespace {
 
-std::mutex lock_of_guessers;  // of every table's; nothing else is locked with it held
+constinit base::LastingMutex lock_of_guessers;  // of every table's; nothing else is locked with it held
 
 [[maybe_unused]] const int guessers_survive_forks = base::hold_while_forking<lock_of_guessers>();
 
@@ -39,7 +39,7 @@ double WrongKeys::keys_of(const Guesser &guesser, base::Clock::time_point now) {
 // It counts beyond what makes the longest delay, because each connection that was there before gives a guess
 // without a delay: the connections that come later pay for those guesses.
 void WrongKeys::note(Origin origin, base::Clock::time_point now) {
-    const std::scoped_lock lock{lock_of_guessers};
+    const base::Lock lock{lock_of_guessers};
     auto *place = std::ranges::find(guessers_, origin, &Guesser::origin);
     if (place == guessers_.end()) {
         place =
@@ -51,7 +51,7 @@ void WrongKeys::note(Origin origin, base::Clock::time_point now) {
 }
 
 std::optional<base::Milliseconds> WrongKeys::turn(Origin origin, base::Clock::time_point now) {
-    const std::scoped_lock lock{lock_of_guessers};
+    const base::Lock lock{lock_of_guessers};
     auto *const known = std::ranges::find(guessers_, origin, &Guesser::origin);
     const double beyond = known != guessers_.end() ? keys_of(*known, now) / most_free() - 1 : 0;
     if (beyond <= 0) {

@@ -117,7 +117,7 @@ Connection::Made Connection::begin(const Device &device, Side side, const Settin
     if (connection == nullptr) {
         return base::failure(ENOMEM);
     }
-    std::unique_lock lock{connection->shard_->mutex()};
+    base::Lock lock{connection->shard_->mutex()};
     if (auto asked = connection->ask(make_request); !asked) {
         lock.unlock();
         return std::unexpected{asked.error()};
@@ -126,7 +126,7 @@ Connection::Made Connection::begin(const Device &device, Side side, const Settin
 }
 
 Connection::~Connection() {
-    const std::scoped_lock lock{shard_->mutex()};
+    const base::Lock lock{shard_->mutex()};
     if (conn_ != nullptr && phase_ != Phase::Over) {
         (void)rpma_conn_disconnect(conn_.get());
     }

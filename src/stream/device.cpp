@@ -3,18 +3,18 @@
 #include "stream/device.hpp"
 
 #include <map>
-#include <mutex>
 
 #include "base/address.hpp"
 #include "base/fork.hpp"
 #include "base/log.hpp"
+#include "base/mutex.hpp"
 #include "stream/address.hpp"
 
 namespace stream {
 
 namespace {
 
-std::mutex lock_of_devices;
+constinit base::LastingMutex lock_of_devices;
 
 // Never destroyed: connections may outlive main().
 std::map<ibv_context *, Device> &devices() {
@@ -26,7 +26,7 @@ std::map<ibv_context *, Device> &devices() {
 [[maybe_unused]] const int devices_survive_forks = base::hold_while_forking<lock_of_devices>();
 
 base::Result<const Device *> device_of(ibv_context *context, rpma_device_kind kind) {
-    const std::scoped_lock lock{lock_of_devices};
+    const base::Lock lock{lock_of_devices};
     if (const auto known = devices().find(context); known != devices().end()) {
         return &known->second;
     }

@@ -90,7 +90,7 @@ bool Shard::serve_expecting() {
     bool any = false;
     for (const auto &shard : shards_of_this_thread()) {
         if (shard->expected_.load(std::memory_order_relaxed) != 0) {
-            const std::scoped_lock lock{shard->mutex_};
+            const base::Lock lock{shard->mutex_};
             any = shard->serve() || any;
         }
     }

@@ -120,14 +120,14 @@ void threads_share_the_numbers(void **) {
 }
 
 // A thread that forks while others open and close leaves the child a table that works.
-void lists_are_whole_between_lock_and_unlock(void **) {
+void lists_are_whole_around_a_fork(void **) {
     Things things;
     put(things, 1);
-    things.lock();
+    things.before_fork();
     std::jthread other{[&] { put(things, 2); }};
     assert_int_equal(things.find(1)->fd, 1);  // takes no lock
     assert_false(has(things, 2));
-    things.unlock();
+    things.after_fork();
     other.join();
     assert_int_equal(things.find(2)->fd, 2);
 }
@@ -139,7 +139,7 @@ int main() {
         cmocka_unit_test(a_descriptor_has_what_was_set),
         cmocka_unit_test(an_object_ends_with_its_last_user),
         cmocka_unit_test(threads_share_the_numbers),
-        cmocka_unit_test(lists_are_whole_between_lock_and_unlock),
+        cmocka_unit_test(lists_are_whole_around_a_fork),
     };
     return cmocka_run_group_tests_name("rsocket_descriptors", tests, nullptr, nullptr);
 }

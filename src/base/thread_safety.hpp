@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// base/thread_safety: the words by which a declaration says which lock it needs. clang checks them (its
+// thread safety analysis); other compilers see nothing.
+#pragma once
+
+#ifdef __clang__
+#define RPMA_THREAD_SAFETY(...) __attribute__((__VA_ARGS__))
+#else
+#define RPMA_THREAD_SAFETY(...)
+#endif
+
+// A class: its objects are locks; its objects hold a lock until they end.
+#define CAPABILITY(name) RPMA_THREAD_SAFETY(capability(name))
+#define SCOPED_CAPABILITY RPMA_THREAD_SAFETY(scoped_lockable)
+
+// A variable: it is used, or what it points to is used, with the lock held.
+#define GUARDED_BY(...) RPMA_THREAD_SAFETY(guarded_by(__VA_ARGS__))
+#define PT_GUARDED_BY(...) RPMA_THREAD_SAFETY(pt_guarded_by(__VA_ARGS__))
+
+// A function: its caller holds the locks, or does not hold them.
+#define REQUIRES(...) RPMA_THREAD_SAFETY(requires_capability(__VA_ARGS__))
+#define REQUIRES_SHARED(...) RPMA_THREAD_SAFETY(requires_shared_capability(__VA_ARGS__))
+#define EXCLUDES(...) RPMA_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
+
+// A function: it takes the locks, gives them back, or takes them when it returns the first argument.
+#define ACQUIRE(...) RPMA_THREAD_SAFETY(acquire_capability(__VA_ARGS__))
+#define ACQUIRE_SHARED(...) RPMA_THREAD_SAFETY(acquire_shared_capability(__VA_ARGS__))
+#define RELEASE(...) RPMA_THREAD_SAFETY(release_capability(__VA_ARGS__))
+#define RELEASE_SHARED(...) RPMA_THREAD_SAFETY(release_shared_capability(__VA_ARGS__))
+#define TRY_ACQUIRE(...) RPMA_THREAD_SAFETY(try_acquire_capability(__VA_ARGS__))
+
+// A function: the lock is held where it returns; it returns a reference to the lock.
+#define ASSERT_CAPABILITY(...) RPMA_THREAD_SAFETY(assert_capability(__VA_ARGS__))
+#define ASSERT_SHARED_CAPABILITY(...) RPMA_THREAD_SAFETY(assert_shared_capability(__VA_ARGS__))
+#define RETURN_CAPABILITY(...) RPMA_THREAD_SAFETY(lock_returned(__VA_ARGS__))
