@@ -196,6 +196,14 @@ void QueuePair::expire() {
         peer_closed();
         return;
     }
+    // What the peer has sent in time may be in TCP still, when this process or its thread did not run
+    // meanwhile.
+    if (!stalled_ && !parked_) {
+        receive();
+        if (!connected()) {
+            return;
+        }
+    }
     const bool ours_to_go_on = stalled_ || parked_;
     const bool late = message_watched_
                           ? holds_shared_receive() && next_send_msn_ == watched_msn_ &&
