@@ -14,7 +14,7 @@ set(RPMA_TEST_LAUNCHER ${PROJECT_SOURCE_DIR}/tests/launch.sh)
 function(rpma_test_properties test)
     cmake_parse_arguments(test "RUN_SERIAL" "TIMEOUT" "LABELS;ENVIRONMENT" ${ARGN})
     if(NOT test_TIMEOUT)
-        set(test_TIMEOUT 60)
+        set(test_TIMEOUT 120)
     endif()
     if("api" IN_LIST test_LABELS OR "examples" IN_LIST test_LABELS)
         # These run under memcheck too.

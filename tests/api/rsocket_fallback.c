@@ -81,15 +81,6 @@ static void assert_client_gets(const char *text) {
     assert_string_equal(bytes, text);
 }
 
-/* Waits until a connection of an rsocket that does not block is there to be accepted. Such an rsocket goes
- * on, and sends its request, while its program is in a call. */
-static void await_connection(int asking, int from) {
-    struct pollfd both[2] = {{.fd = asking, .events = POLLOUT}, {.fd = from, .events = POLLIN}};
-    while (both[1].revents == 0) {
-        assert_true(rpoll(both, 2, PATIENCE) > 0);
-    }
-}
-
 /* ---- a plain client ---- */
 
 static void a_client_that_speaks_first_has_tcp(void **state) {
@@ -453,10 +444,7 @@ static void a_poll_begins_some_streams_at_a_time(void **state) {
         assert_fails(rconnect(clients[i], (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
         await_connection(clients[i], listener);
         accepted[i] = (struct pollfd){.fd = accept(listener, NULL, NULL), .events = POLLIN};
-        struct pollfd both[2] = {{.fd = clients[i], .events = POLLIN}, accepted[i]};
-        while (both[1].revents == 0) { /* its request, that of a slow machine too */
-            assert_true(rpoll(both, 2, PATIENCE) > 0);
-        }
+        await_request(clients[i], accepted[i].fd);
         assert_int_equal(radopt(accepted[i].fd), 0);
     }
     int begun = 0;

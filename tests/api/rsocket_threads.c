@@ -246,8 +246,10 @@ static void a_close_takes_nothing_from_who_inherited(void **state) {
     const struct sockaddr_in address = loopback_at(port);
     const int client = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     assert_fails(rconnect(client, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
+    await_connection(client, listener);
     const int accepted = raccept(listener, NULL, NULL);
     assert_true(accepted >= 0);
+    await_request(client, accepted);
     const int inherited = dup(accepted);
     assert_int_equal(rclose(accepted), 0);
     assert_int_equal(recv(inherited, key, sizeof(key), 0), sizeof(key));

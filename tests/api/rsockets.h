@@ -38,6 +38,26 @@ static inline int listening_rsocket(uint16_t *port) {
     return listener;
 }
 
+/* Waits until a connection of an rsocket that does not block is there to be accepted. Such an rsocket goes
+ * on, and sends its request, while its program is in a call. */
+static inline void await_connection(int asking, int listener) {
+    struct pollfd both[2] = {{.fd = asking, .events = POLLOUT}, {.fd = listener, .events = POLLIN}};
+    while (both[1].revents == 0) {
+        assert_true(rpoll(both, 2, 30000) > 0);
+    }
+}
+
+/* Waits until its request is there too, which a busy machine may send later. Nobody has read it from TCP. */
+static inline void await_request(int asking, int accepted) {
+    const time_t deadline = time(NULL) + 30;
+    struct pollfd request = {.fd = accepted, .events = POLLIN};
+    while (poll(&request, 1, 0) == 0) {
+        struct pollfd entry = {.fd = asking, .events = POLLIN};
+        assert_true(rpoll(&entry, 1, 1) >= 0);
+        assert_true(time(NULL) < deadline);
+    }
+}
+
 /* A stream over RDMA or none: rconnect waits for the peer's answer, and tells why there is none. */
 static inline void demand_rdma(int fd) {
     const int no = 0;
