@@ -54,7 +54,9 @@ extern int softrdma_ibv_query_device_ex(struct ibv_context *context,
 
 /**
  * Whether a context belongs to this device. No other function takes a context that does not.
- * Returns: true when it does. Threads: safe in any number of threads.
+ *
+ * Threads: safe in any number of threads.
+ * Returns: true when it does.
  */
 extern bool softrdma_owns(const struct ibv_context *context);
 
@@ -82,10 +84,12 @@ SOFTRDMA_LIKE(ibv_dereg_mr);
  *
  * The region belongs to that queue pair and not to its number: when the queue pair is destroyed no peer
  * reaches the region any more, also if another queue pair has the number then. It is deregistered with
- * softrdma_ibv_dereg_mr, before or after that. Returns: the region; or NULL and errno: EINVAL, qp is NULL,
- * not of type IBV_QPT_RC, or was made by a parent process; EFAULT, access lets the peer write, and the first
- * or the last page may not be written; else softrdma_ibv_reg_mr's. Threads: safe in any
- * number of threads.
+ * softrdma_ibv_dereg_mr, before or after that.
+ *
+ * Threads: safe in any number of threads.
+ * Returns: the region; or NULL and errno: EINVAL, qp is NULL, not of type IBV_QPT_RC, or was made by a parent
+ * process; EFAULT, access lets the peer write, and the first or the last page may not be written; else
+ * softrdma_ibv_reg_mr's.
  */
 extern struct ibv_mr *softrdma_reg_mr_for_qp(struct ibv_qp *qp, void *addr, size_t length, int access);
 
@@ -112,12 +116,19 @@ SOFTRDMA_LIKE(ibv_ack_cq_events);
  * notification is asked for, and no completion that the caller's own polls find costs a system call to tell
  * of it. *fd is the same at every call, and the queue's: it is not read, written or closed. It does not tell
  * of receives on connections whose sends complete in another queue before somebody has served that one.
+ *
+ * Threads: safe in any number of threads; each of them waits, polls, and ends its wait.
  * Returns: 0; EMFILE, the first wait of a queue takes a descriptor; EINVAL, in a child of the process whose
- * queue it is. Threads: safe in any number of threads; each of them waits, polls, and ends its wait.
+ * queue it is.
  */
 extern int softrdma_cq_wait_begin(struct ibv_cq *cq, int *fd);
 
-/** Ends a wait. Returns: 0; EINVAL, there is none. Threads: safe in any number of threads. */
+/**
+ * Ends a wait.
+ *
+ * Threads: safe in any number of threads.
+ * Returns: 0; EINVAL, there is none.
+ */
 extern int softrdma_cq_wait_end(struct ibv_cq *cq);
 
 /* ---- queue pairs ---- */
@@ -202,17 +213,20 @@ SOFTRDMA_LIKE(ibv_ack_async_event);
 
 /**
  * Which operations beyond RFC 5040 the connected peer of a queue pair agreed to.
+ *
+ * Threads: safe in any number of threads.
  * Returns: a set of SOFTRDMA_OPERATION_FLUSH, SOFTRDMA_OPERATION_ATOMIC_WRITE, SOFTRDMA_OPERATION_IMMEDIATE
- * and SOFTRDMA_OPERATION_ATOMIC; 0 before it is connected. Threads: safe in any number of threads.
+ * and SOFTRDMA_OPERATION_ATOMIC; 0 before it is connected.
  */
 extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
 
 /**
  * Tells why the connection of a queue pair of type IBV_QPT_RC ended.
+ *
+ * Threads: safe in any number of threads.
  * Returns: 0 before its end, and when either side disconnected; or an errno value: ECONNRESET, the peer or
  * the network cut it short; ETIMEDOUT, the peer did not answer; EPROTO, one side broke the protocol or
  * reached for what it may not have; ECONNABORTED, a request failed here; another one of the socket's.
- * Threads: safe in any number of threads.
  */
 extern int softrdma_end_error(const struct ibv_qp *qp);
 
@@ -270,14 +284,18 @@ SOFTRDMA_LIKE(rdma_accept);
 SOFTRDMA_LIKE(rdma_reject);
 SOFTRDMA_LIKE(rdma_reject_ece);
 SOFTRDMA_LIKE(rdma_disconnect);
+
 /**
  * Disconnects as rdma_disconnect, but when what is posted now to the queue pair is done, where
  * rdma_disconnect flushes what TCP has not taken; returns before that. What is posted later may be done too,
  * or be flushed. A peer that asks meanwhile for what it may not have is not heard any more, and gets what was
- * posted all the same, unless that has to wait for an answer. Returns: 0; or -1 and errno: EINVAL, id is not
- * connected. Threads: safe in any number of threads.
+ * posted all the same, unless that has to wait for an answer.
+ *
+ * Threads: safe in any number of threads.
+ * Returns: 0; or -1 and errno: EINVAL, id is not connected.
  */
 extern int softrdma_disconnect_when_sent(struct rdma_cm_id *id);
+
 /* On an id of RDMA_PS_UDP or RDMA_PS_IPOIB that has a device. RDMA_CM_EVENT_MULTICAST_JOIN has the Q_Key
  * RDMA_UDP_QKEY in both port spaces. Which groups there can be: softrdma_ibv_attach_mcast. */
 SOFTRDMA_LIKE(rdma_join_multicast);
@@ -299,12 +317,19 @@ SOFTRDMA_LIKE(rdma_event_str);
  * Begins to wait for events on a descriptor, as softrdma_cq_wait_begin for completions: the caller looks with
  * rdma_get_cm_event, which does what the ids of the channel have to do; where it is not to block, the
  * channel's own fd is made non-blocking.
+ *
+ * Threads: safe in any number of threads.
  * Returns: 0; EMFILE, the first wait of a channel takes a descriptor; EINVAL, in a child of the process whose
- * channel it is. Threads: safe in any number of threads.
+ * channel it is.
  */
 extern int softrdma_events_wait_begin(struct rdma_event_channel *channel, int *fd);
 
-/** Ends a wait. Returns: 0; EINVAL, there is none. Threads: safe in any number of threads. */
+/**
+ * Ends a wait.
+ *
+ * Threads: safe in any number of threads.
+ * Returns: 0; EINVAL, there is none.
+ */
 extern int softrdma_events_wait_end(struct rdma_event_channel *channel);
 
 /* ---- connections that the program accepts by itself ---- */
@@ -319,8 +344,11 @@ extern int softrdma_events_wait_end(struct rdma_event_channel *channel);
  * within ten seconds: RDMA_CM_EVENT_CONNECT_REQUEST of the id itself (listen_id is NULL), which is accepted
  * or rejected as any request; or RDMA_CM_EVENT_CONNECT_ERROR, after which the id can only be destroyed, with
  * -EPROTO as its status when the peer spoke something else, -ECONNRESET when it went away, -ETIMEDOUT when it
- * was silent. Returns: 0; or -1 and errno: EINVAL, channel or id is NULL, or fd is no connected TCP socket;
- * ENOMEM; EMFILE, for a moment fd is open twice. Threads: safe in any number of threads.
+ * was silent.
+ *
+ * Threads: safe in any number of threads.
+ * Returns: 0; or -1 and errno: EINVAL, channel or id is NULL, or fd is no connected TCP socket; ENOMEM;
+ * EMFILE, for a moment fd is open twice.
  */
 extern int softrdma_adopt(struct rdma_event_channel *channel, int fd, void *context, struct rdma_cm_id **id);
 
@@ -334,8 +362,12 @@ extern int softrdma_adopt(struct rdma_event_channel *channel, int fd, void *cont
  * Makes an id of a TCP connection as softrdma_adopt, which is this with flags 0. With
  * SOFTRDMA_ADOPT_INITIATOR the peer is the one who is about to read a request: the id is as after
  * rdma_resolve_route, without events for that, and rdma_connect asks on the connection that there is.
- * Returns: 0; or -1 and errno, as softrdma_adopt; EINVAL: unknown flag; ENODEV: no device serves fd's
- * address. Threads: safe in any number of threads.
+ *
+ * Threads: safe in any number of threads.
+ * Returns: 0; or -1 and errno, as softrdma_adopt;
+ * Errors:
+ *   EINVAL  Unknown flag;
+ *   ENODEV  No device serves fd's address.
  */
 extern int softrdma_adopt_fd(struct rdma_event_channel *channel, int fd, int flags, void *context,
                              struct rdma_cm_id **id);
@@ -350,7 +382,9 @@ typedef void (*softrdma_log_function)(int level, const char *file_name, int line
 /**
  * Sets where the device's log lines go, and up to which level (threshold). NULL is the default: warnings and
  * worse to standard error. log_function is called from any thread; it must not call this library.
- * Returns: nothing. Threads: safe in any number of threads.
+ *
+ * Threads: safe in any number of threads.
+ * Returns: nothing.
  */
 extern void softrdma_set_log(softrdma_log_function log_function, int threshold);
 

@@ -4,52 +4,82 @@
 What it reads of a header:
     /* ==== TITLE ==== */            begins a section (---- does too); a comment of its own right after it speaks for all
                                      its functions
-    /** TEXT */ declaration          is a page; TEXT's first sentence is its NAME, up to a colon or semicolon
+    /** COMMENT */ declaration       is a page; COMMENT's first sentence is its NAME, up to a colon or semicolon
     enum, struct, #define, typedef   are shown where a function has the type or names the macro, or has a parameter that
                                      the comment above the group puts in quotes ("flags")
-and of TEXT, from the label to the next one or the end of the paragraph:
-    Errors: NAME: when. NAME: when.  Threads: ...  Returns: ... (needed where that is not int)  See name(3), name(3).
-"Errors:" may be left out before the first NAME, which is an RPMA_E_ code or an errno value. What the header's first comment
-says under a label is for every function that does not say it; an error whose text begins with a parameter's name is for
-those that have the parameter.
+and of a COMMENT:
+    paragraphs                       which blank lines part
+    two spaces, NAME, its text       an entry of a list; lines that are indented further go on with it. A list whose names
+                                     are parameters tells of these
+    LABEL: at a line's beginning     what follows, up to a blank line or the next label, is about that: Blocks, Threads,
+                                     Returns (needed where that is not int), and Errors with a list, one entry an error
+    See name(3), RFC 5040.           at a line's beginning: what the page refers to
+A label that the header's first comment or a section's has is for every function that does not have it itself; errors are
+for all. An error of the first comment that begins with a parameter's name is for the functions that have the parameter, and
+one that begins with "A pointer" for those that take a pointer and return a code.
 """
 
 import re
 
-LABELS = re.compile(r'(?:(?<=\s)|^)(Errors|Threads|Returns): |(?<=[.)] )(See) (?=\w+\(\d\))|^(See) (?=\w+\(\d\))')
-ERROR = re.compile(r'(?:(?<=[.;] )|^)([A-Z]+_E_[A-Z_]+|E[A-Z0-9]{3,})(?: also)?(?:: |\.)')
+LABEL = re.compile(r'(Blocks|Threads|Returns|Errors):(?: (.*))?$|(See) (?=\w+\(\d\)|RFC \d)(.*)')
+INNER_LABEL = re.compile(r'\S.*\b(?:Blocks|Threads|Returns|Errors): ')
+ENTRY = re.compile(r'  (\S+)(?:  +(\S.*))?$')
 
 
 class Comment:
-    """The text of a comment, taken apart at its labels."""
+    """The text of a comment. A part of it is a paragraph (str) or a list of [name, text]."""
 
     def __init__(self, raw):
-        lines = (re.sub(r'^\s*\*? ?', '', line).rstrip() for line in raw.splitlines())
-        self.paragraphs, self.fields = [], {}
-        for paragraph in re.split(r'\n\s*\n', '\n'.join(lines).strip()):
-            self.take(re.sub(r'\s+', ' ', paragraph).strip())
+        self.body, self.fields = [], {}
+        self.into, self.begins = self.body, True
+        for line in raw.splitlines():
+            self.take(re.sub(r'^\s*\*? ?', '', line).rstrip())
 
-    def take(self, text):
-        first = ERROR.search(text)
-        if first and 'Errors: ' not in text:
-            text = f'{text[:first.start(1)]}Errors: {text[first.start(1):]}'
-        pieces = [piece for piece in LABELS.split(text) if piece is not None]
-        if pieces[0].strip():
-            self.paragraphs.append(pieces[0].strip())
-        for label, said in zip(pieces[1::2], pieces[2::2]):
-            self.fields[label] = f'{self.fields.get(label, "")} {said}'.strip()
+    def take(self, line):
+        label, entry = LABEL.match(line), ENTRY.match(line)
+        if INNER_LABEL.match(line):
+            raise SystemExit(f'a label begins its line, not: {line}')
+        if label:
+            self.into, self.begins = self.fields.setdefault(label[1] or label[3], []), True
+            line = label[2] or label[4]
+            if not line:  # a list follows
+                return
+        if not line:
+            self.into, self.begins = self.body, True
+        elif entry:
+            if self.begins or not self.into or isinstance(self.into[-1], str):
+                self.into.append([])
+            self.into[-1].append([entry[1], entry[2] or ''])
+            self.begins = False
+        elif line.startswith('   ') and not self.begins and not isinstance(self.into[-1], str):
+            self.into[-1][-1][1] += f' {line.strip()}'
+        elif line.startswith(' '):
+            raise SystemExit(f'neither "  NAME  text" nor more of one: {line}')
+        elif self.begins or not isinstance(self.into[-1], str):
+            self.into.append(line)
+            self.begins = False
+        else:
+            self.into[-1] += f' {line}'
+
+    def paragraphs(self):
+        return [part for part in self.body if isinstance(part, str)]
+
+    def text(self):
+        """All of it."""
+        parts = [part for parts in [self.body, *self.fields.values()] for part in parts]
+        return ' '.join(part if isinstance(part, str) else ' '.join(f'{name} {text}' for name, text in part) for part in parts)
 
     def summary(self):
         """The first sentence, as a NAME line has it."""
-        sentence = re.split(r'\. |\.$|; |: ', re.sub(r' \([^)]*\)', '', self.paragraphs[0]))[0]
+        sentence = re.split(r'\. |\.$|; |: ', re.sub(r' \([^)]*\)', '', self.body[0]))[0]
         return sentence[0].lower() + sentence[1:] if sentence[1:2].islower() or sentence[1:2] == ' ' else sentence
 
     def errors(self):
         """[(name, when)], in order."""
-        pieces = ERROR.split(self.fields.get('Errors', ''))
-        if pieces[0].strip():
-            raise SystemExit(f'after "Errors:" comes "NAME: when", not "{pieces[0].strip()}"')
-        return [(name, when.strip()) for name, when in zip(pieces[1::2], pieces[2::2])]
+        parts = self.fields.get('Errors', [])
+        if any(isinstance(part, str) for part in parts):
+            raise SystemExit(f'after "Errors:" comes a list, not "{parts[0]}"')
+        return [(name, when) for part in parts for name, when in part]
 
 
 class Section:
@@ -77,7 +107,7 @@ class Header:
         self.opening = Comment(re.search(r'\n/\*\n(.*?)\*/', text, re.S).group(1))
         self.sections, self.meaning = [Section('')], {}
         for match in re.finditer(r'/\*((?:(?!\*/).)*)\*/\s*#define (\w+)', text, re.S):
-            self.meaning[match.group(2)] = ' '.join(Comment(match.group(1)).paragraphs)
+            self.meaning[match.group(2)] = ' '.join(Comment(match.group(1)).paragraphs())
         for chunk in re.split(r'\n\s*\n', text[text.index('#include'):]):
             self.take(chunk.strip('\n'))
         self.functions = [function for section in self.sections for function in section.functions]

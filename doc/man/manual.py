@@ -61,10 +61,9 @@ class Manual:
 
     def mentions(self, function):
         """The functions and foreign pages that a function's comment names."""
-        comment = function.comment
-        text = ' '.join(comment.paragraphs + list(comment.fields.values()) + function.section.comment.paragraphs)
+        text = f'{function.comment.text()} {function.section.comment.text()}'
         return {name for name in re.findall(r'\b\w+\b', text) if name in self.words}, \
-            set(re.findall(r'\b([a-z]\w+\(\d\))', text))
+            set(re.findall(r'\b([a-z]\w+\(\d\)|RFC \d+)', text))
 
     def see_also(self, function):
         ours, others = self.mentions(function)
@@ -72,13 +71,14 @@ class Manual:
         for a, b in (('_set_', '_get_'), ('_new', '_delete'), ('_reg', '_dereg'), ('_listen', '_shutdown'),
                      ('_get_descriptor', '_from_descriptor'), ('descriptor', 'descriptor_size')):
             ours |= {function.name.replace(a, b), function.name.replace(b, a)} & self.functions.keys()
-        pages = sorted(f'{name}(3)' for name in ours - {function.name}) + sorted(others)
-        return ', '.join(self.markdown(page) for page in [*pages, f'{function.header.overview}(7)'])
+        others.add(f'{function.header.overview}(7)')
+        pages = sorted(f'{name}(3)' for name in ours - {function.name}) + sorted(others, key=str.lower)
+        return ', '.join(self.markdown(page) for page in pages)
 
     def groups(self, function):
         """The definitions that a page shows: the types of the declaration, macros by name or by parameter."""
         groups = [(section, group) for section in function.header.sections[1:] for group in section.groups]
-        text = ' '.join([function.declaration, *function.comment.paragraphs])
+        text = f'{function.declaration} {function.comment.text()}'
         shown = []
         while True:
             for section, group in groups:
@@ -93,14 +93,18 @@ class Manual:
 
     def errors(self, function):
         listed = {}
+        takes_pointer = function.type == 'int' and '*' in function.declaration and 'Returns' not in function.comment.fields
         everywhere = [(name, when) for name, when in function.header.opening.errors()
-                      if when.split()[0] in function.parameters]
-        for name, when in function.comment.errors() + function.section.comment.errors() + everywhere:
+                      if when.split()[0] in function.parameters or when.startswith('A pointer') and takes_pointer]
+        for name, when in everywhere + function.comment.errors() + function.section.comment.errors():
             text = when or function.header.meaning[name]
-            if text.split()[0] not in function.parameters:
-                text = capital(text)
             listed[name] = f'{listed[name]} {text}' if name in listed else text
         return listed
+
+    def entries(self, part, function):
+        """A list of a comment."""
+        return '\n\n'.join(f'{self.markdown(name, function.parameters)}\n:   {self.markdown(text, function.parameters)}'
+                           for name, text in part)
 
     def since(self, function):
         """Nothing for what librpma 1.0 to 1.3 have."""
@@ -110,28 +114,36 @@ class Manual:
     def page(self, function):
         comment, section, opening = function.comment, function.section.comment, function.header.opening
 
-        def prose(paragraphs):
-            return '\n\n'.join(self.markdown(each, function.parameters) for each in paragraphs)
+        def prose(parts):
+            return '\n\n'.join(self.markdown(part, function.parameters) if isinstance(part, str) else self.entries(part, function)
+                               for part in parts)
+
+        def said(label):
+            """Under a label of the function, else its section, else its header."""
+            parts = comment.fields.get(label) or section.fields.get(label) or opening.fields.get(label)
+            return [capital(parts[0]), *parts[1:]] if parts and isinstance(parts[0], str) else parts
+        about_parameters = [part for part in comment.body if not isinstance(part, str) and part[0][0] in function.parameters]
+        for name in {name for part in about_parameters for name, _ in part} - set(function.parameters):
+            raise SystemExit(f'{function.header.file}: {function.name} has no parameter {name}')
         errors = self.errors(function)
-        returns = comment.fields.get('Returns') or opening.fields.get('Returns')
+        returns = said('Returns')
         if not returns and function.type != 'int':
             raise SystemExit(f'{function.header.file}: {function.name} needs "Returns: "')
         if not returns:
-            returns = '0, or one of the negative codes below; an output is written only on success, unless said otherwise ' \
-                'above.' if errors else '0.'
-        threads = comment.fields.get('Threads') or section.fields.get('Threads') or opening.fields.get('Threads') or \
-            'Any thread; the caller orders calls that use the same object.'
-        if not re.search(r'\b([Bb]locks|[Ww]aits|May block)\b', ' '.join(comment.paragraphs + section.paragraphs)):
-            threads += ' Does not block.'
+            returns = ['0, or one of the negative codes below; an output is written only on success, unless said otherwise '
+                       'above.' if errors else '0.']
+        blocks = ' '.join(comment.fields.get('Blocks') or section.fields.get('Blocks') or [])
+        waits = re.search(r'\b([Bb]locks|[Ww]aits|May block)\b', ' '.join(comment.paragraphs() + section.paragraphs()))
         synopsis = '\n\n'.join([f'#include <{function.header.file}>', *self.groups(function), function.declaration])
         parts = [
             ('NAME', plain(f'{function.name} - {comment.summary()}')),
             ('SYNOPSIS', f'```c\n{synopsis}\n```'),
-            ('DESCRIPTION', prose(comment.paragraphs + section.paragraphs)),
-            ('RETURN VALUE', prose([capital(returns)])),
-            ('ERRORS', '\n\n'.join(f'{self.markdown(name)}\n:   {self.markdown(when, function.parameters)}'
-                                   for name, when in errors.items())),
-            ('THREADS', prose([capital(threads)])),
+            ('DESCRIPTION', prose([part for part in comment.body if part not in about_parameters] + section.body)),
+            ('PARAMETERS', prose(about_parameters)),
+            ('RETURN VALUE', prose(returns)),
+            ('ERRORS', self.entries(errors.items(), function)),
+            ('BLOCKING', prose([f'The call blocks {blocks}'] if blocks else [] if waits else ['The call does not block.'])),
+            ('THREADS', prose(said('Threads') or ['Any thread; the caller orders calls that use the same object.'])),
             ('VERSIONS', self.since(function)),
             ('SEE ALSO', self.see_also(function)),
         ]
@@ -143,7 +155,7 @@ class Manual:
         for section in header.sections:
             if section.functions:
                 said.append(f'## {capital(section.title)}')
-                said += [self.markdown(each) for each in section.comment.paragraphs]
+                said += [self.markdown(each) for each in section.comment.paragraphs()]
                 said += [f'{self.markdown(function.name)}\n:   {self.markdown(function.comment.summary())}'
                          for function in section.functions]
         return '\n\n'.join(said)
@@ -153,7 +165,7 @@ class Manual:
         headers = {header.file: header for header in self.headers}
         fields = {
             'opening': lambda file: '\n\n'.join(re.sub(r'^(\w+\.) ', r'**\1** ', self.markdown(each))
-                                                for each in headers[file].opening.paragraphs[1:]),
+                                                for each in headers[file].opening.paragraphs()[1:]),
             'functions': lambda file: self.functions_of(headers[file]),
             'errors': lambda file: '\n\n'.join(f'{self.markdown(error)}\n:   {self.markdown(meaning)}' for error, meaning in
                                                headers[file].meaning.items() if '_E_' in error),

@@ -20,8 +20,10 @@
  * Blocking. As with sockets: a call waits unless O_NONBLOCK (rfcntl), SOCK_NONBLOCK or MSG_DONTWAIT says
  * otherwise. Waiting ends with EINTR when a signal was caught.
  *
- * Returns: 0; or -1 and errno. Threads: any thread, and any number of threads at a time may use one rsocket.
- * Errors: EBADF: socket is no rsocket.
+ * Threads: any thread, and any number of threads at a time may use one rsocket.
+ * Returns: 0; or -1 and errno.
+ * Errors:
+ *   EBADF  socket is no rsocket.
  */
 #ifndef RSOCKET_H /* librdmacm's header has the same name for this: both declare the same */
 #define RSOCKET_H 1
@@ -78,23 +80,34 @@ enum {
 
 /**
  * Makes an rsocket. domain: AF_INET or AF_INET6. type: SOCK_STREAM or SOCK_DGRAM, with SOCK_NONBLOCK and
- * SOCK_CLOEXEC. protocol: 0, or IPPROTO_TCP or IPPROTO_UDP as the type has it. Returns: the descriptor, which
- * the caller closes with rclose; or -1 and errno. Errors: ENOTSUP: another domain, type or protocol. EMFILE,
- * ENFILE: there is no descriptor left. See socket(2).
+ * SOCK_CLOEXEC. protocol: 0, or IPPROTO_TCP or IPPROTO_UDP as the type has it.
+ *
+ * Returns: the descriptor, which the caller closes with rclose; or -1 and errno.
+ * Errors:
+ *   ENOTSUP  Another domain, type or protocol. EMFILE, ENFILE: there is no descriptor left.
+ * See socket(2).
  */
 int rsocket(int domain, int type, int protocol);
 
 /**
  * Gives an rsocket a local address. The port stays the kernel's: other sockets of TCP, or UDP, cannot have
- * it. Errors: EADDRINUSE: somebody has the port. See bind(2).
+ * it.
+ *
+ * Errors:
+ *   EADDRINUSE  Somebody has the port.
+ * See bind(2).
  */
 int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen);
 
 /**
  * Lets others connect to an rsocket: on the device that serves its address, or at a wildcard address on all
- * of the machine's (librsocket(7)). As many connections as backlog says wait for raccept. Errors:
- * EADDRNOTAVAIL: no RDMA device serves the address. EOPNOTSUPP: socket is of type SOCK_DGRAM. EINVAL: socket
- * is connected. See listen(2).
+ * of the machine's (librsocket(7)). As many connections as backlog says wait for raccept.
+ *
+ * Errors:
+ *   EADDRNOTAVAIL  No RDMA device serves the address.
+ *   EOPNOTSUPP     socket is of type SOCK_DGRAM.
+ *   EINVAL         socket is connected.
+ * See listen(2).
  */
 int rlisten(int socket, int backlog);
 
@@ -103,7 +116,10 @@ int rlisten(int socket, int backlog);
  * read, written or waited for, so that options can be set before; or when a later raccept of the same
  * listener waits. What the peer has sent first decides then whether the rsocket is a stream over RDMA or
  * stays TCP (RDMA_FALLBACK, librsocket(7)). On a device of the kernel it is answered at once. The new rsocket
- * has the listener's options, and blocks. Returns: its descriptor; or -1 and errno. See accept(2).
+ * has the listener's options, and blocks.
+ *
+ * Returns: its descriptor; or -1 and errno.
+ * See accept(2).
  */
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
@@ -115,11 +131,18 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
  * whether the peer takes it by RDMA or by TCP (RDMA_FALLBACK, RS_PROBE, librsocket(7)). With RDMA_FALLBACK 0
  * the call waits for the answer. An rsocket that does not block gives EINPROGRESS, and is ready for POLLOUT
  * when it is connected, or with POLLERR when it is not; SO_ERROR, the next rconnect or the next receive tells
- * why. After a failure it may connect again. Errors: ECONNREFUSED: nobody listens there, or the peer said
- * no. ETIMEDOUT: there was no answer, which the soft device awaits for 10 seconds. ECONNRESET: the peer
- * closed instead. EPROTO: it answered in another protocol. ENOTSUP: it speaks another version of this one.
- * EADDRNOTAVAIL: no RDMA device serves the local address. ENOBUFS: the device has no more queues or memory to
- * register. ENOMEM: there is no memory. See connect(2).
+ * why. After a failure it may connect again.
+ *
+ * Errors:
+ *   ECONNREFUSED   Nobody listens there, or the peer said no.
+ *   ETIMEDOUT      There was no answer, which the soft device awaits for 10 seconds.
+ *   ECONNRESET     The peer closed instead.
+ *   EPROTO         It answered in another protocol.
+ *   ENOTSUP        It speaks another version of this one.
+ *   EADDRNOTAVAIL  No RDMA device serves the local address.
+ *   ENOBUFS        The device has no more queues or memory to register.
+ *   ENOMEM         there is no memory.
+ * See connect(2).
  */
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
 
@@ -131,15 +154,20 @@ int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
  * An rsocket of another process waits in its calls, or does not, as it did there (rfcntl); another socket
  * does as O_NONBLOCK says. They have the settings of a new rsocket. O_NONBLOCK of the kernel's socket becomes
  * set, also for other processes that have it. The caller closes it with rclose from then on. Where a device
- * of the kernel serves the address, only the soft device serves it. Returns: 0; or -1 and errno. Errors:
- * EEXIST: fd is an rsocket already. ENOTSOCK, ENOTSUP: it is no socket, or none of TCP. ECONNRESET: it
- * carries, or has asked for, a stream, which is another process's.
+ * of the kernel serves the address, only the soft device serves it.
+ *
+ * Returns: 0; or -1 and errno.
+ * Errors:
+ *   EEXIST      fd is an rsocket already. ENOTSOCK, ENOTSUP: it is no socket, or none of TCP.
+ *   ECONNRESET  It carries, or has asked for, a stream, which is another process's.
  */
 int radopt(int fd);
 
 /**
  * Ends one direction of a stream, or both. The peer reads what was sent before, then the end of the stream.
- * The call does not wait. See shutdown(2).
+ * The call does not wait.
+ *
+ * See shutdown(2).
  */
 int rshutdown(int socket, int how);
 
@@ -148,7 +176,9 @@ int rshutdown(int socket, int how);
  * behind it. Only what was sent to a peer that has not answered is waited for, two seconds at most. With
  * SO_LINGER the call waits until the peer has all of it, but no longer than the option says; with 0 seconds
  * it cuts the stream off, and the peer gets ECONNRESET. The end of the process (exit(3)) closes what is open,
- * and waits up to two seconds for what was sent. See close(2).
+ * and waits up to two seconds for what was sent.
+ *
+ * See close(2).
  */
 int rclose(int socket);
 
@@ -175,57 +205,93 @@ int rclose(int socket);
 /**
  * Receives bytes, as many as there are; it waits for the first, and with MSG_WAITALL for all. When that wait
  * ends early, by a signal or by SO_RCVTIMEO, the bytes that have come are given.
+ *
  * Returns: how many; 0 at the end of the stream; or -1 and errno.
- * Errors: EAGAIN: there is none now. ENOTCONN: there was no connection. See recv(2).
+ * Errors:
+ *   EAGAIN    there is none now.
+ *   ENOTCONN  There was no connection.
+ * See recv(2).
  */
 ssize_t rrecv(int socket, void *buf, size_t len, int flags);
 
 /**
  * Receives bytes as rrecv, and stores the address that a message came from. A stream does not say from whom
- * each byte is: *addrlen becomes 0. Returns: as rrecv. See recvfrom(2).
+ * each byte is: *addrlen becomes 0.
+ *
+ * Returns: as rrecv.
+ * See recvfrom(2).
  */
 ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
                   socklen_t *addrlen);
 
 /**
  * Receives bytes into several buffers, as rrecvfrom: it waits as that does, and errors are the same.
- * msg_control receives nothing. Returns: as rrecv. See recvmsg(2).
+ * msg_control receives nothing.
+ *
+ * Returns: as rrecv.
+ * See recvmsg(2).
  */
 ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags);
 
 /**
  * Sends bytes; an rsocket that blocks sends all of them, and waits for the peer to make room. They may be
- * changed when it returns. Returns: how many; or -1 and errno, EPIPE after the end of the stream in this
- * direction. See send(2).
+ * changed when it returns.
+ *
+ * Returns: how many; or -1 and errno, EPIPE after the end of the stream in this direction.
+ * See send(2).
  */
 ssize_t rsend(int socket, const void *buf, size_t len, int flags);
 
 /**
- * Sends bytes as rsend, and a message to the address that is given; a stream ignores the address. Returns: as
- * rsend; or -1 and errno, EDESTADDRREQ: a message to no address. See sendto(2).
+ * Sends bytes as rsend, and a message to the address that is given; a stream ignores the address.
+ *
+ * Returns: as rsend; or -1 and errno, EDESTADDRREQ: a message to no address.
+ * See sendto(2).
  */
 ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
                 socklen_t addrlen);
 
-/** Sends the bytes of several buffers, as rsendto, and waits as that does. Returns: as rsend. See sendmsg(2).
+/**
+ * Sends the bytes of several buffers, as rsendto, and waits as that does.
+ *
+ * Returns: as rsend.
+ * See sendmsg(2).
  */
 ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags);
 
-/** Receives bytes as rrecv without flags, and waits as that does. Returns: as rrecv. See read(2). */
+/**
+ * Receives bytes as rrecv without flags, and waits as that does.
+ *
+ * Returns: as rrecv.
+ * See read(2).
+ */
 ssize_t rread(int socket, void *buf, size_t count);
 
 /**
- * Receives bytes into several buffers, as rrecv without flags, and waits as that does. Returns: as rrecv.
- * Errors: EINVAL: iovcnt is negative, or more than IOV_MAX. See readv(2).
+ * Receives bytes into several buffers, as rrecv without flags, and waits as that does.
+ *
+ * Returns: as rrecv.
+ * Errors:
+ *   EINVAL  iovcnt is negative, or more than IOV_MAX.
+ * See readv(2).
  */
 ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt);
 
-/** Sends bytes as rsend without flags, and waits as that does. Returns: as rsend. See write(2). */
+/**
+ * Sends bytes as rsend without flags, and waits as that does.
+ *
+ * Returns: as rsend.
+ * See write(2).
+ */
 ssize_t rwrite(int socket, const void *buf, size_t count);
 
 /**
- * Sends the bytes of several buffers, as rsend without flags, and waits as that does. Returns: as rsend.
- * Errors: EINVAL: iovcnt is negative, or more than IOV_MAX. See writev(2).
+ * Sends the bytes of several buffers, as rsend without flags, and waits as that does.
+ *
+ * Returns: as rsend.
+ * Errors:
+ *   EINVAL  iovcnt is negative, or more than IOV_MAX.
+ * See writev(2).
  */
 ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
 
@@ -248,13 +314,18 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
  * peer write that knows address and key. Memory may be mapped several times, and where mappings overlap the
  * peer writes to the youngest. On an rsocket that has just been accepted it waits for the peer's request to
  * connect, as the first send does.
- * Returns: the offset; or -1 and errno. ENOMEM: the peer has no place for another mapping (RDMA_IOMAPSIZE),
- * or there is no memory. EINVAL: another prot, buf is NULL, len is 0 or, with PROT_WRITE, more than 4 GiB -
- * 1; offset is less than -1, or too large for the last byte to have one. EFAULT: the device cannot register
- * the memory, for instance because this process may only read it, and the log says why. EAGAIN: the rsocket
- * does not block, and the peer has said nothing for a second. ENOTCONN: there is no connection. EPIPE: the
- * stream has ended in the direction of sending. EOPNOTSUPP: socket is of type SOCK_DGRAM, or its connection
- * is TCP.
+ *
+ * Returns: the offset; or -1 and errno.
+ * Errors:
+ *   ENOMEM      The peer has no place for another mapping (RDMA_IOMAPSIZE), or there is no memory.
+ *   EINVAL      Another prot, buf is NULL, len is 0 or, with PROT_WRITE, more than 4 GiB - 1; offset is less
+ *               than -1, or too large for the last byte to have one.
+ *   EFAULT      The device cannot register the memory, for instance because this process may only read it,
+ *               and the log says why.
+ *   EAGAIN      The rsocket does not block, and the peer has said nothing for a second.
+ *   ENOTCONN    there is no connection.
+ *   EPIPE       The stream has ended in the direction of sending.
+ *   EOPNOTSUPP  socket is of type SOCK_DGRAM, or its connection is TCP.
  */
 off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset);
 
@@ -262,8 +333,11 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
  * Ends the oldest mapping of exactly the len bytes at buf. No byte of the peer comes there after this call.
  * The peer is told: its riowrite there fails with ENXIO. If it writes before it knows, its bytes go nowhere
  * and the stream breaks; librdmacm's rsockets do not know until then. It does not wait for the peer.
- * Returns: 0; or -1 and errno. EINVAL: there is no such mapping. EOPNOTSUPP: socket is of type SOCK_DGRAM, or
- * its connection is TCP.
+ *
+ * Returns: 0; or -1 and errno.
+ * Errors:
+ *   EINVAL      there is no such mapping.
+ *   EOPNOTSUPP  socket is of type SOCK_DGRAM, or its connection is TCP.
  */
 int riounmap(int socket, void *buf, size_t len);
 
@@ -274,10 +348,15 @@ int riounmap(int socket, void *buf, size_t len);
  * all else; it waits for the device, and neither for the peer's program nor for room in the stream, unless
  * the peer is to be told of mappings first. That it is done says that the bytes at buf may be changed. flags:
  * as of rsend.
- * Returns: how many bytes; or (size_t)-1 and errno. ENXIO: nothing is mapped at offset. EINVAL: offset is
- * negative. EAGAIN: it does not block, and there is no room now. EPIPE: the stream has ended in the direction
- * of sending. ENOTCONN: there is no connection. EOPNOTSUPP: flags has what rsend refuses, socket is of type
- * SOCK_DGRAM, or its connection is TCP.
+ *
+ * Returns: how many bytes; or (size_t)-1 and errno.
+ * Errors:
+ *   ENXIO       nothing is mapped at offset.
+ *   EINVAL      offset is negative.
+ *   EAGAIN      It does not block, and there is no room now.
+ *   EPIPE       The stream has ended in the direction of sending.
+ *   ENOTCONN    there is no connection.
+ *   EOPNOTSUPP  Flags has what rsend refuses, socket is of type SOCK_DGRAM, or its connection is TCP.
  */
 size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags);
 
@@ -285,14 +364,19 @@ size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int fla
 
 /**
  * Waits for rsockets and other descriptors together; timeout is in milliseconds, negative: without end.
- * Returns: how many entries have something; 0 when the time is over; or -1 and errno. See poll(2).
+ *
+ * Returns: how many entries have something; 0 when the time is over; or -1 and errno.
+ * See poll(2).
  */
 int rpoll(struct pollfd *fds, nfds_t nfds, int timeout);
 
 /**
  * Waits as rpoll, with sets of descriptors; *timeout becomes what is left of it. nfds may be more than
- * FD_SETSIZE where the sets have so many numbers. Returns: how many descriptors are in the sets; 0 when the
- * time is over; or -1 and errno, EBADF for a descriptor that is not open. See select(2).
+ * FD_SETSIZE where the sets have so many numbers.
+ *
+ * Returns: how many descriptors are in the sets; 0 when the time is over; or -1 and errno, EBADF for a
+ * descriptor that is not open.
+ * See select(2).
  */
 int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout);
 
@@ -312,40 +396,63 @@ int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, stru
  */
 
 /**
- * Makes an empty repoll. flags: 0 or EPOLL_CLOEXEC. It takes three descriptors. Returns: its descriptor,
- * which the caller closes with rclose, with or without members; threads that wait for it fail with EBADF
- * then. Or -1 and errno: EINVAL: other flags. EMFILE, ENFILE: there are no descriptors left. See
- * epoll_create(2).
+ * Makes an empty repoll. flags: 0 or EPOLL_CLOEXEC. It takes three descriptors.
+ *
+ * Returns: its descriptor, which the caller closes with rclose, with or without members; threads that wait
+ * for it fail with EBADF then. Or -1 and errno: EINVAL: other flags. EMFILE, ENFILE: there are no descriptors
+ * left.
+ * See epoll_create(2).
  */
 int repoll_create(int flags);
 
 /**
  * Puts fd into a repoll (EPOLL_CTL_ADD), changes what it is asked for, which also arms a one-shot anew
  * (EPOLL_CTL_MOD), or takes it out (EPOLL_CTL_DEL; event is not read). fd: an rsocket, or what epoll takes.
- * It does not wait. Errors: EBADF: fd is not open. EEXIST: it is a member. ENOENT: it is none. EINVAL: fd is
- * epfd, there is no such op, or EPOLLEXCLUSIVE is with EPOLL_CTL_MOD or with what it excludes. EFAULT: event
- * is NULL. EPERM: epoll does not take fd. ELOOP: fd is an epoll descriptor in a circle. ENOMEM, ENOSPC,
- * EMFILE. See epoll_ctl(2).
+ * It does not wait.
+ *
+ * Errors:
+ *   EBADF   fd is not open.
+ *   EEXIST  it is a member.
+ *   ENOENT  it is none.
+ *   EINVAL  fd is epfd, there is no such op, or EPOLLEXCLUSIVE is with EPOLL_CTL_MOD or with what it
+ *           excludes.
+ *   EFAULT  event is NULL.
+ *   EPERM   Epoll does not take fd.
+ *   ELOOP   fd is an epoll descriptor in a circle. ENOMEM, ENOSPC, EMFILE.
+ * See epoll_ctl(2).
  */
 int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
 
 /**
  * Waits for members of a repoll; timeout is in milliseconds, negative: without end. Any number of threads
- * wait at once. Returns: how many events there are, at most maxevents; 0 when the time is over; or -1 and
- * errno. Errors: EINVAL: maxevents is not positive. EFAULT: events is NULL. EBADF: the repoll was closed
- * meanwhile. EINTR: a signal was caught. EMFILE, ENFILE: no descriptor for the first sleep of the thread. See
- * epoll_wait(2).
+ * wait at once.
+ *
+ * Returns: how many events there are, at most maxevents; 0 when the time is over; or -1 and errno.
+ * Errors:
+ *   EINVAL  maxevents is not positive.
+ *   EFAULT  events is NULL.
+ *   EBADF   The repoll was closed meanwhile.
+ *   EINTR   A signal was caught. EMFILE, ENFILE: no descriptor for the first sleep of the thread.
+ * See epoll_wait(2).
  */
 int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
 
 /* ================================================================ names and options ==== */
 
 /**
- * Gives the other end's address and port. Errors: ENOTCONN: there is no other end. See getpeername(2).
+ * Gives the other end's address and port.
+ *
+ * Errors:
+ *   ENOTCONN  there is no other end.
+ * See getpeername(2).
  */
 int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
-/** Gives this end's address and port. See getsockname(2). */
+/**
+ * Gives this end's address and port.
+ *
+ * See getsockname(2).
+ */
 int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
 /**
@@ -354,22 +461,31 @@ int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);
  * later they change what is reported and nothing else. SO_RCVTIMEO, SO_SNDTIMEO, SO_RCVLOWAT and SO_LINGER
  * are the stream's. All others are the TCP socket's (socket(7), tcp(7), ip(7), ipv6(7)), and do there what
  * they do: keep-alive, TCP_USER_TIMEOUT, TCP_CORK, SO_REUSEADDR, IPV6_V6ONLY. The soft device sets
- * TCP_NODELAY unless the program sets it. Where an rsocket is TCP, all are the TCP socket's. Errors:
- * EINVAL: an option of SOL_RDMA, and the stream has begun or the rsocket is TCP, or the value is negative or
- * too short. ENOPROTOOPT: there is no such option. See setsockopt(2).
+ * TCP_NODELAY unless the program sets it. Where an rsocket is TCP, all are the TCP socket's.
+ *
+ * Errors:
+ *   EINVAL       An option of SOL_RDMA, and the stream has begun or the rsocket is TCP, or the value is
+ *                negative or too short.
+ *   ENOPROTOOPT  there is no such option.
+ * See setsockopt(2).
  */
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen);
 
 /**
  * Gives an option's value, as rsetsockopt has them, and RDMA_MODE and RDMA_MODE_REASON: what carries the
- * bytes, and why. SO_ERROR tells why rconnect failed, once, or why the
- * stream is broken, always. Errors: ENOPROTOOPT: there is no such option. See getsockopt(2).
+ * bytes, and why. SO_ERROR tells why rconnect failed, once, or why the stream is broken, always.
+ *
+ * Errors:
+ *   ENOPROTOOPT  there is no such option.
+ * See getsockopt(2).
  */
 int rgetsockopt(int socket, int level, int optname, void *optval, socklen_t *optlen);
 
 /**
- * Gets and sets O_NONBLOCK (F_GETFL, F_SETFL), and the descriptor's flags (F_GETFD, F_SETFD). Returns: as
- * fcntl; or -1 and errno, EINVAL for other commands. See fcntl(2).
+ * Gets and sets O_NONBLOCK (F_GETFL, F_SETFL), and the descriptor's flags (F_GETFD, F_SETFD).
+ *
+ * Returns: as fcntl; or -1 and errno, EINVAL for other commands.
+ * See fcntl(2).
  */
 int rfcntl(int socket, int cmd, ...);
 

@@ -37,6 +37,23 @@ def check_names(where, text, known):
             bad.append(f'{where} names {name}, which no header has')
 
 
+def check_form(path):
+    """In the comment of a function, and of a section, each label begins its line, and each error has one of its own."""
+    text = path.read_text(encoding='utf-8')
+    for comment in re.findall(r'/\*.*?\*/', text, re.S):
+        for line in re.findall(r'^.*\w.*\b(?:Blocks|Threads|Returns|Errors): .*', comment, re.M):
+            bad.append(f'{path.name}: a label inside a line: {line.strip()}')
+    for comment, function in re.findall(r'/\*\*((?:(?!\*/).)*)\*/\n[^;(]*?(\w+)\(', text, re.S):
+        if f'{function}.3' not in pages:
+            bad.append(f'{function} of {path.name} has no page')
+            continue
+        errors = re.search(r'^ \* Errors:\n(.*?)^ (?:\* ?\S|\* *$|$)', comment, re.M | re.S)
+        listed = re.findall(r'^ \*   ([A-Z]\w+)', errors.group(1), re.M) if errors else []
+        shown = re.findall(r'^\*\*(\w+)\*\*\n: ', texts[f'{function}.3'].partition('# ERRORS')[2], re.M)
+        bad.extend(f'{function}: {name} stands {listed.count(name)} times in {path.name}, {shown.count(name)} times in its page'
+                   for name in listed if (listed.count(name), shown.count(name)) != (1, 1))
+
+
 def check_page(name, text):
     headings = re.findall(r'^# (.+)$', text, re.M)
     if name.endswith('.3'):
@@ -44,6 +61,9 @@ def check_page(name, text):
         synopsis = re.search(r'```c\n(.*?)\n```', text, re.S).group(1)
         declaration = ' '.join(synopsis.split('\n\n')[-1].split())
         header = re.search(r'#include <([\w./]+)>', synopsis).group(1)
+        named = re.findall(r'^\**(\w+)\**\n: ', text.partition('# PARAMETERS\n')[2].partition('\n# ')[0], re.M)
+        bad.extend(f'{name} tells of a parameter {each} that is not there' for each in named
+                   if not re.search(rf'\b{each}\b', declaration))
         if declaration not in ' '.join(code_of(source / 'include' / header).split()):
             bad.append(f'{name}: {header} does not declare: {declaration}')
     else:
@@ -73,6 +93,8 @@ subcommands = re.findall(r'^  (\w+)  +\S', subprocess.run([command, '--help'], c
 documented = {name[len('rpma-'):-2] for name in pages if name.startswith('rpma-')}
 for subcommand in documented.symmetric_difference(subcommands):
     bad.append(f'rpma {subcommand}: {"the page has no command" if subcommand in documented else "the command has no page"}')
+for header in ('librpma.h', 'softrdma.h', 'rpma/rsocket.h'):
+    check_form(source / 'include' / header)
 for name, text in texts.items():
     check_names(name, text, known)
     check_page(name, text)
