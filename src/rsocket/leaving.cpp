@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -28,6 +29,8 @@ bool is_done(const stream::Connection &stream) {
     return lock && stream.idle();
 }
 
+constinit std::atomic<bool> ends{false};
+
 // NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
 struct AtExit {
     ~AtExit() { end_streams_with_process(); }
@@ -39,6 +42,7 @@ void end_streams_with_process() {
     if (base::is_in_parents_memory()) {
         return;
     }
+    ends = true;
     const auto until = base::Clock::now() + exit_timeout;
     const auto is_done = [] {
         const bool ended = Table::instance().end_with_process();
@@ -47,6 +51,10 @@ void end_streams_with_process() {
     while (!is_done() && base::Clock::now() < until) {
         (void)::poll(nullptr, 0, exit_tick_ms);
     }
+}
+
+bool process_ends() {
+    return ends;
 }
 
 // Never destroyed: other threads may be in a call when main() returns.

@@ -16,5 +16,7 @@ void add_lost(int fd);
 // As the kernel does with the sockets of a process that ends: their peers see an end of the stream. Waits
 // until what was sent has left, two seconds at most; the rest is lost. Has no effect in a child of vfork(2).
 void end_streams_with_process();
+// Whether a thread is about to do that, or has done it: others may be in calls for streams that end so.
+[[nodiscard]] bool process_ends();
 
 }  // namespace rsockets

@@ -14,12 +14,15 @@ constexpr unsigned most_sleeps_at_once = 1023;
 thread_local unsigned sleeps_at_once = 0;  // after a look in vain
 thread_local unsigned sleeps_at_once_left = 0;
 
-int timeout_of(Deadline deadline) {
+constexpr int tick_ms = 5;  // of a thread that nobody can wake
+
+int timeout_of(Deadline deadline, bool ticks) {
     if (!deadline) {
-        return -1;
+        return ticks ? tick_ms : -1;
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - base::Clock::now());
-    return static_cast<int>(std::clamp<std::chrono::milliseconds::rep>(left.count(), 0, INT32_MAX));
+    return static_cast<int>(
+        std::clamp<std::chrono::milliseconds::rep>(left.count(), 0, ticks ? tick_ms : INT32_MAX));
 }
 
 }  // namespace
@@ -78,7 +81,7 @@ base::Result<void> Sleep::until(Deadline deadline) {
     if (stream::Shard::serve_expecting()) {
         return {};
     }
-    if (::poll(descriptors_.data(), descriptors_.size(), timeout_of(deadline)) < 0) {
+    if (::poll(descriptors_.data(), descriptors_.size(), timeout_of(deadline, waiter_->fd() < 0)) < 0) {
         return base::last_failure();
     }
     if (descriptors_.front().revents != 0) {

@@ -166,6 +166,10 @@ Result<std::size_t> Socket::receive_rest(std::unique_lock<base::SmallMutex> &loc
     if (state_ == State::Offered && stream_->error() != 0) {
         return base::failure(EAGAIN);  // the next look goes on without it
     }
+    // As TCP, which does not ask whether the peer reads.
+    if (base::size_of(parts) == 0 && !ends_sending_ && stream_->error() == 0) {
+        return 0;
+    }
     // Bytes that have left give their place in the send buffer back, and the next bytes take the same one.
     // Where all have left already there is nothing to look for.
     if (const std::size_t bytes = base::size_of(parts);

@@ -17,16 +17,16 @@
 
 namespace rsockets {
 
-// Wakes one thread by an eventfd, which every thread has for itself.
+// Wakes one thread by an eventfd, which every thread has for itself. Where no descriptor is left there is
+// none: the thread wakes up by the clock.
 class Waiter final : public stream::Sleeper, public base::Inheritable {
 public:
-    // Returns this thread's waiter, which is made when the thread sleeps for the first time. EMFILE, ENFILE,
-    // ENOMEM.
+    // Returns this thread's waiter, which is made when the thread sleeps for the first time. ENOMEM.
     [[nodiscard]] static base::Result<std::shared_ptr<Waiter>> of_this_thread() {
         auto &own = kept();
-        if (own == nullptr || own->inherited()) {
+        if (own == nullptr || own->inherited() || own->fd() < 0) {
             base::Fd fd{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-            if (!fd) {
+            if (!fd && errno != EMFILE && errno != ENFILE) {
                 return base::last_failure();
             }
             own = std::make_shared<Waiter>(std::move(fd));
@@ -36,7 +36,7 @@ public:
     [[nodiscard]] bool is_of_this_thread() const { return this == kept().get(); }
     explicit Waiter(base::Fd fd) : fd_{std::move(fd)} {}
 
-    // The descriptor is readable when the thread was woken.
+    // The descriptor is readable when the thread was woken. -1: there is none.
     [[nodiscard]] int fd() const { return fd_.get(); }
     void wake() override { (void)eventfd_write(fd_.get(), 1); }
     void clear() {

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 
+#include "rsocket/process.hpp"
 #include "socket_preload/statistics.hpp"
 
 namespace socket_preload {
@@ -31,11 +32,12 @@ template <typename Call>
     return statistics.received(restarted(fd, SO_RCVTIMEO, call));
 }
 
-// rsockets raise no SIGPIPE. libc's calls do, in the thread that sends.
+// rsockets raise no SIGPIPE. libc's calls do, in the thread that sends; but a process that ends has no thread
+// any more when its sockets end.
 template <typename Call>
 [[nodiscard]] ssize_t sent(int fd, Call call, int flags = 0) {
     const ssize_t bytes = restarted(fd, SO_SNDTIMEO, call);
-    if (bytes < 0 && errno == EPIPE && (flags & MSG_NOSIGNAL) == 0) {
+    if (bytes < 0 && errno == EPIPE && (flags & MSG_NOSIGNAL) == 0 && !rsockets::process_ends()) {
         (void)pthread_kill(pthread_self(), SIGPIPE);
         errno = EPIPE;
     }

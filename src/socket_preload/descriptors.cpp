@@ -3,6 +3,7 @@
 #include "socket_preload/descriptors.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <rpma/rsocket.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -10,10 +11,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstdarg>
 
+#include "base/clock.hpp"
 #include "base/fork.hpp"
+#include "rsocket/leaving.hpp"
 #include "socket_preload/inherited.hpp"
 #include "socket_preload/libc.hpp"
 #include "socket_preload/reuse.hpp"
@@ -55,11 +59,25 @@ int close_inherited(int fd) {
     return LIBC(close)(fd);
 }
 
-// Makes room at a number that the program dups onto. Returns whether that may be.
+// Makes room at a number that the program dups onto. Returns whether that may be: librsocket knows an rsocket
+// by one number. It has that as long as there are duplicates, and after the last is closed until other
+// threads are out of their calls and what was sent has left.
 bool may_replace(int number) {
-    if (!base::is_in_parents_memory() && descriptors.kind(number) != Kind::Own &&
-        descriptors.kind(number) != Kind::Other) {
+    const Kind kind = descriptors.kind(number);
+    if (kind == Kind::Other || base::is_in_parents_memory()) {
+        return true;
+    }
+    if (descriptors.has_duplicates(number)) {
+        return refused(EBUSY) == 0;
+    }
+    if (kind != Kind::Own) {
         (void)close_any(number);
+    }
+    constexpr auto most = std::chrono::seconds{2};  // as at the end of the process
+    for (const auto end = base::Clock::now() + most;
+         descriptors.kind(number) == Kind::Own && base::Clock::now() < end;) {
+        (void)rsockets::Leaving::instance().sweep();
+        (void)LIBC(poll)(nullptr, 0, 1);
     }
     return descriptors.kind(number) != Kind::Own || refused(EBUSY) == 0;
 }
@@ -102,8 +120,13 @@ int duplicate_onto(int fd, int number, int flags) {
     return descriptors.duplicated(fd, LIBC(dup3)(fd, number, flags));
 }
 
-// Bytes that can be read now. A listening socket has none to tell of.
+// Bytes that can be read now.
 int tell_unread(int fd, int *bytes) {
+    int listens = 0;
+    socklen_t length = sizeof(listens);
+    if (rgetsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0) {
+        return refused(EINVAL);
+    }
     const ssize_t unread = rrecv(fd, nullptr, INT_MAX, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
     *bytes = unread > 0 ? static_cast<int>(unread) : 0;
     return 0;

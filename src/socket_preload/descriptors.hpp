@@ -60,6 +60,9 @@ public:
     [[nodiscard]] int first_of(int again) const {
         return std::atomic_ref{firsts_[static_cast<std::size_t>(again)]}.load(std::memory_order_relaxed);
     }
+    [[nodiscard]] bool has_duplicates(int first) const {
+        return std::atomic_ref{more_[static_cast<std::size_t>(first)]}.load(std::memory_order_relaxed) != 0;
+    }
     // Takes away a number of an rsocket or repoll, which librsocket knows as `first`. Returns whether it was
     // the last.
     [[nodiscard]] bool take_away(int first);
@@ -67,7 +70,7 @@ public:
 private:
     mutable std::array<Kind, most> kinds_{};  // of pages that are there when they are used
     mutable std::array<int, most> firsts_{};
-    std::array<int, most> more_{};  // numbers beside the one, for the first
+    mutable std::array<int, most> more_{};  // numbers beside the one, for the first
 };
 
 inline constinit Descriptors descriptors;

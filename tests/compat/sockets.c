@@ -2,7 +2,7 @@
 /*
  * sockets.c: what libc's calls do with TCP sockets. Run as it is, it shows that what is asserted here is what
  * libc does; with librsocket-preload.so, and the argument `carried`, that the same calls do the same over
- * rsockets.
+ * rsockets, or how they differ.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -344,6 +344,117 @@ static void a_send_after_the_end_raises_sigpipe(void **state) {
     close_pair(ends);
 }
 
+static void *send_until_it_fails(void *argument) {
+    const int fd = *(const int *)argument;
+    static char bytes[100000];
+    ssize_t sent = 1;
+    while (sent > 0) {
+        sent = send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+    }
+    return NULL;
+}
+
+static void *receive_all(void *argument) {
+    const int fd = *(const int *)argument;
+    char bytes[100000];
+    ssize_t received = 1;
+    while (received > 0) {
+        received = recv(fd, bytes, sizeof(bytes), 0);
+    }
+    return (void *)(intptr_t)received;
+}
+
+static void *send_without_end(void *argument) {
+    const int fd = *(const int *)argument;
+    const char bytes[1000] = "";
+    while (write(fd, bytes, sizeof(bytes)) >= 0) {
+    }
+    return NULL;
+}
+
+static void *receive_much(void *argument) {
+    const int fd = *(const int *)argument;
+    char bytes[100000];
+    ssize_t received = 1;
+    for (int i = 0; i < 20 && received > 0; ++i) {
+        received = recv(fd, bytes, sizeof(bytes), MSG_WAITALL);
+    }
+    return (void *)(intptr_t)(received > 0 ? 0 : errno);
+}
+
+/* Nothing is sent, and so nobody is asked whether he reads, but for an end of one's own. */
+static void a_send_of_nothing_raises_no_sigpipe(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    handle(SIGPIPE, SA_RESTART);
+    assert_int_equal(write(ends[0], "", 0), 0);
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(read(ends[0], &(char){0}, 1), 0);
+    assert_int_equal(write(ends[0], "", 0), 0);
+    assert_int_equal(writev(ends[0], (struct iovec[2]){{.iov_len = 0}}, 2), 0);
+    assert_int_equal(signals, 0);
+    assert_int_equal(shutdown(ends[0], SHUT_WR), 0);
+    assert_fails(send(ends[0], "", 0, MSG_NOSIGNAL), EPIPE);
+    assert_int_equal(signals, 0);
+    assert_int_equal(close(ends[0]), 0);
+}
+
+static atomic_bool flows;
+
+static void *receive_on(void *argument) {
+    receive_much(argument);
+    flows = true;
+    return receive_all(argument);
+}
+
+/* Its threads and its sockets end together: none of them sees the end of the others. */
+static void a_process_ends_while_a_thread_sends(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+            int ends[2];
+            pthread_t threads[2];
+            signal(SIGPIPE, SIG_DFL);
+            make_pair(ends);
+            pthread_create(&threads[0], NULL, send_without_end, &ends[1]);
+            pthread_create(&threads[1], NULL, receive_on, &ends[0]);
+            while (!flows) {
+                sched_yield();
+            }
+            exit(0);
+        }
+        int status = -1;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+}
+
+static void *find_nothing(void *argument) {
+    struct pollfd one = {.fd = *(const int *)argument, .events = POLLIN};
+    return (void *)(intptr_t)(poll(&one, 1, 20) == 0 ? 0 : errno);
+}
+
+/* A thread that has not waited before waits where the process can open nothing more. */
+static void a_wait_needs_no_descriptor(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit none = {.rlim_cur = 3, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_fails(dup(0), EMFILE);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, find_nothing, &ends[1]), 0);
+    void *failed = NULL;
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_null(failed);
+    close_pair(ends);
+}
+
 static void sends_files(void **state) {
     (void)state;
     enum { size = 300000 };
@@ -493,6 +604,35 @@ static void a_duplicate_that_cannot_be_made_closes_nothing(void **state) {
     assert_int_equal(read(ends[1], &byte, 0), 0); /* and waits for nothing */
     assert_int_equal(close(ends[1]), 0);
     assert_int_equal(close(ends[0]), 0);
+}
+
+/* The number is another's at once: when what was sent is unread, and while a thread sends. */
+static void a_duplicate_takes_the_number_of_a_socket(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    char byte = 0;
+    assert_int_equal(write(ends[0], "1", 1), 1);
+    assert_int_equal(dup2(STDERR_FILENO, ends[0]), ends[0]);
+    assert_int_equal(read(ends[1], &byte, 1), 1);
+    assert_int_equal(byte, '1');
+    assert_int_equal(read(ends[1], &byte, 1), 0);
+    close_pair(ends);
+
+    make_pair(ends);
+    const int zero = open("/dev/full", O_WRONLY);
+    pthread_t threads[2];
+    assert_int_equal(pthread_create(&threads[1], NULL, send_until_it_fails, &ends[0]), 0);
+    assert_null(receive_much(&ends[1]));
+    assert_int_equal(pthread_create(&threads[0], NULL, receive_all, &ends[1]), 0);
+    assert_int_equal(dup3(zero, ends[0], O_CLOEXEC), ends[0]);
+    assert_int_equal(pthread_join(threads[1], NULL), 0);
+    assert_fails(write(ends[0], "x", 1), ENOSPC);
+    void *received = NULL;
+    assert_int_equal(pthread_join(threads[0], &received), 0);
+    assert_null(received);
+    assert_int_equal(close(zero), 0);
+    close_pair(ends);
 }
 
 static void a_number_that_is_closed_is_none(void **state) {
@@ -656,7 +796,55 @@ static void calls_that_cannot_be_fail(void **state) {
     struct sockaddr_in address;
     const int listener = listening(&address);
     assert_fails(connect(listener, (struct sockaddr *)&address, sizeof(address)), EISCONN);
+    assert_fails(ioctl(listener, FIONREAD, &(int){0}), EINVAL);
     assert_int_equal(close(listener), 0);
+}
+
+/* rpma-run(1) has these. */
+static void rsockets_differ_from_tcp(void **state) {
+    (void)state;
+    int ends[2];
+    char bytes[4] = "";
+    make_pair(ends);
+    assert_int_equal(shutdown(ends[1], SHUT_RD), 0);
+    assert_int_equal(write(ends[0], "123", 3), 3);
+    assert_int_equal(write(ends[1], "!", 1), 1);
+    assert_int_equal(read(ends[0], bytes, 1), 1);
+    assert_int_equal(read(ends[1], bytes, 3), carried ? 0 : 3);
+    close_pair(ends);
+
+    make_pair(ends);
+    assert_int_equal(write(ends[0], "unread", 6), 6);
+    await(ends[1], POLLIN);
+    assert_int_equal(close(ends[1]), 0);
+    if (carried) {
+        assert_int_equal(read(ends[0], bytes, 1), 0);
+    } else {
+        assert_fails(read(ends[0], bytes, 1), ECONNRESET);
+    }
+    assert_int_equal(close(ends[0]), 0);
+
+    make_pair(ends);
+    const int again = dup(ends[1]);
+    const int epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &event), 0);
+    const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    const int file = open("/dev/null", O_RDONLY);
+    if (carried) {
+        assert_fails(epoll_ctl(epoll, EPOLL_CTL_ADD, again, &event), EEXIST);
+        assert_fails(dup2(file, ends[1]), EBUSY);
+        assert_int_equal(write(ends[1], "!", 1), 1);
+        assert_fails(connect(ends[1], &nobody, sizeof(nobody)), EISCONN);
+    } else {
+        assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, again, &event), 0);
+        assert_int_equal(connect(ends[1], &nobody, sizeof(nobody)), 0);
+        assert_int_equal(dup2(file, ends[1]), ends[1]);
+    }
+    assert_int_equal(close(file), 0);
+    assert_int_equal(close(epoll), 0);
+    assert_int_equal(close(again), 0);
+    close_pair(ends);
 }
 
 /* As libuv does: the peer sees the end of the stream. */
@@ -725,16 +913,21 @@ int main(int count, char **words) {
         cmocka_unit_test(a_wait_lets_signals_through),
         cmocka_unit_test(signals_interrupt_or_restart_a_read),
         cmocka_unit_test(a_send_after_the_end_raises_sigpipe),
+        cmocka_unit_test(a_send_of_nothing_raises_no_sigpipe),
+        cmocka_unit_test(a_process_ends_while_a_thread_sends),
+        cmocka_unit_test(a_wait_needs_no_descriptor),
         cmocka_unit_test(sends_files),
         cmocka_unit_test(splices_between_pipes_and_sockets),
         cmocka_unit_test(streams_of_stdio_use_sockets),
         cmocka_unit_test(select_looks_as_far_as_the_last_descriptor),
         cmocka_unit_test(a_duplicate_that_cannot_be_made_closes_nothing),
+        cmocka_unit_test(a_duplicate_takes_the_number_of_a_socket),
         cmocka_unit_test(a_number_that_is_closed_is_none),
         cmocka_unit_test(duplicates_are_one_socket),
         cmocka_unit_test(closing_all_leaves_sockets_usable),
         cmocka_unit_test(numbers_that_were_closed_unseen_are_others),
         cmocka_unit_test(calls_that_cannot_be_fail),
+        cmocka_unit_test(rsockets_differ_from_tcp),
         cmocka_unit_test(a_system_call_closes_a_socket),
         cmocka_unit_test(a_connection_that_nobody_uses_yet_is_there),
         cmocka_unit_test(a_vfork_child_closes_for_itself),
