@@ -29,14 +29,19 @@ static inline void begin_pace(struct pace *pace) {
 }
 
 /* The seconds since begin_pace. */
-static inline double end_pace(struct pace *pace) {
+static inline double paced_seconds(const struct pace *pace) {
     clockid_t clock = 0;
     struct timespec used;
     assert_int_equal(pthread_getcpuclockid(pace->thread, &clock), 0);
     assert_int_equal(clock_gettime(clock, &used), 0);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+static inline double end_pace(struct pace *pace) {
+    const double used = paced_seconds(pace);
     atomic_store(&pace->over, true);
     assert_int_equal(pthread_join(pace->thread, NULL), 0);
-    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+    return used;
 }
 
 #endif

@@ -8,6 +8,7 @@
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -17,6 +18,7 @@
 
 /* Last: it asserts. */
 #include "../api/rsockets.h"
+#include "../pace.h"
 
 enum { CLIENTS = 4, MOST_BYTES = 4096, MOST_SECONDS = 240 };
 
@@ -56,8 +58,11 @@ struct client {
     int fd;
     uint64_t number;
     uint64_t place; /* in what it sends */
-    double killed;  /* when, or 0 */
+    bool is_killed;
+    double killed; /* when, by the pace */
 };
+
+static struct pace pace;
 
 static uint16_t port;
 static int listener;
@@ -101,9 +106,9 @@ static void start_client(struct client *client) {
 
 /* Nothing but ECONNRESET, and soon. */
 static void bury(struct client *client, int error) {
-    assert_true(client->killed != 0);
+    assert_true(client->is_killed);
     assert_int_equal(error, ECONNRESET);
-    assert_true(seconds() - client->killed < 1.0 + 4 * RPMA_TEST_SLOWNESS);
+    assert_true(paced_seconds(&pace) - client->killed < 1.0 + 4 * RPMA_TEST_SLOWNESS);
     assert_int_equal(rclose(client->fd), 0);
     assert_int_equal(end_of_peer(client->process), -SIGKILL);
     dead[deaths++] = client->process;
@@ -159,13 +164,15 @@ static void clients_that_are_killed_at_any_moment(void **state) {
     for (int i = 0; i < CLIENTS; ++i) {
         start_client(&clients[i]);
     }
+    begin_pace(&pace);
     int left = kills;
     while (deaths < kills) {
         struct pollfd entries[CLIENTS];
         if (left != 0 && next_random(&random) % 8 == 0) {
             struct client *const victim = &clients[next_random(&random) % CLIENTS];
-            if (victim->killed == 0) {
-                victim->killed = seconds();
+            if (!victim->is_killed) {
+                victim->is_killed = true;
+                victim->killed = paced_seconds(&pace);
                 assert_int_equal(kill(victim->process, SIGKILL), 0);
                 --left;
             }
@@ -180,6 +187,7 @@ static void clients_that_are_killed_at_any_moment(void **state) {
             }
         }
     }
+    (void)end_pace(&pace);
     assert_registry_is_clean();
     for (int i = 0; i < CLIENTS; ++i) {
         assert_int_equal(kill(clients[i].process, SIGKILL), 0);
@@ -237,15 +245,14 @@ static void await_acknowledgement(int fd) {
     }
 }
 
-static void assert_ends_with(int fd, int error, double least, double most) {
+static void assert_ends_with(int fd, int error, double most) {
     char byte = 0;
-    const double before = seconds();
+    begin_pace(&pace);
     assert_fails(rrecv(fd, &byte, 1, 0), error);
-    const double time = seconds() - before;
-    assert_true(time >= least && time <= most * RPMA_TEST_SLOWNESS);
-    const double closing = seconds();
+    assert_true(end_pace(&pace) <= most * RPMA_TEST_SLOWNESS);
+    begin_pace(&pace);
     assert_int_equal(rclose(fd), 0);
-    assert_true(seconds() - closing < 1.0 * RPMA_TEST_SLOWNESS);
+    assert_true(end_pace(&pace) < 1.0 * RPMA_TEST_SLOWNESS);
 }
 
 /* Runs in a child, whose network the others of this program do not see. */
@@ -305,11 +312,11 @@ static void be_end_of_a_way(void) {
     /* The peer does not answer any more. */
     assert_int_equal(rsend(fds[USER_TIMEOUT], "y", 1, 0), 1);
     assert_int_equal(rsend(fds[LINGERS], "y", 1, 0), 1);
-    const double before = seconds();
+    begin_pace(&pace);
     assert_int_equal(rclose(fds[LINGERS]), 0);
-    assert_true(seconds() - before < 2.0 * RPMA_TEST_SLOWNESS);
-    assert_ends_with(fds[USER_TIMEOUT], ETIMEDOUT, 0, 5);
-    assert_ends_with(fds[KEPT_ALIVE], ETIMEDOUT, 0, 10);
+    assert_true(end_pace(&pace) < 2.0 * RPMA_TEST_SLOWNESS);
+    assert_ends_with(fds[USER_TIMEOUT], ETIMEDOUT, 5);
+    assert_ends_with(fds[KEPT_ALIVE], ETIMEDOUT, 10);
     assert_int_equal(rclose(listener), 0);
     kill(neighbour, SIGKILL);
     assert_int_equal(end_of_peer(neighbour), -SIGKILL);

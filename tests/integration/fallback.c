@@ -95,7 +95,7 @@ struct expected {
 
 /* Nothing takes longer: a part of a key, and a server that says nothing to a request, are waited for, for a
  * second. The reason tells whether that was so. */
-#define MOST_MILLISECONDS (3000.0 * RPMA_TEST_SLOWNESS)
+#define MOST_MILLISECONDS (10000.0 * RPMA_TEST_SLOWNESS)
 
 static struct expected expected_of(enum kind self, bool is_server, enum kind other,
                                    enum behaviour behaviour) {
@@ -274,7 +274,7 @@ static void a_plain_client_soon_hears_a_server_that_speaks_first(void **state) {
         "ms); where the server speaks plain TCP, after %.3f ms\n",
         ours.median, TIMES, ours.first, plain.median);
     /* The grace is 10 ms, and each of them would have it if the server did not remember its clients. */
-    assert_true(ours.least < 10);
+    assert_true(ours.least < plain.least + 10);
 }
 
 int main(int count, char **arguments) {
