@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t part = 16;
 
-constinit base::LastingMutex lock_of_given;  // of given(); nothing else is locked with it held
+constinit base::LastingMutex lock_of_given;  // nothing else is locked with it held
 
 [[maybe_unused]] const int given_survives_forks = base::hold_while_forking<lock_of_given>();
 
@@ -23,7 +23,7 @@ struct Given {
     std::size_t bytes = 0;
     Shares shares;
 };
-Given &given() {
+Given &given() REQUIRES(lock_of_given) {
     static auto &all = *new Given;  // never destroyed: connections may be, while the process ends
     return all;
 }

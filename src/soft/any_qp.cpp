@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint32_t first_number = 2;  // 0 and 1 are special on InfiniBand
 constexpr std::uint32_t last_number = first_datagram_number - 1;
 
-constinit base::LastingMutex numbers_lock;  // of numbers(); taken before a queue pair's group
+constinit base::LastingMutex numbers_lock;  // taken before a queue pair's group
 
 [[maybe_unused]] const int numbers_survive_forks = base::hold_while_forking<numbers_lock>();
 

@@ -22,12 +22,12 @@ public:
     // Readable while there is an event.
     [[nodiscard]] int fd() const { return readable_.fd(); }
     // element: the ibv_qp, ibv_cq or ibv_srq.
-    void push(ibv_event_type type, void *element);
+    void push(ibv_event_type type, void *element) EXCLUDES(mutex_);
     // The next event: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR; EINVAL when inherited.
-    [[nodiscard]] base::Result<ibv_async_event> next();
+    [[nodiscard]] base::Result<ibv_async_event> next() EXCLUDES(mutex_);
     void acknowledge(const ibv_async_event &event);
     // The element is going: its events are dropped; returns when those that were fetched are acknowledged.
-    void forget(const void *element);
+    void forget(const void *element) EXCLUDES(mutex_);
 
 private:
     struct Pending {
@@ -35,11 +35,11 @@ private:
         void *element;
     };
 
-    base::Mutex mutex_;  // guards the rest; a leaf
+    base::Mutex mutex_;  // nothing else is locked with it held
     base::Readable readable_;
     base::Condition acknowledged_;
-    std::deque<Pending> pending_;
-    std::vector<const void *> unacknowledged_;
+    std::deque<Pending> pending_ GUARDED_BY(mutex_);
+    std::vector<const void *> unacknowledged_ GUARDED_BY(mutex_);
 };
 
 // Of the element that an event is about.

@@ -89,16 +89,17 @@ public:
     // The next event, the caller's until it is acknowledged: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR;
     // EINVAL in a child of the process whose channel it is.
     [[nodiscard]] base::Result<Event *> next();
-    void push(std::unique_ptr<Event> event);
+    void push(std::unique_ptr<Event> event) EXCLUDES(mutex_);
     // Between the two the caller waits on the descriptor, and looks with next(). EMFILE; EINVAL when nobody
     // waits.
     [[nodiscard]] base::Result<int> begin_wait();
     [[nodiscard]] base::Result<void> end_wait();
     // Takes out the events of an id that is going.
-    [[nodiscard]] EventQueue withdraw(const CmId &id);
+    [[nodiscard]] EventQueue withdraw(const CmId &id) EXCLUDES(mutex_);
     // Takes out the newest request for a listener of the origin that has most of them, so that one from
     // another may wait in its place. Null when nobody has more than that one would have with it.
-    [[nodiscard]] std::unique_ptr<Event> withdraw_request(const CmId &listener, Origin in_favour_of);
+    [[nodiscard]] std::unique_ptr<Event> withdraw_request(const CmId &listener, Origin in_favour_of)
+        EXCLUDES(mutex_);
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
 
@@ -109,10 +110,10 @@ public:
         int socket;
         Origin origin;
     };
-    void await(const Accepted &connection);
+    void await(const Accepted &connection) EXCLUDES(mutex_);
     // Returns that connection; nothing when it was not awaited.
-    std::optional<Accepted> forget_awaited(std::uint32_t qp_num);
-    [[nodiscard]] std::vector<Accepted> awaited_from(Origin origin);
+    std::optional<Accepted> forget_awaited(std::uint32_t qp_num) EXCLUDES(mutex_);
+    [[nodiscard]] std::vector<Accepted> awaited_from(Origin origin) EXCLUDES(mutex_);
 
 private:
     struct Leave {
@@ -122,15 +123,15 @@ private:
     EventChannel(base::Readable readable, std::shared_ptr<Group> group);
     ~EventChannel();
     void leave();
-    Event *take();
-    void tell();  // with mutex_ held: there are events, or no more
+    Event *take() EXCLUDES(mutex_);
+    void tell() REQUIRES(mutex_);  // there are events, or no more
 
     unsigned users_ = 1;  // its maker and the threads in next_of(); guarded by the table's lock
     base::Mutex mutex_;
-    base::Readable readable_;  // fd; while there are events
-    OutsideWait waiters_;
-    EventQueue events_;
-    std::vector<Accepted> awaited_;
+    base::Readable readable_ GUARDED_BY(mutex_);  // fd; while there are events
+    OutsideWait waiters_ GUARDED_BY(mutex_);
+    EventQueue events_ GUARDED_BY(mutex_);
+    std::vector<Accepted> awaited_ GUARDED_BY(mutex_);
     const std::shared_ptr<Group> group_;
 };
 
@@ -268,17 +269,18 @@ protected:
     void set_destination(const sockaddr &address);
     [[nodiscard]] const tcp::Address &peer() const { return route.addr.dst_storage; }
     void begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake::Role role,
-                         const wire::MpaFrame *request);
-    void forget(Handshake &handshake);
+                         const wire::MpaFrame *request) REQUIRES(handshake_group_->mutex());
+    void forget(Handshake &handshake) REQUIRES(handshake_group_->mutex());
     // A listener takes a descriptor to spare, if it has none. Returns whether it has one now.
-    bool has_spare();
+    bool has_spare() REQUIRES(handshake_group_->mutex());
     // A connection is accepted with the spare descriptor when there is no other.
-    [[nodiscard]] base::Result<tcp::Accepted> accept_next();
-    void begin_accepted(tcp::Accepted accepted);
-    void pause_accepting(int error);
-    void end_oldest_handshake();
+    [[nodiscard]] base::Result<tcp::Accepted> accept_next() REQUIRES(handshake_group_->mutex());
+    void begin_accepted(tcp::Accepted accepted) REQUIRES(handshake_group_->mutex());
+    void pause_accepting(int error) REQUIRES(handshake_group_->mutex());
+    void end_oldest_handshake() REQUIRES(handshake_group_->mutex());
     void end_handshakes();
-    void request_arrived(Handshake &handshake, const wire::MpaFrame &request);
+    void request_arrived(Handshake &handshake, const wire::MpaFrame &request)
+        REQUIRES(handshake_group_->mutex());
     // Whether a request from there may wait for the program; another may have to go for it.
     [[nodiscard]] bool has_room_for_request(Origin origin);
     void look_at_accepted(Origin origin);
@@ -294,17 +296,17 @@ protected:
 
     base::Mutex mutex_;
     base::Condition acknowledged_;
-    EventChannel *channel_;                    // guarded by mutex_; null until a request is delivered
-    OwnChannel own_channel_;                   // of a synchronous id
-    std::atomic<unsigned> waiting_{0};         // events in its channel
-    std::atomic<unsigned> unacknowledged_{0};  // raised with the channel's lock, lowered with mutex_
+    // The program's own calls alone change it, and need not lock to read it.
+    void reads_channel() const ASSERT_SHARED_CAPABILITY(mutex_) {}
+    EventChannel *channel_ GUARDED_BY(mutex_);  // null until a request is delivered
+    OwnChannel own_channel_;                    // of a synchronous id
+    std::atomic<unsigned> waiting_{0};          // events in its channel
+    std::atomic<unsigned> unacknowledged_{0};   // raised with the channel's lock, lowered with mutex_
     std::atomic<State> state_{State::Idle};
     std::unique_ptr<Event> outcome_ = std::make_unique<Event>();  // of connecting or asking
     std::unique_ptr<Event> end_ = std::make_unique<Event>();      // of a connection
     std::atomic<int> unfetched_requests_{0};                      // of a listener
-    bool accept_paused_ = false;     // of a listener, for want of file descriptors
-    bool accept_fails_ = false;      // and that was said
-    bool established_told_ = false;  // guarded by mutex_
+    bool established_told_ GUARDED_BY(mutex_) = false;
 
     base::Fd socket_;  // bound, listening, or requested
     tcp::Options options_;
@@ -313,13 +315,19 @@ protected:
     wire::MpaFrame request_;  // what the peer asked for, without its private data
     std::vector<std::byte> reply_data_;
 
-    // Guarded by the lock of handshake_group_, the group of the channel at connect or listen.
-    std::shared_ptr<Group> handshake_group_;
-    std::vector<std::unique_ptr<Handshake>> handshakes_;  // the oldest first
-    Shares shares_;                                       // that origins have of them
-    std::size_t most_handshakes_ = 0;                     // of a listener
-    base::Fd spare_;                       // of a listener: a descriptor for when the process has no other
-    const Handshake *rejected_ = nullptr;  // the one that has the spare descriptor
+    std::shared_ptr<Group>
+        handshake_group_;  // of the channel at connect or listen; its lock guards what follows
+    std::vector<std::unique_ptr<Handshake>> handshakes_
+        GUARDED_BY(handshake_group_->mutex());                               // the oldest first
+    Shares shares_ GUARDED_BY(handshake_group_->mutex());                    // that origins have of them
+    std::size_t most_handshakes_ GUARDED_BY(handshake_group_->mutex()) = 0;  // of a listener
+    bool accept_paused_ GUARDED_BY(handshake_group_->mutex()) =
+        false;  // of a listener, for want of file descriptors
+    bool accept_fails_ GUARDED_BY(handshake_group_->mutex()) = false;  // and that was said
+    base::Fd spare_ GUARDED_BY(
+        handshake_group_->mutex());  // of a listener: a descriptor for when the process has no other
+    const Handshake *rejected_ GUARDED_BY(handshake_group_->mutex()) =
+        nullptr;  // the one that has the spare descriptor
 };
 
 // Whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.

@@ -52,6 +52,7 @@ base::Result<tcp::Accepted> CmId::accept_next() {
 }
 
 void CmId::progress() {
+    handshake_group_->mutex().assert_held();
     for (int round = 0; round < accepts_in_a_turn && !accept_paused_; ++round) {
         auto accepted = accept_next();
         if (!accepted) {
@@ -99,6 +100,7 @@ void CmId::pause_accepting(int error) {
 }
 
 void CmId::expire() {
+    handshake_group_->mutex().assert_held();
     if (std::exchange(accept_paused_, false)) {
         handshake_group_->change(*this, socket_.get(), {}, {.readable = true});
     }
@@ -109,8 +111,10 @@ void CmId::expire() {
 // request of that handshake may have come without having been looked at.
 void CmId::end_oldest_handshake() {
     const std::size_t most = shares_.most();
-    const auto oldest = std::ranges::find_if(
-        handshakes_, [&](const auto &one) { return shares_.of(origin_of(one->peer())) == most; });
+    const auto oldest = std::ranges::find_if(handshakes_, [&](const auto &one) {
+        handshake_group_->mutex().assert_held();
+        return shares_.of(origin_of(one->peer())) == most;
+    });
     Handshake &handshake = **oldest;
     handshake.progress();
     if (handshakes_.size() > most_handshakes_) {

@@ -23,7 +23,7 @@ constinit base::LastingMutex channels_lock;
 [[maybe_unused]] const int channels_survive_forks = base::hold_while_forking<channels_lock>();
 
 // The channels that are not destroyed. A channel that a program names is looked up here before it is read.
-auto &channels() {
+auto &channels() REQUIRES(channels_lock) {
     static auto &all =
         *new std::unordered_set<const rdma_event_channel *>;  // never destroyed: threads may be in a call
                                                               // while the process ends

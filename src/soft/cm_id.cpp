@@ -74,6 +74,7 @@ CmId::~CmId() {
 }
 
 bool CmId::inherited() const {
+    reads_channel();
     return channel_ != nullptr && channel_->group()->inherited();
 }
 
@@ -287,6 +288,7 @@ void CmId::begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake:
 }
 
 void CmId::handshake_done(Handshake &handshake, const wire::MpaFrame &frame) {
+    handshake_group_->mutex().assert_held();
     if (handshake.role() == Handshake::Role::Responder) {
         request_arrived(handshake, frame);
     } else {
@@ -297,6 +299,7 @@ void CmId::handshake_done(Handshake &handshake, const wire::MpaFrame &frame) {
 
 // rdma_cm's status of an iWARP connection: refused or reset is a rejection, no answer is unreachable.
 void CmId::handshake_failed(Handshake &handshake, int error) {
+    handshake_group_->mutex().assert_held();
     if (handshake.role() == Handshake::Role::Initiator) {
         state_.store(State::Closed);
         if (error == ECONNREFUSED || error == ECONNRESET) {

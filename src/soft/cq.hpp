@@ -32,21 +32,21 @@ public:
     // The next event: blocks unless fd is O_NONBLOCK, and serves connections meanwhile. EAGAIN, EINTR; EINVAL
     // in a child of the process whose channel it is.
     [[nodiscard]] base::Result<CompletionQueue *> next_event();
-    [[nodiscard]] bool busy();
+    [[nodiscard]] bool busy() EXCLUDES(mutex_);
 
 private:
     friend class CompletionQueue;
     explicit CompletionChannel(base::Readable readable) : readable_{std::move(readable)} {}
 
-    void attach(CompletionQueue &queue);
-    void detach(CompletionQueue &queue);
-    void notify(CompletionQueue &queue);
-    CompletionQueue *take();
+    void attach(CompletionQueue &queue) EXCLUDES(mutex_);
+    void detach(CompletionQueue &queue) EXCLUDES(mutex_);
+    void notify(CompletionQueue &queue) EXCLUDES(mutex_);
+    CompletionQueue *take() EXCLUDES(mutex_);
 
-    base::Mutex mutex_;        // taken with a group's or queue pair's lock held, before a queue's
-    base::Readable readable_;  // fd; while something is pending
-    std::vector<CompletionQueue *> attached_;
-    base::Ring<CompletionQueue *> pending_{0};  // grows with attach(): one place a queue
+    base::Mutex mutex_;  // taken with a group's or queue pair's lock held, before a queue's
+    base::Readable readable_ GUARDED_BY(mutex_);  // fd; while something is pending
+    std::vector<CompletionQueue *> attached_ GUARDED_BY(mutex_);
+    base::Ring<CompletionQueue *> pending_ GUARDED_BY(mutex_){0};  // grows with attach(): one place a queue
     // The last event was waited for in next_event(), not on fd: the waiter keeps its groups while it is away.
     std::atomic<bool> sleeps_here_{false};
 };
@@ -82,16 +82,16 @@ public:
     // full: the completion is lost, and so must be its queue pair.
     enum class Queue : std::uint8_t { Send, Receive };
     [[nodiscard]] bool push(const ibv_wc &completion, AnyQueuePair &queue_pair, Queue queue, unsigned slots,
-                            bool solicited);
+                            bool solicited) EXCLUDES(mutex_);
     // The queue pair is going: its completions stay, but free nothing.
-    void forget(const AnyQueuePair &queue_pair);
+    void forget(const AnyQueuePair &queue_pair) EXCLUDES(mutex_);
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
     [[nodiscard]] bool inherited() const { return group_->inherited(); }
     // This queue's poller serves that group too: a queue pair that completes here has its socket there. All
     // is as it was when there is no memory for that.
-    void serve_also(const std::shared_ptr<Group> &group);
-    void stop_serving(const std::shared_ptr<Group> &group);
+    void serve_also(const std::shared_ptr<Group> &group) EXCLUDES(mutex_);
+    void stop_serving(const std::shared_ptr<Group> &group) EXCLUDES(mutex_);
 
     std::atomic<int> users{0};  // queue pairs
 
@@ -107,21 +107,21 @@ private:
     };
     enum class Notify { No, Solicited, Any };
 
-    int take(int entries, ibv_wc *completions);
+    int take(int entries, ibv_wc *completions) EXCLUDES(mutex_);
     void serve(bool spinning);
     // The caller is about to sleep.
     void forget_empty_polls();
     void stop_spinning();
     [[nodiscard]] int poll_extended();
-    void tell_overrun();  // with mutex_ held
+    void tell_overrun() REQUIRES(mutex_);
     using Groups = std::vector<std::shared_ptr<Group>>;
     struct Other {
         std::shared_ptr<Group> group;
         unsigned queue_pairs;
     };
-    void publish(std::shared_ptr<const Groups> groups);
+    void publish(std::shared_ptr<const Groups> groups) REQUIRES(mutex_);
     // Null when there is none.
-    [[nodiscard]] std::shared_ptr<const Groups> other_groups();
+    [[nodiscard]] std::shared_ptr<const Groups> other_groups() EXCLUDES(mutex_);
     template <typename Do>
     void for_other_groups(Do action) {
         if (const auto groups = other_groups()) {
@@ -129,16 +129,16 @@ private:
         }
     }
 
-    base::Mutex mutex_;  // guards the ring, notify_, waiters_, others_; taken with a group's, queue pair's or
-                         // channel's lock held, before a receive queue's
-    base::Ring<Entry> ring_;
-    Notify notify_ = Notify::No;
+    base::Mutex
+        mutex_;  // taken with a group's, queue pair's or channel's lock held, before a receive queue's
+    base::Ring<Entry> ring_ GUARDED_BY(mutex_);
+    Notify notify_ GUARDED_BY(mutex_) = Notify::No;
     OutsideWait waiters_;
-    bool overrun_ = false;  // said so
+    bool overrun_ GUARDED_BY(mutex_) = false;  // said so
     const Faults *const faults_ = Faults::active();
-    std::uint64_t pushes_ = 0;  // counted for faults
-    std::vector<Other> others_;
-    std::shared_ptr<const Groups> other_groups_;
+    std::uint64_t pushes_ GUARDED_BY(mutex_) = 0;  // counted for faults
+    std::vector<Other> others_ GUARDED_BY(mutex_);
+    std::shared_ptr<const Groups> other_groups_ GUARDED_BY(mutex_);
     std::atomic<bool> has_others_{false};
     const std::shared_ptr<Group> group_;
 

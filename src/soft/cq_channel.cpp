@@ -15,9 +15,10 @@ base::Result<CompletionChannel *> CompletionChannel::create(ibv_context *context
     if (!readable) {
         return std::unexpected{readable.error()};
     }
+    const int fd = readable->fd();
     auto *const channel = new CompletionChannel{std::move(*readable)};
     channel->context = context;
-    channel->fd = channel->readable_.fd();
+    channel->fd = fd;
     channel->refcnt = 0;
     return channel;
 }

@@ -35,7 +35,7 @@ constinit base::LastingMutex registry_lock;
 
 [[maybe_unused]] const int registry_survives_forks = base::hold_while_forking<registry_lock>();
 
-std::vector<std::unique_ptr<Device>> &registry() {
+std::vector<std::unique_ptr<Device>> &registry() REQUIRES(registry_lock) {
     static auto &all = *new std::vector<std::unique_ptr<Device>>;  // never destroyed: contexts stay good
                                                                    // while the process ends
     return all;

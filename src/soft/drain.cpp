@@ -18,7 +18,6 @@ namespace soft {
 // has for a peer that is slow. What the peer's TCP has, a reset does not destroy.
 class Engine::Drain final : public Source {
 public:
-    // With the group's lock held.
     Drain(Engine &engine, std::shared_ptr<Group> group, base::Fd socket, Origin origin, Allowance allowance)
         : engine_{engine},
           group_{std::move(group)},
@@ -31,6 +30,7 @@ public:
     Drain &operator=(const Drain &) = delete;
 
     void begin() {
+        group_->mutex().assert_held();
         group_->add(*this, socket_.get(), {.readable = true});
         group_->set_deadline(*this, began_ + limits::drain_timeout);
     }
@@ -42,6 +42,7 @@ public:
     }
 
     void expire() override {
+        group_->mutex().assert_held();
         const auto now = base::Clock::now();
         if (tcp::has_unacknowledged(socket_.get()) && now - began_ < limits::silence_timeout) {
             group_->set_deadline(*this, now + limits::drain_timeout);
@@ -121,7 +122,8 @@ void Engine::begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Dr
         shares.add(made->origin());
         all.push_back(made.get());
         if (all.size() > std::min(limits::max_draining, limits::share_of_descriptors())) {
-            oldest = *std::ranges::find_if(all, [most = shares.most(), &shares](const Drain *one) {
+            oldest = *std::ranges::find_if(all, [this, most = shares.most(), &shares](const Drain *one) {
+                state_->mutex.assert_held();
                 return shares.of(one->origin()) == most;
             });
         }

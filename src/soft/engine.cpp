@@ -131,8 +131,8 @@ void Engine::arm(Group &group, Group::Arm how) {
 
 // The next one behind the key that is still there.
 std::shared_ptr<Group> Engine::take_watched(std::uint64_t &key) {
-    Watched &watched = state_->watched;
     const base::Lock lock{state_->mutex};
+    Watched &watched = state_->watched;
     for (auto next = watched.upper_bound(key); next != watched.end(); ++next) {
         key = next->first;
         if (auto group = next->second.lock()) {

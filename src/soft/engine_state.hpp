@@ -18,21 +18,21 @@ namespace soft {
 struct Engine::State {
     static constexpr std::uint64_t wake_key = 0;  // what `wake` is known by; groups have the keys behind it
 
-    base::Mutex mutex;  // guards all of this; taken with a group's lock held, never the other way round
+    base::Mutex mutex;  // taken with a group's lock held, never the other way round
     base::Condition ended;
     base::Fd epoll;
     base::Fd wake;
-    std::unordered_map<std::uint64_t, std::weak_ptr<Group>> groups;
-    Watched watched;
-    std::uint64_t next_key = wake_key + 1;
-    std::shared_ptr<Group> draining;  // of the sockets whose owners are gone
-    std::size_t drains = 0;           // begun, also those that are not in the list yet
-    std::vector<Drain *> all_drains;  // the oldest first
-    Shares shares_of_drains;
-    bool running = false;
-    bool ending = false;  // the process: the thread goes, whatever groups there are
-    base::EndedThread ended_thread;
-    int tick_ms = 0;  // how long the thread may sleep; -1: until something happens
+    std::unordered_map<std::uint64_t, std::weak_ptr<Group>> groups GUARDED_BY(mutex);
+    Watched watched GUARDED_BY(mutex);
+    std::uint64_t next_key GUARDED_BY(mutex) = wake_key + 1;
+    std::shared_ptr<Group> draining GUARDED_BY(mutex);  // of the sockets whose owners are gone
+    std::size_t drains GUARDED_BY(mutex) = 0;           // begun, also those that are not in the list yet
+    std::vector<Drain *> all_drains GUARDED_BY(mutex);  // the oldest first
+    Shares shares_of_drains GUARDED_BY(mutex);
+    bool running GUARDED_BY(mutex) = false;
+    bool ending GUARDED_BY(mutex) = false;  // the process: the thread goes, whatever groups there are
+    base::EndedThread ended_thread GUARDED_BY(mutex);
+    int tick_ms GUARDED_BY(mutex) = 0;  // how long the thread may sleep; -1: until something happens
 
     // Relaxed, all of them: what is handed over is the sockets, and those the kernel orders.
     std::atomic<bool> assisted{false};

@@ -39,11 +39,13 @@ Handshake::~Handshake() {
 }
 
 base::Fd Handshake::take_socket() {
+    group_->mutex().assert_held();
     group_->remove(*this, socket_.get());
     return std::move(socket_);
 }
 
 void Handshake::expire() {
+    group_->mutex().assert_held();
     if (std::exchange(delayed_, false)) {
         group_->change(*this, socket_.get(), {}, {.readable = true});
         group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);

@@ -94,6 +94,7 @@ void Memory::take_lock(std::uint64_t &seen) {
 // The threads that held locks or pins are the parent's.
 void Memory::after_fork_in_child() {
     mutex_.renew_after_fork();
+    const base::Lock lock{mutex_};
     keys_.renew();
     for (const auto &chunk : chunks_) {
         Pin::Slot *const slots = chunk.load(std::memory_order_relaxed);

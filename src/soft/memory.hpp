@@ -89,9 +89,9 @@ public:
     static Memory &instance();
 
     // Gives the region its key, and puts it into the table. ENOMEM when limits::max_mr are registered.
-    [[nodiscard]] base::Result<void> insert(MemoryRegion &region);
+    [[nodiscard]] base::Result<void> insert(MemoryRegion &region) EXCLUDES(mutex_);
     // Returns when no access to the region is under way and none can begin.
-    void erase(const MemoryRegion &region);
+    void erase(const MemoryRegion &region) EXCLUDES(mutex_);
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
 
@@ -114,15 +114,15 @@ private:
     static constexpr std::uint32_t last_of_nobody = 0xffff;  // 0, 1, and what siw gives its first regions
 
     [[nodiscard]] Pin::Slot *slot(std::uint32_t key) const;
-    [[nodiscard]] Pin::Slot &slot_for(std::uint32_t key);
+    [[nodiscard]] Pin::Slot &slot_for(std::uint32_t key) REQUIRES(mutex_);
     [[nodiscard]] std::expected<Pin, Fault> hold(const Asker &by, std::uint32_t key) const;
-    void take_lock(std::uint64_t &seen);
+    void take_lock(std::uint64_t &seen) EXCLUDES(mutex_);
     void after_fork_in_child();
     static const int renews_after_forks;
 
-    base::Mutex mutex_;  // of insert and erase
-    KeySource keys_;
-    int used_ = 0;
+    base::Mutex mutex_;
+    KeySource keys_ GUARDED_BY(mutex_);
+    int used_ GUARDED_BY(mutex_) = 0;
     std::atomic<std::uint64_t> registrations_{0};
     std::atomic<Pin::Slot *> chunks_[chunks] = {};
 };

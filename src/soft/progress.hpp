@@ -83,26 +83,26 @@ public:
     Group(const Group &) = delete;
     Group &operator=(const Group &) = delete;
 
-    // Held to add, remove or time a source, or to touch what a source's progress() touches.
-    [[nodiscard]] base::Mutex &mutex() { return mutex_; }
+    // Guards what a source's progress() touches.
+    [[nodiscard]] base::Mutex &mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
     // A source is added once, with one socket; change() watches more of them.
-    void add(Source &source, int fd, Interest interest);
-    void remove(Source &source, int fd);
-    void set_deadline(Source &source, base::Clock::time_point deadline);
-    void clear_deadline(Source &source);
+    void add(Source &source, int fd, Interest interest) REQUIRES(mutex_);
+    void remove(Source &source, int fd) REQUIRES(mutex_);
+    void set_deadline(Source &source, base::Clock::time_point deadline) REQUIRES(mutex_);
+    void clear_deadline(Source &source) REQUIRES(mutex_);
 
     // A source borrows a buffer for its turn and keeps it only when it holds a part of something: those that
     // are idle have none. Without bytes when there is no memory.
-    [[nodiscard]] Buffer borrow_buffer(std::size_t size);
-    void give_back(Buffer buffer);
+    [[nodiscard]] Buffer borrow_buffer(std::size_t size) REQUIRES(mutex_);
+    void give_back(Buffer buffer) REQUIRES(mutex_);
 
     // Needs no lock: several callers' changes to one source must be ordered by the caller.
     void change(Source &source, int fd, Interest from, Interest to);
 
     // A look without sleeping. `spinning`: the caller polls in a loop and need not be helped by the engine.
-    void poll(bool spinning);
+    void poll(bool spinning) EXCLUDES(mutex_);
     // The poller is about to sleep on a file descriptor of its own: the engine takes over at once.
-    void hand_over();
+    void hand_over() EXCLUDES(mutex_);
 
     // Serves the groups and sleeps in between until ready() is true, or a signal handler ran (false, errno
     // EINTR). event_fd is readable when another thread may have made ready() true. The groups, and the
@@ -112,8 +112,8 @@ public:
 
     // Between the two the caller serves the group, with poll(), whenever fd() is readable; the engine does
     // what the caller leaves undone.
-    void begin_outside();
-    void end_outside();
+    void begin_outside() EXCLUDES(mutex_);
+    void end_outside() EXCLUDES(mutex_);
     [[nodiscard]] int fd() const { return epoll_.get(); }
     // The descriptor makes fd() readable too. It is no source's, and is closed when it is watched no longer.
     [[nodiscard]] base::Result<void> watch_also(int fd) const;
@@ -127,45 +127,45 @@ private:
     // something comes; something came, and they have not served it yet; and they did not.
     enum class Outside : std::uint8_t { Serve, Asked, Absent };
 
-    void serve();
-    void begin_sleep();
-    void serve_for_sleeper();
-    void end_sleep();
-    void serve_for_engine();
-    [[nodiscard]] bool is_left_to_outside();
-    [[nodiscard]] bool look_after_outside(base::Clock::time_point now);
-    [[nodiscard]] bool has_ready_source() const;
+    void serve() REQUIRES(mutex_);
+    void begin_sleep() EXCLUDES(mutex_);
+    void serve_for_sleeper() EXCLUDES(mutex_);
+    void end_sleep() EXCLUDES(mutex_);
+    void serve_for_engine() EXCLUDES(mutex_);
+    [[nodiscard]] bool is_left_to_outside() REQUIRES(mutex_);
+    [[nodiscard]] bool look_after_outside(base::Clock::time_point now) REQUIRES(mutex_);
+    [[nodiscard]] bool has_ready_source() const REQUIRES(mutex_);
     // True while the engine has to come back; fast when a poller may have stopped.
     struct Watch {
         bool needed;
         bool fast;
     };
-    Watch tick(base::Clock::time_point now);
-    void claim();
-    void watch(bool fast);
-    void arm(Arm how);
+    Watch tick(base::Clock::time_point now) EXCLUDES(mutex_);
+    void claim() REQUIRES(mutex_);
+    void watch(bool fast) REQUIRES(mutex_);
+    void arm(Arm how) REQUIRES(mutex_);
 
     const base::Fd epoll_;
-    base::Mutex mutex_;  // guards everything below, and the progress() of all sources
-    std::uint64_t engine_key_ = 0;
+    base::Mutex mutex_;             // the progress() of all sources is called with it
+    std::uint64_t engine_key_ = 0;  // set before another thread knows the group
     Watched::node_type unwatched_;  // while the engine does not watch it; guarded by the engine's lock
-    std::vector<Source *> sources_;
-    std::span<Source *>
-        due_;  // while it serves: those that it looks at; null in place of those removed since
-    Deadlines timed_;
-    Buffer spare_;
-    Arm armed_ = Arm::No;
-    bool claimed_ = false;  // a poller serves it
-    bool watched_ = false;  // the engine's tick looks at it
-    bool fast_ = false;     // and soon: a poller may have stopped
-    Outside outside_ = Outside::Serve;
-    unsigned sleepers_ = 0;   // threads asleep in wait()
-    unsigned outsiders_ = 0;  // threads between begin_outside() and end_outside()
-    std::uint64_t polls_ = 0;
-    std::uint64_t polls_at_tick_ = 0;
-    std::uint64_t looks_ = 0;  // at the sockets, by others than the engine
-    std::uint64_t known_looks_ = 0;
-    base::Clock::time_point known_since_;  // no look has been added
+    std::vector<Source *> sources_ GUARDED_BY(mutex_);
+    std::span<Source *> due_
+        GUARDED_BY(mutex_);  // while it serves: those that it looks at; null in place of those removed since
+    Deadlines timed_ GUARDED_BY(mutex_);
+    Buffer spare_ GUARDED_BY(mutex_);
+    Arm armed_ GUARDED_BY(mutex_) = Arm::No;
+    bool claimed_ GUARDED_BY(mutex_) = false;  // a poller serves it
+    bool watched_ GUARDED_BY(mutex_) = false;  // the engine's tick looks at it
+    bool fast_ GUARDED_BY(mutex_) = false;     // and soon: a poller may have stopped
+    Outside outside_ GUARDED_BY(mutex_) = Outside::Serve;
+    unsigned sleepers_ GUARDED_BY(mutex_) = 0;   // threads asleep in wait()
+    unsigned outsiders_ GUARDED_BY(mutex_) = 0;  // threads between begin_outside() and end_outside()
+    std::uint64_t polls_ GUARDED_BY(mutex_) = 0;
+    std::uint64_t polls_at_tick_ GUARDED_BY(mutex_) = 0;
+    std::uint64_t looks_ GUARDED_BY(mutex_) = 0;  // at the sockets, by others than the engine
+    std::uint64_t known_looks_ GUARDED_BY(mutex_) = 0;
+    base::Clock::time_point known_since_ GUARDED_BY(mutex_);  // no look has been added
 
     unsigned missed_ticks_ = 0;  // the engine's thread alone uses it
 };

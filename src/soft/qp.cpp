@@ -128,14 +128,20 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::sh
 
 void QueuePair::leave() {
     base::Fd socket;
+    Origin origin{};
+    Allowance allowance;
     while (true) {
         const unsigned returned = persists_returned.load(std::memory_order_acquire);
         {
             const base::Lock lock{group_->mutex()};
             going_ = true;
-            if (socket_) {
+            if (serves(); socket_) {
+                const base::Lock sending{send_mutex_};
+                changes();
                 leave_group();
                 socket = std::move(socket_);
+                origin = origin_;
+                allowance = std::move(allowance_);
             }
             if (phase_.load(std::memory_order_relaxed) == Phase::Draining && ending_locally_ &&
                 owner_ != nullptr) {
@@ -153,7 +159,7 @@ void QueuePair::leave() {
     }
     if (socket) {
         (void)shutdown(socket.get(), SHUT_WR);
-        Engine::instance().drain(std::move(socket), origin_, std::move(allowance_));
+        Engine::instance().drain(std::move(socket), origin, std::move(allowance));
     }
     if (shared_receives_ != nullptr) {
         async_events_of(*qp_base.context).forget(&qp_base);
@@ -173,6 +179,7 @@ QueuePair::~QueuePair() {
 
 void QueuePair::query_state(ibv_qp_attr &attributes) const {
     const base::Lock lock{send_mutex_};
+    sends();
     attributes.qp_state = attributes.cur_qp_state = qp_base.state;
     attributes.qp_access_flags = granted_.load(std::memory_order_relaxed);
     attributes.max_rd_atomic = static_cast<std::uint8_t>(parameters_.ord);
@@ -226,6 +233,7 @@ void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
     if (queue == CompletionQueue::Queue::Receive) {
         receives_.release(slots);
     } else {
+        uses_what_stays();
         requests_.release(slots);
     }
 }
@@ -233,13 +241,14 @@ void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
 void QueuePair::start(base::Fd socket, const tcp::Address &peer, const ConnectionParameters &parameters,
                       ConnectionOwner *owner) {
     // The group's lock goes last: a thread that waits for it may then destroy this queue pair.
-    const auto group = group_;
-    const base::Lock receiving{group->mutex()};
+    const auto keeps_group = group_;
+    const base::Lock receiving{group_->mutex()};
     if (going_) {
         owner->connection_ended();  // who destroys this only waits until nobody has found it any more
         return;
     }
     base::Lock sending{send_mutex_};
+    changes();
     const bool given_up = !idle();
     // What needs memory first: without it nothing has begun.
     responses_ = base::Ring<Response>{std::max<std::size_t>(parameters.ird, 1)};
@@ -304,6 +313,7 @@ void QueuePair::look_for_first_fpdu(bool readable) {
 }
 
 void QueuePair::leave_group() {
+    serves();
     if (!socket_) {
         return;
     }

@@ -14,12 +14,14 @@
 //
 // Two locks. The group's lock: everything about receiving, and the connection's end. send_mutex_: the send
 // queue, responses that wait to be sent, the socket's writing side; taken after the group's, before a
-// completion queue's.
+// completion queue's. What both sides need is changed with both locks and read with either: it is guarded by
+// the role both_.
 #pragma once
 
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <cassert>
 #include <memory>
 #include <optional>
 #include <span>
@@ -66,7 +68,7 @@ public:
     }
     void release(CompletionQueue::Queue queue, unsigned slots) override;
 
-    // Its shared receive queue has receives again, and the caller has its group locked.
+    // Its shared receive queue has receives again. The caller has its group locked.
     void receives_posted();
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
 
@@ -75,16 +77,16 @@ public:
     // The handshake is over: from now on the socket is this queue pair's. Memory was reserved: cannot fail
     // but for ENOMEM.
     void start(base::Fd socket, const tcp::Address &peer, const ConnectionParameters &parameters,
-               ConnectionOwner *owner);
+               ConnectionOwner *owner) EXCLUDES(group_->mutex());
     // The initiator's first FPDU, when it is here, is not left to who serves this queue pair.
-    void look_for_first_fpdu(bool readable);
+    void look_for_first_fpdu(bool readable) EXCLUDES(group_->mutex());
     // That owner hears of nothing more.
-    void forget_owner(const ConnectionOwner &owner);
+    void forget_owner(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
     // Flushes what is open, tells the peer, and lets it read what was completed. The owner hears when that is
     // done. False when the connection was never that owner's.
-    [[nodiscard]] bool disconnect(const ConnectionOwner &owner);
+    [[nodiscard]] bool disconnect(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
     // The same, when what is posted now is done.
-    [[nodiscard]] bool disconnect_when_sent(const ConnectionOwner &owner);
+    [[nodiscard]] bool disconnect_when_sent(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
     [[nodiscard]] int end_error() const override { return end_error_.load(std::memory_order_acquire); }
 
     // ---- Source ----
@@ -151,60 +153,65 @@ private:
 
     // qp.cpp
     [[nodiscard]] int go_to(const ibv_qp_attr &attributes, int mask);
-    [[nodiscard]] bool in_error() const;
-    void establish();
-    void leave_group();
+    [[nodiscard]] bool in_error() const EXCLUDES(send_mutex_);
+    void establish() REQUIRES(group_->mutex());
+    void leave_group() REQUIRES(group_->mutex());
 
-    // qp_end.cpp; breaking the link with send_mutex_ held, the rest with the group's lock
-    void give_up();     // takes it
-    void disconnect();  // takes it
-    void end_here();
-    [[nodiscard]] bool only_has_to_send();
-    void end(const End &how);
-    void finish_draining();
-    void send_last_words();
+    // qp_end.cpp
+    void give_up() EXCLUDES(group_->mutex());
+    void disconnect() EXCLUDES(group_->mutex());
+    void end_here() REQUIRES(group_->mutex());
+    [[nodiscard]] bool only_has_to_send() REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void end(const End &how) REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void leave_to_engine() REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void finish_draining() REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void send_last_words() REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
     // The peer broke a rule: with the segment at hand; of a request that is refused, its body too.
-    void violate(const wire::Violation &violation, std::span<const std::byte> read_request = {});
+    void violate(const wire::Violation &violation, std::span<const std::byte> read_request = {})
+        REQUIRES(group_->mutex());
     // Of a region here, under what the peer sends.
-    void memory_vanished(const MemoryRegion &region, const void *place);
+    void memory_vanished(const MemoryRegion &region, const void *place) REQUIRES(group_->mutex());
     void terminate(const wire::Violation &violation, std::span<const std::byte> header,
-                   std::span<const std::byte> read_request);
+                   std::span<const std::byte> read_request) REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
     [[nodiscard]] bool add_last_words(const wire::Violation &violation, std::span<const std::byte> header,
-                                      std::span<const std::byte> read_request);
-    void break_link(int error);
-    void cut_link();
-    [[nodiscard]] bool found_broken(bool at_end);
-    void link_lost(int error, bool drain = false);
-    void peer_closed();
-    void log_end(const char *text, int level) const;
+                                      std::span<const std::byte> read_request)
+        REQUIRES(group_->mutex(), send_mutex_);
+    void break_link(int error) REQUIRES(send_mutex_);
+    void cut_link() REQUIRES(send_mutex_);
+    [[nodiscard]] bool found_broken(bool at_end) REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void link_lost(int error, bool drain = false) REQUIRES(group_->mutex());
+    void peer_closed() REQUIRES(group_->mutex());
+    void log_end(const char *text, int level) const REQUIRES(group_->mutex());
 
-    // qp_send.cpp, qp_build.cpp and qp_transmit.cpp, with send_mutex_ held
+    // qp_send.cpp, qp_build.cpp and qp_transmit.cpp
     // `bytes`: of its scatter list, when they were looked at.
-    [[nodiscard]] int check(const ibv_send_wr &request, std::uint64_t &bytes) const;
-    [[nodiscard]] bool agreed(unsigned operation, const char *name) const;
-    [[nodiscard]] int enqueue(const ibv_send_wr &request, std::uint32_t bytes, Part when_bad);
-    [[nodiscard]] bool is_lent(const SendRequest &request, std::size_t bytes) const;
-    void transmit();
-    void build_batch();
-    [[nodiscard]] bool add_next_request_segment();
-    [[nodiscard]] bool add_next_response_segment();
-    [[nodiscard]] bool add_read_response_segment(const wire::ReadRequest &read);
-    [[nodiscard]] bool pin_again();
-    [[nodiscard]] bool may_begin(const SendRequest &request) const;
-    [[nodiscard]] bool fault_stops(const SendRequest &request);
-    [[nodiscard]] std::size_t next_segment_bytes(const SendRequest &request) const;
-    [[nodiscard]] bool add_data_segment(SendRequest &request);
-    void add_immediate(const SendRequest &request);
-    void add_answered_request(SendRequest &request);
-    [[nodiscard]] ibv_wc_status gather(const SendRequest &request, std::size_t offset, std::size_t size);
-    void batch_was_sent();
-    [[nodiscard]] SendRequest *oldest_awaiting();
-    void retire();
-    void complete(const SendRequest &request);
-    void flush_requests(ibv_wc_status oldest);
-    void want_writable(bool wanted);
-    void want_readable(bool wanted);
-    void set_interest(Interest interest);
+    [[nodiscard]] int check(const ibv_send_wr &request, std::uint64_t &bytes) const REQUIRES(send_mutex_);
+    [[nodiscard]] bool agreed(unsigned operation, const char *name) const REQUIRES(send_mutex_);
+    [[nodiscard]] int enqueue(const ibv_send_wr &request, std::uint32_t bytes, Part when_bad)
+        REQUIRES(send_mutex_);
+    [[nodiscard]] bool is_lent(const SendRequest &request, std::size_t bytes) const REQUIRES(send_mutex_);
+    void transmit() REQUIRES(send_mutex_);
+    void build_batch() REQUIRES(send_mutex_);
+    [[nodiscard]] bool add_next_request_segment() REQUIRES(send_mutex_);
+    [[nodiscard]] bool add_next_response_segment() REQUIRES(send_mutex_);
+    [[nodiscard]] bool add_read_response_segment(const wire::ReadRequest &read) REQUIRES(send_mutex_);
+    [[nodiscard]] bool pin_again() REQUIRES(send_mutex_);
+    [[nodiscard]] bool may_begin(const SendRequest &request) const REQUIRES(send_mutex_);
+    [[nodiscard]] bool fault_stops(const SendRequest &request) REQUIRES(send_mutex_);
+    [[nodiscard]] std::size_t next_segment_bytes(const SendRequest &request) const REQUIRES(send_mutex_);
+    [[nodiscard]] bool add_data_segment(SendRequest &request) REQUIRES(send_mutex_);
+    void add_immediate(const SendRequest &request) REQUIRES(send_mutex_);
+    void add_answered_request(SendRequest &request) REQUIRES(send_mutex_);
+    [[nodiscard]] ibv_wc_status gather(const SendRequest &request, std::size_t offset, std::size_t size)
+        REQUIRES(send_mutex_);
+    void batch_was_sent() REQUIRES(send_mutex_);
+    [[nodiscard]] SendRequest *oldest_awaiting() REQUIRES(send_mutex_);
+    void retire() REQUIRES(send_mutex_);
+    void complete(const SendRequest &request) REQUIRES(send_mutex_);
+    void flush_requests(ibv_wc_status oldest) REQUIRES(send_mutex_);
+    void want_writable(bool wanted) REQUIRES(send_mutex_);
+    void want_readable(bool wanted) REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void set_interest(Interest interest) REQUIRES(send_mutex_);
     [[nodiscard]] static bool is_answered(int opcode) {
         return opcode == IBV_WR_RDMA_READ || is_atomic(opcode) || opcode == SOFTRDMA_WR_FLUSH;
     }
@@ -218,7 +225,7 @@ private:
         return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     }
 
-    // qp_receive.cpp, qp_parse.cpp and qp_place.cpp, with the group's lock held
+    // qp_receive.cpp, qp_parse.cpp and qp_place.cpp
     // Where payload goes: pieces of memory, pinned.
     struct Target {
         std::array<iovec, Batch::max_payload_pieces + 1> pieces;  // one more, for what follows the payload
@@ -227,28 +234,30 @@ private:
         std::size_t bytes = 0;
         const MemoryRegion *durable = nullptr;  // a write's region that can be flushed persistently
     };
-    void receive();
-    void return_empty_buffer();
-    [[nodiscard]] bool inside_segment() const { return in_segment_ || buffer_begin_ != buffer_end_; }
-    void watch_segment();
-    [[nodiscard]] ssize_t fill(std::size_t &room);
-    [[nodiscard]] ssize_t fill_target(Target &target, std::size_t &room);
-    void parse();
-    [[nodiscard]] bool parse_one();
-    [[nodiscard]] bool begin_segment();
-    [[nodiscard]] bool crc_is_right(std::size_t fpdu_bytes);
-    [[nodiscard]] bool place_buffered();
-    void end_segment();
-    void control_message();
-    void begin_write();
-    void begin_read_response();
-    void finish_read_response();
-    void atomic_write(std::span<const std::byte> payload);
-    void terminated(std::span<const std::byte> body);
+    void receive() REQUIRES(group_->mutex());
+    void return_empty_buffer() REQUIRES(group_->mutex());
+    [[nodiscard]] bool inside_segment() const REQUIRES(group_->mutex()) {
+        return in_segment_ || buffer_begin_ != buffer_end_;
+    }
+    void watch_segment() REQUIRES(group_->mutex());
+    [[nodiscard]] ssize_t fill(std::size_t &room) REQUIRES(group_->mutex());
+    [[nodiscard]] ssize_t fill_target(Target &target, std::size_t &room) REQUIRES(group_->mutex());
+    void parse() REQUIRES(group_->mutex());
+    [[nodiscard]] bool parse_one() REQUIRES(group_->mutex());
+    [[nodiscard]] bool begin_segment() REQUIRES(group_->mutex());
+    [[nodiscard]] bool crc_is_right(std::size_t fpdu_bytes) REQUIRES(group_->mutex());
+    [[nodiscard]] bool place_buffered() REQUIRES(group_->mutex());
+    void end_segment() REQUIRES(group_->mutex());
+    void control_message() REQUIRES(group_->mutex());
+    void begin_write() REQUIRES(group_->mutex());
+    void begin_read_response() REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void finish_read_response() REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void atomic_write(std::span<const std::byte> payload) REQUIRES(group_->mutex());
+    void terminated(std::span<const std::byte> body) REQUIRES(group_->mutex());
     // False when the connection ended over it, or ignores its peer.
-    [[nodiscard]] bool aim(Target &target, std::size_t most_bytes);
+    [[nodiscard]] bool aim(Target &target, std::size_t most_bytes) REQUIRES(group_->mutex());
     [[nodiscard]] ibv_wc_status aim_at_receive(Target &target, std::size_t offset,
-                                               std::size_t most_bytes) const;
+                                               std::size_t most_bytes) const REQUIRES(group_->mutex());
     [[nodiscard]] static ibv_wc_status aim_at(const ibv_pd *domain, Target &target,
                                               std::span<const ibv_sge> sges, std::size_t offset,
                                               std::size_t most_bytes);
@@ -256,49 +265,51 @@ private:
     // What the peer asks for; what it may not have, or has given back, ends the connection with `refusal`.
     // One that ends when all is sent goes on sending, and ignores the peer from there on.
     [[nodiscard]] std::optional<Pin> pin_for_peer(const Access &access, const char *refusal,
-                                                  std::span<const std::byte> read_request = {});
-    void placed(std::size_t bytes, const MemoryRegion *durable);
-    void ignore_peer();
+                                                  std::span<const std::byte> read_request = {})
+        REQUIRES(group_->mutex());
+    void placed(std::size_t bytes, const MemoryRegion *durable) REQUIRES(group_->mutex());
+    void ignore_peer() REQUIRES(group_->mutex());
     [[nodiscard]] bool connected() const {
         return phase_.load(std::memory_order_relaxed) == Phase::Connected;
     }
-    void answer();
-    [[nodiscard]] std::span<const std::byte> buffered() const {
+    void answer() REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    [[nodiscard]] std::span<const std::byte> buffered() const REQUIRES(group_->mutex()) {
         return {buffer_.bytes.get() + buffer_begin_, buffer_end_ - buffer_begin_};
     }
 
-    // qp_respond.cpp, with the group's lock held
-    [[nodiscard]] bool next_request();
-    void read_requested(std::span<const std::byte> body);
-    void flush_requested(std::span<const std::byte> body);
-    void flush_answered(std::span<const std::byte> body);
-    void retire_answered(SendRequest &request);
-    void respond(const Response &response);
-    void respond_when_durable(const Response &response);
-    void note_dirty(const MemoryRegion &region, std::uint64_t address, std::uint64_t bytes);
-    [[nodiscard]] persist::Worker *worker_to_wait_for() const;
-    [[nodiscard]] int persist_dirty(const persist::Worker *worker);
-    [[nodiscard]] int persist_dirty();
+    // qp_respond.cpp
+    [[nodiscard]] bool next_request() REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void read_requested(std::span<const std::byte> body) REQUIRES(group_->mutex());
+    void flush_requested(std::span<const std::byte> body) REQUIRES(group_->mutex());
+    void flush_answered(std::span<const std::byte> body) REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void retire_answered(SendRequest &request) REQUIRES(send_mutex_);
+    void respond(const Response &response) REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void respond_when_durable(const Response &response) REQUIRES(group_->mutex());
+    void note_dirty(const MemoryRegion &region, std::uint64_t address, std::uint64_t bytes)
+        REQUIRES(group_->mutex());
+    [[nodiscard]] persist::Worker *worker_to_wait_for() const REQUIRES(durability_);
+    [[nodiscard]] int persist_dirty(const persist::Worker *worker) REQUIRES(durability_);
+    [[nodiscard]] int persist_dirty() REQUIRES(durability_);
     static void run_persist(void *queue_pair);
-    void persisted(int error);
+    void persisted(int error) REQUIRES(group_->mutex());
 
-    // qp_atomic.cpp, with the group's lock held
-    void atomic_requested(std::span<const std::byte> body);
-    void atomic_answered(std::span<const std::byte> body);
+    // qp_atomic.cpp
+    void atomic_requested(std::span<const std::byte> body) REQUIRES(group_->mutex());
+    void atomic_answered(std::span<const std::byte> body) REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
 
-    // qp_message.cpp, with the group's lock held
-    [[nodiscard]] bool message_must_wait();
-    [[nodiscard]] bool may_take_receive() const;
+    // qp_message.cpp
+    [[nodiscard]] bool message_must_wait() REQUIRES(group_->mutex());
+    [[nodiscard]] bool may_take_receive() const REQUIRES(group_->mutex());
     // A receive that other connections could use waits for the rest of a message.
-    [[nodiscard]] bool holds_shared_receive() const {
+    [[nodiscard]] bool holds_shared_receive() const REQUIRES(group_->mutex()) {
         return shared_receives_ != nullptr && message_ == Message::Delivered;
     }
-    [[nodiscard]] std::uint64_t arrived_of_message() const;
-    [[nodiscard]] bool take_receive();
-    void begin_send();
-    void finish_send();
-    void deliver_unexpected();
-    [[nodiscard]] bool keep_unexpected(std::span<const std::byte> bytes);
+    [[nodiscard]] std::uint64_t arrived_of_message() const REQUIRES(group_->mutex());
+    [[nodiscard]] bool take_receive() REQUIRES(group_->mutex());
+    void begin_send() REQUIRES(group_->mutex());
+    void finish_send() REQUIRES(group_->mutex());
+    void deliver_unexpected() REQUIRES(group_->mutex());
+    [[nodiscard]] bool keep_unexpected(std::span<const std::byte> bytes) REQUIRES(group_->mutex());
     // What the completion of a receive says of the message that took it.
     struct Arrival {
         ibv_wc_opcode opcode = IBV_WC_RECV;
@@ -307,15 +318,15 @@ private:
         unsigned flags = 0;           // IBV_WC_WITH_IMM or IBV_WC_WITH_INV
         std::uint32_t immediate = 0;  // or the rkey that was invalidated, which has the same place
     };
-    void immediate_arrived(std::span<const std::byte> body);
-    void message_arrived(const Arrival &arrival);
-    void receive_failed(ibv_wc_status status);
-    void complete_receive(ibv_wc_status status, const Arrival &arrival);
-    void flush_receives();
-    void stall();
-    void resume();
-    void stream_ended();
-    void hold_end();
+    void immediate_arrived(std::span<const std::byte> body) REQUIRES(group_->mutex());
+    void message_arrived(const Arrival &arrival) REQUIRES(group_->mutex());
+    void receive_failed(ibv_wc_status status) REQUIRES(group_->mutex());
+    void complete_receive(ibv_wc_status status, const Arrival &arrival) REQUIRES(group_->mutex());
+    void flush_receives() REQUIRES(group_->mutex());
+    void stall() REQUIRES(group_->mutex());
+    void resume() REQUIRES(group_->mutex());
+    void stream_ended() REQUIRES(group_->mutex());
+    void hold_end() REQUIRES(group_->mutex());
 
     // Counts persists that came back to their queue pair: who destroys one waits for a change.
     static std::atomic<unsigned> persists_returned;
@@ -327,104 +338,126 @@ private:
     std::atomic<unsigned> granted_{governed_access};  // to the peer, of the rights that a queue pair governs
     std::atomic<int> end_error_{0};
 
+    // ---- guarded by both locks ----
+    [[no_unique_address]] base::Role both_;
+    void serves() const REQUIRES(group_->mutex()) ASSERT_SHARED_CAPABILITY(both_) {}
+    void sends() const REQUIRES(send_mutex_) ASSERT_SHARED_CAPABILITY(both_) {}
+    void changes() const REQUIRES(group_->mutex(), send_mutex_) ASSERT_CAPABILITY(both_) {}
+    base::Fd socket_ GUARDED_BY(both_);
+    tcp::Text peer_ GUARDED_BY(both_);  // its address, for log lines
+    ConnectionParameters parameters_ GUARDED_BY(both_);
+    std::vector<std::byte> last_words_ GUARDED_BY(both_);  // up to and with a TERMINATE
+
     // ---- guarded by the group's lock ----
-    base::Fd socket_;
-    tcp::Text peer_;  // its address, for log lines
-    Origin origin_{};
-    Allowance allowance_;
-    ConnectionOwner *owner_ = nullptr;
-    ConnectionParameters parameters_;
-    bool established_ = false;  // the owner knows
-    bool peer_ready_ = false;   // we initiate, or the initiator's first FPDU is here
-    bool ending_locally_ = false;
-    bool going_ = false;  // it is being destroyed
+    Origin origin_ GUARDED_BY(group_->mutex()){};
+    Allowance allowance_ GUARDED_BY(group_->mutex());
+    ConnectionOwner *owner_ GUARDED_BY(group_->mutex()) = nullptr;
+    bool established_ GUARDED_BY(group_->mutex()) = false;  // the owner knows
+    bool peer_ready_ GUARDED_BY(group_->mutex()) =
+        false;  // we initiate, or the initiator's first FPDU is here
+    bool ending_locally_ GUARDED_BY(group_->mutex()) = false;
+    bool going_ GUARDED_BY(group_->mutex()) = false;  // it is being destroyed
 
-    Buffer buffer_;  // the group's, but while it holds a part of something
-    std::size_t buffer_bytes_ = 0;
-    std::size_t buffer_begin_ = 0;
-    std::size_t buffer_end_ = 0;
+    Buffer buffer_ GUARDED_BY(group_->mutex());  // the group's, but while it holds a part of something
+    std::size_t buffer_bytes_ GUARDED_BY(group_->mutex()) = 0;
+    std::size_t buffer_begin_ GUARDED_BY(group_->mutex()) = 0;
+    std::size_t buffer_end_ GUARDED_BY(group_->mutex()) = 0;
 
-    std::uint64_t registrations_seen_ = 0;  // see Memory
+    std::uint64_t registrations_seen_ GUARDED_BY(group_->mutex()) = 0;  // see Memory
 
-    wire::Segment segment_;  // the one whose payload is arriving
-    bool in_segment_ = false;
-    bool segment_watched_ = false;
-    std::uint64_t segments_ = 0;  // begun so far
-    std::uint64_t watched_segment_ = 0;
-    bool message_watched_ = false;  // that holds a shared receive
-    std::uint32_t watched_msn_ = 0;
-    std::uint64_t watched_bytes_ = 0;  // that had arrived of it
-    std::size_t payload_left_ = 0;
-    std::uint64_t place_at_ =
+    wire::Segment segment_ GUARDED_BY(group_->mutex());  // the one whose payload is arriving
+    bool in_segment_ GUARDED_BY(group_->mutex()) = false;
+    bool segment_watched_ GUARDED_BY(group_->mutex()) = false;
+    std::uint64_t segments_ GUARDED_BY(group_->mutex()) = 0;  // begun so far
+    std::uint64_t watched_segment_ GUARDED_BY(group_->mutex()) = 0;
+    bool message_watched_ GUARDED_BY(group_->mutex()) = false;  // that holds a shared receive
+    std::uint32_t watched_msn_ GUARDED_BY(group_->mutex()) = 0;
+    std::uint64_t watched_bytes_ GUARDED_BY(group_->mutex()) = 0;  // that had arrived of it
+    std::size_t payload_left_ GUARDED_BY(group_->mutex()) = 0;
+    std::uint64_t place_at_ GUARDED_BY(group_->mutex()) =
         0;  // write: the address for the next byte; send, read response: the offset in the message
 
-    std::uint32_t next_send_msn_ = 1;
-    std::uint32_t next_request_msn_ = 1;
-    std::uint32_t next_response_msn_ = 1;
-    SendRequest *reading_ = nullptr;  // the read whose response is arriving
+    std::uint32_t next_send_msn_ GUARDED_BY(group_->mutex()) = 1;
+    std::uint32_t next_request_msn_ GUARDED_BY(group_->mutex()) = 1;
+    std::uint32_t next_response_msn_ GUARDED_BY(group_->mutex()) = 1;
+    SendRequest *reading_ GUARDED_BY(group_->mutex()) = nullptr;  // the read whose response is arriving
 
     SharedReceiveQueue *const shared_receives_;  // instead of receives_, or null
     ReceiveQueue receives_;
-    Receive receive_;  // the one that the arriving send fills
+    Receive receive_ GUARDED_BY(group_->mutex());  // the one that the arriving send fills
     enum class Message { None, Delivered, Kept };
-    Message message_ = Message::None;
-    std::uint32_t message_bytes_ = 0;  // of the arriving send, so far
-    std::uint64_t write_bytes_ = 0;    // of the arriving write, so far, or of the last
-    bool in_write_ = false;
+    Message message_ GUARDED_BY(group_->mutex()) = Message::None;
+    std::uint32_t message_bytes_ GUARDED_BY(group_->mutex()) = 0;  // of the arriving send, so far
+    std::uint64_t write_bytes_ GUARDED_BY(group_->mutex()) =
+        0;  // of the arriving write, so far, or of the last
+    bool in_write_ GUARDED_BY(group_->mutex()) = false;
     struct Unexpected {
         std::uint32_t bytes = 0;
         bool complete = false;
         Arrival arrival{};
     };
-    std::vector<std::byte> unexpected_bytes_;
-    std::vector<Unexpected> unexpected_;
-    bool stalled_ = false;   // until a receive is posted
-    bool end_held_ = false;  // what is stalled is the last of the stream
+    std::vector<std::byte> unexpected_bytes_ GUARDED_BY(group_->mutex());
+    std::vector<Unexpected> unexpected_ GUARDED_BY(group_->mutex());
+    bool stalled_ GUARDED_BY(group_->mutex()) = false;   // until a receive is posted
+    bool end_held_ GUARDED_BY(group_->mutex()) = false;  // what is stalled is the last of the stream
 
-    InvalidatedKeys invalidated_;
-    std::vector<Dirty> dirty_;
-    bool parked_ = false;      // until the worker has persisted
-    bool persisting_ = false;  // a worker uses dirty_ and this object
-    Response parked_response_;
-    persist::Job persist_job_{};
-    bool answer_due_ = false;
-    bool ignores_peer_ = false;  // what it sends is read and thrown away, until all of ours is sent
+    InvalidatedKeys invalidated_ GUARDED_BY(group_->mutex());
+    bool parked_ GUARDED_BY(group_->mutex()) = false;      // until the worker has persisted
+    bool persisting_ GUARDED_BY(group_->mutex()) = false;  // a worker uses dirty_ and this object
+    Response parked_response_ GUARDED_BY(group_->mutex());
+    bool answer_due_ GUARDED_BY(group_->mutex()) = false;
+    bool ignores_peer_ GUARDED_BY(group_->mutex()) =
+        false;  // what it sends is read and thrown away, until all of ours is sent
+
+    // ---- guarded by the group's lock, and while persisting_ the worker's alone ----
+    [[no_unique_address]] base::Role durability_;
+    void owns_dirty() const REQUIRES(group_->mutex()) ASSERT_CAPABILITY(durability_) { assert(!persisting_); }
+    void persists() const ASSERT_CAPABILITY(durability_) {}
+    std::vector<Dirty> dirty_ GUARDED_BY(durability_);
+    persist::Job persist_job_ GUARDED_BY(durability_){};
 
     // ---- guarded by send_mutex_ ----
     mutable base::Mutex send_mutex_;
-    PostedSends<SendRequest> requests_;
-    std::size_t first_unbuilt_ = 0;      // index in requests_ of the first that is not wholly in a batch
-    std::size_t first_uncommitted_ = 0;  // index of the first that is not wholly in TCP
-    std::size_t request_offset_ = 0;
-    unsigned awaiting_ = 0;
-    std::size_t last_left_ = 0;  // requests that are still to be done before a disconnect; then all_sent_
-    bool all_sent_ = false;
-    unsigned unsignaled_ = 0;  // completed since the last completion entry: freed with the next
-    base::Ring<Response> responses_;
-    std::size_t response_offset_ = 0;
-    bool response_turn_ = false;
-    bool ready_to_receive_due_ = false;
-    bool may_transmit_ = false;
-    bool full_ = false;  // TCP took no more; until it says that it does, it is not asked
-    int link_error_ = 0;
-    bool link_broken_ = false;
-    bool link_cut_ = false;                  // broken on purpose, behind what TCP has
-    std::unique_ptr<RequestFaults> faults_;  // made with the queue pair, or never
-    Batch batch_;
-    std::vector<std::byte> last_words_;  // up to and with a TERMINATE; used with the group's lock too
-    std::vector<Pin> pins_;              // of regions that the batch reads for the peer, while sendmsg runs
+    // What a request keeps as it was posted, and the count of free places, need no lock.
+    void uses_what_stays() const ASSERT_SHARED_CAPABILITY(send_mutex_) {}
+    PostedSends<SendRequest> requests_ GUARDED_BY(send_mutex_);
+    std::size_t first_unbuilt_ GUARDED_BY(send_mutex_) =
+        0;  // index in requests_ of the first that is not wholly in a batch
+    std::size_t first_uncommitted_ GUARDED_BY(send_mutex_) =
+        0;  // index of the first that is not wholly in TCP
+    std::size_t request_offset_ GUARDED_BY(send_mutex_) = 0;
+    unsigned awaiting_ GUARDED_BY(send_mutex_) = 0;
+    std::size_t last_left_ GUARDED_BY(send_mutex_) =
+        0;  // requests that are still to be done before a disconnect; then all_sent_
+    bool all_sent_ GUARDED_BY(send_mutex_) = false;
+    unsigned unsignaled_ GUARDED_BY(send_mutex_) =
+        0;  // completed since the last completion entry: freed with the next
+    base::Ring<Response> responses_ GUARDED_BY(send_mutex_);
+    std::size_t response_offset_ GUARDED_BY(send_mutex_) = 0;
+    bool response_turn_ GUARDED_BY(send_mutex_) = false;
+    bool ready_to_receive_due_ GUARDED_BY(send_mutex_) = false;
+    bool may_transmit_ GUARDED_BY(send_mutex_) = false;
+    bool full_ GUARDED_BY(send_mutex_) =
+        false;  // TCP took no more; until it says that it does, it is not asked
+    int link_error_ GUARDED_BY(send_mutex_) = 0;
+    bool link_broken_ GUARDED_BY(send_mutex_) = false;
+    bool link_cut_ GUARDED_BY(send_mutex_) = false;  // broken on purpose, behind what TCP has
+    std::unique_ptr<RequestFaults> faults_;          // made with the queue pair, or never
+    Batch batch_ GUARDED_BY(send_mutex_);
+    std::vector<Pin> pins_
+        GUARDED_BY(send_mutex_);  // of regions that the batch reads for the peer, while sendmsg runs
     struct PeerRead {
         Access access;
         std::size_t piece;  // of the batch
     };
-    std::vector<PeerRead> batch_reads_;
-    Interest interest_;
-    std::size_t max_payload_bytes_ = 0;
-    std::uint32_t send_msn_ = 1;
-    std::uint32_t request_msn_ = 1;
-    std::uint32_t response_msn_ = 1;
-    std::array<iovec, Batch::max_payload_pieces> gathered_;
-    std::size_t gathered_pieces_ = 0;
+    std::vector<PeerRead> batch_reads_ GUARDED_BY(send_mutex_);
+    Interest interest_ GUARDED_BY(send_mutex_);
+    std::size_t max_payload_bytes_ GUARDED_BY(send_mutex_) = 0;
+    std::uint32_t send_msn_ GUARDED_BY(send_mutex_) = 1;
+    std::uint32_t request_msn_ GUARDED_BY(send_mutex_) = 1;
+    std::uint32_t response_msn_ GUARDED_BY(send_mutex_) = 1;
+    std::array<iovec, Batch::max_payload_pieces> gathered_ GUARDED_BY(send_mutex_);
+    std::size_t gathered_pieces_ GUARDED_BY(send_mutex_) = 0;
 };
 
 }  // namespace soft

@@ -43,6 +43,7 @@ void QueuePair::build_batch() {
 }
 
 bool QueuePair::may_begin(const SendRequest &request) const {
+    sends();
     return !(request.fence && awaiting_ != 0) &&
            !(is_answered(request.opcode) && awaiting_ >= parameters_.ord);
 }
@@ -66,6 +67,7 @@ std::size_t QueuePair::next_segment_bytes(const SendRequest &request) const {
 // Whether payload of the request goes from the program's memory, to be copied only where TCP does not take
 // it.
 bool QueuePair::is_lent(const SendRequest &request, std::size_t bytes) const {
+    sends();
     return request.is_inline && bytes > Batch::max_copied_bytes && !parameters_.crc &&
            request.kept == nullptr;
 }
@@ -200,6 +202,7 @@ void QueuePair::add_immediate(const SendRequest &request) {
 void QueuePair::add_answered_request(SendRequest &request) {
     const std::uint32_t msn = request_msn_++;
     const auto add = [&](wire::Opcode opcode, std::span<const std::byte> body) {
+        send_mutex_.assert_held();
         batch_.add_copied(
             {.opcode = opcode, .msn = msn, .payload_bytes = static_cast<std::uint16_t>(body.size())}, body);
     };

@@ -27,10 +27,12 @@ constexpr bool is_ours(int error) {
 }  // namespace
 
 void QueuePair::log_end(const char *text, int level) const {
+    serves();
     BASE_LOG_PEER_AT(level, "connection with %s ends: %s", peer_.c_str(), text);
 }
 
 void QueuePair::end(const End &how) {
+    serves();
     end_error_.store(how.error, std::memory_order_release);
     log_end(how.text, how.level);
     {
@@ -68,6 +70,7 @@ void QueuePair::end(const End &how) {
 // What TCP takes of them now; the end of the stream follows the last.
 void QueuePair::send_last_words() {
     const base::Lock lock{send_mutex_};
+    changes();
     while (!last_words_.empty()) {
         const ssize_t sent =
             send(socket_.get(), last_words_.data(), last_words_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -88,6 +91,7 @@ void QueuePair::send_last_words() {
 void QueuePair::finish_draining() {
     {
         const base::Lock lock{send_mutex_};
+        changes();
         leave_group();
         if (socket_) {
             (void)shutdown(socket_.get(), SHUT_RDWR);  // to close it is not enough where a child has it too
@@ -150,7 +154,6 @@ void QueuePair::disconnect() {
     end_here();
 }
 
-// With the group's lock.
 void QueuePair::end_here() {
     if (phase_.load(std::memory_order_relaxed) == Phase::Connected) {
         ending_locally_ = true;
@@ -178,17 +181,22 @@ void QueuePair::give_up() {
     disconnect();
 }
 
+// The program need not wait any longer. But a reset would destroy what it was told is done and TCP has.
+void QueuePair::leave_to_engine() {
+    const base::Lock lock{send_mutex_};
+    changes();
+    if (last_words_.empty() && tcp::has_unacknowledged(socket_.get())) {
+        leave_group();
+        Engine::instance().drain(std::move(socket_), origin_, std::move(allowance_));
+    }
+}
+
 // What was waited for: the first FPDU of an initiator that promised it, the rest of a segment, receives for
 // the last messages, or the end of a connection that ended.
 void QueuePair::expire() {
+    group_->mutex().assert_held();
     if (!connected()) {
-        // The program need not wait any longer. But a reset would destroy what it was told is done and TCP
-        // has.
-        if (last_words_.empty() && tcp::has_unacknowledged(socket_.get())) {
-            const base::Lock lock{send_mutex_};
-            leave_group();
-            Engine::instance().drain(std::move(socket_), origin_, std::move(allowance_));
-        }
+        leave_to_engine();
         finish_draining();
         return;
     }
@@ -224,6 +232,7 @@ void QueuePair::violate(const wire::Violation &violation, std::span<const std::b
 
 // The program has unmapped memory that is registered, or has cut its file.
 void QueuePair::memory_vanished(const MemoryRegion &region, const void *place) {
+    serves();
     BASE_LOG_PEER(Error,
                   "%s: nothing is mapped any more at offset %td of the %zu bytes at %p that were registered "
                   "with key 0x%" PRIx32 ": the connection ends",
@@ -235,6 +244,7 @@ void QueuePair::memory_vanished(const MemoryRegion &region, const void *place) {
 // False when what is before them cannot be read any more, or there is no memory for them.
 bool QueuePair::add_last_words(const wire::Violation &violation, std::span<const std::byte> header,
                                std::span<const std::byte> read_request) {
+    changes();
     if (!batch_.copy_rest(last_words_)) {
         return false;
     }
@@ -255,6 +265,7 @@ void QueuePair::terminate(const wire::Violation &violation, std::span<const std:
         // Behind what TCP has not taken yet of the FPDUs before it, which is copied: those whose memory it is
         // are told that all is over.
         const base::Lock lock{send_mutex_};
+        changes();
         may_transmit_ = false;  // nothing comes behind it: somebody may post before end() has the lock
         if (!pin_again() || !add_last_words(violation, header, read_request)) {
             last_words_.clear();
@@ -267,8 +278,9 @@ void QueuePair::terminate(const wire::Violation &violation, std::span<const std:
          .error = EPROTO});
 }
 
-// While sending, with send_mutex_ held: the thread that serves the group sees it, and ends the connection.
+// While sending: the thread that serves the group sees it, and ends the connection.
 void QueuePair::break_link(int error) {
+    sends();
     if (link_broken_ || !connected()) {
         return;  // of a connection that has ended the peer may still have to read
     }
@@ -280,6 +292,7 @@ void QueuePair::break_link(int error) {
 
 // A fault on purpose: as if the network had gone, but what TCP has still reaches the peer.
 void QueuePair::cut_link() {
+    sends();
     link_broken_ = link_cut_ = true;
     link_error_ = ECONNRESET;
     (void)shutdown(socket_.get(), SHUT_WR);

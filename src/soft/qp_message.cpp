@@ -51,6 +51,7 @@ int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
 }
 
 void QueuePair::receives_posted() {
+    group_->mutex().assert_held();
     deliver_unexpected();
 }
 
@@ -67,6 +68,7 @@ bool QueuePair::message_must_wait() {
 }
 
 void QueuePair::stall() {
+    serves();
     BASE_LOG_PEER(Info, "connection with %s waits for a receive: %zu messages of %zu bytes are kept",
                   peer_.c_str(), unexpected_.size(), unexpected_bytes_.size());
     stalled_ = true;
@@ -120,6 +122,7 @@ void QueuePair::begin_send() {
 
 // For the message that begins.
 bool QueuePair::may_take_receive() const {
+    serves();
     if (shared_receives_ == nullptr || !wire::is_send(segment_.opcode)) {
         return true;
     }
@@ -149,6 +152,7 @@ bool QueuePair::keep_unexpected(std::span<const std::byte> bytes) {
 }
 
 void QueuePair::finish_send() {
+    serves();
     message_bytes_ += segment_.payload_bytes;
     if (!segment_.last) {
         return;

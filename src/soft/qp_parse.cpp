@@ -60,6 +60,7 @@ bool QueuePair::parse_one() {
 }
 
 bool QueuePair::begin_segment() {
+    serves();
     const auto header = wire::decode_header(buffered());
     if (!header) {
         // As it is, if all of it is here.
@@ -125,6 +126,7 @@ bool QueuePair::crc_is_right(std::size_t fpdu_bytes) {
 
 // A message that fits one segment and is all in the buffer.
 void QueuePair::control_message() {
+    serves();
     const auto body = buffered().subspan(wire::header_bytes(segment_.opcode), segment_.payload_bytes);
     buffer_begin_ += wire::fpdu_bytes(segment_);
     const bool may_follow = wire::is_tagged(segment_.opcode) || wire::is_immediate(segment_.opcode);
@@ -169,6 +171,7 @@ void QueuePair::end_segment() {
 }
 
 void QueuePair::terminated(std::span<const std::byte> body) {
+    serves();
     const auto code = wire::decode_terminate(body);
     if (!code) {
         violate(code.error());

@@ -78,6 +78,7 @@ void QueuePair::finish_read_response() {
 // Up to most_bytes of memory for the next payload.
 bool QueuePair::aim(Target &target, std::size_t most_bytes) {
     if (segment_.opcode == wire::Opcode::ReadResponse) {
+        uses_what_stays();
         if (aim_at(qp_base.pd, target, requests_.sges_of(*reading_), place_at_, most_bytes) !=
             IBV_WC_SUCCESS) {
             violate({"the memory of a read was deregistered", wire::terminate::local_catastrophic});
@@ -110,6 +111,7 @@ bool QueuePair::aim(Target &target, std::size_t most_bytes) {
 
 std::optional<Pin> QueuePair::pin_for_peer(const Access &access, const char *refusal,
                                            std::span<const std::byte> read_request) {
+    serves();
     Memory::instance().see_registrations(registrations_seen_);
     const unsigned withheld = governed_access & ~granted_.load(std::memory_order_relaxed);
     const bool given_back = !invalidated_.empty() && invalidated_.contains(access.by, access.key);

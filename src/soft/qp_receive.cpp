@@ -24,6 +24,8 @@ constexpr std::size_t bytes_ahead = 256;
 }  // namespace
 
 void QueuePair::progress() {
+    group_->mutex().assert_held();
+    serves();
     if (!connected()) {
         if (!last_words_.empty()) {
             send_last_words();
@@ -77,6 +79,7 @@ void QueuePair::progress() {
 }
 
 void QueuePair::receive() {
+    serves();
     if (ignores_peer_) {
         if (tcp::discard_input(socket_.get()) == tcp::Input::Ended) {
             peer_closed();
@@ -154,6 +157,7 @@ void QueuePair::answer() {
 
 // Takes what TCP has, up to `room`. Like recv; EAGAIN also when the connection has ended meanwhile.
 ssize_t QueuePair::fill(std::size_t &room) {
+    serves();
     if (buffer_begin_ == buffer_end_) {
         buffer_begin_ = buffer_end_ = 0;
     } else if (buffer_begin_ != 0) {
@@ -181,6 +185,7 @@ ssize_t QueuePair::fill(std::size_t &room) {
 // Payload to where it belongs, and into the buffer little of what follows: the trailer and the next header,
 // and a short segment behind a long one. More would be copied twice.
 ssize_t QueuePair::fill_target(Target &target, std::size_t &room) {
+    serves();
     room = target.bytes;
     if (target.bytes == payload_left_) {
         target.pieces[target.count++] = {.iov_base = buffer_.bytes.get(), .iov_len = bytes_ahead};

@@ -123,7 +123,6 @@ void QueuePair::flush_answered(std::span<const std::byte> body) {
     }
 }
 
-// With send_mutex_ held.
 void QueuePair::retire_answered(SendRequest &request) {
     request.state = SendRequest::State::Done;
     --awaiting_;
@@ -138,6 +137,7 @@ void QueuePair::respond(const Response &response) {
 }
 
 void QueuePair::respond_when_durable(const Response &response) {
+    owns_dirty();
     parked_response_ = response;
     if (persist::Worker *const worker = worker_to_wait_for()) {
         parked_ = true;
@@ -153,6 +153,7 @@ void QueuePair::respond_when_durable(const Response &response) {
 }
 
 void QueuePair::note_dirty(const MemoryRegion &region, std::uint64_t address, std::uint64_t bytes) {
+    owns_dirty();
     std::byte *const begin = region.at(address);
     std::byte *const end = begin + bytes;
     const auto same_region = [&](const Dirty &known) { return known.region == region.durable; };
@@ -220,6 +221,7 @@ int QueuePair::persist_dirty() {
 void QueuePair::run_persist(void *queue_pair) {
     auto &self = *static_cast<QueuePair *>(queue_pair);
     const auto group = self.group_;  // outlives the queue pair here
+    self.persists();
     int error = self.persist_dirty(self.worker_to_wait_for());
     if (persist::Worker *const next = self.worker_to_wait_for(); next != nullptr && error == 0) {
         if (next->submit(self.persist_job_)) {
@@ -228,7 +230,7 @@ void QueuePair::run_persist(void *queue_pair) {
     }
     error = error != 0 ? error : self.persist_dirty();
     {
-        const base::Lock lock{group->mutex()};
+        const base::Lock lock{self.group_->mutex()};
         self.persisted(error);
         self.resume();
     }

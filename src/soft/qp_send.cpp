@@ -72,6 +72,7 @@ int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad
 }
 
 bool QueuePair::agreed(unsigned operation, const char *name) const {
+    sends();
     if ((peer_operations_.load(std::memory_order_relaxed) & operation) != 0) {
         return true;
     }
@@ -82,6 +83,7 @@ bool QueuePair::agreed(unsigned operation, const char *name) const {
 
 // What can be said of a request when it is posted. Keys and memory are looked at when its turn comes.
 int QueuePair::check(const ibv_send_wr &request, std::uint64_t &bytes) const {
+    sends();
     const int opcode = static_cast<int>(request.opcode);
     if (phase_.load(std::memory_order_acquire) == Phase::Idle || request.num_sge < 0 ||
         static_cast<unsigned>(request.num_sge) > cap_.max_send_sge) {

@@ -14,6 +14,7 @@ constexpr std::size_t bytes_in_a_turn = std::size_t{8} << 20;  // then others ha
 
 // A peer that reads as fast as this sends never fills TCP: after its turn it waits as if it had.
 void QueuePair::transmit() {
+    sends();
     std::size_t bytes = 0;
     while (may_transmit_ && !link_broken_ && !full_) {
         if (bytes >= bytes_in_a_turn) {
@@ -89,6 +90,7 @@ void QueuePair::want_readable(bool wanted) {
 }
 
 void QueuePair::set_interest(Interest interest) {
+    sends();
     if (interest != interest_) {
         group_->change(*this, socket_.get(), interest_, interest);
         interest_ = interest;

@@ -107,9 +107,9 @@ public:
 
 private:
     base::Mutex mutex_;  // taken with a group's or completion queue's lock held
-    PostedReceives posted_;
-    std::size_t used_ = 0;
-    bool starved_ = false;
+    PostedReceives posted_ GUARDED_BY(mutex_);
+    std::size_t used_ GUARDED_BY(mutex_) = 0;
+    bool starved_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace soft

@@ -30,13 +30,13 @@ public:
     SharedReceiveQueue &operator=(const SharedReceiveQueue &) = delete;
 
     // ---- verbs: 0 or an errno value; EINVAL in a child of the process that made it ----
-    int post(ibv_recv_wr *request, ibv_recv_wr **bad);
+    int post(ibv_recv_wr *request, ibv_recv_wr **bad) EXCLUDES(mutex_);
     int modify(const ibv_srq_attr &attributes, int mask);
     int query(ibv_srq_attr &attributes);
 
     // ---- queue pairs ----
     [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
-    void attach();
+    void attach() EXCLUDES(mutex_);
     void detach() { users.fetch_sub(1, std::memory_order_release); }
     // The oldest receive, for a queue pair whose group the caller has locked. When there is none, or others
     // wait for it, the queue pair stands in line and hears when it is first (QueuePair::receives_posted).
@@ -55,14 +55,15 @@ private:
     };
 
     SharedReceiveQueue(ibv_pd &domain, const ibv_srq_init_attr &attributes);
-    void serve_waiters();
-    [[nodiscard]] bool is_first(const Waiter &waiter);
+    void serve_waiters() EXCLUDES(mutex_);
+    [[nodiscard]] bool is_first(const Waiter &waiter) EXCLUDES(mutex_);
 
     const std::size_t max_sge_;
-    base::Mutex mutex_;  // guards what follows; taken with a group's lock held, never the other way round
-    PostedReceives posted_;
-    std::vector<Waiter> waiters_;  // in line, all of them connected; the longest waiting first
-    std::uint32_t limit_ = 0;      // fewer posted than this: an event, once
+    base::Mutex mutex_;  // taken with a group's lock held, never the other way round
+    PostedReceives posted_ GUARDED_BY(mutex_);
+    std::vector<Waiter> waiters_
+        GUARDED_BY(mutex_);                       // in line, all of them connected; the longest waiting first
+    std::uint32_t limit_ GUARDED_BY(mutex_) = 0;  // fewer posted than this: an event, once
 };
 
 }  // namespace soft

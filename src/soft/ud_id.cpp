@@ -152,6 +152,7 @@ void DatagramId::ask() {
 }
 
 void DatagramId::expire() {
+    handshake_group_->mutex().assert_held();
     if (attempts_ < limits::lookup_attempts) {
         ask();
     } else {
@@ -200,6 +201,7 @@ void DatagramId::stop_listening() {
 }
 
 void DatagramId::progress() {
+    handshake_group_->mutex().assert_held();
     std::array<std::byte, wire::lookup_request_bytes> buffer;
     for (int round = 0; round < limits::datagrams_in_a_turn; ++round) {
         const bool listens = state_.load() == State::Listening;

@@ -45,6 +45,7 @@ void LookupService::forget_one() {
     auto gone = std::ranges::find_if(exchanges_, [](const Exchange &one) { return one.reply_bytes != 0; });
     if (gone == exchanges_.end()) {
         gone = std::ranges::find_if(exchanges_, [this, most = shares_.most()](const Exchange &one) {
+            mutex_.assert_held();
             return shares_.of(origin_of(one.lookup)) == most;
         });
     }

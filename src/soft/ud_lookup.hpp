@@ -33,10 +33,10 @@ public:
     [[nodiscard]] int socket() const { return socket_.get(); }
     // True when the request is new: then it is to be answered. One that was answered gets the same answer.
     // Where there are too many another is forgotten.
-    [[nodiscard]] bool begin(const Lookup &lookup);
+    [[nodiscard]] bool begin(const Lookup &lookup) EXCLUDES(mutex_);
     // 0 or an errno value: EINVAL when it was answered, or is forgotten. The token of the reply is the
     // lookup's.
-    [[nodiscard]] int answer(const Lookup &lookup, wire::LookupReply reply);
+    [[nodiscard]] int answer(const Lookup &lookup, wire::LookupReply reply) EXCLUDES(mutex_);
 
 private:
     struct Exchange {
@@ -44,13 +44,14 @@ private:
         std::size_t reply_bytes = 0;  // 0: not answered yet
         wire::LookupReplyBytes reply;
     };
-    void forget_one();
+    void forget_one() REQUIRES(mutex_);
     [[nodiscard]] int send_reply(Exchange &exchange) const;
 
     const base::Fd socket_;
-    base::Mutex mutex_;               // guards what follows; nothing else is locked with it held
-    std::deque<Exchange> exchanges_;  // in the order of their beginning; at most limits::max_listen_backlog
-    Shares shares_;                   // that origins have of them
+    base::Mutex mutex_;  // nothing else is locked with it held
+    std::deque<Exchange> exchanges_
+        GUARDED_BY(mutex_);             // in the order of their beginning; at most limits::max_listen_backlog
+    Shares shares_ GUARDED_BY(mutex_);  // that origins have of them
 };
 
 }  // namespace soft

@@ -113,8 +113,8 @@ void DatagramQueuePair::leave() {
             watch(membership, false);
         }
         group_->remove(*this, socket_.get());
+        log_drops();
     }
-    log_drops();
     forget_completions();
     if (receive_queue_cq_.group() != group_) {
         receive_queue_cq_.stop_serving(group_);
@@ -122,7 +122,10 @@ void DatagramQueuePair::leave() {
 }
 
 void DatagramQueuePair::log_drops() const {
-    const auto count = [this](Drop reason) { return drops_[static_cast<std::size_t>(reason)]; };
+    const auto count = [this](Drop reason) {
+        group_->mutex().assert_held();
+        return drops_[static_cast<std::size_t>(reason)];
+    };
     if (std::ranges::any_of(drops_, [](std::uint64_t drops) { return drops != 0; })) {
         BASE_LOG(Info,
                  "UD queue pair 0x%06x dropped datagrams: %" PRIu64 " without a receive, %" PRIu64
@@ -189,6 +192,7 @@ void DatagramQueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
     if (queue == CompletionQueue::Queue::Receive) {
         receives_.release(slots);
     } else {
+        uses_what_stays();
         requests_.release(slots);
     }
 }

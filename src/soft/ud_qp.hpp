@@ -79,54 +79,59 @@ private:
     DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, base::Fd socket,
                       std::uint32_t interface);
 
-    // ud_qp.cpp, with both locks held
-    void enter(ibv_qp_state next);
-    void log_drops() const;
-    void watch(const Membership &membership, bool wanted);  // with the group's lock held
+    // ud_qp.cpp
+    void enter(ibv_qp_state next) REQUIRES(group_->mutex(), send_mutex_);
+    void log_drops() const REQUIRES(group_->mutex());
+    void watch(const Membership &membership, bool wanted) REQUIRES(group_->mutex());
 
-    // ud_send.cpp, with send_mutex_ held
+    // ud_send.cpp
     [[nodiscard]] int check(const ibv_send_wr &request) const;
-    [[nodiscard]] int enqueue(const ibv_send_wr &request, Part when_bad);
-    void transmit();
-    [[nodiscard]] int send_now(const SendRequest &request);
-    void complete(const SendRequest &request, ibv_wc_status status);
-    void fail_sending();
-    void flush_requests();
-    void want_writable(bool wanted);
+    [[nodiscard]] int enqueue(const ibv_send_wr &request, Part when_bad) REQUIRES(send_mutex_);
+    void transmit() REQUIRES(send_mutex_);
+    [[nodiscard]] int send_now(const SendRequest &request) REQUIRES(send_mutex_);
+    void complete(const SendRequest &request, ibv_wc_status status) REQUIRES(send_mutex_);
+    void fail_sending() REQUIRES(send_mutex_);
+    void flush_requests() REQUIRES(send_mutex_);
+    void want_writable(bool wanted) REQUIRES(send_mutex_);
 
-    // ud_receive.cpp, with the group's lock held
-    void receive_from(int socket, bool multicast);
+    // ud_receive.cpp
+    void receive_from(int socket, bool multicast) REQUIRES(group_->mutex());
     [[nodiscard]] std::optional<Drop> deliver(std::span<const std::byte> datagram,
-                                              const udp::Arrival &arrival, bool multicast);
+                                              const udp::Arrival &arrival, bool multicast)
+        REQUIRES(group_->mutex());
     [[nodiscard]] bool addressed(const wire::MessageHeader &header, const udp::Arrival &arrival,
-                                 bool multicast);
-    [[nodiscard]] bool is_of_device(const ibv_gid &gid);
+                                 bool multicast) REQUIRES(group_->mutex());
+    [[nodiscard]] bool is_of_device(const ibv_gid &gid) REQUIRES(group_->mutex());
     [[nodiscard]] ibv_wc_status scatter(std::span<const std::byte> route,
-                                        std::span<const std::byte> payload) const;
-    void fail_receiving();
-    void flush_receives();
+                                        std::span<const std::byte> payload) const REQUIRES(group_->mutex());
+    void fail_receiving() REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void flush_receives() REQUIRES(group_->mutex());
 
     const std::shared_ptr<Group> group_;
     const base::Fd socket_;
     const std::uint32_t interface_;
 
-    // Changed with both locks; read with either, or as a hint. `state` is the same for the program.
+    // Changed with send_mutex_, and with the group's lock too but where sending fails; read with either, or
+    // as a hint. `state` is the same for the program.
     std::atomic<ibv_qp_state> phase_{IBV_QPS_RESET};
     std::atomic<std::uint32_t> qkey_{0};
 
     // ---- guarded by the group's lock ----
-    std::vector<Membership> memberships_;
-    ibv_gid last_destination_{};  // to which a message came: one of the device's
+    std::vector<Membership> memberships_ GUARDED_BY(group_->mutex());
+    ibv_gid last_destination_ GUARDED_BY(group_->mutex()){};  // to which a message came: one of the device's
     ReceiveQueue receives_;
-    Receive receive_;  // the next one, once has_receive_
-    bool has_receive_ = false;
-    std::array<std::uint64_t, drop_reasons> drops_{};
+    Receive receive_ GUARDED_BY(group_->mutex());  // the next one, once has_receive_
+    bool has_receive_ GUARDED_BY(group_->mutex()) = false;
+    std::array<std::uint64_t, drop_reasons> drops_ GUARDED_BY(group_->mutex()){};
 
     // ---- guarded by send_mutex_ ----
     mutable base::Mutex send_mutex_;
-    std::uint32_t send_psn_ = 0;  // kept for who asks
-    PostedSends<SendRequest> requests_;
-    unsigned unsignaled_ = 0;  // completed since the last completion entry: freed with the next
+    std::uint32_t send_psn_ GUARDED_BY(send_mutex_) = 0;  // kept for who asks
+    // The count of free places needs no lock.
+    void uses_what_stays() const ASSERT_SHARED_CAPABILITY(send_mutex_) {}
+    PostedSends<SendRequest> requests_ GUARDED_BY(send_mutex_);
+    unsigned unsignaled_ GUARDED_BY(send_mutex_) =
+        0;  // completed since the last completion entry: freed with the next
     std::atomic<bool> waits_for_socket_{false};
 };
 

@@ -54,6 +54,7 @@ int DatagramQueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
 }
 
 void DatagramQueuePair::progress() {
+    group_->mutex().assert_held();
     // Relaxed: only a hint; the socket stays writable.
     if (waits_for_socket_.load(std::memory_order_relaxed)) {
         const base::Lock lock{send_mutex_};

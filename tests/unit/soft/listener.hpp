@@ -30,13 +30,13 @@ public:
         far_.reset(ends[1]);
         group_ = soft::Group::create();
         assert_true(group_ != nullptr);
-        const std::scoped_lock lock{group_->mutex()};
+        const base::Lock lock{group_->mutex()};
         group_->add(*this, socket_.get(), {.readable = true});
     }
     Listener(const Listener &) = delete;
     Listener &operator=(const Listener &) = delete;
     ~Listener() override {
-        const std::scoped_lock lock{group_->mutex()};
+        const base::Lock lock{group_->mutex()};
         group_->remove(*this, socket_.get());
     }
 

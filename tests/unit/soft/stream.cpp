@@ -593,7 +593,7 @@ void what_came_before_the_link_broke_is_placed(void **state) {
     {
         const auto found = soft::AnyQueuePair::find(id->qp->qp_num);
         const auto group = static_cast<soft::QueuePair *>(found.queue_pair)->group();
-        const std::scoped_lock nobody_receives{group->mutex()};
+        const base::Lock nobody_receives{group->mutex()};
         constexpr std::size_t part = std::size_t{8} * 1024;
         for (std::size_t at = 0; at < all.size(); at += part) {
             peer.send(fpdu({.opcode = Opcode::Write,
