@@ -39,6 +39,14 @@ public:
     // As recvmsg(2) and sendmsg(2). There are at most IOV_MAX parts, and no control data is sent.
     [[nodiscard]] virtual Result<std::size_t> receive(msghdr &message, int flags) = 0;
     [[nodiscard]] virtual Result<std::size_t> send(const msghdr &message, int flags) = 0;
+    // As recv(2) and send(2): one part, and no name.
+    [[nodiscard]] virtual Result<std::size_t> receive_part(const iovec &part, int flags) {
+        msghdr message = message_of(part);
+        return receive(message, flags);
+    }
+    [[nodiscard]] virtual Result<std::size_t> send_part(const iovec &part, int flags) {
+        return send(message_of(part), flags);
+    }
     [[nodiscard]] virtual Result<void> shutdown(int how) = 0;
     // The caller has taken it out of the table.
     virtual void close() = 0;
@@ -102,6 +110,12 @@ public:
 
 protected:
     explicit AnySocket(base::Fd fd) : fd_{std::move(fd)} {}
+    [[nodiscard]] static msghdr message_of(const iovec &part) {
+        msghdr message{};
+        message.msg_iov = const_cast<iovec *>(&part);  // not written to
+        message.msg_iovlen = 1;
+        return message;
+    }
     // Tells other programs what the socket is now. The caller says what the kernel's socket does not.
     void list(registry::Description description);
     [[nodiscard]] base::Fd take_fd() { return std::move(fd_); }

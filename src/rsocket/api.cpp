@@ -66,6 +66,23 @@ bool is_negative(socklen_t length) {
     return true;
 }
 
+iovec part_of(const void *bytes, std::size_t size) {
+    return {.iov_base = const_cast<void *>(bytes), .iov_len = size};  // what is sent is not written to
+}
+
+// Most calls have one part and no name.
+[[gnu::always_inline]] inline long receive(int fd, void *bytes, std::size_t size, int flags) {
+    return with_socket(fd, [=](AnySocket &socket) -> Result<std::size_t> {
+        return size <= SSIZE_MAX ? socket.receive_part(part_of(bytes, size), flags) : base::failure(EINVAL);
+    });
+}
+
+[[gnu::always_inline]] inline long send(int fd, const void *bytes, std::size_t size, int flags) {
+    return with_socket(fd, [=](AnySocket &socket) -> Result<std::size_t> {
+        return size <= SSIZE_MAX ? socket.send_part(part_of(bytes, size), flags) : base::failure(EINVAL);
+    });
+}
+
 // In these the message is looked at first, because the compiler knows the one part that most calls have.
 [[gnu::always_inline]] inline long receive(int fd, msghdr &message, int flags) {
     const bool is_valid = has_valid_parts(message);
@@ -74,12 +91,9 @@ bool is_negative(socklen_t length) {
     });
 }
 
-// As read(2) and readv(2), which do not wait for a byte that is not wanted. recv(2) does.
-[[gnu::always_inline]] inline long read(int fd, msghdr &message) {
-    if (has_valid_parts(message) && base::size_of({message.msg_iov, message.msg_iovlen}) == 0) {
-        return with_socket(fd, [](AnySocket &) -> Result<int> { return 0; });
-    }
-    return receive(fd, message, 0);
+// read(2) and readv(2) do not wait for a byte that is not wanted. recv(2) does.
+long read_nothing(int fd) {
+    return with_socket(fd, [](AnySocket &) -> Result<int> { return 0; });
 }
 
 [[gnu::always_inline]] inline long send(int fd, const msghdr &message, int flags) {
@@ -182,14 +196,11 @@ using rsockets::Deadline;
 using rsockets::DescriptorSet;
 using rsockets::guarded;
 using rsockets::is_negative;
+using rsockets::part_of;
 using rsockets::Result;
 using rsockets::Table;
 using rsockets::with_descriptor;
 using rsockets::with_socket;
-
-iovec part_of(const void *bytes, std::size_t size) {
-    return {.iov_base = const_cast<void *>(bytes), .iov_len = size};  // what is sent is not written to
-}
 
 msghdr message_of(const iovec *parts, int count) {
     msghdr message{};
@@ -264,7 +275,7 @@ int rclose(int socket) {
 }
 
 ssize_t rrecv(int socket, void *buf, size_t len, int flags) {
-    return rrecvfrom(socket, buf, len, flags, nullptr, nullptr);
+    return rsockets::receive(socket, buf, len, flags);
 }
 
 ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
@@ -287,7 +298,7 @@ ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags) {
 }
 
 ssize_t rsend(int socket, const void *buf, size_t len, int flags) {
-    return rsendto(socket, buf, len, flags, nullptr, 0);
+    return rsockets::send(socket, buf, len, flags);
 }
 
 ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
@@ -304,18 +315,18 @@ ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags) {
 }
 
 ssize_t rread(int socket, void *buf, size_t count) {
-    const iovec part = part_of(buf, count);
-    msghdr message = message_of(&part, 1);
-    return rsockets::read(socket, message);
+    return count != 0 ? rsockets::receive(socket, buf, count, 0) : rsockets::read_nothing(socket);
 }
 
 ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt) {
     msghdr message = message_of(iov, iovcnt);
-    return rsockets::read(socket, message);
+    const bool wants_none =
+        rsockets::has_valid_parts(message) && base::size_of({message.msg_iov, message.msg_iovlen}) == 0;
+    return wants_none ? rsockets::read_nothing(socket) : rsockets::receive(socket, message, 0);
 }
 
 ssize_t rwrite(int socket, const void *buf, size_t count) {
-    return rsend(socket, buf, count, 0);
+    return rsockets::send(socket, buf, count, 0);
 }
 
 ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt) {

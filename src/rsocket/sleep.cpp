@@ -11,9 +11,6 @@ namespace {
 
 constexpr unsigned most_sleeps_at_once = 1023;
 
-thread_local unsigned sleeps_at_once = 0;  // after a look in vain
-thread_local unsigned sleeps_at_once_left = 0;
-
 constexpr int tick_ms = 5;  // of a thread that nobody can wake
 
 int timeout_of(Deadline deadline, bool ticks) {

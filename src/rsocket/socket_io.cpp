@@ -41,6 +41,44 @@ int Socket::why_no_stream() {
 
 // A stream does not say from whom each byte is.
 Result<std::size_t> Socket::receive(msghdr &message, int flags) {
+    const auto received = receive_any(message, flags);
+    if (received && state_ != State::Plain) {
+        message.msg_namelen = 0;
+        message.msg_controllen = 0;
+        message.msg_flags = 0;
+    }
+    return received;
+}
+
+Result<std::size_t> Socket::receive_part(const iovec &part, int flags) {
+    if (const std::size_t received = receive_at_once(part, flags); received != 0) [[likely]] {
+        return received;
+    }
+    msghdr message = message_of(part);
+    return receive_any(message, flags);
+}
+
+[[gnu::always_inline]] inline std::size_t Socket::receive_at_once(const iovec &part, int flags) {
+    if ((flags & ~MSG_DONTWAIT) != 0) {
+        return 0;
+    }
+    const base::Lock lock{mutex_};
+    if (state_ != State::Streaming || closed_ || stream::Shard::any_expects()) [[unlikely]] {
+        return 0;
+    }
+    stream::Shard &shard = *stream_->shard();
+    const base::Lock in_stream{shard.mutex()};
+    if (stream_->readable() < receive_low_water_) {
+        // A look into the soft device is a system call.
+        if (!shard.device().is_of_kernel() || !shard.serve() || stream_->readable() < receive_low_water_) {
+            return 0;
+        }
+        Looking::found_at_once();
+    }
+    return stream_->receive_at_once(part);
+}
+
+[[gnu::noinline]] Result<std::size_t> Socket::receive_any(msghdr &message, int flags) {
     if (is_open_yet()) {
         if (const auto decided = decide(Use::Receive, flags); !decided) {
             return std::unexpected{decided.error()};
@@ -49,24 +87,23 @@ Result<std::size_t> Socket::receive(msghdr &message, int flags) {
     if (state_ == State::Plain) {
         return receive_plain(message, flags);
     }
-    const auto received = receive_parts({message.msg_iov, message.msg_iovlen}, flags);
-    if (received) {
-        message.msg_namelen = 0;
-        message.msg_controllen = 0;
-        message.msg_flags = 0;
-    }
-    return received;
+    return receive_parts({message.msg_iov, message.msg_iovlen}, flags);
 }
 
 Result<std::size_t> Socket::send(const msghdr &message, int flags) {
-    if (message.msg_iovlen == 1 && (flags & send_flags_refused) == 0 && send_at_once(*message.msg_iov))
-        [[likely]] {
-        return message.msg_iov->iov_len;
-    }
-    return send_any(message, flags);
+    return message.msg_iovlen == 1 && send_at_once(*message.msg_iov, flags)
+               ? Result<std::size_t>{message.msg_iov->iov_len}
+               : send_any(message, flags);
 }
 
-[[gnu::always_inline]] inline bool Socket::send_at_once(const iovec &part) {
+Result<std::size_t> Socket::send_part(const iovec &part, int flags) {
+    return send_at_once(part, flags) ? Result<std::size_t>{part.iov_len} : send_any(message_of(part), flags);
+}
+
+[[gnu::always_inline]] inline bool Socket::send_at_once(const iovec &part, int flags) {
+    if ((flags & send_flags_refused) != 0) {
+        return false;
+    }
     const base::Lock lock{mutex_};
     if (state_ != State::Streaming || closed_) [[unlikely]] {
         return false;

@@ -232,12 +232,9 @@ base::Result<void> Connection::make_memory() {
         return base::failure(ENOBUFS);
     }
     shared_base_ = *shared_at;
+    buffer_ = *shared_at + list_bytes();
     private_base_ = *private_at;
     return {};
-}
-
-std::byte *Connection::buffer() const {
-    return shared_base_ + list_bytes();
 }
 
 Hello Connection::hello() const {
@@ -263,12 +260,8 @@ base::Result<void> Connection::connect() {
         return memory;
     }
     std::vector<rpma_recv_op> receives(settings_.receives);
-    for (std::size_t index = 0; index < receives.size(); ++index) {
-        receives[index] = {.op_context = reinterpret_cast<const void *>(index),
-                           .local = private_.get(),
-                           .offset = index * word_bytes,
-                           .len = word_bytes,
-                           .reserved = 0};
+    for (std::size_t index = 0; device_.is_iwarp() && index < receives.size(); ++index) {
+        receives[index] = receive_of(index);
     }
     if (const int result = rpma_conn_req_recv_many(request_.get(), receives.data(), receives.size(), nullptr);
         result != 0) {

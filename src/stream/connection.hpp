@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <cstring>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -132,6 +133,9 @@ public:
     // Whether, after leave(), the peer has everything that was sent, or cannot have it.
     [[nodiscard]] bool gone() const { return idle() && (phase_ != Phase::Established || !drains_); }
 
+    // Receives bytes as most come: those that the program wants lie together. Returns how many; 0: none are
+    // taken, and receive() tells why.
+    [[nodiscard]] std::size_t receive_at_once(const iovec &part);
     // Returns how many bytes; 0 is the end of the stream, where the parts have room for any. EAGAIN: there
     // are none now.
     [[nodiscard]] base::Result<std::size_t> receive(std::span<const iovec> parts, Reading reading);
@@ -166,6 +170,7 @@ private:
     // Places in the send queue that are kept for our words that take no credit.
     static constexpr std::uint32_t kept_places = 8;
     static constexpr std::size_t most_at_once = longest_message;
+    static constexpr std::size_t receives_at_once = 32;
 
     Connection(std::shared_ptr<Shard> shard, Side side, const Settings &settings, Observer &observer)
         : shard_{std::move(shard)},
@@ -194,9 +199,32 @@ private:
     void take_completion(const ibv_wc &completion) override;
     void take_failure(ibv_wc_status status);
     void go_on() override;
+    // The receive of a word that comes as a message, on iWARP. Elsewhere words have no place in memory, and
+    // their receives are all alike.
+    [[nodiscard]] rpma_recv_op receive_of(std::size_t index) const {
+        return {.op_context = reinterpret_cast<const void *>(index),
+                .local = private_.get(),
+                .offset = index * word_bytes,
+                .len = word_bytes,
+                .reserved = 0};
+    }
+    void post_receives();
+    // Takes a word that tells of no bytes.
     void take_word(Word word);
     [[nodiscard]] bool take_windows();
+    // Whether send_what_is_owed() may have something to send.
+    [[nodiscard]] bool owes() const {
+        return unread_->owes_update() || owed_ || !unsent_.empty() || own_maps_->has_news();
+    }
     void send_what_is_owed();
+    // Notes that the program has taken bytes, and tells the peer if that is due.
+    void consumed(std::size_t bytes) {
+        unread_->consume(bytes);
+        live_->received_bytes += bytes;
+        if (unread_->owes_update() && phase_ == Phase::Established) {
+            send_what_is_owed();
+        }
+    }
     bool send_update();
     bool post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::optional<std::uint32_t> word);
     // Posts a message of these operations. They take `bytes` bytes of the send buffer.
@@ -259,7 +287,7 @@ private:
     [[nodiscard]] std::size_t list_bytes() const {
         return windows * window_bytes + settings_.slots * slot_bytes;
     }
-    [[nodiscard]] std::byte *buffer() const;
+    [[nodiscard]] std::byte *buffer() const { return buffer_; }
     [[nodiscard]] std::byte *words() const { return private_base_; }
     [[nodiscard]] std::size_t send_buffer_at() const { return std::size_t{settings_.receives} * word_bytes; }
 
@@ -281,6 +309,7 @@ private:
     Memory shared_;
     Memory private_;
     std::byte *shared_base_ = nullptr;
+    std::byte *buffer_ = nullptr;
     std::byte *private_base_ = nullptr;
     std::uint32_t shared_key_ = 0;
     Request request_;
@@ -298,6 +327,9 @@ private:
     std::array<rpma_op, 2> message_{};
     std::uint32_t message_ops_ = 0;
     std::uint32_t message_word_ = 0;
+    // Receives of words that have come, to be posted again together.
+    std::array<rpma_recv_op, receives_at_once> taken_{};
+    std::uint32_t taken_count_ = 0;
     std::endian peer_order_ = std::endian::native;
     bool peer_counts_slots_ = false;
     // Completions that came before the connection was established.
@@ -336,6 +368,17 @@ inline bool Connection::post_message(const void *bytes, const Target &to) {
     write.remote_key = to.key;
     write.imm = message_word_;
     return hand_over({message_.data(), message_ops_}, to.length);
+}
+
+[[gnu::always_inline]] inline std::size_t Connection::receive_at_once(const iovec &part) {
+    const Part unread = unread_->front();
+    const std::size_t bytes = std::min(part.iov_len, unread.size);
+    if (bytes < std::min(part.iov_len, unread_->readable())) [[unlikely]] {
+        return 0;  // the rest is where the buffer begins
+    }
+    std::memcpy(part.iov_base, buffer() + unread.offset, bytes);
+    consumed(bytes);
+    return bytes;
 }
 
 [[gnu::always_inline]] inline bool Connection::send_at_once(const iovec &part) {

@@ -21,7 +21,7 @@ constexpr std::uint64_t farewell = 1;
 }  // namespace
 
 void Connection::go_on() {
-    if (phase_ == Phase::Established) {
+    if (phase_ == Phase::Established && owes()) [[unlikely]] {
         send_what_is_owed();
     }
     if (observer_ != nullptr) {
@@ -30,14 +30,13 @@ void Connection::go_on() {
 }
 
 void Connection::take_completion(const ibv_wc &completion) {
-    if (phase_ == Phase::Connecting) {
-        early_.push_back(completion);  // it may be here before it is known whom it is from
+    if (phase_ != Phase::Established) [[unlikely]] {
+        if (phase_ == Phase::Connecting) {
+            early_.push_back(completion);  // it may be here before it is known whom it is from
+        }
         return;
     }
-    if (error_ != 0 || phase_ == Phase::Over) {
-        return;
-    }
-    if (completion.status != IBV_WC_SUCCESS) {
+    if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
         take_failure(completion.status);
         return;
     }
@@ -50,28 +49,42 @@ void Connection::take_completion(const ibv_wc &completion) {
         return;
     }
     const std::size_t index = completion.wr_id;
-    std::uint32_t word = 0;
-    if ((completion.wc_flags & IBV_WC_WITH_IMM) != 0) {
-        word = ntohl(completion.imm_data);
-    } else {
-        if (completion.byte_len != word_bytes || index >= settings_.receives) {
+    std::uint32_t bits = ntohl(completion.imm_data);
+    if ((completion.wc_flags & IBV_WC_WITH_IMM) == 0) {
+        if (completion.byte_len != word_bytes || index >= settings_.receives) [[unlikely]] {
             violated("a message that is no word of 4 bytes");
             return;
         }
-        std::memcpy(&word, words() + index * word_bytes, word_bytes);
-        word = base::to_order(word, peer_order_);
+        std::memcpy(&bits, words() + index * word_bytes, word_bytes);
+        bits = base::to_order(bits, peer_order_);
     }
-    // The receive is posted before the word is taken: the peer may use it as soon as it learns that the word
-    // was taken.
-    if (const int result = rpma_recv(conn_.get(), private_.get(), index * word_bytes, word_bytes,
-                                     reinterpret_cast<void *>(index));
-        result != 0) {
-        fail(ECONNABORTED);
-        return;
+    if (device_.is_iwarp()) {
+        taken_[taken_count_] = receive_of(index);
+    }
+    ++taken_count_;
+    const Word word = decode_word(bits);
+    const bool is_data = static_cast<Op>(word.op) == Op::Data;
+    if (!is_data || taken_count_ == taken_.size()) [[unlikely]] {
+        post_receives();
     }
     // A peer goes on for as long as it does not know that both directions have ended.
-    if (error_ == 0 && !peer_left_) {
-        take_word(decode_word(word));
+    if (phase_ != Phase::Established || peer_left_) [[unlikely]] {
+        return;
+    }
+    if (!is_data) [[unlikely]] {
+        take_word(word);
+    } else if (peer_ended_ || !unread_->arrived(word.value)) [[unlikely]] {
+        violated("data beyond its windows, its credits or its end");
+    }
+}
+
+// Posts the receives of words that have come. The peer uses that of a message with bytes again when it has
+// got the credit back: this is called before each update. The receives of other words have no credit, and are
+// posted before the word is taken, of which the peer may learn at once.
+[[gnu::noinline]] void Connection::post_receives() {
+    const std::size_t count = std::exchange(taken_count_, 0);
+    if (count != 0 && rpma_recv_many(conn_.get(), taken_.data(), count, nullptr) != 0) {
+        fail(ECONNABORTED);
     }
 }
 
@@ -93,10 +106,7 @@ void Connection::take_failure(ibv_wc_status status) {
 void Connection::take_word(Word word) {
     switch (static_cast<Op>(word.op)) {
         case Op::Data:
-            if (peer_ended_ || !unread_->arrived(word.value)) {
-                violated("data beyond its windows, its credits or its end");
-            }
-            return;
+            break;
         case Op::Window:
             if (!allowance_->extend(static_cast<std::uint16_t>(word.value)) || !take_windows()) {
                 violated("credits or a window that it cannot give");
@@ -160,6 +170,10 @@ void Connection::send_what_is_owed() {
 }
 
 bool Connection::send_update() {
+    post_receives();
+    if (error_ != 0) {
+        return false;
+    }
     const auto update = unread_->update();
     std::array<rpma_op, 2> ops{};
     if (!update.window) {

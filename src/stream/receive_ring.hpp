@@ -30,25 +30,26 @@ public:
     // The first half is the peer's from the start (Hello). `half` is its size in bytes, and not 0.
     ReceiveRing(std::uint32_t half, std::uint16_t credits)
         : half_{half},
+          size_{2 * half_},
           credits_{credits},
           limit_{credits},
           update_at_{static_cast<std::uint16_t>(credits / 2)},
-          unread_{credits},
+          ends_{credits},
           free_{half},
           given_{half} {}
 
     // Notes that the peer has written a message. False: the peer had no credit, or no such room. It never
     // writes across the end of a half, because its window ends there.
     [[nodiscard]] bool arrived(std::uint32_t bytes) {
-        const std::size_t in_half = half_ - written_ % half_;
+        const std::size_t in_half = (written_ < half_ ? half_ : size_) - written_;
         if (bytes == 0 || arrived_ == limit_ || bytes > std::min(in_half, given_)) {
             return false;
         }
-        unread_.push(bytes);
         ++arrived_;
         given_ -= bytes;
-        readable_ += bytes;
         written_ = advanced(written_, bytes);
+        bytes_arrived_ += bytes;
+        ends_.push(bytes_arrived_);
         return true;
     }
     // Notes a message that took a credit and has no bytes to read. False: the peer had no credit.
@@ -61,28 +62,23 @@ public:
         return true;
     }
 
-    [[nodiscard]] std::size_t readable() const { return readable_; }
+    [[nodiscard]] std::size_t readable() const { return bytes_arrived_ - bytes_read_; }
     // Whether nothing more can come before something is read. Many small messages use up the credits before
     // the room.
     [[nodiscard]] bool is_full() const { return arrived_ == limit_ || given_ == 0; }
     // The unread bytes behind the first `skip`: all of them, or those up to the end of the buffer.
     [[nodiscard]] Part front(std::size_t skip = 0) const {
         const std::size_t offset = advanced(read_, skip);
-        return {.offset = offset, .size = std::min(readable_ - skip, std::size_t{2} * half_ - offset)};
+        return {.offset = offset, .size = std::min(readable() - skip, size_ - offset)};
     }
     // Notes that the program has taken `bytes` bytes, at most readable().
     void consume(std::size_t bytes) {
         read_ = advanced(read_, bytes);
-        readable_ -= bytes;
         free_ += bytes;
-        while (bytes != 0) {
-            const std::size_t part = std::min<std::size_t>(bytes, unread_.front());
-            bytes -= part;
-            unread_.front() -= static_cast<std::uint32_t>(part);
-            if (unread_.front() == 0) {
-                unread_.pop();
-                ++taken_;
-            }
+        bytes_read_ += bytes;
+        while (!ends_.empty() && ends_.front() <= bytes_read_) {
+            ends_.pop();
+            ++taken_;
         }
     }
 
@@ -113,10 +109,11 @@ public:
 private:
     [[nodiscard]] std::size_t advanced(std::size_t position, std::size_t bytes) const {
         const std::size_t sum = position + bytes;
-        return sum < std::size_t{2} * half_ ? sum : sum - std::size_t{2} * half_;
+        return sum < size_ ? sum : sum - size_;
     }
 
-    std::uint32_t half_;
+    std::size_t half_;
+    std::size_t size_;
     std::uint16_t credits_;
     // Numbers of messages: the one up to which the peer may send, how many came, how many were read, and how
     // many have to be read before the peer is told.
@@ -124,10 +121,12 @@ private:
     std::uint16_t arrived_ = 0;
     std::uint16_t taken_ = 0;
     std::uint16_t update_at_;
-    // The unread bytes of each message.
-    base::Ring<std::uint32_t> unread_;
+    // All bytes that have come and that were read, and for each message that is not read how many had come
+    // with its last byte.
+    std::uint64_t bytes_arrived_ = 0;
+    std::uint64_t bytes_read_ = 0;
+    base::Ring<std::uint64_t> ends_;
     std::size_t read_ = 0;
-    std::size_t readable_ = 0;
     std::size_t written_ = 0;
     // Bytes that were read and not given back yet, bytes that the peer may write, and where the half begins
     // that it gets next.

@@ -52,9 +52,34 @@ public:
     Queue queue;
     std::uint32_t completions;  // that it has room for
     std::uint32_t free;
-    std::unordered_map<std::uint32_t, Member *> members;
     bool waited_for = false;
     int fd = -1;  // to wait for
+
+    // Returns the stream of the connection with that number, or nullptr. Most often it is the one that the
+    // last completion was for.
+    [[nodiscard]] Member *member_of(std::uint32_t number) {
+        return last_ != nullptr && number == last_number_ ? last_ : look_up(number);
+    }
+    void add(std::uint32_t number, Member &member) { members_.insert_or_assign(number, &member); }
+    // Returns the stream that was there, or nullptr.
+    Member *remove(std::uint32_t number) {
+        Member *const member = member_of(number);
+        last_ = nullptr;
+        members_.erase(number);
+        return member;
+    }
+
+private:
+    [[gnu::noinline]] Member *look_up(std::uint32_t number) {
+        const auto known = members_.find(number);
+        last_number_ = number;
+        last_ = known != members_.end() ? known->second : nullptr;
+        return last_;
+    }
+
+    std::unordered_map<std::uint32_t, Member *> members_;
+    std::uint32_t last_number_ = 0;
+    Member *last_ = nullptr;
 };
 
 base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device) {
@@ -86,7 +111,7 @@ std::vector<std::shared_ptr<Shard>> Shard::expecting() {
     return found;
 }
 
-bool Shard::serve_expecting() {
+bool Shard::serve_those_that_expect() {
     bool any = false;
     for (const auto &shard : shards_of_this_thread()) {
         if (shard->expected_.load(std::memory_order_relaxed) != 0) {
@@ -161,16 +186,13 @@ rpma_cq *Shard::queue_of(const Lane &lane) {
 }
 
 void Shard::attach(Lane &lane, std::uint32_t number, Member &member) {
-    lane.members.insert_or_assign(number, &member);
+    lane.add(number, member);
 }
 
 // Another connection may get the number: the completions that are left of this one are taken first.
 void Shard::detach(Lane &lane, std::uint32_t number) {
     serve(lane);
-    if (const auto known = lane.members.find(number); known != lane.members.end()) {
-        std::erase(touched_, known->second);
-        lane.members.erase(known);
-    }
+    std::erase(touched_, lane.remove(number));
     (void)tell_touched();
 }
 
@@ -191,9 +213,9 @@ void Shard::serve(Lane &lane) {
            rpma_cq_get_wc(lane.queue.get(), completions_at_once, completions.data(), &count) == 0) {
         taken += static_cast<std::uint32_t>(count);
         for (const ibv_wc &completion : std::span{completions}.first(static_cast<std::size_t>(count))) {
-            if (const auto known = lane.members.find(completion.qp_num); known != lane.members.end()) {
-                known->second->take_completion(completion);
-                touch(*known->second);
+            if (Member *const member = lane.member_of(completion.qp_num)) {
+                member->take_completion(completion);
+                touch(*member);
             }
         }
     }
@@ -214,15 +236,24 @@ void Shard::take_events() {
     }
 }
 
-// Events are looked for first and told last: what a peer sent before its end is in the queue by then.
 bool Shard::serve() {
+    const bool now_and_then = device_.is_of_kernel() && ++serves_ % serves_an_event == 0;
+    if (now_and_then || events_came_.load(std::memory_order_relaxed) ||
+        expected_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+        return serve_with_events();
+    }
+    for (const auto &lane : lanes_) {
+        serve(*lane);
+    }
+    return tell_touched();
+}
+
+// Events are looked for first and told last: what a peer sent before its end is in the queue by then.
+[[gnu::noinline]] bool Shard::serve_with_events() {
     bool again = true;
     for (int round = 0; again && round < 2; ++round) {
-        const bool now_and_then = device_.is_of_kernel() && ++serves_ % serves_an_event == 0;
-        if (events_came_.exchange(false, std::memory_order_relaxed) ||
-            expected_.load(std::memory_order_relaxed) != 0 || now_and_then) {
-            take_events();
-        }
+        events_came_.store(false, std::memory_order_relaxed);
+        take_events();
         for (const auto &lane : lanes_) {
             serve(*lane);
         }

@@ -85,13 +85,16 @@ public:
     // for events only while one does: a look costs a system call.
     void expect_events(int streams) {
         expected_.store(expected_.load(std::memory_order_relaxed) + streams, std::memory_order_relaxed);
+        expected_anywhere.fetch_add(streams, std::memory_order_relaxed);
     }
+    // Whether a stream of any shard expects an event.
+    [[nodiscard]] static bool any_expects() { return expected_anywhere.load(std::memory_order_relaxed) != 0; }
     // This thread's shards in which a stream expects an event. Its program may have begun to connect in a
     // call that did not block, and may wait for something else now: a thread that waits for anything serves
     // these.
     [[nodiscard]] static std::vector<std::shared_ptr<Shard>> expecting();
     // Serves them. Returns whether there was anything. Takes their locks.
-    static bool serve_expecting();
+    static bool serve_expecting() { return any_expects() && serve_those_that_expect(); }
 
     // Where a stream puts a message together. It is of use until the caller lets go of the lock.
     [[nodiscard]] std::span<std::byte, longest_message> scratch() { return scratch_; }
@@ -120,7 +123,9 @@ private:
     };
     [[nodiscard]] bool grow(Lane &lane, std::uint32_t completions);
     [[nodiscard]] base::Result<Lane *> open_lane(std::uint32_t completions);
+    [[nodiscard]] static bool serve_those_that_expect();
     void serve(Lane &lane);
+    bool serve_with_events();
     void take_events();
     void touch(Member &member);
     bool tell_touched();
@@ -133,6 +138,7 @@ private:
     Events events_;
     std::vector<std::unique_ptr<Lane>> lanes_;
     std::atomic<int> expected_{0};  // written with the lock held
+    static inline std::atomic<int> expected_anywhere{0};
     std::uint32_t serves_ = 0;
     std::atomic<bool> events_came_{false};
     // serve() puts here what it found. These are members so that serve() allocates nothing.

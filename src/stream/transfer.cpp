@@ -75,11 +75,7 @@ base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Read
         });
     }
     if (reading == Reading::Take || reading == Reading::Discard) {
-        unread_->consume(bytes);
-        live_->received_bytes += bytes;
-        if (phase_ == Phase::Established) {
-            send_what_is_owed();
-        }
+        consumed(bytes);
     }
     return bytes;
 }

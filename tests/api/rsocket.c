@@ -388,15 +388,15 @@ EVERYWHERE int rpma_cq_get_wc(struct rpma_cq *queue, int most, struct ibv_wc *co
 }
 
 /* The receives of the flood are none that were taken. */
-EVERYWHERE int rpma_recv(struct rpma_conn *conn, struct rpma_mr_local *memory, size_t offset, size_t length,
-                         const void *context) {
+EVERYWHERE int rpma_recv_many(struct rpma_conn *conn, const struct rpma_recv_op *ops, size_t count,
+                              size_t *posted) {
     if (flood > 0) {
         return 0;
     }
-    int (*next)(struct rpma_conn *, struct rpma_mr_local *, size_t, size_t, const void *) = NULL;
-    void *const found = dlsym(RTLD_NEXT, "rpma_recv");
+    int (*next)(struct rpma_conn *, const struct rpma_recv_op *, size_t, size_t *) = NULL;
+    void *const found = dlsym(RTLD_NEXT, "rpma_recv_many");
     memcpy(&next, &found, sizeof(next));
-    return next(conn, memory, offset, length, context);
+    return next(conn, ops, count, posted);
 }
 
 static void let_go(void) {
