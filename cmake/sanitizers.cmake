@@ -21,4 +21,10 @@ if((RPMA_SANITIZE OR RPMA_FUZZ) AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
     # Its vptr check wants the C++ run time in C programs too; g++'s build has that check. Its enum check is stricter
     # than both compilers' code (no -fstrict-enums): callers in C may pass any value, and are answered with an error.
     add_compile_options(-fno-sanitize=vptr,enum)
+    # The names by which g++ says which sanitizer is there.
+    if(RPMA_SANITIZE MATCHES address)
+        add_compile_definitions(__SANITIZE_ADDRESS__=1)
+    elseif(RPMA_SANITIZE STREQUAL thread)
+        add_compile_definitions(__SANITIZE_THREAD__=1)
+    endif()
 endif()

@@ -12,12 +12,6 @@
 #include <cassert>
 #include <cstring>
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
-
 namespace persist {
 
 namespace {

@@ -209,10 +209,8 @@ void inline_data_is_free_at_once(void **) {
 }
 
 // ThreadSanitizer keeps several bytes for each byte of an address, however often one page is mapped.
-#if defined(__SANITIZE_THREAD__)
+#ifdef __SANITIZE_THREAD__
 constexpr bool addresses_cost_memory = true;
-#elif defined(__has_feature)
-constexpr bool addresses_cost_memory = __has_feature(thread_sanitizer);
 #else
 constexpr bool addresses_cost_memory = false;
 #endif

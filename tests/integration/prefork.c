@@ -61,7 +61,7 @@ static _Noreturn void leave(void) {
 
 /* For a test whose children use a device of their own, which has a thread. */
 static void skip_without_threads_in_children(void) {
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
     print_message(
         "SKIPPED: GCC 12's ThreadSanitizer ends a child of threads that makes threads (\"dup thread with "
         "used "
@@ -673,7 +673,7 @@ static void *are_clients_until_the_stop(void *argument) {
 static void a_child_is_made_while_threads_are_in_calls(void **state) {
     (void)state;
     skip_without_threads_in_children();
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
     print_message(
         "SKIPPED: GCC 12's AddressSanitizer does not hold the locks of its allocator while a process forks: "
         "a "

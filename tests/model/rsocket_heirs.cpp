@@ -26,12 +26,7 @@ namespace {
 constexpr unsigned most_seconds = 60;
 constexpr std::size_t most_handed_over = 50'000;
 // LeakSanitizer would take what the parent's threads hold for leaks of a forked child.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define RPMA_TEST_LEAKS 1
-#endif
-#endif
-#ifdef RPMA_TEST_LEAKS
+#ifdef __SANITIZE_ADDRESS__
 constexpr bool may_exit = false;
 #else
 constexpr bool may_exit = true;
