@@ -31,8 +31,8 @@ template <auto run, typename Owner>
     return error;
 }
 
-// Which of one owner's threads ended last. Each joins the one before it; whoever ends the process joins the
-// last. Its owner locks.
+// Which of one owner's threads ended last. A thread that ends joins the one before it, if nobody has taken
+// that. Its owner locks.
 class EndedThread {
 public:
     // The thread that is to be joined when the lock is released.
@@ -40,7 +40,7 @@ public:
 
     // The calling thread ends.
     [[nodiscard]] Earlier follow() { return std::exchange(last_, pthread_self()); }
-    // Nobody else will follow.
+    // The caller joins it instead of the next thread that ends.
     [[nodiscard]] Earlier take() { return std::exchange(last_, std::nullopt); }
 
     static void join(const Earlier &earlier) {

@@ -33,7 +33,6 @@ constexpr std::chrono::microseconds spin_before_sleep{30};
 
 // Never destroyed: threads of the program may use it while the process ends.
 std::atomic<Engine *> current{nullptr};
-constinit base::LastingMutex creation;
 // The engines of the processes that this one comes from: a tool that looks for leaks finds them here.
 Engine *inherited = nullptr;
 
@@ -54,11 +53,12 @@ Engine &Engine::instance() {
     if (Engine *const engine = current.load(std::memory_order_acquire)) {
         return *engine;
     }
-    const base::Lock lock{creation};
-    if (current.load(std::memory_order_relaxed) == nullptr) {
-        base::set_shared(current, new Engine, std::memory_order_release);
+    std::unique_ptr<Engine> made{new Engine};
+    Engine *known = nullptr;
+    if (current.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) {
+        return *made.release();
     }
-    return *current.load(std::memory_order_relaxed);
+    return *known;  // another thread was faster
 }
 
 // The parent's engine stays where it is, untouched: its locks may be held by threads that do not exist here.
@@ -66,15 +66,27 @@ void Engine::after_fork_in_child() {
     if (Engine *const parents = current.exchange(nullptr, std::memory_order_acq_rel)) {
         parents->parents_ = std::exchange(inherited, parents);
     }
-    creation.renew_after_fork();
+}
+
+// A thread that has ended is joined here, because the child, which inherits what is known of it, cannot.
+void Engine::before_fork() {
+    Engine *const engine = current.load(std::memory_order_acquire);
+    if (engine == nullptr) {
+        return;
+    }
+    State &state = *engine->state_;
+    base::Lock lock{state.mutex};
+    const auto ended = state.ended_thread.take();
+    lock.unlock();
+    base::EndedThread::join(ended);
 }
 
 // As every room does that has something to renew.
-const int Engine::renews_after_forks = pthread_atfork(nullptr, nullptr, after_fork_in_child);
+const int Engine::renews_after_forks = pthread_atfork(before_fork, nullptr, after_fork_in_child);
 
 bool Engine::enrol(Group &group) {
     State &state = *state_;
-    const base::Lock lock{state.mutex};
+    base::Lock lock{state.mutex};
     group.engine_key_ = state.next_key++;
     epoll_event event{.events = 0, .data = {.u64 = group.engine_key_}};
     if (epoll_ctl(state.epoll.get(), EPOLL_CTL_ADD, group.epoll_.get(), &event) != 0) {
@@ -85,7 +97,9 @@ bool Engine::enrol(Group &group) {
     Watched one;
     one.emplace(group.engine_key_, group.weak_from_this());
     group.unwatched_ = one.extract(one.begin());
+    base::EndedThread::Earlier ended;
     if (!state.running) {
+        ended = state.ended_thread.take();
         // The signals are the program's, not this thread's.
         const int error = base::start_thread<&Engine::run>(*this, persist::signals_of_others());
         if (error == 0) {
@@ -94,7 +108,10 @@ bool Engine::enrol(Group &group) {
             BASE_LOG(Error, "cannot start the soft device's thread: %s", std::strerror(error));
         }
     }
-    return state.running;
+    const bool runs = state.running;
+    lock.unlock();
+    base::EndedThread::join(ended);
+    return runs;
 }
 
 void Engine::withdraw(Group &group) {

@@ -212,6 +212,7 @@ private:
     [[nodiscard]] Found serve_ready(int timeout_ms);
     [[nodiscard]] Found sleep_beside_assistant();
     int tick(base::Clock::time_point now);
+    static void before_fork();
     static void after_fork_in_child();
     static const int renews_after_forks;
 

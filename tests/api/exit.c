@@ -3,7 +3,9 @@
  * its children inherited counts as lost. */
 #include <dirent.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -79,6 +81,50 @@ static void a_process_ends_right_after_its_last_object(void **state) {
     ends_well(made);
 }
 
+static int engine_threads(void) {
+    int count = 0;
+    DIR *const tasks = opendir("/proc/self/task");
+    for (const struct dirent *one = readdir(tasks); one != NULL; one = readdir(tasks)) {
+        char path[64];
+        char name[16] = "";
+        snprintf(path, sizeof(path), "/proc/self/task/%.16s/comm", one->d_name);
+        FILE *const file = fopen(path, "r");
+        if (file != NULL) {
+            count += fgets(name, sizeof(name), file) != NULL && strcmp(name, "softrdma\n") == 0;
+            fclose(file);
+        }
+    }
+    closedir(tasks);
+    return count;
+}
+
+/* With the last object. */
+static void let_the_engine_end(void **state) {
+    (void)make_connection(state);
+    (void)end_all(state);
+    for (int looks = 0; engine_threads() != 0; ++looks) {
+        assert_true(looks < 10000);
+        poll(NULL, 0, 1);
+    }
+}
+
+/* ThreadSanitizer tells of a thread that has ended and that nobody has joined. */
+static void a_thread_that_has_ended_is_joined(void **state) {
+    const pid_t made = child();
+    if (made == 0) {
+        let_the_engine_end(state);
+        const pid_t inherits = child();
+        if (inherits == 0) {
+            _exit(0);
+        }
+        ends_well(inherits);
+        let_the_engine_end(state);
+        (void)make_connection(state);
+        _exit(0);
+    }
+    ends_well(made);
+}
+
 static void a_child_ends(void **state) {
     struct ends *ends = *state;
     const pid_t made = child();
@@ -101,6 +147,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_process_leaves_its_connection_behind),
         cmocka_unit_test(a_process_ends_right_after_its_last_object),
+        cmocka_unit_test(a_thread_that_has_ended_is_joined),
         cmocka_unit_test_setup_teardown(a_child_ends, make_connection, end_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
