@@ -25,11 +25,24 @@ extern std::atomic<unsigned> forks;
 [[nodiscard]] bool is_in_parents_memory();
 
 // Lets the process hold the mutex while it forks, so that the child finds what the mutex guards whole, and
-// nobody in it. Called once for a mutex, when the library is loaded. Returns what pthread_atfork(3) does.
-template <auto &mutex>
-int hold_while_forking() {
-    return pthread_atfork([] { mutex.take(); }, [] { mutex.leave(); }, [] { mutex.leave(); });
-}
+// nobody in it. The child calls `renew` before it lets go of the mutex.
+//
+// Each mutex has one such object, at namespace scope. fork(2) takes the mutexes in the reverse order of the
+// construction of these objects. A mutex with which nothing else is taken is taken last: a thread that holds
+// another one may wait for a thread that wants it. Its object is [[gnu::init_priority(base::innermost)]].
+template <auto &mutex, void (*renew)() = nullptr>
+struct HeldWhileForking {
+    HeldWhileForking() {
+        static_cast<void>(pthread_atfork([] { mutex.take(); }, [] { mutex.leave(); },
+                                         [] {
+                                             if constexpr (renew != nullptr) {
+                                                 renew();
+                                             }
+                                             mutex.leave();
+                                         }));
+    }
+};
+inline constexpr int innermost = 1000;
 
 // What refuses its work to a child of the process that made it.
 class Inheritable {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // base/log: the default sink writes warnings and worse to standard error; the places that withhold lines.
 #include "base/log.hpp"
-#include "base/shared_value.hpp"
-
-#include <pthread.h>
 
 #include <algorithm>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
 #include <utility>
+
+#include "base/fork.hpp"
+#include "base/shared_value.hpp"
 
 namespace base {
 
@@ -44,26 +44,32 @@ constinit LastingMutex LogPlace::mutex_;
 struct LogPlaces {
     LogPlace *first GUARDED_BY(LogPlace::mutex_) = nullptr;
 
-    // A child of a fork tells nothing of its parent's: that may hold the lock, and tells it itself.
-    void after_fork_in_child() {
-        LogPlace::mutex_.renew_after_fork();
-        const Lock lock{LogPlace::mutex_};
+    // A child of a fork tells nothing of its parent's: the parent tells it itself.
+    void forget() {
+        LogPlace::mutex_.assert_held();
         for (LogPlace *place = std::exchange(first, nullptr); place != nullptr;) {
             place->withheld_ = 0;
             place = std::exchange(place->next_, nullptr);
         }
         log_withholds.store(false, std::memory_order_relaxed);
     }
+    static void forget_parents();
+
+    using Held = HeldWhileForking<LogPlace::mutex_, forget_parents>;
+    static const Held held_while_forking;
 };
 
 namespace {
 
 constinit LogPlaces places;
 
-[[maybe_unused]] const int places_survive_forks =
-    pthread_atfork(nullptr, nullptr, [] { places.after_fork_in_child(); });
-
 }  // namespace
+
+void LogPlaces::forget_parents() {
+    places.forget();
+}
+
+[[gnu::init_priority(innermost)]] const LogPlaces::Held LogPlaces::held_while_forking;
 
 bool LogPlace::admits(int level, Clock::time_point now) {
     Withheld before;

@@ -34,7 +34,8 @@ auto &remembered() {
     return until;
 }
 
-[[maybe_unused]] const int remembered_survives_forks = base::hold_while_forking<lock_of_remembered>();
+[[gnu::init_priority(
+    base::innermost)]] const base::HeldWhileForking<lock_of_remembered> remembered_survives_forks;
 
 std::string key_of(const sockaddr_storage &address) {
     return stream::host_of(address).value_or("") + " " + stream::port_text(address);

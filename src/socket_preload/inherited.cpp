@@ -26,7 +26,7 @@ namespace socket_preload {
 namespace {
 
 constinit base::LastingMutex adopting;
-[[maybe_unused]] const int whole_after_forks = base::hold_while_forking<adopting>();
+const base::HeldWhileForking<adopting> whole_after_forks;
 // No number from here on is of Kind::Inherited.
 constinit std::atomic<int> end_of_inherited{0};
 

@@ -40,7 +40,7 @@ struct Stream {
 };
 
 constinit base::LastingMutex opening;
-[[maybe_unused]] const int whole_after_forks = base::hold_while_forking<opening>();
+const base::HeldWhileForking<opening> whole_after_forks;
 
 // Never destroyed: other threads may use streams when main() returns.
 std::list<Stream> &streams() REQUIRES(opening) {

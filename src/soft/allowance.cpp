@@ -17,7 +17,7 @@ constexpr std::size_t part = 16;
 
 constinit base::LastingMutex lock_of_given;  // nothing else is locked with it held
 
-[[maybe_unused]] const int given_survives_forks = base::hold_while_forking<lock_of_given>();
+[[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<lock_of_given> given_survives_forks;
 
 struct Given {
     std::size_t bytes = 0;

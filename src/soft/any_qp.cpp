@@ -25,7 +25,7 @@ constexpr std::uint32_t last_number = first_datagram_number - 1;
 
 constinit base::LastingMutex numbers_lock;  // taken before a queue pair's group
 
-[[maybe_unused]] const int numbers_survive_forks = base::hold_while_forking<numbers_lock>();
+const base::HeldWhileForking<numbers_lock> numbers_survive_forks;
 
 // A number is taken from the beginning, but what is still being made is not found by it.
 struct Numbered {

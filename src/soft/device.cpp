@@ -33,7 +33,7 @@ constexpr std::uint32_t vendor_id = 0x02736f;  // locally administered: no maker
 
 constinit base::LastingMutex registry_lock;
 
-[[maybe_unused]] const int registry_survives_forks = base::hold_while_forking<registry_lock>();
+[[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<registry_lock> registry_survives_forks;
 
 std::vector<std::unique_ptr<Device>> &registry() REQUIRES(registry_lock) {
     static auto &all = *new std::vector<std::unique_ptr<Device>>;  // never destroyed: contexts stay good

@@ -60,7 +60,7 @@ private:
 
 constinit base::LastingMutex addresses_lock;
 
-[[maybe_unused]] const int addresses_survive_forks = base::hold_while_forking<addresses_lock>();
+[[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<addresses_lock> addresses_survive_forks;
 
 bool serves(const ifaddrs &entry) {
     return entry.ifa_addr != nullptr && (entry.ifa_flags & IFF_UP) != 0 &&

@@ -2,10 +2,7 @@
 // soft/memory: see the header.
 #include "soft/memory.hpp"
 
-#include <pthread.h>
-
 #include <cerrno>
-#include <new>
 
 #include "base/shared_value.hpp"
 #include "soft/limits.hpp"
@@ -53,7 +50,7 @@ Pin::Slot &Memory::slot_for(std::uint32_t key) {
 
 // Half of the slots at least are free: two draws are the mean.
 base::Result<void> Memory::insert(MemoryRegion &region) {
-    const base::Lock lock{mutex_};
+    const base::Lock lock{mutex};
     if (used_ == limits::max_mr) {
         return base::failure(ENOMEM);
     }
@@ -81,22 +78,22 @@ void Memory::erase(const MemoryRegion &region) {
          users = place.users.load(std::memory_order_seq_cst)) {
         place.users.wait(users, std::memory_order_seq_cst);
     }
-    const base::Lock lock{mutex_};
+    const base::Lock lock{mutex};
     base::set_shared(place.region, nullptr);
     --used_;
 }
 
 void Memory::take_lock(std::uint64_t &seen) {
-    const base::Lock lock{mutex_};
+    const base::Lock lock{mutex};
     seen = registrations_.load(std::memory_order_relaxed);
 }
 
-// The threads that held locks or pins are the parent's.
+// The threads that held pins are the parent's.
 void Memory::after_fork_in_child() {
-    mutex_.renew_after_fork();
-    const base::Lock lock{mutex_};
-    keys_.renew();
-    for (const auto &chunk : chunks_) {
+    mutex.assert_held();
+    Memory &all = instance();
+    all.keys_.renew();
+    for (const auto &chunk : all.chunks_) {
         Pin::Slot *const slots = chunk.load(std::memory_order_relaxed);
         for (std::uint32_t i = 0; slots != nullptr && i < chunk_slots; ++i) {
             slots[i].users.store(0, std::memory_order_relaxed);
@@ -104,10 +101,16 @@ void Memory::after_fork_in_child() {
     }
 }
 
+constinit base::LastingMutex Memory::mutex;
+
+[[gnu::init_priority(base::innermost)]] const Memory::Held Memory::held_while_forking;
+
+namespace {
+
 // Made here, when the library is loaded: a fork cannot come in between.
-const int Memory::renews_after_forks =
-    (static_cast<void>(instance()),
-     pthread_atfork(nullptr, nullptr, [] { instance().after_fork_in_child(); }));
+[[maybe_unused]] const Memory &made_when_loaded = Memory::instance();
+
+}  // namespace
 
 [[gnu::always_inline]] inline std::expected<Pin, Fault> Memory::hold(const Asker &by,
                                                                      std::uint32_t key) const {

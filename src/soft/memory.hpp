@@ -89,9 +89,9 @@ public:
     static Memory &instance();
 
     // Gives the region its key, and puts it into the table. ENOMEM when limits::max_mr are registered.
-    [[nodiscard]] base::Result<void> insert(MemoryRegion &region) EXCLUDES(mutex_);
+    [[nodiscard]] base::Result<void> insert(MemoryRegion &region) EXCLUDES(mutex);
     // Returns when no access to the region is under way and none can begin.
-    void erase(const MemoryRegion &region) EXCLUDES(mutex_);
+    void erase(const MemoryRegion &region) EXCLUDES(mutex);
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
 
@@ -114,15 +114,16 @@ private:
     static constexpr std::uint32_t last_of_nobody = 0xffff;  // 0, 1, and what siw gives its first regions
 
     [[nodiscard]] Pin::Slot *slot(std::uint32_t key) const;
-    [[nodiscard]] Pin::Slot &slot_for(std::uint32_t key) REQUIRES(mutex_);
+    [[nodiscard]] Pin::Slot &slot_for(std::uint32_t key) REQUIRES(mutex);
     [[nodiscard]] std::expected<Pin, Fault> hold(const Asker &by, std::uint32_t key) const;
-    void take_lock(std::uint64_t &seen) EXCLUDES(mutex_);
-    void after_fork_in_child();
-    static const int renews_after_forks;
+    void take_lock(std::uint64_t &seen) EXCLUDES(mutex);
+    static void after_fork_in_child();
 
-    base::Mutex mutex_;
-    KeySource keys_ GUARDED_BY(mutex_);
-    int used_ GUARDED_BY(mutex_) = 0;
+    static base::LastingMutex mutex;
+    using Held = base::HeldWhileForking<mutex, after_fork_in_child>;
+    static const Held held_while_forking;
+    KeySource keys_ GUARDED_BY(mutex);
+    int used_ GUARDED_BY(mutex) = 0;
     std::atomic<std::uint64_t> registrations_{0};
     std::atomic<Pin::Slot *> chunks_[chunks] = {};
 };

@@ -15,7 +15,7 @@ namespace {
 
 constinit base::LastingMutex lock_of_guessers;  // of every table's; nothing else is locked with it held
 
-[[maybe_unused]] const int guessers_survive_forks = base::hold_while_forking<lock_of_guessers>();
+[[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<lock_of_guessers> guessers_survive_forks;
 
 // An origin is delayed so long at most after its last guess.
 constexpr double minutes_remembered = 60;

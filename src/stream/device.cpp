@@ -23,7 +23,7 @@ std::map<ibv_context *, Device> &devices() {
 }
 
 // The child uses its parent's peers, which do not change.
-[[maybe_unused]] const int devices_survive_forks = base::hold_while_forking<lock_of_devices>();
+const base::HeldWhileForking<lock_of_devices> devices_survive_forks;
 
 base::Result<const Device *> device_of(ibv_context *context, rpma_device_kind kind) {
     const base::Lock lock{lock_of_devices};

@@ -5,11 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
+#include <semaphore>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "check.hpp"
 
@@ -205,6 +208,31 @@ void a_child_tells_nothing_of_its_parents(void **) {
     assert_int_equal(lines, 1);
 }
 
+// Without an order between the thread and the fork that a race detector would see.
+void a_child_takes_over_from_a_thread_that_logs(void **) {
+    static constinit base::LogPlace place{"file", 1, "f"};
+    std::atomic<bool> logged{false};
+    std::binary_semaphore forked{0};
+    std::thread logs{[&] {
+        (void)place.admits(warning, beginning + 30 * base::log_window);
+        logged.store(true, std::memory_order_relaxed);
+        forked.acquire();
+    }};
+    while (!logged.load(std::memory_order_relaxed)) {
+        std::this_thread::yield();
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        _exit(place.admits(warning, beginning + 30 * base::log_window) ? 0 : 1);
+    }
+    forked.release();
+    logs.join();
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 // Each place by itself, and only what is wanted.
 void peers_lines_are_lines(void **) {
     for (unsigned i = 0; i < base::log_lines_of_place + 2; ++i) {
@@ -229,6 +257,8 @@ int main() {
         cmocka_unit_test_setup_teardown(what_peers_repeat_is_counted, with_a_sink, with_the_default),
         cmocka_unit_test_setup_teardown(what_was_counted_is_told, with_a_sink, with_the_default),
         cmocka_unit_test_setup_teardown(a_child_tells_nothing_of_its_parents, with_a_sink, with_the_default),
+        cmocka_unit_test_setup_teardown(a_child_takes_over_from_a_thread_that_logs, with_a_sink,
+                                        with_the_default),
         cmocka_unit_test_setup_teardown(peers_lines_are_lines, with_a_sink, with_the_default),
         cmocka_unit_test_setup_teardown(no_sink_means_standard_error, with_a_sink, with_the_default)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -8,10 +8,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <thread>
 
 #include "../../child.hpp"
+#include "base/log.hpp"
+#include "soft/any_qp.hpp"
 #include "soft/cm.hpp"
+#include "soft/memory.hpp"
+#include "soft/wrong_keys.hpp"
 
 // Last, as it wants.
 #include "device.hpp"
@@ -248,6 +254,41 @@ void a_child_is_refused_ids_that_it_inherited(void **state) {
     softrdma_rdma_destroy_event_channel(events);
 }
 
+// A thread that holds one of the locks that are held during a fork, and waits for others of them: fork(2)
+// takes those last.
+void a_fork_waits_for_threads_in_the_order_of_their_locks(void **state) {
+    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    static constinit base::LogPlace place{"file", 1, "function"};
+    const std::uint32_t number = device.establish(peer, {.ird = 4, .ord = 4})->qp->qp_num;
+    std::atomic<bool> ends{false};
+    alarm(20);
+    std::thread thread{[&] {
+        while (!ends) {
+            {
+                const auto found = soft::AnyQueuePair::find(number);
+                std::this_thread::yield();  // to the fork
+                soft::WrongKeys::instance().note(soft::Origin{1}, base::Clock::now());
+                (void)place.admits(static_cast<int>(base::LogLevel::Warning));
+                std::uint64_t seen = 0;
+                soft::Memory::instance().see_registrations(seen);
+            }
+            std::this_thread::yield();
+        }
+    }};
+    for (int i = 0; i < 100; ++i) {
+        const pid_t child = test::fork_child();
+        if (child == 0) {
+            _exit(0);
+        }
+        int status = -1;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    ends = true;
+    thread.join();
+    alarm(0);
+}
+
 // It has every descriptor that its parent has, and does nothing, for as long as this lives.
 class IdleChild {
 public:
@@ -310,6 +351,7 @@ int main() {
                                 test_of_ends(a_child_takes_no_event),
                                 test_of_ends(a_child_waits_for_no_lock_that_it_inherited),
                                 test_of_ends(a_child_is_refused_ids_that_it_inherited),
+                                test_of_ends(a_fork_waits_for_threads_in_the_order_of_their_locks),
                                 test_of_ends(a_connection_that_ends_has_ended_for_its_peer),
                                 cmocka_unit_test(a_listener_that_is_gone_listens_no_more)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
