@@ -7,11 +7,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <ctime>
+#include <cerrno>
 
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/inherited.hpp"
 #include "socket_preload/libc.hpp"
+#include "socket_preload/timeout.hpp"
 
 using socket_preload::is_rsocket;
 using socket_preload::received;
@@ -60,7 +61,8 @@ INTERPOSED ssize_t recvmsg(int fd, msghdr *message, int flags) {
     return bytes;
 }
 
-// As recvmmsg(2): the time is looked at after each message, and an error behind a message is the next call's.
+// As recvmmsg(2): the time is looked at after each message, and is what is left of it then; an error behind a
+// message is the next call's.
 INTERPOSED int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags, timespec *timeout) {
     if (!is_rsocket(fd)) {
         const int came = LIBC(recvmmsg)(fd, messages, count, flags, timeout);
@@ -69,16 +71,11 @@ INTERPOSED int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags, ti
         }
         return came;
     }
-    timespec end{};
-    if (timeout != nullptr) {
-        clock_gettime(CLOCK_MONOTONIC, &end);
-        end.tv_sec += timeout->tv_sec;
-        end.tv_nsec += timeout->tv_nsec;
-        if (end.tv_nsec >= 1000000000) {
-            ++end.tv_sec;
-            end.tv_nsec -= 1000000000;
-        }
+    if (!socket_preload::is_valid(timeout)) {
+        errno = EINVAL;
+        return -1;
     }
+    const socket_preload::TimeLeft left{timeout};
     unsigned done = 0;
     int rest = flags & ~MSG_WAITFORONE;
     while (done < count) {
@@ -88,10 +85,7 @@ INTERPOSED int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags, ti
         }
         messages[done++].msg_len = static_cast<unsigned>(bytes);
         rest |= (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0;
-        timespec now{};
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        if (bytes == 0 || (timeout != nullptr && (now.tv_sec > end.tv_sec || (now.tv_sec == end.tv_sec &&
-                                                                              now.tv_nsec >= end.tv_nsec)))) {
+        if (left.is_over()) {
             break;
         }
     }

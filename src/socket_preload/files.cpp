@@ -135,6 +135,30 @@ ssize_t splice_to_socket(int pipe, int socket, std::size_t bytes, unsigned flags
     return gone > 0 ? LIBC(read)(pipe, copies->data(), static_cast<std::size_t>(gone)) : gone;
 }
 
+// What a call of splice(2) asks for.
+struct Splice {
+    bool is_from_socket;
+    bool is_to_socket;
+    int pipe;
+    bool has_pipe_offset;
+    bool has_socket_offset;
+    unsigned flags;
+
+    // Returns why it cannot be, as an errno value, or 0.
+    [[nodiscard]] int error() const {
+        constexpr unsigned known = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
+        const bool has_pipe = !is_from_socket || !is_to_socket;
+        const int access = LIBC(fcntl)(pipe, F_GETFL) & O_ACCMODE;
+        if ((flags & ~known) != 0) {
+            return EINVAL;
+        }
+        if (has_pipe && access == (is_from_socket ? O_RDONLY : O_WRONLY)) {
+            return EBADF;
+        }
+        return has_pipe_offset ? ESPIPE : has_pipe && !has_socket_offset ? 0 : EINVAL;
+    }
+};
+
 }  // namespace
 
 }  // namespace socket_preload
@@ -156,12 +180,18 @@ INTERPOSED ssize_t splice(int from, off64_t *from_offset, int to, off64_t *to_of
     if (!is_from && !is_to) {
         return LIBC(splice)(from, from_offset, to, to_offset, bytes, flags);
     }
-    if ((is_from && is_to) || from_offset != nullptr || to_offset != nullptr) {
-        errno = (is_from ? to_offset : from_offset) != nullptr ? ESPIPE : EINVAL;
-        return -1;
-    }
     if (bytes == 0) {
         return 0;
+    }
+    const socket_preload::Splice asked{.is_from_socket = is_from,
+                                       .is_to_socket = is_to,
+                                       .pipe = is_from ? to : from,
+                                       .has_pipe_offset = (is_from ? to_offset : from_offset) != nullptr,
+                                       .has_socket_offset = (is_from ? from_offset : to_offset) != nullptr,
+                                       .flags = flags};
+    if (const int error = asked.error(); error != 0) {
+        errno = error;
+        return -1;
     }
     return is_from ? socket_preload::splice_from_socket(from, to, bytes, flags)
                    : socket_preload::splice_to_socket(from, to, bytes, flags);

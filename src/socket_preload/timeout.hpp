@@ -3,8 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <climits>
 #include <ctime>
+
+#include "base/clock.hpp"
 
 namespace socket_preload {
 
@@ -21,5 +24,30 @@ namespace socket_preload {
     constexpr time_t most = INT_MAX / 1000 - 1;
     return static_cast<int>(std::min(timeout->tv_sec, most) * 1000 + (timeout->tv_nsec + 999999) / 1000000);
 }
+
+// What is left of a time that a call has; nullptr: it has all time.
+class TimeLeft {
+public:
+    explicit TimeLeft(timespec *timeout) : timeout_{timeout} {
+        if (timeout != nullptr) {
+            end_ = base::Clock::now() + std::chrono::seconds{std::min<time_t>(timeout->tv_sec, INT_MAX)} +
+                   std::chrono::nanoseconds{timeout->tv_nsec};
+        }
+    }
+    // Writes into the timeout what is left.
+    [[nodiscard]] bool is_over() const {
+        if (timeout_ == nullptr) {
+            return false;
+        }
+        const auto left = std::max<std::chrono::nanoseconds>(end_ - base::Clock::now(), {});
+        const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+        *timeout_ = {.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()};
+        return left.count() == 0;
+    }
+
+private:
+    timespec *const timeout_;
+    base::Clock::time_point end_;
+};
 
 }  // namespace socket_preload

@@ -329,6 +329,91 @@ static void signals_interrupt_or_restart_a_read(void **state) {
     close_pair(ends);
 }
 
+/* Handlers that ask for it (SA_RESTART) do not help these. */
+static void signals_interrupt_what_never_restarts(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    const int epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &event), 0);
+    struct pollfd entry = {.fd = ends[1], .events = POLLIN};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(ends[1], &set);
+    const struct timeval time = {.tv_sec = wait_ms / 1000};
+    assert_int_equal(setsockopt(ends[1], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)), 0);
+    char byte = 0;
+    pthread_t thread;
+    handle(SIGUSR1, SA_RESTART);
+    struct interruption one = {.thread = pthread_self(), .fd = -1};
+    assert_int_equal(pthread_create(&thread, NULL, interrupt, &one), 0);
+    assert_fails(poll(&entry, 1, wait_ms), EINTR);
+    assert_fails(select(ends[1] + 1, &set, NULL, NULL, NULL), EINTR);
+    assert_fails(epoll_wait(epoll, &event, 1, wait_ms), EINTR);
+    assert_fails(recv(ends[1], &byte, 1, 0), EINTR);
+
+    /* A handler that does not ask for it ends these too; what was sent until then counts. */
+    struct sockaddr_in address;
+    const int listener = listening(&address);
+    static char bytes[8 << 20];
+    handle(SIGUSR1, 0);
+    assert_fails(accept(listener, NULL, NULL), EINTR);
+    const ssize_t sent = send(ends[0], bytes, sizeof(bytes), 0);
+    assert_true(sent > 0 && sent < (ssize_t)sizeof(bytes));
+    one.stopped = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(recv(ends[1], bytes, (size_t)sent, MSG_WAITALL), sent);
+    assert_int_equal(close(listener), 0);
+    assert_int_equal(close(epoll), 0);
+    close_pair(ends);
+}
+
+static void several_messages_have_one_time(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    char bytes[3];
+    struct iovec parts[3];
+    struct mmsghdr messages[3];
+    memset(messages, 0, sizeof(messages));
+    for (int i = 0; i < 3; ++i) {
+        parts[i] = (struct iovec){.iov_base = &bytes[i], .iov_len = 1};
+        messages[i].msg_hdr.msg_iov = &parts[i];
+        messages[i].msg_hdr.msg_iovlen = 1;
+    }
+    struct timespec time = {.tv_nsec = 1000000000};
+    assert_fails(recvmmsg(ends[1], messages, 3, 0, &time), EINVAL);
+    time = (struct timespec){.tv_sec = -1};
+    assert_fails(recvmmsg(ends[1], messages, 3, 0, &time), EINVAL);
+    time = (struct timespec){.tv_sec = 0};
+    assert_fails(recvmmsg(ends[1], messages, 3, MSG_DONTWAIT, &time), EAGAIN);
+    assert_int_equal(recvmmsg(ends[1], messages, 0, 0, NULL), 0);
+
+    assert_int_equal(write(ends[0], "12", 2), 2);
+    await(ends[1], POLLIN);
+    assert_int_equal(recvmmsg(ends[1], messages, 3, 0, &time), 1); /* the time is over behind the first */
+    time = (struct timespec){.tv_sec = 1000};
+    assert_int_equal(recvmmsg(ends[1], messages, 3, MSG_WAITFORONE, &time), 1);
+    assert_true(time.tv_sec < 1000 && time.tv_sec > 900); /* what is left of it */
+    assert_int_equal(bytes[0], '2');
+    /* The error behind a message is the next call's. */
+    parts[1].iov_len = 0;
+    messages[2].msg_hdr.msg_iovlen = 1025;
+    assert_int_equal(sendmmsg(ends[0], messages, 3, 0), 2);
+    assert_int_equal(messages[0].msg_len, 1);
+    assert_int_equal(messages[1].msg_len, 0);
+    assert_fails(sendmmsg(ends[0], &messages[2], 1, 0), EMSGSIZE);
+    messages[2].msg_hdr.msg_iovlen = 1;
+    parts[1].iov_len = 1;
+    assert_int_equal(shutdown(ends[0], SHUT_WR), 0);
+    assert_int_equal(recvmmsg(ends[1], messages, 3, 0, NULL), 3);
+    assert_int_equal(messages[0].msg_len, 1);
+    assert_int_equal(messages[1].msg_len, 0);
+    assert_int_equal(messages[2].msg_len, 0); /* each finds the end */
+    close_pair(ends);
+}
+
 static void a_send_after_the_end_raises_sigpipe(void **state) {
     (void)state;
     int ends[2];
@@ -482,6 +567,13 @@ static void sends_files(void **state) {
     assert_int_equal(lseek(fd, 0, SEEK_CUR), size);
     assert_int_equal(sendfile(ends[0], fd, NULL, part), 0);
     assert_fails(sendfile(ends[0], ends[1], NULL, part), EINVAL);
+    offset = -1;
+    assert_fails(sendfile(ends[0], fd, &offset, part), EINVAL);
+    assert_fails(sendfile(ends[0], -1, NULL, part), EBADF);
+    offset = size + 10;
+    assert_int_equal(sendfile(ends[0], fd, &offset, part), 0);
+    assert_int_equal(offset, size + 10);
+    assert_int_equal(sendfile(ends[0], fd, NULL, 0), 0);
     assert_int_equal(recv(ends[1], copy, 300, MSG_WAITALL), 300);
     assert_memory_equal(copy, content + size - 300, 300);
     free(content);
@@ -516,6 +608,14 @@ static void splices_between_pipes_and_sockets(void **state) {
     assert_int_equal(shutdown(ends[0], SHUT_WR), 0);
     await(ends[1], POLLIN);
     assert_int_equal(splice(ends[1], NULL, pipes[1], NULL, 100, 0), 0);
+    assert_int_equal(splice(ends[1], NULL, pipes[1], NULL, 0, 0), 0);
+    assert_fails(splice(ends[1], NULL, ends[0], NULL, 100, 0), EINVAL);
+    assert_fails(splice(ends[1], NULL, pipes[0], NULL, 100, 0), EBADF);
+    assert_fails(splice(ends[1], NULL, pipes[1], NULL, 100, 1U << 20), EINVAL);
+    handle(SIGPIPE, SA_RESTART);
+    assert_int_equal(write(pipes[1], "!", 1), 1);
+    assert_fails(splice(pipes[0], NULL, ends[0], NULL, 1, 0), EPIPE);
+    assert_int_equal(signals, 1);
     close_pair(pipes);
     close_pair(ends);
 }
@@ -912,6 +1012,8 @@ int main(int count, char **words) {
         cmocka_unit_test(every_wait_finds_what_is_ready),
         cmocka_unit_test(a_wait_lets_signals_through),
         cmocka_unit_test(signals_interrupt_or_restart_a_read),
+        cmocka_unit_test(signals_interrupt_what_never_restarts),
+        cmocka_unit_test(several_messages_have_one_time),
         cmocka_unit_test(a_send_after_the_end_raises_sigpipe),
         cmocka_unit_test(a_send_of_nothing_raises_no_sigpipe),
         cmocka_unit_test(a_process_ends_while_a_thread_sends),
