@@ -175,7 +175,7 @@ private:
     void send_what_is_kept(std::unique_lock<base::SmallMutex> &lock, Deadline deadline);
     [[nodiscard]] Result<std::size_t> keep_for_replay(std::span<const iovec> parts);
     [[nodiscard]] bool begin_stream(stream::Side side);
-    // The peer has gone before there was a stream.
+    // There is a peer, and there can be no stream with it.
     void lose_peer(int error);
     // In socket_plain.cpp. Looks at what an accepted socket's peer has sent first. Returns whether that
     // decides.

@@ -7,10 +7,14 @@
 //     the key           a stream begins                   the same
 //     anything else     TCP                               the same
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/timerfd.h>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
+#include <optional>
+#include <span>
 #include <string_view>
 
 #include "rsocket/kernel_socket.hpp"
@@ -31,6 +35,26 @@ void set_low_water(int fd, std::size_t bytes) {
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &value, sizeof(value));
 }
 
+// Looks at the first bytes that have come. Returns how many there are, 0 at the peer's end; nothing when
+// there are none yet. An error stays in the socket, which tells it once, to the program: without bytes it is
+// not read.
+std::optional<std::size_t> look_at(int fd, std::span<char> first) {
+    const auto has_bytes = [fd] {
+        int unread = 0;
+        return ioctl(fd, SIOCINQ, &unread) == 0 && unread > 0;
+    };
+    if (!has_bytes()) {
+        if (polled(fd, POLLIN | POLLRDHUP) == 0) {
+            return std::nullopt;
+        }
+        if (!has_bytes()) {
+            return 0;
+        }
+    }
+    const ssize_t count = recv(fd, first.data(), first.size(), MSG_PEEK | MSG_DONTWAIT);
+    return static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+}
+
 }  // namespace
 
 bool Socket::decide_by_what_came() {
@@ -38,15 +62,11 @@ bool Socket::decide_by_what_came() {
         return begin_stream(stream::Side::Passive);
     }
     std::array<char, request_key.size()> bytes{};
-    const ssize_t count = recv(fd(), bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
-    if (count < 0) {
-        const bool is_gone = errno != EAGAIN && errno != EINTR;
-        if (is_gone) {
-            lose_peer(errno);
-        }
-        return is_gone;
+    const auto count = look_at(fd(), bytes);
+    if (!count) {
+        return false;
     }
-    const std::string_view came{bytes.data(), static_cast<std::size_t>(count)};
+    const std::string_view came{bytes.data(), *count};
     if (!came.empty() && came == request_key) {
         set_low_water(fd(), 1);
         if (grace_ends_) {
