@@ -274,8 +274,10 @@ void Socket::fall_back(int reason) {
         unsent_ = stream_->take_unsent();
     }
     drop_stream();
-    if (reason != RDMA_REASON_PEER_REFUSED) {
-        remember_tcp(base::without_mapping(peer_));
+    // An rsocket's server that closes what it has accepted, and not used, drops the connection as well.
+    const auto server = base::without_mapping(peer_);
+    if (reason != RDMA_REASON_PEER_REFUSED && !is_known(server)) {
+        remember_tcp(server);
     }
     reason_ = reason;
     state_ = State::Replaying;

@@ -414,6 +414,25 @@ static void the_request_of_an_rsocket_is_there_when_accept_returns(void **state)
     close(plain);
 }
 
+/* The server closes what it has accepted, which drops the connection. Its client connects in TCP, and asks
+ * the next time all the same. */
+static void a_server_that_closes_at_once_is_still_asked(void **state) {
+    (void)state;
+    const struct sockaddr_in address = loopback_at(port);
+    for (int i = 0; i < 2; ++i) {
+        const int asking = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        assert_fails(rconnect(asking, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
+        assert_mode(asking, RDMA_MODE_OPEN, RDMA_REASON_NONE);
+        await_connection(asking, listener);
+        assert_int_equal(rclose(raccept(listener, NULL, NULL)), 0);
+        struct pollfd entry = {.fd = asking, .events = POLLOUT};
+        assert_int_equal(rpoll(&entry, 1, PATIENCE), 1);
+        assert_mode(asking, RDMA_MODE_TCP, RDMA_REASON_PEER_SPEAKS_TCP);
+        assert_int_equal(rclose(asking), 0);
+        assert_int_equal(rclose(raccept(listener, NULL, NULL)), 0);
+    }
+}
+
 static void a_server_that_speaks_first_has_rdma_with_an_rsocket(void **state) {
     (void)state;
     const struct sockaddr_in address = loopback_at(port);
@@ -558,6 +577,7 @@ int main(void) {
         WITH_LISTENER(a_repoll_waits_until_the_server_may_speak),
         WITH_LISTENER(options_that_were_set_before_have_effect),
         WITH_LISTENER(the_request_of_an_rsocket_is_there_when_accept_returns),
+        WITH_LISTENER(a_server_that_closes_at_once_is_still_asked),
         WITH_LISTENER(a_server_that_speaks_first_has_rdma_with_an_rsocket),
         WITH_LISTENER(a_poll_begins_some_streams_at_a_time),
         WITH_LISTENER(every_byte_goes_through_tcp_and_back),
