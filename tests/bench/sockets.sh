@@ -105,18 +105,7 @@ start_haproxy() {
     start_nginx "$1"
     local behind=$port
     port=$(free_port)
-    cat >"haproxy-$1" <<END
-global
-    nbthread 2
-defaults
-    mode http
-    timeout connect 5s
-    timeout client 20s
-    timeout server 20s
-listen front
-    bind 127.0.0.1:$port
-    server behind 127.0.0.1:$behind
-END
+    front_config "$behind" >"haproxy-$1"
     serve "haproxy-$1" haproxy -db -f "$work/haproxy-$1"
 }
 measure_haproxy() { load 32 "http://127.0.0.1:$port/small"; }

@@ -66,6 +66,22 @@ ended() {
     [ $status -eq 0 ] || die "$1 ended with $status"
 }
 
+# front_config BEHIND: prints how haproxy, with two threads, stands at $port in front of the server at the port BEHIND.
+front_config() {
+    cat <<END
+global
+    nbthread 2
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 20s
+    timeout server 20s
+listen front
+    bind 127.0.0.1:$port
+    server behind 127.0.0.1:$1
+END
+}
+
 # carried FILE...: all connections of the processes that wrote these files were rsockets, and there was one at least.
 carried() {
     local file

@@ -9,18 +9,7 @@ head -c 3M /dev/urandom >file
 serve behind python3 -u -m http.server -b 127.0.0.1 "$port"
 behind=$port
 port=$(free_port)
-cat >config <<END
-global
-    nbthread 2
-defaults
-    mode http
-    timeout connect 5s
-    timeout client 20s
-    timeout server 20s
-listen front
-    bind 127.0.0.1:$port
-    server behind 127.0.0.1:$behind
-END
+front_config "$behind" >config
 serve front "$haproxy" -db -f config
 for _ in 1 2 3; do
     carry curl -sS --max-time 20 "http://127.0.0.1:$port/file" 2>>curl.out | cmp - file || die "curl got something else"

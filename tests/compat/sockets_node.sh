@@ -4,54 +4,50 @@
 # which get their connections from the process that accepts (round robin), or its listening socket.
 . "$(dirname "$0")/sockets.bash" "$1" node
 
-cat >both.js <<'END'
+cat >client.js <<'END'
+// ask(port, times, end): has the text of a server so often, over ten connections at most, and calls end(agent) then.
 const http = require('http');
 const text = 'over rsockets '.repeat(10000);
-const server = http.createServer((request, response) => response.end(text));
-const agent = new http.Agent({ keepAlive: true, maxSockets: 10 });
-let left = 20;
-function check(response) {
-    let got = '';
-    response.setEncoding('utf8');
-    response.on('data', part => got += part);
-    response.on('end', () => {
-        if (got !== text) throw new Error('something else came');
-        if (--left === 0) { agent.destroy(); server.close(); }
-    });
-}
-server.listen(0, '127.0.0.1', () => {
-    for (let i = 0; i < 20; i++) http.get({ port: server.address().port, host: '127.0.0.1', agent }, check);
-});
-END
-carry node both.js >both.out 2>&1 || die "node failed"
-carried both.out
-
-cat >cluster.js <<'END'
-const cluster = require('cluster');
-const http = require('http');
-const text = 'over rsockets '.repeat(10000);
-if (cluster.isPrimary) {
+exports.text = text;
+exports.ask = (port, times, end) => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 10 });
-    let workers = 2, left = 40;
+    let left = times;
     function check(response) {
         let got = '';
         response.setEncoding('utf8');
         response.on('data', part => got += part);
         response.on('end', () => {
             if (got !== text) throw new Error('something else came');
-            if (--left !== 0) return;
+            if (--left === 0) end(agent);
+        });
+    }
+    for (let i = 0; i < times; i++) http.get({ port, host: '127.0.0.1', agent }, check);
+};
+END
+cat >both.js <<'END'
+const { text, ask } = require('./client.js');
+const server = require('http').createServer((request, response) => response.end(text));
+server.listen(0, '127.0.0.1', () => ask(server.address().port, 20, agent => { agent.destroy(); server.close(); }));
+END
+carry node both.js >both.out 2>&1 || die "node failed"
+carried both.out
+
+cat >cluster.js <<'END'
+const cluster = require('cluster');
+const { text, ask } = require('./client.js');
+if (cluster.isPrimary) {
+    let workers = 2;
+    cluster.on('listening', (worker, address) => {
+        if (--workers !== 0) return;
+        ask(address.port, 40, agent => {
             console.log('all came');
             // The connections stay open until the test has seen them.
             process.stdin.on('end', () => { agent.destroy(); cluster.disconnect(); }).resume();
         });
-    }
-    cluster.on('listening', (worker, address) => {
-        if (--workers !== 0) return;
-        for (let i = 0; i < left; i++) http.get({ port: address.port, host: '127.0.0.1', agent }, check);
     });
     for (let i = 0; i < 2; i++) cluster.fork();
 } else {
-    const server = http.createServer((request, response) => response.end(text));
+    const server = require('http').createServer((request, response) => response.end(text));
     server.keepAliveTimeout = 60000;
     server.listen(Number(process.argv[2]), '127.0.0.1');
 }
