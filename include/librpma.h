@@ -812,7 +812,7 @@ enum rpma_flush_type {
  *                    Or type is RPMA_FLUSH_TYPE_PERSISTENT, and the peer did not declare direct write to
  *                    persistent memory (rpma_conn_apply_remote_peer_cfg).
  *   RPMA_E_NOMEM     The first flush that is a read after write finds no memory to read into.
- *   RPMA_E_PROVIDER  The device does not register that memory.
+ *   RPMA_E_PROVIDER  The device does not register the memory that such a read needs.
  */
 int rpma_flush(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset, size_t len,
                enum rpma_flush_type type, int flags, const void *op_context);

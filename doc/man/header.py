@@ -15,8 +15,8 @@ and of a COMMENT:
                                      Returns (needed where that is not int), and Errors with a list, one entry an error
     See name(3), RFC 5040.           at a line's beginning: what the page refers to
 A label that the header's first comment or a section's has is for every function that does not have it itself; errors are
-for all. An error of the first comment that begins with a parameter's name is for the functions that have the parameter, and
-one that begins with "A pointer" for those that take a pointer and return a code.
+for all. But such an error that begins with a parameter's name is for the functions that have the parameter, and one that
+begins with "A pointer" for those that take a pointer and return a code.
 """
 
 import re

@@ -92,11 +92,14 @@ class Manual:
             text += ' '.join(re.findall(r'\b(?:enum|struct) \w+', shown[-1]))  # the types of the fields too
 
     def errors(self, function):
+        def concerns(when):
+            """Whether an error of a section or header is this function's."""
+            if when.startswith('A pointer'):
+                return function.type == 'int' and '*' in function.declaration and 'Returns' not in function.comment.fields
+            return when[0].isupper() or when.split()[0] in function.parameters
         listed = {}
-        takes_pointer = function.type == 'int' and '*' in function.declaration and 'Returns' not in function.comment.fields
-        everywhere = [(name, when) for name, when in function.header.opening.errors()
-                      if when.split()[0] in function.parameters or when.startswith('A pointer') and takes_pointer]
-        for name, when in everywhere + function.comment.errors() + function.section.comment.errors():
+        for name, when in [each for each in function.header.opening.errors() if concerns(each[1])] + \
+                function.comment.errors() + [each for each in function.section.comment.errors() if concerns(each[1])]:
             text = when or function.header.meaning[name]
             listed[name] = f'{listed[name]} {text}' if name in listed else text
         return listed
@@ -133,7 +136,6 @@ class Manual:
             returns = ['0, or one of the negative codes below; an output is written only on success, unless said otherwise '
                        'above.' if errors else '0.']
         blocks = ' '.join(comment.fields.get('Blocks') or section.fields.get('Blocks') or [])
-        waits = re.search(r'\b([Bb]locks|[Ww]aits|May block)\b', ' '.join(comment.paragraphs() + section.paragraphs()))
         synopsis = '\n\n'.join([f'#include <{function.header.file}>', *self.groups(function), function.declaration])
         parts = [
             ('NAME', plain(f'{function.name} - {comment.summary()}')),
@@ -142,7 +144,7 @@ class Manual:
             ('PARAMETERS', prose(about_parameters)),
             ('RETURN VALUE', prose(returns)),
             ('ERRORS', self.entries(errors.items(), function)),
-            ('BLOCKING', prose([f'The call blocks {blocks}'] if blocks else [] if waits else ['The call does not block.'])),
+            ('BLOCKING', prose([f'The call blocks {blocks}' if blocks else 'The call does not block.'])),
             ('THREADS', prose(said('Threads') or ['Any thread; the caller orders calls that use the same object.'])),
             ('VERSIONS', self.since(function)),
             ('SEE ALSO', self.see_also(function)),

@@ -57,7 +57,7 @@ def check_form(path):
 def check_page(name, text):
     headings = re.findall(r'^# (.+)$', text, re.M)
     if name.endswith('.3'):
-        wanted = ['NAME', 'SYNOPSIS', 'DESCRIPTION', 'RETURN VALUE', 'THREADS', 'SEE ALSO']
+        wanted = ['NAME', 'SYNOPSIS', 'DESCRIPTION', 'RETURN VALUE', 'BLOCKING', 'THREADS', 'SEE ALSO']
         synopsis = re.search(r'```c\n(.*?)\n```', text, re.S).group(1)
         declaration = ' '.join(synopsis.split('\n\n')[-1].split())
         header = re.search(r'#include <([\w./]+)>', synopsis).group(1)
