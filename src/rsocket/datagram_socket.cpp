@@ -86,9 +86,9 @@ void DatagramSocket::tell_news() {
 }
 
 template <typename Attempt>
-Result<std::size_t> DatagramSocket::until(std::unique_lock<base::Mutex> &lock, short events, bool blocks,
-                                          milliseconds timeout, Attempt attempt) {
+Result<std::size_t> DatagramSocket::until(short events, bool blocks, milliseconds timeout, Attempt attempt) {
     const auto try_once = [&] {
+        mutex_.assert_held();
         auto answer = closed_ ? Result<std::size_t>{base::failure(EBADF)} : attempt();
         tell_news();
         return answer;
@@ -101,8 +101,8 @@ Result<std::size_t> DatagramSocket::until(std::unique_lock<base::Mutex> &lock, s
         (void)stream::Shard::serve_expecting();
     }
     while (is_waiting(result) && blocks && base::Clock::now() < began + configuration().polling_time) {
-        lock.unlock();
-        lock.lock();
+        mutex_.unlock();
+        mutex_.lock();
         result = try_once();
     }
     while (is_waiting(result) && blocks && (!deadline || base::Clock::now() < *deadline)) {
@@ -114,9 +114,8 @@ Result<std::size_t> DatagramSocket::until(std::unique_lock<base::Mutex> &lock, s
         auto slept = begin_wait_locked(sleep, events);
         result = slept ? try_once() : result;
         if (slept && is_waiting(result)) {
-            lock.unlock();
+            const base::Unlock unlocked{mutex_};
             slept = sleep.until(deadline);
-            lock.lock();
         }
         end_wait_locked(sleep);
         if (!slept) {
@@ -131,9 +130,11 @@ Result<std::size_t> DatagramSocket::receive(msghdr &message, int flags) {
     if ((flags & receive_flags_refused) != 0) {
         return base::failure(EOPNOTSUPP);
     }
-    std::unique_lock lock{mutex_};
-    return until(lock, POLLIN, blocks_ && (flags & MSG_DONTWAIT) == 0, receive_timeout_,
-                 [&] { return take(message, flags); });
+    const base::Lock lock{mutex_};
+    return until(POLLIN, blocks_ && (flags & MSG_DONTWAIT) == 0, receive_timeout_, [&] {
+        mutex_.assert_held();
+        return take(message, flags);
+    });
 }
 
 Result<std::size_t> DatagramSocket::take(msghdr &message, int flags) {
@@ -173,9 +174,10 @@ Result<std::size_t> DatagramSocket::send(const msghdr &message, int flags) {
         return base::failure(EOPNOTSUPP);
     }
     const std::span parts{message.msg_iov, message.msg_iovlen};
-    std::unique_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     return until(
-        lock, POLLOUT, blocks_ && (flags & MSG_DONTWAIT) == 0, send_timeout_, [&]() -> Result<std::size_t> {
+        POLLOUT, blocks_ && (flags & MSG_DONTWAIT) == 0, send_timeout_, [&]() -> Result<std::size_t> {
+            mutex_.assert_held();
             if (is_shut_to_write_) {
                 return base::failure(EPIPE);
             }
@@ -210,9 +212,10 @@ Result<void> DatagramSocket::shutdown(int how) {
 }
 
 void DatagramSocket::close() {
-    std::unique_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (endpoint_ != nullptr && !endpoint_->has_sent_all()) {
-        (void)until(lock, 0, true, close_timeout, [&]() -> Result<std::size_t> {
+        (void)until(0, true, close_timeout, [&]() -> Result<std::size_t> {
+            mutex_.assert_held();
             serve();
             return endpoint_->has_sent_all() ? Result<std::size_t>{0} : base::failure(EAGAIN);
         });

@@ -48,41 +48,42 @@ public:
     [[nodiscard]] std::shared_ptr<AnySocket> in_child() const override;
 
 private:
-    // The caller of these holds mutex_.
-    void serve();
+    void serve() REQUIRES(mutex_);
     // Makes the endpoint when the socket is used for the first time: options come before that.
-    [[nodiscard]] datagram::Endpoint &endpoint();
-    [[nodiscard]] Result<std::size_t> take(msghdr &message, int flags);
-    [[nodiscard]] std::optional<int> rdma_option(int name) const;
-    [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
+    [[nodiscard]] datagram::Endpoint &endpoint() REQUIRES(mutex_);
+    [[nodiscard]] Result<std::size_t> take(msghdr &message, int flags) REQUIRES(mutex_);
+    [[nodiscard]] std::optional<int> rdma_option(int name) const REQUIRES(mutex_);
+    [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length)
+        REQUIRES(mutex_);
     // Calls attempt() until it gives something else than EAGAIN, and sleeps for `events` meanwhile. What an
     // attempt finds wakes the other threads that sleep.
     template <typename Attempt>
-    Result<std::size_t> until(std::unique_lock<base::Mutex> &lock, short events, bool blocks,
-                              milliseconds timeout, Attempt attempt);
-    [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep, short events);
-    [[nodiscard]] Result<std::vector<pollfd>> begin_wait_of(const Waiter *waiter, short events);
-    void end_wait_of(const Waiter *waiter);
-    void end_wait_locked(const Sleep &sleep);
-    void tell_news();
+    Result<std::size_t> until(short events, bool blocks, milliseconds timeout, Attempt attempt)
+        REQUIRES(mutex_);
+    [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep, short events) REQUIRES(mutex_);
+    [[nodiscard]] Result<std::vector<pollfd>> begin_wait_of(const Waiter *waiter, short events)
+        REQUIRES(mutex_);
+    void end_wait_of(const Waiter *waiter) REQUIRES(mutex_);
+    void end_wait_locked(const Sleep &sleep) REQUIRES(mutex_);
+    void tell_news() REQUIRES(mutex_);
     void list();
 
     const int domain_;
     base::Mutex mutex_;
-    bool blocks_;
-    bool closed_ = false;
-    bool is_shut_to_read_ = false;
-    bool is_shut_to_write_ = false;
-    stream::Settings settings_ = configuration().settings;
-    milliseconds receive_timeout_{0};
-    milliseconds send_timeout_{0};
+    bool blocks_ GUARDED_BY(mutex_);
+    bool closed_ GUARDED_BY(mutex_) = false;
+    bool is_shut_to_read_ GUARDED_BY(mutex_) = false;
+    bool is_shut_to_write_ GUARDED_BY(mutex_) = false;
+    stream::Settings settings_ GUARDED_BY(mutex_) = configuration().settings;
+    milliseconds receive_timeout_ GUARDED_BY(mutex_){0};
+    milliseconds send_timeout_ GUARDED_BY(mutex_){0};
     // The queue pairs that a thread sleeps for, or that are watched, which is for nullptr.
     struct Waiting {
         const Waiter *waiter;
         std::vector<datagram::QueuePair *> pairs;
     };
-    std::vector<Waiting> waiting_;
-    std::unique_ptr<datagram::Endpoint> endpoint_;
+    std::vector<Waiting> waiting_ GUARDED_BY(mutex_);
+    std::unique_ptr<datagram::Endpoint> endpoint_ GUARDED_BY(mutex_);
 };
 
 }  // namespace rsockets

@@ -22,11 +22,13 @@ constexpr std::chrono::milliseconds exit_timeout{2000};
 constexpr int exit_tick_ms = 5;
 
 bool is_done(const stream::Connection &stream) {
-    const std::unique_lock lock{stream.shard()->mutex(), std::try_to_lock};
-    if (lock) {
-        (void)stream.shard()->serve();
+    stream::Shard &shard = *stream.shard();
+    if (!shard.mutex().try_lock()) {
+        return false;
     }
-    return lock && stream.idle();
+    const base::Lock lock{shard.mutex(), base::adopt};
+    (void)shard.serve();
+    return stream.idle();
 }
 
 constinit std::atomic<bool> ends{false};
@@ -78,7 +80,8 @@ void Leaving::add(std::unique_ptr<stream::Connection> stream, base::Fd fd) {
 
 void Leaving::after_fork_in_child() {
     // A thread of the parent that holds the lock may be about to change the list.
-    if (const std::unique_lock lock{streams_->mutex, std::try_to_lock}; lock) {
+    if (streams_->mutex.try_lock()) {
+        const base::Lock lock{streams_->mutex, base::adopt};
         for (Left &left : streams_->all) {
             base::leave_to_parent(std::move(left.stream));
         }
@@ -88,10 +91,10 @@ void Leaving::after_fork_in_child() {
 }
 
 bool Leaving::sweep() {
-    const std::unique_lock lock{streams_->mutex, std::try_to_lock};
-    if (!lock) {
+    if (!streams_->mutex.try_lock()) {
         return true;
     }
+    const base::Lock lock{streams_->mutex, base::adopt};
     std::erase_if(streams_->all, [](const Left &left) { return is_done(*left.stream); });
     return !streams_->all.empty();
 }

@@ -32,8 +32,8 @@ private:
         std::unique_ptr<stream::Connection> stream;
     };
     struct Streams {
-        base::Mutex mutex;  // guards the others
-        std::list<Left> all;
+        base::Mutex mutex;
+        std::list<Left> all GUARDED_BY(mutex);
     };
     std::unique_ptr<Streams> streams_ = std::make_unique<Streams>();
 };

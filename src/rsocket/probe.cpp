@@ -29,7 +29,7 @@ constinit base::LastingMutex lock_of_remembered;
 
 // Until when each address and port is remembered. Never destroyed: other threads may be in a call when main()
 // returns.
-auto &remembered() {
+auto &remembered() REQUIRES(lock_of_remembered) {
     static auto &until = *new std::map<std::string, base::Clock::time_point>;
     return until;
 }

@@ -55,12 +55,11 @@ private:
     // vain does, and otherwise the next look; or not at all, because a sleep has.
     enum class Kernel : std::uint8_t { Now, Later, HasNothing };
 
-    // The caller of these holds control_mutex_.
-    [[nodiscard]] Result<void> add(int fd, const std::shared_ptr<AnySocket> &socket,
-                                   const epoll_event &event);
-    [[nodiscard]] Result<void> modify(Entry &entry, const epoll_event &event);
-    void remove(int fd);
-    void forget(const Entry &entry);
+    [[nodiscard]] Result<void> add(int fd, const std::shared_ptr<AnySocket> &socket, const epoll_event &event)
+        REQUIRES(control_mutex_);
+    [[nodiscard]] Result<void> modify(Entry &entry, const epoll_event &event) REQUIRES(control_mutex_);
+    void remove(int fd) REQUIRES(control_mutex_);
+    void forget(const Entry &entry) EXCLUDES(control_mutex_);
     // The thread that checks the entry calls these, or the one that removes it while no thread checks it.
     [[nodiscard]] Result<void> prepare(Entry &entry, AnySocket &socket, std::uint32_t events);
     [[nodiscard]] Result<void> watch_kernels(Entry &entry, const std::vector<pollfd> &descriptors);
@@ -68,12 +67,11 @@ private:
     void release(Entry &entry, AnySocket *socket);
 
     // Puts the entry in line. Returns whether a thread was woken for it, or is awake.
-    bool queue(Entry &entry);
-    // The caller of these two holds mutex_.
-    bool put_in_line(Entry &entry);
-    bool wake_one();
-    // Wakes all threads that sleep. The caller does not hold mutex_.
-    void wake_sleepers();
+    bool queue(Entry &entry) EXCLUDES(mutex_);
+    bool put_in_line(Entry &entry) REQUIRES(mutex_);
+    bool wake_one() REQUIRES(mutex_);
+    // Wakes all threads that sleep.
+    void wake_sleepers() EXCLUDES(mutex_);
 
     [[nodiscard]] Result<int> look(std::span<epoll_event> events, Kernel kernel);
     [[nodiscard]] bool ask_kernel();
@@ -103,14 +101,14 @@ private:
     std::atomic<bool> is_watched_outside_{true};
 
     base::Mutex control_mutex_;  // before all others, also a socket's
-    std::unordered_map<int, std::shared_ptr<Entry>> members_;
+    std::unordered_map<int, std::shared_ptr<Entry>> members_ GUARDED_BY(control_mutex_);
     base::SharedMutex shards_mutex_;  // before a shard's
-    std::vector<Followed> shards_;
+    std::vector<Followed> shards_ GUARDED_BY(shards_mutex_);
     base::Mutex mutex_;  // after a socket's; the last
-    std::list<Entry *> ready_;
-    std::unordered_map<int, std::shared_ptr<Entry>> watched_;
-    std::vector<std::shared_ptr<Waiter>> sleepers_;
-    base::Readable outside_news_;
+    std::list<Entry *> ready_ GUARDED_BY(mutex_);
+    std::unordered_map<int, std::shared_ptr<Entry>> watched_ GUARDED_BY(mutex_);
+    std::vector<std::shared_ptr<Waiter>> sleepers_ GUARDED_BY(mutex_);
+    base::Readable outside_news_ GUARDED_BY(mutex_);
 };
 
 }  // namespace rsockets

@@ -219,7 +219,7 @@ Result<bool> Repoll::check(Entry &entry, epoll_event &told) {
     epoll_event wanted{};
     Result<void> prepared;
     short found = 0;
-    std::unique_lock lock{mutex_};
+    base::Lock lock{mutex_};
     // A socket that has become something else meanwhile, perhaps by this, is waited for elsewhere.
     for (int round = 1; round == 1 || (prepared && found == 0 && entry.is_changed && round <= most_rounds);
          ++round) {

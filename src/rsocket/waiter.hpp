@@ -137,11 +137,13 @@ public:
     }
 
 private:
-    void count() { any_.store(!waiters_.empty() || !watchers_.empty(), std::memory_order_relaxed); }
+    void count() REQUIRES(mutex_) {
+        any_.store(!waiters_.empty() || !watchers_.empty(), std::memory_order_relaxed);
+    }
 
     base::Mutex mutex_;
-    std::vector<std::shared_ptr<Waiter>> waiters_;
-    std::vector<std::shared_ptr<Watcher>> watchers_;
+    std::vector<std::shared_ptr<Waiter>> waiters_ GUARDED_BY(mutex_);
+    std::vector<std::shared_ptr<Watcher>> watchers_ GUARDED_BY(mutex_);
     // Whether a list has one. It is written with the lock held.
     std::atomic<bool> any_{false};
 };
