@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <cassert>
 
 #include "base/lock.hpp"
 #include "base/thread_safety.hpp"
@@ -28,6 +29,10 @@ public:
         if (state_.exchange(free, std::memory_order_release) == awaited) [[unlikely]] {
             state_.notify_one();
         }
+    }
+    // For the analysis, where it cannot see who took the mutex. A debug build checks that a thread has it.
+    void assert_held() const ASSERT_CAPABILITY(this) {
+        assert(state_.load(std::memory_order_relaxed) != free);
     }
 
 private:

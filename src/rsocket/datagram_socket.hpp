@@ -66,7 +66,7 @@ private:
     void end_wait_of(const Waiter *waiter) REQUIRES(mutex_);
     void end_wait_locked(const Sleep &sleep) REQUIRES(mutex_);
     void tell_news() REQUIRES(mutex_);
-    void list();
+    void list() REQUIRES(mutex_);
 
     const int domain_;
     base::Mutex mutex_;

@@ -39,7 +39,7 @@ bool Socket::is_connecting() const {
 bool Socket::serve() {
     go_on();
     const auto in_stream = lock_stream();
-    return in_stream && stream_->shard()->serve();
+    return in_stream && serve_shard();
 }
 
 std::shared_ptr<stream::Shard> Socket::advance() {

@@ -200,6 +200,12 @@ private:
         return stream_ != nullptr ? std::unique_lock{stream_->shard()->mutex()}
                                   : std::unique_lock<base::SmallMutex>{};
     }
+    // With the lock of the stream's shard.
+    bool serve_shard() {
+        stream::Shard &shard = *stream_->shard();
+        shard.mutex().assert_held();
+        return shard.serve();
+    }
     [[nodiscard]] bool is_connecting() const;
     // Tells other programs what the rsocket is; of a stream that begins, how it fares too.
     void list();
@@ -237,7 +243,7 @@ private:
             return closed_ ? base::failure(EBADF) : lost();
         }
         auto in_stream = lock_stream();
-        any = serves && in_stream && stream_->shard()->serve();
+        any = serves && in_stream && serve_shard();
         if (any && is_open_yet()) {
             in_stream = {};
             go_on();  // with the answer that may have come

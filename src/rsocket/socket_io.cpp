@@ -211,7 +211,7 @@ Result<std::size_t> Socket::receive_rest(std::unique_lock<base::SmallMutex> &loc
     // Where all have left already there is nothing to look for.
     if (const std::size_t bytes = base::size_of(parts);
         bytes > settings_.inline_bytes && stream_->looks_before_send(bytes)) {
-        (void)stream_->shard()->serve();
+        (void)serve_shard();
     }
     return stream_->send(parts);
 }
@@ -355,7 +355,7 @@ void Socket::close() {
         send_what_is_kept(lock, deadline);
     }
     if (const auto in_stream = lock_stream()) {
-        (void)stream_->shard()->serve();
+        (void)serve_shard();
         if (cuts) {
             stream_->abort();
         } else {

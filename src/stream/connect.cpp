@@ -154,11 +154,13 @@ void Connection::forget_observer() {
 }
 
 void Connection::expect_event(bool expected) {
+    shard_->mutex().assert_held();
     shard_->expect_events(int{expected} - int{expects_event_});
     expects_event_ = expected;
 }
 
 base::Result<void> Connection::ask(const MakeRequest &make_request) {
+    shard_->mutex().assert_held();
     const auto lane = shard_->join(most_completions());
     if (!lane) {
         return std::unexpected{lane.error()};

@@ -65,8 +65,8 @@ public:
     Shard(const Shard &) = delete;
     Shard &operator=(const Shard &) = delete;
 
-    // The caller holds it in all calls below, and in all calls of the streams.
-    [[nodiscard]] base::SmallMutex &mutex() { return mutex_; }
+    // The caller holds it in all calls of the streams too.
+    [[nodiscard]] base::SmallMutex &mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
     [[nodiscard]] const Device &device() const { return device_; }
     // The thread that it was made for, as the kernel numbers it.
     [[nodiscard]] std::uint32_t thread() const { return thread_; }
@@ -74,16 +74,16 @@ public:
 
     // A place for one stream, in a queue that has room for all its completions.
     class Lane;
-    [[nodiscard]] base::Result<Lane *> join(std::uint32_t completions);
+    [[nodiscard]] base::Result<Lane *> join(std::uint32_t completions) REQUIRES(mutex_);
     static void leave(Lane &lane, std::uint32_t completions);
     [[nodiscard]] static rpma_cq *queue_of(const Lane &lane);
     // Completions of the connection with that number go to the stream until it is detached, which the caller
     // does when the connection is no more.
     static void attach(Lane &lane, std::uint32_t number, Member &member);
-    void detach(Lane &lane, std::uint32_t number);
+    void detach(Lane &lane, std::uint32_t number) REQUIRES(mutex_);
     // Adds `streams`, which may be negative, to the number of streams that expect an event. The shard looks
     // for events only while one does: a look costs a system call.
-    void expect_events(int streams) {
+    void expect_events(int streams) REQUIRES(mutex_) {
         expected_.store(expected_.load(std::memory_order_relaxed) + streams, std::memory_order_relaxed);
         expected_anywhere.fetch_add(streams, std::memory_order_relaxed);
     }
@@ -97,21 +97,22 @@ public:
     static bool serve_expecting() { return any_expects() && serve_those_that_expect(); }
 
     // Where a stream puts a message together. It is of use until the caller lets go of the lock.
-    [[nodiscard]] std::span<std::byte, longest_message> scratch() { return scratch_; }
+    [[nodiscard]] std::span<std::byte, longest_message> scratch() REQUIRES(mutex_) { return scratch_; }
 
     // Hands over what has come for all streams, without waiting. Returns whether there was anything.
-    bool serve();
+    bool serve() REQUIRES(mutex_);
 
     // Between these two calls the thread sleeps on the descriptors that begin_wait() adds, the last of which
     // is the events', and may be woken. Where another thread has them begin_wait() adds none. The caller
     // looks once more, with serve(), before it sleeps.
-    [[nodiscard]] base::Result<void> begin_wait(Sleeper &thread, std::vector<int> &descriptors);
-    void end_wait(Sleeper &thread);
+    [[nodiscard]] base::Result<void> begin_wait(Sleeper &thread, std::vector<int> &descriptors)
+        REQUIRES(mutex_);
+    void end_wait(Sleeper &thread) REQUIRES(mutex_);
     // Between these two calls the caller calls serve() when one of the descriptors is readable, also while no
     // thread sleeps; the last descriptor is the events'. It may begin again before it ends: there may be more
     // descriptors by then, and a device of the kernel makes them readable once each time.
-    [[nodiscard]] base::Result<void> begin_watch(std::vector<int> &descriptors, bool again);
-    void end_watch();
+    [[nodiscard]] base::Result<void> begin_watch(std::vector<int> &descriptors, bool again) REQUIRES(mutex_);
+    void end_watch() REQUIRES(mutex_);
     // The descriptor of the events was readable. Needs no lock.
     void events_came() { events_came_.store(true, std::memory_order_relaxed); }
 
@@ -121,37 +122,38 @@ private:
         bool of_request;
         rpma_conn_event what;
     };
-    [[nodiscard]] bool grow(Lane &lane, std::uint32_t completions);
-    [[nodiscard]] base::Result<Lane *> open_lane(std::uint32_t completions);
+    [[nodiscard]] bool grow(Lane &lane, std::uint32_t completions) REQUIRES(mutex_);
+    [[nodiscard]] base::Result<Lane *> open_lane(std::uint32_t completions) REQUIRES(mutex_);
     [[nodiscard]] static bool serve_those_that_expect();
-    void serve(Lane &lane);
-    bool serve_with_events();
-    void take_events();
-    void touch(Member &member);
-    bool tell_touched();
-    [[nodiscard]] base::Result<void> arm(std::vector<int> &descriptors);
-    void disarm();
+    void serve(Lane &lane) REQUIRES(mutex_);
+    bool serve_with_events() REQUIRES(mutex_);
+    void take_events() REQUIRES(mutex_);
+    void touch(Member &member) REQUIRES(mutex_);
+    bool tell_touched() REQUIRES(mutex_);
+    [[nodiscard]] base::Result<void> arm(std::vector<int> &descriptors) REQUIRES(mutex_);
+    void disarm() REQUIRES(mutex_);
 
     const Device &device_;
     const std::uint32_t thread_;
-    base::SmallMutex mutex_;  // guards all that follows
-    Events events_;
-    std::vector<std::unique_ptr<Lane>> lanes_;
+    const Events events_;
+    base::SmallMutex mutex_;
+    std::vector<std::unique_ptr<Lane>> lanes_ GUARDED_BY(mutex_);
     std::atomic<int> expected_{0};  // written with the lock held
     static inline std::atomic<int> expected_anywhere{0};
-    std::uint32_t serves_ = 0;
+    std::uint32_t serves_ GUARDED_BY(mutex_) = 0;
     std::atomic<bool> events_came_{false};
     // serve() puts here what it found. These are members so that serve() allocates nothing.
-    std::vector<Event> found_;
-    std::vector<Member *> touched_;
-    std::array<std::byte, longest_message> scratch_;  // not initialised: it is there when it is used
-    int watches_ = 0;
-    bool events_waited_for_ = false;
-    int events_fd_ = -1;
+    std::vector<Event> found_ GUARDED_BY(mutex_);
+    std::vector<Member *> touched_ GUARDED_BY(mutex_);
+    std::array<std::byte, longest_message> scratch_
+        GUARDED_BY(mutex_);  // not initialised: it is there when it is used
+    int watches_ GUARDED_BY(mutex_) = 0;
+    bool events_waited_for_ GUARDED_BY(mutex_) = false;
+    int events_fd_ GUARDED_BY(mutex_) = -1;
     // The thread that sleeps in the device, and the others that sleep, the first of which is next.
-    Sleeper *in_device_ = nullptr;
-    unsigned nested_waits_ = 0;  // of the same thread, in handlers of signals
-    std::vector<Sleeper *> others_;
+    Sleeper *in_device_ GUARDED_BY(mutex_) = nullptr;
+    unsigned nested_waits_ GUARDED_BY(mutex_) = 0;  // of the same thread, in handlers of signals
+    std::vector<Sleeper *> others_ GUARDED_BY(mutex_);
 };
 
 }  // namespace stream

@@ -189,6 +189,7 @@ bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to, 
                                               bool tells) {
     const std::size_t bytes = to.length;
     if (sends_in_place()) {
+        shard_->mutex().assert_held();
         const auto together = shard_->scratch();
         for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
             std::memcpy(together.data() + before, piece.data(), piece.size());

@@ -47,7 +47,7 @@ void an_accepted_socket_is_waited_for_in_the_device(void **) {
     NeverWoken other;
     std::vector<int> descriptors;
     {
-        const std::scoped_lock lock{shard->mutex()};
+        const base::Lock lock{shard->mutex()};
         assert_true(shard->begin_wait(other, descriptors).has_value());
         shard->end_wait(other);
     }
