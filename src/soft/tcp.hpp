@@ -64,7 +64,8 @@ struct Accepted {
 // can be.
 [[nodiscard]] base::Result<Address> source_towards(const sockaddr &to, const Address *from);
 
-// No delay; a peer that vanished is noticed: when idle in about 30 s, else after limits::silence_timeout.
+// No delay. A peer that vanished is noticed after limits::silence_timeout, also when idle: keep-alives ask it
+// meanwhile, and with a user timeout TCP does not count them.
 void set_connection_options(int socket);
 // Largest segment TCP sends, in bytes.
 [[nodiscard]] std::size_t segment_bytes(int socket);
