@@ -230,6 +230,9 @@ private:
     // Posts a message of these operations. They take `bytes` bytes of the send buffer.
     bool hand_over(std::span<const rpma_op> ops, std::size_t bytes) {
         posted_->posted(bytes, static_cast<std::uint32_t>(ops.size()));
+        return hand_over(ops);
+    }
+    bool hand_over(std::span<const rpma_op> ops) {
         if (const int result = rpma_post(conn_.get(), ops.data(), ops.size(), nullptr); result != 0) {
             // There is a place in the send queue: the device had no memory for what has not left.
             fail(result == RPMA_E_AGAIN ? ENOMEM : ECONNRESET);
@@ -367,6 +370,14 @@ inline bool Connection::post_message(const void *bytes, const Target &to) {
     write.remote_addr = to.address;
     write.remote_key = to.key;
     write.imm = message_word_;
+    if (message_ops_ == 1) {  // on iWARP the word behind the write completes
+        const bool is_silent = posted_->may_be_silent(to.length);
+        write.flags = is_silent ? RPMA_F_COMPLETION_ON_ERROR : RPMA_F_COMPLETION_ALWAYS;
+        if (is_silent) [[likely]] {
+            posted_->posted_silently(to.length);
+            return hand_over({message_.data(), 1});
+        }
+    }
     return hand_over({message_.data(), message_ops_}, to.length);
 }
 

@@ -2,6 +2,9 @@
 // stream/send_ring: what is posted and not complete. Messages complete in the order they were posted in; each
 // gives back its bytes of the send buffer and its places in the send queue. When all are complete, the next
 // bytes take the buffer's first place again, which the processor's cache has.
+//
+// A completion costs more than it tells where the device has taken the bytes during the post. Such a message
+// is silent while there is enough room: it completes with the next one that is not.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +14,21 @@
 
 namespace stream {
 
+// A stream takes more when this much fits: less would make messages of a few bytes.
+inline constexpr std::size_t send_low_water = 2048;
+
 class SendRing {
 public:
     // The buffer has `bytes` bytes, the queue `places` places, of which `kept` are for messages without
     // bytes.
     SendRing(std::size_t bytes, std::uint32_t places, std::uint32_t kept)
-        : size_{bytes}, free_{bytes}, places_{places}, kept_{kept}, posted_{places} {}
+        : size_{bytes},
+          free_{bytes},
+          enough_{std::max(bytes / 2, std::min(bytes, send_low_water))},
+          places_{places},
+          kept_{kept},
+          most_silent_{std::min(most_silent, (places - kept) / 4)},
+          posted_{places} {}
 
     // How many bytes a message may have that takes up to `places`.
     [[nodiscard]] std::size_t room(std::uint32_t places) const {
@@ -27,14 +39,27 @@ public:
     [[nodiscard]] Part front(std::size_t bytes) const {
         return {.offset = next_, .size = std::min(bytes, size_ - next_)};
     }
+    // Whether the next message, of `bytes` bytes that the device takes during the post and of one place, may
+    // be silent. Where only silent messages are posted there is room for more: nobody waits for those.
+    [[nodiscard]] bool may_be_silent(std::size_t bytes) const {
+        return silent_.places < most_silent_ && free_ - bytes >= enough_;
+    }
     // Notes that a message of `bytes` bytes, at most room(), is posted.
     void posted(std::size_t bytes, std::uint32_t places) {
-        posted_.push({.bytes = bytes, .places = places});
+        posted_.push({.bytes = silent_.bytes + bytes, .places = silent_.places + places});
+        silent_ = {};
         next_ = next_ + bytes < size_ ? next_ + bytes : next_ + bytes - size_;
         free_ -= bytes;
         places_ -= places;
     }
-    // Notes that the oldest message is complete. False: there is none.
+    // Notes the same of a silent one.
+    void posted_silently(std::size_t bytes) {
+        silent_.bytes += bytes;
+        ++silent_.places;
+        free_ -= bytes;
+        --places_;
+    }
+    // Notes that the oldest message that is not silent is complete. False: there is none.
     [[nodiscard]] bool completed() {
         if (posted_.empty()) {
             return false;
@@ -49,6 +74,7 @@ public:
     }
 
     [[nodiscard]] std::size_t free() const { return free_; }
+    // Whether the device needs no memory of what is posted.
     [[nodiscard]] bool idle() const { return posted_.empty(); }
 
 private:
@@ -57,11 +83,16 @@ private:
         std::uint32_t places = 0;
     };
 
+    static constexpr std::uint32_t most_silent = 16;
+
     std::size_t size_;
     std::size_t free_;
+    std::size_t enough_;
     std::size_t next_ = 0;
     std::uint32_t places_;
     std::uint32_t kept_;
+    std::uint32_t most_silent_;
+    Posted silent_;  // all that will complete with the next message that is not
     base::Ring<Posted> posted_;
 };
 

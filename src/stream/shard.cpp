@@ -189,14 +189,7 @@ void Shard::attach(Lane &lane, std::uint32_t number, Member &member) {
     lane.add(number, member);
 }
 
-// Another connection may get the number: the completions that are left of this one are taken first.
-void Shard::detach(Lane &lane, std::uint32_t number) {
-    serve(lane);
-    std::erase(touched_, lane.remove(number));
-    (void)tell_touched();
-}
-
-void Shard::touch(Member &member) {
+inline void Shard::touch(Member &member) {
     if (!std::exchange(member.touched_, true)) {
         touched_.push_back(&member);
     }
@@ -205,7 +198,7 @@ void Shard::touch(Member &member) {
 // Takes what was in the queue at the call. A peer may go on sending without a pause: what comes meanwhile is
 // for the next call. A queue that gives fewer than it was asked for is empty, and is not asked again: that
 // would ask the device's sockets.
-void Shard::serve(Lane &lane) {
+[[gnu::always_inline]] inline void Shard::serve(Lane &lane) {
     std::array<ibv_wc, completions_at_once> completions;
     std::uint32_t taken = 0;
     int count = completions_at_once;
@@ -219,6 +212,13 @@ void Shard::serve(Lane &lane) {
             }
         }
     }
+}
+
+// Another connection may get the number: the completions that are left of this one are taken first.
+void Shard::detach(Lane &lane, std::uint32_t number) {
+    serve(lane);
+    std::erase(touched_, lane.remove(number));
+    (void)tell_touched();
 }
 
 void Shard::take_events() {

@@ -11,9 +11,6 @@ namespace stream {
 
 namespace {
 
-// A stream takes more when this much fits: less would make messages of a few bytes.
-constexpr std::size_t send_low_water = 2048;
-
 // Calls use(piece of parts, how much came before it) for the bytes from skip on.
 template <typename Use>
 void for_pieces(std::span<const iovec> parts, std::size_t skip, std::size_t bytes, Use use) {
@@ -154,7 +151,7 @@ base::Result<std::size_t> Connection::post_bytes(std::span<const iovec> parts) {
 void Connection::prepare_message() {
     rpma_op &write = message_[0];
     write.type = device_.is_iwarp() ? RPMA_OP_WRITE : RPMA_OP_WRITE_WITH_IMM;
-    write.flags = device_.is_iwarp() ? RPMA_F_COMPLETION_ON_ERROR : RPMA_F_COMPLETION_ALWAYS;
+    write.flags = RPMA_F_COMPLETION_ON_ERROR;
     rpma_op &word = message_[1];
     word.type = RPMA_OP_SEND;
     word.flags = RPMA_F_COMPLETION_ALWAYS;

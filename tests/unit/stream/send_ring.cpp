@@ -61,6 +61,40 @@ void messages_without_bytes_have_places_kept_for_them(void **) {
     assert_false(ring.has_place(4));
 }
 
+void silent_messages_complete_with_the_next_that_is_not(void **) {
+    SendRing ring{100000, 24, 8};  // four of 16 places may be silent
+    for (int message = 0; message < 4; ++message) {
+        assert_true(ring.may_be_silent(10));
+        ring.posted_silently(10);
+    }
+    assert_true(ring.idle());
+    assert_false(ring.completed());
+    assert_int_equal(ring.free(), 99960);
+    assert_false(ring.may_be_silent(10));
+    ring.posted(10, 1);
+    assert_false(ring.idle());
+    assert_true(ring.may_be_silent(10));
+    ring.posted_silently(10);
+    assert_true(ring.completed());
+    assert_int_equal(ring.free(), 99990);
+    assert_true(ring.has_place(23));
+    assert_false(ring.has_place(24));
+    assert_true(ring.idle());
+}
+
+void nobody_waits_for_silent_messages(void **) {
+    SendRing ring{8192, 400, 8};
+    std::size_t silent = 0;
+    for (; ring.may_be_silent(1024); ++silent) {
+        ring.posted_silently(1024);
+    }
+    assert_int_equal(silent, 4);
+    assert_int_equal(ring.free(), 4096);
+    // A stream takes no more before all of so small a buffer is free.
+    assert_false((SendRing{send_low_water, 400, 8}.may_be_silent(1)));
+    assert_false((SendRing{100000, 11, 8}.may_be_silent(1)));
+}
+
 }  // namespace
 
 int main() {
@@ -69,6 +103,8 @@ int main() {
         cmocka_unit_test(bytes_go_round_the_end),
         cmocka_unit_test(a_buffer_that_is_empty_begins_anew),
         cmocka_unit_test(messages_without_bytes_have_places_kept_for_them),
+        cmocka_unit_test(silent_messages_complete_with_the_next_that_is_not),
+        cmocka_unit_test(nobody_waits_for_silent_messages),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
