@@ -7,9 +7,9 @@
  * its arguments before it does anything else. It writes an output only on success, unless its comment says
  * otherwise. The log tells what a failure was about (rpma_log_set_function).
  *
- * Arguments. No pointer may be NULL, unless the comment says what NULL means there. An op_context may be
- * NULL: the library only hands it back. Sizes, lengths and offsets of memory are in bytes. The library does
- * not keep what a pointer leads to, unless the comment says so.
+ * Arguments. No pointer may be NULL (RPMA_E_INVAL), unless the comment says what NULL means there. An
+ * op_context may be NULL: the library only hands it back. Sizes, lengths and offsets of memory are in bytes.
+ * The library does not keep what a pointer leads to, unless the comment says so.
  *
  * Ownership. A "new" gives an object that its "delete" ends. A delete takes the address of the caller's
  * pointer and sets it to NULL, also when it returns an error. It is a no-op that returns 0 when the pointer

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * rpma.hpp -- librpma from C++23: owners, spans and std::expected over librpma.h. No logic of its own: a
- * function here is the C function of its name, whose comment (or man page) says what it does, what it costs
- * and which threads may call it. Nothing throws.
+ * rpma.hpp -- librpma from C++23: owners, spans and std::expected over librpma.h. It has no logic of its own:
+ * a function here is the C function of its name, whose comment (or man page) tells what it does, its errors,
+ * whether it blocks, and which threads may call it. Nothing throws.
  *
- * Owners are moved, not copied, and end what they own when they go: a peer outlives everything made from it,
- * and a shared receive queue, completion queue or event queue the connections that use it.
+ * A program moves owners and does not copy them. An owner's destructor ends what it owns. A peer outlives
+ * everything that was made from it; a shared receive queue, completion queue or event queue outlives the
+ * connections that use it.
  *
- * Memory is named by a part of a region (local_part, remote_part) instead of a region, an offset and a
- * length:
+ * A part of a region (local_part, remote_part) stands for a region, an offset and a length:
  *
  *     const auto region = peer.reg(std::as_writable_bytes(std::span{numbers}), RPMA_MR_USAGE_WRITE_SRC);
  *     connection.write(remote.part(0, 64), region->part(0, 64));
@@ -33,12 +33,12 @@
 
 namespace rpma {
 
-// One of librpma's RPMA_E_ codes; what it was about is in the log.
+// One of librpma's RPMA_E_ codes. The log tells what it was about.
 class error {
 public:
     constexpr explicit error(int code) : code_{code} {}
     [[nodiscard]] constexpr int code() const { return code_; }
-    // Static.
+    // Returns a static string.
     [[nodiscard]] const char *text() const { return rpma_err_2str(code_); }
     friend constexpr bool operator==(error, error) = default;
     // Compares with RPMA_E_ codes.
@@ -51,7 +51,7 @@ private:
 template <typename T>
 using expected = std::expected<T, error>;
 
-// ---------------------------------------------------------------- how all of it is made ----
+// ---------------------------------------------------------------- owners and results ----
 
 namespace detail {
 
@@ -62,7 +62,7 @@ inline expected<void> result_of(int code) {
     return {};
 }
 
-// Calls a "new" or "get" function, whose last argument is where its value goes.
+// Calls a "new" or "get" function, which writes its value to its last argument.
 template <typename T, typename Function, typename... Arguments>
 expected<T> value_of(Function function, Arguments... arguments) {
     T value{};
@@ -88,11 +88,11 @@ public:
     owner &operator=(const owner &) = delete;
     ~owner() { (void)Delete(&object_); }
 
-    // For C functions.
+    // Returns the object for a C function; it stays the owner's.
     [[nodiscard]] T *get() const { return object_; }
     [[nodiscard]] T *release() { return std::exchange(object_, nullptr); }
     explicit operator bool() const { return object_ != nullptr; }
-    // Ends it now, and says how that went.
+    // Ends the object now, and says how that went.
     expected<void> reset() { return result_of(Delete(&object_)); }
 
 protected:
@@ -113,14 +113,14 @@ expected<Owner> made(Function function, Arguments... arguments) {
 
 // ---------------------------------------------------------------- memory ----
 
-// A part of a region of this process.
+// A part of a region of this process, in bytes. It does not own the region.
 struct local_part {
     rpma_mr_local *region = nullptr;
     std::size_t offset = 0;
     std::size_t length = 0;
 };
 
-// A part of a peer's region.
+// A part of a peer's region, in bytes. It does not own the region.
 struct remote_part {
     rpma_mr_remote *region = nullptr;
     std::size_t offset = 0;
@@ -143,13 +143,13 @@ public:
         (void)rpma_mr_get_size(object_, &size);
         return {static_cast<std::byte *>(start), size};
     }
-    // By which a peer names it, together with an address.
+    // A peer names the region by this key, together with an address.
     [[nodiscard]] std::uint32_t key() const {
         std::uint32_t key = 0;
         (void)rpma_mr_get_key(object_, &key);
         return key;
     }
-    // For the peer: it makes a remote_region of them.
+    // The peer makes a remote_region of these bytes.
     [[nodiscard]] std::array<std::byte, 21> descriptor() const {
         std::array<std::byte, 21> bytes{};
         (void)rpma_mr_get_descriptor(object_, bytes.data());
@@ -170,7 +170,7 @@ public:
         (void)rpma_mr_remote_get_size(object_, &bytes);
         return bytes;
     }
-    // RPMA_MR_USAGE_FLUSH_TYPE_ bits.
+    // Returns a set of RPMA_MR_USAGE_FLUSH_TYPE_ bits.
     [[nodiscard]] int flush_types() const {
         int types = 0;
         (void)rpma_mr_remote_get_flush_type(object_, &types);
@@ -205,8 +205,8 @@ public:
     }
 };
 
-// Setters return the configuration, so that they are written one behind the other; after a value that was not
-// valid, whoever uses the configuration fails as the setter did.
+// Setters return the configuration, so that a program can chain them. After a value that was not valid, each
+// use of the configuration fails as the setter did.
 class connection_configuration : public detail::owner<rpma_conn_cfg, rpma_conn_cfg_delete> {
 public:
     using owner::owner;
@@ -215,7 +215,7 @@ public:
         return detail::made<connection_configuration, rpma_conn_cfg>(rpma_conn_cfg_new);
     }
     connection_configuration &timeout(std::chrono::milliseconds timeout) {
-        // What C cannot say is not valid.
+        // A timeout that does not fit into C's int is not valid.
         const bool fits = std::in_range<int>(timeout.count());
         return note(rpma_conn_cfg_set_timeout(object_, fits ? static_cast<int>(timeout.count()) : -1));
     }
@@ -252,10 +252,10 @@ public:
     connection_configuration &events(rpma_events *events) {
         return note(rpma_conn_cfg_set_events(object_, events));
     }
-    // The first failure of a setter.
+    // Returns the first failure of a setter.
     [[nodiscard]] expected<void> ok() const { return detail::result_of(first_failure_); }
 
-    // Of one that may be nullptr.
+    // These two take a configuration that may be nullptr.
     [[nodiscard]] static expected<void> check(const connection_configuration *configuration) {
         return configuration != nullptr ? configuration->ok() : expected<void>{};
     }
@@ -286,11 +286,11 @@ public:
         return detail::result_of(rpma_cq_rearm(queue_, solicited_only));
     }
     // Returns the descriptor to sleep on, until wait_end(). Only a queue that was made with RPMA_CQ_UNARMED
-    // has it.
+    // has one. It stays the queue's.
     expected<int> wait_begin() { return detail::value_of<int>(rpma_cq_wait_begin, queue_); }
     expected<void> wait_end() { return detail::result_of(rpma_cq_wait_end(queue_)); }
-    // The completions that are there, as many as there is room for: the beginning of `room`, empty when there
-    // is none.
+    // Collects the completions that are there, as many as there is room for. Returns the beginning of `room`,
+    // which is empty when there is none.
     expected<std::span<ibv_wc>> poll(std::span<ibv_wc> room) {
         int count = 0;
         const int code = rpma_cq_get_wc(queue_, static_cast<int>(room.size()), room.data(), &count);
@@ -299,7 +299,7 @@ public:
         }
         return room.first(static_cast<std::size_t>(count));
     }
-    // The next one; blocks until there is one. Of one thread.
+    // Returns the next completion; blocks until there is one. One thread at a time calls it.
     expected<ibv_wc> next() {
         ibv_wc completion;
         while (true) {
@@ -320,12 +320,12 @@ private:
     rpma_cq *queue_ = nullptr;
 };
 
-// A completion queue of its own, for many connections.
+// A completion queue that many connections use.
 class completion_queue : public detail::owner<rpma_cq, rpma_cq_delete> {
 public:
     using owner::owner;
     [[nodiscard]] completions view() const { return completions{object_}; }
-    // Room for so many completions.
+    // Makes room for so many completions.
     expected<void> resize(std::uint32_t size) { return detail::result_of(rpma_cq_resize(object_, size)); }
 };
 
@@ -336,7 +336,7 @@ public:
     expected<void> receive(local_part into, const void *context) {
         return detail::result_of(rpma_srq_recv(object_, into.region, into.offset, into.length, context));
     }
-    // Without a queue when its size was 0.
+    // The result has no queue when the size of that was 0.
     [[nodiscard]] expected<completions> receive_completions() const {
         const auto queue = detail::value_of<rpma_cq *>(rpma_srq_get_rcq, object_);
         if (!queue) {
@@ -352,7 +352,7 @@ class connection : public detail::owner<rpma_conn, rpma_conn_delete> {
 public:
     using owner::owner;
 
-    // Operations: flags are RPMA_F_COMPLETION_ALWAYS or _ON_ERROR, context comes back in ibv_wc.wr_id.
+    // Operations: flags are RPMA_F_COMPLETION_ALWAYS or _ON_ERROR; context comes back in ibv_wc.wr_id.
     expected<void> read(local_part to, remote_part from, const void *context = nullptr,
                         int flags = RPMA_F_COMPLETION_ALWAYS) {
         return detail::result_of(
@@ -390,7 +390,7 @@ public:
     expected<void> receive(local_part into, const void *context = nullptr) {
         return detail::result_of(rpma_recv(object_, into.region, into.offset, into.length, context));
     }
-    // These two: all or, on failure, those before the one that was refused.
+    // These two post all or, on failure, those before the one that was refused; *posted becomes how many.
     expected<void> receive_many(std::span<const rpma_recv_op> receives, std::size_t *posted = nullptr) {
         return detail::result_of(rpma_recv_many(object_, receives.data(), receives.size(), posted));
     }
@@ -403,7 +403,7 @@ public:
         (void)rpma_conn_get_cq(object_, &queue);
         return completions{queue};
     }
-    // Of receives; without a queue when they complete in queue().
+    // The queue of receives; the result has no queue when they complete in queue().
     [[nodiscard]] completions receive_queue() const {
         rpma_cq *queue = nullptr;
         (void)rpma_conn_get_rcq(object_, &queue);
@@ -416,7 +416,7 @@ public:
     expected<rpma_conn_event> next_event() {
         return detail::value_of<rpma_conn_event>(rpma_conn_next_event, object_);
     }
-    // What the peer said when it asked, or answered; valid as long as the connection.
+    // Returns what the peer said when it asked, or answered. The bytes are valid as long as the connection.
     [[nodiscard]] std::span<const std::byte> private_data() const {
         rpma_conn_private_data data{};
         (void)rpma_conn_get_private_data(object_, &data);
@@ -445,7 +445,7 @@ public:
     expected<void> receive(local_part into, const void *context = nullptr) {
         return detail::result_of(rpma_conn_req_recv(object_, into.region, into.offset, into.length, context));
     }
-    // Sends the request, or accepts it. The request is used up, also when this fails. At most 255 bytes.
+    // Sends the request, or accepts it, with at most 255 bytes. It uses the request up, also when it fails.
     expected<connection> connect(std::span<const std::byte> private_data = {}) && {
         if (private_data.size() > UINT8_MAX) {
             return std::unexpected{error{RPMA_E_INVAL}};
@@ -464,7 +464,7 @@ public:
     using owner::owner;
 
     [[nodiscard]] expected<int> fd() const { return detail::value_of<int>(rpma_ep_get_fd, object_); }
-    // configuration: nullptr for the defaults.
+    // Blocks until there is a request, unless fd() is non-blocking. configuration: nullptr for the defaults.
     expected<connection_request> next(const connection_configuration *configuration = nullptr) {
         if (const auto ok = connection_configuration::check(configuration); !ok) {
             return std::unexpected{ok.error()};
@@ -478,7 +478,8 @@ class peer : public detail::owner<rpma_peer, rpma_peer_delete> {
 public:
     using owner::owner;
 
-    // On the device that serves an address of this machine, or that leads to one of another.
+    // Make a peer on the device that serves an address of this machine, or that leads to one of another. Both
+    // block for the name look-up.
     [[nodiscard]] static expected<peer> at(const std::string &local_address) {
         return on(local_address, RPMA_UTIL_IBV_CONTEXT_LOCAL);
     }
@@ -486,19 +487,19 @@ public:
         return on(remote_address, RPMA_UTIL_IBV_CONTEXT_REMOTE);
     }
 
-    // usage: RPMA_MR_USAGE_ bits. The memory stays the caller's, and outlives the region.
+    // usage is a set of RPMA_MR_USAGE_ bits. The memory stays the caller's, and outlives the region.
     [[nodiscard]] expected<local_region> reg(std::span<std::byte> memory, int usage) const {
         return detail::made<local_region, rpma_mr_local>(
             rpma_mr_reg, object_, static_cast<void *>(memory.data()), memory.size(), usage);
     }
-    // Memory that goes with the region.
+    // Allocates memory, in bytes, that goes with the region.
     [[nodiscard]] expected<local_region> alloc(std::size_t size, int usage) const {
         return detail::made<local_region, rpma_mr_local>(rpma_mr_alloc, object_, size, usage);
     }
     [[nodiscard]] expected<endpoint> listen(const std::string &address, const std::string &port) const {
         return detail::made<endpoint, rpma_ep>(rpma_ep_listen, object_, address.c_str(), port.c_str());
     }
-    // configuration: nullptr for the defaults.
+    // nullptr as configuration stands for the defaults. Blocks as rpma_conn_req_new does.
     [[nodiscard]] expected<connection_request> request(
         const std::string &address, const std::string &port,
         const connection_configuration *configuration = nullptr) const {
@@ -509,7 +510,7 @@ public:
             rpma_conn_req_new, object_, address.c_str(), port.c_str(),
             connection_configuration::get_of(configuration));
     }
-    // flags: 0, RPMA_CQ_POLLED or RPMA_CQ_UNARMED.
+    // flags is 0, RPMA_CQ_POLLED or RPMA_CQ_UNARMED.
     [[nodiscard]] expected<completion_queue> make_completion_queue(std::uint32_t size, int flags = 0) const {
         return detail::made<completion_queue, rpma_cq>(rpma_cq_new, object_, size, flags);
     }

@@ -276,10 +276,10 @@ extern int softrdma_end_error(const struct ibv_qp *qp);
 
 /* ---- connection manager ----
  *
- * A port of RDMA_PS_TCP is a TCP port; one of RDMA_PS_UDP or RDMA_PS_IPOIB, which are the same here, a UDP
- * port: rdma_connect asks there for a queue pair, every half second, ten seconds long. The
- * status of RDMA_CM_EVENT_UNREACHABLE is -ETIMEDOUT when nobody answered, -ECONNREFUSED when nobody listens,
- * and 2 when the peer rejected the request. The Q_Key is RDMA_UDP_QKEY, which rdma_create_qp sets.
+ * A port of RDMA_PS_TCP is a TCP port. One of RDMA_PS_UDP or RDMA_PS_IPOIB, which are the same here, is a UDP
+ * port: rdma_connect asks there for a queue pair, every half second, for ten seconds. The status of
+ * RDMA_CM_EVENT_UNREACHABLE is -ETIMEDOUT when nobody answered, -ECONNREFUSED when nobody listens, and 2 when
+ * the peer rejected the request. The Q_Key is RDMA_UDP_QKEY, which rdma_create_qp sets.
  */
 SOFTRDMA_LIKE(rdma_get_devices);
 SOFTRDMA_LIKE(rdma_free_devices);
