@@ -62,6 +62,7 @@ Result<std::shared_ptr<AnySocket>> Socket::adopt(int fd) {
     }
     const bool blocks = is_plain ? (flags & O_NONBLOCK) == 0 : kept_blocking(fd, flags);
     auto adopted = std::make_shared<Socket>(base::Fd{fd}, state, configuration().settings, blocks);
+    adopted->is_new();
     adopted->in_tcp_ = state == State::Listening;
     if (is_plain) {
         adopted->reason_ = RDMA_REASON_ADOPTED;
@@ -72,6 +73,7 @@ Result<std::shared_ptr<AnySocket>> Socket::adopt(int fd) {
 
 std::shared_ptr<AnySocket> Socket::of_anothers_stream(int fd) {
     auto lost = std::make_shared<Socket>(base::Fd{fd}, State::Lost, configuration().settings, true);
+    lost->is_new();
     lost->loss_told_ = true;
     return lost;
 }

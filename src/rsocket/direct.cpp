@@ -27,9 +27,10 @@ Result<off_t> Socket::map(void *begin, std::size_t bytes, int protection, off_t 
         bytes > static_cast<std::size_t>(most_offset - place)) {
         return base::failure(EINVAL);
     }
-    std::unique_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const milliseconds most = blocks_ ? send_timeout_ : handshake_timeout;
-    const auto mapped = until(lock, true, deadline_of(most), [&]() -> Result<void> {
+    const auto mapped = until(true, deadline_of(most), [&]() -> Result<void> {
+        mutex_.assert_held();
         if (stream_ == nullptr) {
             return base::failure(why_no_stream());
         }
@@ -56,14 +57,15 @@ Result<std::size_t> Socket::write_at(const void *from, std::size_t bytes, off_t 
     if (offset < 0) {
         return base::failure(EINVAL);
     }
-    std::unique_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
     const Deadline deadline = deadline_of(send_timeout_);
     serve();  // what the peer has mapped, and what no more
     auto *const begin = static_cast<std::byte *>(const_cast<void *>(from));  // what is sent is not written to
     std::size_t written = 0;
     while (true) {
-        const auto put = until(lock, blocks, deadline, [&]() -> Result<std::size_t> {
+        const auto put = until(blocks, deadline, [&]() -> Result<std::size_t> {
+            mutex_.assert_held();
             if (stream_ == nullptr) {
                 return base::failure(why_no_stream());
             }

@@ -117,19 +117,17 @@ private:
     [[nodiscard]] Result<std::size_t> send_any(const msghdr &message, int flags);
     [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
     // These go on when the first look, which gave `first`, was not enough.
-    [[nodiscard]] Result<std::size_t> receive_rest(std::unique_lock<base::SmallMutex> &lock,
-                                                   std::span<const iovec> parts, const Wish &wish,
-                                                   Result<std::size_t> first);
-    [[nodiscard]] Result<std::size_t> send_rest(std::unique_lock<base::SmallMutex> &lock,
-                                                std::span<const iovec> parts, int flags,
-                                                Result<std::size_t> first);
+    [[nodiscard]] Result<std::size_t> receive_rest(std::span<const iovec> parts, const Wish &wish,
+                                                   Result<std::size_t> first) REQUIRES(mutex_);
+    [[nodiscard]] Result<std::size_t> send_rest(std::span<const iovec> parts, int flags,
+                                                Result<std::size_t> first) REQUIRES(mutex_);
     // The caller of these holds the stream's lock too, if there is a stream.
     [[nodiscard]] Result<std::size_t> try_to_receive(std::span<const iovec> parts, const Wish &wish,
-                                                     std::size_t received);
-    [[nodiscard]] Result<std::size_t> try_to_send(std::span<const iovec> parts);
+                                                     std::size_t received) REQUIRES(mutex_);
+    [[nodiscard]] Result<std::size_t> try_to_send(std::span<const iovec> parts) REQUIRES(mutex_);
     // The caller of this and of what follows holds mutex_, which is taken before the shard's lock. Returns
     // whether there was anything for any stream.
-    bool serve();
+    bool serve() REQUIRES(mutex_);
     // Whether it is not known yet if the socket is a stream or TCP.
     [[nodiscard]] bool is_open_yet() const {
         const State state = state_;
@@ -137,54 +135,53 @@ private:
                state == State::Undecided;
     }
     // Takes the socket to its next state, if there is news for that.
-    void go_on() {
+    void go_on() REQUIRES(mutex_) {
         if (is_open_yet()) {
             decide_now();
         }
     }
-    void decide_now();
-    [[nodiscard]] Result<void> answer_while_waiting(std::unique_lock<base::SmallMutex> &lock,
-                                                    Deadline deadline);
+    void decide_now() REQUIRES(mutex_);
+    [[nodiscard]] Result<void> answer_while_waiting(Deadline deadline) REQUIRES(mutex_);
     [[nodiscard]] bool awaits_answer();
-    [[nodiscard]] Result<void> begin_to_reach(const sockaddr *address, socklen_t length);
+    [[nodiscard]] Result<void> begin_to_reach(const sockaddr *address, socklen_t length) REQUIRES(mutex_);
     [[nodiscard]] Result<sockaddr_storage> local_address_to(const sockaddr_storage &remote) const;
-    [[nodiscard]] Result<void> listen_at(sockaddr_storage local, int backlog);
-    [[nodiscard]] Result<std::shared_ptr<Socket>> next_in_tcp(sockaddr *address, socklen_t *length,
-                                                              int flags);
+    [[nodiscard]] Result<void> listen_at(sockaddr_storage local, int backlog) REQUIRES(mutex_);
+    [[nodiscard]] Result<std::shared_ptr<Socket>> next_in_tcp(sockaddr *address, socklen_t *length, int flags)
+        REQUIRES(mutex_);
     [[nodiscard]] Result<std::shared_ptr<Socket>> next_of_listener(sockaddr *address, socklen_t *length,
-                                                                   int flags);
+                                                                   int flags) REQUIRES(mutex_);
     // How long a peer has for the rest of a request, or for the answer to ours.
     static constexpr std::chrono::seconds time_to_answer{1};
-    [[nodiscard]] bool reach();
+    [[nodiscard]] bool reach() REQUIRES(mutex_);
     // These return whether the state has changed.
-    [[nodiscard]] bool take_answer();
-    [[nodiscard]] bool replay();
+    [[nodiscard]] bool take_answer() REQUIRES(mutex_);
+    [[nodiscard]] bool replay() REQUIRES(mutex_);
     // Whether the socket stays TCP if the peer of its stream does not answer.
-    [[nodiscard]] bool may_fall_back() const {
+    [[nodiscard]] bool may_fall_back() const REQUIRES(mutex_) {
         return may_be_tcp_ && stream_ != nullptr && !stream_->shard()->device().is_of_kernel();
     }
-    void fall_back(int reason);
-    void drop_stream();
+    void fall_back(int reason) REQUIRES(mutex_);
+    void drop_stream() REQUIRES(mutex_);
     // There is no connection, and another may be made. The program is told why.
-    void give_up(int error);
+    void give_up(int error) REQUIRES(mutex_);
     [[nodiscard]] Result<void> connect_in_tcp(const sockaddr *address, socklen_t length);
-    [[nodiscard]] Result<void> wait_for_peer(std::unique_lock<base::SmallMutex> &lock);
+    [[nodiscard]] Result<void> wait_for_peer() REQUIRES(mutex_);
     // The caller holds the stream's lock too. Whether the peer is to get what was sent, and it is not decided
     // how.
-    [[nodiscard]] bool waits_with_bytes() const;
-    void send_what_is_kept(std::unique_lock<base::SmallMutex> &lock, Deadline deadline);
-    [[nodiscard]] Result<std::size_t> keep_for_replay(std::span<const iovec> parts);
-    [[nodiscard]] bool begin_stream(stream::Side side);
+    [[nodiscard]] bool waits_with_bytes() const REQUIRES(mutex_);
+    void send_what_is_kept(Deadline deadline) REQUIRES(mutex_);
+    [[nodiscard]] Result<std::size_t> keep_for_replay(std::span<const iovec> parts) REQUIRES(mutex_);
+    [[nodiscard]] bool begin_stream(stream::Side side) REQUIRES(mutex_);
     // There is a peer, and there can be no stream with it.
-    void lose_peer(int error);
+    void lose_peer(int error) REQUIRES(mutex_);
     // In socket_plain.cpp. Looks at what an accepted socket's peer has sent first. Returns whether that
     // decides.
-    [[nodiscard]] bool decide_by_what_came();
-    void speak_first();
+    [[nodiscard]] bool decide_by_what_came() REQUIRES(mutex_);
+    void speak_first() REQUIRES(mutex_);
     // Until when more may come that decides; nothing when that time is over.
-    [[nodiscard]] Deadline decision_due() const;
-    [[nodiscard]] std::optional<pollfd> decision_timer();
-    void become_plain(int reason);
+    [[nodiscard]] Deadline decision_due() const REQUIRES(mutex_);
+    [[nodiscard]] std::optional<pollfd> decision_timer() REQUIRES(mutex_);
+    void become_plain(int reason) REQUIRES(mutex_);
     void set_kernel_blocking(bool blocks) const;
     // These take the lock by themselves. Waits until an accepted socket is a stream or TCP.
     enum class Use { Receive, Send };
@@ -194,50 +191,53 @@ private:
     // Whether the stream is that of the process that forked this one.
     [[nodiscard]] bool is_lost() const { return state_ == State::Lost; }
     // Says so once in the log.
-    [[nodiscard]] base::Failure lost();
+    [[nodiscard]] base::Failure lost() REQUIRES(mutex_);
     // Takes the lock of the stream's shard, if there is a stream.
-    [[nodiscard]] std::unique_lock<base::SmallMutex> lock_stream() const {
+    [[nodiscard]] std::unique_lock<base::SmallMutex> lock_stream() const REQUIRES(mutex_) {
         return stream_ != nullptr ? std::unique_lock{stream_->shard()->mutex()}
                                   : std::unique_lock<base::SmallMutex>{};
     }
     // With the lock of the stream's shard.
-    bool serve_shard() {
+    bool serve_shard() REQUIRES(mutex_) {
         stream::Shard &shard = *stream_->shard();
         shard.mutex().assert_held();
         return shard.serve();
     }
-    [[nodiscard]] bool is_connecting() const;
+    [[nodiscard]] bool is_connecting() const REQUIRES(mutex_);
     // Tells other programs what the rsocket is; of a stream that begins, how it fares too.
-    void list();
-    void report_stream();
+    void list() REQUIRES(mutex_);
+    void report_stream() REQUIRES(mutex_);
     // A child that waits for the listener that it inherited has it in a file of its own.
-    void list_in_child();
-    [[nodiscard]] short listener_readiness(short events) const;
+    void list_in_child() REQUIRES(mutex_);
+    [[nodiscard]] short listener_readiness(short events) const REQUIRES(mutex_);
     // The caller of this holds the stream's lock too.
-    [[nodiscard]] short stream_readiness(short events) const;
-    [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep);
+    [[nodiscard]] short stream_readiness(short events) const REQUIRES(mutex_);
+    [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep) REQUIRES(mutex_);
     // Returns the descriptors that tell when the stream may begin, or another may be accepted.
-    [[nodiscard]] std::vector<pollfd> descriptors_before_stream();
+    [[nodiscard]] std::vector<pollfd> descriptors_before_stream() REQUIRES(mutex_);
     void changed() override { waiters_.wake(); }
     // Returns an errno value for a call that needs a stream. The reason for which rconnect failed is told
     // once.
-    [[nodiscard]] int why_no_stream();
+    [[nodiscard]] int why_no_stream() REQUIRES(mutex_);
     // The size of one of the two buffers, as far as it is known.
-    [[nodiscard]] int buffer_bytes(std::uint32_t stream::Settings::*buffer) const;
+    [[nodiscard]] int buffer_bytes(std::uint32_t stream::Settings::*buffer) const REQUIRES(mutex_);
     // Returns one of RDMA_MODE_.
-    [[nodiscard]] int mode();
-    void copy_options(const Socket &from);
-    [[nodiscard]] Result<void> set_socket_option(int name, const void *value, socklen_t length);
-    [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length);
+    [[nodiscard]] int mode() REQUIRES(mutex_);
+    void copy_options(const Socket &from) REQUIRES(mutex_, from.mutex_);
+    [[nodiscard]] Result<void> set_socket_option(int name, const void *value, socklen_t length)
+        REQUIRES(mutex_);
+    [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length)
+        REQUIRES(mutex_);
     // Calls attempt() with the stream's lock, if there is a stream.
     template <typename Attempt>
-    std::invoke_result_t<Attempt> look(Attempt attempt) {
+    std::invoke_result_t<Attempt> look(Attempt attempt) REQUIRES(mutex_) {
         bool ignored = false;
         return look(attempt, false, ignored);
     }
     // `serves`: serves the stream's shard first, and notes whether there was anything for any stream.
     template <typename Attempt>
-    [[gnu::always_inline]] std::invoke_result_t<Attempt> look(Attempt &attempt, bool serves, bool &any) {
+    [[gnu::always_inline]] std::invoke_result_t<Attempt> look(Attempt &attempt, bool serves, bool &any)
+        REQUIRES(mutex_) {
         go_on();
         if (closed_ || is_lost()) {
             return closed_ ? base::failure(EBADF) : lost();
@@ -257,35 +257,35 @@ private:
     }
     // Looks until attempt() gives something else than EAGAIN, and sleeps meanwhile.
     template <typename Attempt>
-    std::invoke_result_t<Attempt> until(std::unique_lock<base::SmallMutex> &lock, bool blocks,
-                                        Deadline deadline, Attempt attempt) {
+    std::invoke_result_t<Attempt> until(bool blocks, Deadline deadline, Attempt attempt) REQUIRES(mutex_) {
         auto answer = look(attempt);  // what is here already: the device need not be asked
         if (is_waiting(answer)) {
-            answer = keep_looking(lock, blocks, deadline, attempt);
+            answer = keep_looking(blocks, deadline, attempt);
         }
         return answer;
     }
     template <typename Attempt>
-    [[gnu::noinline]] std::invoke_result_t<Attempt> keep_looking(std::unique_lock<base::SmallMutex> &lock,
-                                                                 bool blocks, Deadline deadline,
-                                                                 Attempt attempt);
+    [[gnu::noinline]] std::invoke_result_t<Attempt> keep_looking(bool blocks, Deadline deadline,
+                                                                 Attempt attempt) REQUIRES(mutex_);
     [[nodiscard]] static Deadline deadline_of(milliseconds timeout) {
         return timeout.count() != 0 ? Deadline{base::Clock::now() + timeout} : std::nullopt;
     }
 
     base::SmallMutex mutex_;
+    // Of a socket that is not in the table yet, and is used by nobody else.
+    void is_new() const ASSERT_CAPABILITY(mutex_) {}
     // Changed with the lock held.
     std::atomic<State> state_;
-    stream::Settings settings_;
-    bool blocks_;
-    bool closed_ = false;
-    bool loss_told_ = false;
+    stream::Settings settings_ GUARDED_BY(mutex_);
+    bool blocks_ GUARDED_BY(mutex_);
+    bool closed_ GUARDED_BY(mutex_) = false;
+    bool loss_told_ GUARDED_BY(mutex_) = false;
     // Why there is no stream, as an errno value, until a call or SO_ERROR has told it.
-    int pending_error_ = 0;
-    milliseconds receive_timeout_{0};
-    milliseconds send_timeout_{0};
-    std::size_t receive_low_water_ = 1;
-    linger linger_{};
+    int pending_error_ GUARDED_BY(mutex_) = 0;
+    milliseconds receive_timeout_ GUARDED_BY(mutex_){0};
+    milliseconds send_timeout_ GUARDED_BY(mutex_){0};
+    std::size_t receive_low_water_ GUARDED_BY(mutex_) = 1;
+    linger linger_ GUARDED_BY(mutex_){};
     struct Option {
         int level;
         int name;
@@ -297,34 +297,36 @@ private:
     void apply(const Options &options) const;
     // The kernel's options that the program set. The device sets some of them too; then the program's are set
     // again.
-    Options options_;
+    Options options_ GUARDED_BY(mutex_);
     // The options of SOL_SOCKET that are the stream's. The kernel gets them if the socket stays TCP.
-    Options stream_options_;
+    Options stream_options_ GUARDED_BY(mutex_);
     static void keep(Options &options, int level, int name, const void *value, socklen_t length);
-    bool may_be_tcp_ = configuration().probe != Probe::Only;
-    int reason_ = 0;       // RDMA_REASON_
-    Deadline grace_ends_;  // for the request of a peer that has said nothing
-    Deadline answer_due_;  // for the rest of a request, or the answer to ours
+    bool may_be_tcp_ GUARDED_BY(mutex_) = configuration().probe != Probe::Only;
+    int reason_ GUARDED_BY(mutex_) = 0;       // RDMA_REASON_
+    Deadline grace_ends_ GUARDED_BY(mutex_);  // for the request of a peer that has said nothing
+    Deadline answer_due_ GUARDED_BY(mutex_);  // for the rest of a request, or the answer to ours
     // An rsocket that connects has these.
-    sockaddr_storage peer_{};                // the server
-    std::optional<sockaddr_storage> bound_;  // the program has bound the rsocket to it
-    std::vector<std::byte> unsent_;          // goes to the server in TCP
-    bool ends_sending_ = false;              // nothing comes behind that
-    base::Fd timer_;
+    sockaddr_storage peer_ GUARDED_BY(mutex_){};                // the server
+    std::optional<sockaddr_storage> bound_ GUARDED_BY(mutex_);  // the program has bound the rsocket to it
+    std::vector<std::byte> unsent_ GUARDED_BY(mutex_);          // goes to the server in TCP
+    bool ends_sending_ GUARDED_BY(mutex_) = false;              // nothing comes behind that
+    base::Fd timer_ GUARDED_BY(mutex_);
     // Rsockets that this one accepted, and that the program may not have used yet.
-    std::vector<std::weak_ptr<Socket>> unanswered_;
+    std::vector<std::weak_ptr<Socket>> unanswered_ GUARDED_BY(mutex_);
     // Takes peers over devices of the kernel; nullptr where no such device serves the address.
-    std::unique_ptr<stream::Listener> listener_;
-    bool in_tcp_ = false;  // listens there
-    std::unique_ptr<stream::Connection> stream_;
+    std::unique_ptr<stream::Listener> listener_ GUARDED_BY(mutex_);
+    bool in_tcp_ GUARDED_BY(mutex_) = false;  // listens there
+    std::unique_ptr<stream::Connection> stream_ GUARDED_BY(mutex_);
 };
 
 template <typename Attempt>
-std::invoke_result_t<Attempt> Socket::keep_looking(std::unique_lock<base::SmallMutex> &lock, bool blocks,
-                                                   Deadline deadline, Attempt attempt) {
+std::invoke_result_t<Attempt> Socket::keep_looking(bool blocks, Deadline deadline, Attempt attempt) {
     constexpr int most_rounds = 8;
     bool any = false;
-    const auto serve_and_look = [&] { return look(attempt, true, any); };
+    const auto serve_and_look = [&] {
+        mutex_.assert_held();
+        return look(attempt, true, any);
+    };
     (void)stream::Shard::serve_expecting();
     std::invoke_result_t<Attempt> result = base::failure(EAGAIN);
     if (!blocks || Looking::is_worth_while()) {
@@ -337,8 +339,8 @@ std::invoke_result_t<Attempt> Socket::keep_looking(std::unique_lock<base::SmallM
                                                : !any || round == most_rounds)) {
                 break;
             }
-            lock.unlock();
-            lock.lock();
+            mutex_.unlock();
+            mutex_.lock();
         }
         if (blocks) {
             Looking::found(!is_waiting(result));
@@ -356,9 +358,8 @@ std::invoke_result_t<Attempt> Socket::keep_looking(std::unique_lock<base::SmallM
                 result = serve_and_look();
             }
             if (slept && is_waiting(result)) {
-                lock.unlock();
+                const base::Unlock unlocked{mutex_};
                 slept = sleep.until(deadline);
-                lock.lock();
             }
             end_wait(sleep);
             if (!slept) {

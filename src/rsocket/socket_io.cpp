@@ -143,7 +143,7 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
     if ((flags & receive_flags_refused) != 0) {
         return base::failure(EOPNOTSUPP);
     }
-    std::unique_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const bool copies = (flags & MSG_TRUNC) == 0;
     const auto taking = copies ? stream::Reading::Take : stream::Reading::Discard;
     const auto peeking = copies ? stream::Reading::Peek : stream::Reading::Count;
@@ -152,27 +152,35 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
                     .blocks = blocks_ && (flags & MSG_DONTWAIT) == 0,
                     .wanted = wanted,
                     .least = (flags & MSG_WAITALL) != 0 ? wanted : std::min(wanted, receive_low_water_)};
-    const auto got = look([&] { return try_to_receive(parts, wish, 0); });
-    return got && wish.is_granted(*got) ? got : receive_rest(lock, parts, wish, got);
+    const auto got = look([&] {
+        mutex_.assert_held();
+        return try_to_receive(parts, wish, 0);
+    });
+    return got && wish.is_granted(*got) ? got : receive_rest(parts, wish, got);
 }
 
-Result<std::size_t> Socket::receive_rest(std::unique_lock<base::SmallMutex> &lock,
-                                         std::span<const iovec> parts, const Wish &wish,
+Result<std::size_t> Socket::receive_rest(std::span<const iovec> parts, const Wish &wish,
                                          Result<std::size_t> first) {
     const Deadline deadline = deadline_of(receive_timeout_);
     std::size_t received = 0;
     std::vector<iovec> rest;
     std::span<const iovec> left = parts;
-    const auto attempt = [&] { return try_to_receive(left, wish, received); };
+    const auto attempt = [&] {
+        mutex_.assert_held();
+        return try_to_receive(left, wish, received);
+    };
     for (auto got = first;; got = look(attempt)) {
         if (is_waiting(got)) {
-            got = keep_looking(lock, wish.blocks, deadline, attempt);
+            got = keep_looking(wish.blocks, deadline, attempt);
         }
         if (!got && wish.blocks && (is_waiting(got) || got.error().number == EINTR)) {
             // The wait is over before there was enough. The program gets what is there.
             Wish what_is_there = wish;
             what_is_there.blocks = false;
-            const auto some = look([&] { return try_to_receive(left, what_is_there, received); });
+            const auto some = look([&] {
+                mutex_.assert_held();
+                return try_to_receive(left, what_is_there, received);
+            });
             got = some ? some : got;
             return got             ? Result<std::size_t>{received + *got}
                    : received != 0 ? Result<std::size_t>{received}
@@ -220,23 +228,28 @@ Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) 
     if ((flags & send_flags_refused) != 0) {
         return base::failure(EOPNOTSUPP);
     }
-    std::unique_lock lock{mutex_};
-    const auto put = look([&] { return try_to_send(parts); });
-    return put && *put == base::size_of(parts) ? put : send_rest(lock, parts, flags, put);
+    const base::Lock lock{mutex_};
+    const auto put = look([&] {
+        mutex_.assert_held();
+        return try_to_send(parts);
+    });
+    return put && *put == base::size_of(parts) ? put : send_rest(parts, flags, put);
 }
 
-Result<std::size_t> Socket::send_rest(std::unique_lock<base::SmallMutex> &lock, std::span<const iovec> parts,
-                                      int flags, Result<std::size_t> first) {
+Result<std::size_t> Socket::send_rest(std::span<const iovec> parts, int flags, Result<std::size_t> first) {
     const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
     const Deadline deadline = deadline_of(send_timeout_);
     const std::size_t wanted = base::size_of(parts);
     std::size_t sent = 0;
     std::vector<iovec> rest;
     std::span<const iovec> left = parts;
-    const auto attempt = [&] { return try_to_send(left); };
+    const auto attempt = [&] {
+        mutex_.assert_held();
+        return try_to_send(left);
+    };
     for (auto put = first;; put = look(attempt)) {
         if (is_waiting(put)) {
-            put = keep_looking(lock, blocks, deadline, attempt);
+            put = keep_looking(blocks, deadline, attempt);
         }
         if (!put) {
             return sent != 0 ? Result<std::size_t>{sent} : put;
@@ -332,16 +345,17 @@ bool Socket::waits_with_bytes() const {
 }
 
 // The bytes that were sent to a peer that has not answered go by the stream, or in TCP.
-void Socket::send_what_is_kept(std::unique_lock<base::SmallMutex> &lock, Deadline deadline) {
+void Socket::send_what_is_kept(Deadline deadline) {
     if (state_ == State::Replaying || state_ == State::Offered) {
-        (void)until(lock, true, deadline, [&]() -> Result<void> {
+        (void)until(true, deadline, [&]() -> Result<void> {
+            mutex_.assert_held();
             return waits_with_bytes() ? base::failure(EAGAIN) : Result<void>{};
         });
     }
 }
 
 void Socket::close() {
-    std::unique_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const bool lingers = linger_.l_onoff != 0;
     const bool cuts = lingers && linger_.l_linger == 0;
     const auto time = lingers ? std::chrono::seconds{linger_.l_linger} : 2 * time_to_answer;
@@ -352,7 +366,7 @@ void Socket::close() {
         apply(stream_options_);
     }
     if (!cuts) {
-        send_what_is_kept(lock, deadline);
+        send_what_is_kept(deadline);
     }
     if (const auto in_stream = lock_stream()) {
         (void)serve_shard();
@@ -363,7 +377,8 @@ void Socket::close() {
         }
     }
     if (lingers && !cuts && stream_ != nullptr) {
-        (void)until(lock, true, deadline, [&]() -> Result<void> {
+        (void)until(true, deadline, [&]() -> Result<void> {
+            mutex_.assert_held();
             return stream_ == nullptr || stream_->gone() ? Result<void>{} : base::failure(EAGAIN);
         });
     }
@@ -378,12 +393,16 @@ void Socket::close() {
 }
 
 bool Socket::end_with_process() {
-    const std::unique_lock lock{mutex_, std::try_to_lock};
-    const auto is_shard_free = [&] {
-        return stream_ == nullptr || std::unique_lock{stream_->shard()->mutex(), std::try_to_lock};
-    };
-    if (!lock || !is_shard_free()) {
+    if (!mutex_.try_lock()) {
         return false;
+    }
+    const base::Lock lock{mutex_, base::adopt};
+    if (stream_ != nullptr) {
+        base::SmallMutex &of_shard = stream_->shard()->mutex();
+        if (!of_shard.try_lock()) {
+            return false;
+        }
+        of_shard.unlock();
     }
     if (state_ == State::Replaying || state_ == State::Offered) {
         (void)serve();

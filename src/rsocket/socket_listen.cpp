@@ -82,18 +82,19 @@ Result<void> Socket::listen_at(sockaddr_storage local, int backlog) {
 }
 
 Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *length, int flags) {
-    std::unique_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     if (state_ != State::Listening) {
         return is_lost() ? lost() : base::failure(EINVAL);
     }
     list_in_child();
     const Deadline deadline = deadline_of(receive_timeout_);
     if (blocks_) {
-        if (auto answered = answer_while_waiting(lock, deadline); !answered) {
+        if (auto answered = answer_while_waiting(deadline); !answered) {
             return std::unexpected{answered.error()};
         }
     }
-    const auto accepted = until(lock, blocks_, deadline, [&]() -> Result<std::shared_ptr<Socket>> {
+    const auto accepted = until(blocks_, deadline, [&]() -> Result<std::shared_ptr<Socket>> {
+        mutex_.assert_held();
         if (listener_ != nullptr) {
             auto asked = next_of_listener(address, length, flags);
             if (asked || asked.error().number != EAGAIN || !in_tcp_) {
@@ -106,6 +107,7 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
         return std::unexpected{accepted.error()};
     }
     Socket &socket = **accepted;
+    socket.is_new();
     socket.copy_options(*this);
     if (socket.state_ == State::Undecided && configuration().grace.count() != 0) {
         socket.grace_ends_ = base::Clock::now() + grace_of(client_of(socket.fd()));
@@ -118,7 +120,7 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
 
 // The peer of an accepted rsocket waits until the program uses that. A program that accepts the next one
 // first waits here, so that the peers are answered here.
-Result<void> Socket::answer_while_waiting(std::unique_lock<base::SmallMutex> &lock, Deadline deadline) {
+Result<void> Socket::answer_while_waiting(Deadline deadline) {
     while (!closed_ && !unanswered_.empty() && listener_readiness(POLLIN) == 0) {
         std::vector<pollfd> entries{{.fd = fd(), .events = POLLIN, .revents = 0}};
         std::erase_if(unanswered_, [&](const std::weak_ptr<Socket> &one) {
@@ -129,9 +131,11 @@ Result<void> Socket::answer_while_waiting(std::unique_lock<base::SmallMutex> &lo
             entries.push_back({.fd = socket->fd(), .events = POLLIN, .revents = 0});
             return false;
         });
-        lock.unlock();
-        const auto waited = wait_for(entries, deadline);
-        lock.lock();
+        Result<int> waited = 0;
+        {
+            const base::Unlock unlocked{mutex_};
+            waited = wait_for(entries, deadline);
+        }
         if (!waited || *waited == 0) {
             return waited ? Result<void>{} : std::unexpected{waited.error()};
         }
@@ -175,6 +179,7 @@ Result<std::shared_ptr<Socket>> Socket::next_of_listener(sockaddr *address, sock
             return std::unexpected{stream.error()};
         }
         mark_as_stream(accepted->fd());
+        accepted->is_new();
         accepted->stream_ = std::move(*stream);
         accepted->state_ = State::Streaming;
         accepted->report_stream();

@@ -146,10 +146,11 @@ void Socket::become_plain(int reason) {
 }
 
 Result<void> Socket::decide(Use use, int flags) {
-    std::unique_lock lock{mutex_};
+    const base::Lock lock{mutex_};
     const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
     const auto timeout = use == Use::Send ? send_timeout_ : receive_timeout_;
-    return until(lock, blocks, deadline_of(timeout), [&]() -> Result<void> {
+    return until(blocks, deadline_of(timeout), [&]() -> Result<void> {
+        mutex_.assert_held();
         if (use == Use::Send) {
             speak_first();
         }

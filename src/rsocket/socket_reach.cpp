@@ -83,7 +83,7 @@ Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
 }
 
 Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
-    std::unique_lock lock{mutex_};
+    base::Lock lock{mutex_};
     (void)serve();
     go_on();
     if (pending_error_ != 0) {
@@ -109,7 +109,7 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
         lock.unlock();
         return connect_in_tcp(address, length);
     }
-    return wait_for_peer(lock);
+    return wait_for_peer();
 }
 
 Result<void> Socket::connect_in_tcp(const sockaddr *address, socklen_t length) {
@@ -126,13 +126,15 @@ Result<void> Socket::connect_in_tcp(const sockaddr *address, socklen_t length) {
     return failed;
 }
 
-Result<void> Socket::wait_for_peer(std::unique_lock<base::SmallMutex> &lock) {
+Result<void> Socket::wait_for_peer() {
     // A program that is its own peer answers nobody while it waits here. After time_to_answer it goes on, and
     // what it sends waits for the answer. The time is not shorter, because nobody sends what waits if the
     // program calls nothing of rsockets any more.
     const Deadline deadline = deadline_of(send_timeout_);
     const auto wait = [&](Deadline until_then, bool for_answer) {
-        return until(lock, blocks_, until_then, [&]() -> Result<void> {
+        mutex_.assert_held();
+        return until(blocks_, until_then, [&]() -> Result<void> {
+            mutex_.assert_held();
             if (pending_error_ != 0) {
                 return base::failure(std::exchange(pending_error_, 0));
             }
