@@ -125,8 +125,7 @@ private:
     [[nodiscard]] Result<std::size_t> try_to_receive(std::span<const iovec> parts, const Wish &wish,
                                                      std::size_t received) REQUIRES(mutex_);
     [[nodiscard]] Result<std::size_t> try_to_send(std::span<const iovec> parts) REQUIRES(mutex_);
-    // The caller of this and of what follows holds mutex_, which is taken before the shard's lock. Returns
-    // whether there was anything for any stream.
+    // Returns whether there was anything for any stream. mutex_ is taken before the shard's lock.
     bool serve() REQUIRES(mutex_);
     // Whether it is not known yet if the socket is a stream or TCP.
     [[nodiscard]] bool is_open_yet() const {

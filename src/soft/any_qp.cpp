@@ -33,7 +33,7 @@ struct Numbered {
     bool complete = false;
 };
 using Numbers = std::unordered_map<std::uint32_t, Numbered>;
-Numbers &numbers() {
+Numbers &numbers() REQUIRES(numbers_lock) {
     static auto &all = *new Numbers;  // never destroyed: queue pairs may be, while the process ends
     return all;
 }
@@ -127,7 +127,8 @@ AnyQueuePair::~AnyQueuePair() {
 }
 
 AnyQueuePair::Found AnyQueuePair::find(std::uint32_t number) {
-    std::unique_lock lock{numbers_lock};
+    std::unique_lock lock{numbers_lock};  // goes with what is found
+    numbers_lock.assert_held();
     const auto known = numbers().find(number);
     if (known == numbers().end() || !known->second.complete) {
         return {};

@@ -53,12 +53,12 @@ private:
     [[nodiscard]] const Device &device() const { return *static_cast<const Device *>(verbs->device); }
     [[nodiscard]] ibv_gid source_gid() const { return route.addr.addr.ibaddr.sgid; }
 
-    // With the group's lock held.
     void ask() REQUIRES(handshake_group_->mutex());
     void stop_asking(rdma_cm_event_type outcome, int status, const wire::LookupReply &reply)
         REQUIRES(handshake_group_->mutex());
     void stop_listening() REQUIRES(handshake_group_->mutex());
-    void request_arrived(const udp::Arrival &arrival, const wire::LookupRequest &request);
+    void request_arrived(const udp::Arrival &arrival, const wire::LookupRequest &request)
+        REQUIRES(handshake_group_->mutex());
 
     std::shared_ptr<LookupService> service_;    // of a listener, and of a request that came to it
     Lookup lookup_;                             // of a request
