@@ -418,6 +418,9 @@ int rpma_conn_cfg_get_rq_size(const struct rpma_conn_cfg *cfg, uint32_t *rq_size
 /**
  * Sets whether both completion queues of the connection share one channel. The program waits on it with
  * rpma_conn_wait instead of rpma_cq_wait. The default is false.
+ *
+ * A shared channel excludes a completion queue of many connections (rpma_conn_cfg_set_cq, _set_rcq), and a
+ * shared receive queue that has a completion queue of its own. A request with both fails with RPMA_E_INVAL.
  */
 int rpma_conn_cfg_set_compl_channel(struct rpma_conn_cfg *cfg, bool shared);
 
@@ -485,8 +488,8 @@ int rpma_ep_get_fd(const struct rpma_ep *ep, int *fd);
  *
  * Blocks: until there is a request, unless the endpoint's descriptor is non-blocking.
  * Errors:
- *   RPMA_E_INVAL     The event was not a request, or cfg asks for a shared channel with a shared receive
- *                    queue that has a completion queue of its own.
+ *   RPMA_E_INVAL     The event was not a request; or cfg names a queue of another device, or queues and a
+ *                    channel that exclude each other (rpma_conn_cfg_set_compl_channel).
  *   RPMA_E_NO_EVENT  There is no request now and the descriptor is non-blocking, or a signal came.
  *   RPMA_E_NOMEM     There is no memory.
  *   RPMA_E_PROVIDER  The device does not make the queues, or the event cannot be read or acknowledged.
@@ -782,7 +785,7 @@ int rpma_write_with_imm(struct rpma_conn *conn, struct rpma_mr_remote *dst, size
  *
  * Errors:
  *   RPMA_E_INVAL  flags is 0, or dst_offset is not a multiple of RPMA_ATOMIC_WRITE_ALIGNMENT.
- * See RFC 7306.
+ * See ibv_post_send(3).
  */
 int rpma_atomic_write(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_offset,
                       const char src[8], int flags, const void *op_context);
@@ -840,7 +843,7 @@ int rpma_send(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t of
  * Errors:
  *   RPMA_E_INVAL     flags is 0, len is 4 GiB or more, or src is NULL with an offset or a length.
  *   RPMA_E_PROVIDER  The connection has no immediate data.
- * See ibv_post_send(3), RFC 7306.
+ * See ibv_post_send(3).
  */
 int rpma_send_with_imm(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t offset, size_t len,
                        int flags, uint32_t imm, const void *op_context);

@@ -118,8 +118,8 @@ class Manual:
         comment, section, opening = function.comment, function.section.comment, function.header.opening
 
         def prose(parts):
-            return '\n\n'.join(self.markdown(part, function.parameters) if isinstance(part, str) else self.entries(part, function)
-                               for part in parts)
+            return '\n\n'.join(self.markdown(part, function.parameters) if isinstance(part, str) else
+                               self.entries(part, function) for part in parts)
 
         def said(label):
             """Under a label of the function, else its section, else its header."""

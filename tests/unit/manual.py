@@ -50,7 +50,7 @@ def check_form(path):
         errors = re.search(r'^ \* Errors:\n(.*?)^ (?:\* ?\S|\* *$|$)', comment, re.M | re.S)
         listed = re.findall(r'^ \*   ([A-Z]\w+)', errors.group(1), re.M) if errors else []
         shown = re.findall(r'^\*\*(\w+)\*\*\n: ', texts[f'{function}.3'].partition('# ERRORS')[2], re.M)
-        bad.extend(f'{function}: {name} stands {listed.count(name)} times in {path.name}, {shown.count(name)} times in its page'
+        bad.extend(f'{function}: {name} is {listed.count(name)} times in {path.name}, {shown.count(name)} times in its page'
                    for name in listed if (listed.count(name), shown.count(name)) != (1, 1))
 
 
