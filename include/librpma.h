@@ -4,12 +4,12 @@
  * librpma) is made from these comments.
  *
  * Returns. A function that returns int gives 0 or a negative RPMA_E_ code, never a positive value. It checks
- * its arguments before it does anything else. It writes an output only on success, unless its comment says
+ * its arguments before it does anything else. It writes an output only on success, unless its text says
  * otherwise. The log tells what a failure was about (rpma_log_set_function).
  *
- * Arguments. No pointer may be NULL (RPMA_E_INVAL), unless the comment says what NULL means there. An
+ * Arguments. No pointer may be NULL (RPMA_E_INVAL), unless the text says what NULL means there. An
  * op_context may be NULL: the library only hands it back. Sizes, lengths and offsets of memory are in bytes.
- * The library does not keep what a pointer leads to, unless the comment says so.
+ * The library does not keep what a pointer leads to, unless the text says so.
  *
  * Ownership. A "new" gives an object that its "delete" ends. A delete takes the address of the caller's
  * pointer and sets it to NULL, also when it returns an error. It is a no-op that returns 0 when the pointer
@@ -18,10 +18,10 @@
  * connection or shared receive queue that gave it, unless it was configured with that queue.
  *
  * Threads. Any thread may call any function. Calls that use one object at the same time may run in parallel
- * where a comment says so (at the label Threads of the function or of its section); otherwise the caller
- * orders them. One thread deletes an object, after the last use of it.
+ * where the text of the function, or of its section, says so; otherwise the caller orders them. One thread
+ * deletes an object, after the last use of it.
  *
- * Blocking. A call does not block, unless its comment has the label Blocks.
+ * Blocking. A call does not block, unless its text says when it does.
  *
  * Errors:
  *   RPMA_E_INVAL  A pointer is NULL that may not be.
@@ -1153,8 +1153,7 @@ enum rpma_op_type {
     RPMA_OP_SEND_WITH_IMM
 };
 
-/* One operation. The program zeroes it before it fills it in; rpma_post ignores what its type does not use.
- */
+/* One operation. The program zeroes it first; rpma_post ignores what its type does not use. */
 struct rpma_op {
     int type;                          /* enum rpma_op_type */
     int flags;                         /* RPMA_F_COMPLETION_ */
@@ -1197,8 +1196,7 @@ struct rpma_op {
  */
 int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted);
 
-/* One receive: len bytes at offset of local, or nothing with all three 0. The program zeroes it before it
- * fills it in. */
+/* One receive: len bytes at offset of local, or nothing with all three 0. The program zeroes it first. */
 struct rpma_recv_op {
     const void *op_context; /* ibv_wc.wr_id of its completion */
     struct rpma_mr_local *local;
@@ -1261,6 +1259,7 @@ int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op
  *   cq_size  In completions. The program keeps it from overflowing.
  *   flags    0, RPMA_CQ_POLLED or RPMA_CQ_UNARMED.
  *
+ * Threads: any number of threads may make queues with one peer at once.
  * Errors:
  *   RPMA_E_INVAL     flags is something else.
  *   RPMA_E_NOMEM     There is no memory.
@@ -1292,8 +1291,7 @@ int rpma_cq_resize(struct rpma_cq *cq, uint32_t cq_size);
  */
 int rpma_cq_delete(struct rpma_cq **cq_ptr);
 
-/* rpma_conn_wait, rpma_cq_wait_event: the call leaves the queue unarmed; the caller arms it (rpma_cq_rearm).
- */
+/* rpma_conn_wait, rpma_cq_wait_event: the queue stays unarmed; the caller arms it (rpma_cq_rearm). */
 #define RPMA_WAIT_NO_REARM (1 << 30)
 
 /**
@@ -1350,6 +1348,7 @@ int rpma_cq_wait_begin(struct rpma_cq *cq, int *fd);
 /**
  * Ends what rpma_cq_wait_begin began.
  *
+ * Threads: one thread at a time is between the two calls.
  * Errors:
  *   RPMA_E_INVAL   Nobody waits.
  *   RPMA_E_NOSUPP  The queue was made without RPMA_CQ_UNARMED.
@@ -1485,6 +1484,7 @@ struct rpma_events;
  * Makes one queue, with one file descriptor, for the events of many connections of this peer
  * (rpma_conn_cfg_set_events). The caller deletes it, after them.
  *
+ * Threads: any number of threads may make queues with one peer at once.
  * Errors:
  *   RPMA_E_NOMEM     There is no memory.
  *   RPMA_E_PROVIDER  The device fails; see rdma_create_event_channel(3).

@@ -3,7 +3,7 @@
  * softrdma.h -- an RDMA device in user space: iWARP (RFC 5040, 5041, 5044, 6581) over TCP.
  *
  * softrdma_X has the signature and the meaning of libibverbs' or librdmacm's X, whose man page is the
- * reference. A comment at the function says what differs. A program uses objects of this device with
+ * reference. softrdma.h says at the function what differs. A program uses objects of this device with
  * softrdma_ functions only; posting and polling (ibv_post_send, ibv_post_recv, ibv_poll_cq,
  * ibv_req_notify_cq) work as they are, through the context.
  *
