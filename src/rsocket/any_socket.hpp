@@ -84,6 +84,13 @@ public:
     [[nodiscard]] virtual std::shared_ptr<stream::Shard> advance() = 0;
     // Whether advance() may begin a stream, which takes longer than anything else that it does.
     [[nodiscard]] virtual bool is_undecided() const { return false; }
+    // Answers the peer of an accepted socket if the peer has asked. Returns whether this did something, which
+    // may be for another socket of the shard, and whether the peer still waits for its answer.
+    struct Answering {
+        bool did_something = false;
+        bool is_awaited = false;
+    };
+    [[nodiscard]] virtual Answering answer() { return {}; }
     // Returns which of `events` (poll(2)) there are now.
     [[nodiscard]] virtual short readiness(short events) = 0;
     // Begins a wait for `events`. Until the wait ends, a thread that changes the socket ends the sleep; what

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "rsocket/unanswered.hpp"
+
 namespace rsockets {
 
 namespace {
@@ -75,9 +77,19 @@ base::Result<void> Sleep::until(Deadline deadline) {
             return joined;
         }
     }
-    if (stream::Shard::serve_expecting()) {
-        return {};
+    Unanswered &unanswered = Unanswered::of_this_thread();
+    const auto answered = unanswered.begin_wait(*this);
+    base::Result<void> slept;
+    if (!answered) {
+        slept = std::unexpected{answered.error()};
+    } else if (!stream::Shard::serve_expecting() && !*answered) {
+        slept = poll(deadline);
     }
+    unanswered.end_wait(*this);
+    return slept;
+}
+
+base::Result<void> Sleep::poll(Deadline deadline) {
     if (::poll(descriptors_.data(), descriptors_.size(), timeout_of(deadline, waiter_->fd() < 0)) < 0) {
         return base::last_failure();
     }

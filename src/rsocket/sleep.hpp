@@ -58,7 +58,8 @@ public:
     // The thread sleeps for streams of the shard. Takes the shard's lock.
     [[nodiscard]] base::Result<void> join(const std::shared_ptr<stream::Shard> &shard);
     // Sleeps until there may be something, or until the deadline. Streams that this thread has begun, and
-    // that are being connected, go on meanwhile. Takes the locks of their shards. EINTR.
+    // that are being connected, go on meanwhile, and the peers of rsockets that it has accepted are answered.
+    // Takes the locks of these rsockets, and of the shards. EINTR.
     [[nodiscard]] base::Result<void> until(Deadline deadline);
     // Whether the descriptor, which was added, was ready when the sleep ended.
     [[nodiscard]] bool was_ended_by(int fd) const;
@@ -69,6 +70,8 @@ private:
         // The index of its events' descriptor; 0: another thread sleeps on that.
         std::size_t events;
     };
+
+    [[nodiscard]] base::Result<void> poll(Deadline deadline);
 
     const std::shared_ptr<Waiter> waiter_;
     std::vector<pollfd> descriptors_;

@@ -83,6 +83,7 @@ public:
 
     [[nodiscard]] std::shared_ptr<stream::Shard> advance() override;
     [[nodiscard]] bool is_undecided() const override { return state_ == State::Undecided; }
+    [[nodiscard]] Answering answer() override;
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
     void end_wait(const Sleep &sleep) override { waiters_.remove(sleep.waiter()); }
@@ -140,8 +141,6 @@ private:
         }
     }
     void decide_now() REQUIRES(mutex_);
-    [[nodiscard]] Result<void> answer_while_waiting(Deadline deadline) REQUIRES(mutex_);
-    [[nodiscard]] bool awaits_answer();
     [[nodiscard]] Result<void> begin_to_reach(const sockaddr *address, socklen_t length) REQUIRES(mutex_);
     [[nodiscard]] Result<sockaddr_storage> local_address_to(const sockaddr_storage &remote) const;
     [[nodiscard]] Result<void> listen_at(sockaddr_storage local, int backlog) REQUIRES(mutex_);
@@ -310,8 +309,6 @@ private:
     std::vector<std::byte> unsent_ GUARDED_BY(mutex_);          // goes to the server in TCP
     bool ends_sending_ GUARDED_BY(mutex_) = false;              // nothing comes behind that
     base::Fd timer_ GUARDED_BY(mutex_);
-    // Rsockets that this one accepted, and that the program may not have used yet.
-    std::vector<std::weak_ptr<Socket>> unanswered_ GUARDED_BY(mutex_);
     // Takes peers over devices of the kernel; nullptr where no such device serves the address.
     std::unique_ptr<stream::Listener> listener_ GUARDED_BY(mutex_);
     bool in_tcp_ GUARDED_BY(mutex_) = false;  // listens there

@@ -7,9 +7,9 @@
 
 #include "base/address.hpp"
 #include "rsocket/kernel_socket.hpp"
-#include "rsocket/poll.hpp"
 #include "rsocket/probe.hpp"
 #include "rsocket/socket.hpp"
+#include "rsocket/unanswered.hpp"
 #include "stream/address.hpp"
 
 namespace rsockets {
@@ -88,11 +88,6 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
     }
     list_in_child();
     const Deadline deadline = deadline_of(receive_timeout_);
-    if (blocks_) {
-        if (auto answered = answer_while_waiting(deadline); !answered) {
-            return std::unexpected{answered.error()};
-        }
-    }
     const auto accepted = until(blocks_, deadline, [&]() -> Result<std::shared_ptr<Socket>> {
         mutex_.assert_held();
         if (listener_ != nullptr) {
@@ -113,41 +108,19 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
         socket.grace_ends_ = base::Clock::now() + grace_of(client_of(socket.fd()));
     }
     if (blocks_ && socket.stream_ == nullptr) {
-        unanswered_.push_back(*accepted);
+        Unanswered::of_this_thread().add(*accepted);
     }
     return *accepted;
 }
 
-// The peer of an accepted rsocket waits until the program uses that. A program that accepts the next one
-// first waits here, so that the peers are answered here.
-Result<void> Socket::answer_while_waiting(Deadline deadline) {
-    while (!closed_ && !unanswered_.empty() && listener_readiness(POLLIN) == 0) {
-        std::vector<pollfd> entries{{.fd = fd(), .events = POLLIN, .revents = 0}};
-        std::erase_if(unanswered_, [&](const std::weak_ptr<Socket> &one) {
-            const auto socket = one.lock();
-            if (socket == nullptr || !socket->awaits_answer()) {
-                return true;
-            }
-            entries.push_back({.fd = socket->fd(), .events = POLLIN, .revents = 0});
-            return false;
-        });
-        Result<int> waited = 0;
-        {
-            const base::Unlock unlocked{mutex_};
-            waited = wait_for(entries, deadline);
-        }
-        if (!waited || *waited == 0) {
-            return waited ? Result<void>{} : std::unexpected{waited.error()};
-        }
-    }
-    return {};
-}
-
-bool Socket::awaits_answer() {
+AnySocket::Answering Socket::answer() {
     const base::Lock lock{mutex_};
-    (void)serve();
+    const bool was_undecided = state_ == State::Undecided;
+    const bool any = serve();
+    const bool is_undecided = state_ == State::Undecided;
     const auto in_stream = lock_stream();
-    return state_ == State::Undecided || (in_stream && !stream_->answered());
+    return {.did_something = any || was_undecided != is_undecided,
+            .is_awaited = is_undecided || (in_stream && !stream_->answered())};
 }
 
 Result<std::shared_ptr<Socket>> Socket::next_in_tcp(sockaddr *address, socklen_t *length, int flags) {

@@ -330,6 +330,92 @@ static void a_peer_that_closes_at_once_ends_rconnect(void **state) {
     assert_int_equal(rclose(listener), 0);
 }
 
+/* How a thread waits for another rsocket. */
+enum wait { in_rrecv, in_rpoll, in_repoll_wait, in_raccept, waits };
+
+struct newcomer {
+    uint16_t port;
+    int result; /* of rconnect */
+    int mode;
+    int fd;
+    int to_tell;           /* a byte goes to this rsocket then, */
+    uint16_t port_to_tell; /* unless this is not 0: then a connection of TCP goes there */
+};
+
+static void *connects_and_tells(void *argument) {
+    struct newcomer *const one = argument;
+    const struct sockaddr_in address = loopback_at(one->port);
+    const struct sockaddr_in other = loopback_at(one->port_to_tell);
+    socklen_t size = sizeof(one->mode);
+    one->result = rconnect(one->fd, (const struct sockaddr *)&address, sizeof(address));
+    (void)rgetsockopt(one->fd, SOL_RDMA, RDMA_MODE, &one->mode, &size);
+    if (one->port_to_tell == 0) {
+        (void)rsend(one->to_tell, "x", 1, 0);
+        return NULL;
+    }
+    const int teller = socket(AF_INET, SOCK_STREAM, 0);
+    (void)connect(teller, (const struct sockaddr *)&other, sizeof(other));
+    close(teller);
+    return NULL;
+}
+
+static void wait_in(enum wait kind, int fd) {
+    char byte = 0;
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    struct epoll_event event = {.events = EPOLLIN};
+    const int set = kind == in_repoll_wait ? repoll_create(0) : -1;
+    switch (kind) {
+        case in_rpoll:
+            assert_int_equal(rpoll(&entry, 1, 30000), 1);
+            break;
+        case in_repoll_wait:
+            assert_int_equal(repoll_ctl(set, EPOLL_CTL_ADD, fd, &event), 0);
+            assert_int_equal(repoll_wait(set, &event, 1, 30000), 1);
+            assert_int_equal(rclose(set), 0);
+            break;
+        case in_raccept:
+            fd = raccept(fd, NULL, NULL);
+            assert_true(fd >= 0);
+            assert_int_equal(rclose(fd), 0);
+            return;
+        default:
+            break;
+    }
+    assert_int_equal(rrecv(fd, &byte, 1, 0), 1);
+}
+
+/* In TCP the kernel answers a client, whatever the program does. qperf closes its listener when it has
+ * accepted, and hears from the client on another connection that this one is there. */
+static void a_client_is_answered_while_the_thread_that_accepted_it_waits(void **state) {
+    (void)state;
+    for (int i = in_rrecv; i < waits; ++i) {
+        const enum wait kind = (enum wait)i;
+        int other[2];
+        pthread_t thread;
+        struct newcomer newcomer = {.result = -1};
+        const int listener = listening_rsocket(&newcomer.port);
+        const int other_listener = kind == in_raccept ? listening_rsocket(&newcomer.port_to_tell) : -1;
+        make_pair(other);
+        newcomer.to_tell = other[0];
+        newcomer.fd = rsocket(AF_INET, SOCK_STREAM, 0);
+        start(&thread, connects_and_tells, &newcomer);
+        const int accepted = raccept(listener, NULL, NULL);
+        assert_true(accepted >= 0);
+        assert_int_equal(rclose(listener), 0);
+        wait_in(kind, kind == in_raccept ? other_listener : other[1]);
+        join(thread);
+        assert_int_equal(newcomer.result, 0);
+        assert_int_equal(newcomer.mode, RDMA_MODE_RDMA);
+        assert_int_equal(rclose(newcomer.fd), 0);
+        assert_int_equal(rclose(accepted), 0);
+        if (other_listener >= 0) {
+            assert_int_equal(rclose(other_listener), 0);
+        }
+        assert_int_equal(rclose(other[0]), 0);
+        assert_int_equal(rclose(other[1]), 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_on_the_streams_of_another),
@@ -340,6 +426,7 @@ int main(void) {
         cmocka_unit_test(a_close_takes_nothing_from_who_inherited),
         cmocka_unit_test(a_listener_that_is_closed_ends_raccept),
         cmocka_unit_test(a_peer_that_closes_at_once_ends_rconnect),
+        cmocka_unit_test(a_client_is_answered_while_the_thread_that_accepted_it_waits),
     };
     return cmocka_run_group_tests_name("rsocket_threads", tests, NULL, NULL);
 }
