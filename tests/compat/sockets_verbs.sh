@@ -4,11 +4,15 @@
 # are rsockets, and measures it over queue pairs of librdmacm, which are the soft device's, over TCP.
 . "$(dirname "$0")/sockets.bash" "$1" qperf
 over_rsockets=("${over_rsockets[@]:0:2}" "$rpma" run "${over_rsockets[@]:2}")
-serve server qperf -lp "$port"
-# Its server tells the port before it listens there: a client that is quick is refused, and may try again.
+# Its server tells the port before it listens there, so a client that is quick is refused. That server then waits for the
+# client for ever, and serves nobody else: the next try has a server of its own.
 for try in $(seq 20); do
+    serve server qperf -lp "$port"
     ! carry qperf -lp "$port" -cm1 -t 1 127.0.0.1 rc_rdma_write_lat >client.out 2>&1 || break
     [ "$try" -lt 20 ] || die "qperf failed"
+    server=$(pgrep -P "$server")
+    kill -KILL "$server" $(pgrep -P "$server")
+    port=$(free_port)
 done
 grep -q 'latency *=' client.out || die "qperf measured nothing"
 grep -q ': 1 connections over rsockets, 0 over TCP; ' client.out || die "qperf counts other connections"
