@@ -38,15 +38,15 @@ LogSink log_sink() {
     return current_sink.load(std::memory_order_relaxed);
 }
 
-constinit LastingMutex LogPlace::mutex_;
+constinit LastingMutex LogPlace::mutex;
 
 // The list of the places that withhold lines.
 struct LogPlaces {
-    LogPlace *first GUARDED_BY(LogPlace::mutex_) = nullptr;
+    LogPlace *first GUARDED_BY(LogPlace::mutex) = nullptr;
 
     // A child of a fork tells nothing of its parent's: the parent tells it itself.
     void forget() {
-        LogPlace::mutex_.assert_held();
+        LogPlace::mutex.assert_held();
         for (LogPlace *place = std::exchange(first, nullptr); place != nullptr;) {
             place->withheld_ = 0;
             place = std::exchange(place->next_, nullptr);
@@ -55,7 +55,7 @@ struct LogPlaces {
     }
     static void forget_parents();
 
-    using Held = HeldWhileForking<LogPlace::mutex_, forget_parents>;
+    using Held = HeldWhileForking<LogPlace::mutex, forget_parents>;
     static const Held held_while_forking;
 };
 
@@ -75,7 +75,7 @@ bool LogPlace::admits(int level, Clock::time_point now) {
     Withheld before;
     bool admitted = false;
     {
-        const Lock lock{mutex_};
+        const Lock lock{mutex};
         if (now - window_ >= log_window) {
             before = take(now);
             window_ = now;
@@ -104,7 +104,7 @@ void LogPlace::write(int level, const char *format, ...) {
     std::vsnprintf(text.data(), text.size(), format, arguments);
     va_end(arguments);
     {
-        const Lock lock{mutex_};
+        const Lock lock{mutex};
         last_ = text;
     }
     log_sink()(level, file_, line_, function_, "%s\n", text.data());
@@ -141,7 +141,7 @@ void tell_withheld_lines(Clock::time_point now, bool before_their_time) {
     do {
         one = {};
         {
-            const Lock lock{LogPlace::mutex_};
+            const Lock lock{LogPlace::mutex};
             LogPlace *place = places.first;
             while (place != nullptr && !before_their_time && now - place->window_ < log_window) {
                 place = place->next_;

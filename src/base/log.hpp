@@ -70,19 +70,19 @@ private:
         Text like{};
         void tell() const;  // calls the sink
     };
-    [[nodiscard]] Withheld take(Clock::time_point now) REQUIRES(mutex_);
+    [[nodiscard]] Withheld take(Clock::time_point now) REQUIRES(mutex);
 
-    static LastingMutex mutex_;  // of all places; nothing else is locked with it held
+    static LastingMutex mutex;  // of all places; nothing else is locked with it held
 
     const char *const file_;
     const int line_;
     const char *const function_;
-    Clock::time_point window_ GUARDED_BY(mutex_);  // its beginning
-    unsigned written_ GUARDED_BY(mutex_) = 0;      // in the window
-    std::uint64_t withheld_ GUARDED_BY(mutex_) = 0;
-    int level_ GUARDED_BY(mutex_) = 0;             // the gravest of those
-    Text last_ GUARDED_BY(mutex_){};               // that was written
-    LogPlace *next_ GUARDED_BY(mutex_) = nullptr;  // that withholds lines
+    Clock::time_point window_ GUARDED_BY(mutex);  // its beginning
+    unsigned written_ GUARDED_BY(mutex) = 0;      // in the window
+    std::uint64_t withheld_ GUARDED_BY(mutex) = 0;
+    int level_ GUARDED_BY(mutex) = 0;             // the gravest of those
+    Text last_ GUARDED_BY(mutex){};               // that was written
+    LogPlace *next_ GUARDED_BY(mutex) = nullptr;  // that withholds lines
 };
 
 // Some place has withheld lines that are not told yet.
