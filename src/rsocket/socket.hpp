@@ -270,7 +270,7 @@ private:
     }
 
     base::SmallMutex mutex_;
-    // Of a socket that is not in the table yet, and is used by nobody else.
+    // The socket is not in the table yet, and nobody else uses it.
     void is_new() const ASSERT_CAPABILITY(mutex_) {}
     // Changed with the lock held.
     std::atomic<State> state_;

@@ -135,7 +135,7 @@ ssize_t splice_to_socket(int pipe, int socket, std::size_t bytes, unsigned flags
     return gone > 0 ? LIBC(read)(pipe, copies->data(), static_cast<std::size_t>(gone)) : gone;
 }
 
-// What a call of splice(2) asks for.
+// A call of splice(2) asks for this.
 struct Splice {
     bool is_from_socket;
     bool is_to_socket;

@@ -25,7 +25,7 @@ namespace socket_preload {
     return static_cast<int>(std::min(timeout->tv_sec, most) * 1000 + (timeout->tv_nsec + 999999) / 1000000);
 }
 
-// What is left of a time that a call has; nullptr: it has all time.
+// Counts how much is left of the time that a call has; nullptr: the call has all time.
 class TimeLeft {
 public:
     explicit TimeLeft(timespec *timeout) : timeout_{timeout} {

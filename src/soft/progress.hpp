@@ -123,8 +123,8 @@ private:
     explicit Group(base::Fd epoll);
     // How the engine is woken by a group.
     enum class Arm : std::uint8_t { No, Once, Always };
-    // What the engine knows of the threads outside that wait for the group: they serve it, or will when
-    // something comes; something came, and they have not served it yet; and they did not.
+    // The engine takes the threads outside that wait for the group to serve it, now or when something comes;
+    // to have been asked, because something came that they have not served yet; or to be absent.
     enum class Outside : std::uint8_t { Serve, Asked, Absent };
 
     void serve() REQUIRES(mutex_);

@@ -418,7 +418,7 @@ private:
 
     // ---- guarded by send_mutex_ ----
     mutable base::Mutex send_mutex_;
-    // What a request keeps as it was posted, and the count of free places, need no lock.
+    // A request keeps some members as they were posted; they, and the count of free places, need no lock.
     void uses_what_stays() const ASSERT_SHARED_CAPABILITY(send_mutex_) {}
     PostedSends<SendRequest> requests_ GUARDED_BY(send_mutex_);
     std::size_t first_unbuilt_ GUARDED_BY(send_mutex_) =

@@ -204,7 +204,7 @@ void QueuePair::expire() {
         peer_closed();
         return;
     }
-    // What the peer has sent in time may be in TCP still, when this process or its thread did not run
+    // TCP may still have bytes that the peer sent in time, when this process or its thread did not run
     // meanwhile.
     if (!stalled_ && !parked_) {
         receive();

@@ -105,7 +105,7 @@ void an_idle_program_wakes_nobody(void **) {
     listener.group().end_outside();
 }
 
-// What the engine has completed stays in the queue, and keeps the descriptor readable.
+// A completion of the engine stays in the queue, and keeps the descriptor readable.
 void nor_does_one_that_takes_nothing(void **) {
     Listener listener;
     auto told = base::Readable::create();
