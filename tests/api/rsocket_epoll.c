@@ -127,23 +127,36 @@ static void one_shot_waits_for_a_modification(void **state) {
     assert_true((told(ends[1], LONG) & EPOLLIN) != 0);
 }
 
+static char block[1 << 20];
+
+/* Sends until nothing more is taken. Returns the bytes that were. */
+static ssize_t fill(int fd) {
+    ssize_t sent = 0;
+    ssize_t now = 0;
+    while ((now = rsend(fd, block, sizeof(block), MSG_DONTWAIT)) > 0) {
+        sent += now;
+    }
+    assert_int_equal(errno, EAGAIN);
+    return sent;
+}
+
 static void room_to_send_is_told_when_it_comes(void **state) {
     (void)state;
-    static char bytes[1 << 20];
     ssize_t sent = 0;
     ssize_t now = 0;
     add(ends[0], EPOLLOUT | EPOLLET);
     assert_int_equal(told(ends[0], LONG), EPOLLOUT);
-    while ((now = rsend(ends[0], bytes, sizeof(bytes), MSG_DONTWAIT)) > 0) {
+    do {
+        sent += fill(ends[0]);
+    } while (told(ends[0], SOON) != 0); /* it may say so of room that was taken since */
+    modify(ends[0], EPOLLOUT);
+    while (told(ends[0], 0) != 0) { /* the peer's device took bytes late, and there is room */
+        now = fill(ends[0]);
+        assert_true(now > 0);
         sent += now;
     }
-    assert_int_equal(errno, EAGAIN);
-    while (told(ends[0], SOON) != 0) { /* it may say so of room that was taken since */
-    }
-    modify(ends[0], EPOLLOUT);
-    assert_int_equal(told(ends[0], 0), 0);
     while (sent > 0) {
-        now = rrecv(ends[1], bytes, sizeof(bytes), 0);
+        now = rrecv(ends[1], block, sizeof(block), 0);
         assert_true(now > 0);
         sent -= now;
     }
@@ -250,7 +263,11 @@ static void a_connection_with_an_idle_peer(void **state) {
     add(accepted, EPOLLIN);
     assert_int_equal(told(client, LONG), EPOLLOUT);
     assert_int_equal(rclose(accepted), 0);
-    assert_true((told(client, LONG) & EPOLLIN) != 0);
+    uint32_t events = EPOLLOUT;
+    while (events == EPOLLOUT) { /* an edge may tell of the room once more before the end has come */
+        events = told(client, LONG);
+    }
+    assert_true((events & EPOLLIN) != 0);
     assert_int_equal(rclose(client), 0);
     assert_int_equal(rclose(listener), 0);
 }
@@ -684,14 +701,23 @@ static long long counted(void) {
     return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-static long long cost_of_echoes(void) {
-    const long long before = counted();
+static int in_order(const void *left, const void *right) {
+    const long long difference = *(const long long *)left - *(const long long *)right;
+    return (difference > 0) - (difference < 0);
+}
+
+/* The median: an echo for which the machine made the thread sleep costs more. */
+static long long cost_of_an_echo(void) {
+    static long long costs[ECHOES];
     for (int i = 0; i < ECHOES; ++i) {
+        const long long before = counted();
         say("x");
         assert_true((told(ends[1], LONG) & EPOLLIN) != 0);
         hear("x");
+        costs[i] = counted() - before;
     }
-    return counted() - before;
+    qsort(costs, ECHOES, sizeof(costs[0]), in_order);
+    return costs[ECHOES / 2];
 }
 
 static void open_pairs(int (*pairs)[2], int from, int to) {
@@ -726,13 +752,13 @@ static void idle_sockets_cost_nothing(void **state) {
     assert_non_null(pairs);
     add(ends[1], EPOLLIN);
     open_pairs(pairs, 0, FEW);
-    (void)cost_of_echoes();
-    const long long few = cost_of_echoes();
+    (void)cost_of_an_echo();
+    const long long few = cost_of_an_echo();
     open_pairs(pairs, FEW, many);
-    (void)cost_of_echoes();
-    const long long with_many = cost_of_echoes();
-    print_message("an echo: %lld with %d idle rsockets, %lld with %d (%s)\n", few / ECHOES, FEW,
-                  with_many / ECHOES, many, counter >= 0 ? "instructions" : "nanoseconds");
+    (void)cost_of_an_echo();
+    const long long with_many = cost_of_an_echo();
+    print_message("an echo: %lld with %d idle rsockets, %lld with %d (%s)\n", few, FEW, with_many, many,
+                  counter >= 0 ? "instructions" : "nanoseconds");
     /* Time is noisy, but looking at each of a thousand would take many times as much. */
     assert_true((double)with_many < (counter >= 0 ? 1.3 : 3.0) * (double)few);
     for (int i = 0; i < many; ++i) {
