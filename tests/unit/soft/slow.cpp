@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Peers that begin a segment and do not end it, and programs that leave messages without a receive. The
 // limits are shortened for all of this program.
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <thread>
-
 #include "soft/limits.hpp"
 
-// Last, as it wants.
+// Last, as they want.
 #include "device.hpp"
+#include "stopped.hpp"
 
 namespace {
 
@@ -92,16 +84,6 @@ void a_segment_that_waited_has_its_time_again(void **state) {
     test::assert_same_bytes({device.at(0), all.size()}, all);
 }
 
-bool is_stopped(pid_t process) {
-    const std::filesystem::directory_iterator threads{"/proc/" + std::to_string(process) + "/task"};
-    return std::ranges::all_of(threads, [](const auto &thread) {
-        std::ifstream file{thread.path() / "stat"};
-        std::string text;
-        std::getline(file, text);
-        return text.substr(text.rfind(')') + 2, 1) == "T";
-    });
-}
-
 // The rest comes in time. The process does not run then, nor before the limit is over.
 void a_process_that_was_stopped_takes_what_came(void **state) {
     auto &[device, peer, other] = *static_cast<Ends *>(*state);
@@ -111,18 +93,8 @@ void a_process_that_was_stopped_takes_what_came(void **state) {
     device.post_receive(id, 1, 0, all.size());
     peer.send(half(segment));
     device.work_until_read(peer);
-    const pid_t process = getpid();
-    const pid_t child = fork();
-    if (child == 0) {
-        (void)kill(process, SIGSTOP);
-        while (!is_stopped(process)) {
-        }
-        peer.send(std::span{segment}.subspan(segment.size() / 2));
-        std::this_thread::sleep_for(soft::limits::segment_timeout * 3 / 2);
-        (void)kill(process, SIGCONT);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(child, nullptr, 0), child);
+    test::act_while_stopped(soft::limits::segment_timeout * 3 / 2,
+                            [&] { peer.send(std::span{segment}.subspan(segment.size() / 2)); });
     device.expect_completion(1);
     test::assert_same_bytes({device.at(0), all.size()}, all);
     assert_false(device.has_event());

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// This process, stopped (SIGSTOP) for a while, as by a debugger.
+#pragma once
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+// Last, as it wants.
+#include "device.hpp"
+
+namespace test {
+
+inline bool is_stopped(pid_t process) {
+    const std::filesystem::directory_iterator threads{"/proc/" + std::to_string(process) + "/task"};
+    return std::ranges::all_of(threads, [](const auto &thread) {
+        std::ifstream file{thread.path() / "stat"};
+        std::string text;
+        std::getline(file, text);
+        return text.substr(text.rfind(')') + 2, 1) == "T";
+    });
+}
+
+// A child acts while no thread of this process runs, for a duration. Returns when this process goes on.
+template <typename Act>
+void act_while_stopped(std::chrono::milliseconds duration, Act &&act) {
+    const pid_t process = getpid();
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)kill(process, SIGSTOP);
+        while (!is_stopped(process)) {
+        }
+        act();
+        std::this_thread::sleep_for(duration);
+        (void)kill(process, SIGCONT);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, nullptr, 0), child);
+}
+
+}  // namespace test
