@@ -18,7 +18,7 @@ declare -A packages_of=(
               python3-pyverbs qemu-system-x86 curl haproxy iperf3 libmemcached-tools memcached
               nginx-light nodejs openssh-client openssh-server openssl postgresql-15 redis-server redis-tools sockperf wrk'
     [format]='clang-format-19'
-    [lint]='clang-format-19 clang-tidy-19 clang-19 shellcheck'
+    [lint]='clang-format-19 clang-tidy-19 clang-19 shellcheck python3'
     [clang]='clang-19 libclang-rt-19-dev'
     [valgrind]='valgrind libc6-dbg'
     [lab]='qemu-system-x86 nbdkit busybox-static cpio kmod xz-utils e2fsprogs dmsetup ndctl iproute2 gcc-12 make libelf1
@@ -37,7 +37,7 @@ check_tools() {
             package) tools+=(dpkg-deb dpkg-shlibdeps file) ;;
             test) libraries+=(cmocka libprotobuf-c) tools+=(protoc-c python3) ;;
             format) tools+=(clang-format-19) ;;
-            lint) tools+=(clang-format-19 clang-tidy-19 clang++-19 shellcheck) ;;
+            lint) tools+=(clang-format-19 clang-tidy-19 clang++-19 shellcheck python3) ;;
             clang) tools+=(clang-19 clang++-19) ;;
             valgrind) tools+=(valgrind) ;;
             lab) tools+=(qemu-system-x86_64 nbdkit busybox cpio depmod xz mkfs.ext4 dmsetup ndctl rdma gcc-12 make apt-get) ;;

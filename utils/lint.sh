@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks the text of the sources: `utils/lint.sh [--format] [--tidy] [--shell]` (default: all three).
+# Checks the text of the sources: `utils/lint.sh [--format] [--tidy] [--shell] [--facts]` (default: all four).
 #   --format  clang-format-19 over every C and C++ file; the licence line in every file that can have one
 #   --tidy    clang-tidy-19 over src/ as build/ compiles it (configures build/ when it is not there). A file that passed
 #             is not looked at again until it, a header it includes, its command or .clang-tidy changes: build/tidy/
 #   --shell   shellcheck over every script
+#   --facts   utils/facts.py: how large rooms, files, functions and classes of src/ are, and whether they keep to their limits
 set -eu
 cd "$(dirname "$0")/.."
 self=$PWD/utils/lint.sh
@@ -88,7 +89,7 @@ case "${1:-}" in
         tidy_one "$2"
         exit
         ;;
-    '') set -- --format --tidy --shell ;;
+    '') set -- --format --tidy --shell --facts ;;
 esac
 bad=0
 for option in "$@"; do
@@ -99,7 +100,8 @@ for option in "$@"; do
             ;;
         --tidy) check_tidy || bad=1 ;;
         --shell) check_shell || bad=1 ;;
-        *) sed -n '3,8s/^# \{0,1\}//p' "$self"; exit 2 ;;
+        --facts) utils/facts.py || bad=1 ;;
+        *) sed -n '3,9s/^# \{0,1\}//p' "$self"; exit 2 ;;
     esac
 done
 [ $bad = 0 ] && echo "lint: $* found nothing"

@@ -3,7 +3,7 @@
 # Installs what the tests need, builds, and passes the tests: `utils/test.sh [OPTION...]`
 #
 #   (none)       format, include table, and the suites of an optimised build with the default compiler
-#   --lint       clang-tidy and shellcheck too          --clang        the suites built with clang-19 too
+#   --lint       clang-tidy, shellcheck, sizes too       --clang        the suites built with clang-19 too
 #   --asan       the suites under ASan and UBSan too    --asan-clang   the same, with clang-19
 #   --tsan       the suites under TSan too              --tsan-clang   the same, with clang-19
 #   --valgrind   the api and example suites under memcheck too
@@ -178,7 +178,7 @@ fi
 
 is_wanted format && step 'format' utils/lint.sh --format
 is_wanted release && suites release release
-is_wanted lint && step 'lint' utils/lint.sh --tidy --shell
+is_wanted lint && step 'lint' utils/lint.sh --tidy --shell --facts
 is_wanted asan && suites asan asan
 is_wanted tsan && suites tsan tsan
 is_wanted valgrind && under_valgrind
