@@ -14,9 +14,10 @@
  * and repoll, beside rsockets.
  *
  * Signals. The library sends none: where a socket would raise SIGPIPE, the call fails with EPIPE. The library
- * makes no thread. Its functions take locks, which send(2) does not: a signal handler may call them where it
- * has interrupted none of them, or one that sleeps. Otherwise the handler may wait without end for the call
- * that it has interrupted.
+ * makes no thread. A signal handler may call its functions. Where the handler has interrupted another of them
+ * in the same thread, and not in its sleep, a call fails with EDEADLK and does nothing: it would wait for the
+ * call that it has interrupted. To try again makes sense when the handler has returned. An rsocket that has
+ * stayed TCP receives and sends in a handler at any time.
  *
  * Blocking. As with sockets, a call that may block waits unless O_NONBLOCK (rfcntl), SOCK_NONBLOCK or
  * MSG_DONTWAIT says otherwise. A wait ends with EINTR when a signal was caught.
@@ -24,7 +25,8 @@
  * Threads: any thread, and any number of threads at a time may use one rsocket.
  * Returns: 0; or -1 and errno.
  * Errors:
- *   EBADF  socket is no rsocket.
+ *   EBADF    socket is no rsocket.
+ *   EDEADLK  A signal handler calls, and has interrupted a call of this library.
  */
 #ifndef RSOCKET_H /* librdmacm's header has the same name for this: both declare the same */
 #define RSOCKET_H 1

@@ -84,6 +84,8 @@ public:
     [[nodiscard]] virtual std::shared_ptr<stream::Shard> advance() = 0;
     // Whether advance() may begin a stream, which takes longer than anything else that it does.
     [[nodiscard]] virtual bool is_undecided() const { return false; }
+    // Whether the kernel does everything: then receive and send take no lock. Does not change any more.
+    [[nodiscard]] virtual bool is_plain() const { return false; }
     // Answers the peer of an accepted socket if the peer has asked. Returns whether this did something, which
     // may be for another socket of the shard, and whether the peer still waits for its answer.
     struct Answering {

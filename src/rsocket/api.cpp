@@ -37,6 +37,24 @@ template <typename Call>
     });
 }
 
+// The same for calls that move bytes, which the kernel does alone where the rsocket stayed TCP: a handler may
+// interrupt anything with those.
+template <typename Move>
+[[gnu::noinline, gnu::cold]] long move_while_interrupted(int fd, Move move) {
+    const auto socket = Table::instance().find(fd);
+    return socket && socket->is_plain() ? returned(move(*socket)) : refused();
+}
+
+template <typename Move>
+[[gnu::always_inline]] inline long move_bytes(int fd, Move move) {
+    return guarded(
+        [&]() -> Result<std::size_t> {
+            const auto socket = Table::instance().find(fd);
+            return socket ? move(*socket) : base::failure(EBADF);
+        },
+        [&] { return move_while_interrupted(fd, move); });
+}
+
 // Returns what a system call says of the socket of the kernel behind the descriptor.
 template <typename Call>
 int with_descriptor(int fd, Call call) {
@@ -72,13 +90,13 @@ iovec part_of(const void *bytes, std::size_t size) {
 
 // Most calls have one part and no name.
 [[gnu::always_inline]] inline long receive(int fd, void *bytes, std::size_t size, int flags) {
-    return with_socket(fd, [=](AnySocket &socket) -> Result<std::size_t> {
+    return move_bytes(fd, [=](AnySocket &socket) -> Result<std::size_t> {
         return size <= SSIZE_MAX ? socket.receive_part(part_of(bytes, size), flags) : base::failure(EINVAL);
     });
 }
 
 [[gnu::always_inline]] inline long send(int fd, const void *bytes, std::size_t size, int flags) {
-    return with_socket(fd, [=](AnySocket &socket) -> Result<std::size_t> {
+    return move_bytes(fd, [=](AnySocket &socket) -> Result<std::size_t> {
         return size <= SSIZE_MAX ? socket.send_part(part_of(bytes, size), flags) : base::failure(EINVAL);
     });
 }
@@ -86,7 +104,7 @@ iovec part_of(const void *bytes, std::size_t size) {
 // In these the message is looked at first, because the compiler knows the one part that most calls have.
 [[gnu::always_inline]] inline long receive(int fd, msghdr &message, int flags) {
     const bool is_valid = has_valid_parts(message);
-    return with_socket(fd, [&](AnySocket &socket) -> Result<std::size_t> {
+    return move_bytes(fd, [&](AnySocket &socket) -> Result<std::size_t> {
         return is_valid ? socket.receive(message, flags) : base::failure(EINVAL);
     });
 }
@@ -98,7 +116,7 @@ long read_nothing(int fd) {
 
 [[gnu::always_inline]] inline long send(int fd, const msghdr &message, int flags) {
     const int error = !has_valid_parts(message) ? EINVAL : message.msg_controllen != 0 ? EOPNOTSUPP : 0;
-    return with_socket(fd, [&](AnySocket &socket) -> Result<std::size_t> {
+    return move_bytes(fd, [&](AnySocket &socket) -> Result<std::size_t> {
         return error == 0 ? socket.send(message, flags) : base::failure(error);
     });
 }

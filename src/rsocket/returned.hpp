@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/result.hpp"
+#include "rsocket/call.hpp"
 
 namespace rsockets {
 
@@ -23,11 +24,23 @@ template <typename T>
     }
 }
 
-// Returns what call gives, and sets errno also when there is no memory.
-template <typename Call>
-[[gnu::always_inline]] inline long guarded(Call call) {
+// What a call gives that is made from a signal's handler, and would wait for the call that it has
+// interrupted.
+[[gnu::noinline, gnu::cold]] inline long refused() {
+    errno = EDEADLK;
+    return -1;
+}
+
+// Returns what work() gives, and sets errno also when there is no memory. A call from the handler of a signal
+// that has interrupted another call of this thread gets what interrupted() returns.
+template <typename Work, typename Interrupted = decltype(&refused)>
+[[gnu::always_inline]] inline long guarded(Work work, Interrupted interrupted = refused) {
+    if (Call::is_interrupted()) [[unlikely]] {
+        return interrupted();
+    }
+    const Call call;
     try {
-        return returned(call());
+        return returned(work());
     } catch (const std::bad_alloc &) {
         errno = ENOMEM;
         return -1;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "rsocket/call.hpp"
 #include "rsocket/unanswered.hpp"
 
 namespace rsockets {
@@ -90,7 +91,12 @@ base::Result<void> Sleep::until(Deadline deadline) {
 }
 
 base::Result<void> Sleep::poll(Deadline deadline) {
-    if (::poll(descriptors_.data(), descriptors_.size(), timeout_of(deadline, waiter_->fd() < 0)) < 0) {
+    const int timeout = timeout_of(deadline, waiter_->fd() < 0);
+    const auto sleep = [&] {
+        const Call::Pause pause;
+        return ::poll(descriptors_.data(), descriptors_.size(), timeout);
+    };
+    if (sleep() < 0) {
         return base::last_failure();
     }
     if (descriptors_.front().revents != 0) {

@@ -83,6 +83,7 @@ public:
 
     [[nodiscard]] std::shared_ptr<stream::Shard> advance() override;
     [[nodiscard]] bool is_undecided() const override { return state_ == State::Undecided; }
+    [[nodiscard]] bool is_plain() const override { return state_ == State::Plain; }
     [[nodiscard]] Answering answer() override;
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/parts.hpp"
+#include "rsocket/call.hpp"
 #include "rsocket/leaving.hpp"
 #include "rsocket/socket.hpp"
 
@@ -59,11 +60,11 @@ Result<std::size_t> Socket::receive_part(const iovec &part, int flags) {
 }
 
 [[gnu::always_inline]] inline std::size_t Socket::receive_at_once(const iovec &part, int flags) {
-    if ((flags & ~MSG_DONTWAIT) != 0) {
+    if ((flags & ~MSG_DONTWAIT) != 0 || state_ != State::Streaming) {
         return 0;
     }
     const base::Lock lock{mutex_};
-    if (state_ != State::Streaming || closed_ || stream::Shard::any_expects()) [[unlikely]] {
+    if (closed_ || stream::Shard::any_expects()) [[unlikely]] {
         return 0;
     }
     stream::Shard &shard = *stream_->shard();
@@ -85,6 +86,7 @@ Result<std::size_t> Socket::receive_part(const iovec &part, int flags) {
         }
     }
     if (state_ == State::Plain) {
+        const Call::Pause pause;
         return receive_plain(message, flags);
     }
     return receive_parts({message.msg_iov, message.msg_iovlen}, flags);
@@ -101,11 +103,11 @@ Result<std::size_t> Socket::send_part(const iovec &part, int flags) {
 }
 
 [[gnu::always_inline]] inline bool Socket::send_at_once(const iovec &part, int flags) {
-    if ((flags & send_flags_refused) != 0) {
+    if ((flags & send_flags_refused) != 0 || state_ != State::Streaming) {
         return false;
     }
     const base::Lock lock{mutex_};
-    if (state_ != State::Streaming || closed_) [[unlikely]] {
+    if (closed_) [[unlikely]] {
         return false;
     }
     const base::Lock in_stream{stream_->shard()->mutex()};
@@ -119,6 +121,7 @@ Result<std::size_t> Socket::send_part(const iovec &part, int flags) {
         }
     }
     if (state_ == State::Plain) {
+        const Call::Pause pause;
         return send_plain(message, flags);
     }
     return send_parts({message.msg_iov, message.msg_iovlen}, flags);

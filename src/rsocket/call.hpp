@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/call: whether this thread is in a call of this library. A handler of a signal may have interrupted
+// one, which holds locks, or allocates memory: nothing goes on until the handler returns.
+#pragma once
+
+#include <atomic>
+
+namespace rsockets {
+
+// A call of this thread, while it lives.
+class Call {
+public:
+    // The caller is in the handler of a signal that has interrupted a call of this thread.
+    [[nodiscard]] static bool is_interrupted() { return is_under_way.load(std::memory_order_relaxed); }
+
+    Call() { begin(); }
+    ~Call() { end(); }
+    Call(const Call &) = delete;
+    Call &operator=(const Call &) = delete;
+
+    // The thread waits in the kernel while this lives, and holds nothing that another call needs.
+    class Pause {
+    public:
+        Pause() { end(); }
+        ~Pause() { begin(); }
+        Pause(const Pause &) = delete;
+        Pause &operator=(const Pause &) = delete;
+    };
+
+private:
+    // A handler runs in the thread that it interrupts: only the compiler must keep the order.
+    static void begin() {
+        is_under_way.store(true, std::memory_order_relaxed);
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+    static void end() {
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        is_under_way.store(false, std::memory_order_relaxed);
+    }
+
+    // It is small enough for the place that a process keeps for libraries it loads late (dlopen(3)): a thread
+    // finds its own without a call.
+    [[gnu::tls_model("initial-exec")]] static constinit inline thread_local std::atomic<bool> is_under_way{
+        false};
+};
+
+}  // namespace rsockets

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rsocket: calls from the handler of a signal that has interrupted a call of the same thread. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <rpma/rsocket.h>
+
+#include "test.h"
+
+/* Last: they assert. */
+#include "rsockets.h"
+
+enum { INTERRUPTIONS = 50, AT_ONCE = 10, SPREAD_US = 100, GIVE_UP_S = 20 };
+
+/* The interrupted thread sends requests, and its handler farewells. */
+static const char request[] = "a request that is sent whole";
+static const char farewell[] = "a farewell, of another length, that is sent whole too";
+
+static int ends[2] = {-1, -1};
+static volatile sig_atomic_t refused;
+static volatile sig_atomic_t farewells;
+static volatile sig_atomic_t unexpected;
+static void (*volatile handle)(void);
+
+static void on_signal(int signal) {
+    const int before = errno;
+    (void)signal;
+    handle();
+    errno = before;
+}
+
+static void say_farewell(void) {
+    const ssize_t sent = rsend(ends[0], farewell, sizeof(farewell), 0);
+    if (sent == sizeof(farewell)) {
+        ++farewells;
+    } else if (sent == -1 && errno == EDEADLK) {
+        ++refused;
+    } else {
+        ++unexpected;
+    }
+}
+
+/* Every other function has to wait for the interrupted call too. */
+static void call_all(void) {
+    char byte = 0;
+    struct pollfd entry = {.fd = ends[0], .events = POLLIN};
+    if (rpoll(&entry, 1, 0) != -1 || errno != EDEADLK) {
+        return; /* nothing was interrupted */
+    }
+    ++refused;
+    unexpected += !(rrecv(ends[0], &byte, 1, 0) == -1 && errno == EDEADLK);
+    unexpected += !(rshutdown(ends[0], SHUT_RDWR) == -1 && errno == EDEADLK);
+    unexpected += !(rsocket(AF_INET, SOCK_STREAM, 0) == -1 && errno == EDEADLK);
+    unexpected += !(repoll_create(0) == -1 && errno == EDEADLK);
+    unexpected += !(rclose(ends[0]) == -1 && errno == EDEADLK);
+}
+
+static void handle_signal(int signal, void (*what)(void)) {
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    refused = farewells = unexpected = 0;
+    handle = what;
+    assert_int_equal(sigaction(signal, &action, NULL), 0);
+}
+
+/* One signal comes soon, at another moment of the calls each time. */
+static void interrupt_soon(void) {
+    static int times = 0;
+    const struct itimerval soon = {.it_value = {.tv_usec = 1 + times++ % SPREAD_US}};
+    assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
+}
+
+static void end_interruptions(void) {
+    const struct itimerval never = {0};
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+}
+
+struct texts {
+    char bytes[8192];
+    size_t kept;
+    int requests;
+    int goodbyes;
+};
+
+/* Receives until so many have come in all. Only whole texts come. */
+static void receive_texts(struct texts *texts, int fd, int requests, int goodbyes) {
+    while (texts->requests < requests || texts->goodbyes < goodbyes) {
+        const ssize_t got = rrecv(fd, texts->bytes + texts->kept, sizeof(texts->bytes) - texts->kept, 0);
+        if (got < 0) {
+            assert_int_equal(errno, EINTR);
+            continue;
+        }
+        assert_true(got > 0);
+        texts->kept += (size_t)got;
+        for (;;) {
+            const int is_request =
+                texts->kept < sizeof(request) || memcmp(texts->bytes, request, sizeof(request)) == 0;
+            const char *const text = is_request ? request : farewell;
+            const size_t size = is_request ? sizeof(request) : sizeof(farewell);
+            if (texts->kept < size) {
+                break;
+            }
+            assert_memory_equal(texts->bytes, text, size);
+            *(is_request ? &texts->requests : &texts->goodbyes) += 1;
+            texts->kept -= size;
+            memmove(texts->bytes, texts->bytes + size, texts->kept);
+        }
+    }
+}
+
+/* Both ends are this thread's, so that the handler finds locks of either taken. */
+static void a_handler_sends_whole_or_not_at_all(void **state) {
+    (void)state;
+    int sent = 0;
+    struct texts texts = {.kept = 0};
+    const double deadline = seconds() + GIVE_UP_S;
+    make_pair(ends);
+    handle_signal(SIGALRM, say_farewell);
+    while ((refused < INTERRUPTIONS || farewells < INTERRUPTIONS) && seconds() < deadline) {
+        interrupt_soon();
+        for (int i = 0; i < AT_ONCE; ++i) {
+            assert_int_equal(rsend(ends[0], request, sizeof(request), 0), sizeof(request));
+            ++sent;
+        }
+        receive_texts(&texts, ends[1], sent, 0);
+    }
+    end_interruptions();
+    receive_texts(&texts, ends[1], sent, farewells);
+    assert_int_equal(unexpected, 0);
+    assert_true(refused >= INTERRUPTIONS && farewells >= INTERRUPTIONS);
+    assert_int_equal(texts.requests, sent);
+    assert_int_equal(texts.goodbyes, farewells);
+    assert_int_equal(texts.kept, 0);
+    close_pair(ends);
+}
+
+static void every_call_that_would_wait_is_refused(void **state) {
+    (void)state;
+    char byte = 'x';
+    const double deadline = seconds() + GIVE_UP_S;
+    make_pair(ends);
+    handle_signal(SIGALRM, call_all);
+    while (refused < INTERRUPTIONS && seconds() < deadline) {
+        interrupt_soon();
+        assert_int_equal(rsend(ends[0], &byte, 1, 0), 1);
+        assert_int_equal(rrecv(ends[1], &byte, 1, MSG_WAITALL), 1);
+    }
+    end_interruptions();
+    assert_int_equal(unexpected, 0);
+    assert_true(refused >= INTERRUPTIONS);
+    close_pair(ends);
+}
+
+static int plain = -1;
+
+static void use_plain(void) {
+    struct pollfd entry = {.fd = plain, .events = POLLIN};
+    refused += rpoll(&entry, 1, 0) == -1 && errno == EDEADLK;
+    ++farewells;
+    unexpected += rsend(plain, "x", 1, 0) != 1;
+    unexpected += !(rrecv(plain, &(char){0}, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+}
+
+/* The kernel has all of it, so that there is nothing to wait for. */
+static void an_rsocket_that_stayed_tcp_is_not_refused(void **state) {
+    (void)state;
+    uint16_t port = 0;
+    char byte = 0;
+    int sent = 0;
+    const double deadline = seconds() + GIVE_UP_S;
+    const int listener = listening_rsocket(&port);
+    const struct sockaddr_in address = loopback_at(port);
+    const int client = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(client, (const struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(send(client, "x", 1, 0), 1);
+    plain = raccept(listener, NULL, NULL);
+    assert_int_equal(rrecv(plain, &byte, 1, 0), 1);
+    make_pair(ends);
+    handle_signal(SIGALRM, use_plain);
+    while (refused < INTERRUPTIONS && seconds() < deadline) {
+        interrupt_soon();
+        assert_int_equal(rsend(plain, &byte, 1, 0), 1);
+        assert_int_equal(rsend(ends[0], &byte, 1, 0), 1);
+        assert_int_equal(rrecv(ends[1], &byte, 1, MSG_WAITALL), 1);
+        ++sent;
+    }
+    end_interruptions();
+    assert_true(refused >= INTERRUPTIONS);
+    assert_int_equal(unexpected, 0);
+    assert_int_equal(rclose(plain), 0);
+    sent += farewells;
+    while (recv(client, &byte, 1, 0) == 1) {
+        --sent;
+    }
+    assert_int_equal(sent, 0);
+    close(client);
+    assert_int_equal(rclose(listener), 0);
+    close_pair(ends);
+}
+
+/* Waits for the byte that the handler sends. */
+static void *receives_a_byte(void *argument) {
+    atomic_int *const thread = argument;
+    char byte = 0;
+    ssize_t got = 0;
+    atomic_store(thread, gettid());
+    do {
+        got = rrecv(ends[1], &byte, 1, 0);
+    } while (got < 0 && errno == EINTR);
+    return got == 1 && byte == 'h' ? NULL : "no byte";
+}
+
+static void send_a_byte(void) {
+    unexpected += rsend(ends[0], "h", 1, 0) != 1;
+}
+
+/* A thread that sleeps is in no call that another has to wait for. So a handler may use what it sleeps for.
+ */
+static void a_sleep_stands_in_no_ones_way(void **state) {
+    (void)state;
+    atomic_int number = 0;
+    pthread_t thread;
+    void *failed = NULL;
+    make_pair(ends);
+    handle_signal(SIGUSR1, send_a_byte);
+    assert_int_equal(pthread_create(&thread, NULL, receives_a_byte, &number), 0);
+    await_sleep(&number);
+    assert_int_equal(pthread_kill(thread, SIGUSR1), 0);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    assert_int_equal(unexpected, 0);
+    close_pair(ends);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_handler_sends_whole_or_not_at_all),
+        cmocka_unit_test(every_call_that_would_wait_is_refused),
+        cmocka_unit_test(an_rsocket_that_stayed_tcp_is_not_refused),
+        cmocka_unit_test(a_sleep_stands_in_no_ones_way),
+    };
+    return cmocka_run_group_tests_name("rsocket_signals", tests, NULL, NULL);
+}
