@@ -10,13 +10,16 @@ namespace base {
 struct Adopt {};
 inline constexpr Adopt adopt;
 
-// Holds a mutex of any kind until its scope ends.
+// Holds a mutex of any kind until its scope ends. Its begin and end are inline also where a compiler thinks
+// that a place is rarely reached: a call there would keep held_ in memory, which the usual way then pays for.
 template <typename Held>
 class SCOPED_CAPABILITY Lock {
 public:
-    [[nodiscard]] explicit Lock(Held &mutex) ACQUIRE(mutex) : mutex_{mutex} { mutex_.lock(); }
+    [[nodiscard, gnu::always_inline]] explicit Lock(Held &mutex) ACQUIRE(mutex) : mutex_{mutex} {
+        mutex_.lock();
+    }
     [[nodiscard]] Lock(Held &mutex, Adopt) REQUIRES(mutex) : mutex_{mutex} {}
-    ~Lock() RELEASE() {
+    [[gnu::always_inline]] ~Lock() RELEASE() {
         if (held_) {
             mutex_.unlock();
         }

@@ -11,6 +11,11 @@
 
 namespace base {
 
+// Returns bytes as a part. Those that are sent are not written to.
+[[nodiscard]] inline iovec part_of(const void *bytes, std::size_t size) {
+    return {.iov_base = const_cast<void *>(bytes), .iov_len = size};
+}
+
 // Returns how many bytes the parts have together. The caller knows that the sum does not overflow.
 [[nodiscard]] inline std::size_t size_of(std::span<const iovec> parts) {
     std::size_t size = 0;

@@ -13,6 +13,7 @@
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "base/parts.hpp"
 #include "base/result.hpp"
 #include "registry/book.hpp"
 #include "rsocket/sleep.hpp"
@@ -40,11 +41,13 @@ public:
     [[nodiscard]] virtual Result<std::size_t> receive(msghdr &message, int flags) = 0;
     [[nodiscard]] virtual Result<std::size_t> send(const msghdr &message, int flags) = 0;
     // As recv(2) and send(2): one part, and no name.
-    [[nodiscard]] virtual Result<std::size_t> receive_part(const iovec &part, int flags) {
+    [[nodiscard]] virtual Result<std::size_t> receive_part(void *bytes, std::size_t size, int flags) {
+        const iovec part = base::part_of(bytes, size);
         msghdr message = message_of(part);
         return receive(message, flags);
     }
-    [[nodiscard]] virtual Result<std::size_t> send_part(const iovec &part, int flags) {
+    [[nodiscard]] virtual Result<std::size_t> send_part(const void *bytes, std::size_t size, int flags) {
+        const iovec part = base::part_of(bytes, size);
         return send(message_of(part), flags);
     }
     [[nodiscard]] virtual Result<void> shutdown(int how) = 0;

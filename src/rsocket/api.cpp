@@ -84,20 +84,16 @@ bool is_negative(socklen_t length) {
     return true;
 }
 
-iovec part_of(const void *bytes, std::size_t size) {
-    return {.iov_base = const_cast<void *>(bytes), .iov_len = size};  // what is sent is not written to
-}
-
 // Most calls have one part and no name.
 [[gnu::always_inline]] inline long receive(int fd, void *bytes, std::size_t size, int flags) {
     return move_bytes(fd, [=](AnySocket &socket) -> Result<std::size_t> {
-        return size <= SSIZE_MAX ? socket.receive_part(part_of(bytes, size), flags) : base::failure(EINVAL);
+        return size <= SSIZE_MAX ? socket.receive_part(bytes, size, flags) : base::failure(EINVAL);
     });
 }
 
 [[gnu::always_inline]] inline long send(int fd, const void *bytes, std::size_t size, int flags) {
     return move_bytes(fd, [=](AnySocket &socket) -> Result<std::size_t> {
-        return size <= SSIZE_MAX ? socket.send_part(part_of(bytes, size), flags) : base::failure(EINVAL);
+        return size <= SSIZE_MAX ? socket.send_part(bytes, size, flags) : base::failure(EINVAL);
     });
 }
 
@@ -214,7 +210,6 @@ using rsockets::Deadline;
 using rsockets::DescriptorSet;
 using rsockets::guarded;
 using rsockets::is_negative;
-using rsockets::part_of;
 using rsockets::Result;
 using rsockets::Table;
 using rsockets::with_descriptor;
@@ -298,7 +293,7 @@ ssize_t rrecv(int socket, void *buf, size_t len, int flags) {
 
 ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
                   socklen_t *addrlen) {
-    const iovec part = part_of(buf, len);
+    const iovec part = base::part_of(buf, len);
     msghdr message = message_of(&part, 1);
     const bool wants_name = src_addr != nullptr && addrlen != nullptr;
     message.msg_name = wants_name ? src_addr : nullptr;
@@ -321,7 +316,7 @@ ssize_t rsend(int socket, const void *buf, size_t len, int flags) {
 
 ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
                 socklen_t addrlen) {
-    const iovec part = part_of(buf, len);
+    const iovec part = base::part_of(buf, len);
     msghdr message = message_of(&part, 1);
     message.msg_name = const_cast<sockaddr *>(dest_addr);  // not written to
     message.msg_namelen = addrlen;

@@ -3,9 +3,10 @@
 //
 //     segment ──► slot of a descriptor ──► entry: users, object
 //
-// A thread that looks for an object takes no lock. A slot never moves, and an entry is never freed: it
-// becomes another object's. The slot is one user of its entry, and each Found is one. The last user ends the
-// object, and an entry without users gets none: it then waits in the list of free entries.
+// A thread that looks for an object takes no lock, and looks once. A slot never moves, and an entry is never
+// freed: it becomes another object's. The slot is one user of its entry, and each Found is one. The last user
+// ends the object, and the entry waits in the list of free entries. A thread that had read the slot before
+// may still count itself in: it then sees that the slot has changed, leaves, and has found nothing.
 #pragma once
 
 #include <array>
@@ -52,36 +53,38 @@ public:
         Entry *entry_ = nullptr;
     };
 
-    Descriptors() = default;
+    constexpr Descriptors() = default;
     Descriptors(const Descriptors &) = delete;
     Descriptors &operator=(const Descriptors &) = delete;
     // Nobody has a Found.
     ~Descriptors() {
-        for (std::size_t i = 0; i < segments_.size(); ++i) {
-            Slot *const slots = segments_[i];
+        for (std::size_t i = 0; i < segments; ++i) {
+            const Slot *const slots = slots_of(i);
             for (std::size_t k = 0; slots != nullptr && k < slots_in(i); ++k) {
                 delete slots[k].load();
             }
-            delete[] slots;
+        }
+        for (const auto &slots : later_) {
+            delete[] slots.load();
         }
         while (free_ != nullptr) {
             delete std::exchange(free_, free_->next);
         }
     }
 
-    [[nodiscard]] Found find(int fd) const {
-        const Slot *const slot = fd >= 0 ? slot_of(fd) : nullptr;
-        Entry *entry = slot != nullptr ? slot->load(std::memory_order_acquire) : nullptr;
-        while (entry != nullptr) {
-            if (entry->enter()) {
-                Found found{*entry};
-                if (slot->load(std::memory_order_acquire) == entry) {
-                    return found;
-                }  // the entry had become another object's before the thread entered
-            }
-            entry = slot->load(std::memory_order_acquire);
+    // Also finds nothing when another thread puts an object there, or takes it out, meanwhile.
+    [[nodiscard, gnu::always_inline]] Found find(int fd) const {
+        const Slot *const slot = slot_of(fd);
+        Entry *const entry = slot != nullptr ? slot->load(std::memory_order_acquire) : nullptr;
+        if (entry == nullptr) {
+            return {};
         }
-        return {};
+        entry->enter();
+        Found found{*entry};
+        if (slot->load(std::memory_order_acquire) != entry) [[unlikely]] {
+            return {};
+        }
+        return found;
     }
 
     // Puts the object in the place of the one that is there, if there is one. std::bad_alloc.
@@ -101,7 +104,7 @@ public:
 
     // Takes the object out; nullptr when there is none.
     [[nodiscard]] std::shared_ptr<Object> take(int fd) {
-        Slot *const slot = fd >= 0 ? slot_of(fd) : nullptr;
+        Slot *const slot = slot_of(fd);
         Entry *const entry = slot != nullptr ? slot->exchange(nullptr, std::memory_order_acq_rel) : nullptr;
         return entry != nullptr ? Found{*entry}.shared() : nullptr;
     }
@@ -109,8 +112,8 @@ public:
     // Calls use(object) for each object that is there; those that come or go meanwhile it may miss.
     template <typename Use>
     void for_each(Use use) const {
-        for (std::size_t i = 0; i < segments_.size(); ++i) {
-            for (std::size_t k = 0; segments_[i] != nullptr && k < slots_in(i); ++k) {
+        for (std::size_t i = 0; i < segments; ++i) {
+            for (std::size_t k = 0; slots_of(i) != nullptr && k < slots_in(i); ++k) {
                 if (const Found found = find(static_cast<int>(slots_in(i) + k - slots_in(0)))) {
                     use(*found);
                 }
@@ -130,38 +133,36 @@ private:
 
         void begin(std::shared_ptr<Object> what) {
             object = std::move(what);
-            users.store(1, std::memory_order_release);
+            users.fetch_sub(no_object - 1, std::memory_order_release);
         }
-        // False: the object has ended, or is about to.
-        [[nodiscard]] bool enter() {
-            std::uint32_t before = users.load(std::memory_order_relaxed);
-            while (before != 0) {
-                if (users.compare_exchange_weak(before, before + 1, std::memory_order_acquire,
-                                                std::memory_order_relaxed)) {
-                    return true;
-                }
-            }
-            return false;
-        }
+        void enter() { users.fetch_add(1, std::memory_order_acquire); }
         void leave() {
-            if (users.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            if (users.fetch_sub(1, std::memory_order_acq_rel) == 1) [[unlikely]] {
                 end();
             }
         }
         [[gnu::noinline]] void end() {
+            std::uint32_t none = 0;
+            if (!users.compare_exchange_strong(none, no_object, std::memory_order_acq_rel)) {
+                return;  // a thread has entered meanwhile, and ends the object when it leaves
+            }
             const auto ended = std::move(object);  // not with the lock
             const base::Lock lock{home.mutex_};
             next = std::exchange(home.free_, this);
         }
 
+        // Added to the number of users while the entry has no object. There are never as many users.
+        static constexpr std::uint32_t no_object = std::uint32_t{1} << 31;
+
         Descriptors &home;
-        std::atomic<std::uint32_t> users{0};
+        std::atomic<std::uint32_t> users{no_object};
         std::shared_ptr<Object> object;
         Entry *next = nullptr;  // in the list of free entries, whose lock guards it
     };
 
-    // Each segment is twice as long as the one before it, so that there is a slot for each descriptor.
-    static constexpr std::uint32_t first_slots = 64;
+    // Each segment is twice as long as the one before it, so that there is a slot for each descriptor. The
+    // first has all that most programs use, and is always there.
+    static constexpr std::uint32_t first_slots = 1024;
     static constexpr int segments = std::numeric_limits<int>::digits - std::countr_zero(first_slots) + 1;
     [[nodiscard]] static constexpr std::size_t slots_in(std::size_t segment) {
         return std::size_t{first_slots} << segment;
@@ -175,21 +176,34 @@ private:
         const auto segment = static_cast<std::size_t>(std::bit_width(number) - std::bit_width(first_slots));
         return {.segment = segment, .slot = number - slots_in(segment)};
     }
-    [[nodiscard]] Slot *slot_of(int fd) const {
+    // Returns nullptr where there was never an object, as for a negative number.
+    [[nodiscard, gnu::always_inline]] const Slot *slot_of(int fd) const {
+        const auto number = static_cast<std::uint32_t>(fd);
+        return number < first_slots ? &first_[number] : later_slot_of(fd);
+    }
+    [[nodiscard]] Slot *slot_of(int fd) { return const_cast<Slot *>(std::as_const(*this).slot_of(fd)); }
+    [[nodiscard]] const Slot *later_slot_of(int fd) const {
+        if (fd < 0) {
+            return nullptr;
+        }
         const Place place = place_of(fd);
-        Slot *const slots = segments_[place.segment].load(std::memory_order_acquire);
+        const Slot *const slots = slots_of(place.segment);
         return slots != nullptr ? slots + place.slot : nullptr;
     }
+    [[nodiscard]] const Slot *slots_of(std::size_t segment) const {
+        return segment == 0 ? first_.data() : later_[segment - 1].load(std::memory_order_acquire);
+    }
     [[nodiscard]] Slot *made_slot_of(int fd) REQUIRES(mutex_) {
-        const Place place = place_of(fd);
-        if (segments_[place.segment] == nullptr) {
-            segments_[place.segment].store(new Slot[slots_in(place.segment)]{}, std::memory_order_release);
+        const std::size_t segment = place_of(fd).segment;
+        if (slots_of(segment) == nullptr) {
+            later_[segment - 1].store(new Slot[slots_in(segment)]{}, std::memory_order_release);
         }
         return slot_of(fd);
     }
 
-    std::array<std::atomic<Slot *>, segments> segments_{};
-    base::Mutex mutex_;
+    std::array<Slot, first_slots> first_{};
+    std::array<std::atomic<Slot *>, segments - 1> later_{};  // nullptr: not made yet
+    base::LastingMutex mutex_;
     Entry *free_ GUARDED_BY(mutex_) = nullptr;
 };
 

@@ -61,8 +61,8 @@ public:
     [[nodiscard]] Result<void> connect(const sockaddr *address, socklen_t length) override;
     [[nodiscard]] Result<std::size_t> receive(msghdr &message, int flags) override;
     [[nodiscard]] Result<std::size_t> send(const msghdr &message, int flags) override;
-    [[nodiscard]] Result<std::size_t> receive_part(const iovec &part, int flags) override;
-    [[nodiscard]] Result<std::size_t> send_part(const iovec &part, int flags) override;
+    [[nodiscard]] Result<std::size_t> receive_part(void *bytes, std::size_t size, int flags) override;
+    [[nodiscard]] Result<std::size_t> send_part(const void *bytes, std::size_t size, int flags) override;
     [[nodiscard]] Result<void> shutdown(int how) override;
     // Ends the stream, and waits as SO_LINGER says.
     void close() override;
@@ -110,12 +110,12 @@ private:
     };
     // Receives bytes that are here, if nothing stands in the way, as most calls find it. Returns how many; 0:
     // none are received, and receive_any() looks closer.
-    [[nodiscard]] std::size_t receive_at_once(const iovec &part, int flags);
+    [[nodiscard]] std::size_t receive_at_once(void *bytes, std::size_t size, int flags);
     [[nodiscard]] Result<std::size_t> receive_any(msghdr &message, int flags);
     [[nodiscard]] Result<std::size_t> receive_parts(std::span<const iovec> parts, int flags);
     // Sends the bytes if nothing stands in the way, as most calls find it. False: nothing is sent, and
     // send_any() looks closer.
-    [[nodiscard]] bool send_at_once(const iovec &part, int flags);
+    [[nodiscard]] bool send_at_once(const void *bytes, std::size_t size, int flags);
     [[nodiscard]] Result<std::size_t> send_any(const msghdr &message, int flags);
     [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
     // These go on when the first look, which gave `first`, was not enough.

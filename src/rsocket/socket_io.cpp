@@ -51,15 +51,16 @@ Result<std::size_t> Socket::receive(msghdr &message, int flags) {
     return received;
 }
 
-Result<std::size_t> Socket::receive_part(const iovec &part, int flags) {
-    if (const std::size_t received = receive_at_once(part, flags); received != 0) [[likely]] {
+Result<std::size_t> Socket::receive_part(void *bytes, std::size_t size, int flags) {
+    if (const std::size_t received = receive_at_once(bytes, size, flags); received != 0) [[likely]] {
         return received;
     }
+    const iovec part = base::part_of(bytes, size);
     msghdr message = message_of(part);
     return receive_any(message, flags);
 }
 
-[[gnu::always_inline]] inline std::size_t Socket::receive_at_once(const iovec &part, int flags) {
+[[gnu::always_inline]] inline std::size_t Socket::receive_at_once(void *bytes, std::size_t size, int flags) {
     if ((flags & ~MSG_DONTWAIT) != 0 || state_ != State::Streaming) {
         return 0;
     }
@@ -76,7 +77,7 @@ Result<std::size_t> Socket::receive_part(const iovec &part, int flags) {
         }
         Looking::found_at_once();
     }
-    return stream_->receive_at_once(part);
+    return stream_->receive_at_once(bytes, size);
 }
 
 [[gnu::noinline]] Result<std::size_t> Socket::receive_any(msghdr &message, int flags) {
@@ -93,16 +94,24 @@ Result<std::size_t> Socket::receive_part(const iovec &part, int flags) {
 }
 
 Result<std::size_t> Socket::send(const msghdr &message, int flags) {
-    return message.msg_iovlen == 1 && send_at_once(*message.msg_iov, flags)
-               ? Result<std::size_t>{message.msg_iov->iov_len}
-               : send_any(message, flags);
+    if (message.msg_iovlen == 1) {
+        const iovec &part = *message.msg_iov;
+        if (send_at_once(part.iov_base, part.iov_len, flags)) [[likely]] {
+            return part.iov_len;
+        }
+    }
+    return send_any(message, flags);
 }
 
-Result<std::size_t> Socket::send_part(const iovec &part, int flags) {
-    return send_at_once(part, flags) ? Result<std::size_t>{part.iov_len} : send_any(message_of(part), flags);
+Result<std::size_t> Socket::send_part(const void *bytes, std::size_t size, int flags) {
+    if (send_at_once(bytes, size, flags)) [[likely]] {
+        return size;
+    }
+    const iovec part = base::part_of(bytes, size);
+    return send_any(message_of(part), flags);
 }
 
-[[gnu::always_inline]] inline bool Socket::send_at_once(const iovec &part, int flags) {
+[[gnu::always_inline]] inline bool Socket::send_at_once(const void *bytes, std::size_t size, int flags) {
     if ((flags & send_flags_refused) != 0 || state_ != State::Streaming) {
         return false;
     }
@@ -111,7 +120,7 @@ Result<std::size_t> Socket::send_part(const iovec &part, int flags) {
         return false;
     }
     const base::Lock in_stream{stream_->shard()->mutex()};
-    return stream_->send_at_once(part);
+    return stream_->send_at_once(bytes, size);
 }
 
 [[gnu::noinline]] Result<std::size_t> Socket::send_any(const msghdr &message, int flags) {

@@ -13,11 +13,8 @@ namespace rsockets {
 // Any number of threads may call. Only add() takes a lock, and the end of an rsocket that was taken out.
 class Table {
 public:
-    // The one that the process has. Never destroyed: other threads may be in a call when main() returns.
-    [[nodiscard]] static Table &instance() {
-        static auto *const table = new Table;
-        return *table;
-    }
+    // The one that the process has.
+    [[nodiscard]] static Table &instance();
 
     // Finds the rsocket of a descriptor for one call.
     using Found = Descriptors<AnySocket>::Found;
@@ -42,8 +39,24 @@ public:
     void after_fork_in_child();
 
 private:
+    friend union TableOfProcess;
+    constexpr Table() = default;
+
     Descriptors<AnySocket> sockets_;
     Descriptors<Repoll> repolls_;
 };
+
+// Never destroyed: other threads may be in a call when main() returns. It is there before any code runs, so
+// that no call has to ask whether it is.
+union TableOfProcess {
+    constexpr TableOfProcess() : table{} {}
+    ~TableOfProcess() {}
+    Table table;
+};
+inline constinit TableOfProcess table_of_process;
+
+inline Table &Table::instance() {
+    return table_of_process.table;
+}
 
 }  // namespace rsockets

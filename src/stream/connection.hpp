@@ -135,13 +135,13 @@ public:
 
     // Receives bytes as most come: those that the program wants lie together. Returns how many; 0: none are
     // taken, and receive() tells why.
-    [[nodiscard]] std::size_t receive_at_once(const iovec &part);
+    [[nodiscard]] std::size_t receive_at_once(void *bytes, std::size_t size);
     // Returns how many bytes; 0 is the end of the stream, where the parts have room for any. EAGAIN: there
     // are none now.
     [[nodiscard]] base::Result<std::size_t> receive(std::span<const iovec> parts, Reading reading);
     // Sends bytes as most are: in one piece that the device takes during the post, for which there is room.
     // False: none are sent, and send() tells why.
-    [[nodiscard]] bool send_at_once(const iovec &part);
+    [[nodiscard]] bool send_at_once(const void *bytes, std::size_t size);
     // Returns how many bytes it has posted. EAGAIN: there is no room now. EPIPE: no more may be sent.
     [[nodiscard]] base::Result<std::size_t> send(std::span<const iovec> parts);
 
@@ -381,25 +381,24 @@ inline bool Connection::post_message(const void *bytes, const Target &to) {
     return hand_over({message_.data(), message_ops_}, to.length);
 }
 
-[[gnu::always_inline]] inline std::size_t Connection::receive_at_once(const iovec &part) {
+[[gnu::always_inline]] inline std::size_t Connection::receive_at_once(void *bytes, std::size_t size) {
     const Part unread = unread_->front();
-    const std::size_t bytes = std::min(part.iov_len, unread.size);
-    if (bytes < std::min(part.iov_len, unread_->readable())) [[unlikely]] {
+    const std::size_t received = std::min(size, unread.size);
+    if (received < std::min(size, unread_->readable())) [[unlikely]] {
         return 0;  // the rest is where the buffer begins
     }
-    std::memcpy(part.iov_base, buffer() + unread.offset, bytes);
-    consumed(bytes);
-    return bytes;
+    std::memcpy(bytes, buffer() + unread.offset, received);
+    consumed(received);
+    return received;
 }
 
-[[gnu::always_inline]] inline bool Connection::send_at_once(const iovec &part) {
-    const std::size_t size = part.iov_len;
+[[gnu::always_inline]] inline bool Connection::send_at_once(const void *bytes, std::size_t size) {
     if (!may_send() || !unsent_.empty() || size - 1 >= settings_.inline_bytes || size > room_for_message())
         [[unlikely]] {
         return false;
     }
     const auto length = static_cast<std::uint32_t>(size);
-    if (!post_message(part.iov_base, allowance_->take(length))) [[unlikely]] {
+    if (!post_message(bytes, allowance_->take(length))) [[unlikely]] {
         return false;  // the stream is over
     }
     count_message(length);

@@ -37,7 +37,7 @@ bool has(const Things &things, int fd) {
 
 void a_descriptor_has_what_was_set(void **) {
     Things things;
-    for (const int fd : {0, 1, 63, 64, 191, 192, 5000}) {
+    for (const int fd : {0, 1, 64, 1023, 1024, 3071, 3072, 5000}) {
         assert_false(has(things, fd));
         put(things, fd);
         assert_int_equal(things.find(fd)->fd, fd);
@@ -45,7 +45,7 @@ void a_descriptor_has_what_was_set(void **) {
     }
     int sum = 0;
     things.for_each([&](const Thing &thing) { sum += thing.fd; });
-    assert_int_equal(sum, 0 + 1 + 63 + 64 + 191 + 192 + 5000);
+    assert_int_equal(sum, 0 + 1 + 64 + 1023 + 1024 + 3071 + 3072 + 5000);
     assert_int_equal(things.take(64)->fd, 64);
     assert_false(has(things, 64));
     assert_null(things.take(64).get());
