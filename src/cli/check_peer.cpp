@@ -45,6 +45,13 @@ Finding finding_of(const Probed &probed, const PeerOptions &options) {
             return {"iwarp", false, "it speaks iWARP, and its program is none of rsockets"};
         case Found::Refuses:
             return {"iwarp", false, "it speaks iWARP, and its program refuses clients of rsockets"};
+        case Found::WantsMarkers:
+            return {"iwarp", false,
+                    "it speaks iWARP and wants markers of MPA, which the soft device does not send"};
+        case Found::NewerMpa:
+            return {"iwarp", false,
+                    fmt::format("it speaks revision {} of MPA (expected 1 or 2)",
+                                probed.mpa_revision.value_or(0))};
         case Found::SpeaksFirst:
             return {"tcp", false,
                     fmt::format("plain TCP: it speaks first, \"{}\"; whether it takes RDMA from clients that "

@@ -165,6 +165,10 @@ void take_reply(const base::Fd &fd, const wire::MpaFrame &reply, Probed &probed)
         probed.peer = Probed::Peer::Refuses;
         return;
     }
+    if (reply.markers || reply.revision > 2) {
+        probed.peer = reply.markers ? Probed::Peer::WantsMarkers : Probed::Peer::NewerMpa;
+        return;
+    }
     const auto hello = stream::decode_hello(reply.private_data);
     if (hello) {
         probed.peer = Probed::Peer::Rsockets;

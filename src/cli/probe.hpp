@@ -27,6 +27,8 @@ struct Probed {
         AnotherVersion,  // of rsockets
         OtherProgram,    // iWARP, and the program takes clients that it does not understand
         Refuses,         // iWARP, and the program refused us
+        WantsMarkers,    // iWARP, with what the soft device does not have; so is the next
+        NewerMpa,        // a revision above 2
         SpeaksFirst,     // TCP; `text` is what it said, as in the next
         Answers,
         Closes,

@@ -41,6 +41,9 @@ start_end answers
 refused_with 6 'plain TCP: it answers a request for RDMA with "-ERR"' "$rpma" check "127.0.0.1:$port"
 start_end closes
 refused_with 6 'plain TCP: it closes the connection' "$rpma" check "127.0.0.1:$port"
+start_end markers
+refused_with 6 'it speaks iWARP and wants markers of MPA' "$rpma" check "127.0.0.1:$port"
+grep -q '^speaks *iwarp$' stdout || die "$(cat stdout)"
 
 # An rsocket whose program is stopped is told from TCP, on this machine.
 start_end echo

@@ -12,6 +12,7 @@
  *     silent    over TCP: says nothing
  *     answers   over TCP: says something when something has come
  *     closes    over TCP: closes when something has come
+ *     markers   over TCP: answers a request of MPA (RFC 5044), and wants markers
  */
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -50,6 +51,7 @@ static const struct calls over_tcp = {socket,      bind_in_tcp, listen, accept_i
                                       name_in_tcp, recv,        send,   close};
 
 static const char banner[] = "SSH-2.0-OpenSSH_9.2\r\n";
+static const char reply_with_markers[] = "MPA ID Rep Frame\x80\x01\0"; /* and a last 0: no private data */
 static char block[4096];
 
 static void need(bool done, const char *what) {
@@ -71,6 +73,9 @@ static void serve(const struct calls *calls, int client, const char *kind) {
             need(calls->send(client, block, (size_t)got, MSG_NOSIGNAL) == got, "send");
         } else if (strcmp(kind, "answers") == 0) {
             need(calls->send(client, "-ERR\r\n", 6, MSG_NOSIGNAL) == 6, "send");
+        } else if (strcmp(kind, "markers") == 0) {
+            need(calls->send(client, reply_with_markers, sizeof(reply_with_markers), MSG_NOSIGNAL) == 20,
+                 "send");
         } else if (strcmp(kind, "closes") == 0) {
             break;
         }
