@@ -332,8 +332,10 @@ bool Socket::begin_stream(stream::Side side) {
     auto stream =
         waiter ? stream::Connection::begin(side, fd(), settings_, *this) : std::unexpected{waiter.error()};
     if (!stream) {
-        // Nobody would answer the peer.
-        asks ? give_up(stream.error().number) : lose_peer(stream.error().number);
+        // The kernel says why there is no connection any more. Otherwise nobody would answer the peer.
+        const int gone = pending_error(fd());
+        const int error = gone != 0 ? gone : stream.error().number;
+        asks ? give_up(error) : lose_peer(error);
         return true;
     }
     stream_ = std::move(*stream);

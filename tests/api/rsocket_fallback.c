@@ -257,6 +257,19 @@ static void a_request_that_makes_no_sense_is_refused(void **state) {
     assert_mode(fd, RDMA_MODE_OPEN, RDMA_REASON_NONE);
 }
 
+/* As when a client is killed, or gives up, before its server looks at it. */
+static void a_client_that_asked_and_was_cut_is_a_reset(void **state) {
+    (void)state;
+    const struct linger cut = {.l_onoff = 1};
+    char byte = 0;
+    connect_plain();
+    say(request_key);
+    assert_int_equal(setsockopt(client, SOL_SOCKET, SO_LINGER, &cut, sizeof(cut)), 0);
+    close(client);
+    client = -1;
+    assert_fails(rrecv(fd, &byte, 1, 0), ECONNRESET);
+}
+
 static void a_program_may_want_nothing_but_rdma(void **state) {
     (void)state;
     const int no = 0;
@@ -574,6 +587,7 @@ int main(void) {
         WITH_LISTENER(a_client_that_has_gone_is_accepted),
         WITH_LISTENER(the_beginning_of_a_request_may_be_anything),
         WITH_LISTENER(a_request_that_makes_no_sense_is_refused),
+        WITH_LISTENER(a_client_that_asked_and_was_cut_is_a_reset),
         WITH_LISTENER(a_program_may_want_nothing_but_rdma),
         WITH_LISTENER(direct_placement_needs_rdma),
         WITH_LISTENER(every_way_to_wait_sees_tcp),
