@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "rsocket/kernel_socket.hpp"
 #include "rsocket/option_value.hpp"
 #include "rsocket/socket.hpp"
 
@@ -142,6 +143,9 @@ Result<void> Socket::set_option(int level, int name, const void *value, socklen_
             keep(stream_options_, level, name, value, length);
         }
         return set;
+    }
+    if (level == IPPROTO_TCP && name == TCP_SAVE_SYN && value_of<int>(value, length) == save_syn_of_streams) {
+        return base::failure(EINVAL);  // what a listener accepted would look like streams of others
     }
     if (setsockopt(fd(), level, name, value, length) != 0) {
         return base::last_failure();

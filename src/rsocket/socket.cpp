@@ -100,8 +100,8 @@ Result<std::vector<pollfd>> Socket::watch(short events) {
 base::Failure Socket::lost() {
     if (!std::exchange(loss_told_, true)) {
         BASE_LOG(Warning,
-                 "descriptor %d: its stream stays with the process that forked this one, where it can be "
-                 "used; here it gives ECONNRESET",
+                 "descriptor %d: its stream stays with the process that began it, where it can be used; here "
+                 "it gives ECONNRESET",
                  fd());
     }
     return base::failure(ECONNRESET);

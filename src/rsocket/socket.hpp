@@ -20,7 +20,8 @@
 // Streaming.
 //
 // A forked child has lost what is Offered, Replaying or Streaming, and uses the others. So does a process
-// that gets the descriptor by exec or SCM_RIGHTS, when it adopts it (adopt.cpp).
+// that gets the descriptor by exec or SCM_RIGHTS, when it adopts it (adopt.cpp). Of several processes that
+// have an Undecided one the first that begins its stream has it, and the others have lost it.
 #pragma once
 
 #include <atomic>
@@ -177,6 +178,8 @@ private:
     // decides.
     [[nodiscard]] bool decide_by_what_came() REQUIRES(mutex_);
     void speak_first() REQUIRES(mutex_);
+    // Whether another process that has the descriptor has begun a stream on it. Then this one has lost it.
+    [[nodiscard]] bool lose_to_another() REQUIRES(mutex_);
     // Until when more may come that decides; nothing when that time is over.
     [[nodiscard]] Deadline decision_due() const REQUIRES(mutex_);
     [[nodiscard]] std::optional<pollfd> decision_timer() REQUIRES(mutex_);

@@ -331,7 +331,7 @@ Result<void> Socket::shutdown(int how) {
     }
     const base::Lock lock{mutex_};
     (void)serve();
-    if (state_ == State::Undecided && may_be_tcp_) {
+    if (state_ == State::Undecided && may_be_tcp_ && !lose_to_another()) {
         become_plain(RDMA_REASON_SPOKE_FIRST);
     }
     if (state_ == State::Listening || state_ == State::Plain) {

@@ -74,6 +74,9 @@ bool Socket::decide_by_what_came() {
         }
         return begin_stream(stream::Side::Passive);
     }
+    if (lose_to_another()) {
+        return true;
+    }
     const bool may_be_request = !came.empty() && request_key.starts_with(came) &&
                                 (polled(fd(), POLLRDHUP) & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
     const auto now = base::Clock::now();
@@ -90,12 +93,23 @@ bool Socket::decide_by_what_came() {
 
 // The program has something to say, and there is nothing of the peer's.
 void Socket::speak_first() {
-    if (state_ == State::Undecided && !decision_due()) {
+    if (state_ == State::Undecided && !decision_due() && !lose_to_another()) {
         if (grace_ends_) {
             remember_tcp(client_of(fd()));
         }
         become_plain(RDMA_REASON_SPOKE_FIRST);
     }
+}
+
+// What comes there is the device's of that process, and so is what goes out.
+bool Socket::lose_to_another() {
+    if (!is_marked_as_stream(fd())) {
+        return false;
+    }
+    timer_ = base::Fd{};
+    state_ = State::Lost;
+    list();
+    return true;
 }
 
 Deadline Socket::decision_due() const {

@@ -324,6 +324,9 @@ Result<std::size_t> Socket::keep_for_replay(std::span<const iovec> parts) {
 }
 
 bool Socket::begin_stream(stream::Side side) {
+    if (lose_to_another()) {
+        return true;
+    }
     const bool asks = side == stream::Side::Active;
     state_ = asks ? State::Offered : State::Streaming;  // a child that is forked meanwhile has lost it
     mark_as_stream(fd());

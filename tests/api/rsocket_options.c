@@ -158,6 +158,8 @@ static void what_is_no_option(void **state) {
         assert_true(length == negative);
         assert_fails(rsetsockopt(ends[0], levels[i][0], levels[i][1], &value, negative), EINVAL);
     }
+    const int mark_of_streams = 2;
+    assert_fails(rsetsockopt(listener, IPPROTO_TCP, TCP_SAVE_SYN, &mark_of_streams, size), EINVAL);
     /* The peer knows how many messages have a place. */
     assert_fails(rsetsockopt(ends[0], SOL_RDMA, RDMA_RQSIZE, &value, size), EINVAL);
     assert_int_equal(value, 1);

@@ -224,6 +224,61 @@ static void a_child_serves_what_its_parent_accepted(void **state) {
     assert_int_equal(rclose(listener), 0);
 }
 
+enum use { RECEIVES, SENDS, ENDS_SENDING, USES };
+
+static ssize_t use_as(enum use use, int fd) {
+    char byte = 'x';
+    return use == RECEIVES ? rrecv(fd, &byte, 1, 0)
+           : use == SENDS  ? rsend(fd, &byte, 1, 0)
+                           : rshutdown(fd, SHUT_WR);
+}
+
+/* Two processes have what raccept gave. The child begins the stream, and stops, so that its parent finds the
+ * bytes of the device that the child would take. */
+static void a_stream_is_of_the_process_that_began_it(void **state) {
+    (void)state;
+    skip_without_threads_in_children();
+    const uint64_t question = 77;
+    uint64_t answer = 0;
+    char byte = 'x';
+    uint16_t port = 0;
+    const int listener = listening_rsocket(&port);
+    const struct sockaddr_in address = loopback_at(port);
+    /* A thread that waited in raccept would answer the client in its next wait. */
+    assert_int_equal(rfcntl(listener, F_SETFL, O_NONBLOCK), 0);
+    for (enum use use = RECEIVES; use < USES; ++use) {
+        const int client = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        assert_fails(rconnect(client, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
+        await_connection(client, listener);
+        const int accepted = raccept(listener, NULL, NULL);
+        assert_true(accepted >= 0);
+        assert_int_equal(rfcntl(client, F_SETFL, 0), 0);
+        const pid_t child = fork_child();
+        assert_true(child >= 0);
+        if (child == 0) {
+            must(rsend(accepted, &byte, 1, 0) == 1 && rrecv(accepted, &byte, 1, 0) == 1);
+            must(raise(SIGSTOP) == 0);
+            must(serve(accepted) && rclose(accepted) == 0);
+            leave();
+        }
+        assert_int_equal(rrecv(client, &byte, 1, 0), 1);
+        assert_int_equal(rsend(client, &byte, 1, 0), 1);
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+        assert_true(WIFSTOPPED(status));
+        assert_int_equal(rsend(client, &question, sizeof(question), 0), sizeof(question));
+        assert_fails(use_as(use, accepted), ECONNRESET);
+        assert_fails(rrecv(accepted, &byte, 1, 0), ECONNRESET); /* and again, without end */
+        assert_int_equal(rclose(accepted), 0);
+        assert_int_equal(kill(child, SIGCONT), 0);
+        assert_int_equal(rrecv(client, &answer, sizeof(answer), MSG_WAITALL), sizeof(answer));
+        assert_true(answer == ~question);
+        assert_int_equal(rclose(client), 0);
+        assert_int_equal(end_of_peer(child), 0);
+    }
+    assert_int_equal(rclose(listener), 0);
+}
+
 static void a_child_binds_listens_and_connects(void **state) {
     (void)state;
     skip_without_threads_in_children();
@@ -747,6 +802,7 @@ int main(int argc, char *argv[]) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(workers_accept_from_one_listener, begin, end),
         cmocka_unit_test_setup_teardown(a_child_serves_what_its_parent_accepted, begin, end),
+        cmocka_unit_test_setup_teardown(a_stream_is_of_the_process_that_began_it, begin, end),
         cmocka_unit_test_setup_teardown(a_child_binds_listens_and_connects, begin, end),
         cmocka_unit_test_setup_teardown(a_lost_stream_is_told_once, begin, end),
         cmocka_unit_test_setup_teardown(a_vforked_child_closes_everything, begin, end),
