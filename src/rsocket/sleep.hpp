@@ -30,10 +30,8 @@ public:
     static void found(bool something);
     // A call that did not ask is_worth_while() has found something with one look.
     static void found_at_once() {
-        if (sleeps_at_once_left != 0) {
-            --sleeps_at_once_left;
-        } else {
-            sleeps_at_once = 0;
+        if (sleeps_at_once != 0) [[unlikely]] {
+            sleeps_at_once_left != 0 ? --sleeps_at_once_left : sleeps_at_once = 0;
         }
     }
 
@@ -41,7 +39,8 @@ private:
     // These are few enough for the place that a process keeps for libraries it loads late (dlopen(3)): a
     // thread finds its own without a call.
     [[gnu::tls_model("initial-exec")]] static constinit inline thread_local unsigned sleeps_at_once = 0;
-    [[gnu::tls_model("initial-exec")]] static constinit inline thread_local unsigned sleeps_at_once_left = 0;
+    [[gnu::tls_model("initial-exec")]] static constinit inline thread_local unsigned sleeps_at_once_left =
+        0;  // at most sleeps_at_once
 };
 
 class Sleep {

@@ -197,7 +197,9 @@ private:
 
     // Messages, in messages.cpp.
     void take_completion(const ibv_wc &completion) override;
+    void keep_early(const ibv_wc &completion);
     void take_failure(ibv_wc_status status);
+    void take_closely(std::uint32_t bits);
     void go_on() override;
     // The receive of a word that comes as a message, on iWARP. Elsewhere words have no place in memory, and
     // their receives are all alike.
@@ -362,7 +364,7 @@ inline std::size_t Connection::room_for_message() const {
 
 // Posts a message of bytes that the device takes during the post. It changes what prepare_message() has
 // prepared, because most messages are like this.
-inline bool Connection::post_message(const void *bytes, const Target &to) {
+[[gnu::always_inline]] inline bool Connection::post_message(const void *bytes, const Target &to) {
     message_word_ = encode(Op::Data, to.length);
     rpma_op &write = message_[0];
     write.bytes = bytes;

@@ -18,6 +18,8 @@ namespace {
 // The op_context of a Disconnect: nothing follows when that has left.
 constexpr std::uint64_t farewell = 1;
 
+constexpr const char *beyond_its_room = "data beyond its windows, its credits or its end";
+
 }  // namespace
 
 void Connection::go_on() {
@@ -31,9 +33,7 @@ void Connection::go_on() {
 
 void Connection::take_completion(const ibv_wc &completion) {
     if (phase_ != Phase::Established) [[unlikely]] {
-        if (phase_ == Phase::Connecting) {
-            early_.push_back(completion);  // it may be here before it is known whom it is from
-        }
+        keep_early(completion);
         return;
     }
     if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
@@ -64,17 +64,35 @@ void Connection::take_completion(const ibv_wc &completion) {
     ++taken_count_;
     const Word word = decode_word(bits);
     const bool is_data = static_cast<Op>(word.op) == Op::Data;
-    if (!is_data || taken_count_ == taken_.size()) [[unlikely]] {
+    if (!is_data || taken_count_ == taken_.size() || peer_ended_) [[unlikely]] {
+        take_closely(bits);
+    } else if (!unread_->arrived(word.value)) [[unlikely]] {
+        violated(beyond_its_room);
+    }
+}
+
+// It may be here before it is known whom it is from.
+[[gnu::noinline]] void Connection::keep_early(const ibv_wc &completion) {
+    if (phase_ == Phase::Connecting) {
+        early_.push_back(completion);
+    }
+}
+
+// Takes a word that is not data alone: receives are posted again, or it comes behind the peer's end.
+[[gnu::noinline]] void Connection::take_closely(std::uint32_t bits) {
+    const Word word = decode_word(bits);
+    const bool is_data = static_cast<Op>(word.op) == Op::Data;
+    if (!is_data || taken_count_ == taken_.size()) {
         post_receives();
     }
     // A peer goes on for as long as it does not know that both directions have ended.
-    if (phase_ != Phase::Established || peer_left_) [[unlikely]] {
+    if (phase_ != Phase::Established || peer_left_) {
         return;
     }
-    if (!is_data) [[unlikely]] {
+    if (!is_data) {
         take_word(word);
-    } else if (peer_ended_ || !unread_->arrived(word.value)) [[unlikely]] {
-        violated("data beyond its windows, its credits or its end");
+    } else if (peer_ended_ || !unread_->arrived(word.value)) {
+        violated(beyond_its_room);
     }
 }
 
@@ -90,7 +108,7 @@ void Connection::take_completion(const ibv_wc &completion) {
 
 // An event says why the connection has ended. On the kernel's devices it comes only when one side
 // disconnects, and the side whose operation failed does so.
-void Connection::take_failure(ibv_wc_status status) {
+[[gnu::noinline]] void Connection::take_failure(ibv_wc_status status) {
     expect_event(true);
     if (!device_.is_of_kernel() || status == IBV_WC_WR_FLUSH_ERR) {
         return;
@@ -246,7 +264,7 @@ void Connection::break_off(int number) {
     }
 }
 
-void Connection::violated(const char *what) {
+[[gnu::noinline]] void Connection::violated(const char *what) {
     BASE_LOG(Error, "the peer sent %s: the stream ends", what);
     break_off(EPROTO);
 }
