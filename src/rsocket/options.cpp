@@ -55,7 +55,7 @@ void Socket::keep(Options &options, int level, int name, const void *value, sock
 void Socket::copy_options(const Socket &from) {
     receive_timeout_ = from.receive_timeout_;
     send_timeout_ = from.send_timeout_;
-    receive_low_water_ = from.receive_low_water_;
+    receive_low_water_ = from.receive_low_water_.load();
     linger_ = from.linger_;
     options_ = from.options_;
     stream_options_ = from.stream_options_;

@@ -36,6 +36,16 @@ bool Socket::is_connecting() const {
            (state_ == State::Offered && !may_be_tcp_ && !stream_->was_established());
 }
 
+void Socket::become_stream() {
+    state_ = State::Streaming;
+    kept_shard_ = stream_->shard();
+    {
+        const base::Lock in_stream{kept_shard_->mutex()};
+        open_stream_ = stream_.get();
+    }
+    shard_.store(kept_shard_.get(), std::memory_order_release);
+}
+
 bool Socket::serve() {
     go_on();
     const auto in_stream = lock_stream();

@@ -199,6 +199,8 @@ private:
         return stream_ != nullptr ? std::unique_lock{stream_->shard()->mutex()}
                                   : std::unique_lock<base::SmallMutex>{};
     }
+    // The socket has become a stream: now it can be used with the lock of its shard alone.
+    void become_stream() REQUIRES(mutex_);
     // With the lock of the stream's shard.
     bool serve_shard() REQUIRES(mutex_) {
         stream::Shard &shard = *stream_->shard();
@@ -286,7 +288,7 @@ private:
     int pending_error_ GUARDED_BY(mutex_) = 0;
     milliseconds receive_timeout_ GUARDED_BY(mutex_){0};
     milliseconds send_timeout_ GUARDED_BY(mutex_){0};
-    std::size_t receive_low_water_ GUARDED_BY(mutex_) = 1;
+    std::atomic<std::size_t> receive_low_water_{1};
     linger linger_ GUARDED_BY(mutex_){};
     struct Option {
         int level;
@@ -317,6 +319,12 @@ private:
     std::unique_ptr<stream::Listener> listener_ GUARDED_BY(mutex_);
     bool in_tcp_ GUARDED_BY(mutex_) = false;  // listens there
     std::unique_ptr<stream::Connection> stream_ GUARDED_BY(mutex_);
+    // The same for calls that find all as usual, which take the shard's lock alone: both are set when the
+    // state becomes Streaming, the shard for as long as the socket lives. The shard's lock guards
+    // open_stream_, which is nullptr again when the socket is closed.
+    std::shared_ptr<stream::Shard> kept_shard_ GUARDED_BY(mutex_);
+    std::atomic<stream::Shard *> shard_{nullptr};
+    stream::Connection *open_stream_ = nullptr;
 };
 
 template <typename Attempt>

@@ -61,23 +61,24 @@ Result<std::size_t> Socket::receive_part(void *bytes, std::size_t size, int flag
 }
 
 [[gnu::always_inline]] inline std::size_t Socket::receive_at_once(void *bytes, std::size_t size, int flags) {
-    if ((flags & ~MSG_DONTWAIT) != 0 || state_ != State::Streaming) {
+    stream::Shard *const shard = shard_.load(std::memory_order_acquire);
+    if ((flags & ~MSG_DONTWAIT) != 0 || shard == nullptr || stream::Shard::any_expects()) [[unlikely]] {
         return 0;
     }
-    const base::Lock lock{mutex_};
-    if (closed_ || stream::Shard::any_expects()) [[unlikely]] {
+    const base::Lock lock{shard->mutex()};
+    stream::Connection *const stream = open_stream_;
+    if (stream == nullptr) [[unlikely]] {
         return 0;
     }
-    stream::Shard &shard = *stream_->shard();
-    const base::Lock in_stream{shard.mutex()};
-    if (stream_->readable() < receive_low_water_) {
+    const std::size_t least = receive_low_water_.load(std::memory_order_relaxed);
+    if (stream->readable() < least) {
         // A look into the soft device is a system call.
-        if (!shard.device().is_of_kernel() || !shard.serve() || stream_->readable() < receive_low_water_) {
+        if (!shard->device().is_of_kernel() || !shard->serve() || stream->readable() < least) {
             return 0;
         }
         Looking::found_at_once();
     }
-    return stream_->receive_at_once(bytes, size);
+    return stream->receive_at_once(bytes, size);
 }
 
 [[gnu::noinline]] Result<std::size_t> Socket::receive_any(msghdr &message, int flags) {
@@ -112,15 +113,12 @@ Result<std::size_t> Socket::send_part(const void *bytes, std::size_t size, int f
 }
 
 [[gnu::always_inline]] inline bool Socket::send_at_once(const void *bytes, std::size_t size, int flags) {
-    if ((flags & send_flags_refused) != 0 || state_ != State::Streaming) {
+    stream::Shard *const shard = shard_.load(std::memory_order_acquire);
+    if ((flags & send_flags_refused) != 0 || shard == nullptr) [[unlikely]] {
         return false;
     }
-    const base::Lock lock{mutex_};
-    if (closed_) [[unlikely]] {
-        return false;
-    }
-    const base::Lock in_stream{stream_->shard()->mutex()};
-    return stream_->send_at_once(bytes, size);
+    const base::Lock lock{shard->mutex()};
+    return open_stream_ != nullptr && open_stream_->send_at_once(bytes, size);
 }
 
 [[gnu::noinline]] Result<std::size_t> Socket::send_any(const msghdr &message, int flags) {
@@ -163,7 +161,9 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
     const Wish wish{.reading = (flags & MSG_PEEK) != 0 ? peeking : taking,
                     .blocks = blocks_ && (flags & MSG_DONTWAIT) == 0,
                     .wanted = wanted,
-                    .least = (flags & MSG_WAITALL) != 0 ? wanted : std::min(wanted, receive_low_water_)};
+                    .least = (flags & MSG_WAITALL) != 0
+                                 ? wanted
+                                 : std::min(wanted, receive_low_water_.load(std::memory_order_relaxed))};
     const auto got = look([&] {
         mutex_.assert_held();
         return try_to_receive(parts, wish, 0);
@@ -399,6 +399,7 @@ void Socket::close() {
         list();
     }
     if (const auto in_stream = lock_stream()) {
+        open_stream_ = nullptr;
         stream_->unmap_all();  // the program may free the memory from now on
     }
     waiters_.wake();
@@ -428,6 +429,7 @@ bool Socket::end_with_process() {
     }
     {
         const auto in_stream = lock_stream();
+        open_stream_ = nullptr;
         stream_->leave();
         stream_->forget_observer();
     }

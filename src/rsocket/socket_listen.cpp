@@ -154,7 +154,7 @@ Result<std::shared_ptr<Socket>> Socket::next_of_listener(sockaddr *address, sock
         mark_as_stream(accepted->fd());
         accepted->is_new();
         accepted->stream_ = std::move(*stream);
-        accepted->state_ = State::Streaming;
+        accepted->become_stream();
         accepted->report_stream();
         if (const auto in_stream = accepted->lock_stream(); accepted->stream_->error() != 0) {
             continue;  // it was no peer of ours, or has gone

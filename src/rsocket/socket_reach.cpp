@@ -205,15 +205,15 @@ int reason_of(int error) {
 bool Socket::take_answer() {
     int error = 0;
     bool is_tcp = may_fall_back();
+    bool is_stream = false;
     {
         const auto in_stream = lock_stream();
-        if (stream_->was_established()) {
-            state_ = State::Streaming;
-        }
+        is_stream = stream_->was_established();
         error = stream_->error();
         is_tcp = is_tcp && !stream_->was_accepted();
     }
-    if (state_ == State::Streaming) {
+    if (is_stream) {
+        become_stream();
         answer_due_.reset();
         timer_ = base::Fd{};
         forget_tcp(base::without_mapping(peer_));
@@ -342,6 +342,9 @@ bool Socket::begin_stream(stream::Side side) {
         return true;
     }
     stream_ = std::move(*stream);
+    if (!asks) {
+        become_stream();
+    }
     report_stream();
     apply(options_);  // the device has set options of its own
     return true;
