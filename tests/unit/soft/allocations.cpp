@@ -43,7 +43,7 @@ namespace {
 
 using test::Ends;
 
-// `call` says whether it did what it is for; `undo` then takes that back.
+// `call`, which allocates, says whether it did what it is for; `undo` then takes that back.
 template <typename Call, typename Undo>
 void each_allocation_fails(Call call, Undo undo) {
     constexpr int most = 100;
@@ -60,6 +60,7 @@ void each_allocation_fails(Call call, Undo undo) {
         }
         if (!failed) {
             assert_true(done);
+            assert_int_not_equal(number, 0);
             return;
         }
     }
