@@ -29,13 +29,13 @@ std::atomic<LogSink> current_sink{standard_error_sink};
 
 }  // namespace
 
-// Relaxed: the sink is a plain function, nothing else is published with it.
+// Release and acquire: the program's function sees, in any thread, what the program prepared for it.
 void set_log_sink(LogSink sink) {
-    base::set_shared(current_sink, sink != nullptr ? sink : standard_error_sink);
+    base::set_shared(current_sink, sink != nullptr ? sink : standard_error_sink, std::memory_order_release);
 }
 
 LogSink log_sink() {
-    return current_sink.load(std::memory_order_relaxed);
+    return current_sink.load(std::memory_order_acquire);
 }
 
 constinit LastingMutex LogPlace::mutex;
