@@ -39,11 +39,12 @@ struct Description {
     std::int32_t fd = -1;
     // The kernel's socket has it, as fstat(2) and /proc/net/tcp tell: one number on the whole machine.
     std::uint64_t inode = 0;
-    // The family tells which type of address this is; AF_UNSPEC: there is none.
+    // The family tells which type of address this is; AF_UNSPEC: there is none. The largest is first, so that
+    // `{}` leaves no byte of it as this process's memory had it.
     union Address {
-        sa_family_t family;
-        sockaddr_in v4;
         sockaddr_in6 v6;
+        sockaddr_in v4;
+        sa_family_t family;
     };
     Address local{};
     Address peer{};

@@ -27,6 +27,9 @@ using registry::Record;
 using registry::State;
 using test::logged;
 
+// Others can read a description: no byte of it is what was in the process's memory before.
+static_assert(Description{}.peer.v6.sin6_scope_id == 0);
+
 int begin(void **state) {
     test::keep_log(base::LogLevel::Debug);
     return memory_folder::make(state);
