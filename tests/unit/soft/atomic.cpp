@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Atomic operations and sends with invalidate, byte by byte, against a peer that is nothing but a TCP socket.
+#include <atomic>
 #include <cstring>
 
 #include "soft/wire/rdmap.hpp"
@@ -18,10 +19,10 @@ using test::fpdu;
 using test::from_a_soft_device;
 using test::joined;
 
+// The device may be about to change it.
 std::uint64_t word(Device &device, std::size_t offset) {
-    std::uint64_t value = 0;
-    std::memcpy(&value, device.at(offset), sizeof(value));
-    return value;
+    const std::atomic_ref target{*reinterpret_cast<std::uint64_t *>(device.at(offset))};
+    return target.load(std::memory_order_acquire);
 }
 
 // Each answer is on queue 3, in order, with its request's identifier; of 64 bits only what the masks say is
