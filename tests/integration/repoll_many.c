@@ -24,7 +24,7 @@
 #endif
 
 /* A tool adds bytes of its own to each piece of memory. */
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MEMORY_IS_OURS false
 #else
 #define MEMORY_IS_OURS (RUNNING_ON_VALGRIND == 0)
