@@ -19,7 +19,7 @@ declare -A packages_of=(
               nginx-light nodejs openssh-client openssh-server openssl postgresql-15 redis-server redis-tools sockperf wrk'
     [format]='clang-format-19'
     [lint]='clang-format-19 clang-tidy-19 clang-19 shellcheck python3'
-    [clang]='clang-19 libclang-rt-19-dev'
+    [clang]='clang-19 libclang-rt-19-dev llvm-19'
     [valgrind]='valgrind libc6-dbg'
     [lab]='qemu-system-x86 nbdkit busybox-static cpio kmod xz-utils e2fsprogs dmsetup ndctl iproute2 gcc-12 make libelf1
            rdma-core ibverbs-providers'
@@ -38,7 +38,7 @@ check_tools() {
             test) libraries+=(cmocka libprotobuf-c) tools+=(protoc-c python3) ;;
             format) tools+=(clang-format-19) ;;
             lint) tools+=(clang-format-19 clang-tidy-19 clang++-19 shellcheck python3) ;;
-            clang) tools+=(clang-19 clang++-19) ;;
+            clang) tools+=(clang-19 clang++-19 llvm-symbolizer-19) ;;
             valgrind) tools+=(valgrind) ;;
             lab) tools+=(qemu-system-x86_64 nbdkit busybox cpio depmod xz mkfs.ext4 dmsetup ndctl rdma gcc-12 make apt-get) ;;
         esac
