@@ -314,6 +314,7 @@ private:
     std::optional<sockaddr_storage> bound_ GUARDED_BY(mutex_);  // the program has bound the rsocket to it
     std::vector<std::byte> unsent_ GUARDED_BY(mutex_);          // goes to the server in TCP
     bool ends_sending_ GUARDED_BY(mutex_) = false;              // nothing comes behind that
+    bool ends_receiving_ GUARDED_BY(mutex_) = false;            // as rshutdown has said
     base::Fd timer_ GUARDED_BY(mutex_);
     // Takes peers over devices of the kernel; nullptr where no such device serves the address.
     std::unique_ptr<stream::Listener> listener_ GUARDED_BY(mutex_);

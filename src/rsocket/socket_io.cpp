@@ -138,7 +138,8 @@ Result<std::size_t> Socket::send_part(const void *bytes, std::size_t size, int f
                                                                          const Wish &wish,
                                                                          std::size_t received) {
     if (stream_ == nullptr) {
-        return base::failure(why_no_stream());
+        return state_ == State::Replaying && ends_receiving_ ? Result<std::size_t>{0}
+                                                             : base::failure(why_no_stream());
     }
     // A peek leaves the bytes there, so that it has to wait for all of them together.
     const std::size_t at_once =
@@ -337,16 +338,14 @@ Result<void> Socket::shutdown(int how) {
     if (state_ == State::Listening || state_ == State::Plain) {
         return ::shutdown(fd(), how) == 0 ? Result<void>{} : base::last_failure();
     }
-    if (state_ == State::Replaying) {
-        ends_sending_ = ends_sending_ || how != SHUT_RD;
-        return {};
-    }
-    if (stream_ == nullptr) {
+    if (stream_ == nullptr && state_ != State::Replaying) {
         return is_lost() ? lost() : base::failure(ENOTCONN);
     }
+    ends_receiving_ = ends_receiving_ || how != SHUT_WR;
     ends_sending_ = ends_sending_ || how != SHUT_RD;
-    const auto in_stream = lock_stream();
-    stream_->shut(how != SHUT_WR, how != SHUT_RD);
+    if (const auto in_stream = lock_stream()) {
+        stream_->shut(how != SHUT_WR, how != SHUT_RD);
+    }
     waiters_.wake();
     return {};
 }

@@ -168,7 +168,8 @@ Result<void> Socket::decide(Use use, int flags) {
         if (use == Use::Send) {
             speak_first();
         }
-        return !is_open_yet() || (state_ == State::Offered && stream_->was_established())
+        const bool ended = use == Use::Receive && ends_receiving_;
+        return ended || !is_open_yet() || (state_ == State::Offered && stream_->was_established())
                    ? Result<void>{}
                    : base::failure(EAGAIN);
     });

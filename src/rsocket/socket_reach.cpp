@@ -39,7 +39,7 @@ Result<sockaddr_storage> Socket::local_address_to(const sockaddr_storage &remote
 // Asks the peer over a device of the kernel where one serves the route's local address, and connects in TCP
 // elsewhere.
 Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
-    ends_sending_ = false;
+    ends_receiving_ = ends_sending_ = false;
     if (auto remote = copied(address, length)) {
         peer_ = *remote;
         const auto name = stream::name_of(fd());
@@ -306,6 +306,9 @@ bool Socket::replay() {
     if (error != 0) {
         give_up(error);
         return true;
+    }
+    if (ends_receiving_) {
+        (void)::shutdown(fd(), SHUT_RD);
     }
     if (ends_sending_) {
         (void)::shutdown(fd(), SHUT_WR);

@@ -315,8 +315,9 @@ static void what_was_sent_goes_out_when_the_process_ends(void **state) {
     assert_int_equal(heard, MANY);
 }
 
-/* The server has no room for the second connection before it accepts the one in front of it. */
-static void what_is_sent_while_tcp_connects_again_goes_there(void **state) {
+/* The server has no room for the second connection before it accepts the one in front of it. An end of
+ * receiving is one in each state. */
+static void what_is_said_while_tcp_connects_again_goes_there(void **state) {
     (void)state;
     char byte = 0;
     uint16_t port = 0;
@@ -328,12 +329,18 @@ static void what_is_sent_while_tcp_connects_again_goes_there(void **state) {
     int accepted = accept(full, NULL, NULL);
     const int filler = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(filler, (const struct sockaddr *)&there, sizeof(there)), 0);
+    struct pollfd entry = {.fd = fd, .events = POLLOUT};
+    assert_int_equal(rpoll(&entry, 1, 30000), 1);
+    assert_fails(rrecv(fd, &byte, 1, 0), EAGAIN);
+    assert_int_equal(rshutdown(fd, SHUT_RD), 0);
+    assert_int_equal(rrecv(fd, &byte, 1, 0), 0);
     close(accepted);
-    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    entry.events = 0;
     while (rdma_option(fd, RDMA_MODE_REASON) == RDMA_REASON_NONE) {
         assert_int_equal(rpoll(&entry, 1, 1), 0);
     }
     assert_int_equal(rdma_option(fd, RDMA_MODE), RDMA_MODE_OPEN);
+    assert_int_equal(rrecv(fd, &byte, 1, 0), 0);
     assert_int_equal(rsend(fd, "x", 1, 0), 1);
     close(accept(full, NULL, NULL));
     entry.events = POLLOUT;
@@ -341,6 +348,8 @@ static void what_is_sent_while_tcp_connects_again_goes_there(void **state) {
     accepted = accept(full, NULL, NULL);
     assert_int_equal(recv(accepted, &byte, 1, 0), 1);
     assert_int_equal(byte, 'x');
+    assert_int_equal(rdma_option(fd, RDMA_MODE), RDMA_MODE_TCP);
+    assert_int_equal(rrecv(fd, &byte, 1, 0), 0);
     close(filler);
     close(accepted);
     close(full);
@@ -517,7 +526,7 @@ int main(int count, char **arguments) {
         CLOSING(a_repoll_sees_what_becomes_of_it),
         CLOSING(what_was_sent_goes_out_when_it_is_closed),
         CLOSING(what_was_sent_goes_out_when_the_process_ends),
-        CLOSING(what_is_sent_while_tcp_connects_again_goes_there),
+        CLOSING(what_is_said_while_tcp_connects_again_goes_there),
         CLOSING(a_port_that_was_bound_stays),
         CLOSING(options_are_those_of_the_program),
         CLOSING(a_thread_connects_to_itself),
