@@ -16,6 +16,14 @@ Unanswered &Unanswered::of_this_thread() {
     return *own;
 }
 
+void Unanswered::add(const std::shared_ptr<AnySocket> &accepted) {
+    if (sockets_.size() == sockets_.capacity()) {
+        std::erase_if(sockets_, [](const auto &one) { return one.expired(); });
+        sockets_.reserve(2 * sockets_.size() + 1);
+    }
+    sockets_.push_back(accepted);
+}
+
 base::Result<bool> Unanswered::begin_wait(Sleep &sleep) {
     base::Result<void> begun;
     bool any = false;

@@ -21,7 +21,8 @@ public:
     // uses it.
     [[nodiscard]] static Unanswered &of_this_thread();
 
-    void add(const std::shared_ptr<AnySocket> &accepted) { sockets_.push_back(accepted); }
+    // A thread that never sleeps keeps no more places than twice the rsockets that lived at a time.
+    void add(const std::shared_ptr<AnySocket> &accepted);
     // Answers the peers that have asked, and has the sleep end when another one asks. Returns whether this
     // did something; the caller looks again then, and does not sleep. The caller holds no lock, and calls
     // end_wait() in any case.

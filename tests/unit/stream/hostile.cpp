@@ -27,7 +27,7 @@ using test::Dice;
 using test::RawPeer;
 
 constexpr std::size_t at_once = 4;
-constexpr std::size_t most_lost_bytes = 512 * 1024;
+constexpr std::size_t most_lost_bytes = 192 * 1024;
 
 std::uint64_t seed = 1;
 std::uint64_t most_words = 20'000;
