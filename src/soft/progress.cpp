@@ -23,6 +23,11 @@ constexpr int max_events = 64;
 
 constexpr unsigned most_missed_ticks = 16;
 
+// A thread that looks so often by itself is not helped by the engine, whose thread would only take its
+// processor, and no peer waits long for it. Counted over `counted`, at least.
+constexpr std::chrono::microseconds often{250};
+constexpr std::chrono::milliseconds counted{1};
+
 std::uint32_t epoll_events(Interest interest) {
     return (interest.readable ? EPOLLIN : 0U) | (interest.writable ? EPOLLOUT : 0U) |
            (interest.ended ? EPOLLRDHUP : 0U);
@@ -167,6 +172,9 @@ void Group::hand_over() {
     }
     const base::Lock lock{mutex_};
     claimed_ = false;
+    is_looked_at_often_ = false;  // what came before does not count
+    counted_looks_ = looks_;
+    counted_since_ = base::Clock::now();
     if (sleepers_ == 0) {
         arm(outsiders_ == 0 ? Arm::Once : Arm::Always);
     }
@@ -190,7 +198,11 @@ void Group::serve_for_engine() {
     }
     serve();
     if (outsiders_ == 0) {
-        arm(Arm::Once);
+        if (is_looked_at_often(base::Clock::now())) {
+            claim();
+        } else {
+            arm(Arm::Once);
+        }
     } else if (has_ready_source()) {
         watch(false);
     }
@@ -207,13 +219,13 @@ Group::Watch Group::tick(base::Clock::time_point now) {
     }
     const base::Lock lock{mutex_, base::adopt};
     missed_ticks_ = 0;
-    if (claimed_ && polls_ == polls_at_tick_) {
+    if (!is_looked_at_often(now) && claimed_ && !claimed_since_tick_) {
         claimed_ = false;
         if (sleepers_ == 0 && outsiders_ == 0) {
             arm(Arm::Once);
         }
     }
-    polls_at_tick_ = polls_;
+    claimed_since_tick_ = false;
     while (!timed_.empty() && timed_.begin()->first <= now) {
         Source &source = *timed_.begin()->second;
         clear_deadline(source);
@@ -225,8 +237,17 @@ Group::Watch Group::tick(base::Clock::time_point now) {
     return {.needed = watched_, .fast = fast_};
 }
 
+// The engine asks. It counts on where the last count is not old enough, and tells what that one was.
+bool Group::is_looked_at_often(base::Clock::time_point now) {
+    if (const auto time = now - counted_since_; time >= counted) {
+        is_looked_at_often_ = (looks_ - std::exchange(counted_looks_, looks_)) * often >= time;
+        counted_since_ = now;
+    }
+    return is_looked_at_often_;
+}
+
 void Group::claim() {
-    ++polls_;
+    claimed_since_tick_ = true;
     if (!claimed_) {
         claimed_ = true;
         arm(Arm::No);

@@ -141,6 +141,7 @@ private:
         bool fast;
     };
     Watch tick(base::Clock::time_point now) EXCLUDES(mutex_);
+    [[nodiscard]] bool is_looked_at_often(base::Clock::time_point now) REQUIRES(mutex_);
     void claim() REQUIRES(mutex_);
     void watch(bool fast) REQUIRES(mutex_);
     void arm(Arm how) REQUIRES(mutex_);
@@ -155,15 +156,17 @@ private:
     Deadlines timed_ GUARDED_BY(mutex_);
     Buffer spare_ GUARDED_BY(mutex_);
     Arm armed_ GUARDED_BY(mutex_) = Arm::No;
-    bool claimed_ GUARDED_BY(mutex_) = false;  // a poller serves it
-    bool watched_ GUARDED_BY(mutex_) = false;  // the engine's tick looks at it
-    bool fast_ GUARDED_BY(mutex_) = false;     // and soon: a poller may have stopped
+    bool claimed_ GUARDED_BY(mutex_) = false;             // a poller serves it
+    bool claimed_since_tick_ GUARDED_BY(mutex_) = false;  // or claimed again
+    bool watched_ GUARDED_BY(mutex_) = false;             // the engine's tick looks at it
+    bool fast_ GUARDED_BY(mutex_) = false;                // and soon: a poller may have stopped
     Outside outside_ GUARDED_BY(mutex_) = Outside::Serve;
-    unsigned sleepers_ GUARDED_BY(mutex_) = 0;   // threads asleep in wait()
-    unsigned outsiders_ GUARDED_BY(mutex_) = 0;  // threads between begin_outside() and end_outside()
-    std::uint64_t polls_ GUARDED_BY(mutex_) = 0;
-    std::uint64_t polls_at_tick_ GUARDED_BY(mutex_) = 0;
+    unsigned sleepers_ GUARDED_BY(mutex_) = 0;    // threads asleep in wait()
+    unsigned outsiders_ GUARDED_BY(mutex_) = 0;   // threads between begin_outside() and end_outside()
     std::uint64_t looks_ GUARDED_BY(mutex_) = 0;  // at the sockets, by others than the engine
+    std::uint64_t counted_looks_ GUARDED_BY(mutex_) = 0;
+    base::Clock::time_point counted_since_ GUARDED_BY(mutex_);
+    bool is_looked_at_often_ GUARDED_BY(mutex_) = false;
     std::uint64_t known_looks_ GUARDED_BY(mutex_) = 0;
     base::Clock::time_point known_since_ GUARDED_BY(mutex_);  // no look has been added
 

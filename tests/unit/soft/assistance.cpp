@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress: a poller with nothing to do serves the groups that are the engine's, until it stops.
+// soft/progress: a poller with nothing to do serves the groups that are the engine's, until it stops; and one
+// that looks often at its own is not helped.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <thread>
 
 // Last, as it wants.
@@ -9,6 +13,7 @@
 namespace {
 
 using test::Clock;
+using test::engine_ns;
 using test::Listener;
 using test::patience;
 
@@ -54,6 +59,48 @@ void a_poller_that_comes_seldom_is_left_alone(void **) {
     assert_int_equal(listener.read_by_tester, 0);
 }
 
+// How long this thread has run.
+unsigned long own_ns() {
+    timespec time{};
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time), 0);
+    return static_cast<unsigned long>(time.tv_sec) * 1'000'000'000UL +
+           static_cast<unsigned long>(time.tv_nsec);
+}
+
+// The engine would be woken for each byte, and find it taken.
+void a_thread_that_looks_often_does_not_wake_the_engine(void **) {
+    Listener listener;
+    speak_and_wait(listener, [] { std::this_thread::yield(); });  // the engine tells its thread
+    const unsigned long engines = engine_ns(listener);
+    const unsigned long own = own_ns();
+    const auto end = Clock::now() + patience;
+    do {
+        for (int byte = 0; byte < 30000; ++byte) {
+            speak_and_wait(listener, [&] { listener.group().poll(false); });
+        }
+        assert_true(Clock::now() < end);
+    } while (8 * (engine_ns(listener) - engines) > own_ns() - own);
+    listener.read_by_engine = 0;
+    speak_and_wait(listener, [] { std::this_thread::yield(); });  // it has stopped without a word
+    assert_int_equal(listener.read_by_engine, 1);
+}
+
+void one_that_hands_over_is_helped_at_once(void **) {
+    Listener listener;
+    auto shortest = Clock::duration::max();
+    for (int round = 0; round < 20; ++round) {
+        for (const auto until = Clock::now() + std::chrono::milliseconds{2}; Clock::now() < until;) {
+            listener.group().poll(false);
+        }
+        listener.group().hand_over();
+        speak_and_wait(listener, [] { std::this_thread::yield(); });
+        const auto begun = Clock::now();
+        speak_and_wait(listener, [] { std::this_thread::yield(); });
+        shortest = std::min(shortest, Clock::now() - begun);
+    }
+    assert_true(shortest < std::chrono::microseconds{500});
+}
+
 }  // namespace
 
 int main() {
@@ -62,6 +109,8 @@ int main() {
         cmocka_unit_test(the_engine_goes_on_when_the_poller_stops_without_a_word),
         cmocka_unit_test(the_engine_goes_on_when_the_poller_says_so),
         cmocka_unit_test(a_poller_that_comes_seldom_is_left_alone),
+        cmocka_unit_test(a_thread_that_looks_often_does_not_wake_the_engine),
+        cmocka_unit_test(one_that_hands_over_is_helped_at_once),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

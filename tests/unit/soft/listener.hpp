@@ -8,7 +8,9 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <memory>
+#include <string>
 
 #include "soft/progress.hpp"
 
@@ -77,6 +79,15 @@ void speak_and_wait(Listener &listener, Meanwhile meanwhile) {
         assert_true(Clock::now() < end);
         meanwhile();
     }
+}
+
+// How long the engine's thread has run, which has read before.
+inline unsigned long engine_ns(const Listener &listener) {
+    std::ifstream file{"/proc/self/task/" + std::to_string(listener.engine) + "/schedstat"};
+    unsigned long busy_ns = 0;
+    file >> busy_ns;
+    assert_true(file.good());
+    return busy_ns;
 }
 
 }  // namespace test

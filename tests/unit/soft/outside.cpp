@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/progress: a thread that waits for a group's descriptor serves it, and the engine does what it leaves.
-#include <fstream>
-#include <string>
+#include <chrono>
 #include <thread>
 
 #include "base/readable.hpp"
@@ -12,20 +11,12 @@
 namespace {
 
 using test::Clock;
+using test::engine_ns;
 using test::Listener;
 using test::patience;
 
 void yield() {
     std::this_thread::yield();
-}
-
-// How long the engine's thread has run.
-unsigned long engine_ns(const Listener &listener) {
-    std::ifstream file{"/proc/self/task/" + std::to_string(listener.engine) + "/schedstat"};
-    unsigned long busy_ns = 0;
-    file >> busy_ns;
-    assert_true(file.good());
-    return busy_ns;
 }
 
 // Two samples, a few of the engine's ticks apart, are the same once it sleeps without a time-out.
