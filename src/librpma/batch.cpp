@@ -65,25 +65,31 @@ bool has_address(const rpma_op &op) {
         op.len, op.remote_offset);
 }
 
+// The far end of a transfer with an end that no region names. False: as prepare_near_end.
+[[gnu::always_inline]] inline bool prepare_far_end(Request &request, const rpma_conn &conn,
+                                                   const rpma_op &op) {
+    verbs::Remote place{.address = op.remote_addr, .rkey = op.remote_key};
+    if (op.remote != nullptr) {
+        if (has_address(op) ||
+            (conn.checks_bounds() && !is_within(op.remote_offset, op.len, op.remote->size()))) {
+            return false;
+        }
+        place = op.remote->at(op.remote_offset);
+    } else if (!has_address(op)) {
+        return false;
+    }
+    request.wr.wr.rdma.remote_addr = place.address;
+    request.wr.wr.rdma.rkey = place.rkey;
+    return true;
+}
+
 // A transfer with an end that no region names.
 [[gnu::always_inline]] inline int prepare_without_region(Request &request, ibv_wr_opcode opcode,
                                                          const rpma_conn &conn, const rpma_op &op) {
     if (!prepare_near_end(request, opcode, conn, op)) {
         return invalid_near_end(op);
     }
-    verbs::Remote place{.address = op.remote_addr, .rkey = op.remote_key};
-    if (op.remote != nullptr) {
-        if (has_address(op) ||
-            (conn.checks_bounds() && !is_within(op.remote_offset, op.len, op.remote->size()))) {
-            return invalid_far_end(op);
-        }
-        place = op.remote->at(op.remote_offset);
-    } else if (!has_address(op)) {
-        return invalid_far_end(op);
-    }
-    request.wr.wr.rdma.remote_addr = place.address;
-    request.wr.wr.rdma.rkey = place.rkey;
-    return 0;
+    return prepare_far_end(request, conn, op) ? 0 : invalid_far_end(op);
 }
 
 [[gnu::always_inline]] inline int prepare_op(Request &request, ibv_wr_opcode opcode, const rpma_conn &conn,
@@ -156,7 +162,7 @@ std::size_t posted_before(const Wr *chain, const Wr *refused) {
 
 // The return code for what posting a chain returned. A full queue is no failure: the caller collects
 // completions and goes on.
-int posted_chain(int number) {
+[[gnu::noinline]] int posted_chain(int number) {
     return verbs::post_error(number) == ENOMEM ? RPMA_E_AGAIN : refused_post(number);
 }
 
@@ -253,8 +259,7 @@ struct Receiver {
 }
 
 // One operation needs no chain.
-[[gnu::always_inline]] inline int post_one(const rpma_conn &conn, const rpma_op &op,
-                                           std::size_t *num_posted) {
+[[gnu::noinline]] int post_one(const rpma_conn &conn, const rpma_op &op, std::size_t *num_posted) {
     Request request;
     int result = prepare(request, conn, op);
     if (result == 0) [[likely]] {
@@ -268,6 +273,43 @@ struct Receiver {
         *num_posted = result == 0 ? 1 : 0;
     }
     return result;
+}
+
+// The same for bytes: most are a message of somebody's, and no register is saved for the arguments. What is
+// no such operation, or breaks a rule, post_one() looks at again.
+[[gnu::always_inline]] inline int post_bytes(const rpma_conn &conn, const rpma_op &op,
+                                             std::size_t *num_posted) {
+    Request request;
+    ibv_wr_opcode opcode = IBV_WR_SEND;
+    switch (op.type) {
+        case RPMA_OP_WRITE:
+            opcode = IBV_WR_RDMA_WRITE;
+            break;
+        [[likely]] case RPMA_OP_WRITE_WITH_IMM:
+            opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+            break;
+        case RPMA_OP_SEND:
+            break;
+        case RPMA_OP_SEND_WITH_IMM:
+            opcode = IBV_WR_SEND_WITH_IMM;
+            break;
+        default:
+            return post_one(conn, op, num_posted);
+    }
+    const bool is_transfer = opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    if ((op.reserved[0] | op.reserved[1]) != 0 || !prepare_near_end(request, opcode, conn, op) ||
+        (is_transfer && !prepare_far_end(request, conn, op))) [[unlikely]] {
+        return post_one(conn, op, num_posted);
+    }
+    set_immediate(request, op.imm);
+    const int number = verbs::post(conn.qp(), request.wr);
+    if (num_posted != nullptr) {
+        *num_posted = number == 0 ? 1 : 0;
+    }
+    if (number != 0) [[unlikely]] {
+        return posted_chain(number);
+    }
+    return 0;
 }
 
 template <typename To, typename Operation>
@@ -319,9 +361,12 @@ int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op
 }
 
 int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted) {
+    if (num_ops == 1 && conn != nullptr && ops != nullptr) [[likely]] {
+        return ops->bytes != nullptr ? librpma::post_bytes(*conn, *ops, num_posted)
+                                     : librpma::post_one(*conn, *ops, num_posted);
+    }
     if (conn == nullptr || ops == nullptr || num_ops == 0) {
         return librpma::posted_none(num_posted, "conn or ops is NULL, or num_ops is 0");
     }
-    return num_ops == 1 ? librpma::post_one(*conn, *ops, num_posted)
-                        : librpma::post_all(*conn, ops, num_ops, num_posted);
+    return librpma::post_all(*conn, ops, num_ops, num_posted);
 }
