@@ -90,9 +90,9 @@ base::Result<EventChannel *> EventChannel::create() {
     }
     auto group = Group::create();
     if (!group) {
-        return base::failure(EMFILE);
+        return std::unexpected{group.error()};
     }
-    std::unique_ptr<EventChannel, Leave> made{new EventChannel{std::move(*readable), std::move(group)}};
+    std::unique_ptr<EventChannel, Leave> made{new EventChannel{std::move(*readable), std::move(*group)}};
     const base::Lock lock{channels_lock};
     channels().insert(made.get());
     return made.release();

@@ -48,10 +48,10 @@ base::Result<CompletionQueue *> CompletionQueue::create(ibv_context *context, in
     }
     auto group = Group::create();
     if (!group) {
-        return base::failure(EMFILE);
+        return std::unexpected{group.error()};
     }
     const auto given = limits::granted_entries(static_cast<std::uint32_t>(entries));
-    std::unique_ptr<CompletionQueue> queue{new CompletionQueue{given, std::move(group)}};
+    std::unique_ptr<CompletionQueue> queue{new CompletionQueue{given, std::move(*group)}};
     queue->context = context;
     queue->channel = channel;
     queue->cq_context = cq_context;

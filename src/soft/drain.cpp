@@ -89,7 +89,7 @@ void Engine::drain(base::Fd socket, Origin origin, Allowance allowance) {
     }
     try {
         if (!group) {
-            made = Group::create();
+            made = Group::create().value_or(nullptr);
             const base::Lock lock{state_->mutex};
             if (!state_->draining) {
                 state_->draining = made;

@@ -35,16 +35,17 @@ std::uint32_t epoll_events(Interest interest) {
 
 }  // namespace
 
-std::shared_ptr<Group> Group::create() {
+base::Result<std::shared_ptr<Group>> Group::create() {
     base::Fd epoll{epoll_create1(EPOLL_CLOEXEC)};
     if (!epoll) {
+        const auto failed = base::last_failure();
         BASE_LOG(Error, "no file descriptor for a completion queue or event channel: %s",
-                 std::strerror(errno));
-        return nullptr;
+                 std::strerror(failed.error().number));
+        return failed;
     }
     std::shared_ptr<Group> group{new Group{std::move(epoll)}};
     if (!Engine::instance().enrol(*group)) {
-        return nullptr;
+        return base::failure(ENOMEM);
     }
     const base::Lock lock{group->mutex_};
     group->arm(Arm::Once);

@@ -77,8 +77,9 @@ struct Interest {
 // One that is inherited touches no socket and no epoll set: those are the parent's.
 class Group : public base::Inheritable, public std::enable_shared_from_this<Group> {
 public:
-    // A group, known to the engine; nothing when the process has no more file descriptors (logged).
-    [[nodiscard]] static std::shared_ptr<Group> create();
+    // A group, known to the engine. EMFILE, ENFILE; ENOMEM, also where a thread or the kernel's watch cannot
+    // be had (logged).
+    [[nodiscard]] static base::Result<std::shared_ptr<Group>> create();
     ~Group();
     Group(const Group &) = delete;
     Group &operator=(const Group &) = delete;

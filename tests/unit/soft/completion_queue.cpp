@@ -2,6 +2,7 @@
 // soft/cq and soft/receive_queue, without a connection: order, overrun, slots, notifications.
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 
 #include <array>
 #include <atomic>
@@ -10,6 +11,7 @@
 
 #include "soft/any_qp.hpp"
 #include "soft/cq.hpp"
+#include "soft/progress.hpp"
 #include "softrdma.h"
 
 // Last, as it wants.
@@ -351,10 +353,26 @@ bool polls_while_the_process_ends() {
     return true;
 }
 
+// Stacks larger than there are addresses, for so long.
+void without_an_engine_there_is_no_memory(void **) {
+    pthread_attr_t before;
+    pthread_attr_t larger;
+    assert_int_equal(pthread_getattr_default_np(&before), 0);
+    assert_int_equal(pthread_getattr_default_np(&larger), 0);
+    assert_int_equal(pthread_attr_setstacksize(&larger, std::size_t{1} << 60), 0);
+    assert_int_equal(pthread_setattr_default_np(&larger), 0);
+    const auto none = soft::Group::create();
+    assert_int_equal(pthread_setattr_default_np(&before), 0);
+    assert_false(none.has_value());
+    assert_int_equal(none.error().number, ENOMEM);
+    assert_true(soft::Group::create().has_value());
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {
+        cmocka_unit_test(without_an_engine_there_is_no_memory),
         cmocka_unit_test_setup_teardown(comes_out_in_order, open_objects, close_objects),
         cmocka_unit_test_setup_teardown(grows_and_shrinks, open_objects, close_objects),
         cmocka_unit_test_setup_teardown(a_queue_pair_is_found, open_objects, close_objects),

@@ -30,7 +30,7 @@ public:
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
         socket_.reset(ends[0]);
         far_.reset(ends[1]);
-        group_ = soft::Group::create();
+        group_ = soft::Group::create().value_or(nullptr);
         assert_true(group_ != nullptr);
         const base::Lock lock{group_->mutex()};
         group_->add(*this, socket_.get(), {.readable = true});
