@@ -4,7 +4,7 @@
 # the device's.
 #   stream_cost.sh PROGRAM [MESSAGES]        PROGRAM: build/bench/bench_stream_cost
 set -u
-program=$1 messages=${2:-200} bound=480
+program=$1 messages=${2:-200} bound=400
 command -v valgrind >/dev/null || { echo 'valgrind is not installed (utils/install-dependencies.sh valgrind)'; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

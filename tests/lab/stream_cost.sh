@@ -5,7 +5,7 @@
 # message is there when rrecv looks.
 #   stream_cost.sh BUILD [MESSAGES]
 set -u
-program=$1/bench/bench_stream_cost messages=${2:-100} bound=1.20
+program=$1/bench/bench_stream_cost messages=${2:-100} bound=1.00
 theirs=$(ldconfig -p | awk '/librdmacm\.so\.1 /{ print $NF; exit }')
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
