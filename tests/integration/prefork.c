@@ -23,10 +23,12 @@ static int accepts = 50;
 static int forks = 20;
 static const char *self;
 
-/* ThreadSanitizer stops a child that makes threads after a fork with threads; that is what is tested here. */
+/* ThreadSanitizer stops a child that makes threads after a fork with threads; that is what is tested here. A
+ * process that ends while it has threads, which each such child is to ThreadSanitizer, sleeps a second
+ * before. */
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) {
-    return "die_after_fork=0";
+    return "die_after_fork=0:atexit_sleep_ms=0";
 }
 
 /* In a child: cmocka would jump back into the child's copy of its runner. */
