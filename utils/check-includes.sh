@@ -12,7 +12,8 @@ table='
 base:
 persist:
 soft/wire:
-soft:           persist soft/wire softrdma.h rdma
+soft/link:
+soft:           persist soft/wire soft/link softrdma.h rdma
 verbs:          softrdma.h rdma
 verbs_preload:  softrdma.h rdma
 librpma:        verbs librpma.h

@@ -2,8 +2,6 @@
 // soft/batch: see the header.
 #include "soft/batch.hpp"
 
-#include <sys/socket.h>
-
 #include <bit>
 #include <cassert>
 #include <cerrno>
@@ -14,22 +12,6 @@
 #include "persist/guard.hpp"
 
 namespace soft {
-
-namespace {
-
-// One piece, as every small message is, costs the kernel less without a msghdr.
-ssize_t send_pieces(int socket, std::span<iovec> pieces) {
-    constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
-    if (pieces.size() == 1) {
-        return send(socket, pieces[0].iov_base, pieces[0].iov_len, flags);
-    }
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = pieces.size();
-    return sendmsg(socket, &message, flags);
-}
-
-}  // namespace
 
 void Batch::use_crc() {
     copy_ = std::make_unique<std::byte[]>(wire::max_segment_bytes);
@@ -142,16 +124,16 @@ void Batch::keep() {
     lent_pieces_ = 0;
 }
 
-base::Result<void> Batch::send(int socket) {
-    while (next_ < pieces_) {
-        const ssize_t sent = send_pieces(socket, std::span{iov_}.subspan(next_, pieces_ - next_));
-        if (sent < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            return base::last_failure();
+base::Result<void> Batch::send(Link &link) {
+    while (!empty()) {
+        const Link::Sent sent = link.send({&iov_[next_], pieces_ - next_});
+        if (sent.error != 0) {
+            return base::failure(sent.error);
         }
-        auto left = static_cast<std::size_t>(sent);
+        if (sent.bytes == 0) {
+            return {};
+        }
+        std::size_t left = sent.bytes;
         for (; next_ < pieces_ && left >= iov_[next_].iov_len; ++next_) {
             left -= iov_[next_].iov_len;
         }

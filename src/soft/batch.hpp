@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/batch: FPDUs on their way into TCP with one sendmsg. Headers, trailers and small inline data lie in
+// soft/batch: FPDUs on their way into a link with one call. Headers, trailers and small inline data lie in
 // the batch, payload stays where it is; with CRC32C on, payload is copied, so that what was summed up is what
-// is sent. Payload that is lent stays where it is until keep(), which copies what TCP has not taken.
+// is sent. Payload that is lent stays where it is until keep(), which copies what the link has not taken.
 #pragma once
 
 #include <sys/uio.h>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "soft/link/link.hpp"
 #include "soft/wire/ddp.hpp"
 #include "soft/wire/rdmap.hpp"
 
@@ -45,11 +46,12 @@ public:
     void add_lent(const wire::Segment &segment, std::span<const iovec> payload);
     void keep();
 
-    // Sends what TCP takes; EAGAIN when that is not all. Other errors end the connection.
-    [[nodiscard]] base::Result<void> send(int socket);
+    // Sends what the link takes: it is full when the batch is not empty then. A failure ends the connection.
+    [[nodiscard]] base::Result<void> send(Link &link);
     // What is not sent yet is appended; EFAULT when its memory has vanished, ENOMEM.
     [[nodiscard]] base::Result<void> copy_rest(std::vector<std::byte> &to) const;
-    // The piece that holds the last segment's payload, when there was any; whether TCP has a piece whole.
+    // The piece that holds the last segment's payload, when there was any; whether the link has a piece
+    // whole.
     [[nodiscard]] std::size_t payload_piece() const { return pieces_ - 2; }
     [[nodiscard]] bool has_sent(std::size_t piece) const { return piece < next_; }
     // All of it was sent: begin anew.

@@ -9,7 +9,7 @@
 //   cm_endpoint.cpp  the C face of what an id makes for itself: queues, queue pair, whole endpoints
 //   cm_address.cpp   rdma_getaddrinfo
 //   cm_api.cpp       the rest of the C face
-//   handshake.cpp    the MPA start-up of one socket
+//   handshake.cpp    the MPA start-up of one link
 //
 // Locks, in this order: the group of a channel (listeners and handshakes), the table of queue pairs by
 // number, the group of a queue pair, an id's mutex_, a channel's. An id's mutex_ guards where its events go
@@ -286,7 +286,7 @@ protected:
     void look_at_accepted(Origin origin);
     void awaited_no_more();
     void adoption_failed(int error);
-    // This id is the request that came on the handshake's socket. False when no device serves the address it
+    // This id is the request that came on the handshake's link. False when no device serves the address it
     // came to (logged): then it is not to be delivered.
     [[nodiscard]] bool become(Handshake &handshake, const wire::MpaFrame &request);
     [[nodiscard]] bool has_device(const tcp::Address &peer) const;
@@ -308,7 +308,8 @@ protected:
     std::atomic<int> unfetched_requests_{0};                      // of a listener
     bool established_told_ GUARDED_BY(mutex_) = false;
 
-    base::Fd socket_;  // bound, listening, or requested
+    base::Fd socket_;             // bound, adopted, or listening
+    std::unique_ptr<Link> link_;  // requested, or responded to
     tcp::Options options_;
     std::uint32_t qp_num_ = 0;  // of the queue pair that was chosen, which may be gone: no pointer is kept
     ConnectionParameters parameters_;

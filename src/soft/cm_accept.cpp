@@ -125,7 +125,7 @@ void CmId::end_oldest_handshake() {
 void CmId::forget(Handshake &handshake) {
     if (&handshake == rejected_) {
         rejected_ = nullptr;
-        spare_ = handshake.take_socket();
+        spare_ = handshake.take_link()->take_descriptor();
         // One step, in which no other thread can get the descriptor.
         if (dup3(socket_.get(), spare_.get(), O_CLOEXEC) < 0) {
             spare_.reset();

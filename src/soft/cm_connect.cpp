@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm: the initiator's side.
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 
 #include "base/log.hpp"
 #include "soft/batch.hpp"
@@ -92,8 +91,8 @@ base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
 namespace {
 
 // Tells the responder that the two ends cannot go on with its reply, as RFC 6581 section 9 wants. A fresh
-// socket takes so few bytes at once.
-void terminate(base::Fd socket, Origin peer, bool crc, const wire::TerminateCode &code) {
+// link takes so few bytes at once.
+void terminate(std::unique_ptr<Link> link, Origin peer, bool crc, const wire::TerminateCode &code) {
     const auto body = wire::encode(code);
     Batch batch;
     if (crc) {
@@ -104,9 +103,9 @@ void terminate(base::Fd socket, Origin peer, bool crc, const wire::TerminateCode
                       .msn = 1,
                       .payload_bytes = body.size()},
                      body);
-    (void)batch.send(socket.get());
-    (void)shutdown(socket.get(), SHUT_WR);
-    Engine::instance().drain(std::move(socket), peer);
+    (void)batch.send(*link);
+    link->finish();
+    Engine::instance().drain(std::move(link), peer);
 }
 
 }  // namespace
@@ -137,7 +136,7 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
                                              : "another first FPDU than an empty write");
         if (!reply.markers && reply.revision <= 2) {
             terminate(
-                handshake.take_socket(), origin_of(handshake.peer()), parameters_.crc || reply.crc,
+                handshake.take_link(), origin_of(handshake.peer()), parameters_.crc || reply.crc,
                 deeper_than_we_serve ? wire::terminate::insufficient_ird : wire::terminate::no_matching_rtr);
         }
         state_.store(State::Closed);
@@ -156,17 +155,17 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     reply_data_.assign(reply.private_data.begin(), reply.private_data.end());
     const InUse chosen = queue_pair();
     if (!chosen) {
-        state_.store(State::Closed);  // with the socket: its queue pair was destroyed meanwhile
+        state_.store(State::Closed);  // with the link: its queue pair was destroyed meanwhile
         push(RDMA_CM_EVENT_CONNECT_ERROR, -ECONNRESET, std::move(outcome_));
         return;
     }
     if (qp == nullptr) {
-        socket_ = handshake.take_socket();
+        link_ = handshake.take_link();
         state_.store(State::Responded);
         push_outcome(RDMA_CM_EVENT_CONNECT_RESPONSE);
         return;
     }
-    chosen->start(handshake.take_socket(), peer(), parameters_, this);
+    chosen->start(handshake.take_link(), peer(), parameters_, this);
 }
 
 base::Result<void> CmId::establish() {
@@ -174,7 +173,7 @@ base::Result<void> CmId::establish() {
     if (qp != nullptr || state_.load() != State::Responded || !connected || !connected->idle()) {
         return base::failure(EINVAL);
     }
-    connected->start(std::move(socket_), peer(), parameters_, this);
+    connected->start(std::move(link_), peer(), parameters_, this);
     return {};
 }
 

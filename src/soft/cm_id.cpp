@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "soft/cm.hpp"
 #include "soft/device.hpp"
+#include "soft/link/tcp_link.hpp"
 #include "soft/ud_id.hpp"
 #include "soft/wrong_keys.hpp"
 
@@ -277,8 +278,8 @@ void CmId::begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake:
         adoption_failed(ETIMEDOUT);
         return;
     }
-    handshakes_.push_back(
-        std::make_unique<Handshake>(*this, handshake_group_, std::move(socket), peer, role, request, *delay));
+    handshakes_.push_back(std::make_unique<Handshake>(
+        *this, handshake_group_, std::make_unique<TcpLink>(std::move(socket)), peer, role, request, *delay));
     try {
         shares_.add(origin_of(peer));
     } catch (const std::bad_alloc &) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -30,8 +31,7 @@ bool can_make_a_channel(int socket) {
     return first && base::Fd{fcntl(socket, F_DUPFD_CLOEXEC, 0)};
 }
 
-// A fresh socket takes these few bytes at once.
-base::Result<void> send_rejection(int socket, const wire::MpaFrame &request, Reason reason,
+base::Result<void> send_rejection(Link &link, const wire::MpaFrame &request, Reason reason,
                                   std::span<const std::byte> private_data) {
     std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
     const std::size_t size =
@@ -45,16 +45,15 @@ base::Result<void> send_rejection(int socket, const wire::MpaFrame &request, Rea
                                 .rtr_write = request.peer_to_peer,
                                 .private_data = private_data},
                                bytes);
-    const bool sent = send(socket, bytes.data(), size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
-    return sent ? base::Result<void>{} : base::last_failure();
+    return link.send_all(std::span{bytes}.first(size));
 }
 
-// Sends the answer, and lets the peer read it before the socket is closed.
-base::Result<void> refuse(base::Fd socket, const tcp::Address &peer, const wire::MpaFrame &request,
+// Sends the answer, and lets the peer read it before the link ends.
+base::Result<void> refuse(std::unique_ptr<Link> link, const tcp::Address &peer, const wire::MpaFrame &request,
                           Reason reason, std::span<const std::byte> private_data) {
-    const auto sent = send_rejection(socket.get(), request, reason, private_data);
-    (void)shutdown(socket.get(), SHUT_WR);
-    Engine::instance().drain(std::move(socket), origin_of(peer));
+    const auto sent = send_rejection(*link, request, reason, private_data);
+    link->finish();
+    Engine::instance().drain(std::move(link), origin_of(peer));
     return sent;
 }
 
@@ -126,17 +125,17 @@ base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, int flags, void 
 
 void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
     if (&handshake == rejected_) {
-        // Nothing that the peer sent is unread, so to close the socket at once destroys nothing.
+        // Nothing that the peer sent is unread, so to destroy the link at once loses nothing.
         BASE_LOG_PEER(Warning,
                       "no connection with %s: rejected, because this process has no file descriptor for it",
                       tcp::text_of(handshake.peer()).c_str());
-        (void)send_rejection(handshake.socket(), request, Reason::NoDescriptors, {});
+        (void)send_rejection(handshake.link(), request, Reason::NoDescriptors, {});
         return;
     }
     if (request.markers || request.revision > 2) {
         BASE_LOG_PEER(Warning, "%s asks for %s: refused", tcp::text_of(handshake.peer()).c_str(),
                       request.markers ? "MPA markers" : "an MPA revision above 2");
-        (void)refuse(handshake.take_socket(), handshake.peer(), request, Reason::Unsaid, {});
+        (void)refuse(handshake.take_link(), handshake.peer(), request, Reason::Unsaid, {});
         adoption_failed(EPROTO);
         return;
     }
@@ -233,8 +232,8 @@ void CmId::adoption_failed(int error) {
 bool CmId::become(Handshake &handshake, const wire::MpaFrame &request) {
     request_ = request;
     request_.private_data = {};
-    socket_ = handshake.take_socket();
-    const bool has_source = set_source(tcp::local_address(socket_.get())).has_value();
+    link_ = handshake.take_link();
+    const bool has_source = set_source(tcp::local_address(link_->descriptor())).has_value();
     const tcp::Address peer = handshake.peer();
     set_destination(reinterpret_cast<const sockaddr &>(peer));
     state_.store(State::Requested);
@@ -339,16 +338,14 @@ base::Result<void> CmId::answer(const rdma_conn_param &wanted) {
     const std::size_t size = wire::encode_mpa_frame(reply, bytes);
     if (peer_to_peer) {
         const base::Lock lock{mutex_};
-        channel_->await({.qp_num = qp_num_, .socket = socket_.get(), .origin = origin_of(peer())});
+        channel_->await({.qp_num = qp_num_, .socket = link_->descriptor(), .origin = origin_of(peer())});
     }
-    // A fresh socket takes so few bytes at once.
-    if (send(socket_.get(), bytes.data(), size, MSG_NOSIGNAL) != static_cast<ssize_t>(size)) {
-        const auto failed = base::last_failure();
+    if (const auto sent = link_->send_all(std::span{bytes}.first(size)); !sent) {
         awaited_no_more();
-        return failed;
+        return sent;
     }
     state_.store(State::Connecting);
-    (*connected)->start(std::move(socket_), peer(), parameters_, this);
+    (*connected)->start(std::move(link_), peer(), parameters_, this);
     return {};
 }
 
@@ -361,8 +358,8 @@ base::Result<void> CmId::reject(std::span<const std::byte> private_data) {
     }
     state_.store(State::Closed);
     // Private data is the program's own reason; without it, too few descriptors are one.
-    const bool too_few = private_data.empty() && !can_make_a_channel(socket_.get());
-    return refuse(std::move(socket_), peer(), request_, too_few ? Reason::NoDescriptors : Reason::Unsaid,
+    const bool too_few = private_data.empty() && !can_make_a_channel(link_->descriptor());
+    return refuse(std::move(link_), peer(), request_, too_few ? Reason::NoDescriptors : Reason::Unsaid,
                   private_data);
 }
 

@@ -41,8 +41,8 @@ base::Result<void> CmId::set_option(int level, int name, const void *value, std:
                 return base::failure(EINVAL);
             }
             options_.service_type = number;
-            if (socket_) {
-                tcp::set_service_type(socket_.get(), *number);
+            if (socket_ || link_) {
+                tcp::set_service_type(link_ ? link_->descriptor() : socket_.get(), *number);
             }
             return {};
         case RDMA_OPTION_ID_REUSEADDR:

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/drain: the sockets whose owners are gone, until their peers have everything.
-#include <fcntl.h>
-
+// soft/drain: the links whose owners are gone, until their peers have everything.
 #include <algorithm>
 #include <memory>
 #include <new>
@@ -10,33 +8,34 @@
 #include "base/log.hpp"
 #include "soft/engine_state.hpp"
 #include "soft/limits.hpp"
-#include "soft/tcp.hpp"
+#include "soft/link/link.hpp"
 
 namespace soft {
 
-// A socket that was shut down for writing: reads what still comes, so that no reset destroys what TCP still
-// has for a peer that is slow. What the peer's TCP has, a reset does not destroy.
+// A link that is finished: reads what still comes, so that no reset destroys what TCP still has for a peer
+// that is slow. What the peer's TCP has, a reset does not destroy.
 class Engine::Drain final : public Source {
 public:
-    Drain(Engine &engine, std::shared_ptr<Group> group, base::Fd socket, Origin origin, Allowance allowance)
+    Drain(Engine &engine, std::shared_ptr<Group> group, std::unique_ptr<Link> link, Origin origin,
+          Allowance allowance)
         : engine_{engine},
           group_{std::move(group)},
-          socket_{std::move(socket)},
+          link_{std::move(link)},
           origin_{origin},
           allowance_{std::move(allowance)} {}
 
-    ~Drain() override { group_->remove(*this, socket_.get()); }
+    ~Drain() override { group_->remove(*this, link_->descriptor()); }
     Drain(const Drain &) = delete;
     Drain &operator=(const Drain &) = delete;
 
     void begin() {
         group_->mutex().assert_held();
-        group_->add(*this, socket_.get(), {.readable = true});
+        group_->add(*this, link_->descriptor(), {.readable = true});
         group_->set_deadline(*this, began_ + limits::drain_timeout);
     }
 
     void progress() override {
-        if (tcp::discard_input(socket_.get()) == tcp::Input::Ended) {
+        if (link_->discard()) {
             end();
         }
     }
@@ -44,7 +43,7 @@ public:
     void expire() override {
         group_->mutex().assert_held();
         const auto now = base::Clock::now();
-        if (tcp::has_unacknowledged(socket_.get()) && now - began_ < limits::silence_timeout) {
+        if (link_->undelivered() && now - began_ < limits::silence_timeout) {
             group_->set_deadline(*this, now + limits::drain_timeout);
         } else {
             end();
@@ -55,8 +54,8 @@ public:
 
     // The last thing it does. Closed alone, the kernel would go on trying, and keep what it has.
     void end() {
-        if (tcp::has_unacknowledged(socket_.get())) {
-            tcp::reset_when_closed(socket_.get());
+        if (link_->undelivered()) {
+            link_->abandon();
         }
         const std::unique_ptr<Drain> gone{this};
         engine_.drained(this);
@@ -65,20 +64,17 @@ public:
 private:
     Engine &engine_;
     std::shared_ptr<Group> group_;
-    base::Fd socket_;
+    const std::unique_ptr<Link> link_;
     const Origin origin_;
     const Allowance allowance_;
     const base::Clock::time_point began_ = base::Clock::now();
 };
 
-// A borrowed socket is drained through a duplicate of its descriptor: the owner may close its own as soon as
-// it hears that the connection is no more. Without a duplicate the kernel still sends what it has.
-void Engine::drain(base::Fd socket, Origin origin, Allowance allowance) {
-    if (socket.is_borrowed()) {
-        socket = base::Fd{fcntl(socket.get(), F_DUPFD_CLOEXEC, 0)};
-        if (!socket) {
-            return;
-        }
+// The owner of a descriptor that was lent may close it as soon as it hears that the connection is no more.
+// Without one of our own the kernel still sends what it has.
+void Engine::drain(std::unique_ptr<Link> link, Origin origin, Allowance allowance) {
+    if (!link->own_descriptor()) {
+        return;
     }
     std::shared_ptr<Group> made;  // destroyed, if another thread was faster, without the lock
     std::shared_ptr<Group> group;
@@ -97,8 +93,8 @@ void Engine::drain(base::Fd socket, Origin origin, Allowance allowance) {
             group = state_->draining;
         }
         if (group) {
-            begin_drain(group, std::make_unique<Drain>(*this, group, std::move(socket), origin,
-                                                       std::move(allowance)));
+            begin_drain(group,
+                        std::make_unique<Drain>(*this, group, std::move(link), origin, std::move(allowance)));
             return;
         }
     } catch (const std::bad_alloc &) {

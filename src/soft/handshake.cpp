@@ -2,8 +2,6 @@
 // soft/handshake: see the header.
 #include "soft/handshake.hpp"
 
-#include <sys/socket.h>
-
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -15,12 +13,12 @@
 
 namespace soft {
 
-Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::Fd socket,
+Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::unique_ptr<Link> link,
                      const tcp::Address &peer, Role role, const wire::MpaFrame *request,
                      base::Milliseconds delay)
     : owner_{owner},
       group_{std::move(group)},
-      socket_{std::move(socket)},
+      link_{std::move(link)},
       peer_{peer},
       role_{role},
       connecting_{role == Role::Initiator},
@@ -28,32 +26,32 @@ Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::
     if (request != nullptr) {
         request_bytes_ = wire::encode_mpa_frame(*request, request_);
     }
-    group_->add(*this, socket_.get(), {.readable = !connecting_ && !delayed_, .writable = connecting_});
+    group_->add(*this, link_->descriptor(), {.readable = !connecting_ && !delayed_, .writable = connecting_});
     group_->set_deadline(*this, base::Clock::now() + (delayed_ ? delay : limits::handshake_timeout));
 }
 
 Handshake::~Handshake() {
-    if (socket_) {
-        group_->remove(*this, socket_.get());
+    if (link_) {
+        group_->remove(*this, link_->descriptor());
     }
 }
 
-base::Fd Handshake::take_socket() {
+std::unique_ptr<Link> Handshake::take_link() {
     group_->mutex().assert_held();
-    group_->remove(*this, socket_.get());
-    return std::move(socket_);
+    group_->remove(*this, link_->descriptor());
+    return std::move(link_);
 }
 
 void Handshake::expire() {
     group_->mutex().assert_held();
     if (std::exchange(delayed_, false)) {
-        group_->change(*this, socket_.get(), {}, {.readable = true});
+        group_->change(*this, link_->descriptor(), {}, {.readable = true});
         group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
         return;
     }
     // TCP may have what the peer sent in time, when this process did not run meanwhile. Each such look takes
     // the connection or a byte of one frame further, so they end.
-    const tcp::Ready ready = tcp::ready(socket_.get());
+    const Link::Ready ready = link_->ready();
     if (connecting_ ? ready.writable : ready.readable) {
         const base::Milliseconds more{connecting_ ? limits::handshake_timeout : base::Milliseconds{}};
         group_->set_deadline(*this, base::Clock::now() + more);
@@ -104,35 +102,30 @@ void Handshake::progress() {
     }
 }
 
-// The socket is writable: connected, or not to be connected.
+// The link is writable: connected, or not to be connected.
 void Handshake::connected() {
-    sockaddr_storage peer;
-    socklen_t length = sizeof(peer);
-    const int error = tcp::pending_error(socket_.get());
-    if (error != 0) {
+    if (!link_->ready().writable) {
+        return;  // asked before its time
+    }
+    if (const int error = link_->failure(); error != 0) {
         fail(error, std::strerror(error));
         return;
     }
-    if (getpeername(socket_.get(), reinterpret_cast<sockaddr *>(&peer), &length) != 0) {
-        return;  // asked before its time
-    }
-    // A fresh socket takes so few bytes at once.
-    if (send(socket_.get(), request_.data(), request_bytes_, MSG_NOSIGNAL) !=
-        static_cast<ssize_t>(request_bytes_)) {
-        const int send_error = errno;
-        fail(send_error, std::strerror(send_error));
+    if (const auto sent = link_->send_all(std::span{request_}.first(request_bytes_)); !sent) {
+        fail(sent.error().number, std::strerror(sent.error().number));
         return;
     }
     connecting_ = false;
-    group_->change(*this, socket_.get(), {.writable = true}, {.readable = true});
+    group_->change(*this, link_->descriptor(), {.writable = true}, {.readable = true});
 }
 
 // Never a byte more: what follows the frame is the queue pair's.
 bool Handshake::read_up_to(std::size_t bytes) {
     while (frame_bytes_ < bytes) {
-        const ssize_t count = recv(socket_.get(), frame_.data() + frame_bytes_, bytes - frame_bytes_, 0);
-        if (count > 0) {
-            frame_bytes_ += static_cast<std::size_t>(count);
+        const iovec room{.iov_base = frame_.data() + frame_bytes_, .iov_len = bytes - frame_bytes_};
+        const Link::Received got = link_->receive({&room, 1});
+        if (got.bytes > 0) {
+            frame_bytes_ += got.bytes;
             // A peer that speaks another protocol is known by its first bytes, however few it sends.
             if (!wire::may_begin_mpa_frame(std::span{frame_}.first(frame_bytes_), expected_role())) {
                 fail(EPROTO,
@@ -141,11 +134,11 @@ bool Handshake::read_up_to(std::size_t bytes) {
             }
             continue;
         }
-        if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
-            return false;
+        if (got.state == Link::Received::State::Ended) {
+            fail(ECONNRESET, "closed before the end of the MPA start-up frame");
+        } else if (got.state == Link::Received::State::Failed) {
+            fail(got.error, std::strerror(got.error));
         }
-        const int error = count == 0 ? ECONNRESET : errno;
-        fail(error, count == 0 ? "closed before the end of the MPA start-up frame" : std::strerror(error));
         return false;
     }
     return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/handshake: the MPA start-up of one socket (RFC 5044 section 7.1, RFC 6581): the initiator connects,
+// soft/handshake: the MPA start-up of one link (RFC 5044 section 7.1, RFC 6581): the initiator connects,
 // sends its request and reads the reply; the responder reads the request. What follows is the connection
 // manager's.
 #pragma once
@@ -10,7 +10,7 @@
 #include <span>
 
 #include "base/clock.hpp"
-#include "base/fd.hpp"
+#include "soft/link/link.hpp"
 #include "soft/progress.hpp"
 #include "soft/tcp.hpp"
 #include "soft/wire/mpa.hpp"
@@ -36,17 +36,17 @@ public:
 
     // Adds itself to the group, whose lock the caller holds. `request` is the initiator's; a responder looks
     // at it only after a delay, if there is one.
-    Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, base::Fd socket, const tcp::Address &peer,
-              Role role, const wire::MpaFrame *request, base::Milliseconds delay);
+    Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::unique_ptr<Link> link,
+              const tcp::Address &peer, Role role, const wire::MpaFrame *request, base::Milliseconds delay);
     ~Handshake() override;
     Handshake(const Handshake &) = delete;
     Handshake &operator=(const Handshake &) = delete;
 
     [[nodiscard]] Role role() const { return role_; }
-    [[nodiscard]] int socket() const { return socket_.get(); }
+    [[nodiscard]] Link &link() const { return *link_; }
     [[nodiscard]] const tcp::Address &peer() const { return peer_; }
     // Out of the group, for its next owner.
-    [[nodiscard]] base::Fd take_socket();
+    [[nodiscard]] std::unique_ptr<Link> take_link();
 
     void progress() override;
     void expire() override;
@@ -64,7 +64,7 @@ private:
 
     HandshakeOwner &owner_;
     const std::shared_ptr<Group> group_;
-    base::Fd socket_;
+    std::unique_ptr<Link> link_;
     const tcp::Address peer_;
     const Role role_;
     bool connecting_;

@@ -9,8 +9,8 @@
 //   polls in a loop has claimed the group: only that thread. One outside may have left it (group_wait.cpp);
 //   - otherwise the engine: its thread, or a poller that has nothing to do (Engine::assist), so that a
 //   program that spins leaves its processors to those who work.
-// Hand-over loses nothing, because sockets are level-triggered: whoever takes over sees what is still unread.
-// A poller that stops without a word is found by the engine's tick, at most two ticks later.
+// Hand-over loses nothing, because links and sockets are level-triggered: whoever takes over sees what is
+// still unread. A poller that stops without a word is found by the engine's tick, at most two ticks later.
 #pragma once
 
 #include <atomic>
@@ -30,6 +30,7 @@
 #include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "soft/allowance.hpp"
+#include "soft/link/link.hpp"
 
 namespace soft {
 
@@ -186,10 +187,10 @@ public:
     // And no longer: it is about to sleep.
     void end_assistance();
 
-    // Takes over a socket that was shut down for writing, until the peer has closed it too, or has everything
-    // when limits::drain_timeout is over, or limits::silence_timeout is over. Closes it when memory is out;
-    // one of too many (limits::max_draining) is reset. `allowance` is what the kernel may keep for it.
-    void drain(base::Fd socket, Origin origin, Allowance allowance = {});
+    // Takes over a link that is finished, until the peer has finished too, or has everything when
+    // limits::drain_timeout is over, or limits::silence_timeout is over. Closes it when memory is out; one of
+    // too many (limits::max_draining) is reset. `allowance` is what the kernel may keep for it.
+    void drain(std::unique_ptr<Link> link, Origin origin, Allowance allowance = {});
 
     // When the process ends: waits, within limits::drain_timeout, for the sockets that are being drained, and
     // ends the library's threads.

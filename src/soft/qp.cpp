@@ -3,8 +3,6 @@
 #include "soft/qp.hpp"
 #include "base/shared_value.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <new>
@@ -30,9 +28,9 @@ constexpr std::size_t crc_buffer_bytes =
 constexpr std::size_t segment_overhead_bytes = wire::untagged_bytes + wire::fpdu_crc_bytes;
 constexpr std::size_t payload_alignment = 64;
 
-std::size_t payload_bytes(bool soft_peer, int socket) {
+std::size_t payload_bytes(bool soft_peer, const Link &link) {
     const std::size_t whole =
-        soft_peer ? wire::max_segment_bytes : std::min(tcp::segment_bytes(socket), wire::max_segment_bytes);
+        soft_peer ? wire::max_segment_bytes : std::min(link.max_segment(), wire::max_segment_bytes);
     const std::size_t room = std::max(whole, segment_overhead_bytes + payload_alignment);
     return (room - segment_overhead_bytes) / payload_alignment * payload_alignment;
 }
@@ -127,7 +125,7 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::sh
 }
 
 void QueuePair::leave() {
-    base::Fd socket;
+    std::unique_ptr<Link> link;
     Origin origin{};
     Allowance allowance;
     while (true) {
@@ -135,11 +133,11 @@ void QueuePair::leave() {
         {
             const base::Lock lock{group_->mutex()};
             going_ = true;
-            if (serves(); socket_) {
+            if (serves(); link_) {
                 const base::Lock sending{send_mutex_};
                 changes();
                 leave_group();
-                socket = std::move(socket_);
+                link = std::move(link_);
                 origin = origin_;
                 allowance = std::move(allowance_);
             }
@@ -157,9 +155,9 @@ void QueuePair::leave() {
         }
         persists_returned.wait(returned, std::memory_order_acquire);
     }
-    if (socket) {
-        (void)shutdown(socket.get(), SHUT_WR);
-        Engine::instance().drain(std::move(socket), origin, std::move(allowance));
+    if (link) {
+        link->finish();
+        Engine::instance().drain(std::move(link), origin, std::move(allowance));
     }
     if (shared_receives_ != nullptr) {
         async_events_of(*qp_base.context).forget(&qp_base);
@@ -238,8 +236,8 @@ void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
     }
 }
 
-void QueuePair::start(base::Fd socket, const tcp::Address &peer, const ConnectionParameters &parameters,
-                      ConnectionOwner *owner) {
+void QueuePair::start(std::unique_ptr<Link> link, const tcp::Address &peer,
+                      const ConnectionParameters &parameters, ConnectionOwner *owner) {
     // The group's lock goes last: a thread that waits for it may then destroy this queue pair.
     const auto keeps_group = group_;
     const base::Lock receiving{group_->mutex()};
@@ -259,13 +257,13 @@ void QueuePair::start(base::Fd socket, const tcp::Address &peer, const Connectio
     }
     Allowance allowance{origin_of(peer)};
     if (allowance.bytes() < limits::most_unread_bytes) {
-        tcp::limit_unsent(socket.get(), allowance.bytes());
+        link->limit_unsent(allowance.bytes());
     }
     interest_ = {.readable = true};
-    group_->add(*this, socket.get(), interest_);
+    group_->add(*this, link->descriptor(), interest_);
     parameters_ = parameters;
     buffer_bytes_ = parameters.crc ? crc_buffer_bytes : buffer_bytes;
-    max_payload_bytes_ = payload_bytes(parameters.soft_peer, socket.get());
+    max_payload_bytes_ = payload_bytes(parameters.soft_peer, *link);
     base::set_shared(peer_operations_,
                      parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE |
                                                 SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC
@@ -274,7 +272,7 @@ void QueuePair::start(base::Fd socket, const tcp::Address &peer, const Connectio
     peer_ = tcp::text_of(peer);
     origin_ = origin_of(peer);
     allowance_ = std::move(allowance);
-    socket_ = std::move(socket);
+    link_ = std::move(link);
     owner_ = owner;
     qp_base.state = IBV_QPS_RTS;
     base::set_shared(phase_, Phase::Connected, std::memory_order_release);
@@ -314,10 +312,10 @@ void QueuePair::look_for_first_fpdu(bool readable) {
 
 void QueuePair::leave_group() {
     serves();
-    if (!socket_) {
+    if (!link_) {
         return;
     }
-    group_->remove(*this, socket_.get());
+    group_->remove(*this, link_->descriptor());
     if (faults_ != nullptr) {
         group_->change(*this, faults_->timer(), {.readable = true}, {});
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/qp: a reliable-connected queue pair on one TCP connection.
+// soft/qp: a reliable-connected queue pair on one link.
 //   qp.cpp           its life up to a connection
 //   qp_end.cpp       how a connection ends
 //   qp_send.cpp      the send queue: from ibv_post_send to a work completion
 //   qp_build.cpp     a batch of segments, from the send queue and the owed responses
-//   qp_transmit.cpp  batches into TCP
-//   qp_receive.cpp   what TCP has
+//   qp_transmit.cpp  batches into the link
+//   qp_receive.cpp   what the link has
 //   qp_parse.cpp     the stream, segment by segment
 //   qp_place.cpp     where payload goes
 //   qp_respond.cpp   reads and flushes that the peer asks for; the answers to our flushes
@@ -13,7 +13,7 @@
 //   qp_message.cpp   incoming sends and the receives posted for them
 //
 // Two locks. The group's lock: everything about receiving, and the connection's end. send_mutex_: the send
-// queue, responses that wait to be sent, the socket's writing side; taken after the group's, before a
+// queue, responses that wait to be sent, the link's sending side; taken after the group's, before a
 // completion queue's. What both sides need is changed with both locks and read with either: it is guarded by
 // the role both_.
 #pragma once
@@ -36,6 +36,7 @@
 #include "soft/cq.hpp"
 #include "soft/faults.hpp"
 #include "soft/invalidated_keys.hpp"
+#include "soft/link/link.hpp"
 #include "soft/memory.hpp"
 #include "soft/posted_sends.hpp"
 #include "soft/progress.hpp"
@@ -74,9 +75,9 @@ public:
 
     // ---- connection manager ----
     [[nodiscard]] bool idle() const { return phase_.load(std::memory_order_acquire) == Phase::Idle; }
-    // The handshake is over: from now on the socket is this queue pair's. Memory was reserved: cannot fail
+    // The handshake is over: from now on the link is this queue pair's. Memory was reserved: cannot fail
     // but for ENOMEM.
-    void start(base::Fd socket, const tcp::Address &peer, const ConnectionParameters &parameters,
+    void start(std::unique_ptr<Link> link, const tcp::Address &peer, const ConnectionParameters &parameters,
                ConnectionOwner *owner) EXCLUDES(group_->mutex());
     // The initiator's first FPDU, when it is here, is not left to who serves this queue pair.
     void look_for_first_fpdu(bool readable) EXCLUDES(group_->mutex());
@@ -240,8 +241,8 @@ private:
         return in_segment_ || buffer_begin_ != buffer_end_;
     }
     void watch_segment() REQUIRES(group_->mutex());
-    [[nodiscard]] ssize_t fill(std::size_t &room) REQUIRES(group_->mutex());
-    [[nodiscard]] ssize_t fill_target(Target &target, std::size_t &room) REQUIRES(group_->mutex());
+    [[nodiscard]] Link::Received fill() REQUIRES(group_->mutex());
+    [[nodiscard]] Link::Received fill_target(Target &target) REQUIRES(group_->mutex());
     void parse() REQUIRES(group_->mutex());
     [[nodiscard]] bool parse_one() REQUIRES(group_->mutex());
     [[nodiscard]] bool begin_segment() REQUIRES(group_->mutex());
@@ -343,7 +344,7 @@ private:
     void serves() const REQUIRES(group_->mutex()) ASSERT_SHARED_CAPABILITY(both_) {}
     void sends() const REQUIRES(send_mutex_) ASSERT_SHARED_CAPABILITY(both_) {}
     void changes() const REQUIRES(group_->mutex(), send_mutex_) ASSERT_CAPABILITY(both_) {}
-    base::Fd socket_ GUARDED_BY(both_);
+    std::unique_ptr<Link> link_ GUARDED_BY(both_);
     tcp::Text peer_ GUARDED_BY(both_);  // its address, for log lines
     ConnectionParameters parameters_ GUARDED_BY(both_);
     std::vector<std::byte> last_words_ GUARDED_BY(both_);  // up to and with a TERMINATE
@@ -445,7 +446,7 @@ private:
     std::unique_ptr<RequestFaults> faults_;          // made with the queue pair, or never
     Batch batch_ GUARDED_BY(send_mutex_);
     std::vector<Pin> pins_
-        GUARDED_BY(send_mutex_);  // of regions that the batch reads for the peer, while sendmsg runs
+        GUARDED_BY(send_mutex_);  // of regions that the batch reads for the peer, while the link sends it
     struct PeerRead {
         Access access;
         std::size_t piece;  // of the batch

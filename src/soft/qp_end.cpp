@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/qp: how a connection ends, and who is told.
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
@@ -12,7 +10,6 @@
 #include "soft/device.hpp"
 #include "soft/limits.hpp"
 #include "soft/qp.hpp"
-#include "soft/tcp.hpp"
 
 namespace soft {
 
@@ -67,25 +64,25 @@ void QueuePair::end(const End &how) {
     }
 }
 
-// What TCP takes of them now; the end of the stream follows the last.
+// What the link takes of them now; the end of the stream follows the last.
 void QueuePair::send_last_words() {
     const base::Lock lock{send_mutex_};
     changes();
     while (!last_words_.empty()) {
-        const ssize_t sent =
-            send(socket_.get(), last_words_.data(), last_words_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno == EAGAIN) {
+        const iovec rest{.iov_base = last_words_.data(), .iov_len = last_words_.size()};
+        const Link::Sent sent = link_->send({&rest, 1});
+        if (sent.error != 0) {
+            break;
+        }
+        if (sent.bytes == 0) {
             set_interest({.readable = true, .writable = true});
             return;
         }
-        if (sent < 0 && errno != EINTR) {
-            break;
-        }
-        last_words_.erase(last_words_.begin(), last_words_.begin() + std::max<ssize_t>(sent, 0));
+        last_words_.erase(last_words_.begin(), last_words_.begin() + static_cast<std::ptrdiff_t>(sent.bytes));
     }
     last_words_.clear();
     set_interest({.readable = true});
-    (void)shutdown(socket_.get(), SHUT_WR);
+    link_->finish();
 }
 
 void QueuePair::finish_draining() {
@@ -93,9 +90,9 @@ void QueuePair::finish_draining() {
         const base::Lock lock{send_mutex_};
         changes();
         leave_group();
-        if (socket_) {
-            (void)shutdown(socket_.get(), SHUT_RDWR);  // to close it is not enough where a child has it too
-            socket_.reset();
+        if (link_) {
+            link_->abort();  // to destroy it is not enough where a child has its descriptor too
+            link_.reset();
         }
         allowance_ = {};
     }
@@ -185,9 +182,9 @@ void QueuePair::give_up() {
 void QueuePair::leave_to_engine() {
     const base::Lock lock{send_mutex_};
     changes();
-    if (last_words_.empty() && tcp::has_unacknowledged(socket_.get())) {
+    if (last_words_.empty() && link_->undelivered()) {
         leave_group();
-        Engine::instance().drain(std::move(socket_), origin_, std::move(allowance_));
+        Engine::instance().drain(std::move(link_), origin_, std::move(allowance_));
     }
 }
 
@@ -286,7 +283,7 @@ void QueuePair::break_link(int error) {
     }
     link_broken_ = true;
     link_error_ = error;
-    (void)shutdown(socket_.get(), SHUT_RDWR);
+    link_->abort();
     set_interest({.readable = true});
 }
 
@@ -295,7 +292,7 @@ void QueuePair::cut_link() {
     sends();
     link_broken_ = link_cut_ = true;
     link_error_ = ECONNRESET;
-    (void)shutdown(socket_.get(), SHUT_WR);
+    link_->finish();
     set_interest({.readable = true, .writable = true});
 }
 

@@ -133,7 +133,7 @@ bool QueuePair::may_take_receive() const {
     }
     return payload_left_ >= limits::shared_message_bytes &&
            (buffered_bytes >= limits::shared_message_bytes ||
-            buffered_bytes + tcp::unread_bytes(socket_.get()) >= limits::shared_message_bytes);
+            buffered_bytes + link_->unread_bytes() >= limits::shared_message_bytes);
 }
 
 std::uint64_t QueuePair::arrived_of_message() const {

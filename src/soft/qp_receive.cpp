@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/qp: what TCP has: headers and small payload come through one buffer, large payload is received where
-// it belongs.
-#include <sys/socket.h>
-
+// soft/qp: what the link has: headers and small payload come through one buffer, large payload is received
+// where it belongs.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -10,7 +8,6 @@
 
 #include "soft/limits.hpp"
 #include "soft/qp.hpp"
-#include "soft/tcp.hpp"
 
 namespace soft {
 
@@ -20,6 +17,8 @@ namespace {
 constexpr int rounds_in_a_turn = 32;
 // What is received behind a segment's payload.
 constexpr std::size_t bytes_ahead = 256;
+
+using State = Link::Received::State;
 
 }  // namespace
 
@@ -33,7 +32,7 @@ void QueuePair::progress() {
                 group_->set_deadline(*this, base::Clock::now() + limits::drain_timeout);
             }
         }
-        if (socket_ && tcp::discard_input(socket_.get()) == tcp::Input::Ended) {
+        if (link_ && link_->discard()) {
             finish_draining();
         }
         return;
@@ -48,7 +47,7 @@ void QueuePair::progress() {
         const base::Lock lock{send_mutex_};
         broken = link_broken_;
         if (full_) {
-            const auto ready = tcp::ready(socket_.get());
+            const Link::Ready ready = link_->ready();
             full_ = !ready.writable;
             readable = ready.readable;
         }
@@ -65,8 +64,8 @@ void QueuePair::progress() {
     if (broken && found_broken(false)) {
         return;
     }
-    if (stalled_ && tcp::has_ended(socket_.get())) {
-        if (const int error = tcp::pending_error(socket_.get())) {
+    if (stalled_ && link_->ready().ended) {
+        if (const int error = link_->failure()) {
             const base::Lock lock{send_mutex_};
             break_link(error);
         }
@@ -81,7 +80,7 @@ void QueuePair::progress() {
 void QueuePair::receive() {
     serves();
     if (ignores_peer_) {
-        if (tcp::discard_input(socket_.get()) == tcp::Input::Ended) {
+        if (link_->discard()) {
             peer_closed();
         }
         return;
@@ -95,22 +94,18 @@ void QueuePair::receive() {
     }
     for (int round = 0; round < rounds_in_a_turn && connected() && !parked_ && !stalled_ && !ignores_peer_;
          ++round) {
-        std::size_t room = 0;
-        const ssize_t count = fill(room);
-        if (count > 0) {
+        const Link::Received got = fill();
+        if (got.bytes > 0) {
             parse();
-            if (static_cast<std::size_t>(count) < room) {
-                break;  // that was all TCP had
-            }
+        }
+        if (got.state == State::More) {
             continue;
         }
-        if (count == 0) {
-            stream_ended();
-        } else if (errno != EAGAIN && errno != EINTR && connected()) {
-            {
-                const base::Lock lock{send_mutex_};
-                break_link(errno);
-            }
+        if (got.state == State::Failed) {
+            const base::Lock lock{send_mutex_};
+            break_link(got.error);
+        }
+        if (got.state != State::Drained) {
             stream_ended();
         }
         break;
@@ -155,8 +150,8 @@ void QueuePair::answer() {
     }
 }
 
-// Takes what TCP has, up to `room`. Like recv; EAGAIN also when the connection has ended meanwhile.
-ssize_t QueuePair::fill(std::size_t &room) {
+// Takes what the link has, or nothing when the connection has ended over it.
+Link::Received QueuePair::fill() {
     serves();
     if (buffer_begin_ == buffer_end_) {
         buffer_begin_ = buffer_end_ = 0;
@@ -168,48 +163,36 @@ ssize_t QueuePair::fill(std::size_t &room) {
     if (in_segment_ && payload_left_ != 0 && buffer_end_ == 0 && !parameters_.crc &&
         message_ != Message::Kept) {
         Target target;
-        if (!aim(target, payload_left_)) {
-            errno = EAGAIN;
-            return -1;
-        }
-        return fill_target(target, room);
+        return aim(target, payload_left_) ? fill_target(target) : Link::Received{};
     }
-    room = buffer_bytes_ - buffer_end_;
-    const ssize_t count = recv(socket_.get(), buffer_.bytes.get() + buffer_end_, room, MSG_DONTWAIT);
-    if (count > 0) {
-        buffer_end_ += static_cast<std::size_t>(count);
-    }
-    return count;
+    const iovec room{.iov_base = buffer_.bytes.get() + buffer_end_, .iov_len = buffer_bytes_ - buffer_end_};
+    const Link::Received got = link_->receive({&room, 1});
+    buffer_end_ += got.bytes;
+    return got;
 }
 
 // Payload to where it belongs, and into the buffer little of what follows: the trailer and the next header,
 // and a short segment behind a long one. More would be copied twice.
-ssize_t QueuePair::fill_target(Target &target, std::size_t &room) {
+Link::Received QueuePair::fill_target(Target &target) {
     serves();
-    room = target.bytes;
     if (target.bytes == payload_left_) {
         target.pieces[target.count++] = {.iov_base = buffer_.bytes.get(), .iov_len = bytes_ahead};
-        room += bytes_ahead;
     }
-    msghdr message{};
-    message.msg_iov = target.pieces.data();
-    message.msg_iovlen = target.count;
-    const ssize_t count = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
-    if (count > 0) {
-        const std::size_t payload = std::min(static_cast<std::size_t>(count), target.bytes);
-        buffer_end_ = static_cast<std::size_t>(count) - payload;
+    const Link::Received got = link_->receive(std::span{target.pieces}.first(target.count));
+    if (got.bytes > 0) {
+        const std::size_t payload = std::min(got.bytes, target.bytes);
+        buffer_end_ = got.bytes - payload;
         try {
             placed(payload, target.durable);
         } catch (const std::bad_alloc &) {
             link_lost(ENOMEM);
-            errno = EAGAIN;
-            return -1;
+            return {};
         }
-    } else if (count < 0 && errno == EFAULT) {
+    } else if (got.error == EFAULT) {
         memory_vanished(target.pins[0].region(), target.pieces[0].iov_base);
-        errno = EAGAIN;
+        return {};
     }
-    return count;
+    return got;
 }
 
 }  // namespace soft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/qp: batches of whole segments into TCP.
+// soft/qp: batches of whole segments into the link.
 #include <cerrno>
 
 #include "soft/qp.hpp"
@@ -12,7 +12,7 @@ constexpr std::size_t bytes_in_a_turn = std::size_t{8} << 20;  // then others ha
 
 }  // namespace
 
-// A peer that reads as fast as this sends never fills TCP: after its turn it waits as if it had.
+// A peer that reads as fast as this sends never fills the link: after its turn it waits as if it had.
 void QueuePair::transmit() {
     sends();
     std::size_t bytes = 0;
@@ -33,15 +33,15 @@ void QueuePair::transmit() {
             break_link(EACCES);
             return;
         }
-        const auto sent = batch_.send(socket_.get());
+        const auto sent = batch_.send(*link_);
         pins_.clear();
         if (!sent) {
-            if (sent.error().number == EAGAIN) {
-                full_ = true;
-                want_writable(true);
-            } else {
-                break_link(sent.error().number);
-            }
+            break_link(sent.error().number);
+            return;
+        }
+        if (!batch_.empty()) {
+            full_ = true;
+            want_writable(true);
             return;
         }
         bytes += batch_.bytes();
@@ -49,7 +49,7 @@ void QueuePair::transmit() {
     }
 }
 
-// What the peer still has to read may have been deregistered since TCP was full.
+// What the peer still has to read may have been deregistered since the link was full.
 bool QueuePair::pin_again() {
     for (const PeerRead &read : batch_reads_) {
         if (batch_.has_sent(read.piece)) {
@@ -92,7 +92,7 @@ void QueuePair::want_readable(bool wanted) {
 void QueuePair::set_interest(Interest interest) {
     sends();
     if (interest != interest_) {
-        group_->change(*this, socket_.get(), interest_, interest);
+        group_->change(*this, link_->descriptor(), interest_, interest);
         interest_ = interest;
     }
 }

@@ -4,11 +4,8 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -26,8 +23,6 @@ namespace {
 constexpr int keep_alive_idle_s = 10;
 constexpr int keep_alive_interval_s = 5;
 constexpr int keep_alive_probes = 4;
-// What TCP takes at least on any path, for when the kernel does not tell.
-constexpr std::size_t smallest_segment_bytes = 536;
 
 template <typename T>
 void set(int socket, int level, int option, T value) {
@@ -177,12 +172,6 @@ base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to, const 
     return socket;
 }
 
-int pending_error(int socket) {
-    int error = 0;
-    socklen_t length = sizeof(error);
-    return getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
-}
-
 // Connecting a datagram socket asks the routing table and sends nothing.
 base::Result<Address> source_towards(const sockaddr &to, const Address *from) {
     const base::Fd socket{::socket(to.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
@@ -210,61 +199,6 @@ void set_connection_options(int socket) {
     set(socket, IPPROTO_TCP, TCP_KEEPCNT, keep_alive_probes);
     set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT,
         static_cast<unsigned>(std::chrono::milliseconds{limits::silence_timeout}.count()));
-}
-
-std::size_t segment_bytes(int socket) {
-    int bytes = 0;
-    socklen_t length = sizeof(bytes);
-    if (getsockopt(socket, IPPROTO_TCP, TCP_MAXSEG, &bytes, &length) != 0 || bytes <= 0) {
-        return smallest_segment_bytes;
-    }
-    return static_cast<std::size_t>(bytes);
-}
-
-bool has_ended(int socket) {
-    pollfd state{.fd = socket, .events = POLLRDHUP, .revents = 0};
-    return poll(&state, 1, 0) > 0;
-}
-
-Ready ready(int socket) {
-    pollfd state{.fd = socket, .events = POLLIN | POLLOUT, .revents = 0};
-    if (poll(&state, 1, 0) < 0) {
-        return {.readable = true, .writable = true};  // whoever tries will see
-    }
-    return {.readable = (state.revents & ~POLLOUT) != 0, .writable = (state.revents & ~POLLIN) != 0};
-}
-
-std::size_t unread_bytes(int socket) {
-    int bytes = 0;
-    return ioctl(socket, SIOCINQ, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
-}
-
-void limit_unsent(int socket, std::size_t bytes) {
-    set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<unsigned>(bytes));
-}
-
-void reset_when_closed(int socket) {
-    set(socket, SOL_SOCKET, SO_LINGER, linger{.l_onoff = 1, .l_linger = 0});
-}
-
-bool has_unacknowledged(int socket) {
-    int bytes = 0;
-    return ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
-}
-
-Input discard_input(int socket) {
-    constexpr int rounds = 64;  // then others have their turn
-    std::array<std::byte, std::size_t{16} * 1024> waste;
-    for (int round = 0; round < rounds; ++round) {
-        const ssize_t count = recv(socket, waste.data(), waste.size(), 0);
-        if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
-            return Input::Ended;
-        }
-        if (count < 0) {
-            return Input::Open;
-        }
-    }
-    return Input::Open;
 }
 
 }  // namespace soft::tcp

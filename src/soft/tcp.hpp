@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/tcp: the sockets below MPA. All are non-blocking and closed on exec.
+// soft/tcp: sockets up to a connection, whose bytes are TcpLink's. All are non-blocking and closed on exec.
 #pragma once
 
 #include <netinet/in.h>
@@ -53,12 +53,9 @@ struct Accepted {
 // A connected stream socket that somebody else made, ready to be served: by a descriptor of its own, or by fd
 // itself, borrowed. EINVAL for anything else.
 [[nodiscard]] base::Result<base::Fd> adopted(int fd, bool borrow);
-// Starts to connect, from bound_socket or a fresh one. Done when it becomes writable, unless there is a
-// pending_error().
+// Starts to connect, from bound_socket or a fresh one. Done when it becomes writable.
 [[nodiscard]] base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to,
                                              const Options &options);
-// An errno value, told once; 0 when there is none.
-[[nodiscard]] int pending_error(int socket);
 
 // The source address that the routing table chooses towards `to`, with port 0; `from` when that is given, and
 // can be.
@@ -67,29 +64,5 @@ struct Accepted {
 // No delay. A peer that vanished is noticed after limits::silence_timeout, also when idle: keep-alives ask it
 // meanwhile, and with a user timeout TCP does not count them.
 void set_connection_options(int socket);
-// Largest segment TCP sends, in bytes.
-[[nodiscard]] std::size_t segment_bytes(int socket);
-
-// The peer's end of stream or an error is here, perhaps behind bytes that nobody has read.
-[[nodiscard]] bool has_ended(int socket);
-// What can be done without EAGAIN; asks without the socket's lock. An end or an error is something to read.
-struct Ready {
-    bool readable;
-    bool writable;
-};
-[[nodiscard]] Ready ready(int socket);
-
-// Bytes that have arrived and nobody has read.
-[[nodiscard]] std::size_t unread_bytes(int socket);
-// TCP takes no more while it has so many bytes that the peer has no room for.
-void limit_unsent(int socket, std::size_t bytes);
-// To close it resets the connection: the kernel forgets at once what the peer has not read.
-void reset_when_closed(int socket);
-// Not all that was sent has been acknowledged.
-[[nodiscard]] bool has_unacknowledged(int socket);
-
-enum class Input { Open, Ended };
-// Reads and throws away what is there; Ended at the peer's end of stream or an error.
-Input discard_input(int socket);
 
 }  // namespace soft::tcp

@@ -50,6 +50,7 @@ expect_good examples/09-flush-to-persistent-gpspm/client.c '#include "flush.pb-c
 expect_bad src/base/ring.hpp '#include "persist/memory.hpp"'
 expect_bad src/base/clock.hpp '#include <infiniband/verbs.h>'
 expect_bad src/soft/wire/mpa.cpp '#include "soft/qp.hpp"'
+expect_bad src/soft/link/link.cpp '#include "soft/wire/mpa.hpp"'
 expect_bad src/soft/wire/mpa.cpp '#include "persist/memory.hpp"'
 expect_bad src/soft/wire/mpa.cpp '#include <sys/socket.h>'
 expect_bad src/soft/wire/mpa.cpp '#include "base/clock.hpp"'

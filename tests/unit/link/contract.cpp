@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// See the header.
+#include "contract.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "../../loopback.hpp"
+#include "base/fd.hpp"
+#include "soft/link/tcp_link.hpp"
+
+namespace test {
+
+namespace {
+
+using soft::Link;
+using State = Link::Received::State;
+using Clock = std::chrono::steady_clock;
+
+constexpr int patience_ms = 40'000;
+
+Links (*make_links)() = nullptr;
+
+int open_links(void **state) {
+    *state = new Links{make_links()};
+    return 0;
+}
+
+int close_links(void **state) {
+    delete static_cast<Links *>(*state);
+    return 0;
+}
+
+Links &links(void **state) {
+    return *static_cast<Links *>(*state);
+}
+
+bool is_ready(const Link &link, short events, int timeout_ms = 0) {
+    pollfd one{.fd = link.descriptor(), .events = events, .revents = 0};
+    return poll(&one, 1, timeout_ms) == 1;
+}
+
+void wait_until(const auto &done) {
+    const auto end = Clock::now() + std::chrono::milliseconds{patience_ms};
+    while (!done()) {
+        assert_true(Clock::now() < end);
+        std::this_thread::yield();
+    }
+}
+
+// Parts of the bytes, one behind the other.
+std::vector<iovec> pieces_of(std::span<std::byte> bytes, std::minstd_rand &dice) {
+    std::vector<iovec> pieces;
+    while (!bytes.empty() && pieces.size() < 7) {
+        const std::size_t size = std::min<std::size_t>(bytes.size(), 1 + dice() % 3000);
+        pieces.push_back({.iov_base = bytes.data(), .iov_len = size});
+        bytes = bytes.subspan(size);
+    }
+    return pieces;
+}
+
+// The number of bytes that the link took until it said, in both ways, that it was full.
+std::size_t fill(Link &link) {
+    const Bytes some(65'536);
+    std::size_t taken = 0;
+    while (link.ready().writable || is_ready(link, POLLOUT)) {
+        const Link::Sent sent = send(link, some);
+        assert_int_equal(sent.error, 0);
+        taken += sent.bytes;
+    }
+    return taken;
+}
+
+// What is sent in pieces arrives in order, in whatever pieces it is received.
+void bytes_keep_their_order(void **state) {
+    auto &[here, there] = links(state);
+    std::minstd_rand dice{7};
+    Bytes all = pattern(500'000, 1);
+    for (const bool forth : {true, false}) {
+        Link &from = forth ? *here : *there;
+        Link &to = forth ? *there : *here;
+        Bytes arrived(all.size());
+        std::size_t taken = 0;
+        std::size_t got = 0;
+        while (got < all.size()) {
+            if (taken < all.size()) {
+                const Link::Sent sent = from.send(pieces_of(std::span{all}.subspan(taken), dice));
+                assert_int_equal(sent.error, 0);
+                taken += sent.bytes;
+            }
+            const auto received = to.receive(pieces_of(std::span{arrived}.subspan(got), dice));
+            assert_true(received.state == State::More || received.state == State::Drained);
+            got += received.bytes;
+            assert_true(got <= taken);
+        }
+        assert_same_bytes(arrived, all);
+    }
+}
+
+void a_full_link_says_when_it_takes_more(void **state) {
+    auto &[here, there] = links(state);
+    std::size_t taken = fill(*here);
+    assert_true(here->undelivered());
+    Bytes arrived;
+    while (!here->ready().writable) {
+        (void)receive(*there, arrived, 65'536);
+    }
+    assert_true(is_ready(*here, POLLOUT));
+    taken += send(*here, Bytes(1)).bytes;
+    while (arrived.size() < taken) {
+        (void)receive(*there, arrived, 65'536);
+    }
+    wait_until([&here] { return !here->undelivered(); });
+}
+
+void a_limited_link_is_full_sooner(void **state) {
+    auto &[here, there] = links(state);
+    Links other = make_links();
+    here->limit_unsent(4096);
+    assert_true(fill(*here) < fill(*other.here));
+}
+
+// Each epoll set is another thread that takes the link over.
+void readiness_is_level_triggered(void **state) {
+    auto &[here, there] = links(state);
+    const auto is_seen = [&there] {
+        const base::Fd set{epoll_create1(EPOLL_CLOEXEC)};
+        epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
+        assert_int_equal(epoll_ctl(set.get(), EPOLL_CTL_ADD, there->descriptor(), &event), 0);
+        const bool seen = epoll_wait(set.get(), &event, 1, 0) == 1;
+        assert_int_equal(epoll_wait(set.get(), &event, 1, 0) == 1, seen);
+        assert_int_equal(there->ready().readable, seen);
+        return seen;
+    };
+    assert_false(is_seen());
+    assert_int_equal(send(*here, pattern(10, 1)).error, 0);
+    assert_true(is_ready(*there, POLLIN, patience_ms));
+    Bytes arrived;
+    (void)receive(*there, arrived, 1);
+    assert_true(is_seen());
+    while (arrived.size() < 10) {
+        (void)receive(*there, arrived, 9);
+    }
+    assert_false(is_seen());
+    here->finish();
+    assert_true(is_ready(*there, POLLIN, patience_ms));
+    for (int time = 0; time < 2; ++time) {
+        assert_true(is_seen());
+        assert_true(receive(*there, arrived, 1).state == State::Ended);
+    }
+    assert_int_equal(arrived.size(), 10);
+}
+
+void unread_bytes_are_counted(void **state) {
+    auto &[here, there] = links(state);
+    assert_int_equal(there->unread_bytes(), 0);
+    std::size_t taken = 0;
+    while (taken < 100) {
+        taken += send(*here, Bytes(100 - taken)).bytes;
+    }
+    wait_until([&there] { return there->unread_bytes() == 100; });
+    Bytes arrived;
+    (void)receive(*there, arrived, 1);
+    assert_int_equal(there->unread_bytes(), 99);
+}
+
+void the_end_follows_the_bytes(void **state) {
+    auto &[here, there] = links(state);
+    assert_int_equal(send(*here, pattern(1, 3)).bytes, 1);
+    assert_false(there->ready().ended);
+    here->finish();
+    wait_until([&there] { return there->ready().ended; });
+    assert_int_equal(send(*here, Bytes(1)).error, EPIPE);
+    Bytes arrived;
+    assert_true(receive_rest(*there, arrived).state == State::Ended);
+    assert_same_bytes(arrived, pattern(1, 3));
+    // The other direction goes on.
+    assert_int_equal(send(*there, pattern(1, 4)).bytes, 1);
+    there->finish();
+    arrived.clear();
+    assert_true(receive_rest(*here, arrived).state == State::Ended);
+    assert_same_bytes(arrived, pattern(1, 4));
+    assert_int_equal(here->failure(), 0);
+}
+
+void an_abort_ends_both_directions(void **state) {
+    auto &[here, there] = links(state);
+    assert_int_equal(send(*here, pattern(1, 3)).bytes, 1);
+    here->abort();
+    Bytes arrived;
+    assert_true(receive_rest(*there, arrived).state == State::Ended);
+    assert_int_equal(arrived.size(), 1);
+    assert_true(send(*here, Bytes(1)).error != 0);
+    assert_true(is_ready(*here, POLLIN));
+    (void)receive_rest(*here, arrived);
+    assert_int_equal(arrived.size(), 1);
+}
+
+void an_abandoned_link_fails_at_the_peer(void **state) {
+    auto &[here, there] = links(state);
+    (void)fill(*here);
+    assert_true(here->undelivered());
+    here->abandon();
+    here.reset();
+    Bytes arrived;
+    wait_until([&there] { return there->ready().ended; });
+    const auto last = receive_rest(*there, arrived);
+    assert_true(last.state == State::Failed);
+    assert_int_equal(last.error, ECONNRESET);
+    assert_true(send(*there, Bytes(1)).error != 0);
+}
+
+void a_failure_is_told_once(void **state) {
+    auto &[here, there] = links(state);
+    here->abandon();
+    here.reset();
+    wait_until([&there] { return there->ready().ended; });
+    assert_int_equal(there->failure(), ECONNRESET);
+    assert_int_equal(there->failure(), 0);
+}
+
+void what_is_discarded_is_gone(void **state) {
+    auto &[here, there] = links(state);
+    std::size_t taken = 0;
+    while (taken < 30'000) {
+        taken += send(*here, Bytes(30'000 - taken)).bytes;
+    }
+    wait_until([&there] {
+        assert_false(there->discard());
+        return there->unread_bytes() == 0;
+    });
+    here->finish();
+    assert_true(is_ready(*there, POLLIN, patience_ms));
+    wait_until([&there] { return there->discard(); });
+}
+
+void a_fresh_link_takes_a_few_bytes(void **state) {
+    auto &[here, there] = links(state);
+    const Bytes all = pattern(600, 9);
+    wait_until([&] { return here->send_all(all).has_value(); });
+    Bytes arrived;
+    while (arrived.size() < all.size()) {
+        (void)receive(*there, arrived, all.size());
+    }
+    assert_same_bytes(arrived, all);
+    const auto sent = here->send_all(Bytes(16 << 20));
+    assert_false(sent.has_value());
+    assert_int_equal(sent.error().number, ENOBUFS);
+}
+
+// The link goes on: nothing is lost with the memory.
+void memory_may_be_gone(void **state) {
+    auto &[here, there] = links(state);
+    constexpr std::size_t page = 4096;
+    void *const gone = mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(gone, MAP_FAILED);
+    const iovec nowhere{.iov_base = gone, .iov_len = page};
+    wait_until([&] {
+        const Link::Sent sent = here->send({&nowhere, 1});
+        assert_int_equal(sent.bytes, 0);
+        return sent.error == EFAULT;
+    });
+    assert_int_equal(send(*here, pattern(1, 5)).bytes, 1);
+    assert_true(is_ready(*there, POLLIN, patience_ms));
+    wait_until([&] {
+        const auto received = there->receive({&nowhere, 1});
+        assert_int_equal(received.bytes, 0);
+        return received.state == State::Failed && received.error == EFAULT;
+    });
+    munmap(gone, page);
+    Bytes arrived;
+    (void)receive(*there, arrived, 1);
+    assert_same_bytes(arrived, pattern(1, 5));
+}
+
+void a_link_has_a_descriptor_and_a_segment(void **state) {
+    auto &[here, there] = links(state);
+    assert_true(here->max_segment() > 0);
+    assert_true(here->own_descriptor());
+    assert_true(is_ready(*here, POLLOUT));
+    assert_int_equal(send(*here, pattern(1, 6)).bytes, 1);
+    Bytes arrived;
+    (void)receive(*there, arrived, 1);
+    assert_int_equal(arrived.size(), 1);
+    base::Fd taken = here->take_descriptor();
+    here.reset();
+    assert_false(there->ready().ended);
+    taken.reset();
+    assert_true(receive_rest(*there, arrived).state == State::Ended);
+}
+
+}  // namespace
+
+Links tcp_links() {
+    sockaddr_in address = loopback(0);
+    socklen_t size = sizeof(address);
+    auto *const any = reinterpret_cast<sockaddr *>(&address);
+    const base::Fd listener{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    base::Fd connected{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    assert_true(listener && connected);
+    assert_int_equal(bind(listener.get(), any, size), 0);
+    assert_int_equal(listen(listener.get(), 1), 0);
+    assert_int_equal(getsockname(listener.get(), any, &size), 0);
+    assert_int_equal(connect(connected.get(), any, size), 0);
+    base::Fd accepted{accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+    assert_true(static_cast<bool>(accepted));
+    for (const int fd : {connected.get(), accepted.get()}) {
+        assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    }
+    return {.here = std::make_unique<soft::TcpLink>(std::move(connected)),
+            .there = std::make_unique<soft::TcpLink>(std::move(accepted))};
+}
+
+Link::Sent send(Link &link, std::span<const std::byte> bytes) {
+    const iovec piece{.iov_base = const_cast<std::byte *>(bytes.data()), .iov_len = bytes.size()};
+    Link::Sent sent;
+    do {
+        sent = link.send({&piece, 1});
+    } while (sent.bytes == 0 && sent.error == 0 && link.ready().writable);
+    return sent;
+}
+
+Link::Received receive(Link &link, Bytes &bytes, std::size_t most) {
+    const std::size_t before = bytes.size();
+    bytes.resize(before + most);
+    const iovec piece{.iov_base = bytes.data() + before, .iov_len = most};
+    Link::Received received;
+    do {
+        assert_true(is_ready(link, POLLIN, patience_ms));
+        received = link.receive({&piece, 1});
+    } while (received.state == State::Drained && received.bytes == 0);
+    bytes.resize(before + received.bytes);
+    return received;
+}
+
+Link::Received receive_rest(Link &link, Bytes &bytes) {
+    while (true) {
+        const auto received = receive(link, bytes, 65'536);
+        if (received.state == State::Ended || received.state == State::Failed) {
+            return received;
+        }
+    }
+}
+
+int run_link_contract(const char *name, Links (*make)()) {
+    make_links = make;
+#define test_of_links(name) cmocka_unit_test_setup_teardown(name, open_links, close_links)
+    const CMUnitTest tests[] = {
+        test_of_links(bytes_keep_their_order),
+        test_of_links(a_full_link_says_when_it_takes_more),
+        test_of_links(a_limited_link_is_full_sooner),
+        test_of_links(readiness_is_level_triggered),
+        test_of_links(unread_bytes_are_counted),
+        test_of_links(the_end_follows_the_bytes),
+        test_of_links(an_abort_ends_both_directions),
+        test_of_links(an_abandoned_link_fails_at_the_peer),
+        test_of_links(a_failure_is_told_once),
+        test_of_links(what_is_discarded_is_gone),
+        test_of_links(a_fresh_link_takes_a_few_bytes),
+        test_of_links(memory_may_be_gone),
+        test_of_links(a_link_has_a_descriptor_and_a_segment),
+    };
+#undef test_of_links
+    return cmocka_run_group_tests_name(name, tests, nullptr, nullptr);
+}
+
+}  // namespace test
