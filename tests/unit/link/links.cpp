@@ -1,7 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/link: each link keeps the contract.
+#include "faulty_link.hpp"
+
+// Last, as it wants.
 #include "contract.hpp"
 
+namespace {
+
+// A few bytes at once, and nothing every other time: legal, and as unpleasant as a link can be.
+test::Links unpleasant_links() {
+    constexpr test::LinkFaults faults{.most = 1000, .delays = true};
+    test::Links links = test::tcp_links();
+    return {.here = std::make_unique<test::FaultyLink>(std::move(links.here), faults),
+            .there = std::make_unique<test::FaultyLink>(std::move(links.there), faults)};
+}
+
+}  // namespace
+
 int main() {
-    return test::run_link_contract("TcpLink", test::tcp_links);
+    return test::run_link_contract("TcpLink", test::tcp_links) +
+           test::run_link_contract("FaultyLink", unpleasant_links);
 }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A link around another link, whose faults are chosen with it. The user of a link has to bear them all.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "soft/link/link.hpp"
+
+namespace test {
+
+struct LinkFaults {
+    static constexpr std::size_t never = SIZE_MAX;
+
+    std::size_t most = never;  // bytes that are sent, or received, at once
+    bool delays = false;       // every other time nothing is sent, or received
+    // So many bytes are sent, or received: then the connection is cut.
+    std::size_t sent_before_cut = never;
+    std::size_t received_before_cut = never;
+};
+
+class FaultyLink final : public soft::Link {
+public:
+    FaultyLink(std::unique_ptr<soft::Link> link, const LinkFaults &faults)
+        : link_{std::move(link)}, faults_{faults} {}
+
+    [[nodiscard]] Sent send(std::span<const iovec> pieces) override;
+    void finish() override { link_->finish(); }
+    [[nodiscard]] Received receive(std::span<const iovec> pieces) override;
+    void abort() override { link_->abort(); }
+    void abandon() override { link_->abandon(); }
+    [[nodiscard]] int descriptor() const override { return link_->descriptor(); }
+    [[nodiscard]] bool own_descriptor() override { return link_->own_descriptor(); }
+    [[nodiscard]] base::Fd take_descriptor() override { return link_->take_descriptor(); }
+    [[nodiscard]] Ready ready() const override { return link_->ready(); }
+    [[nodiscard]] int failure() override { return link_->failure(); }
+    [[nodiscard]] std::size_t unread_bytes() const override { return link_->unread_bytes(); }
+    [[nodiscard]] bool undelivered() const override { return link_->undelivered(); }
+    void limit_unsent(std::size_t bytes) override { link_->limit_unsent(bytes); }
+    [[nodiscard]] std::size_t max_segment() const override { return link_->max_segment(); }
+
+    [[nodiscard]] std::size_t sent() const { return sending_.bytes; }
+    [[nodiscard]] std::size_t received() const { return receiving_.bytes; }
+
+private:
+    struct Direction {
+        std::size_t bytes = 0;
+        bool delayed = false;
+    };
+    [[nodiscard]] bool delays(Direction &direction) const {
+        return faults_.delays && (direction.delayed = !direction.delayed);
+    }
+
+    const std::unique_ptr<soft::Link> link_;
+    const LinkFaults faults_;
+    Direction sending_;
+    Direction receiving_;
+};
+
+}  // namespace test

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/qp on links that are faulty: whatever a link does to the bytes, each request ends once, in order.
+#include <arpa/inet.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "../../loopback.hpp"
+#include "../link/faulty_link.hpp"
+#include "soft/qp.hpp"
+#include "softrdma.h"
+
+// Last, as it wants.
+#include "../link/contract.hpp"
+
+namespace {
+
+using test::FaultyLink;
+using test::LinkFaults;
+
+constexpr std::size_t half_bytes = 64;
+constexpr std::byte untouched{0xee};
+constexpr auto patience = std::chrono::seconds{40};
+
+// A queue pair, and the owner of its connection.
+struct End final : soft::ConnectionOwner {
+    explicit End(ibv_context *context) : pd{softrdma_ibv_alloc_pd(context)} {
+        assert_non_null(pd);
+        cq = softrdma_ibv_create_cq(context, 16, nullptr, nullptr, 0);
+        assert_non_null(cq);
+        constexpr int rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                               IBV_ACCESS_REMOTE_ATOMIC;
+        mr = softrdma_ibv_reg_mr(pd, memory.data(), memory.size(), rights);
+        assert_non_null(mr);
+        ibv_qp_init_attr attributes{};
+        attributes.send_cq = attributes.recv_cq = cq;
+        attributes.cap.max_send_wr = attributes.cap.max_recv_wr = 8;
+        attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
+        attributes.qp_type = IBV_QPT_RC;
+        attributes.sq_sig_all = 1;
+        qp = softrdma_ibv_create_qp(pd, &attributes);
+        assert_non_null(qp);
+    }
+    ~End() {
+        assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
+        assert_int_equal(softrdma_ibv_dereg_mr(mr), 0);
+        assert_int_equal(softrdma_ibv_destroy_cq(cq), 0);
+        assert_int_equal(softrdma_ibv_dealloc_pd(pd), 0);
+    }
+    End(const End &) = delete;
+    End &operator=(const End &) = delete;
+
+    void connection_established() override {}
+    void connection_ended() override { ended = true; }
+
+    void start(std::unique_ptr<soft::Link> link, bool initiator) {
+        soft::tcp::Address peer{};
+        reinterpret_cast<sockaddr_in &>(peer) = test::loopback(1);
+        const soft::ConnectionParameters parameters{
+            .initiator = initiator, .soft_peer = true, .ird = 4, .ord = 4};
+        static_cast<soft::QueuePair *>(soft::AnyQueuePair::of(qp))
+            ->start(std::move(link), peer, parameters, this);
+    }
+
+    [[nodiscard]] ibv_sge half(bool second) const {
+        return {.addr = reinterpret_cast<std::uintptr_t>(memory.data()) + (second ? half_bytes : 0),
+                .length = half_bytes,
+                .lkey = mr->lkey};
+    }
+
+    void post_receive() {
+        ibv_sge sge = half(true);
+        ibv_recv_wr request{.wr_id = 100, .next = nullptr, .sg_list = &sge, .num_sge = 1};
+        ibv_recv_wr *bad = nullptr;
+        assert_int_equal(ibv_post_recv(qp, &request, &bad), 0);
+    }
+
+    void post(ibv_wr_opcode opcode, ibv_sge sge, const End &to) {
+        ibv_send_wr request{};
+        request.wr_id = posted++;
+        request.opcode = opcode;
+        request.sg_list = &sge;
+        request.num_sge = 1;
+        const auto there = reinterpret_cast<std::uintptr_t>(to.memory.data());
+        if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+            request.wr.atomic = {.remote_addr = there, .compare_add = 1, .swap = 0, .rkey = to.mr->rkey};
+        } else {
+            request.wr.rdma = {.remote_addr = there, .rkey = to.mr->rkey};
+        }
+        ibv_send_wr *bad = nullptr;
+        assert_int_equal(ibv_post_send(qp, &request, &bad), 0);
+    }
+
+    void poll() {
+        ibv_wc completion;
+        while (ibv_poll_cq(cq, 1, &completion) == 1) {
+            completions.push_back(completion);
+        }
+    }
+
+    // Aligned for the atomic operation.
+    alignas(8) std::array<std::byte, 2 * half_bytes> memory{};
+    ibv_pd *pd;
+    ibv_cq *cq = nullptr;
+    ibv_mr *mr = nullptr;
+    ibv_qp *qp = nullptr;
+    std::atomic<bool> ended{false};  // by the engine, when that serves it
+    std::uint64_t posted = 0;
+    std::vector<ibv_wc> completions;
+};
+
+// The two ends, and the link of the initiator, which is faulty.
+struct Pair {
+    Pair(ibv_context *context, const LinkFaults &faults) : initiator{context}, target{context} {
+        std::ranges::copy(test::pattern(half_bytes, 1), initiator.memory.begin());
+        test::Links links = test::tcp_links();
+        auto faulty = std::make_unique<FaultyLink>(std::move(links.here), faults);
+        link = faulty.get();
+        target.post_receive();
+        target.start(std::move(links.there), false);
+        initiator.start(std::move(faulty), true);
+    }
+
+    void poll_until(const auto &done) {
+        const auto end = std::chrono::steady_clock::now() + patience;
+        while (!done()) {
+            assert_true(std::chrono::steady_clock::now() < end);
+            initiator.poll();
+            target.poll();
+        }
+    }
+
+    // Each way in which payload travels, in both directions. Three requests write the second half of a
+    // memory.
+    void post_all() {
+        initiator.post(IBV_WR_RDMA_WRITE, initiator.half(false), target);
+        initiator.post(IBV_WR_SEND, initiator.half(false), target);
+        initiator.post(IBV_WR_RDMA_READ, initiator.half(true), target);
+        ibv_sge word = initiator.half(true);
+        word.length = 8;
+        initiator.post(IBV_WR_ATOMIC_FETCH_AND_ADD, word, target);
+    }
+
+    End initiator;
+    End target;
+    FaultyLink *link;  // until the connection ends
+};
+
+constexpr std::size_t requests = 4;
+
+// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is the device's.
+void say_nothing(int, const char *, int, const char *, const char *, ...) {}
+
+ibv_context *device() {
+    static ibv_context *const context = [] {
+        softrdma_set_log(say_nothing, 0);
+        ibv_device **const devices = softrdma_ibv_get_device_list(nullptr);
+        ibv_context *const opened = softrdma_ibv_open_device(devices[0]);
+        softrdma_ibv_free_device_list(devices);
+        return opened;
+    }();
+    assert_non_null(context);
+    return context;
+}
+
+// All succeed, however the link parts and delays the bytes. The numbers of bytes that the initiator sent and
+// received.
+struct Traffic {
+    std::size_t sent;
+    std::size_t received;
+};
+Traffic all_succeed(const LinkFaults &faults) {
+    Pair pair{device(), faults};
+    auto &[initiator, target, link] = pair;
+    pair.post_all();
+    pair.poll_until([&] { return initiator.completions.size() == requests && !target.completions.empty(); });
+    for (std::size_t i = 0; i < requests; ++i) {
+        assert_int_equal(initiator.completions[i].wr_id, i);
+        assert_int_equal(initiator.completions[i].status, IBV_WC_SUCCESS);
+    }
+    const test::Bytes sent = test::pattern(half_bytes, 1);
+    const std::span received{target.memory};
+    test::assert_same_bytes(received.subspan(half_bytes), sent);
+    // The atomic operation came last, and added one to the first word.
+    test::assert_same_bytes(std::span{initiator.memory}.subspan(half_bytes), sent);
+    test::assert_same_bytes(received.subspan(8, half_bytes - 8), std::span{sent}.subspan(8));
+    assert_int_equal(static_cast<unsigned>(received[0]), (static_cast<unsigned>(sent[0]) + 1) % 256);
+    return {.sent = link->sent(), .received = link->received()};
+}
+
+void bytes_may_come_one_by_one(void **) {
+    const Traffic whole = all_succeed({});
+    const Traffic parts = all_succeed({.most = 1});
+    assert_int_equal(parts.sent, whole.sent);
+    assert_int_equal(parts.received, whole.received);
+    (void)all_succeed({.most = 7, .delays = true});
+}
+
+// When the link is cut, the connection ends: the oldest request that is open has lost its peer, and those
+// behind it are flushed.
+void ends_in_order(const LinkFaults &faults) {
+    Pair pair{device(), faults};
+    auto &[initiator, target, link] = pair;
+    pair.post_all();
+    pair.poll_until([&] {
+        return initiator.ended && target.ended && initiator.completions.size() == requests &&
+               target.completions.size() == 1;
+    });
+    ibv_wc_status expected = IBV_WC_SUCCESS;
+    for (std::size_t i = 0; i < requests; ++i) {
+        assert_int_equal(initiator.completions[i].wr_id, i);
+        if (expected == IBV_WC_RETRY_EXC_ERR) {
+            expected = IBV_WC_WR_FLUSH_ERR;
+        } else if (expected == IBV_WC_SUCCESS && initiator.completions[i].status != IBV_WC_SUCCESS) {
+            expected = IBV_WC_RETRY_EXC_ERR;
+        }
+        assert_int_equal(initiator.completions[i].status, expected);
+    }
+    assert_int_not_equal(expected, IBV_WC_SUCCESS);
+    initiator.poll();
+    target.poll();
+    assert_int_equal(initiator.completions.size(), requests);
+    assert_int_equal(target.completions.size(), 1);
+}
+
+void the_link_may_be_cut_behind_any_byte(void **) {
+    const Traffic whole = all_succeed({});
+    for (std::size_t byte = 0; byte < whole.sent; ++byte) {
+        ends_in_order({.sent_before_cut = byte});
+    }
+    for (std::size_t byte = 0; byte < whole.received; ++byte) {
+        ends_in_order({.received_before_cut = byte});
+    }
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_may_come_one_by_one),
+        cmocka_unit_test(the_link_may_be_cut_behind_any_byte),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
