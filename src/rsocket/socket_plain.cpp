@@ -91,9 +91,10 @@ bool Socket::decide_by_what_came() {
     return true;
 }
 
-// The program has something to say, and there is nothing of the peer's.
+// The program has something to say, and there was nothing of the peer's. This thread may not have run since
+// it looked: what came in the meantime came in time.
 void Socket::speak_first() {
-    if (state_ == State::Undecided && !decision_due() && !lose_to_another()) {
+    if (state_ == State::Undecided && !decision_due() && !decide_by_what_came() && !lose_to_another()) {
         if (grace_ends_) {
             remember_tcp(client_of(fd()));
         }

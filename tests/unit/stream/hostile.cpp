@@ -208,7 +208,12 @@ void Attack::use() {
         error_ = EPIPE;
     }
     for (std::size_t i = 0; i < static_cast<std::size_t>(count) && evil_ != Evil::RandomWords; ++i) {
-        assert_true(bytes[i] == RawPeer::pattern(received_++));
+        const std::byte expected = RawPeer::pattern(received_++);
+        if (bytes[i] != expected) {
+            fail_msg("evil %d%s: byte %" PRIu64 " (%zu of %zd) is %02x, not %02x", static_cast<int>(evil_),
+                     is_evil_ ? ", which came" : "", received_ - 1, i, count, static_cast<unsigned>(bytes[i]),
+                     static_cast<unsigned>(expected));
+        }
     }
 }
 
