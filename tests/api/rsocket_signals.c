@@ -51,10 +51,11 @@ static void say_farewell(void) {
 static void call_all(void) {
     char byte = 0;
     struct pollfd entry = {.fd = ends[0], .events = POLLIN};
-    if (rpoll(&entry, 1, 0) != -1 || errno != EDEADLK) {
+    if (rsocket(AF_UNIX, SOCK_STREAM, 0) != -1 || errno != EDEADLK) {
         return; /* nothing was interrupted */
     }
     ++refused;
+    unexpected += !(rpoll(&entry, 1, 0) == -1 && errno == EDEADLK);
     unexpected += !(rrecv(ends[0], &byte, 1, 0) == -1 && errno == EDEADLK);
     unexpected += !(rshutdown(ends[0], SHUT_RDWR) == -1 && errno == EDEADLK);
     unexpected += !(rsocket(AF_INET, SOCK_STREAM, 0) == -1 && errno == EDEADLK);
@@ -122,7 +123,8 @@ static void a_handler_sends_whole_or_not_at_all(void **state) {
     const double deadline = seconds() + GIVE_UP_S;
     make_pair(ends);
     handle_signal(SIGALRM, say_farewell);
-    while ((refused < INTERRUPTIONS || farewells < INTERRUPTIONS) && seconds() < deadline) {
+    while (refused < INTERRUPTIONS && seconds() < deadline) {
+        assert_int_equal(raise(SIGALRM), 0); /* which interrupts no call */
         interrupt_soon();
         for (int i = 0; i < AT_ONCE; ++i) {
             assert_int_equal(rsend(ends[0], request, sizeof(request), 0), sizeof(request));
@@ -133,11 +135,20 @@ static void a_handler_sends_whole_or_not_at_all(void **state) {
     end_interruptions();
     receive_texts(&texts, ends[1], sent, farewells);
     assert_int_equal(unexpected, 0);
-    assert_true(refused >= INTERRUPTIONS && farewells >= INTERRUPTIONS);
+    assert_true(refused >= INTERRUPTIONS && farewells > 0);
     assert_int_equal(texts.requests, sent);
     assert_int_equal(texts.goodbyes, farewells);
     assert_int_equal(texts.kept, 0);
     close_pair(ends);
+}
+
+static void receive_byte(int fd) {
+    char byte = 0;
+    ssize_t got = 0;
+    do {
+        got = rrecv(fd, &byte, 1, 0);
+    } while (got < 0 && errno == EINTR);
+    assert_int_equal(got, 1);
 }
 
 static void every_call_that_would_wait_is_refused(void **state) {
@@ -149,7 +160,7 @@ static void every_call_that_would_wait_is_refused(void **state) {
     while (refused < INTERRUPTIONS && seconds() < deadline) {
         interrupt_soon();
         assert_int_equal(rsend(ends[0], &byte, 1, 0), 1);
-        assert_int_equal(rrecv(ends[1], &byte, 1, MSG_WAITALL), 1);
+        receive_byte(ends[1]);
     }
     end_interruptions();
     assert_int_equal(unexpected, 0);
@@ -187,7 +198,7 @@ static void an_rsocket_that_stayed_tcp_is_not_refused(void **state) {
         interrupt_soon();
         assert_int_equal(rsend(plain, &byte, 1, 0), 1);
         assert_int_equal(rsend(ends[0], &byte, 1, 0), 1);
-        assert_int_equal(rrecv(ends[1], &byte, 1, MSG_WAITALL), 1);
+        receive_byte(ends[1]);
         ++sent;
     }
     end_interruptions();
