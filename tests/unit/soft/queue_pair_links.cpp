@@ -19,7 +19,6 @@ using test::FaultyLink;
 using test::LinkFaults;
 
 constexpr std::size_t half_bytes = 64;
-constexpr std::byte untouched{0xee};
 constexpr auto patience = std::chrono::seconds{40};
 
 // A queue pair, and the owner of its connection.
