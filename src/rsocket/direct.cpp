@@ -30,7 +30,7 @@ Result<off_t> Socket::map(void *begin, std::size_t bytes, int protection, off_t 
     const base::Lock lock{mutex_};
     const milliseconds most = blocks_ ? send_timeout_ : handshake_timeout;
     const auto mapped = until(true, deadline_of(most), [&]() -> Result<void> {
-        mutex_.assert_held();
+        assert_looks();
         if (stream_ == nullptr) {
             return base::failure(why_no_stream());
         }
@@ -45,7 +45,7 @@ Result<void> Socket::unmap(const void *begin, std::size_t bytes) {
     if (state_ == State::Plain) {
         return base::failure(EOPNOTSUPP);
     }
-    const auto in_stream = lock_stream();
+    const StreamLock in_stream{stream_};
     const bool was_mapped = in_stream && stream_->unmap(begin, bytes);
     return was_mapped ? Result<void>{} : base::failure(EINVAL);
 }
@@ -65,7 +65,7 @@ Result<std::size_t> Socket::write_at(const void *from, std::size_t bytes, off_t 
     std::size_t written = 0;
     while (true) {
         const auto put = until(blocks, deadline, [&]() -> Result<std::size_t> {
-            mutex_.assert_held();
+            assert_looks();
             if (stream_ == nullptr) {
                 return base::failure(why_no_stream());
             }

@@ -22,12 +22,11 @@ constexpr std::chrono::milliseconds exit_timeout{2000};
 constexpr int exit_tick_ms = 5;
 
 bool is_done(const stream::Connection &stream) {
-    stream::Shard &shard = *stream.shard();
-    if (!shard.mutex().try_lock()) {
+    if (!stream.mutex().try_lock()) {
         return false;
     }
-    const base::Lock lock{shard.mutex(), base::adopt};
-    (void)shard.serve();
+    const base::Lock lock{stream.mutex(), base::adopt};
+    (void)stream.serve_shard();
     return stream.idle();
 }
 

@@ -108,7 +108,7 @@ void Socket::list() {
     if (state_ == State::Listening && !in_tcp_) {
         description.mode = Mode::Rdma;
     }
-    if (const auto in_stream = lock_stream()) {
+    if (const StreamLock in_stream{stream_}) {
         const stream::Device &device = stream_->shard()->device();
         description.mode = Mode::Rdma;
         description.device = text_of<sizeof(description.device)>(device.name());
@@ -122,7 +122,7 @@ void Socket::list() {
 
 void Socket::report_stream() {
     list();
-    const auto in_stream = lock_stream();
+    const StreamLock in_stream{stream_};
     if (registry::Live *const live = entry_.live(); live != nullptr && in_stream) {
         stream_->report_to(*live);
     }

@@ -124,7 +124,7 @@ int Socket::mode() {
     if (stream_ != nullptr) {
         (void)serve();
     }
-    const auto in_stream = lock_stream();
+    const StreamLock in_stream{stream_};
     return state_ == State::Plain                    ? RDMA_MODE_TCP
            : in_stream && stream_->was_established() ? RDMA_MODE_RDMA
                                                      : RDMA_MODE_OPEN;
@@ -201,7 +201,7 @@ Result<void> Socket::get_option(int level, int name, void *value, socklen_t *len
                 return give(static_cast<int>(receive_low_water_), value, length);
             case SO_ERROR: {
                 (void)serve();
-                const auto in_stream = lock_stream();
+                const StreamLock in_stream{stream_};
                 const bool is_broken = stream_ != nullptr && state_ == State::Streaming;
                 const int broken = is_lost() ? ECONNRESET : is_broken ? stream_->error() : 0;
                 return give(pending_error_ != 0 ? std::exchange(pending_error_, 0) : broken, value, length);

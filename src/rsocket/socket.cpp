@@ -13,7 +13,7 @@ namespace rsockets {
 Socket::~Socket() {
     if (stream_ != nullptr) {
         {
-            const auto in_stream = lock_stream();
+            const StreamLock in_stream{stream_};
             stream_->forget_observer();
         }
         Leaving::instance().add(std::move(stream_), take_fd());
@@ -31,7 +31,7 @@ void Socket::decide_now() {
 }
 
 bool Socket::is_connecting() const {
-    const auto in_stream = lock_stream();
+    const StreamLock in_stream{stream_};
     return state_ == State::Reaching || state_ == State::Replaying ||
            (state_ == State::Offered && !may_be_tcp_ && !stream_->was_established());
 }
@@ -48,8 +48,8 @@ void Socket::become_stream() {
 
 bool Socket::serve() {
     go_on();
-    const auto in_stream = lock_stream();
-    return in_stream && serve_shard();
+    const StreamLock in_stream{stream_};
+    return in_stream && stream_->serve_shard();
 }
 
 std::shared_ptr<stream::Shard> Socket::advance() {

@@ -124,10 +124,10 @@ private:
                                                    Result<std::size_t> first) REQUIRES(mutex_);
     [[nodiscard]] Result<std::size_t> send_rest(std::span<const iovec> parts, int flags,
                                                 Result<std::size_t> first) REQUIRES(mutex_);
-    // The caller of these holds the stream's lock too, if there is a stream.
     [[nodiscard]] Result<std::size_t> try_to_receive(std::span<const iovec> parts, const Wish &wish,
-                                                     std::size_t received) REQUIRES(mutex_);
-    [[nodiscard]] Result<std::size_t> try_to_send(std::span<const iovec> parts) REQUIRES(mutex_);
+                                                     std::size_t received) REQUIRES(mutex_, stream_->mutex());
+    [[nodiscard]] Result<std::size_t> try_to_send(std::span<const iovec> parts)
+        REQUIRES(mutex_, stream_->mutex());
     // Returns whether there was anything for any stream. mutex_ is taken before the shard's lock.
     bool serve() REQUIRES(mutex_);
     // Whether it is not known yet if the socket is a stream or TCP.
@@ -166,9 +166,8 @@ private:
     void give_up(int error) REQUIRES(mutex_);
     [[nodiscard]] Result<void> connect_in_tcp(const sockaddr *address, socklen_t length);
     [[nodiscard]] Result<void> wait_for_peer() REQUIRES(mutex_);
-    // The caller holds the stream's lock too. Whether the peer is to get what was sent, and it is not decided
-    // how.
-    [[nodiscard]] bool waits_with_bytes() const REQUIRES(mutex_);
+    // Whether the peer is to get what was sent, and it is not decided how.
+    [[nodiscard]] bool waits_with_bytes() const REQUIRES(mutex_, stream_->mutex());
     void send_what_is_kept(Deadline deadline) REQUIRES(mutex_);
     [[nodiscard]] Result<std::size_t> keep_for_replay(std::span<const iovec> parts) REQUIRES(mutex_);
     [[nodiscard]] bool begin_stream(stream::Side side) REQUIRES(mutex_);
@@ -194,18 +193,33 @@ private:
     [[nodiscard]] bool is_lost() const { return state_ == State::Lost; }
     // Says so once in the log.
     [[nodiscard]] base::Failure lost() REQUIRES(mutex_);
-    // Takes the lock of the stream's shard, if there is a stream.
-    [[nodiscard]] std::unique_lock<base::SmallMutex> lock_stream() const REQUIRES(mutex_) {
-        return stream_ != nullptr ? std::unique_lock{stream_->shard()->mutex()}
-                                  : std::unique_lock<base::SmallMutex>{};
-    }
     // The socket has become a stream: now it can be used with the lock of its shard alone.
     void become_stream() REQUIRES(mutex_);
-    // With the lock of the stream's shard.
-    bool serve_shard() REQUIRES(mutex_) {
-        stream::Shard &shard = *stream_->shard();
-        shard.mutex().assert_held();
-        return shard.serve();
+    using Stream = std::unique_ptr<stream::Connection>;
+    // Holds the lock of a stream, if there is a stream: without one there is nothing that it guards.
+    class SCOPED_CAPABILITY StreamLock {
+    public:
+        explicit StreamLock(const Stream &stream) ACQUIRE(stream->mutex()) : held_{taken(stream)} {}
+        ~StreamLock() RELEASE() = default;
+        StreamLock(const StreamLock &) = delete;
+        StreamLock &operator=(const StreamLock &) = delete;
+        // Whether there is a stream.
+        explicit operator bool() const { return held_.owns_lock(); }
+        // Before the end of the scope. The stream may be another one when the lock is taken again.
+        void unlock() RELEASE() { held_ = {}; }
+        void lock(const Stream &stream) ACQUIRE() { held_ = taken(stream); }
+
+    private:
+        using Held = std::unique_lock<base::SmallMutex>;
+        static Held taken(const Stream &stream) { return stream != nullptr ? Held{stream->mutex()} : Held{}; }
+        Held held_;
+    };
+    // For the analysis, in what look() calls.
+    void assert_looks() const ASSERT_CAPABILITY(mutex_, stream_->mutex()) {
+        mutex_.assert_held();
+        if (stream_ != nullptr) {
+            stream_->mutex().assert_held();
+        }
     }
     [[nodiscard]] bool is_connecting() const REQUIRES(mutex_);
     // Tells other programs what the rsocket is; of a stream that begins, how it fares too.
@@ -214,8 +228,7 @@ private:
     // A child that waits for the listener that it inherited has it in a file of its own.
     void list_in_child() REQUIRES(mutex_);
     [[nodiscard]] short listener_readiness(short events) const REQUIRES(mutex_);
-    // The caller of this holds the stream's lock too.
-    [[nodiscard]] short stream_readiness(short events) const REQUIRES(mutex_);
+    [[nodiscard]] short stream_readiness(short events) const REQUIRES(mutex_, stream_->mutex());
     [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep) REQUIRES(mutex_);
     // Returns the descriptors that tell when the stream may begin, or another may be accepted.
     [[nodiscard]] std::vector<pollfd> descriptors_before_stream() REQUIRES(mutex_);
@@ -232,7 +245,7 @@ private:
         REQUIRES(mutex_);
     [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length)
         REQUIRES(mutex_);
-    // Calls attempt() with the stream's lock, if there is a stream.
+    // Calls attempt(), which begins with assert_looks(), with the stream's lock, if there is a stream.
     template <typename Attempt>
     std::invoke_result_t<Attempt> look(Attempt attempt) REQUIRES(mutex_) {
         bool ignored = false;
@@ -246,12 +259,12 @@ private:
         if (closed_ || is_lost()) {
             return closed_ ? base::failure(EBADF) : lost();
         }
-        auto in_stream = lock_stream();
-        any = serves && in_stream && serve_shard();
+        StreamLock in_stream{stream_};
+        any = serves && in_stream && stream_->serve_shard();
         if (any && is_open_yet()) {
-            in_stream = {};
+            in_stream.unlock();
             go_on();  // with the answer that may have come
-            in_stream = lock_stream();
+            in_stream.lock(stream_);
         }
         return attempt();
     }
@@ -319,7 +332,7 @@ private:
     // Takes peers over devices of the kernel; nullptr where no such device serves the address.
     std::unique_ptr<stream::Listener> listener_ GUARDED_BY(mutex_);
     bool in_tcp_ GUARDED_BY(mutex_) = false;  // listens there
-    std::unique_ptr<stream::Connection> stream_ GUARDED_BY(mutex_);
+    Stream stream_ GUARDED_BY(mutex_);
     // The same for calls that find all as usual, which take the shard's lock alone: both are set when the
     // state becomes Streaming, the shard for as long as the socket lives. The shard's lock guards
     // open_stream_, which is nullptr again when the socket is closed.

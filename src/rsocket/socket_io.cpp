@@ -70,6 +70,7 @@ Result<std::size_t> Socket::receive_part(void *bytes, std::size_t size, int flag
     if (stream == nullptr) [[unlikely]] {
         return 0;
     }
+    stream->mutex().assert_held();
     const std::size_t least = receive_low_water_.load(std::memory_order_relaxed);
     if (stream->readable() < least) {
         // A look into the soft device is a system call.
@@ -118,7 +119,11 @@ Result<std::size_t> Socket::send_part(const void *bytes, std::size_t size, int f
         return false;
     }
     const base::Lock lock{shard->mutex()};
-    return open_stream_ != nullptr && open_stream_->send_at_once(bytes, size);
+    if (open_stream_ == nullptr) [[unlikely]] {
+        return false;
+    }
+    open_stream_->mutex().assert_held();
+    return open_stream_->send_at_once(bytes, size);
 }
 
 [[gnu::noinline]] Result<std::size_t> Socket::send_any(const msghdr &message, int flags) {
@@ -166,7 +171,7 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
                                  ? wanted
                                  : std::min(wanted, receive_low_water_.load(std::memory_order_relaxed))};
     const auto got = look([&] {
-        mutex_.assert_held();
+        assert_looks();
         return try_to_receive(parts, wish, 0);
     });
     return got && wish.is_granted(*got) ? got : receive_rest(parts, wish, got);
@@ -179,7 +184,7 @@ Result<std::size_t> Socket::receive_rest(std::span<const iovec> parts, const Wis
     std::vector<iovec> rest;
     std::span<const iovec> left = parts;
     const auto attempt = [&] {
-        mutex_.assert_held();
+        assert_looks();
         return try_to_receive(left, wish, received);
     };
     for (auto got = first;; got = look(attempt)) {
@@ -191,7 +196,7 @@ Result<std::size_t> Socket::receive_rest(std::span<const iovec> parts, const Wis
             Wish what_is_there = wish;
             what_is_there.blocks = false;
             const auto some = look([&] {
-                mutex_.assert_held();
+                assert_looks();
                 return try_to_receive(left, what_is_there, received);
             });
             got = some ? some : got;
@@ -232,7 +237,7 @@ Result<std::size_t> Socket::receive_rest(std::span<const iovec> parts, const Wis
     // Where all have left already there is nothing to look for.
     if (const std::size_t bytes = base::size_of(parts);
         bytes > settings_.inline_bytes && stream_->looks_before_send(bytes)) {
-        (void)serve_shard();
+        (void)stream_->serve_shard();
     }
     return stream_->send(parts);
 }
@@ -243,7 +248,7 @@ Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) 
     }
     const base::Lock lock{mutex_};
     const auto put = look([&] {
-        mutex_.assert_held();
+        assert_looks();
         return try_to_send(parts);
     });
     return put && *put == base::size_of(parts) ? put : send_rest(parts, flags, put);
@@ -257,7 +262,7 @@ Result<std::size_t> Socket::send_rest(std::span<const iovec> parts, int flags, R
     std::vector<iovec> rest;
     std::span<const iovec> left = parts;
     const auto attempt = [&] {
-        mutex_.assert_held();
+        assert_looks();
         return try_to_send(left);
     };
     for (auto put = first;; put = look(attempt)) {
@@ -285,7 +290,7 @@ short Socket::readiness(short events) {
         return static_cast<short>(events | POLLERR | POLLHUP);
     }
     go_on();  // the shard was served
-    if (const auto in_stream = lock_stream()) {
+    if (const StreamLock in_stream{stream_}) {
         return stream_readiness(events);
     }
     if (state_ == State::Listening) {
@@ -343,7 +348,7 @@ Result<void> Socket::shutdown(int how) {
     }
     ends_receiving_ = ends_receiving_ || how != SHUT_WR;
     ends_sending_ = ends_sending_ || how != SHUT_RD;
-    if (const auto in_stream = lock_stream()) {
+    if (const StreamLock in_stream{stream_}) {
         stream_->shut(how != SHUT_WR, how != SHUT_RD);
     }
     waiters_.wake();
@@ -359,7 +364,7 @@ bool Socket::waits_with_bytes() const {
 void Socket::send_what_is_kept(Deadline deadline) {
     if (state_ == State::Replaying || state_ == State::Offered) {
         (void)until(true, deadline, [&]() -> Result<void> {
-            mutex_.assert_held();
+            assert_looks();
             return waits_with_bytes() ? base::failure(EAGAIN) : Result<void>{};
         });
     }
@@ -379,8 +384,8 @@ void Socket::close() {
     if (!cuts) {
         send_what_is_kept(deadline);
     }
-    if (const auto in_stream = lock_stream()) {
-        (void)serve_shard();
+    if (const StreamLock in_stream{stream_}) {
+        (void)stream_->serve_shard();
         if (cuts) {
             stream_->abort();
         } else {
@@ -389,7 +394,7 @@ void Socket::close() {
     }
     if (lingers && !cuts && stream_ != nullptr) {
         (void)until(true, deadline, [&]() -> Result<void> {
-            mutex_.assert_held();
+            assert_looks();
             return stream_ == nullptr || stream_->gone() ? Result<void>{} : base::failure(EAGAIN);
         });
     }
@@ -397,7 +402,7 @@ void Socket::close() {
     if (entry_) {
         list();
     }
-    if (const auto in_stream = lock_stream()) {
+    if (const StreamLock in_stream{stream_}) {
         open_stream_ = nullptr;
         stream_->unmap_all();  // the program may free the memory from now on
     }
@@ -410,15 +415,14 @@ bool Socket::end_with_process() {
     }
     const base::Lock lock{mutex_, base::adopt};
     if (stream_ != nullptr) {
-        base::SmallMutex &of_shard = stream_->shard()->mutex();
-        if (!of_shard.try_lock()) {
+        if (!stream_->mutex().try_lock()) {
             return false;
         }
-        of_shard.unlock();
+        stream_->mutex().unlock();
     }
     if (state_ == State::Replaying || state_ == State::Offered) {
         (void)serve();
-        const auto in_stream = lock_stream();
+        const StreamLock in_stream{stream_};
         if (waits_with_bytes()) {
             return false;
         }
@@ -427,7 +431,7 @@ bool Socket::end_with_process() {
         return true;
     }
     {
-        const auto in_stream = lock_stream();
+        const StreamLock in_stream{stream_};
         open_stream_ = nullptr;
         stream_->leave();
         stream_->forget_observer();

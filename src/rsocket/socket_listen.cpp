@@ -89,7 +89,7 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
     list_in_child();
     const Deadline deadline = deadline_of(receive_timeout_);
     const auto accepted = until(blocks_, deadline, [&]() -> Result<std::shared_ptr<Socket>> {
-        mutex_.assert_held();
+        assert_looks();
         if (listener_ != nullptr) {
             auto asked = next_of_listener(address, length, flags);
             if (asked || asked.error().number != EAGAIN || !in_tcp_) {
@@ -118,7 +118,7 @@ AnySocket::Answering Socket::answer() {
     const bool was_undecided = state_ == State::Undecided;
     const bool any = serve();
     const bool is_undecided = state_ == State::Undecided;
-    const auto in_stream = lock_stream();
+    const StreamLock in_stream{stream_};
     return {.did_something = any || was_undecided != is_undecided,
             .is_awaited = is_undecided || (in_stream && !stream_->answered())};
 }
@@ -156,7 +156,7 @@ Result<std::shared_ptr<Socket>> Socket::next_of_listener(sockaddr *address, sock
         accepted->stream_ = std::move(*stream);
         accepted->become_stream();
         accepted->report_stream();
-        if (const auto in_stream = accepted->lock_stream(); accepted->stream_->error() != 0) {
+        if (const StreamLock in_stream{accepted->stream_}; accepted->stream_->error() != 0) {
             continue;  // it was no peer of ours, or has gone
         }
         give_name(peer, address, length);

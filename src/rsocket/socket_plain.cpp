@@ -165,7 +165,7 @@ Result<void> Socket::decide(Use use, int flags) {
     const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
     const auto timeout = use == Use::Send ? send_timeout_ : receive_timeout_;
     return until(blocks, deadline_of(timeout), [&]() -> Result<void> {
-        mutex_.assert_held();
+        assert_looks();
         if (use == Use::Send) {
             speak_first();
         }

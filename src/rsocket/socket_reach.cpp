@@ -134,7 +134,7 @@ Result<void> Socket::wait_for_peer() {
     const auto wait = [&](Deadline until_then, bool for_answer) {
         mutex_.assert_held();
         return until(blocks_, until_then, [&]() -> Result<void> {
-            mutex_.assert_held();
+            assert_looks();
             if (pending_error_ != 0) {
                 return base::failure(std::exchange(pending_error_, 0));
             }
@@ -177,7 +177,7 @@ bool Socket::reach() {
     }
     if (may_fall_back()) {
         answer_due_ = base::Clock::now() + time_to_answer;
-        const auto in_stream = lock_stream();
+        const StreamLock in_stream{stream_};
         stream_->keep_early_sends();
     }
     return true;
@@ -207,7 +207,7 @@ bool Socket::take_answer() {
     bool is_tcp = may_fall_back();
     bool is_stream = false;
     {
-        const auto in_stream = lock_stream();
+        const StreamLock in_stream{stream_};
         is_stream = stream_->was_established();
         error = stream_->error();
         is_tcp = is_tcp && !stream_->was_accepted();
@@ -250,7 +250,7 @@ void Socket::give_up(int error) {
 void Socket::drop_stream() {
     if (stream_ != nullptr) {
         {
-            const auto in_stream = lock_stream();
+            const StreamLock in_stream{stream_};
             stream_->forget_observer();
         }
         stream_.reset();
@@ -272,7 +272,7 @@ void Socket::drop_stream() {
 // still in every set that waits for it.
 void Socket::fall_back(int reason) {
     {
-        const auto in_stream = lock_stream();
+        const StreamLock in_stream{stream_};
         unsent_ = stream_->take_unsent();
     }
     drop_stream();
@@ -362,7 +362,7 @@ void Socket::lose_peer(int error) {
 
 Result<void> Socket::name(End end, sockaddr *address, socklen_t *length) {
     const base::Lock lock{mutex_};
-    if (const auto in_stream = lock_stream()) {
+    if (const StreamLock in_stream{stream_}) {
         const auto known = end == End::Local ? stream_->local_name() : stream_->peer_name();
         if (known) {
             if (address == nullptr || length == nullptr) {

@@ -117,7 +117,7 @@ Connection::Made Connection::begin(const Device &device, Side side, const Settin
     if (connection == nullptr) {
         return base::failure(ENOMEM);
     }
-    base::Lock lock{connection->shard_->mutex()};
+    base::Lock lock{connection->mutex()};
     if (auto asked = connection->ask(make_request); !asked) {
         lock.unlock();
         return std::unexpected{asked.error()};
@@ -126,7 +126,7 @@ Connection::Made Connection::begin(const Device &device, Side side, const Settin
 }
 
 Connection::~Connection() {
-    const base::Lock lock{shard_->mutex()};
+    const base::Lock lock{mutex()};
     if (conn_ != nullptr && phase_ != Phase::Over) {
         (void)rpma_conn_disconnect(conn_.get());
     }
@@ -154,13 +154,11 @@ void Connection::forget_observer() {
 }
 
 void Connection::expect_event(bool expected) {
-    shard_->mutex().assert_held();
     shard_->expect_events(int{expected} - int{expects_event_});
     expects_event_ = expected;
 }
 
 base::Result<void> Connection::ask(const MakeRequest &make_request) {
-    shard_->mutex().assert_held();
     const auto lane = shard_->join(most_completions());
     if (!lane) {
         return std::unexpected{lane.error()};
@@ -191,6 +189,7 @@ base::Result<void> Connection::ask(const MakeRequest &make_request) {
 }
 
 void Connection::take_request_event() {
+    mutex().assert_held();
     if (request_ != nullptr) {
         go_on_asking();
     }
@@ -311,6 +310,7 @@ void Connection::meet(const rpma_conn_private_data &data) {
 }
 
 void Connection::take_event(rpma_conn_event event) {
+    mutex().assert_held();
     if (device_.is_of_kernel() && event == RPMA_CONN_CLOSED) {
         (void)rpma_conn_disconnect(conn_.get());  // the peer's connection waits for this answer
     }

@@ -17,7 +17,7 @@ namespace {
 constinit base::LastingMutex lock_of_devices;
 
 // Never destroyed: connections may outlive main().
-std::map<ibv_context *, Device> &devices() {
+std::map<ibv_context *, Device> &devices() REQUIRES(lock_of_devices) {
     static auto &by_context = *new std::map<ibv_context *, Device>;
     return by_context;
 }

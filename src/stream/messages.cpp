@@ -23,6 +23,7 @@ constexpr const char *beyond_its_room = "data beyond its windows, its credits or
 }  // namespace
 
 void Connection::go_on() {
+    mutex().assert_held();
     if (phase_ == Phase::Established && owes()) [[unlikely]] {
         send_what_is_owed();
     }
@@ -32,6 +33,7 @@ void Connection::go_on() {
 }
 
 void Connection::take_completion(const ibv_wc &completion) {
+    mutex().assert_held();
     if (phase_ != Phase::Established) [[unlikely]] {
         keep_early(completion);
         return;

@@ -62,6 +62,7 @@ base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Read
     }
     if (reading == Reading::Take || reading == Reading::Peek) {
         for_pieces(parts, 0, bytes, [&](std::span<std::byte> to, std::size_t before) {
+            mutex().assert_held();
             while (!to.empty()) {
                 const Part from = unread_->front(before);
                 const std::size_t size = std::min(from.size, to.size());
@@ -186,7 +187,6 @@ bool Connection::put(std::span<const iovec> parts, std::size_t skip, Target to, 
                                               bool tells) {
     const std::size_t bytes = to.length;
     if (sends_in_place()) {
-        shard_->mutex().assert_held();
         const auto together = shard_->scratch();
         for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
             std::memcpy(together.data() + before, piece.data(), piece.size());
