@@ -97,6 +97,18 @@ static void *accept_and_serve(void *unused) {
     return NULL;
 }
 
+static uint16_t port_of(const struct sockaddr_storage *name) {
+    return ((const struct sockaddr_in *)name)->sin_port; /* sockaddr_in6 has it in the same place */
+}
+
+/* Whether this process had a server there: it remembers for a minute which servers speak TCP alone. */
+static bool is_known_port(uint16_t port) {
+    static bool known[UINT16_MAX + 1];
+    const bool was_known = known[port];
+    known[port] = true;
+    return was_known;
+}
+
 static void start_server(enum kind of, int family) {
     const struct sockaddr_in v4 = loopback_at(0);
     const struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -105,11 +117,14 @@ static void start_server(enum kind of, int family) {
     asked = 0;
     heard = 0;
     address_size = family == AF_INET ? sizeof(v4) : sizeof(v6);
-    memcpy(&address, family == AF_INET ? (const void *)&v4 : (const void *)&v6, address_size);
-    listener = socket(family, SOCK_STREAM, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&address, address_size), 0);
+    do {
+        close(listener);
+        memcpy(&address, family == AF_INET ? (const void *)&v4 : (const void *)&v6, address_size);
+        listener = socket(family, SOCK_STREAM, 0);
+        assert_int_equal(bind(listener, (struct sockaddr *)&address, address_size), 0);
+        assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &address_size), 0);
+    } while (is_known_port(port_of(&address)));
     assert_int_equal(listen(listener, 8), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &address_size), 0);
     assert_int_equal(pthread_create(&server, NULL, accept_and_serve, NULL), 0);
 }
 
