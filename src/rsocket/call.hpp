@@ -18,13 +18,26 @@ public:
     Call(const Call &) = delete;
     Call &operator=(const Call &) = delete;
 
+    // The caller is in the handler of a signal that has interrupted a Pause of this thread: what it takes may
+    // be what the thread is about to wait for.
+    [[nodiscard]] static bool has_interrupted_pause() { return pauses.load(std::memory_order_relaxed); }
+
     // The thread waits in the kernel while this lives, and holds nothing that another call needs.
     class Pause {
     public:
-        Pause() { end(); }
-        ~Pause() { begin(); }
+        Pause() : is_nested_{pauses.load(std::memory_order_relaxed)} {
+            pauses.store(true, std::memory_order_relaxed);
+            end();
+        }
+        ~Pause() {
+            begin();
+            pauses.store(is_nested_, std::memory_order_relaxed);
+        }
         Pause(const Pause &) = delete;
         Pause &operator=(const Pause &) = delete;
+
+    private:
+        const bool is_nested_;
     };
 
 private:
@@ -38,10 +51,11 @@ private:
         is_under_way.store(false, std::memory_order_relaxed);
     }
 
-    // It is small enough for the place that a process keeps for libraries it loads late (dlopen(3)): a thread
-    // finds its own without a call.
+    // They are small enough for the place that a process keeps for libraries it loads late (dlopen(3)): a
+    // thread finds its own without a call.
     [[gnu::tls_model("initial-exec")]] static constinit inline thread_local std::atomic<bool> is_under_way{
         false};
+    [[gnu::tls_model("initial-exec")]] static constinit inline thread_local std::atomic<bool> pauses{false};
 };
 
 }  // namespace rsockets

@@ -195,7 +195,7 @@ bool Repoll::wake_one() {
     if (is_watched_outside_) {
         outside_news_.set(true);
     }
-    if (std::ranges::any_of(sleepers_, [](const auto &one) { return one->is_of_this_thread(); })) {
+    if (std::ranges::any_of(sleepers_, [](const auto &one) { return one->is_awake(); })) {
         return true;
     }
     if (sleepers_.empty()) {

@@ -40,8 +40,10 @@ void Looking::found(bool something) {
     sleeps_at_once_left = sleeps_at_once;
 }
 
+// A signal's handler that has interrupted a sleep leaves the waiter's descriptor to that, and ticks.
 Sleep::Sleep(std::shared_ptr<Waiter> waiter) : waiter_{std::move(waiter)} {
-    add({.fd = waiter_->fd(), .events = POLLIN, .revents = 0});
+    const int fd = Call::has_interrupted_pause() ? -1 : waiter_->fd();
+    add({.fd = fd, .events = POLLIN, .revents = 0});
 }
 
 Sleep::~Sleep() {
@@ -91,7 +93,7 @@ base::Result<void> Sleep::until(Deadline deadline) {
 }
 
 base::Result<void> Sleep::poll(Deadline deadline) {
-    const int timeout = timeout_of(deadline, waiter_->fd() < 0);
+    const int timeout = timeout_of(deadline, descriptors_.front().fd < 0);
     const auto sleep = [&] {
         const Call::Pause pause;
         return ::poll(descriptors_.data(), descriptors_.size(), timeout);

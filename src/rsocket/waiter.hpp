@@ -13,6 +13,7 @@
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
+#include "rsocket/call.hpp"
 #include "stream/shard.hpp"
 
 namespace rsockets {
@@ -33,7 +34,9 @@ public:
         }
         return own;
     }
-    [[nodiscard]] bool is_of_this_thread() const { return this == kept().get(); }
+    // Whether this thread's next look is still to come. It is not where a signal's handler calls that has
+    // interrupted the thread on its way to sleep.
+    [[nodiscard]] bool is_awake() const { return this == kept().get() && !Call::has_interrupted_pause(); }
     explicit Waiter(base::Fd fd) : fd_{std::move(fd)} {}
 
     // The descriptor is readable when the thread was woken. -1: there is none.
@@ -112,7 +115,7 @@ public:
             watcher->closed();
         }
     }
-    // Wakes all threads but this one, which is awake, and tells the watchers. With `this_one`, a sleep that
+    // Wakes all threads but this one where it is awake, and tells the watchers. With `this_one`, a sleep that
     // this thread has made ready ends too: what it was to sleep on is not what tells of news any more. The
     // caller has changed something under a lock that every thread takes between add() or watch() and its last
     // look: a thread or watcher that is not in the lists yet looks later, and sees the change.
@@ -130,7 +133,7 @@ public:
             }
         }
         for (const auto &waiter : waiters_) {
-            if (this_one || !waiter->is_of_this_thread()) {
+            if (this_one || !waiter->is_awake()) {
                 waiter->wake();
             }
         }

@@ -2,10 +2,12 @@
 /* rsocket: calls from the handler of a signal that has interrupted a call of the same thread. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -249,12 +251,63 @@ static void a_sleep_stands_in_no_ones_way(void **state) {
     close_pair(ends);
 }
 
+/* Stands in the library's way to sleep, where a signal may come too. */
+static void (*volatile before_sleep)(void);
+
+__attribute__((visibility("default"))) int poll(struct pollfd *fds, nfds_t count, int timeout) {
+    const struct timespec time = {.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
+    void (*const act)(void) = timeout != 0 ? before_sleep : NULL;
+    if (act != NULL) {
+        before_sleep = NULL;
+        act();
+    }
+    return ppoll(fds, count, timeout < 0 ? NULL : &time, NULL);
+}
+
+/* Another end's byte comes, and the device tells it to the handler. */
+static void send_and_look(void) {
+    struct pollfd entry = {.fd = ends[1], .events = POLLIN};
+    unexpected += rsend(ends[0], "h", 1, 0) != 1;
+    unexpected += rpoll(&entry, 1, GIVE_UP_S * 1000) != 1;
+}
+
+static void interrupt_the_way_to_sleep(void) {
+    (void)raise(SIGUSR1);
+}
+
+static void a_handler_takes_what_a_sleep_was_to_end_by(void **state) {
+    (void)state;
+    char byte = 0;
+    const struct timeval limit = {.tv_sec = GIVE_UP_S};
+    make_pair(ends);
+    handle_signal(SIGUSR1, send_and_look);
+    assert_int_equal(rsetsockopt(ends[1], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+    const double begin = seconds(); /* a call looks once more when its time is over */
+    before_sleep = interrupt_the_way_to_sleep;
+    assert_int_equal(rrecv(ends[1], &byte, 1, 0), 1);
+    assert_int_equal(byte, 'h');
+    assert_null(before_sleep);
+    assert_true(seconds() - begin < GIVE_UP_S);
+    /* The same in a set. */
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    const int set = repoll_create(0);
+    assert_int_equal(repoll_ctl(set, EPOLL_CTL_ADD, ends[1], &event), 0);
+    before_sleep = interrupt_the_way_to_sleep;
+    assert_int_equal(repoll_wait(set, &event, 1, GIVE_UP_S * 1000), 1);
+    assert_null(before_sleep);
+    assert_true(seconds() - begin < GIVE_UP_S);
+    assert_int_equal(unexpected, 0);
+    assert_int_equal(rclose(set), 0);
+    close_pair(ends);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_handler_sends_whole_or_not_at_all),
         cmocka_unit_test(every_call_that_would_wait_is_refused),
         cmocka_unit_test(an_rsocket_that_stayed_tcp_is_not_refused),
         cmocka_unit_test(a_sleep_stands_in_no_ones_way),
+        cmocka_unit_test(a_handler_takes_what_a_sleep_was_to_end_by),
     };
     return cmocka_run_group_tests_name("rsocket_signals", tests, NULL, NULL);
 }
