@@ -2,6 +2,7 @@
 // base/parts: bytes in several places, as readv(2) and sendmsg(2) take them.
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -14,6 +15,14 @@ namespace base {
 // Returns bytes as a part. Those that are sent are not written to.
 [[nodiscard]] inline iovec part_of(const void *bytes, std::size_t size) {
     return {.iov_base = const_cast<void *>(bytes), .iov_len = size};
+}
+
+// Returns a message of these parts, without a name. Those that are sent are not written to.
+[[nodiscard]] inline msghdr message_of(const iovec *parts, std::size_t count) {
+    msghdr message{};
+    message.msg_iov = const_cast<iovec *>(parts);
+    message.msg_iovlen = count;
+    return message;
 }
 
 // Returns how many bytes the parts have together. The caller knows that the sum does not overflow.

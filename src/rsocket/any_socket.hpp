@@ -43,12 +43,12 @@ public:
     // As recv(2) and send(2): one part, and no name.
     [[nodiscard]] virtual Result<std::size_t> receive_part(void *bytes, std::size_t size, int flags) {
         const iovec part = base::part_of(bytes, size);
-        msghdr message = message_of(part);
+        msghdr message = base::message_of(&part, 1);
         return receive(message, flags);
     }
     [[nodiscard]] virtual Result<std::size_t> send_part(const void *bytes, std::size_t size, int flags) {
         const iovec part = base::part_of(bytes, size);
-        return send(message_of(part), flags);
+        return send(base::message_of(&part, 1), flags);
     }
     [[nodiscard]] virtual Result<void> shutdown(int how) = 0;
     // The caller has taken it out of the table.
@@ -122,12 +122,6 @@ public:
 
 protected:
     explicit AnySocket(base::Fd fd) : fd_{std::move(fd)} {}
-    [[nodiscard]] static msghdr message_of(const iovec &part) {
-        msghdr message{};
-        message.msg_iov = const_cast<iovec *>(&part);  // not written to
-        message.msg_iovlen = 1;
-        return message;
-    }
     // Tells other programs what the socket is now. The caller says what the kernel's socket does not.
     void list(registry::Description description);
     [[nodiscard]] base::Fd take_fd() { return std::move(fd_); }

@@ -215,11 +215,9 @@ using rsockets::Table;
 using rsockets::with_descriptor;
 using rsockets::with_socket;
 
+// A negative count is more than IOV_MAX, and has_valid_parts() refuses it.
 msghdr message_of(const iovec *parts, int count) {
-    msghdr message{};
-    message.msg_iov = const_cast<iovec *>(parts);  // not written to
-    message.msg_iovlen = count < 0 ? SIZE_MAX : static_cast<std::size_t>(count);
-    return message;
+    return base::message_of(parts, static_cast<std::size_t>(count));
 }
 
 }  // namespace
@@ -294,7 +292,7 @@ ssize_t rrecv(int socket, void *buf, size_t len, int flags) {
 ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr,
                   socklen_t *addrlen) {
     const iovec part = base::part_of(buf, len);
-    msghdr message = message_of(&part, 1);
+    msghdr message = base::message_of(&part, 1);
     const bool wants_name = src_addr != nullptr && addrlen != nullptr;
     message.msg_name = wants_name ? src_addr : nullptr;
     message.msg_namelen = wants_name ? *addrlen : 0;
@@ -317,7 +315,7 @@ ssize_t rsend(int socket, const void *buf, size_t len, int flags) {
 ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
                 socklen_t addrlen) {
     const iovec part = base::part_of(buf, len);
-    msghdr message = message_of(&part, 1);
+    msghdr message = base::message_of(&part, 1);
     message.msg_name = const_cast<sockaddr *>(dest_addr);  // not written to
     message.msg_namelen = addrlen;
     return rsockets::send(socket, message, flags);

@@ -56,7 +56,7 @@ Result<std::size_t> Socket::receive_part(void *bytes, std::size_t size, int flag
         return received;
     }
     const iovec part = base::part_of(bytes, size);
-    msghdr message = message_of(part);
+    msghdr message = base::message_of(&part, 1);
     return receive_any(message, flags);
 }
 
@@ -110,7 +110,7 @@ Result<std::size_t> Socket::send_part(const void *bytes, std::size_t size, int f
         return size;
     }
     const iovec part = base::part_of(bytes, size);
-    return send_any(message_of(part), flags);
+    return send_any(base::message_of(&part, 1), flags);
 }
 
 [[gnu::always_inline]] inline bool Socket::send_at_once(const void *bytes, std::size_t size, int flags) {
@@ -219,10 +219,7 @@ Result<std::size_t> Socket::receive_rest(std::span<const iovec> parts, const Wis
 [[gnu::always_inline]] inline Result<std::size_t> Socket::try_to_send(std::span<const iovec> parts) {
     if (stream_ == nullptr) {
         if (state_ == State::Plain) {
-            msghdr message{};
-            message.msg_iov = const_cast<iovec *>(parts.data());  // not written to
-            message.msg_iovlen = parts.size();
-            return send_plain(message, MSG_DONTWAIT);
+            return send_plain(base::message_of(parts.data(), parts.size()), MSG_DONTWAIT);
         }
         return state_ == State::Replaying ? keep_for_replay(parts) : base::failure(why_no_stream());
     }

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
-#include <numeric>
 
+#include "base/parts.hpp"
 #include "persist/guard.hpp"
 
 namespace soft {
@@ -149,9 +149,7 @@ base::Result<void> Batch::copy_rest(std::vector<std::byte> &to) const {
     const auto rest = std::span{iov_}.subspan(next_, pieces_ - next_);
     std::size_t done = to.size();
     try {
-        to.resize(std::accumulate(rest.begin(), rest.end(), done, [](std::size_t bytes, const iovec &piece) {
-            return bytes + piece.iov_len;
-        }));
+        to.resize(done + base::size_of(rest));
     } catch (const std::bad_alloc &) {
         return base::failure(ENOMEM);
     }

@@ -12,6 +12,8 @@
 
 #include <cerrno>
 
+#include "base/parts.hpp"
+
 namespace soft {
 
 namespace {
@@ -24,20 +26,13 @@ void set(int socket, int level, int option, T value) {
     (void)setsockopt(socket, level, option, &value, sizeof(value));
 }
 
-msghdr message_of(std::span<const iovec> pieces) {
-    msghdr message{};
-    message.msg_iov = const_cast<iovec *>(pieces.data());
-    message.msg_iovlen = pieces.size();
-    return message;
-}
-
 // One piece, as every small message is, costs the kernel less without a msghdr.
 ssize_t send_pieces(int socket, std::span<const iovec> pieces) {
     constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
     if (pieces.size() == 1) {
         return send(socket, pieces[0].iov_base, pieces[0].iov_len, flags);
     }
-    const msghdr message = message_of(pieces);
+    const msghdr message = base::message_of(pieces.data(), pieces.size());
     return sendmsg(socket, &message, flags);
 }
 
@@ -45,21 +40,13 @@ ssize_t receive_pieces(int socket, std::span<const iovec> pieces) {
     if (pieces.size() == 1) {
         return recv(socket, pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT);
     }
-    msghdr message = message_of(pieces);
+    msghdr message = base::message_of(pieces.data(), pieces.size());
     return recvmsg(socket, &message, MSG_DONTWAIT);
 }
 
 // Readiness is level-triggered, so who was interrupted comes again.
 constexpr bool is_for_later(int error) {
     return error == EAGAIN || error == EINTR;
-}
-
-std::size_t bytes_in(std::span<const iovec> pieces) {
-    std::size_t bytes = 0;
-    for (const iovec &piece : pieces) {
-        bytes += piece.iov_len;
-    }
-    return bytes;
 }
 
 }  // namespace
@@ -81,7 +68,7 @@ Link::Received TcpLink::receive(std::span<const iovec> pieces) {
     if (count > 0) {
         const auto bytes = static_cast<std::size_t>(count);
         return {.bytes = bytes,
-                .state = bytes < bytes_in(pieces) ? Received::State::Drained : Received::State::More};
+                .state = bytes < base::size_of(pieces) ? Received::State::Drained : Received::State::More};
     }
     if (count == 0) {
         return {.state = Received::State::Ended};
