@@ -113,6 +113,7 @@ using socket_preload::ForProgram;
 using socket_preload::is_for_program;
 using socket_preload::kept;
 using socket_preload::Kind;
+using socket_preload::mode_of;
 using socket_preload::next_for_program;
 using socket_preload::sleep_mask;
 using socket_preload::taken;
@@ -143,7 +144,7 @@ int __wrap_epoll_create1(int flags) {
 int __wrap_open(const char *path, int flags, ...) {
     va_list arguments;
     va_start(arguments, flags);
-    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
+    const mode_t mode = mode_of(flags, arguments);
     va_end(arguments);
     return LIBC(open)(path, flags, mode);
 }
@@ -151,7 +152,7 @@ int __wrap_open(const char *path, int flags, ...) {
 int __wrap_openat(int folder, const char *path, int flags, ...) {
     va_list arguments;
     va_start(arguments, flags);
-    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
+    const mode_t mode = mode_of(flags, arguments);
     va_end(arguments);
     return LIBC(openat)(folder, path, flags, mode);
 }

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -82,6 +83,12 @@ struct SystemCall {
     long number;
     std::array<long, 6> arguments;
 };
+
+// Returns the mode that a call of open(2) has behind its flags; 0: it has none.
+[[nodiscard]] inline mode_t mode_of(int flags, va_list behind_flags) {
+    const bool makes_file = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+    return makes_file ? va_arg(behind_flags, mode_t) : 0;
+}
 
 // While one lives, the next descriptor of its kind that a room makes on this thread is for the program. All
 // others are kept away from the program.

@@ -73,22 +73,18 @@ int fresh_pair(int result, const int *numbers) {
     return result;
 }
 
-bool takes_mode(int flags) {
-    return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
-}
-
 }  // namespace
 
 }  // namespace socket_preload
 
 using socket_preload::fresh;
 using socket_preload::fresh_pair;
-using socket_preload::takes_mode;
+using socket_preload::mode_of;
 
 INTERPOSED int open(const char *path, int flags, ...) {
     va_list arguments;
     va_start(arguments, flags);
-    const mode_t mode = takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
+    const mode_t mode = mode_of(flags, arguments);
     va_end(arguments);
     return fresh(LIBC(open)(path, flags, mode));
 }
@@ -96,7 +92,7 @@ INTERPOSED int open(const char *path, int flags, ...) {
 INTERPOSED int openat(int folder, const char *path, int flags, ...) {
     va_list arguments;
     va_start(arguments, flags);
-    const mode_t mode = takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
+    const mode_t mode = mode_of(flags, arguments);
     va_end(arguments);
     return fresh(LIBC(openat)(folder, path, flags, mode));
 }
