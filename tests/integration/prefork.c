@@ -16,6 +16,7 @@
 
 /* Last: it asserts. */
 #include "../api/rsockets.h"
+#include "../forks.h"
 
 enum { WORKERS = 4, MOST_SECONDS = 120, ANY_NUMBER = 100 };
 
@@ -58,17 +59,6 @@ static _Noreturn void leave(void) {
     _exit(0);
 #else
     exit(0);
-#endif
-}
-
-/* For a test whose children use a device of their own, which has a thread. */
-static void skip_without_threads_in_children(void) {
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
-    print_message(
-        "SKIPPED: GCC 12's ThreadSanitizer ends a child of threads that makes threads (\"dup thread with "
-        "used "
-        "id\"), in a program without rsockets too. clang's lets it go on, and runs this test\n");
-    skip();
 #endif
 }
 
@@ -167,7 +157,7 @@ static int end(void **state) {
 
 static void workers_accept_from_one_listener(void **state) {
     (void)state;
-    skip_without_threads_in_children();
+    skip_where(CHILDREN_MAKE_NO_THREADS);
     pid_t workers[WORKERS];
     pthread_t threads[WORKERS];
     struct clients clients[WORKERS];
@@ -202,7 +192,7 @@ static void workers_accept_from_one_listener(void **state) {
 /* Each time a thread of the parent, the client, is in a call. */
 static void a_child_serves_what_its_parent_accepted(void **state) {
     (void)state;
-    skip_without_threads_in_children();
+    skip_where(CHILDREN_MAKE_NO_THREADS);
     pthread_t thread;
     struct clients clients = {.count = forks};
     const int listener = listening_rsocket(&clients.port);
@@ -239,7 +229,7 @@ static ssize_t use_as(enum use use, int fd) {
  * bytes of the device that the child would take. */
 static void a_stream_is_of_the_process_that_began_it(void **state) {
     (void)state;
-    skip_without_threads_in_children();
+    skip_where(CHILDREN_MAKE_NO_THREADS);
     const uint64_t question = 77;
     uint64_t answer = 0;
     char byte = 'x';
@@ -283,7 +273,7 @@ static void a_stream_is_of_the_process_that_began_it(void **state) {
 
 static void a_child_binds_listens_and_connects(void **state) {
     (void)state;
-    skip_without_threads_in_children();
+    skip_where(CHILDREN_MAKE_NO_THREADS);
     struct sockaddr_in address = loopback_at(0);
     socklen_t size = sizeof(address);
     const int fresh = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -638,7 +628,7 @@ static void be_receiver(int through, int count) {
 
 static void a_process_gets_rsockets_from_another(void **state) {
     (void)state;
-    skip_without_threads_in_children();
+    skip_where(CHILDREN_MAKE_NO_THREADS);
     enum { CLIENTS = 3 };
     int through[2];
     pthread_t thread;
@@ -729,15 +719,8 @@ static void *are_clients_until_the_stop(void *argument) {
  * has rsockets of its own. */
 static void a_child_is_made_while_threads_are_in_calls(void **state) {
     (void)state;
-    skip_without_threads_in_children();
-#if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
-    print_message(
-        "SKIPPED: GCC 12's AddressSanitizer does not hold the locks of its allocator while a process forks: "
-        "a "
-        "child of threads that allocate waits in malloc, in a program without rsockets too. clang's holds "
-        "them, and runs this test\n");
-    skip();
-#endif
+    skip_where(CHILDREN_MAKE_NO_THREADS);
+    skip_where(CHILDREN_HANG_IN_MALLOC);
     enum { PAIRS = 2, MOST_DESCRIPTORS = 200 };
     struct server servers[PAIRS] = {0};
     struct clients clients[PAIRS];

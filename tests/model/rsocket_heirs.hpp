@@ -6,18 +6,12 @@
 
 #include <span>
 
+#include "../forks.h"
 #include "rsocket_pair.hpp"
 
 namespace model {
 
-// GCC 12's AddressSanitizer does not hold the locks of its allocator while a process forks, as clang's does:
-// a child waits for a lock that a thread of the parent had. GCC 12's ThreadSanitizer ends a child of threads
-// that makes threads ("dup thread with used id"), and clang's does not.
-#if !defined(__clang__) && (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
-inline constexpr bool may_fork = false;
-#else
-inline constexpr bool may_fork = true;
-#endif
+inline constexpr bool may_fork = !CHILDREN_HANG_IN_MALLOC && !CHILDREN_MAKE_NO_THREADS;
 
 // fork(2). The child ends by itself, sooner or later.
 [[nodiscard]] pid_t make_child();

@@ -12,6 +12,7 @@
 #include <rpma/rsocket.h>
 
 #include "../../child.hpp"
+#include "../../forks.h"
 
 // Last: it has macros with everyday names.
 #include "../base/check.hpp"
@@ -48,14 +49,7 @@ void a_client_that_was_waited_for_in_vain_has_less_time(void **) {
 
 // While a thread of the parent is seldom anywhere but in the table of those that spoke TCP.
 void a_forked_child_can_ask(void **) {
-#if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
-    print_message(
-        "SKIPPED: GCC 12's AddressSanitizer does not hold the locks of its allocator while a process forks: "
-        "a "
-        "child of threads that allocate waits in malloc, in a program without rsockets too. clang's holds "
-        "them, and runs this test\n");
-    skip();
-#endif
+    skip_where(CHILDREN_HANG_IN_MALLOC);
     constexpr int forks = 50;
     constexpr unsigned most_seconds = 10;
     std::atomic<bool> ends{false};

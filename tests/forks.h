@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* forks: what GCC 12's sanitizers do to the children of a process that has threads, in programs without
+ * rsockets too. clang's do neither. */
+#ifndef FORKS_H
+#define FORKS_H 1
+
+/* GCC 12's AddressSanitizer does not hold the locks of its allocator while a process forks: a child waits in
+ * malloc for a lock that a thread of the parent had. */
+#if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
+#define CHILDREN_HANG_IN_MALLOC true
+#else
+#define CHILDREN_HANG_IN_MALLOC false
+#endif
+
+/* GCC 12's ThreadSanitizer ends a child that makes threads ("dup thread with used id"). */
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#define CHILDREN_MAKE_NO_THREADS true
+#else
+#define CHILDREN_MAKE_NO_THREADS false
+#endif
+
+/* In a test, behind cmocka.h. */
+#define skip_where(children_fail)                                                                      \
+    do {                                                                                               \
+        if (children_fail) {                                                                           \
+            print_message("SKIPPED: %s: GCC 12's sanitizer; clang's runs this test (tests/forks.h)\n", \
+                          #children_fail);                                                             \
+            skip();                                                                                    \
+        }                                                                                              \
+    } while (0)
+
+#endif
