@@ -105,8 +105,14 @@ public:
 
     // The kernel's descriptors that tell when to advance() again, beside the shard if that gives one, and
     // what they become ready for then. They do so until end_watch(); a device of the kernel once, and again
-    // when this is called again.
-    [[nodiscard]] virtual Result<std::vector<pollfd>> watch(short events) = 0;
+    // when this is called again. The socket keeps them open until it is closed, except for a timer, which it
+    // drops when it needs it no more: whoever has put the timer into a set holds it until it is out of there,
+    // because another descriptor may get its number from then on.
+    struct Watched {
+        std::vector<pollfd> descriptors;
+        std::shared_ptr<const base::Fd> timer;  // of one of them; nullptr: none is a timer
+    };
+    [[nodiscard]] virtual Result<Watched> watch(short events) = 0;
     virtual void end_watch() {}
     // Those who are told when something has become of the socket.
     [[nodiscard]] Waiters &waiters() { return waiters_; }

@@ -79,17 +79,20 @@ void DatagramSocket::end_wait_locked(const Sleep &sleep) {
     end_wait_of(sleep.waiter().get());
 }
 
-Result<std::vector<pollfd>> DatagramSocket::watch(short events) {
+Result<AnySocket::Watched> DatagramSocket::watch(short events) {
     const base::Lock lock{mutex_};
     end_wait_of(nullptr);  // a device of the kernel is asked for each event
     auto descriptors = begin_wait_of(nullptr, events);
-    if (descriptors && !descriptors->empty()) {
+    if (!descriptors) {
+        return std::unexpected{descriptors.error()};
+    }
+    if (!descriptors->empty()) {
         // The socket says when there is news, so that it does not matter what there is already.
         descriptors->front().events = static_cast<short>(POLLIN | (events & POLLOUT));
         serve();  // a queue pair does not tell of what came before
         tell_news();
     }
-    return descriptors;
+    return Watched{.descriptors = std::move(*descriptors), .timer = nullptr};
 }
 
 void DatagramSocket::end_watch() {

@@ -62,7 +62,7 @@ private:
     void forget(const Entry &entry) EXCLUDES(control_mutex_);
     // The thread that checks the entry calls these, or the one that removes it while no thread checks it.
     [[nodiscard]] Result<void> prepare(Entry &entry, AnySocket &socket, std::uint32_t events);
-    [[nodiscard]] Result<void> watch_kernels(Entry &entry, const std::vector<pollfd> &descriptors);
+    [[nodiscard]] Result<void> watch_kernels(Entry &entry, AnySocket::Watched watched);
     void follow(Entry &entry, const std::shared_ptr<stream::Shard> &shard);
     void release(Entry &entry, AnySocket *socket);
 

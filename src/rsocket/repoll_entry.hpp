@@ -47,6 +47,7 @@ public:
     const std::list<Entry *>::iterator place = out_of_line.begin();
     // The thread that checks the entry uses these:
     std::vector<pollfd> kernels;
+    std::shared_ptr<const base::Fd> timer;  // one of those
     std::shared_ptr<stream::Shard> shard;
 
 private:

@@ -11,10 +11,10 @@ namespace rsockets {
 Result<void> Repoll::prepare(Entry &entry, AnySocket &socket, std::uint32_t events) {
     const auto shard = socket.advance();
     // A stream has none, except perhaps one for the time that its peer has for an answer.
-    auto descriptors = shard == nullptr || shard != entry.shard || !entry.kernels.empty()
-                           ? socket.watch(poll_events(events))
-                           : Result<std::vector<pollfd>>{std::vector<pollfd>{}};
-    auto done = descriptors ? watch_kernels(entry, *descriptors) : std::unexpected{descriptors.error()};
+    auto watched = shard == nullptr || shard != entry.shard || !entry.kernels.empty()
+                       ? socket.watch(poll_events(events))
+                       : Result<AnySocket::Watched>{};
+    auto done = watched ? watch_kernels(entry, std::move(*watched)) : std::unexpected{watched.error()};
     if (done && shard != entry.shard) {
         follow(entry, shard);
         if (shard != nullptr) {
@@ -26,7 +26,8 @@ Result<void> Repoll::prepare(Entry &entry, AnySocket &socket, std::uint32_t even
 }
 
 // Keeps an entry's descriptors in outer_, edge-triggered: when one becomes ready the entry is put in line.
-Result<void> Repoll::watch_kernels(Entry &entry, const std::vector<pollfd> &descriptors) {
+Result<void> Repoll::watch_kernels(Entry &entry, AnySocket::Watched watched) {
+    const auto &descriptors = watched.descriptors;
     for (const pollfd &before : entry.kernels) {
         if (std::ranges::find(descriptors, before.fd, &pollfd::fd) == descriptors.end()) {
             const base::Lock lock{mutex_};
@@ -37,6 +38,7 @@ Result<void> Repoll::watch_kernels(Entry &entry, const std::vector<pollfd> &desc
             }
         }
     }
+    entry.timer = std::move(watched.timer);
     const auto before = std::exchange(entry.kernels, {});
     for (const pollfd &descriptor : descriptors) {
         const auto known = std::ranges::find(before, descriptor.fd, &pollfd::fd);

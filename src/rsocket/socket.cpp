@@ -44,6 +44,7 @@ void Socket::become_stream() {
         open_stream_ = stream_.get();
     }
     shard_.store(kept_shard_.get(), std::memory_order_release);
+    timer_.reset();
 }
 
 bool Socket::serve() {
@@ -76,13 +77,13 @@ Result<void> Socket::begin_wait_locked(Sleep &sleep) {
             return joined;
         }
     }
-    for (const pollfd &descriptor : descriptors_before_stream()) {
+    for (const pollfd &descriptor : descriptors_before_stream().descriptors) {
         sleep.add(descriptor);
     }
     return {};
 }
 
-std::vector<pollfd> Socket::descriptors_before_stream() {
+AnySocket::Watched Socket::descriptors_before_stream() {
     list_in_child();
     std::vector<pollfd> descriptors;
     if (listener_ != nullptr) {
@@ -93,18 +94,19 @@ std::vector<pollfd> Socket::descriptors_before_stream() {
         descriptors.push_back(
             {.fd = fd(), .events = static_cast<short>(reads ? POLLIN : POLLOUT), .revents = 0});
     }
-    if (const auto timer = decision_timer()) {
+    const auto timer = decision_timer();
+    if (timer) {
         descriptors.push_back(*timer);
     }
-    return descriptors;
+    return {.descriptors = std::move(descriptors), .timer = timer ? timer_ : nullptr};
 }
 
-Result<std::vector<pollfd>> Socket::watch(short events) {
+Result<AnySocket::Watched> Socket::watch(short events) {
     const base::Lock lock{mutex_};
     if (state_ == State::Plain) {
-        return std::vector<pollfd>{{.fd = fd(), .events = events, .revents = 0}};
+        return Watched{.descriptors = {{.fd = fd(), .events = events, .revents = 0}}, .timer = nullptr};
     }
-    return state_ == State::Streaming ? std::vector<pollfd>{} : descriptors_before_stream();
+    return state_ == State::Streaming ? Watched{} : descriptors_before_stream();
 }
 
 base::Failure Socket::lost() {

@@ -89,7 +89,7 @@ public:
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
     void end_wait(const Sleep &sleep) override { waiters_.remove(sleep.waiter()); }
-    [[nodiscard]] Result<std::vector<pollfd>> watch(short events) override;
+    [[nodiscard]] Result<Watched> watch(short events) override;
     [[nodiscard]] bool end_with_process() override;
     [[nodiscard]] std::shared_ptr<AnySocket> in_child() const override;
 
@@ -231,7 +231,7 @@ private:
     [[nodiscard]] short stream_readiness(short events) const REQUIRES(mutex_, stream_->mutex());
     [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep) REQUIRES(mutex_);
     // Returns the descriptors that tell when the stream may begin, or another may be accepted.
-    [[nodiscard]] std::vector<pollfd> descriptors_before_stream() REQUIRES(mutex_);
+    [[nodiscard]] Watched descriptors_before_stream() REQUIRES(mutex_);
     void changed() override { waiters_.wake(); }
     // Returns an errno value for a call that needs a stream. The reason for which rconnect failed is told
     // once.
@@ -328,7 +328,7 @@ private:
     std::vector<std::byte> unsent_ GUARDED_BY(mutex_);          // goes to the server in TCP
     bool ends_sending_ GUARDED_BY(mutex_) = false;              // nothing comes behind that
     bool ends_receiving_ GUARDED_BY(mutex_) = false;            // as rshutdown has said
-    base::Fd timer_ GUARDED_BY(mutex_);
+    std::shared_ptr<const base::Fd> timer_ GUARDED_BY(mutex_);
     // Takes peers over devices of the kernel; nullptr where no such device serves the address.
     std::unique_ptr<stream::Listener> listener_ GUARDED_BY(mutex_);
     bool in_tcp_ GUARDED_BY(mutex_) = false;  // listens there

@@ -107,7 +107,7 @@ bool Socket::lose_to_another() {
     if (!is_marked_as_stream(fd())) {
         return false;
     }
-    timer_ = base::Fd{};
+    timer_.reset();
     state_ = State::Lost;
     list();
     return true;
@@ -125,22 +125,23 @@ std::optional<pollfd> Socket::decision_timer() {
     if (!due) {
         return std::nullopt;
     }
-    if (!timer_) {
-        timer_ = base::Fd{timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)};
+    if (timer_ == nullptr || !*timer_) {
+        timer_ =
+            std::make_shared<const base::Fd>(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     }
     const auto since_boot = due->time_since_epoch();
     const auto whole = std::chrono::floor<std::chrono::seconds>(since_boot);
     const itimerspec at{.it_interval = {},
                         .it_value = {.tv_sec = whole.count(),
                                      .tv_nsec = std::chrono::nanoseconds{since_boot - whole}.count()}};
-    if (!timer_ || timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &at, nullptr) != 0) {
+    if (!*timer_ || timerfd_settime(timer_->get(), TFD_TIMER_ABSTIME, &at, nullptr) != 0) {
         // Nobody would be woken: so it is now. An answer may still come, or the device gives it up.
         if (state_ == State::Undecided) {
             (answer_due_ ? answer_due_ : grace_ends_) = base::Clock::now();
         }
         return std::nullopt;
     }
-    return pollfd{.fd = timer_.get(), .events = POLLIN, .revents = 0};
+    return pollfd{.fd = timer_->get(), .events = POLLIN, .revents = 0};
 }
 
 void Socket::set_kernel_blocking(bool blocks) const {
@@ -153,7 +154,7 @@ void Socket::become_plain(int reason) {
     set_kernel_blocking(blocks_);
     set_low_water(fd(), 1);
     apply(stream_options_);
-    timer_ = base::Fd{};
+    timer_.reset();
     reason_ = reason;
     state_ = State::Plain;
     list();

@@ -215,7 +215,6 @@ bool Socket::take_answer() {
     if (is_stream) {
         become_stream();
         answer_due_.reset();
-        timer_ = base::Fd{};
         forget_tcp(base::without_mapping(peer_));
         list();
         return false;
@@ -259,7 +258,7 @@ void Socket::drop_stream() {
         }
     }
     answer_due_.reset();
-    timer_ = base::Fd{};
+    timer_.reset();
     make_unconnected(fd());
     if (bound_) {
         // The kernel keeps a port that was chosen, and forgets one that it chose itself.
