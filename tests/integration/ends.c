@@ -156,6 +156,7 @@ static void assert_registry_is_clean(void) {
 
 static void clients_that_are_killed_at_any_moment(void **state) {
     (void)state;
+    skip_without_threads_in_children();
     uint64_t random = seed;
     print_message("%d kills, seed %llu\n", kills, (unsigned long long)seed);
     dead = calloc((size_t)kills + CLIENTS, sizeof(*dead));
