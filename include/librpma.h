@@ -1312,8 +1312,8 @@ int rpma_cq_delete(struct rpma_cq **cq_ptr);
 int rpma_cq_wait_event(struct rpma_cq *cq, int flags);
 
 /**
- * Asks for an event of the next completion. What completed before makes no event: the program polls once more
- * after the call.
+ * Asks for an event of the next completion. A completion from before makes no event: the program polls once
+ * more after the call.
  *
  *   solicited_only  Asks for an event of the next receive whose sender wants to be heard (RPMA_F_SOLICITED),
  *                   or that fails, instead.
@@ -1329,10 +1329,10 @@ int rpma_cq_rearm(struct rpma_cq *cq, bool solicited_only);
  * Begins to wait for a queue that was made with RPMA_CQ_UNARMED. On the soft device the caller does the work
  * of the connections from then on, by collecting, until rpma_cq_wait_end.
  *
- * The descriptor is readable when collecting gives completions or takes connections further. What completed
- * before may not make it readable. The program therefore collects once more, until there is no more, and then
- * sleeps in poll(2) or epoll_wait(2). A program waits on both queues of a connection whose operations and
- * receives complete in two.
+ * The descriptor is readable when collecting gives completions or takes connections further. Completions
+ * from before may not make it readable. The program therefore collects once more, until there is no more, and
+ * then sleeps in poll(2) or epoll_wait(2). A program waits on both queues of a connection whose operations
+ * and receives complete in two.
  *
  *   fd  It becomes the descriptor, the same at every call, so that it may stay in an epoll set. It stays the
  *       queue's: the program never reads or closes it.
@@ -1363,7 +1363,7 @@ int rpma_cq_wait_end(struct rpma_cq *cq);
  * Sets the queue in which the operations of connections complete, instead of one of their own. It excludes a
  * shared completion channel. The size that rpma_conn_cfg_set_cq_size sets then does not count.
  *
- * The program collects what belongs to a connection before it deletes the connection. What is left may stay
+ * The program collects what belongs to a connection before it deletes the connection. The rest may stay
  * in the queue or not, and another connection may get the same number.
  *
  *   cq  It stays the caller's, and outlives the connections. NULL: each has one of its own. A queue of

@@ -11,7 +11,7 @@ It reads the text, as clang-format leaves it, without a compiler; with #if it re
   files        pairs of files of one room (a source and its header are one) that include each other
   members      of a class or struct: the data of an object, without what is static
   functions    that a class or struct declares, each overload for itself, without those that are = delete
-A class within another is a class of its own. What a base class has is counted there.
+A class within another is a class of its own. A base class's members are counted there.
 """
 import collections
 import os

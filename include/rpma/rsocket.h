@@ -127,7 +127,7 @@ int rlisten(int socket, int backlog);
  *
  * The new rsocket answers its peer when the program first reads, writes or waits for it, so that the program
  * can set options before; or when a later raccept of the same listener waits. On a device of the kernel it
- * answers at once. What the peer has sent first then decides whether the rsocket is a stream over RDMA or
+ * answers at once. The peer's first bytes then decide whether the rsocket is a stream over RDMA or
  * stays TCP (RDMA_FALLBACK, librsocket(7)).
  *
  * Blocks: until there is a connection.
@@ -196,7 +196,7 @@ int radopt(int fd);
 int rshutdown(int socket, int how);
 
 /**
- * Closes an rsocket. What was sent goes on to the peer, and the end of the stream behind it.
+ * Closes an rsocket. Bytes that were sent go on to the peer, and the end of the stream behind it.
  *
  * With SO_LINGER the call waits until the peer has everything, but no longer than the option says. With 0
  * seconds it cuts the stream off, and the peer gets ECONNRESET. The end of the process (exit(3)) closes what

@@ -44,7 +44,7 @@ struct HeldWhileForking {
 };
 inline constexpr int innermost = 1000;
 
-// What refuses its work to a child of the process that made it.
+// An object that refuses its work to a child of the process that made it.
 class Inheritable {
 public:
     // Made before a fork, and so the parent's. Takes no lock.

@@ -23,7 +23,7 @@ void add_status(CLI::App &app, Command &chosen);
 void add_check(CLI::App &app, Command &chosen);
 void add_sockets(CLI::App &app, Command &chosen);
 void add_perf(CLI::App &app, Command &chosen);
-// What follows the program's name is the program's: it stays in the subcommand's remaining().
+// Arguments behind the program's name are the program's: they stay in the subcommand's remaining().
 void add_run(CLI::App &app, Command &chosen);
 
 }  // namespace cli

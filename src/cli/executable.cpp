@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/executable: see the header. What a program is stands in the first bytes of its file (elf(5)).
+// cli/executable: see the header. The first bytes of a file say what the program is (elf(5)).
 #include "cli/executable.hpp"
 
 #include <elf.h>

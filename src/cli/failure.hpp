@@ -50,7 +50,7 @@ template <typename... Arguments>
     return std::unexpected{Failure{fmt::format(format, std::forward<Arguments>(arguments)...), exit}};
 }
 
-// What an errno value means; a static string.
+// Says what an errno value means; a static string.
 [[nodiscard]] inline const char *errno_text(int number) {
     const char *text = strerrordesc_np(number);
     return text != nullptr ? text : "unknown error";

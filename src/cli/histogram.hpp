@@ -33,7 +33,7 @@ public:
     [[nodiscard]] std::uint64_t least() const { return count_ == 0 ? 0 : least_; }
     [[nodiscard]] std::uint64_t most() const { return most_; }
     [[nodiscard]] double mean() const;
-    // What at least this share (0 to 1) of all did not exceed.
+    // Returns the value that at least this share (0 to 1) of all did not exceed.
     [[nodiscard]] std::uint64_t percentile(double share) const;
 
     // The samples in steps of 1, 2, 5, 10, 20 ... from the first to the last that has any. A class belongs to

@@ -15,7 +15,7 @@ namespace cli {
 
 namespace {
 
-// What was done is done; a server that does not answer to that is not waited for.
+// All is done by then: nobody waits longer for a server that does not answer.
 constexpr auto close_timeout = std::chrono::milliseconds{2000};
 
 // Written by the signal handler, hence lock-free; relaxed, nothing is published with it.

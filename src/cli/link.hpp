@@ -44,7 +44,7 @@ public:
     [[nodiscard]] rpma_mr_remote *remote() const { return remote_.get(); }
 
     [[nodiscard]] Outcome<> wait_readable(int fd, Clock::time_point deadline) const;
-    // Of an operation: what its failed completion says.
+    // Says what the failed completion of an operation means.
     [[nodiscard]] std::unexpected<Failure> ended(ibv_wc_status status) const;
 
     // Ends the connection and waits, for a moment at most, until the server knows.

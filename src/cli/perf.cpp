@@ -31,7 +31,7 @@ struct PerfOptions {
     bool json = false;
 };
 
-// What is being measured, on a terminal.
+// Tells a terminal what is being measured.
 void show_progress(const std::string &text) {
     if (isatty(STDERR_FILENO) == 1) {
         std::fputs(fmt::format("\r{}\033[K", text).c_str(), stderr);
@@ -51,7 +51,7 @@ void print_row(const PerfOptions &options, const PerfRow &row, nlohmann::ordered
     rows.push_back(nullptr);
 }
 
-// What was measured until a failure, or a signal, is printed.
+// After a failure, or a signal, the rows that were measured before are printed.
 Outcome<> measure_all(const PerfOptions &options, const Address &address, const DevicePeer &device,
                       const std::vector<Load> &loads, nlohmann::ordered_json &rows) {
     for (const Load &load : loads) {

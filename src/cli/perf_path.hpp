@@ -11,7 +11,7 @@ namespace cli {
 
 enum class PerfOp : std::uint8_t { Write, Read, Flush, Send, Atomic };
 
-// What a row of the table is about.
+// A row of the table is about this.
 struct Load {
     PerfOp op;
     std::uint32_t bytes;  // of an operation

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_run: a closed loop: an operation follows when the one before it in its slot is done. What would
-// have been asked for meanwhile does not count as waiting (coordinated omission): percentiles are of
+// cli/perf_run: a closed loop: an operation follows when the one before it in its slot is done. Operations
+// that would have been asked for meanwhile do not count as waiting (coordinated omission): percentiles are of
 // operations that were started, not of time.
 #include "cli/perf_run.hpp"
 
@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 constexpr unsigned usual_pairs = 9;
 // Looking at the clock takes as long as looking for completions does.
 constexpr unsigned looks_between_clocks = 64;
-// What is under way when a signal comes is waited for so long.
+// A signal ends the run when the operations that are under way are done, or after this time.
 constexpr double drain_seconds = 2;
 
 // The operations of one load on one path.
@@ -117,7 +117,7 @@ Outcome<> measure(const DevicePeer &device, const Address &address, const PerfLi
         TRY(tcp.run(limits.warmup_seconds, endless, *ignored));
     }
     const bool counted = limits.operations > 0;
-    // Of a second at most, so that a signal loses no more than that.
+    // A pair takes a second at most, so that a signal loses no more than that.
     const auto pairs = static_cast<unsigned>(
         counted ? std::min<std::uint64_t>(limits.operations, usual_pairs)
                 : std::max<std::uint64_t>(static_cast<std::uint64_t>(limits.seconds), usual_pairs));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/perf_server: what the server of a pool has for `rpma perf`: memory, answers to messages, and a TCP
-// baseline. What is committed in the pool stays out of reach.
+// baseline. The committed content of the pool stays out of reach.
 #pragma once
 
 #include <memory>
@@ -50,7 +50,7 @@ private:
     std::thread thread_;
 };
 
-// What belongs to one client. It goes before the client's connection: the area's last takes the right to
+// One client has this. It goes before the client's connection: the area's last takes the right to
 // access it away.
 struct PerfClient {
     std::shared_ptr<PerfArea> area;

@@ -18,7 +18,7 @@ namespace cli {
 namespace {
 
 constexpr std::uint32_t small_bytes = 8;
-// What is received is not looked at; this stays in the cache.
+// Nobody looks at the bytes that are received; this stays in the cache.
 constexpr std::size_t receive_bytes = std::size_t{256} << 10;
 
 std::unexpected<Failure> lost(const char *what) {

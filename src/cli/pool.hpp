@@ -20,8 +20,8 @@ public:
     // Opens the pool at `path` and checks all of it but the contents' bytes (each pull checks those), or
     // creates an empty one whose storage is allocated. An existing pool has the capacity that is given, if
     // one is; a new one needs it. Locks the pool: a second open, in any process, fails until this one ends. A
-    // process killed meanwhile leaves no pool or a good one. What an existing pool holds is read from
-    // storage, whatever the page cache has.
+    // process killed meanwhile leaves no pool or a good one. The content of an existing pool is read
+    // from storage, whatever the page cache has.
     [[nodiscard]] static Outcome<Pool> open(const std::string &path, std::optional<std::uint64_t> capacity);
 
     [[nodiscard]] const std::string &path() const { return path_; }

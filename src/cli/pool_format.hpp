@@ -11,8 +11,8 @@
 //
 // A push writes the content of the slot that the commit word does not name. The server makes that and its
 // header durable, and then names the slot in the word, 8 bytes: whoever dies when, the word names the old
-// content or the new. Clients reach contents only. What is committed alone has a page of its own, so that
-// making one thing durable never writes back another. All numbers are little-endian.
+// content or the new. Clients reach contents only. Each thing that is committed alone has a page of its own,
+// so that making one thing durable never writes back another. All numbers are little-endian.
 #pragma once
 
 #include <array>

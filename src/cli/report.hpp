@@ -16,7 +16,7 @@ namespace cli {
 // An outcome's name in JSON, such as "not committed".
 [[nodiscard]] const char *exit_text(Exit exit);
 
-// Writes to standard output at once. What becomes of it: print_failure().
+// Writes to standard output at once. print_failure() tells what became of it.
 void print(std::string_view text);
 // From now on what is printed goes to standard error: standard output has a content.
 void print_to_standard_error();

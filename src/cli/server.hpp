@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/server: admits clients to a pool, commits what they push, and lets them go. It does nothing for a write
-// or a read: those are one-sided, and it sleeps meanwhile. What waits for storage is done by cli/storage, and
+// or a read: those are one-sided, and it sleeps meanwhile. cli/storage does what waits for storage, and
 // a client that measures has threads of its own (cli/perf_server).
 #pragma once
 

@@ -108,7 +108,7 @@ Outcome<Answer> Session::commit(std::uint64_t length, std::uint32_t checksum) {
     return answer_;
 }
 
-// Done when the answer is there. What was written before has arrived when the message does.
+// Done when the answer is there. All that was written before has arrived when the message does.
 Outcome<Session::Operation> Session::ask(const Request &request) {
     while (asked_.size() >= most_requests) {
         TRY(wait_for(asked_.front().operation));

@@ -3,7 +3,7 @@
 // answers of agreed sizes, beside which the same on RDMA is measured.
 //
 // The client says once how large they are. From then on it sends requests; one whose first byte is not 0 is
-// answered. What they hold means nothing, and nothing is kept.
+// answered. Their bytes mean nothing, and nothing is kept.
 #pragma once
 
 #include <sys/socket.h>
@@ -97,7 +97,7 @@ private:
     std::uint16_t port_ = 0;
     StopEvent stop_;
     std::atomic<std::chrono::steady_clock::duration> active_;
-    // Of the size that plain TCP is fastest with: it stays in the cache.
+    // Plain TCP is fastest with this size, which stays in the cache.
     std::array<std::byte, std::size_t{256} << 10> buffer_{};
     std::thread thread_;
 };

@@ -14,7 +14,7 @@
 #include "base/log.hpp"
 #include "verbs/address.hpp"
 
-// What the header declares is visible outside the library; all it includes has been included.
+// The functions of the header are visible outside the library; all it includes has been included.
 #pragma GCC visibility push(default)
 #include <librpma.h>
 #pragma GCC visibility pop
@@ -51,7 +51,7 @@ int give(Result<std::unique_ptr<T>> made, T **object_ptr) {
     return 0;
 }
 
-// What every "delete" function does. close() of the object, if it has one, gives the return value.
+// Every "delete" function does this. close() of the object, if it has one, gives the return value.
 template <typename T>
 int destroy(T **object_ptr, const char *function = __builtin_FUNCTION()) {
     if (object_ptr == nullptr) {

@@ -176,7 +176,7 @@ struct Receiver {
 };
 
 // These post the first operations together, and add to `posted` how many those were: one at least, unless
-// they return why one was refused. What was prepared before that one is posted.
+// they return why one was refused. Those that were prepared before that one are posted.
 [[gnu::always_inline]] inline int post_first(const rpma_conn &conn, std::span<const rpma_op> ops,
                                              std::size_t &posted) {
     std::array<Request, longest_chain> chain;
@@ -275,8 +275,8 @@ struct Receiver {
     return result;
 }
 
-// The same for bytes: most are a message of somebody's, and no register is saved for the arguments. What is
-// no such operation, or breaks a rule, post_one() looks at again.
+// The same for bytes: most are a message of somebody's, and no register is saved for the arguments.
+// post_one() looks again at an operation that is no such, or breaks a rule.
 [[gnu::always_inline]] inline int post_bytes(const rpma_conn &conn, const rpma_op &op,
                                              std::size_t *num_posted) {
     Request request;

@@ -70,7 +70,7 @@ public:
     [[nodiscard]] void *context() const { return context_.load(std::memory_order_relaxed); }
 
     [[nodiscard]] librpma::Result<rpma_conn_event> next_event();
-    // What an event of the id means; it is acknowledged.
+    // Says what an event of the id means, and acknowledges it.
     [[nodiscard]] librpma::Result<rpma_conn_event> take_event(verbs::Event event);
     // Writes *ready on success, and NULL when the queue cannot be armed again; *is_rcq only on success.
     [[nodiscard]] int wait(int flags, rpma_cq **ready, bool *is_rcq);
@@ -88,7 +88,7 @@ private:
 
     const rpma_peer &peer_;
     const verbs::Provider &provider_;
-    // What this end has of them.
+    // The resources of this end.
     librpma::Connection connection_;
     mutable librpma::FlushBuffer flush_buffer_;  // is made by a flush, which changes nothing else
     ibv_qp *qp_ = nullptr;

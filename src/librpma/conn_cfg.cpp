@@ -10,7 +10,7 @@
 
 namespace {
 
-// What rdma_conn_param has room for.
+// rdma_conn_param has room for these.
 constexpr std::uint8_t most_retries = 7;
 constexpr std::uint8_t longest_ack_timeout = 31;
 

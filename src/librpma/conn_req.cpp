@@ -12,7 +12,7 @@
 
 namespace {
 
-// What rdma_cm carries with RDMA_PS_TCP; the soft device's requests carry as much as its answers.
+// rdma_cm carries these with RDMA_PS_TCP; the soft device's requests carry as much as its answers.
 constexpr unsigned most_private_data_of_request = 56;
 constexpr unsigned most_private_data_of_answer = 196;
 

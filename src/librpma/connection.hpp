@@ -39,7 +39,7 @@ struct Connection {
 
     // Makes the completion queues and the queue pair on the id; on failure what was made stays, for close().
     [[nodiscard]] int make_queues(const rpma_peer &peer, const ConnectionParameters &parameters);
-    // Gives the id's events to the queue, or to an event channel of its own. What happens is nobody's from
+    // Gives the id's events to the queue, or to an event channel of its own. Events are nobody's from
     // then on, until the id has a context (rpma_events::take).
     [[nodiscard]] int make_event_channel(const verbs::Provider &provider, const rpma_events *events);
 

@@ -26,7 +26,7 @@ namespace librpma {
 
 namespace {
 
-// What it means that a poll did not give from one to as many completions as were asked for.
+// Says why a poll did not give from one to as many completions as were asked for.
 [[gnu::noinline, gnu::cold]] int polled_none(int got, int asked) {
     if (got == 0) {
         BASE_LOG(Debug, "no completion in the queue");

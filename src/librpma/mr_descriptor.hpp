@@ -6,7 +6,7 @@
 //    |address| size  | rkey| u |    u: usage, a set of RPMA_MR_USAGE_ bits
 //    +-------+-------+-----+---+
 //
-// Of u, librpma 1.0 to 1.3 look at the two flush bits only. With them, all bits that concern the region's
+// In u, librpma 1.0 to 1.3 look at the two flush bits only. With them, all bits that concern the region's
 // owner alone, and not WRITE_DST, u says that the region is written to, and takes native flush and atomic
 // write: as a usage that would be flush of what nobody may write. A connection does not tell it: a peer with
 // librpma 1.3 on a device that has both registers its regions for neither.

@@ -7,10 +7,10 @@
 
 namespace librpma {
 
-// What a device says of itself; RPMA_E_PROVIDER, logged.
+// Asks a device what it has; RPMA_E_PROVIDER, logged.
 [[nodiscard]] Result<ibv_device_attr_ex> query_device(const verbs::Provider &provider, ibv_context *context);
 
-// What of it decides how a peer works.
+// These abilities decide how a peer works.
 struct DeviceAbilities {
     // Writes and reads of memory that is not pinned, over a reliable connection.
     bool on_demand_paging = false;

@@ -13,7 +13,7 @@ class PrivateData {
 public:
     PrivateData() = default;
 
-    // What an event carried; RPMA_E_NOMEM.
+    // Copies what an event carried; RPMA_E_NOMEM.
     [[nodiscard]] static Result<PrivateData> copy(const rdma_conn_param &parameters) {
         PrivateData data;
         if (parameters.private_data == nullptr || parameters.private_data_len == 0) {

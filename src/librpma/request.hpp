@@ -18,17 +18,17 @@ namespace librpma {
 struct Request {
     ibv_send_wr wr;
     ibv_sge part;
-    // Of flush and atomic write only: posted by the provider's post_native, if it has one.
+    // Set for flush and atomic write only: the provider's post_native posts it, if there is one.
     bool is_native;
 };
 
-// Of RPMA_F_ flags only the bit that asks for a completion in any case matters; errors complete anyway.
+// Only the bit of RPMA_F_ that asks for a completion in any case matters; errors complete anyway.
 inline unsigned send_flags(int flags) {
     constexpr int always = RPMA_F_COMPLETION_ALWAYS & ~RPMA_F_COMPLETION_ON_ERROR;
     return (flags & always) != 0 ? IBV_SEND_SIGNALED : 0;
 }
 
-// Of messages, and of writes that complete a receive.
+// Messages have it, and writes that complete a receive.
 inline unsigned solicited_flag(int flags) {
     return (flags & RPMA_F_SOLICITED) != 0 ? IBV_SEND_SOLICITED : 0;
 }
@@ -190,7 +190,7 @@ inline int post(const rpma_conn &conn, Request &request) {
     return posted(verbs::post(conn.qp(), request.wr));
 }
 
-// Of a flush or atomic write: whether the provider takes it only by itself.
+// Whether the provider takes the flush or atomic write only by itself.
 inline bool is_posted_alone(const rpma_conn &conn, const Request &request) {
     return request.is_native && conn.provider().post_native != nullptr;
 }

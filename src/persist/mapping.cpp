@@ -180,7 +180,7 @@ bool is_mapped(std::uintptr_t address, std::size_t length) {
 
 namespace {
 
-// What PROCMAP_QUERY takes and gives (proc_pid_maps(5)); the headers of Linux before 6.11 lack it.
+// PROCMAP_QUERY takes and gives this (proc_pid_maps(5)); the headers of Linux before 6.11 lack it.
 struct AreaQuery {
     std::uint64_t size = sizeof(AreaQuery);
     std::uint64_t query_flags = 0;

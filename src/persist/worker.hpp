@@ -10,7 +10,8 @@
 
 namespace persist {
 
-// What to run. The caller owns it, from submit() until `run` begins; `run` may free it or submit it again.
+// A worker runs it. The caller owns it, from submit() until `run` begins; `run` may free it or submit it
+// again.
 struct Job {
     void (*run)(void *argument) = nullptr;
     void *argument = nullptr;

@@ -62,7 +62,7 @@ struct Live {
     std::uint64_t sent_messages = 0;
     std::uint64_t received_bytes = 0;
     std::uint64_t placed_bytes = 0;  // by riowrite
-    // The peer's windows and credits since the beginning. What is left of them is this less what was sent.
+    // The peer's windows and credits since the beginning. The rest of them is this less what was sent.
     std::uint64_t granted_bytes = 0;
     std::uint64_t granted_messages = 0;
     // How often a send had to wait for the peer to grant more; and for the device to send what it has.

@@ -55,8 +55,8 @@ private:
     [[nodiscard]] std::optional<int> rdma_option(int name) const REQUIRES(mutex_);
     [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length)
         REQUIRES(mutex_);
-    // Calls attempt() until it gives something else than EAGAIN, and sleeps for `events` meanwhile. What an
-    // attempt finds wakes the other threads that sleep.
+    // Calls attempt() until it gives something else than EAGAIN, and sleeps for `events` meanwhile. An
+    // attempt that finds something wakes the other threads that sleep.
     template <typename Attempt>
     Result<std::size_t> until(short events, bool blocks, milliseconds timeout, Attempt attempt)
         REQUIRES(mutex_);

@@ -82,7 +82,7 @@ inline void keep_blocking(int fd, bool blocks) {
 }
 
 // Ends the connection of a socket of TCP, if there is one, so that it may connect again, and takes back what
-// the device and rconnect have set. Of these it loses what the program has set, too.
+// the device and rconnect have set. It also loses such options as the program has set.
 inline void make_unconnected(int fd) {
     const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
     (void)::connect(fd, &nobody, sizeof(nobody));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/socket: options. What the kernel's TCP socket can do it does; the rest is what a stream is made of,
-// and how long its calls wait.
+// rsocket/socket: options. The kernel's TCP socket does all that it can; the rest says what a stream is made
+// of, and how long its calls wait.
 #include <algorithm>
 #include <cerrno>
 

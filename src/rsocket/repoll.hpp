@@ -81,7 +81,7 @@ private:
     [[nodiscard]] std::shared_ptr<Entry> next_in_line();
     // Looks at the entry's rsocket. Returns whether `told` has something for the program.
     [[nodiscard]] Result<bool> check(Entry &entry, epoll_event &told);
-    // Makes ready what the sleep needs. What comes from here on ends the sleep.
+    // Makes ready what the sleep needs. Anything that comes from here on ends the sleep.
     [[nodiscard]] Result<void> begin_sleep(Sleep &sleep);
     void end_sleep(const Sleep &sleep);
     void begin_outside();

@@ -24,7 +24,7 @@ template <typename T>
     }
 }
 
-// What a call gives that is made from a signal's handler, and would wait for the call that it has
+// A call returns this that is made from a signal's handler, and would wait for the call that it has
 // interrupted.
 [[gnu::noinline, gnu::cold]] inline long refused() {
     errno = EDEADLK;

@@ -5,8 +5,8 @@
 //
 //      Fresh ──► Listening            rsocket, rbind; rlisten
 //        │
-//        ├─────► Reaching ──► Offered         rconnect: TCP connects; the request for a stream is out. What
-//        │          ┌─────────┤    │           the program sends is kept (socket_reach.cpp)
+//        ├─────► Reaching ──► Offered         rconnect: TCP connects; the request for a stream is out, and
+//        │          ┌─────────┤    │           what the program sends is kept (socket_reach.cpp)
 //        │          │ no      │    │ the peer answers
 //        │          ▼         │    ▼
 //        │      Replaying     │  Streaming     there is a stream, also one that has ended
@@ -20,8 +20,8 @@
 // Streaming.
 //
 // A forked child has lost what is Offered, Replaying or Streaming, and uses the others. So does a process
-// that gets the descriptor by exec or SCM_RIGHTS, when it adopts it (adopt.cpp). Of several processes that
-// have an Undecided one the first that begins its stream has it, and the others have lost it.
+// that gets the descriptor by exec or SCM_RIGHTS, when it adopts it (adopt.cpp). Where several
+// processes have an Undecided one, the first that begins its stream has it, and the others have lost it.
 #pragma once
 
 #include <atomic>

@@ -102,7 +102,7 @@ void Socket::speak_first() {
     }
 }
 
-// What comes there is the device's of that process, and so is what goes out.
+// That process's device receives what comes there, and sends what goes out.
 bool Socket::lose_to_another() {
     if (!is_marked_as_stream(fd())) {
         return false;

@@ -196,8 +196,8 @@ INTERPOSED int close(int fd) {
     return socket_preload::close_any(fd);
 }
 
-// libuv, and so Node, closes its descriptors so. What it makes so is the kernel's, for librpma's libraries
-// for instance (base/past_preloads.cpp).
+// libuv, and so Node, closes its descriptors so. A descriptor that it makes so is the kernel's, for librpma's
+// libraries for instance (base/past_preloads.cpp).
 INTERPOSED long syscall(long number, ...) noexcept {
     va_list arguments;
     va_start(arguments, number);

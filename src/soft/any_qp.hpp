@@ -29,7 +29,7 @@ public:
     AnyQueuePair(const AnyQueuePair &) = delete;
     AnyQueuePair &operator=(const AnyQueuePair &) = delete;
 
-    // Of a pointer that verbs passes; null of null.
+    // Returns the queue pair of a pointer that verbs passes; null for null.
     [[nodiscard]] static AnyQueuePair *of(ibv_qp *qp) {
         return static_cast<AnyQueuePair *>(reinterpret_cast<ibv_qp_ex *>(qp));
     }
@@ -84,14 +84,14 @@ protected:
     // Nobody finds it any more, and who found it is done with it. In the destructor of each type.
     void forget_number();
 
-    // What the type does of the above, in the process that made it.
+    // The type's share of the above, in the process that made it.
     // The end of it, when it is destroyed: before its destructor, which may not begin while its group serves
     // it.
     virtual void leave() = 0;
     virtual int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) = 0;
     virtual int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) = 0;
     virtual int change_state(const ibv_qp_attr &attributes, int mask) = 0;
-    // Of what query() tells: the state, and what only this type has.
+    // Tells query() the state, and what only this type has.
     virtual void query_state(ibv_qp_attr &attributes) const = 0;
 
     CompletionQueue &send_queue_cq_;

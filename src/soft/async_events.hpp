@@ -42,7 +42,7 @@ private:
     std::vector<const void *> unacknowledged_ GUARDED_BY(mutex_);
 };
 
-// Of the element that an event is about.
+// Returns the context of the element that an event is about.
 [[nodiscard]] const ibv_context &context_of(const ibv_async_event &event);
 
 }  // namespace soft

@@ -48,7 +48,7 @@ public:
 
     // Sends what the link takes: it is full when the batch is not empty then. A failure ends the connection.
     [[nodiscard]] base::Result<void> send(Link &link);
-    // What is not sent yet is appended; EFAULT when its memory has vanished, ENOMEM.
+    // Appends what is not sent yet; EFAULT when its memory has vanished, ENOMEM.
     [[nodiscard]] base::Result<void> copy_rest(std::vector<std::byte> &to) const;
     // The piece that holds the last segment's payload, when there was any; whether the link has a piece
     // whole.

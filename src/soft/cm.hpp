@@ -140,7 +140,7 @@ struct DestroyChannel {
 };
 using OwnChannel = std::unique_ptr<EventChannel, DestroyChannel>;
 
-// What librdmacm 44 keeps behind an id, up to the last that its rsockets look at: src/verbs_preload lets them
+// librdmacm 44 keeps this behind an id, up to the last that its rsockets look at: src/verbs_preload lets them
 // run on this device when a test asks for it. Nothing here reads it.
 struct LibrdmacmDevice {
     std::array<std::byte, 72> not_read{};
@@ -157,7 +157,7 @@ struct LibrdmacmId : rdma_cm_id {
 };
 static_assert(sizeof(rdma_cm_id) == 416 && sizeof(LibrdmacmId) == 456);
 
-// Of RDMA_PS_TCP; ud_id.hpp has the other kind.
+// An id of RDMA_PS_TCP; ud_id.hpp has the other kind.
 class CmId : public LibrdmacmId, public ConnectionOwner, public HandshakeOwner, public Source {
 public:
     // With a null channel the id is synchronous: it has a channel of its own, and calls wait for their
@@ -210,7 +210,7 @@ public:
     // A request for a connection, this id, waits in that channel.
     void arrived_on(EventChannel &events);
 
-    // What each request's id gets a queue pair from, of an endpoint that listens.
+    // An endpoint that listens makes the queue pair of each request's id from this.
     std::optional<ibv_qp_init_attr> children_queue_pair;
 
     // ---- what becomes of a connection ----
@@ -240,13 +240,13 @@ protected:
 
     CmId(EventChannel *channel, void *context);
 
-    // What others than the program's own calls tell is in one of the events that were made with the id.
+    // News that no call of the program makes are in one of the events that were made with the id.
     void push(rdma_cm_event_type type, int status = 0,
               std::unique_ptr<Event> made = std::make_unique<Event>());
     void push(std::unique_ptr<Event> made);
     [[nodiscard]] base::Result<void> wait_if_synchronous();
     void drop_event();
-    // Of a connection, and not destroyed while this lives.
+    // The queue pair of a connection, which is not destroyed while this lives.
     class InUse {
     public:
         explicit InUse(AnyQueuePair::Found found);
@@ -333,7 +333,7 @@ protected:
 
 // Whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.
 [[nodiscard]] bool crc_wanted();
-// What the program gave, checked, or the most the device has when it gave nothing.
+// Returns what the program gave, checked, or the most the device has when it gave nothing.
 [[nodiscard]] base::Result<rdma_conn_param> wanted_parameters(const rdma_conn_param *given);
 // A depth of the peer's as events have it, which is eight bits.
 [[nodiscard]] std::uint8_t told_depth(std::uint16_t depth);

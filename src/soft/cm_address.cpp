@@ -83,7 +83,7 @@ bool fits(const sockaddr *address, socklen_t length) {
 
 }  // namespace
 
-// What is no hint is taken from the answer, or the other way round; RAI_NOROUTE has nothing to leave out.
+// The answer says what the hints do not, or the other way round; RAI_NOROUTE has nothing to leave out.
 int softrdma_rdma_getaddrinfo(const char *node, const char *service, const rdma_addrinfo *hints,
                               rdma_addrinfo **res) {
     static constexpr rdma_addrinfo no_hints{};

@@ -144,7 +144,7 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
                       tcp::text_of(handshake.peer()).c_str(), limits::max_unfetched_requests);
         return;
     }
-    // What needs memory first: where there is none, the peer sees the end of its connection.
+    // All that needs memory comes first: where there is none, the peer sees the end of its connection.
     std::unique_ptr<CmId> child;  // unless delivered, it rejects the request
     look_at_accepted(origin_of(handshake.peer()));
     const bool adopting = state_.load() == State::Adopting;
@@ -194,7 +194,7 @@ bool CmId::has_room_for_request(Origin origin) {
 }
 
 // A client that connects again may have seen its connection before established: then its first FPDU is here,
-// and the program hears of that first. Whoever serves that connection may have it in hand, and is waited for.
+// and the program hears of that first. A thread that serves that connection now is waited for.
 void CmId::look_at_accepted(Origin origin) {
     std::vector<EventChannel::Accepted> accepted;
     {
@@ -311,7 +311,7 @@ base::Result<void> CmId::answer(const rdma_conn_param &wanted) {
         return std::unexpected{connected.error()};
     }
     const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
-    // What we take as the first FPDU: of those that are offered one, else what the peer may say it cannot do.
+    // We take as the first FPDU one of those that are offered, else one that the peer may say it cannot do.
     const bool by_read = request_.rtr_read && !request_.rtr_write;
     parameters_ = {.ready_to_receive = peer_to_peer,
                    .crc = request_.crc || crc_wanted(),

@@ -6,7 +6,7 @@
 
 namespace soft {
 
-// Who is told what becomes of a connection: the connection manager's id. Called with the group's lock held.
+// The connection manager's id, which is told what becomes of a connection. The caller holds the group's lock.
 class ConnectionOwner {
 public:
     virtual void connection_established() = 0;
@@ -16,7 +16,7 @@ protected:
     ~ConnectionOwner() = default;
 };
 
-// What the two ends agreed on in the handshake.
+// The two ends agreed on this in the handshake.
 struct ConnectionParameters {
     bool initiator = false;
     bool ready_to_receive =

@@ -54,7 +54,7 @@ private:
 // A ring of work completions. A genuine ibv_cq_ex: soft/cq_extended.cpp.
 class CompletionQueue : public ibv_cq_ex {
 public:
-    // Of a pointer that verbs passes.
+    // Returns the queue of a pointer that verbs passes.
     [[nodiscard]] static CompletionQueue *of(ibv_cq *queue) {
         return static_cast<CompletionQueue *>(reinterpret_cast<ibv_cq_ex *>(queue));
     }
@@ -142,14 +142,14 @@ private:
     std::atomic<bool> has_others_{false};
     const std::shared_ptr<Group> group_;
 
-    // Of a poller's loop: whether it spins.
+    // These tell whether a poller's loop spins.
     std::atomic<bool> notify_wanted_{false};
     std::atomic<unsigned> empty_polls_{0};
     std::atomic<base::Clock::time_point> last_assist_;
     // A wait has begun: its descriptor tells of sockets, for which the look before it need not ask them.
     std::atomic<bool> wait_begun_{false};
 
-    // Of ibv_cq_ex: the completion that is read, by one thread from start_poll() to end_poll().
+    // The completion that a thread reads by ibv_cq_ex, one thread from start_poll() to end_poll().
     base::Mutex reading_;
     ibv_wc read_{};
 

@@ -24,8 +24,8 @@ int CompletionQueue::poll_extended() {
     return 0;
 }
 
-// What no connection of this device has (time stamps, tags) is refused when it is asked for, and its function
-// stays null.
+// No connection of this device has time stamps or tags: they are refused when they are asked for, and their
+// functions stay null.
 void CompletionQueue::extend() {
     start_poll = [](ibv_cq_ex *self, ibv_poll_cq_attr *attributes) {
         if (attributes->comp_mask != 0 || queue_of(self).inherited()) {

@@ -13,7 +13,7 @@
 namespace soft {
 
 // A link that is finished: reads what still comes, so that no reset destroys what TCP still has for a peer
-// that is slow. What the peer's TCP has, a reset does not destroy.
+// that is slow. A reset does not destroy what the peer's TCP has.
 class Engine::Drain final : public Source {
 public:
     Drain(Engine &engine, std::shared_ptr<Group> group, std::unique_ptr<Link> link, Origin origin,

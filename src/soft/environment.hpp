@@ -11,8 +11,8 @@
 
 namespace soft {
 
-// Of SOFTRDMA_CRC, nullptr when it is not set: whether CRC32C is asked for. EINVAL, logged, when it has no
-// meaning.
+// Returns whether this value of SOFTRDMA_CRC, nullptr when it is not set, asks for CRC32C. EINVAL, logged:
+// the value has no meaning.
 [[nodiscard]] inline base::Result<bool> crc_asked_for(const char *value) {
     const std::string_view word{value != nullptr ? value : ""};
     if (!word.empty() && word != "0" && word != "1") {
@@ -22,7 +22,7 @@ namespace soft {
     return word == "1";
 }
 
-// What SOFTRDMA_CRC said when this was first called. A failure: then no device opens.
+// Returns what SOFTRDMA_CRC said when this was first called. A failure: then no device opens.
 [[nodiscard]] inline const base::Result<bool> &crc_of_environment() {
     static const base::Result<bool> once = crc_asked_for(secure_getenv("SOFTRDMA_CRC"));
     return once;

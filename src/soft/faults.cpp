@@ -33,7 +33,7 @@ constexpr std::array<Item, Faults::kinds> items{{
     {"fill", "fill=COMPLETIONS[:CHANCE], COMPLETIONS up to 4294967295", UINT32_MAX},
 }};
 
-// Of the other kinds the number says how many occasions are spared.
+// For the other kinds the number says how many occasions are spared.
 constexpr bool is_amount(Faults::Kind kind) {
     return kind == Faults::Kind::Delay || kind == Faults::Kind::Tear;
 }

@@ -21,9 +21,9 @@ public:
     enum class Kind : std::uint8_t { Drop, Delay, Tear, Register, Fill };
     static constexpr std::size_t kinds = 5;
 
-    // What a text asks for; else what is wrong with it: the item, and what was expected.
+    // Returns what a text asks for; else what is wrong with it: the item, and what was expected.
     [[nodiscard]] static std::expected<Faults, std::string> parse(std::string_view text);
-    // What SOFTRDMA_FAULTS asks for; nullptr when that is nothing.
+    // Returns what SOFTRDMA_FAULTS asks for; nullptr when that is nothing.
     [[nodiscard]] static const Faults *active();
     // False when the variable has no meaning, which is logged once: then no device opens.
     [[nodiscard]] static bool understood();
@@ -53,8 +53,8 @@ class RequestFaults {
 public:
     RequestFaults(const Faults &faults, std::uint32_t queue_pair);
 
-    // What becomes of the request in hand when `offset` of its bytes are built; `write_bytes`: those of a
-    // write.
+    // Says what becomes of the request in hand when `offset` of its bytes are built; `write_bytes`: those of
+    // a write.
     enum class Verdict { Go, Wait, Die };
     [[nodiscard]] Verdict verdict(std::size_t offset, std::size_t write_bytes);
     // So much of the request in hand may be built.

@@ -49,8 +49,8 @@ void Handshake::expire() {
         group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
         return;
     }
-    // TCP may have what the peer sent in time, when this process did not run meanwhile. Each such look takes
-    // the connection or a byte of one frame further, so they end.
+    // The link may have what the peer sent in time, when this process did not run meanwhile. Each such look
+    // takes the connection or a byte of one frame further, so they end.
     const Link::Ready ready = link_->ready();
     if (connecting_ ? ready.writable : ready.readable) {
         const base::Milliseconds more{connecting_ ? limits::handshake_timeout : base::Milliseconds{}};

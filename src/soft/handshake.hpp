@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/handshake: the MPA start-up of one link (RFC 5044 section 7.1, RFC 6581): the initiator connects,
-// sends its request and reads the reply; the responder reads the request. What follows is the connection
-// manager's.
+// sends its request and reads the reply; the responder reads the request. The connection manager
+// does what follows.
 #pragma once
 
 #include <array>

@@ -28,8 +28,8 @@ private:
         std::uint64_t registration;  // the region's that had the key then
     };
 
-    // Sorted by key. Of regions that are gone they are dropped before more memory is taken, so that there are
-    // at most twice as many as regions.
+    // Sorted by key. Those of regions that are gone are dropped before more memory is taken, so that there
+    // are at most twice as many as regions.
     std::vector<Entry> entries_;
 };
 

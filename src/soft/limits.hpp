@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/limits: limits of the device. ibv_query_device and ibv_query_port report some. What concerns one file
-// is there.
+// soft/limits: limits of the device. ibv_query_device and ibv_query_port report some. A limit that
+// concerns one file is there.
 #pragma once
 
 #include <bit>
@@ -88,7 +88,7 @@ inline std::chrono::milliseconds unclaimed_timeout{2'000};
 // A peer that acknowledges nothing, or takes nothing, for so long is given up (TCP_USER_TIMEOUT).
 inline constexpr std::chrono::seconds silence_timeout{60};
 // How long a program that disconnects waits for the peer's end, and how long a slow peer may take to read why
-// it ended. What TCP has by then goes on behind its back, up to silence_timeout. Tests shorten the first.
+// it ended. Bytes that TCP has by then go on behind its back, up to silence_timeout. Tests shorten the first.
 inline std::chrono::milliseconds drain_timeout{2'000};
 inline constexpr std::chrono::seconds last_words_timeout{10};
 // How long the end of the process waits for a thread of the library.

@@ -51,7 +51,7 @@ struct Asker {
     std::uint64_t queue_pair = 0;  // 0: the program
 };
 
-// What an access needs.
+// An access needs this.
 struct Access {
     Asker by;
     std::uint32_t key;

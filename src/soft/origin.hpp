@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/origin: where peers are, as far as limits and delays tell them apart. What a listener or the process
-// has little of is shared by origins: when it is used up, the oldest of the origin that has most gives way.
+// soft/origin: where peers are, as far as limits and delays tell them apart. Origins share what a
+// listener or the process has little of: when it is used up, the oldest of the origin that has most gives
+// way.
 #pragma once
 
 #include <cstddef>

@@ -209,8 +209,8 @@ void Group::serve_for_engine() {
     }
 }
 
-// Whoever has the lock serves: to wait for it would cost him a system call and his processor. Deadlines,
-// which are not exact, wait with it, though not for ever.
+// The thread that has the lock serves: to wait for it would cost it a system call and its processor.
+// Deadlines, which are not exact, wait with it, though not for ever.
 Group::Watch Group::tick(base::Clock::time_point now) {
     if (!mutex_.try_lock()) {
         if (++missed_ticks_ < most_missed_ticks) {

@@ -3,8 +3,8 @@
 // one completion queue or one event channel serves; the Engine is the thread that serves the groups nobody
 // else looks after.
 //
-// A group is served by one thread at a time, the holder of its lock, which never sleeps with it. Who is woken
-// by its sockets:
+// A group is served by one thread at a time, the holder of its lock, which never sleeps with it. Its
+// sockets wake:
 //   - a thread that sleeps in the library (Group::wait), or on the group's descriptor (outside_wait.hpp), or
 //   polls in a loop has claimed the group: only that thread. One outside may have left it (group_wait.cpp);
 //   - otherwise the engine: its thread, or a poller that has nothing to do (Engine::assist), so that a
@@ -66,7 +66,7 @@ struct Buffer {
     std::size_t size = 0;
 };
 
-// What a source waits for.
+// A source waits for this.
 struct Interest {
     bool readable = false;
     bool writable = false;

@@ -43,8 +43,8 @@ bool exceeds(const ibv_qp_cap &cap) {
            cap.max_inline_data > limits::max_inline_data;
 }
 
-// A queue without a scatter list cannot be used: verbs lets the device give more than was asked for. Of
-// inline bytes, what librdmacm's rsockets (before version 51) need and do not ask for in their
+// A queue without a scatter list cannot be used: verbs lets the device give more than was asked for. It
+// gives the inline bytes that librdmacm's rsockets (before version 51) need and do not ask for in their
 // bandwidth mode: on iWARP they send each message, and the place for the next bytes, inline.
 ibv_qp_cap given(ibv_qp_cap cap, bool shares_receives) {
     cap.max_send_wr = limits::granted_entries(cap.max_send_wr);
@@ -248,7 +248,7 @@ void QueuePair::start(std::unique_ptr<Link> link, const tcp::Address &peer,
     base::Lock sending{send_mutex_};
     changes();
     const bool given_up = !idle();
-    // What needs memory first: without it nothing has begun.
+    // All that needs memory comes first: without it nothing has begun.
     responses_ = base::Ring<Response>{std::max<std::size_t>(parameters.ird, 1)};
     pins_.reserve(Batch::max_segments);
     batch_reads_.reserve(Batch::max_segments);

@@ -6,7 +6,7 @@
 //   qp_build.cpp     a batch of segments, from the send queue and the owed responses
 //   qp_transmit.cpp  batches into the link
 //   qp_receive.cpp   what the link has
-//   qp_parse.cpp     the stream, segment by segment
+//   qp_parse.cpp     the bytes, segment by segment
 //   qp_place.cpp     where payload goes
 //   qp_respond.cpp   reads and flushes that the peer asks for; the answers to our flushes
 //   qp_atomic.cpp    atomic operations, asked for and answered
@@ -14,8 +14,8 @@
 //
 // Two locks. The group's lock: everything about receiving, and the connection's end. send_mutex_: the send
 // queue, responses that wait to be sent, the link's sending side; taken after the group's, before a
-// completion queue's. What both sides need is changed with both locks and read with either: it is guarded by
-// the role both_.
+// completion queue's. Members that both sides need are changed with both locks and read with either: the role
+// both_ guards them.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -170,7 +170,7 @@ private:
     // The peer broke a rule: with the segment at hand; of a request that is refused, its body too.
     void violate(const wire::Violation &violation, std::span<const std::byte> read_request = {})
         REQUIRES(group_->mutex());
-    // Of a region here, under what the peer sends.
+    // The program has unmapped the region that the segment at hand needs.
     void memory_vanished(const MemoryRegion &region, const void *place) REQUIRES(group_->mutex());
     void terminate(const wire::Violation &violation, std::span<const std::byte> header,
                    std::span<const std::byte> read_request) REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
@@ -263,7 +263,8 @@ private:
                                               std::span<const ibv_sge> sges, std::size_t offset,
                                               std::size_t most_bytes);
     [[nodiscard]] Asker peer() const { return {.pd = qp_base.pd, .queue_pair = creation()}; }
-    // What the peer asks for; what it may not have, or has given back, ends the connection with `refusal`.
+    // Pins what the peer asks for; what it may not have, or has given back, ends the connection with
+    // `refusal`.
     // One that ends when all is sent goes on sending, and ignores the peer from there on.
     [[nodiscard]] std::optional<Pin> pin_for_peer(const Access &access, const char *refusal,
                                                   std::span<const std::byte> read_request = {})
@@ -311,7 +312,7 @@ private:
     void finish_send() REQUIRES(group_->mutex());
     void deliver_unexpected() REQUIRES(group_->mutex());
     [[nodiscard]] bool keep_unexpected(std::span<const std::byte> bytes) REQUIRES(group_->mutex());
-    // What the completion of a receive says of the message that took it.
+    // The completion of a receive says this of the message that took it.
     struct Arrival {
         ibv_wc_opcode opcode = IBV_WC_RECV;
         std::uint32_t bytes = 0;
@@ -425,7 +426,7 @@ private:
     std::size_t first_unbuilt_ GUARDED_BY(send_mutex_) =
         0;  // index in requests_ of the first that is not wholly in a batch
     std::size_t first_uncommitted_ GUARDED_BY(send_mutex_) =
-        0;  // index of the first that is not wholly in TCP
+        0;  // index of the first that the link has not taken wholly
     std::size_t request_offset_ GUARDED_BY(send_mutex_) = 0;
     unsigned awaiting_ GUARDED_BY(send_mutex_) = 0;
     std::size_t last_left_ GUARDED_BY(send_mutex_) =
@@ -439,10 +440,10 @@ private:
     bool ready_to_receive_due_ GUARDED_BY(send_mutex_) = false;
     bool may_transmit_ GUARDED_BY(send_mutex_) = false;
     bool full_ GUARDED_BY(send_mutex_) =
-        false;  // TCP took no more; until it says that it does, it is not asked
+        false;  // the link took no more; until it says that it does, it is not asked
     int link_error_ GUARDED_BY(send_mutex_) = 0;
     bool link_broken_ GUARDED_BY(send_mutex_) = false;
-    bool link_cut_ GUARDED_BY(send_mutex_) = false;  // broken on purpose, behind what TCP has
+    bool link_cut_ GUARDED_BY(send_mutex_) = false;  // broken on purpose, behind what the link has
     std::unique_ptr<RequestFaults> faults_;          // made with the queue pair, or never
     Batch batch_ GUARDED_BY(send_mutex_);
     std::vector<Pin> pins_

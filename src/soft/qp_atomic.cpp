@@ -9,8 +9,8 @@ namespace soft {
 
 namespace {
 
-// What was there before. By the processor, so that its other atomic operations on the same memory are atomic
-// with it too (IBV_ATOMIC_GLOB).
+// Returns what was there before. The processor runs it, so that its other atomic operations on the same
+// memory are atomic with it too (IBV_ATOMIC_GLOB).
 std::uint64_t run(const wire::AtomicRequest &request, std::uint64_t &memory) {
     const std::atomic_ref<std::uint64_t> target{memory};
     // Looked at as what will be written: memory that vanished faults here, and not inside what

@@ -58,14 +58,14 @@ bool QueuePair::fault_stops(const SendRequest &request) {
     return verdict != RequestFaults::Verdict::Go;
 }
 
-// Of a write or a send.
+// How many bytes of a write or a send the next segment has.
 std::size_t QueuePair::next_segment_bytes(const SendRequest &request) const {
     const std::size_t end = faults_ != nullptr ? faults_->most(request.length) : request.length;
     return std::min<std::size_t>(max_payload_bytes_, end - request_offset_);
 }
 
-// Whether payload of the request goes from the program's memory, to be copied only where TCP does not take
-// it.
+// Whether payload of the request goes from the program's memory, to be copied only where the link does not
+// take it.
 bool QueuePair::is_lent(const SendRequest &request, std::size_t bytes) const {
     sends();
     return request.is_inline && bytes > Batch::max_copied_bytes && !parameters_.crc &&

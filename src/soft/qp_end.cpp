@@ -15,8 +15,8 @@ namespace soft {
 
 namespace {
 
-// What break_link() is called with when neither the network nor the peer is the cause: a request that fails,
-// memory that is gone, a completion queue that is full.
+// break_link() is called with these when neither the network nor the peer is the cause: a request fails,
+// memory is gone, a completion queue is full.
 constexpr bool is_ours(int error) {
     return error == 0 || error == EACCES || error == EFAULT || error == ENOBUFS;
 }
@@ -64,7 +64,7 @@ void QueuePair::end(const End &how) {
     }
 }
 
-// What the link takes of them now; the end of the stream follows the last.
+// The link gets as many of them as it takes now; the end of the bytes follows the last.
 void QueuePair::send_last_words() {
     const base::Lock lock{send_mutex_};
     changes();
@@ -178,7 +178,7 @@ void QueuePair::give_up() {
     disconnect();
 }
 
-// The program need not wait any longer. But a reset would destroy what it was told is done and TCP has.
+// The program need not wait any longer. But a reset would destroy what it was told is done and the link has.
 void QueuePair::leave_to_engine() {
     const base::Lock lock{send_mutex_};
     changes();
@@ -188,8 +188,8 @@ void QueuePair::leave_to_engine() {
     }
 }
 
-// What was waited for: the first FPDU of an initiator that promised it, the rest of a segment, receives for
-// the last messages, or the end of a connection that ended.
+// The time is over for the first FPDU of an initiator that promised it, for the rest of a segment, for
+// receives for the last messages, or for the end of a connection that ended.
 void QueuePair::expire() {
     group_->mutex().assert_held();
     if (!connected()) {
@@ -201,7 +201,7 @@ void QueuePair::expire() {
         peer_closed();
         return;
     }
-    // TCP may still have bytes that the peer sent in time, when this process or its thread did not run
+    // The link may still have bytes that the peer sent in time, when this process or its thread did not run
     // meanwhile.
     if (!stalled_ && !parked_) {
         receive();
@@ -259,8 +259,8 @@ bool QueuePair::add_last_words(const wire::Violation &violation, std::span<const
 void QueuePair::terminate(const wire::Violation &violation, std::span<const std::byte> header,
                           std::span<const std::byte> read_request) {
     {
-        // Behind what TCP has not taken yet of the FPDUs before it, which is copied: those whose memory it is
-        // are told that all is over.
+        // It goes behind what the link has not taken yet of the FPDUs before it, which is copied: those whose
+        // memory it is are told that all is over.
         const base::Lock lock{send_mutex_};
         changes();
         may_transmit_ = false;  // nothing comes behind it: somebody may post before end() has the lock
@@ -287,7 +287,7 @@ void QueuePair::break_link(int error) {
     set_interest({.readable = true});
 }
 
-// A fault on purpose: as if the network had gone, but what TCP has still reaches the peer.
+// A fault on purpose: as if the network had gone, but what the link has still reaches the peer.
 void QueuePair::cut_link() {
     sends();
     link_broken_ = link_cut_ = true;

@@ -254,8 +254,8 @@ void QueuePair::deliver_unexpected() {
     }
 }
 
-// What was read before the stream waited, here or for storage; the peer has its whole time again for what is
-// missing of a segment.
+// Parses what was read before the connection waited, here or for storage; the peer has its whole time again
+// for what is missing of a segment.
 void QueuePair::resume() {
     parse();
     answer();
@@ -300,7 +300,7 @@ void QueuePair::complete_receive(ibv_wc_status status, const Arrival &arrival) {
     }
 }
 
-// Of a shared queue only the receive that is half filled: the others are not this connection's.
+// From a shared queue it flushes only the receive that is half filled: the others are not this connection's.
 void QueuePair::flush_receives() {
     if (message_ == Message::Delivered) {
         complete_receive(IBV_WC_WR_FLUSH_ERR, {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/qp: the stream, segment by segment, wherever TCP happens to cut it.
+// soft/qp: the bytes that come, segment by segment, wherever the link happens to cut them.
 #include <algorithm>
 #include <cerrno>
 #include <new>

@@ -137,7 +137,7 @@ std::optional<Pin> QueuePair::pin_for_peer(const Access &access, const char *ref
 }
 
 // A program that disconnects when all is sent may deregister memory at once, which the peer does not know
-// yet. What the program sent before arrives all the same. Nothing of the peer's is looked at any more, so
+// yet. All that the program sent before arrives all the same. Nothing of the peer's is looked at any more, so
 // that it cannot guess keys.
 void QueuePair::ignore_peer() {
     ignores_peer_ = true;

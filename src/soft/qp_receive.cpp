@@ -15,7 +15,7 @@ namespace {
 
 // Reads in one turn, so that others of the group have theirs.
 constexpr int rounds_in_a_turn = 32;
-// What is received behind a segment's payload.
+// So much is received behind a segment's payload.
 constexpr std::size_t bytes_ahead = 256;
 
 using State = Link::Received::State;

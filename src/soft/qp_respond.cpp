@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/qp: reads and flushes that the peer asks for. What must become durable first, and would wait for
-// storage, is done on a worker; until it is back the connection is parked, and only this connection.
+// soft/qp: reads and flushes that the peer asks for. A worker makes durable what would
+// wait for storage; until it is back the connection is parked, and only this connection.
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/qp: the send queue, from ibv_post_send to a work completion. A write or send is done when TCP has all
-// its bytes, a read, flush or atomic operation when its answer is here; completions come in the order of
+// soft/qp: the send queue, from ibv_post_send to a work completion. A write or send is done when the link has
+// all its bytes, a read, flush or atomic operation when its answer is here; completions come in the order of
 // posting.
 #include <algorithm>
 #include <cerrno>
@@ -81,7 +81,8 @@ bool QueuePair::agreed(unsigned operation, const char *name) const {
     return false;
 }
 
-// What can be said of a request when it is posted. Keys and memory are looked at when its turn comes.
+// Checks what can be checked of a request when it is posted. Keys and memory are looked at when its turn
+// comes.
 int QueuePair::check(const ibv_send_wr &request, std::uint64_t &bytes) const {
     sends();
     const int opcode = static_cast<int>(request.opcode);
@@ -217,8 +218,8 @@ void QueuePair::complete(const SendRequest &request) {
     }
 }
 
-// The oldest open request gets the status; everything behind it is flushed, also a write that TCP has: the
-// target did nothing that came after what failed.
+// The oldest open request gets the status; everything behind it is flushed, also a write that the link has:
+// the target did nothing that came after what failed.
 void QueuePair::flush_requests(ibv_wc_status oldest) {
     bool failed = false;
     for (std::size_t i = 0; i < requests_.size(); ++i) {

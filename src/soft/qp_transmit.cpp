@@ -49,7 +49,7 @@ void QueuePair::transmit() {
     }
 }
 
-// What the peer still has to read may have been deregistered since the link was full.
+// Memory that the peer still has to read may have been deregistered since the link was full.
 bool QueuePair::pin_again() {
     for (const PeerRead &read : batch_reads_) {
         if (batch_.has_sent(read.piece)) {
@@ -82,7 +82,7 @@ void QueuePair::want_writable(bool wanted) {
     set_interest({.readable = interest_.readable, .writable = wanted || all_sent_, .ended = interest_.ended});
 }
 
-// What is stalled may be so for ever, and has to see, once, that the peer is gone. What is parked is read
+// A stalled connection may be so for ever, and has to see, once, that the peer is gone. A parked one is read
 // again soon, and until then misses nothing.
 void QueuePair::want_readable(bool wanted) {
     const base::Lock lock{send_mutex_};

@@ -85,7 +85,7 @@ Address peer_address(int socket) {
     return name_of(socket, getpeername);
 }
 
-// Of a socket for IPv6 both: it may carry IPv4. The kernel leaves out the two bits of ECN.
+// A socket for IPv6 gets both: it may carry IPv4. The kernel leaves out the two bits of ECN.
 void set_service_type(int socket, std::uint8_t service_type) {
     set(socket, IPPROTO_IP, IP_TOS, int{service_type});
     set(socket, IPPROTO_IPV6, IPV6_TCLASS, int{service_type});
@@ -104,7 +104,7 @@ base::Result<base::Fd> bound(const sockaddr &address, const Options &options) {
     }
     if (::bind(socket.get(), &address, base::length_of(address)) != 0) {
         // Taken, or only not forgotten: the closed connections of a listener before us (see listen()) do not
-        // count. Who listens, or is bound and has not said SO_REUSEADDR, still does.
+        // count. A socket that listens, or is bound and has not said SO_REUSEADDR, still does.
         if (errno != EADDRINUSE || options.reuse_address) {
             return base::last_failure();
         }

@@ -144,7 +144,7 @@ base::Result<void> DatagramId::connect(const rdma_conn_param *parameters) {
     return wait_if_synchronous();
 }
 
-// What is lost is asked again; what the network says of it is read with the replies.
+// A request that is lost is sent again; the errors of the network are read with the replies.
 void DatagramId::ask() {
     ++attempts_;
     (void)send(socket_.get(), request_bytes_.data(), request_bytes_.size(), MSG_NOSIGNAL);
@@ -240,7 +240,7 @@ void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::Lookup
     }
     const tcp::Address here = udp::address_of(
         {.gid = lookup.to, .port = port_of(route.addr.src_addr), .interface = lookup.from.interface});
-    // What needs memory first: a request that is dropped comes again.
+    // All that needs memory comes first: a request that is dropped comes again.
     std::unique_ptr<DatagramId> child{new DatagramId{nullptr, context, ps}};
     child->service_ = service_;
     child->lookup_ = lookup;

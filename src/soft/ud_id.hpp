@@ -48,7 +48,7 @@ private:
     [[nodiscard]] DatagramQueuePair *datagram_qp() const {
         return static_cast<DatagramQueuePair *>(AnyQueuePair::of(qp));
     }
-    // Of the id's own, which the program may have destroyed with ibv_destroy_qp.
+    // Detaches the id's own queue pair, which the program may have destroyed with ibv_destroy_qp.
     void detach(const Membership &membership) const;
     [[nodiscard]] const Device &device() const { return *static_cast<const Device *>(verbs->device); }
     [[nodiscard]] ibv_gid source_gid() const { return route.addr.addr.ibaddr.sgid; }

@@ -18,7 +18,7 @@ constexpr std::uint32_t port_mask = 0xffff;
 constexpr std::uint32_t grh_version = 6U << 28;
 constexpr std::uint8_t grh_next_header = 0x1b;  // an InfiniBand transport header
 
-// What stands before a message in its receive: 40 bytes, from whom and to whom.
+// Returns the 40 bytes that stand before a message in its receive: from whom, and to whom.
 ibv_grh global_route_header(const udp::Arrival &arrival, std::size_t payload_bytes) {
     ibv_grh header{};
     header.version_tclass_flow = htonl(grh_version);

@@ -69,7 +69,8 @@ int DatagramQueuePair::check(const ibv_send_wr &request) const {
     return 0;
 }
 
-// What the address handle says is copied: it may be destroyed before a send that waits for its socket.
+// The request gets a copy of the address handle, which may be destroyed before a send that waits for its
+// socket.
 int DatagramQueuePair::enqueue(const ibv_send_wr &request, Part when_bad) {
     if (requests_.full()) {
         return ENOMEM;

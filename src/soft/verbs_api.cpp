@@ -34,7 +34,7 @@ constexpr unsigned known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
                                   SOFTRDMA_ACCESS_FLUSH_GLOBAL | SOFTRDMA_ACCESS_FLUSH_PERSISTENT |
                                   IBV_ACCESS_OPTIONAL_RANGE;
 
-// Of verbs, but not of this device.
+// Verbs has these, and this device does not.
 constexpr unsigned lacking_access = IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND;
 
 // 0 or an errno value.

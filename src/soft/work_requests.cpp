@@ -40,7 +40,7 @@ void add_atomic(ibv_qp_ex *qp, ibv_wr_opcode opcode, std::uint32_t rkey, std::ui
     }
 }
 
-// What no queue pair of this device has: said by complete().
+// No queue pair of this device has these, and complete() says so.
 template <typename... Arguments>
 void refuse(ibv_qp_ex *qp, Arguments...) {
     of(qp).fail(EOPNOTSUPP);

@@ -13,7 +13,7 @@
 
 namespace stream {
 
-// Reads a number. What the program reads afterwards has all that the peer wrote before it.
+// Reads a number. A later read by the program sees all that the peer wrote before it.
 template <typename T>
 [[nodiscard]] STREAM_PEER_MEMORY T peer_wrote(const void *at) {
     return __atomic_load_n(static_cast<const T *>(at), __ATOMIC_ACQUIRE);

@@ -8,10 +8,10 @@
 
 namespace verbs {
 
-// Whose address: one of this machine, to bind to, or one to reach.
+// Tells whose address it is: one of this machine, to bind to, or one to reach.
 enum class Side { Local, Remote };
 
-// What a look-up gave, or a static text that says why it gave nothing.
+// The result of a look-up, or a static text that says why it gave nothing.
 using AddressResult = std::expected<AddressInfo, const char *>;
 
 // Looks up a reliable connection's address; port may be NULL, a number or a service name. Blocks (name

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int first_package_with_flush = 45;
 
-// Of later rdma-core, where the headers may not have them: the kernel's values, which do not change.
+// Later versions of rdma-core name these, and the headers may not. The kernel's values do not change.
 constexpr std::uint64_t device_flush = std::uint64_t{1} << 38 | std::uint64_t{1} << 39;  // global, persistent
 constexpr std::uint64_t device_atomic_write = std::uint64_t{1} << 40;
 constexpr std::uint64_t send_operation_flush = 1 << 11;

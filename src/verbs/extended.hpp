@@ -21,7 +21,7 @@ namespace verbs::extended {
 
 // The native_ operations that a device says it has, as far as the library can post them.
 [[nodiscard]] unsigned device_operations(const ibv_device_attr_ex &attributes, bool library_has_flush);
-// What to ask ibv_create_qp_ex for, so that a queue pair has these operations.
+// Returns the flags with which ibv_create_qp_ex makes a queue pair that has these operations.
 [[nodiscard]] std::uint64_t send_operations(unsigned native_operations);
 // The native_ operations that a queue pair was given.
 [[nodiscard]] unsigned queue_pair_operations(ibv_qp_ex *qp, bool library_has_flush);

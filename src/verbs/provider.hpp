@@ -62,7 +62,7 @@ struct Provider {
     decltype(&rdma_reject) reject;
     decltype(&rdma_disconnect) disconnect;
 
-    // What verbs has no call for.
+    // Verbs has no calls for these.
 
     // A region that only the peer of one queue pair reaches; nullptr where the device has none
     // (softrdma_reg_mr_for_qp).
@@ -88,8 +88,8 @@ struct Provider {
 
     // Which native_ operations a device has.
     unsigned (*device_operations)(const ibv_device_attr_ex &attributes);
-    // What a queue pair is to be created with (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) to have these native_
-    // operations; 0 when it needs nothing.
+    // Returns the flags (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) with which a queue pair is created that has these
+    // native_ operations; 0 when it needs none.
     std::uint64_t (*send_operations)(unsigned native_operations);
     // Which native_ operations can be posted to a queue pair: those it was created with and, if the provider
     // knows its peer, that has. 0 before it is connected. A kernel's device must have been asked for some

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs_preload/ibverbs: the names of libibverbs. What is not here takes no object of ours, and stays the
-// real library's: tests/compat/preload_symbols.sh has the list.
+// verbs_preload/ibverbs: the names of libibverbs. A function that is not here takes no object of ours, and
+// stays the real library's: tests/compat/preload_symbols.sh has the list.
 #include <algorithm>
 #include <cstring>
 
@@ -84,8 +84,8 @@ extern "C" {
     return -1;
 }
 
-// What this name fills ends before port_cap_flags2; verbs.h's inline takes the context's query_port for all
-// of it.
+// The function of this name fills no more than what is before port_cap_flags2; verbs.h's inline takes the
+// context's query_port for all of it.
 [[gnu::visibility("default")]] int ibv_query_port(ibv_context *context, uint8_t port_num,
                                                   _compat_ibv_port_attr *port_attr) {
     ibv_port_attr whole;
@@ -123,7 +123,7 @@ extern "C" {
     return softrdma_ibv_query_gid_table(context, entries, max_entries, flags);
 }
 
-// Of libibverbs' private node, for ibv_devinfo. Type 0 is InfiniBand's and RoCE version 1's.
+// It belongs to libibverbs' private node, for ibv_devinfo. Type 0 is InfiniBand's and RoCE version 1's.
 [[gnu::visibility("default")]] int ibv_query_gid_type(ibv_context *context, uint8_t port_num, unsigned index,
                                                       int *type) {
     ibv_gid_entry entry;

@@ -67,9 +67,10 @@ public:
     // From here on the destructor resets the connection, and the peer loses what it has not received.
     virtual void abandon() = 0;
 
-    // What to watch, for reading, for writing, or for the peer's end alone (EPOLLIN, EPOLLOUT, EPOLLRDHUP).
+    // The user watches it for reading, for writing, or for the peer's end alone (EPOLLIN, EPOLLOUT,
+    // EPOLLRDHUP).
     [[nodiscard]] virtual int descriptor() const = 0;
-    // Whoever lent the link its descriptor may close it from here on. False: the process has no more of them.
+    // The lender of the link's descriptor may close it from here on. False: the process has no more of them.
     [[nodiscard]] virtual bool own_descriptor() = 0;
     // Takes the descriptor out of the link, which is over; nothing is closed.
     [[nodiscard]] virtual base::Fd take_descriptor() = 0;

@@ -18,7 +18,7 @@ namespace soft {
 
 namespace {
 
-// What TCP takes at least on any path, for when the kernel does not tell.
+// TCP takes so much on any path, for when the kernel does not tell.
 constexpr std::size_t smallest_segment_bytes = 536;
 
 template <typename T>

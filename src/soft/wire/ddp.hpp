@@ -75,7 +75,7 @@ struct Segment {
     return is_tagged(opcode) ? tagged_bytes : untagged_bytes;
 }
 
-// Of a header whose control word is there, whatever else is in it.
+// Returns the length of a header whose control word is there, whatever else is in it.
 [[nodiscard]] constexpr std::size_t header_bytes(std::span<const std::byte> bytes) {
     return (bytes[fpdu_length_bytes] & std::byte{0x80}) != std::byte{0} ? tagged_bytes : untagged_bytes;
 }

@@ -88,7 +88,7 @@ struct AtomicRequest {
 
     friend bool operator==(const AtomicRequest &, const AtomicRequest &) = default;
 };
-// What the memory holds after the operation found `original` there.
+// Returns what the memory holds after the operation found `original` there.
 [[nodiscard]] constexpr std::uint64_t result_of(const AtomicRequest &request, std::uint64_t original) {
     const std::uint64_t mask = request.add_swap_mask;
     if (request.operation == AtomicOperation::FetchAdd) {

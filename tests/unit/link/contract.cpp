@@ -80,7 +80,7 @@ std::size_t fill(Link &link) {
     return taken;
 }
 
-// What is sent in pieces arrives in order, in whatever pieces it is received.
+// Bytes that are sent in pieces arrive in order, in whatever pieces they are received.
 void bytes_keep_their_order(void **state) {
     auto &[here, there] = links(state);
     std::minstd_rand dice{7};

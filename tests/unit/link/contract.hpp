@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What src/soft/link/link.hpp promises, as tests that every link passes. The test of a new link is a main()
+// The promises of src/soft/link/link.hpp as tests that every link passes. The test of a new link is a main()
 // that gives run_link_contract() its pairs.
 #pragma once
 
@@ -28,7 +28,7 @@ struct Links {
 [[nodiscard]] soft::Link::Sent send(soft::Link &link, std::span<const std::byte> bytes);
 // Waits until something is there; its first bytes, `most` at most.
 [[nodiscard]] soft::Link::Received receive(soft::Link &link, Bytes &bytes, std::size_t most);
-// What comes up to the end, or the failure, which is returned.
+// Receives the bytes up to the end, or the failure, which it returns.
 [[nodiscard]] soft::Link::Received receive_rest(soft::Link &link, Bytes &bytes);
 
 }  // namespace test
