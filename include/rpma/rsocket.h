@@ -17,7 +17,8 @@
  * makes no thread. A signal handler may call its functions. Where the handler has interrupted another of them
  * in the same thread, and not in its sleep, a call fails with EDEADLK and does nothing: it would wait for the
  * call that it has interrupted. To try again makes sense when the handler has returned. An rsocket that has
- * stayed TCP receives and sends in a handler at any time.
+ * stayed TCP receives and sends in a handler at any time. Other calls may call malloc(3), so that a handler
+ * that may have interrupted malloc(3) must not make them (signal-safety(7)).
  *
  * Blocking. As with sockets, a call that may block waits unless O_NONBLOCK (rfcntl), SOCK_NONBLOCK or
  * MSG_DONTWAIT says otherwise. A wait ends with EINTR when a signal was caught.

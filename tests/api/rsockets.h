@@ -164,15 +164,4 @@ static inline void await_stop(pid_t child) {
     assert_true(WIFSTOPPED(status));
 }
 
-/* For a test whose children use a device of their own, which has a thread. */
-static inline void skip_without_threads_in_children(void) {
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
-    print_message(
-        "SKIPPED: GCC 12's ThreadSanitizer ends a child of threads that makes threads (\"dup thread "
-        "with used id\"), in a program without rsockets too. clang's lets it go on, and runs this "
-        "test\n");
-    skip();
-#endif
-}
-
 #endif

@@ -18,6 +18,7 @@
 
 /* Last: it asserts. */
 #include "../api/rsockets.h"
+#include "../forks.h"
 #include "../pace.h"
 
 enum { CLIENTS = 4, MOST_BYTES = 4096, MOST_SECONDS = 240 };
@@ -156,7 +157,7 @@ static void assert_registry_is_clean(void) {
 
 static void clients_that_are_killed_at_any_moment(void **state) {
     (void)state;
-    skip_without_threads_in_children();
+    skip_where(CHILDREN_MAKE_NO_THREADS);
     uint64_t random = seed;
     print_message("%d kills, seed %llu\n", kills, (unsigned long long)seed);
     dead = calloc((size_t)kills + CLIENTS, sizeof(*dead));
