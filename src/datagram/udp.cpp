@@ -5,14 +5,11 @@
 #include <cerrno>
 
 #include "base/fd.hpp"
+#include "base/parts.hpp"
 
 namespace datagram::udp {
 
 namespace {
-
-iovec part_of(std::span<const std::byte> bytes) {
-    return {.iov_base = const_cast<std::byte *>(bytes.data()), .iov_len = bytes.size()};  // not written to
-}
 
 template <typename T>
 T data_of(const cmsghdr &header) {
@@ -48,12 +45,10 @@ base::Result<void> prepare(int socket, int family) {
 base::Result<Arrival> receive(int socket, std::span<std::byte> buffer) {
     alignas(cmsghdr) char control[256];
     AnyAddress name{};
-    iovec part{.iov_base = buffer.data(), .iov_len = buffer.size()};
-    msghdr message{};
+    const iovec part = base::part_of(buffer.data(), buffer.size());
+    msghdr message = base::message_of(&part, 1);
     message.msg_name = &name;
     message.msg_namelen = sizeof(name);
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
     const ssize_t bytes = recvmsg(socket, &message, MSG_DONTWAIT | MSG_TRUNC);
@@ -77,12 +72,10 @@ base::Result<void> send(int socket, std::span<const std::byte> bytes, const sock
 void send_from(int socket, int family, const Ip &from, const Address &to, std::span<const std::byte> bytes) {
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(in6_pktinfo))] = {};
     AnyAddress name{};
-    iovec part = part_of(bytes);
-    msghdr message{};
+    const iovec part = base::part_of(bytes.data(), bytes.size());
+    msghdr message = base::message_of(&part, 1);
     message.msg_name = &name;
     message.msg_namelen = write_address(to, family, name);
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
     message.msg_control = control;
     const auto describe = [&](int level, int type, const auto &info) {
         message.msg_controllen = CMSG_SPACE(sizeof(info));

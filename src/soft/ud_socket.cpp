@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/parts.hpp"
 #include "soft/limits.hpp"
 
 namespace soft::udp {
@@ -203,13 +204,11 @@ std::optional<Arrival> receive(int socket, std::span<std::byte> buffer, int &err
     error = 0;
     for (int tries = 0; tries < limits::datagrams_in_a_turn; ++tries) {
         sockaddr_in6 from{};
-        iovec piece{.iov_base = buffer.data(), .iov_len = buffer.size()};
+        const iovec piece = base::part_of(buffer.data(), buffer.size());
         alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(in6_pktinfo))> control;
-        msghdr message{};
+        msghdr message = base::message_of(&piece, 1);
         message.msg_name = &from;
         message.msg_namelen = sizeof(from);
-        message.msg_iov = &piece;
-        message.msg_iovlen = 1;
         message.msg_control = control.data();
         message.msg_controllen = control.size();
         const ssize_t bytes = recvmsg(socket, &message, 0);
@@ -235,11 +234,9 @@ std::optional<Arrival> receive(int socket, std::span<std::byte> buffer, int &err
 int send(int socket, const ibv_gid &source, const Endpoint &to, std::span<iovec> pieces) {
     sockaddr_in6 address = raw(to);
     alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(in6_pktinfo))> control{};
-    msghdr message{};
+    msghdr message = base::message_of(pieces.data(), pieces.size());
     message.msg_name = &address;
     message.msg_namelen = sizeof(address);
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = pieces.size();
     if (!is_unspecified(source)) {
         message.msg_control = control.data();
         message.msg_controllen = control.size();
