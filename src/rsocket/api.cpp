@@ -28,12 +28,12 @@ namespace rsockets {
 
 namespace {
 
-// Returns what call(socket) gives for the rsocket behind the descriptor.
-template <typename Call>
-[[gnu::always_inline]] inline long with_socket(int fd, Call call) {
-    return guarded([&]() -> decltype(call(std::declval<AnySocket &>())) {
+// Returns what use(socket) gives for the rsocket behind the descriptor.
+template <typename Use>
+[[gnu::always_inline]] inline long with_socket(int fd, Use use) {
+    return guarded([&]() -> decltype(use(std::declval<AnySocket &>())) {
         const auto socket = Table::instance().find(fd);
-        return socket ? call(*socket) : base::failure(EBADF);
+        return socket ? use(*socket) : base::failure(EBADF);
     });
 }
 
@@ -56,8 +56,8 @@ template <typename Move>
 }
 
 // Returns what a system call says of the socket of the kernel behind the descriptor.
-template <typename Call>
-int with_descriptor(int fd, Call call) {
+template <typename SystemCall>
+int with_descriptor(int fd, SystemCall call) {
     return static_cast<int>(with_socket(fd, [&](const AnySocket &socket) -> Result<int> {
         const int result = call(socket.fd());
         return result >= 0 ? Result<int>{result} : base::last_failure();

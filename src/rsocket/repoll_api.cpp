@@ -19,15 +19,15 @@ using rsockets::Repoll;
 using rsockets::Result;
 using rsockets::Table;
 
-// Returns what call(repoll) gives for the repoll behind the descriptor.
-template <typename Call>
-int with_repoll(int fd, Call call) {
-    return static_cast<int>(rsockets::guarded([&]() -> decltype(call(std::declval<Repoll &>())) {
+// Returns what use(repoll) gives for the repoll behind the descriptor.
+template <typename Use>
+int with_repoll(int fd, Use use) {
+    return static_cast<int>(rsockets::guarded([&]() -> decltype(use(std::declval<Repoll &>())) {
         const auto repoll = Table::instance().find_repoll(fd);
         if (!repoll) {
             return base::failure(fcntl(fd, F_GETFD) < 0 ? EBADF : EINVAL);
         }
-        return repoll->inherited() ? base::failure(ECONNRESET) : call(*repoll);
+        return repoll->inherited() ? base::failure(ECONNRESET) : use(*repoll);
     }));
 }
 

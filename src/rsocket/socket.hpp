@@ -205,7 +205,7 @@ private:
         StreamLock &operator=(const StreamLock &) = delete;
         // Whether there is a stream.
         explicit operator bool() const { return held_.owns_lock(); }
-        // Before the end of the scope. The stream may be another one when the lock is taken again.
+        // Ends it before the scope ends. The stream may be another one when the lock is taken again.
         void unlock() RELEASE() { held_ = {}; }
         void lock(const Stream &stream) ACQUIRE() { held_ = taken(stream); }
 

@@ -83,7 +83,7 @@ public:
     Connection(const Connection &) = delete;
     Connection &operator=(const Connection &) = delete;
 
-    // The shard's.
+    // The shard has the lock.
     [[nodiscard]] base::SmallMutex &mutex() const RETURN_CAPABILITY(shard_->mutex()) {
         return shard_->mutex();
     }

@@ -40,8 +40,8 @@ public:
         int error = 0;  // EFAULT: the memory of a piece is gone; others: the link takes nothing any more
     };
     [[nodiscard]] virtual Sent send(std::span<const iovec> pieces) = 0;
-    // For a start-up frame, which a fresh link has room for. Fails with ENOBUFS when the link is full before
-    // it has all, else as send().
+    // Sends a start-up frame, which a fresh link has room for. Fails with ENOBUFS when the link is full
+    // before it has all, else as send().
     [[nodiscard]] base::Result<void> send_all(std::span<const std::byte> bytes);
     // Ends this direction: the peer's end of the bytes follows what was sent.
     virtual void finish() = 0;
@@ -80,7 +80,7 @@ public:
         bool ended;  // the peer's end or a failure is here, perhaps behind bytes that are unread
     };
     [[nodiscard]] virtual Ready ready() const = 0;
-    // Why the link failed, as an errno value, told once; 0 when there is none.
+    // Returns why the link failed, as an errno value, told once; 0 when there is none.
     [[nodiscard]] virtual int failure() = 0;
 
     // How many bytes have arrived that nobody has received.

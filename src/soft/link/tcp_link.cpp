@@ -44,7 +44,7 @@ ssize_t receive_pieces(int socket, std::span<const iovec> pieces) {
     return recvmsg(socket, &message, MSG_DONTWAIT);
 }
 
-// Readiness is level-triggered, so who was interrupted comes again.
+// Readiness is level-triggered, so a caller that was interrupted comes again.
 constexpr bool is_for_later(int error) {
     return error == EAGAIN || error == EINTR;
 }
@@ -94,7 +94,7 @@ bool TcpLink::own_descriptor() {
     return static_cast<bool>(socket_);
 }
 
-// Asks without the socket's lock.
+// poll(2) asks without the socket's lock.
 Link::Ready TcpLink::ready() const {
     pollfd state{.fd = socket_.get(), .events = POLLIN | POLLOUT | POLLRDHUP, .revents = 0};
     if (poll(&state, 1, 0) < 0) {
