@@ -21,7 +21,7 @@
 
 enum { INTERRUPTIONS = 50, AT_ONCE = 10, SPREAD_US = 100 };
 
-static const double give_up_after = 20; /* seconds */
+static const int give_up_s = 20;
 
 /* The interrupted thread sends requests, and its handler farewells. */
 static const char request[] = "a request that is sent whole";
@@ -124,7 +124,7 @@ static void a_handler_sends_whole_or_not_at_all(void **state) {
     (void)state;
     int sent = 0;
     struct texts texts = {.kept = 0};
-    const double deadline = seconds() + give_up_after;
+    const double deadline = seconds() + give_up_s;
     make_pair(ends);
     handle_signal(SIGALRM, say_farewell);
     while (refused < INTERRUPTIONS && seconds() < deadline) {
@@ -158,7 +158,7 @@ static void receive_byte(int fd) {
 static void every_call_that_would_wait_is_refused(void **state) {
     (void)state;
     char byte = 'x';
-    const double deadline = seconds() + give_up_after;
+    const double deadline = seconds() + give_up_s;
     make_pair(ends);
     handle_signal(SIGALRM, call_all);
     while (refused < INTERRUPTIONS && seconds() < deadline) {
@@ -188,7 +188,7 @@ static void an_rsocket_that_stayed_tcp_is_not_refused(void **state) {
     uint16_t port = 0;
     char byte = 0;
     int sent = 0;
-    const double deadline = seconds() + give_up_after;
+    const double deadline = seconds() + give_up_s;
     const int listener = listening_rsocket(&port);
     const struct sockaddr_in address = loopback_at(port);
     const int client = socket(AF_INET, SOCK_STREAM, 0);
@@ -270,7 +270,7 @@ __attribute__((visibility("default"))) int poll(struct pollfd *fds, nfds_t count
 static void send_and_look(void) {
     struct pollfd entry = {.fd = ends[1], .events = POLLIN};
     unexpected += rsend(ends[0], "h", 1, 0) != 1;
-    unexpected += rpoll(&entry, 1, give_up_after * 1000) != 1;
+    unexpected += rpoll(&entry, 1, give_up_s * 1000) != 1;
 }
 
 static void interrupt_the_way_to_sleep(void) {
@@ -280,7 +280,7 @@ static void interrupt_the_way_to_sleep(void) {
 static void a_handler_takes_what_a_sleep_was_to_end_by(void **state) {
     (void)state;
     char byte = 0;
-    const struct timeval limit = {.tv_sec = give_up_after};
+    const struct timeval limit = {.tv_sec = give_up_s};
     make_pair(ends);
     handle_signal(SIGUSR1, send_and_look);
     assert_int_equal(rsetsockopt(ends[1], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
@@ -289,15 +289,15 @@ static void a_handler_takes_what_a_sleep_was_to_end_by(void **state) {
     assert_int_equal(rrecv(ends[1], &byte, 1, 0), 1);
     assert_int_equal(byte, 'h');
     assert_null(before_sleep);
-    assert_true(seconds() - begin < give_up_after);
+    assert_true(seconds() - begin < give_up_s);
     /* The same in a set. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLET};
     const int set = repoll_create(0);
     assert_int_equal(repoll_ctl(set, EPOLL_CTL_ADD, ends[1], &event), 0);
     before_sleep = interrupt_the_way_to_sleep;
-    assert_int_equal(repoll_wait(set, &event, 1, give_up_after * 1000), 1);
+    assert_int_equal(repoll_wait(set, &event, 1, give_up_s * 1000), 1);
     assert_null(before_sleep);
-    assert_true(seconds() - begin < give_up_after);
+    assert_true(seconds() - begin < give_up_s);
     assert_int_equal(unexpected, 0);
     assert_int_equal(rclose(set), 0);
     close_pair(ends);
