@@ -21,6 +21,11 @@ short asked(std::uint32_t events) {
     return static_cast<short>(events & (EPOLLIN | EPOLLOUT | EPOLLRDHUP));
 }
 
+// An epoll_event is packed: no reference to its number is aligned.
+std::uint64_t number_of(const epoll_event &event) {
+    return event.data.u64;
+}
+
 }  // namespace
 
 RsocketRepoll::RsocketRepoll(Dice &dice) : dice_{dice}, fd_{repoll_create(EPOLL_CLOEXEC)} {}
@@ -128,9 +133,9 @@ std::string RsocketRepoll::look() {
 }
 
 std::string RsocketRepoll::told(const epoll_event &event) {
-    const auto known = members_.find(event.data.u64);
+    const auto known = members_.find(number_of(event));
     if (known == members_.end()) {
-        return "repoll_wait tells of number " + std::to_string(event.data.u64) + ", which is no member";
+        return "repoll_wait tells of number " + std::to_string(number_of(event)) + ", which is no member";
     }
     Member &member = known->second;
     if (member.is_disarmed) {
@@ -164,7 +169,7 @@ std::string RsocketRepoll::wait() {
         return std::string{"repoll_wait: "} + std::strerror(errno);
     }
     events.resize(static_cast<std::size_t>(count));
-    std::erase_if(events, [&](const epoll_event &event) { return closed_.contains(event.data.u64); });
+    std::erase_if(events, [&](const epoll_event &event) { return closed_.contains(number_of(event)); });
     if (events.size() > members_.size()) {
         return "repoll_wait gives " + std::to_string(events.size()) + " of " +
                std::to_string(members_.size());
@@ -180,7 +185,7 @@ std::string RsocketRepoll::wait() {
         }
     }
     for (std::size_t i = 0; text.empty() && i < events.size(); ++i) {
-        const Member &member = members_.at(events[i].data.u64);
+        const Member &member = members_.at(number_of(events[i]));
         if (!member.pair->is_broken()) {
             text = member.pair->check_ready(member.end, asked(member.events),
                                             static_cast<short>(events[i].events));
