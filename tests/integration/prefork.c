@@ -2,8 +2,8 @@
 /* Several processes with the same rsockets: by fork, vfork, exec and SCM_RIGHTS. What carries no stream yet
  * can be used by any of them; a stream stays with the process that began it.
  *
- *     test_prefork [ACCEPTS [FORKS]]      how many connections each worker accepts, how many children there
- * are test_prefork ROLE NUMBER NUMBER     what one of the tests starts by exec */
+ *     test_prefork [ACCEPTS [FORKS]]    how many connections a worker accepts, how many forks there are
+ *     test_prefork ROLE NUMBER NUMBER   what one of the tests starts by exec */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
