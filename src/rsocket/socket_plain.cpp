@@ -92,9 +92,13 @@ bool Socket::decide_by_what_came() {
 }
 
 // The program has something to say, and there was nothing of the peer's. This thread may not have run since
-// it looked: what came in the meantime came in time.
+// it looked: a request, or the beginning of one, that came in the meantime came in time.
 void Socket::speak_first() {
-    if (state_ == State::Undecided && !decision_due() && !decide_by_what_came() && !lose_to_another()) {
+    if (state_ != State::Undecided || decision_due()) {
+        return;
+    }
+    decide_now();
+    if (state_ == State::Undecided && !decision_due() && !lose_to_another()) {
         if (grace_ends_) {
             remember_tcp(client_of(fd()));
         }
