@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/perf_loads, cli/tcp_answers: which rows a command line asks for, and where requests end in a stream.
-#include <pthread.h>
-
 #include <vector>
 
 #include "bytes.hpp"
 #include "cli/perf_loads.hpp"
 #include "cli/tcp_answers.hpp"
+
+// Last, as it wants.
+#include "../base/threadless.hpp"
 
 namespace {
 
@@ -61,16 +62,8 @@ void requests_end_where_they_end(void **) {
     }
 }
 
-// Stacks larger than there are addresses, for so long.
 void without_a_thread_there_is_an_error(void **) {
-    pthread_attr_t before;
-    pthread_attr_t larger;
-    assert_int_equal(pthread_getattr_default_np(&before), 0);
-    assert_int_equal(pthread_getattr_default_np(&larger), 0);
-    assert_int_equal(pthread_attr_setstacksize(&larger, std::size_t{1} << 60), 0);
-    assert_int_equal(pthread_setattr_default_np(&larger), 0);
-    const auto none = cli::start_thread([] {});
-    assert_int_equal(pthread_setattr_default_np(&before), 0);
+    const auto none = test::made_without_threads([] { return cli::start_thread([] {}); });
     assert_fails(none, "cannot start a thread: Resource temporarily unavailable");
     cli::start_thread([] {}).value().join();
 }

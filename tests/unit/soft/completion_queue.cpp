@@ -2,7 +2,6 @@
 // soft/cq and soft/receive_queue, without a connection: order, overrun, slots, notifications.
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 
 #include <array>
 #include <atomic>
@@ -14,8 +13,9 @@
 #include "soft/progress.hpp"
 #include "softrdma.h"
 
-// Last, as it wants.
+// Last, as they want.
 #include "../base/check.hpp"
+#include "../base/threadless.hpp"
 
 namespace {
 
@@ -353,16 +353,8 @@ bool polls_while_the_process_ends() {
     return true;
 }
 
-// Stacks larger than there are addresses, for so long.
 void without_an_engine_there_is_no_memory(void **) {
-    pthread_attr_t before;
-    pthread_attr_t larger;
-    assert_int_equal(pthread_getattr_default_np(&before), 0);
-    assert_int_equal(pthread_getattr_default_np(&larger), 0);
-    assert_int_equal(pthread_attr_setstacksize(&larger, std::size_t{1} << 60), 0);
-    assert_int_equal(pthread_setattr_default_np(&larger), 0);
-    const auto none = soft::Group::create();
-    assert_int_equal(pthread_setattr_default_np(&before), 0);
+    const auto none = test::made_without_threads([] { return soft::Group::create(); });
     assert_false(none.has_value());
     assert_int_equal(none.error().number, ENOMEM);
     assert_true(soft::Group::create().has_value());
