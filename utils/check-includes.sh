@@ -13,7 +13,16 @@ base:
 persist:
 soft/wire:
 soft/link:
-soft:           persist soft/wire soft/link softrdma.h rdma
+soft/ground:    softrdma.h rdma
+soft/progress:  soft/ground soft/link persist
+soft/memory:    soft/ground soft/wire persist softrdma.h rdma
+soft/device:    soft/ground soft/memory rdma
+soft/queues:    soft/ground soft/wire soft/memory soft/progress soft/device softrdma.h rdma
+soft/transport: soft/ground soft/link soft/wire soft/memory persist
+soft/connected: soft/ground soft/link soft/wire soft/memory soft/progress soft/device soft/queues soft/transport persist softrdma.h rdma
+soft/datagram:  soft/ground soft/wire soft/memory soft/progress soft/device soft/queues persist softrdma.h rdma
+soft/cm:        soft/ground soft/link soft/wire soft/memory soft/progress soft/device soft/queues soft/transport soft/connected soft/datagram softrdma.h rdma
+soft/api:       soft/ground soft/wire soft/memory soft/progress soft/device soft/queues soft/connected soft/datagram soft/cm persist softrdma.h rdma
 verbs:          softrdma.h rdma
 verbs_preload:  softrdma.h rdma
 librpma:        verbs librpma.h
@@ -89,7 +98,7 @@ awk -v table="$table" -v impure="$impure" -v headers="$headers" '
         if (!sub(/\/.*$/, "", first)) first = ""
         if (name in installed) what = name
         else if (first == "infiniband" || first == "rdma") what = "rdma"
-        else if (first in known) what = room_of(name)
+        else if (room_of(name) in known) what = room_of(name)
         else if (quoted) {
             if (room == "examples" && name ~ /\.pb-c\.h$/) next  # made by protoc-c of the .proto beside it
             if (room == "examples") complain("an example is one file that can be copied")

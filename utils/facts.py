@@ -21,12 +21,12 @@ import sys
 # The largest that is there today. These numbers may only go down: whoever makes one smaller writes the new one here.
 # The target of a class is 25 members and 40 functions.
 LIMITS = {
-    'files in a room': 88,
+    'files in a room': 74,
     'lines of a file': 479,
     'lines of a function': 66,
     'upward includes': 0,
     'pairs of rooms that include each other': 0,
-    'pairs of files that include each other': 18,
+    'pairs of files that include each other': 11,
     'members of a class': 85,
     'functions of a class': 139,
 }

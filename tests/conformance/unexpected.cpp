@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // conformance: sends that find no receive. InfiniBand's senders try again; the soft device keeps them while
-// the connection goes on, and stalls past a bound (src/soft/limits.hpp). Other iWARP devices end the
+// the connection goes on, and stalls past a bound (src/soft/ground/limits.hpp). Other iWARP devices end the
 // connection.
 
 #include "suite.hpp"

@@ -10,8 +10,8 @@
 
 #include "choices.hpp"
 #include "librpma/api.hpp"
-#include "soft/environment.hpp"
-#include "soft/faults.hpp"
+#include "soft/ground/environment.hpp"
+#include "soft/ground/faults.hpp"
 
 namespace {
 

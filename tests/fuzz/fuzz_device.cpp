@@ -16,7 +16,7 @@
 #include "../loopback.hpp"
 #include "base/fd.hpp"
 #include "choices.hpp"
-#include "soft/limits.hpp"
+#include "soft/ground/limits.hpp"
 
 namespace fuzz {
 

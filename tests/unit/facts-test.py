@@ -89,7 +89,7 @@ for limit, files in {
     'files in a room': {f'base/{n}.c': '' for n in one_more['files in a room']},
     'lines of a file': {'base/long.hpp': '\n' * len(one_more['lines of a file'])},
     'lines of a function': {'base/f.c': 'int f() {\n' + '    g();\n' * (len(one_more['lines of a function']) - 2) + '}\n'},
-    'upward includes': {'base/up.cpp': '#include "soft/up.hpp"\n', 'soft/up.hpp': ''},
+    'upward includes': {'base/up.cpp': '#include "soft/memory/up.hpp"\n', 'soft/memory/up.hpp': ''},
     'members of a class': {'base/c.hpp': 'class C {\n' + 'int m, ' * (len(one_more['members of a class']) - 1) + 'm;\n};\n'},
     'functions of a class': {'base/c.hpp': 'class C {\n' + 'int f(); ' * len(one_more['functions of a class']) + '\n};\n'},
     'pairs of files that include each other': {
@@ -98,7 +98,7 @@ for limit, files in {
                            (f'base/x{n}.hpp', ''), (f'base/y{n}.hpp', ''))},
 }.items():
     expect(limit, run(files), (1, [limit]))
-expect('rooms', run({'soft/x.hpp': '#include "persist/y.hpp"\n', 'persist/y.hpp': '#include "soft/x.hpp"\n'}),
+expect('rooms', run({'soft/memory/x.hpp': '#include "persist/y.hpp"\n', 'persist/y.hpp': '#include "soft/memory/x.hpp"\n'}),
        (1, ['upward includes', 'pairs of rooms that include each other']))
 expect('text that is no C++', run({'base/a.hpp': 'class {\n'})[0], 1)
 expect('a tree without source', run({})[0], 1)

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "soft/limits.hpp"
+#include "soft/ground/limits.hpp"
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/batch: what is added is what goes out: FPDU after FPDU, however little TCP takes at a time.
-#include "soft/batch.hpp"
+#include "soft/transport/batch.hpp"
 
 #include <sys/mman.h>
 #include <sys/socket.h>

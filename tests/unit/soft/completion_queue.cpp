@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <thread>
 
-#include "soft/any_qp.hpp"
-#include "soft/cq.hpp"
-#include "soft/progress.hpp"
+#include "soft/progress/progress.hpp"
+#include "soft/queues/any_queue_pair.hpp"
+#include "soft/queues/completion_queue.hpp"
 #include "softrdma.h"
 
 // Last, as they want.

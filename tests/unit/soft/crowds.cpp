@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "soft/limits.hpp"
+#include "soft/ground/limits.hpp"
 
 // Last, as it wants.
 #include "device.hpp"

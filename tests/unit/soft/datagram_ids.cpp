@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "soft/limits.hpp"
-#include "soft/ud_lookup.hpp"
+#include "soft/datagram/lookup.hpp"
+#include "soft/ground/limits.hpp"
 #include "soft/wire/datagram.hpp"
 
 // Last, as it wants.

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "soft/limits.hpp"
+#include "soft/ground/limits.hpp"
 #include "soft/wire/datagram.hpp"
 
 // Last, as it wants.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/faults: what SOFTRDMA_FAULTS may say, and that a seed says it all. What a program sees of faults is in
 // tests/integration/faults.cpp.
-#include "soft/faults.hpp"
+#include "soft/ground/faults.hpp"
 
 #include <cmath>
 #include <string>

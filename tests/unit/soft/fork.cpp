@@ -14,10 +14,10 @@
 
 #include "../../child.hpp"
 #include "base/log.hpp"
-#include "soft/any_qp.hpp"
-#include "soft/cm.hpp"
-#include "soft/memory.hpp"
-#include "soft/wrong_keys.hpp"
+#include "soft/cm/cm.hpp"
+#include "soft/ground/wrong_keys.hpp"
+#include "soft/memory/memory.hpp"
+#include "soft/queues/any_queue_pair.hpp"
 
 // Last, as it wants.
 #include "device.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Peers that say nothing more before the end of the start-up: given up after limits::handshake_timeout, while
 // others are served. The one slow test of this folder.
-#include "soft/limits.hpp"
+#include "soft/ground/limits.hpp"
 
 // Last, as they want.
 #include "device.hpp"

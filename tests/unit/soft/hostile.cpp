@@ -19,7 +19,7 @@
 #include <memory>
 #include <utility>
 
-#include "soft/limits.hpp"
+#include "soft/ground/limits.hpp"
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.

@@ -5,7 +5,7 @@
 #include <cerrno>
 
 #include "failing_new.hpp"
-#include "soft/limits.hpp"
+#include "soft/ground/limits.hpp"
 
 // Last, as it wants.
 #include "device.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The addresses of this machine, while they change. In a network of its own, which has only the loopback
 // interface, and that down; skipped where the process may not have one.
-#include "soft/interfaces.hpp"
+#include "soft/ground/interfaces.hpp"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 
 #include "../../child.hpp"
 #include "base/fd.hpp"
-#include "soft/device.hpp"
+#include "soft/device/device.hpp"
 #include "softrdma.h"
 
 // Last, as it wants.

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "soft/progress.hpp"
+#include "soft/progress/progress.hpp"
 
 // Last, as it wants.
 #include "fpdu.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/memory: keys that cannot be guessed or used again, every fault, and deregistering that waits.
-#include "soft/memory.hpp"
+#include "soft/memory/memory.hpp"
 
 #include <array>
 #include <atomic>
@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "soft/invalidated_keys.hpp"
-#include "soft/limits.hpp"
+#include "soft/ground/limits.hpp"
+#include "soft/memory/invalidated_keys.hpp"
 #include "softrdma.h"
 
 // Last, as it wants.

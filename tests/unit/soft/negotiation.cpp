@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What RFC 6581 makes two ends agree on: depths and the first FPDU, and what is said when they cannot.
-#include "soft/limits.hpp"
+#include "soft/ground/limits.hpp"
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/origin: which addresses count as one, and how much each has.
-#include "soft/origin.hpp"
+#include "soft/ground/origin.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

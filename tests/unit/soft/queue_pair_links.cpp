@@ -7,7 +7,7 @@
 
 #include "../../loopback.hpp"
 #include "../link/faulty_link.hpp"
-#include "soft/qp.hpp"
+#include "soft/connected/qp.hpp"
 #include "softrdma.h"
 
 // Last, as it wants.

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "soft/limits.hpp"
-#include "soft/qp.hpp"
-#include "soft/shared_receive.hpp"
+#include "soft/connected/qp.hpp"
+#include "soft/ground/limits.hpp"
+#include "soft/queues/shared_receive.hpp"
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Peers that begin a segment and do not end it, and programs that leave messages without a receive. The
 // limits are shortened for all of this program.
-#include "soft/limits.hpp"
+#include "soft/ground/limits.hpp"
 
 // Last, as they want.
 #include "device.hpp"

@@ -9,8 +9,8 @@
 
 #include <chrono>
 
-#include "soft/limits.hpp"
-#include "soft/qp.hpp"
+#include "soft/connected/qp.hpp"
+#include "soft/ground/limits.hpp"
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/wrong_keys: how long who guesses keys has to wait, and when that is forgotten.
-#include "soft/wrong_keys.hpp"
+#include "soft/ground/wrong_keys.hpp"
 
-#include "soft/limits.hpp"
+#include "soft/ground/limits.hpp"
 
 // Last, as it wants.
 #include "../base/check.hpp"

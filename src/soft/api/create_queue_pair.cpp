@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/api/create_queue_pair: see the header.
+#include "soft/api/create_queue_pair.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <new>
+
+#include "base/log.hpp"
+#include "soft/connected/qp.hpp"
+#include "soft/datagram/queue_pair.hpp"
+#include "soft/queues/work_requests.hpp"
+#include "soft/wire/rdmap.hpp"
+
+namespace soft {
+
+namespace {
+
+constexpr std::uint64_t reliable_operations =
+    IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
+    IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE;
+
+constexpr std::uint64_t datagram_operations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+
+// IBV_QP_EX_WITH_ bits of what a type of queue pair can be asked for.
+std::uint64_t operations_of(ibv_qp_type type) {
+    return type == IBV_QPT_RC ? reliable_operations : type == IBV_QPT_UD ? datagram_operations : 0;
+}
+
+base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes) {
+    switch (attributes.qp_type) {
+        case IBV_QPT_RC:
+            return QueuePair::create(domain, attributes);
+        case IBV_QPT_UD:
+            return DatagramQueuePair::create(domain, attributes);
+        default:
+            BASE_LOG(Error, "this device has queue pairs of type RC and UD; type %d was asked for",
+                     attributes.qp_type);
+            return base::failure(EOPNOTSUPP);
+    }
+}
+
+}  // namespace
+
+base::Result<AnyQueuePair *> create_queue_pair(ibv_pd &domain, ibv_qp_init_attr &attributes,
+                                               std::uint64_t send_operations) {
+    if (const std::uint64_t lacking = send_operations & ~operations_of(attributes.qp_type)) {
+        BASE_LOG(Error, "queue pair of type %d: send operations 0x%llx are not there", attributes.qp_type,
+                 static_cast<unsigned long long>(lacking));
+        return base::failure(EOPNOTSUPP);
+    }
+    if ((send_operations & IBV_QP_EX_WITH_ATOMIC_WRITE) != 0) {
+        // Its eight bytes are copied when it is posted.
+        attributes.cap.max_inline_data =
+            std::max(attributes.cap.max_inline_data, static_cast<std::uint32_t>(wire::atomic_write_bytes));
+    }
+    const auto made = create(domain, attributes);
+    if (made && send_operations != 0) {
+        try {
+            (*made)->prepare_requests_by(std::make_unique<WorkRequests>(**made, attributes.cap));
+        } catch (const std::bad_alloc &) {
+            AnyQueuePair::destroy(*made);
+            throw;
+        }
+    }
+    if (made) {
+        (*made)->show_number();
+    }
+    return made;
+}
+
+base::Result<std::uint64_t> send_operations_of(const ibv_qp_init_attr_ex &attributes) {
+    constexpr std::uint32_t known =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    const auto has = [&](std::uint32_t part) { return (attributes.comp_mask & part) != 0; };
+    if (!has(IBV_QP_INIT_ATTR_PD) || has(~known) ||
+        (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attributes.create_flags != 0)) {
+        BASE_LOG(Error, "queue pair with comp_mask 0x%x: 0x%x can be there, a pd must, and no create_flags",
+                 attributes.comp_mask, known);
+        return base::failure(EOPNOTSUPP);
+    }
+    return has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ? attributes.send_ops_flags : 0;
+}
+
+}  // namespace soft

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm: event channels and events; where the events of an id go, and who waits for them.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <iterator>
+#include <unordered_set>
+
+#include "base/fork.hpp"
+#include "base/log.hpp"
+#include "base/mutex.hpp"
+#include "soft/cm/cm.hpp"
+
+namespace soft {
+
+namespace {
+
+constinit base::LastingMutex channels_lock;
+
+[[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<channels_lock> channels_survive_forks;
+
+// The channels that are not destroyed. A channel that a program names is looked up here before it is read.
+auto &channels() REQUIRES(channels_lock) {
+    static auto &all =
+        *new std::unordered_set<const rdma_event_channel *>;  // never destroyed: threads may be in a call
+                                                              // while the process ends
+    return all;
+}
+
+}  // namespace
+
+void Event::set_private_data(std::span<const std::byte> bytes) {
+    std::ranges::copy(bytes, private_data.begin());
+    param.conn.private_data = bytes.empty() ? nullptr : private_data.data();
+    param.conn.private_data_len = static_cast<std::uint8_t>(std::min<std::size_t>(bytes.size(), UINT8_MAX));
+}
+
+void acknowledge(Event *event) {
+    CmId &id = *event->counted;
+    delete event;
+    id.acknowledged();
+}
+
+EventQueue::~EventQueue() {
+    while (pop() != nullptr) {
+    }
+}
+
+void EventQueue::push(std::unique_ptr<Event> event) {
+    auto &place = empty() ? first_ : last_->next;
+    last_ = event.get();
+    place = std::move(event);
+}
+
+std::unique_ptr<Event> EventQueue::pop() {
+    auto event = std::move(first_);
+    if (event != nullptr) {
+        first_ = std::move(event->next);
+    }
+    return event;
+}
+
+std::unique_ptr<Event> EventQueue::take(const Event &event) {
+    Event *before = nullptr;
+    std::unique_ptr<Event> *link = &first_;
+    while (link->get() != &event) {
+        before = link->get();
+        link = &before->next;
+    }
+    auto taken = std::move(*link);
+    *link = std::move(taken->next);
+    if (*link == nullptr) {
+        last_ = before;
+    }
+    return taken;
+}
+
+EventChannel::EventChannel(base::Readable readable, std::shared_ptr<Group> group)
+    : rdma_event_channel{.fd = readable.fd()}, readable_{std::move(readable)}, group_{std::move(group)} {}
+
+EventChannel::~EventChannel() = default;
+
+base::Result<EventChannel *> EventChannel::create() {
+    auto readable = base::Readable::create();
+    if (!readable) {
+        return std::unexpected{readable.error()};
+    }
+    auto group = Group::create();
+    if (!group) {
+        return std::unexpected{group.error()};
+    }
+    std::unique_ptr<EventChannel, Leave> made{new EventChannel{std::move(*readable), std::move(*group)}};
+    const base::Lock lock{channels_lock};
+    channels().insert(made.get());
+    return made.release();
+}
+
+void EventChannel::destroy(rdma_event_channel *channel) {
+    bool is_there = false;
+    {
+        const base::Lock lock{channels_lock};
+        is_there = channels().erase(channel) != 0;
+    }
+    if (is_there) {
+        static_cast<EventChannel *>(channel)->leave();
+    }
+}
+
+void EventChannel::leave() {
+    base::Lock lock{channels_lock};
+    if (--users_ == 0) {
+        lock.unlock();
+        delete this;
+    }
+}
+
+void EventChannel::push(std::unique_ptr<Event> event) {
+    const base::Lock lock{mutex_};
+    event->counted->waits();
+    events_.push(std::move(event));
+    tell();
+}
+
+void EventChannel::tell() {
+    readable_.set(!events_.empty());
+    waiters_.tell(!events_.empty());
+}
+
+base::Result<int> EventChannel::begin_wait() {
+    if (group_->inherited()) {
+        return base::failure(EINVAL);
+    }
+    {
+        const base::Lock lock{mutex_};
+        if (auto begun = waiters_.begin(*group_); !begun) {
+            return std::unexpected{begun.error()};
+        }
+    }
+    group_->begin_outside();
+    return group_->fd();
+}
+
+base::Result<void> EventChannel::end_wait() {
+    if (group_->inherited()) {
+        return base::failure(EINVAL);
+    }
+    {
+        const base::Lock lock{mutex_};
+        if (!waiters_.end()) {
+            return base::failure(EINVAL);
+        }
+    }
+    group_->end_outside();
+    return {};
+}
+
+Event *EventChannel::take() {
+    std::unique_ptr<Event> event;
+    {
+        const base::Lock lock{mutex_};
+        event = events_.pop();
+        if (event == nullptr) {
+            return nullptr;
+        }
+        event->counted->delivered(*event);  // before another thread can see that no event is out
+        tell();
+    }
+    return event.release();
+}
+
+// The kernel's descriptor lives while a thread reads from it, and programs rely on that: rping destroys its
+// channel while its event thread is in this call, or is about to begin it.
+base::Result<Event *> EventChannel::next_of(rdma_event_channel *channel) {
+    std::unique_ptr<EventChannel, Leave> found;
+    {
+        const base::Lock lock{channels_lock};
+        if (channels().contains(channel)) {
+            found.reset(static_cast<EventChannel *>(channel));
+            ++found->users_;
+        }
+    }
+    if (found != nullptr) {
+        return found->next();
+    }
+    BASE_LOG(Warning, "rdma_get_cm_event: the event channel is destroyed; the call sleeps until a signal");
+    (void)pause();
+    return base::failure(EINTR);
+}
+
+base::Result<Event *> EventChannel::next() {
+    if (group_->inherited()) {
+        return base::failure(EINVAL);
+    }
+    Event *event = take();
+    if (event != nullptr) {
+        return event;
+    }
+    bool interrupted = false;
+    if ((fcntl(fd, F_GETFL) & O_NONBLOCK) == 0) {
+        interrupted = !Group::wait({&group_, 1}, fd, [&] { return (event = take()) != nullptr; });
+    } else {
+        group_->poll(false);
+        event = take();
+    }
+    if (event != nullptr) {
+        return event;
+    }
+    return base::failure(interrupted ? EINTR : EAGAIN);
+}
+
+EventQueue EventChannel::withdraw(const CmId &id) {
+    EventQueue gone;
+    EventQueue kept;
+    const base::Lock lock{mutex_};
+    if (!id.has_waiting()) {
+        return gone;  // the channel may be long
+    }
+    while (auto event = events_.pop()) {
+        if (event->counted == &id) {
+            event->counted->withdrawn();
+            gone.push(std::move(event));
+        } else {
+            kept.push(std::move(event));
+        }
+    }
+    events_ = std::move(kept);
+    tell();
+    return gone;
+}
+
+std::unique_ptr<Event> EventChannel::withdraw_request(const CmId &listener, Origin in_favour_of) {
+    const auto origin_of_request = [&](const Event &event) -> std::optional<Origin> {
+        const bool is_request = event.counted == &listener && event.event == RDMA_CM_EVENT_CONNECT_REQUEST;
+        return is_request ? std::optional{static_cast<const CmId *>(event.id)->origin()} : std::nullopt;
+    };
+    Shares shares;
+    shares.add(in_favour_of);
+    const base::Lock lock{mutex_};
+    for (const Event *event = events_.oldest(); event != nullptr; event = event->next.get()) {
+        if (const auto origin = origin_of_request(*event)) {
+            shares.add(*origin);
+        }
+    }
+    const std::size_t most = shares.most();
+    const Event *newest = nullptr;
+    for (const Event *event = events_.oldest(); event != nullptr; event = event->next.get()) {
+        if (const auto origin = origin_of_request(*event); origin && shares.of(*origin) == most) {
+            newest = event;
+        }
+    }
+    if (newest == nullptr || shares.of(in_favour_of) == most) {
+        return nullptr;
+    }
+    auto gone = events_.take(*newest);
+    gone->counted->withdrawn();
+    gone->counted->request_withdrawn();
+    tell();
+    return gone;
+}
+
+void EventChannel::await(const Accepted &connection) {
+    const base::Lock lock{mutex_};
+    awaited_.push_back(connection);
+}
+
+std::optional<EventChannel::Accepted> EventChannel::forget_awaited(std::uint32_t qp_num) {
+    const base::Lock lock{mutex_};
+    const auto known = std::ranges::find(awaited_, qp_num, &Accepted::qp_num);
+    if (known == awaited_.end()) {
+        return std::nullopt;
+    }
+    const Accepted connection = *known;
+    *known = awaited_.back();
+    awaited_.pop_back();
+    return connection;
+}
+
+std::vector<EventChannel::Accepted> EventChannel::awaited_from(Origin origin) {
+    std::vector<Accepted> some;
+    const base::Lock lock{mutex_};
+    std::ranges::copy_if(awaited_, std::back_inserter(some),
+                         [&](const Accepted &one) { return one.origin == origin; });
+    return some;
+}
+
+// ---- the events of one id ----
+
+base::Result<void> CmId::migrate(EventChannel *to) {
+    OwnChannel own;
+    if (to == nullptr && own_channel_) {
+        return base::failure(EINVAL);  // synchronous already
+    }
+    if (to == nullptr) {
+        auto made = EventChannel::create();
+        if (!made) {
+            return std::unexpected{made.error()};
+        }
+        own.reset(*made);
+        to = own.get();
+    }
+    drop_event();
+    const OwnChannel old = std::exchange(own_channel_, std::move(own));
+    const base::Lock lock{mutex_};
+    if (const auto awaited = channel_->forget_awaited(qp_num_)) {
+        to->await(*awaited);
+    }
+    EventQueue all_waiting = channel_->withdraw(*this);
+    while (auto waiting = all_waiting.pop()) {
+        if (waiting->id != this) {
+            static_cast<CmId *>(waiting->id)->arrived_on(*to);
+        }
+        to->push(std::move(waiting));
+    }
+    channel_ = to;
+    channel = to;
+    return {};
+}
+
+void CmId::push(rdma_cm_event_type type, int status, std::unique_ptr<Event> made) {
+    made->event = type;
+    made->status = status;
+    made->id = this;
+    push(std::move(made));
+}
+
+void CmId::push(std::unique_ptr<Event> made) {
+    made->counted = this;
+    const base::Lock lock{mutex_};
+    channel_->push(std::move(made));
+}
+
+// The access is sequentially consistent, although the channel's lock already orders it with ~CmId, which
+// takes that lock first.
+void CmId::delivered(const Event &fetched) {
+    --waiting_;
+    ++unacknowledged_;
+    if (fetched.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        --unfetched_requests_;
+    }
+}
+
+void CmId::acknowledged() {
+    const base::Lock lock{mutex_};
+    --unacknowledged_;
+    acknowledged_.notify_all();
+}
+
+void CmId::arrived_on(EventChannel &events) {
+    const base::Lock lock{mutex_};
+    channel_ = &events;
+    channel = &events;
+}
+
+// The event that a synchronous id waits for stays readable in id->event until its next call.
+base::Result<void> CmId::wait_if_synchronous() {
+    if (!own_channel_) {
+        return {};
+    }
+    drop_event();
+    auto got = own_channel_->next();
+    if (!got) {
+        return std::unexpected{got.error()};
+    }
+    event = *got;
+    if (event->event == RDMA_CM_EVENT_REJECTED) {
+        return base::failure(ECONNREFUSED);
+    }
+    return event->status == 0 ? base::Result<void>{} : base::failure(std::abs(event->status));
+}
+
+// Acknowledges the event of a synchronous id. The program may have done that, and cleared the member.
+void CmId::drop_event() {
+    if (event != nullptr) {
+        acknowledge(static_cast<Event *>(std::exchange(event, nullptr)));
+    }
+}
+
+void CmId::push_outcome(rdma_cm_event_type type) {
+    outcome_->param.conn.responder_resources = static_cast<std::uint8_t>(parameters_.ird);
+    outcome_->param.conn.initiator_depth = static_cast<std::uint8_t>(parameters_.ord);
+    outcome_->set_private_data(reply_data_);
+    push(type, 0, std::move(outcome_));
+}
+
+}  // namespace soft

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm/cm: the connection manager, rdma_cm's ids and event channels.
+//   cm/channel.cpp   event channels and events; an id's
+//   cm/id.cpp        an id: addresses, queue pair, disconnect, end
+//   cm/options.cpp   what can be set on an id
+//   cm/connect.cpp   the initiator's side: connect, establish
+//   cm/accept.cpp    the responder's side: sockets that come to a listener
+//   cm/listen.cpp    the responder's side: listen, accept, reject
+//   api/endpoint.cpp  the C face of what an id makes for itself: queues, queue pair, whole endpoints
+//   api/address_info.cpp   rdma_getaddrinfo
+//   api/cm.cpp       the rest of the C face
+//   handshake.cpp    the MPA start-up of one link
+//
+// Locks, in this order: the group of a channel (listeners and handshakes), the table of queue pairs by
+// number, the group of a queue pair, an id's mutex_, a channel's. An id's mutex_ guards where its events go
+// and how many are out; no group's lock is taken with it held.
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/condition.hpp"
+#include "base/fd.hpp"
+#include "base/readable.hpp"
+#include "base/result.hpp"
+#include "soft/cm/handshake.hpp"
+#include "soft/connected/qp.hpp"
+#include "soft/ground/limits.hpp"
+#include "soft/ground/origin.hpp"
+#include "soft/ground/tcp.hpp"
+#include "soft/progress/outside_wait.hpp"
+#include "soft/progress/progress.hpp"
+#include "soft/wire/mpa.hpp"
+
+namespace soft {
+
+class CmId;
+
+struct Event : rdma_cm_event {
+    CmId *counted = nullptr;      // the id that cannot be destroyed before this is acknowledged
+    std::unique_ptr<Event> next;  // in a queue
+    std::array<std::byte, wire::mpa_max_private_bytes> private_data{};
+
+    void set_private_data(std::span<const std::byte> bytes);
+};
+
+// Destroys it: the id that it counts for may go.
+void acknowledge(Event *event);
+
+// Events in their order. Nothing here needs memory.
+class EventQueue {
+public:
+    EventQueue() = default;
+    ~EventQueue();
+    EventQueue(EventQueue &&) = default;
+    EventQueue &operator=(EventQueue &&) = default;
+
+    [[nodiscard]] bool empty() const { return first_ == nullptr; }
+    void push(std::unique_ptr<Event> event);
+    // The oldest one, or null.
+    [[nodiscard]] std::unique_ptr<Event> pop();
+    [[nodiscard]] const Event *oldest() const { return first_.get(); }
+    // Takes out one of them.
+    [[nodiscard]] std::unique_ptr<Event> take(const Event &event);
+
+private:
+    std::unique_ptr<Event> first_;
+    Event *last_ = nullptr;  // when there is a first
+};
+
+// The events of the ids attached to it. `fd` is readable while there is one.
+class EventChannel : public rdma_event_channel {
+public:
+    // The caller's, until destroy().
+    [[nodiscard]] static base::Result<EventChannel *> create();
+    // A thread that sleeps in next() sleeps on, and the channel lives until that thread leaves.
+    static void destroy(rdma_event_channel *channel);
+
+    // next() of a channel that another thread may destroy, or has destroyed: the caller came too late, and
+    // sleeps as if it had come before. EINTR ends that sleep.
+    [[nodiscard]] static base::Result<Event *> next_of(rdma_event_channel *channel);
+    // The next event, the caller's until it is acknowledged: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR;
+    // EINVAL in a child of the process whose channel it is.
+    [[nodiscard]] base::Result<Event *> next();
+    void push(std::unique_ptr<Event> event) EXCLUDES(mutex_);
+    // Between the two the caller waits on the descriptor, and looks with next(). EMFILE; EINVAL when nobody
+    // waits.
+    [[nodiscard]] base::Result<int> begin_wait();
+    [[nodiscard]] base::Result<void> end_wait();
+    // Takes out the events of an id that is going.
+    [[nodiscard]] EventQueue withdraw(const CmId &id) EXCLUDES(mutex_);
+    // Takes out the newest request for a listener of the origin that has most of them, so that one from
+    // another may wait in its place. Null when nobody has more than that one would have with it.
+    [[nodiscard]] std::unique_ptr<Event> withdraw_request(const CmId &listener, Origin in_favour_of)
+        EXCLUDES(mutex_);
+
+    [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
+
+    // A connection that an id of this channel accepted, and whose initiator's first FPDU is not here yet: it
+    // is established with that.
+    struct Accepted {
+        std::uint32_t qp_num;
+        int socket;
+        Origin origin;
+    };
+    void await(const Accepted &connection) EXCLUDES(mutex_);
+    // Returns that connection; nothing when it was not awaited.
+    std::optional<Accepted> forget_awaited(std::uint32_t qp_num) EXCLUDES(mutex_);
+    [[nodiscard]] std::vector<Accepted> awaited_from(Origin origin) EXCLUDES(mutex_);
+
+private:
+    struct Leave {
+        void operator()(EventChannel *channel) const { channel->leave(); }
+    };
+
+    EventChannel(base::Readable readable, std::shared_ptr<Group> group);
+    ~EventChannel();
+    void leave();
+    Event *take() EXCLUDES(mutex_);
+    void tell() REQUIRES(mutex_);  // there are events, or no more
+
+    unsigned users_ = 1;  // its maker and the threads in next_of(); guarded by the table's lock
+    base::Mutex mutex_;
+    base::Readable readable_ GUARDED_BY(mutex_);  // fd; while there are events
+    OutsideWait waiters_ GUARDED_BY(mutex_);
+    EventQueue events_ GUARDED_BY(mutex_);
+    std::vector<Accepted> awaited_ GUARDED_BY(mutex_);
+    const std::shared_ptr<Group> group_;
+};
+
+struct DestroyChannel {
+    void operator()(EventChannel *channel) const { EventChannel::destroy(channel); }
+};
+using OwnChannel = std::unique_ptr<EventChannel, DestroyChannel>;
+
+// librdmacm 44 keeps this behind an id, up to the last that its rsockets look at: src/verbs_preload lets them
+// run on this device when a test asks for it. Nothing here reads it.
+struct LibrdmacmDevice {
+    std::array<std::byte, 72> not_read{};
+    int max_qpsize = limits::max_qp_wr;
+};
+inline constexpr LibrdmacmDevice librdmacm_device{};
+struct LibrdmacmId : rdma_cm_id {
+    const LibrdmacmDevice *cma_dev = &librdmacm_device;
+    void *connect_data = nullptr;
+    std::size_t connect_len = 0;
+    int events_completed = 0;
+    int connect_error = 0;
+    int sync = 0;  // the id is synchronous
+};
+static_assert(sizeof(rdma_cm_id) == 416 && sizeof(LibrdmacmId) == 456);
+
+// An id of RDMA_PS_TCP; cm/datagram_id.hpp has the other kind.
+class CmId : public LibrdmacmId, public ConnectionOwner, public HandshakeOwner, public Source {
+public:
+    // With a null channel the id is synchronous: it has a channel of its own, and calls wait for their
+    // events.
+    [[nodiscard]] static base::Result<CmId *> create(EventChannel *channel, void *context,
+                                                     rdma_port_space port_space = RDMA_PS_TCP);
+    // A request that will come on a TCP connection, which the id then owns unless it shares it. flags:
+    // SOFTRDMA_ADOPT_.
+    [[nodiscard]] static base::Result<CmId *> adopt(EventChannel &channel, int fd, int flags, void *context);
+    // Waits until every event of the id is acknowledged.
+    ~CmId() override;
+    CmId(const CmId &) = delete;
+    CmId &operator=(const CmId &) = delete;
+
+    // Made before a fork, and so the parent's.
+    [[nodiscard]] bool inherited() const;
+
+    // ---- rdma_cm ----
+    [[nodiscard]] base::Result<void> set_option(int level, int name, const void *value, std::size_t size);
+    [[nodiscard]] virtual base::Result<void> bind(const sockaddr &address);
+    [[nodiscard]] base::Result<void> resolve_address(const sockaddr *source, const sockaddr &asked_for);
+    [[nodiscard]] virtual base::Result<void> resolve_route();
+    void destroy_queue_pair();
+    [[nodiscard]] virtual base::Result<void> connect(const rdma_conn_param *parameters);
+    // The rest of it after CONNECT_RESPONSE, of an id that connects a queue pair it has not made.
+    [[nodiscard]] base::Result<void> establish();
+    [[nodiscard]] virtual base::Result<void> listen(int backlog);
+    [[nodiscard]] virtual base::Result<void> accept(const rdma_conn_param *parameters);
+    [[nodiscard]] virtual base::Result<void> reject(std::span<const std::byte> private_data);
+    // The next request of a synchronous listener, as an id that is synchronous too and keeps its event.
+    [[nodiscard]] base::Result<CmId *> next_request();
+    // It has a queue pair now.
+    virtual void queue_pair_created() {}
+    [[nodiscard]] virtual base::Result<void> disconnect();
+    // Disconnects when what is posted now is done; does not wait for it. Only for RDMA_PS_TCP.
+    [[nodiscard]] base::Result<void> disconnect_when_sent();
+    [[nodiscard]] base::Result<void> migrate(EventChannel *to);
+    // It listens, or has a peer.
+    [[nodiscard]] bool has_begun() const { return state_.load() > State::RouteResolved; }
+    // With its channel's lock held: an event of this id waits there, or no longer.
+    void waits() { ++waiting_; }
+    void withdrawn() { --waiting_; }
+    void request_withdrawn() { --unfetched_requests_; }
+    // Where its peer is.
+    [[nodiscard]] Origin origin() const { return origin_of(peer()); }
+    [[nodiscard]] bool has_waiting() const { return waiting_ != 0; }
+    // An event of this id was fetched, with its channel's lock held; it was acknowledged.
+    void delivered(const Event &fetched);
+    void acknowledged();
+    // A request for a connection, this id, waits in that channel.
+    void arrived_on(EventChannel &events);
+
+    // An endpoint that listens makes the queue pair of each request's id from this.
+    std::optional<ibv_qp_init_attr> children_queue_pair;
+
+    // ---- what becomes of a connection ----
+    void connection_established() override;
+    void connection_ended() override;
+    void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) override;
+    void handshake_failed(Handshake &handshake, int error) override;
+
+    // ---- Source, of a listener ----
+    void progress() override;
+    void expire() override;
+
+protected:
+    enum class State {
+        Idle,
+        Bound,
+        AddressResolved,
+        RouteResolved,
+        Connecting,
+        Responded,  // the reply is here; the rest is establish()'s
+        Connected,
+        Listening,
+        Adopting,  // a TCP connection whose request is on its way
+        Requested,
+        Closed
+    };
+
+    CmId(EventChannel *channel, void *context);
+
+    // News that no call of the program makes are in one of the events that were made with the id.
+    void push(rdma_cm_event_type type, int status = 0,
+              std::unique_ptr<Event> made = std::make_unique<Event>());
+    void push(std::unique_ptr<Event> made);
+    [[nodiscard]] base::Result<void> wait_if_synchronous();
+    void drop_event();
+    // The queue pair of a connection, which is not destroyed while this lives.
+    class InUse {
+    public:
+        explicit InUse(AnyQueuePair::Found found);
+        explicit operator bool() const { return queue_pair_ != nullptr; }
+        QueuePair *operator->() const { return queue_pair_; }
+
+    private:
+        QueuePair *queue_pair_ = nullptr;
+        std::unique_lock<base::LastingMutex> hold_;
+    };
+    // The one that was chosen; none when there is none, or it was destroyed, which the program may do to an
+    // id's own with ibv_destroy_qp.
+    [[nodiscard]] InUse queue_pair() const;
+    // For a connection that begins: the id's own, or that with the number. EINVAL, and all is as it was, when
+    // there is none, or it was connected before.
+    [[nodiscard]] base::Result<InUse> choose_queue_pair(std::uint32_t number);
+    [[nodiscard]] base::Result<void> answer(const rdma_conn_param &wanted);
+    // Finds the device; there may be none, and then `verbs` stays null. Fails when that cannot be known.
+    base::Result<void> set_source(const tcp::Address &address);
+    void set_destination(const sockaddr &address);
+    [[nodiscard]] const tcp::Address &peer() const { return route.addr.dst_storage; }
+    void begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake::Role role,
+                         const wire::MpaFrame *request) REQUIRES(handshake_group_->mutex());
+    void forget(Handshake &handshake) REQUIRES(handshake_group_->mutex());
+    // A listener takes a descriptor to spare, if it has none. Returns whether it has one now.
+    bool has_spare() REQUIRES(handshake_group_->mutex());
+    // A connection is accepted with the spare descriptor when there is no other.
+    [[nodiscard]] base::Result<tcp::Accepted> accept_next() REQUIRES(handshake_group_->mutex());
+    void begin_accepted(tcp::Accepted accepted) REQUIRES(handshake_group_->mutex());
+    void pause_accepting(int error) REQUIRES(handshake_group_->mutex());
+    void end_oldest_handshake() REQUIRES(handshake_group_->mutex());
+    void end_handshakes();
+    void request_arrived(Handshake &handshake, const wire::MpaFrame &request)
+        REQUIRES(handshake_group_->mutex());
+    // Whether a request from there may wait for the program; another may have to go for it.
+    [[nodiscard]] bool has_room_for_request(Origin origin);
+    void look_at_accepted(Origin origin);
+    void awaited_no_more();
+    void adoption_failed(int error);
+    // This id is the request that came on the handshake's link. False when no device serves the address it
+    // came to (logged): then it is not to be delivered.
+    [[nodiscard]] bool become(Handshake &handshake, const wire::MpaFrame &request);
+    [[nodiscard]] bool has_device(const tcp::Address &peer) const;
+    [[nodiscard]] std::unique_ptr<Event> request_event(CmId &child, const wire::MpaFrame &request);
+    void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
+    void push_outcome(rdma_cm_event_type type);
+
+    base::Mutex mutex_;
+    base::Condition acknowledged_;
+    // The program's own calls alone change it, and need not lock to read it.
+    void reads_channel() const ASSERT_SHARED_CAPABILITY(mutex_) {}
+    EventChannel *channel_ GUARDED_BY(mutex_);  // null until a request is delivered
+    OwnChannel own_channel_;                    // of a synchronous id
+    std::atomic<unsigned> waiting_{0};          // events in its channel
+    std::atomic<unsigned> unacknowledged_{0};   // raised with the channel's lock, lowered with mutex_
+    std::atomic<State> state_{State::Idle};
+    std::unique_ptr<Event> outcome_ = std::make_unique<Event>();  // of connecting or asking
+    std::unique_ptr<Event> end_ = std::make_unique<Event>();      // of a connection
+    std::atomic<int> unfetched_requests_{0};                      // of a listener
+    bool established_told_ GUARDED_BY(mutex_) = false;
+
+    base::Fd socket_;             // bound, adopted, or listening
+    std::unique_ptr<Link> link_;  // requested, or responded to
+    tcp::Options options_;
+    std::uint32_t qp_num_ = 0;  // of the queue pair that was chosen, which may be gone: no pointer is kept
+    ConnectionParameters parameters_;
+    wire::MpaFrame request_;  // what the peer asked for, without its private data
+    std::vector<std::byte> reply_data_;
+
+    std::shared_ptr<Group>
+        handshake_group_;  // of the channel at connect or listen; its lock guards what follows
+    std::vector<std::unique_ptr<Handshake>> handshakes_
+        GUARDED_BY(handshake_group_->mutex());                               // the oldest first
+    Shares shares_ GUARDED_BY(handshake_group_->mutex());                    // that origins have of them
+    std::size_t most_handshakes_ GUARDED_BY(handshake_group_->mutex()) = 0;  // of a listener
+    bool accept_paused_ GUARDED_BY(handshake_group_->mutex()) =
+        false;  // of a listener, for want of file descriptors
+    bool accept_fails_ GUARDED_BY(handshake_group_->mutex()) = false;  // and that was said
+    base::Fd spare_ GUARDED_BY(
+        handshake_group_->mutex());  // of a listener: a descriptor for when the process has no other
+    const Handshake *rejected_ GUARDED_BY(handshake_group_->mutex()) =
+        nullptr;  // the one that has the spare descriptor
+};
+
+// Whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.
+[[nodiscard]] bool crc_wanted();
+// Returns what the program gave, checked, or the most the device has when it gave nothing.
+[[nodiscard]] base::Result<rdma_conn_param> wanted_parameters(const rdma_conn_param *given);
+// A depth of the peer's as events have it, which is eight bits.
+[[nodiscard]] std::uint8_t told_depth(std::uint16_t depth);
+// Reads and flushes at once that this end grants when so many are asked for.
+[[nodiscard]] std::uint16_t granted_depth(std::uint8_t wanted);
+
+}  // namespace soft

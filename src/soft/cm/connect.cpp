@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm: the initiator's side.
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "base/log.hpp"
+#include "soft/cm/cm.hpp"
+#include "soft/ground/environment.hpp"
+#include "soft/transport/batch.hpp"
+
+namespace soft {
+
+std::uint8_t told_depth(std::uint16_t depth) {
+    return static_cast<std::uint8_t>(std::min<std::uint16_t>(depth, UINT8_MAX));
+}
+
+std::uint16_t granted_depth(std::uint8_t wanted) {
+    return std::min(wanted, limits::max_rd_atomic);
+}
+
+base::Result<rdma_conn_param> wanted_parameters(const rdma_conn_param *given) {
+    rdma_conn_param wanted{};
+    wanted.responder_resources = RDMA_MAX_RESP_RES;
+    wanted.initiator_depth = RDMA_MAX_INIT_DEPTH;
+    if (given != nullptr) {
+        wanted = *given;
+    }
+    if (wanted.private_data_len > limits::max_private_bytes) {
+        BASE_LOG(Error, "private data of %u bytes: the most is %zu", wanted.private_data_len,
+                 limits::max_private_bytes);
+        return base::failure(EINVAL);
+    }
+    const auto too_deep = [](std::uint8_t depth, std::uint8_t most) {
+        return depth > limits::max_rd_atomic && depth != most;
+    };
+    if (too_deep(wanted.responder_resources, RDMA_MAX_RESP_RES) ||
+        too_deep(wanted.initiator_depth, RDMA_MAX_INIT_DEPTH)) {
+        BASE_LOG(Error, "%u and %u reads at once: the most is %u", wanted.responder_resources,
+                 wanted.initiator_depth, limits::max_rd_atomic);
+        return base::failure(EINVAL);
+    }
+    return wanted;
+}
+
+bool crc_wanted() {
+    return crc_of_environment().value_or(false);
+}
+
+base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
+    const auto checked = wanted_parameters(parameters);
+    if (!checked) {
+        return std::unexpected{checked.error()};
+    }
+    const rdma_conn_param &wanted = *checked;
+    if (state_.load() != State::RouteResolved || !choose_queue_pair(wanted.qp_num)) {
+        return base::failure(EINVAL);
+    }
+    auto socket = tcp::connect(std::move(socket_), route.addr.dst_addr, options_);
+    if (!socket) {
+        return std::unexpected{socket.error()};
+    }
+    (void)set_source(tcp::local_address(socket->get()));
+    parameters_ = {.initiator = true,
+                   .crc = crc_wanted(),
+                   .ird = granted_depth(wanted.responder_resources),
+                   .ord = granted_depth(wanted.initiator_depth)};
+    // The request asks for the peer-to-peer mode, so that a server may speak first: our first FPDU, an empty
+    // WRITE, tells the server that this end is ready.
+    const wire::MpaFrame request{
+        .crc = parameters_.crc,
+        .soft_operations = true,
+        .peer_to_peer = true,
+        .rtr_write = true,
+        .ird = parameters_.ird,
+        .ord = parameters_.ord,
+        .private_data = {static_cast<const std::byte *>(wanted.private_data), wanted.private_data_len},
+    };
+    state_.store(State::Connecting);
+    {
+        const base::Lock lock{mutex_};
+        handshake_group_ = channel_->group();
+    }
+    {
+        const base::Lock lock{handshake_group_->mutex()};
+        begin_handshake(std::move(*socket), peer(), Handshake::Role::Initiator, &request);
+    }
+    return wait_if_synchronous();
+}
+
+namespace {
+
+// Tells the responder that the two ends cannot go on with its reply, as RFC 6581 section 9 wants. A fresh
+// link takes so few bytes at once.
+void terminate(std::unique_ptr<Link> link, Origin peer, bool crc, const wire::TerminateCode &code) {
+    const auto body = wire::encode(code);
+    Batch batch;
+    if (crc) {
+        batch.use_crc();
+    }
+    batch.add_copied({.opcode = wire::Opcode::Terminate,
+                      .queue = wire::Queue::Terminate,
+                      .msn = 1,
+                      .payload_bytes = body.size()},
+                     body);
+    (void)batch.send(*link);
+    link->finish();
+    Engine::instance().drain(std::move(link), peer);
+}
+
+}  // namespace
+
+void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
+    if (reply.reject) {
+        if (reply.soft_operations) {
+            BASE_LOG_PEER(Warning, "no connection with %s: it is out of file descriptors",
+                          tcp::text_of(handshake.peer()).c_str());
+        }
+        outcome_->param.conn.responder_resources = told_depth(reply.ord);
+        outcome_->param.conn.initiator_depth = told_depth(reply.ird);
+        outcome_->set_private_data(reply.private_data);
+        state_.store(State::Closed);
+        push(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, std::move(outcome_));
+        return;
+    }
+    // The greatest depth says that the programs agree on depths themselves (RFC 6581 section 9.1).
+    const bool depth_given = reply.enhanced && reply.ord != wire::mpa_max_depth;
+    const bool deeper_than_we_serve = depth_given && reply.ord > limits::max_rd_atomic;
+    const bool another_rtr = reply.enhanced && reply.peer_to_peer && !reply.rtr_write;
+    if (reply.markers || reply.revision > 2 || deeper_than_we_serve || another_rtr) {
+        BASE_LOG_PEER(Warning, "no connection with %s: its reply wants %s",
+                      tcp::text_of(handshake.peer()).c_str(),
+                      reply.markers          ? "MPA markers"
+                      : reply.revision > 2   ? "an MPA revision above 2"
+                      : deeper_than_we_serve ? "more reads at once than we serve"
+                                             : "another first FPDU than an empty write");
+        if (!reply.markers && reply.revision <= 2) {
+            terminate(
+                handshake.take_link(), origin_of(handshake.peer()), parameters_.crc || reply.crc,
+                deeper_than_we_serve ? wire::terminate::insufficient_ird : wire::terminate::no_matching_rtr);
+        }
+        state_.store(State::Closed);
+        push(RDMA_CM_EVENT_CONNECT_ERROR, -EPROTO, std::move(outcome_));
+        return;
+    }
+    parameters_.crc = parameters_.crc || reply.crc;
+    parameters_.soft_peer = reply.soft_operations;
+    if (reply.enhanced) {
+        parameters_.ord = std::min(parameters_.ord, reply.ird);
+        if (depth_given) {
+            parameters_.ird = std::max(parameters_.ird, reply.ord);
+        }
+        parameters_.ready_to_receive = reply.peer_to_peer && reply.rtr_write;
+    }
+    reply_data_.assign(reply.private_data.begin(), reply.private_data.end());
+    const InUse chosen = queue_pair();
+    if (!chosen) {
+        state_.store(State::Closed);  // with the link: its queue pair was destroyed meanwhile
+        push(RDMA_CM_EVENT_CONNECT_ERROR, -ECONNRESET, std::move(outcome_));
+        return;
+    }
+    if (qp == nullptr) {
+        link_ = handshake.take_link();
+        state_.store(State::Responded);
+        push_outcome(RDMA_CM_EVENT_CONNECT_RESPONSE);
+        return;
+    }
+    chosen->start(handshake.take_link(), peer(), parameters_, this);
+}
+
+base::Result<void> CmId::establish() {
+    const InUse connected = queue_pair();
+    if (qp != nullptr || state_.load() != State::Responded || !connected || !connected->idle()) {
+        return base::failure(EINVAL);
+    }
+    connected->start(std::move(link_), peer(), parameters_, this);
+    return {};
+}
+
+}  // namespace soft

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm/handshake: see the header.
+#include "soft/cm/handshake.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/log.hpp"
+#include "soft/ground/limits.hpp"
+#include "soft/ground/tcp.hpp"
+
+namespace soft {
+
+Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::unique_ptr<Link> link,
+                     const tcp::Address &peer, Role role, const wire::MpaFrame *request,
+                     base::Milliseconds delay)
+    : owner_{owner},
+      group_{std::move(group)},
+      link_{std::move(link)},
+      peer_{peer},
+      role_{role},
+      connecting_{role == Role::Initiator},
+      delayed_{delay.count() != 0} {
+    if (request != nullptr) {
+        request_bytes_ = wire::encode_mpa_frame(*request, request_);
+    }
+    group_->add(*this, link_->descriptor(), {.readable = !connecting_ && !delayed_, .writable = connecting_});
+    group_->set_deadline(*this, base::Clock::now() + (delayed_ ? delay : limits::handshake_timeout));
+}
+
+Handshake::~Handshake() {
+    if (link_) {
+        group_->remove(*this, link_->descriptor());
+    }
+}
+
+std::unique_ptr<Link> Handshake::take_link() {
+    group_->mutex().assert_held();
+    group_->remove(*this, link_->descriptor());
+    return std::move(link_);
+}
+
+void Handshake::expire() {
+    group_->mutex().assert_held();
+    if (std::exchange(delayed_, false)) {
+        group_->change(*this, link_->descriptor(), {}, {.readable = true});
+        group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
+        return;
+    }
+    // The link may have what the peer sent in time, when this process did not run meanwhile. Each such look
+    // takes the connection or a byte of one frame further, so they end.
+    const Link::Ready ready = link_->ready();
+    if (connecting_ ? ready.writable : ready.readable) {
+        const base::Milliseconds more{connecting_ ? limits::handshake_timeout : base::Milliseconds{}};
+        group_->set_deadline(*this, base::Clock::now() + more);
+        progress();
+        return;
+    }
+    fail(ETIMEDOUT, role_ == Role::Initiator ? "no answer" : "no MPA request");
+}
+
+void Handshake::give_way() {
+    fail(ETIMEDOUT, "no MPA request, and too many others wait with theirs");
+}
+
+void Handshake::fail(int error, const char *text) {
+    BASE_LOG_PEER(Warning, "no connection with %s: %s", tcp::text_of(peer_).c_str(), text);
+    owner_.handshake_failed(*this, error);
+}
+
+void Handshake::progress() {
+    if (delayed_) {
+        return;
+    }
+    if (connecting_) {
+        connected();
+        return;
+    }
+    if (!read_up_to(wire::mpa_header_bytes)) {
+        return;
+    }
+    const auto expected = expected_role();
+    const auto tail = wire::mpa_tail_bytes(std::span{frame_}.first<wire::mpa_header_bytes>(), expected);
+    if (!tail) {
+        fail(EPROTO, tail.error().text);
+        return;
+    }
+    if (!read_up_to(wire::mpa_header_bytes + *tail)) {
+        return;
+    }
+    const auto frame = wire::decode_mpa_frame(std::span{frame_}.first(frame_bytes_), expected);
+    if (!frame) {
+        fail(EPROTO, frame.error().text);
+        return;
+    }
+    try {
+        owner_.handshake_done(*this, *frame);
+    } catch (const std::bad_alloc &) {
+        fail(ENOMEM, "out of memory");
+    }
+}
+
+// The link is writable: connected, or not to be connected.
+void Handshake::connected() {
+    if (!link_->ready().writable) {
+        return;  // asked before its time
+    }
+    if (const int error = link_->failure(); error != 0) {
+        fail(error, std::strerror(error));
+        return;
+    }
+    if (const auto sent = link_->send_all(std::span{request_}.first(request_bytes_)); !sent) {
+        fail(sent.error().number, std::strerror(sent.error().number));
+        return;
+    }
+    connecting_ = false;
+    group_->change(*this, link_->descriptor(), {.writable = true}, {.readable = true});
+}
+
+// Never a byte more: what follows the frame is the queue pair's.
+bool Handshake::read_up_to(std::size_t bytes) {
+    while (frame_bytes_ < bytes) {
+        const iovec room{.iov_base = frame_.data() + frame_bytes_, .iov_len = bytes - frame_bytes_};
+        const Link::Received got = link_->receive({&room, 1});
+        if (got.bytes > 0) {
+            frame_bytes_ += got.bytes;
+            // A peer that speaks another protocol is known by its first bytes, however few it sends.
+            if (!wire::may_begin_mpa_frame(std::span{frame_}.first(frame_bytes_), expected_role())) {
+                fail(EPROTO,
+                     role_ == Role::Initiator ? "not an MPA reply frame" : "not an MPA request frame");
+                return false;
+            }
+            continue;
+        }
+        if (got.state == Link::Received::State::Ended) {
+            fail(ECONNRESET, "closed before the end of the MPA start-up frame");
+        } else if (got.state == Link::Received::State::Failed) {
+            fail(got.error, std::strerror(got.error));
+        }
+        return false;
+    }
+    return true;
+}
+
+}  // namespace soft

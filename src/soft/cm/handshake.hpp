@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm/handshake: the MPA start-up of one link (RFC 5044 section 7.1, RFC 6581): the initiator connects,
+// sends its request and reads the reply; the responder reads the request. The connection manager
+// does what follows.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "base/clock.hpp"
+#include "soft/ground/tcp.hpp"
+#include "soft/link/link.hpp"
+#include "soft/progress/progress.hpp"
+#include "soft/wire/mpa.hpp"
+
+namespace soft {
+
+class Handshake;
+
+// Called with the group's lock held; may destroy the handshake.
+class HandshakeOwner {
+public:
+    virtual void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) = 0;
+    // An errno value: why there will be no connection.
+    virtual void handshake_failed(Handshake &handshake, int error) = 0;
+
+protected:
+    ~HandshakeOwner() = default;
+};
+
+class Handshake final : public Source {
+public:
+    enum class Role { Initiator, Responder };
+
+    // Adds itself to the group, whose lock the caller holds. `request` is the initiator's; a responder looks
+    // at it only after a delay, if there is one.
+    Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::unique_ptr<Link> link,
+              const tcp::Address &peer, Role role, const wire::MpaFrame *request, base::Milliseconds delay);
+    ~Handshake() override;
+    Handshake(const Handshake &) = delete;
+    Handshake &operator=(const Handshake &) = delete;
+
+    [[nodiscard]] Role role() const { return role_; }
+    [[nodiscard]] Link &link() const { return *link_; }
+    [[nodiscard]] const tcp::Address &peer() const { return peer_; }
+    // Out of the group, for its next owner.
+    [[nodiscard]] std::unique_ptr<Link> take_link();
+
+    void progress() override;
+    void expire() override;
+    // Others need its place.
+    void give_way();
+
+private:
+    [[nodiscard]] wire::MpaRole expected_role() const {
+        return role_ == Role::Initiator ? wire::MpaRole::Reply : wire::MpaRole::Request;
+    }
+    void connected();
+    void fail(int error, const char *text);
+    // True when the first `bytes` of the frame are here.
+    [[nodiscard]] bool read_up_to(std::size_t bytes);
+
+    HandshakeOwner &owner_;
+    const std::shared_ptr<Group> group_;
+    std::unique_ptr<Link> link_;
+    const tcp::Address peer_;
+    const Role role_;
+    bool connecting_;
+    bool delayed_;
+    std::array<std::byte, wire::mpa_max_frame_bytes> request_{};
+    std::size_t request_bytes_ = 0;
+    std::array<std::byte, wire::mpa_max_frame_bytes> frame_{};
+    std::size_t frame_bytes_ = 0;
+};
+
+}  // namespace soft

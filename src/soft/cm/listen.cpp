@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm: the responder's side. Each MPA request becomes an id of its own, which the program accepts or
+// rejects.
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "base/log.hpp"
+#include "soft/cm/cm.hpp"
+
+namespace soft {
+
+namespace {
+
+// Why a connection is rejected. Only a soft device is told that descriptors are why.
+enum class Reason { Unsaid, NoDescriptors };
+
+// An event channel takes two descriptors, and so does a completion queue with its channel: a program that
+// could not make one of these has given the first of the two back.
+bool can_make_a_channel(int socket) {
+    const base::Fd first{fcntl(socket, F_DUPFD_CLOEXEC, 0)};
+    return first && base::Fd{fcntl(socket, F_DUPFD_CLOEXEC, 0)};
+}
+
+base::Result<void> send_rejection(Link &link, const wire::MpaFrame &request, Reason reason,
+                                  std::span<const std::byte> private_data) {
+    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
+    const std::size_t size =
+        wire::encode_mpa_frame({.role = wire::MpaRole::Reply,
+                                .revision = std::min<std::uint8_t>(request.revision, 2),
+                                .crc = request.crc,
+                                .reject = true,
+                                .soft_operations = request.soft_operations && reason == Reason::NoDescriptors,
+                                .enhanced = request.enhanced,
+                                .peer_to_peer = request.peer_to_peer,
+                                .rtr_write = request.peer_to_peer,
+                                .private_data = private_data},
+                               bytes);
+    return link.send_all(std::span{bytes}.first(size));
+}
+
+// Sends the answer, and lets the peer read it before the link ends.
+base::Result<void> refuse(std::unique_ptr<Link> link, const tcp::Address &peer, const wire::MpaFrame &request,
+                          Reason reason, std::span<const std::byte> private_data) {
+    const auto sent = send_rejection(*link, request, reason, private_data);
+    link->finish();
+    Engine::instance().drain(std::move(link), origin_of(peer));
+    return sent;
+}
+
+}  // namespace
+
+base::Result<void> CmId::listen(int backlog) {
+    if (state_.load() == State::Idle) {
+        sockaddr_in anywhere{};
+        anywhere.sin_family = AF_INET;
+        if (auto bound = bind(reinterpret_cast<const sockaddr &>(anywhere)); !bound) {
+            return bound;
+        }
+    }
+    if (state_.load() != State::Bound) {
+        return base::failure(EINVAL);
+    }
+    const int length =
+        std::clamp(backlog > 0 ? backlog : limits::default_listen_backlog, 1, limits::max_listen_backlog);
+    if (auto listening = tcp::listen(socket_.get(), length); !listening) {
+        return listening;
+    }
+    {
+        const base::Lock lock{mutex_};
+        handshake_group_ = channel_->group();
+    }
+    const base::Lock lock{handshake_group_->mutex()};
+    most_handshakes_ = std::min(limits::max_handshakes, limits::share_of_descriptors());
+    (void)has_spare();
+    state_.store(State::Listening);
+    handshake_group_->add(*this, socket_.get(), {.readable = true});
+    return {};
+}
+
+base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, int flags, void *context) {
+    if (channel.group()->inherited()) {
+        return base::failure(EINVAL);
+    }
+    const bool shared = (flags & SOFTRDMA_ADOPT_SHARE_FD) != 0;
+    auto socket = tcp::adopted(fd, shared);
+    if (!socket) {
+        return std::unexpected{socket.error()};
+    }
+    std::unique_ptr<CmId> id{new CmId{&channel, context}};
+    if ((flags & SOFTRDMA_ADOPT_INITIATOR) != 0) {
+        const auto peer = tcp::peer_address(socket->get());
+        if (auto known = id->set_source(tcp::local_address(socket->get())); !known) {
+            return std::unexpected{known.error()};
+        }
+        id->set_destination(reinterpret_cast<const sockaddr &>(peer));
+        if (!id->has_device(peer)) {
+            return base::failure(ENODEV);
+        }
+        id->socket_ = std::move(*socket);
+        id->state_.store(State::RouteResolved);
+        if (!shared) {
+            close(fd);
+        }
+        return id.release();
+    }
+    id->state_.store(State::Adopting);
+    id->handshake_group_ = channel.group();
+    const base::Lock lock{id->handshake_group_->mutex()};
+    id->begin_handshake(std::move(*socket), tcp::peer_address(fd), Handshake::Role::Responder, nullptr);
+    if (!shared) {
+        close(fd);
+    }
+    return id.release();
+}
+
+void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
+    if (&handshake == rejected_) {
+        // Nothing that the peer sent is unread, so to destroy the link at once loses nothing.
+        BASE_LOG_PEER(Warning,
+                      "no connection with %s: rejected, because this process has no file descriptor for it",
+                      tcp::text_of(handshake.peer()).c_str());
+        (void)send_rejection(handshake.link(), request, Reason::NoDescriptors, {});
+        return;
+    }
+    if (request.markers || request.revision > 2) {
+        BASE_LOG_PEER(Warning, "%s asks for %s: refused", tcp::text_of(handshake.peer()).c_str(),
+                      request.markers ? "MPA markers" : "an MPA revision above 2");
+        (void)refuse(handshake.take_link(), handshake.peer(), request, Reason::Unsaid, {});
+        adoption_failed(EPROTO);
+        return;
+    }
+    if (!has_room_for_request(origin_of(handshake.peer()))) {
+        BASE_LOG_PEER(Warning, "no connection with %s: the program has not fetched the %d requests before",
+                      tcp::text_of(handshake.peer()).c_str(), limits::max_unfetched_requests);
+        return;
+    }
+    // All that needs memory comes first: where there is none, the peer sees the end of its connection.
+    std::unique_ptr<CmId> child;  // unless delivered, it rejects the request
+    look_at_accepted(origin_of(handshake.peer()));
+    const bool adopting = state_.load() == State::Adopting;
+    if (!adopting) {
+        child.reset(new CmId{nullptr, context});
+    }
+    auto made = request_event(adopting ? *this : *child, request);
+    if (adopting) {
+        if (!become(handshake, request)) {
+            (void)CmId::reject({});
+            push(RDMA_CM_EVENT_CONNECT_ERROR, -ENODEV, std::move(outcome_));
+            return;
+        }
+        ++unfetched_requests_;
+        push(std::move(made));
+        return;
+    }
+    if (!child->become(handshake, request)) {
+        return;
+    }
+    made->counted = this;
+    ++unfetched_requests_;
+    // With the lock, for the listener may just be migrated: the child goes where its event goes.
+    const base::Lock lock{mutex_};
+    child.release()->arrived_on(*channel_);
+    channel_->push(std::move(made));
+}
+
+// Where no place is free, the newest request of the origin that has most is rejected. A peer that asks again
+// and again therefore takes nothing from others.
+bool CmId::has_room_for_request(Origin origin) {
+    if (unfetched_requests_ < limits::max_unfetched_requests) {
+        return true;
+    }
+    std::unique_ptr<Event> withdrawn;
+    {
+        const base::Lock lock{mutex_};
+        withdrawn = channel_->withdraw_request(*this, origin);
+    }
+    if (withdrawn == nullptr) {
+        return false;
+    }
+    const std::unique_ptr<CmId> child{static_cast<CmId *>(withdrawn->id)};  // its end rejects the request
+    BASE_LOG_PEER(Warning, "no connection with %s: the program has not fetched %d requests, most from there",
+                  tcp::text_of(child->peer()).c_str(), limits::max_unfetched_requests);
+    return true;
+}
+
+// A client that connects again may have seen its connection before established: then its first FPDU is here,
+// and the program hears of that first. A thread that serves that connection now is waited for.
+void CmId::look_at_accepted(Origin origin) {
+    std::vector<EventChannel::Accepted> accepted;
+    {
+        const base::Lock lock{mutex_};
+        accepted = channel_->awaited_from(origin);
+    }
+    if (accepted.empty()) {
+        return;
+    }
+    std::vector<pollfd> sockets;
+    sockets.reserve(accepted.size());
+    for (const auto &one : accepted) {
+        sockets.push_back({.fd = one.socket, .events = POLLIN, .revents = 0});
+    }
+    (void)poll(sockets.data(), sockets.size(), 0);
+    for (std::size_t i = 0; i < accepted.size(); ++i) {
+        if (const InUse connection{AnyQueuePair::find(accepted[i].qp_num)}) {
+            connection->look_for_first_fpdu(sockets[i].revents != 0);
+        }
+    }
+}
+
+void CmId::awaited_no_more() {
+    const base::Lock lock{mutex_};
+    (void)channel_->forget_awaited(qp_num_);
+}
+
+void CmId::adoption_failed(int error) {
+    if (state_.load() == State::Adopting) {
+        state_.store(State::Closed);
+        push(RDMA_CM_EVENT_CONNECT_ERROR, -error, std::move(outcome_));
+    }
+}
+
+bool CmId::become(Handshake &handshake, const wire::MpaFrame &request) {
+    request_ = request;
+    request_.private_data = {};
+    link_ = handshake.take_link();
+    const bool has_source = set_source(tcp::local_address(link_->descriptor())).has_value();
+    const tcp::Address peer = handshake.peer();
+    set_destination(reinterpret_cast<const sockaddr &>(peer));
+    state_.store(State::Requested);
+    return has_source && has_device(peer);
+}
+
+bool CmId::has_device(const tcp::Address &peer) const {
+    if (verbs == nullptr) {
+        BASE_LOG_PEER(
+            Warning,
+            "%s asks for a connection with %s: refused, for no device serves that address; expected is "
+            "one that an interface has which is up",
+            tcp::text_of(peer).c_str(), tcp::text_of(route.addr.src_storage).c_str());
+    }
+    return verbs != nullptr;
+}
+
+std::unique_ptr<Event> CmId::request_event(CmId &child, const wire::MpaFrame &request) {
+    auto made = std::make_unique<Event>();
+    made->event = RDMA_CM_EVENT_CONNECT_REQUEST;
+    made->id = &child;
+    made->listen_id = &child == this ? nullptr : this;
+    // Crossed: what the peer may have open towards us is what we must be able to serve.
+    made->param.conn.responder_resources = told_depth(request.enhanced ? request.ord : limits::max_rd_atomic);
+    made->param.conn.initiator_depth = told_depth(request.enhanced ? request.ird : limits::max_rd_atomic);
+    made->set_private_data(request.private_data);
+    return made;
+}
+
+base::Result<CmId *> CmId::next_request() {
+    if (!own_channel_ || inherited()) {
+        return base::failure(EINVAL);
+    }
+    drop_event();
+    auto got = own_channel_->next();
+    if (!got) {
+        return std::unexpected{got.error()};
+    }
+    Event &fetched = **got;
+    if (fetched.event != RDMA_CM_EVENT_CONNECT_REQUEST) {
+        event = &fetched;
+        return base::failure(EINVAL);
+    }
+    auto &child = *static_cast<CmId *>(fetched.id);
+    if (auto moved = child.migrate(nullptr); !moved) {
+        acknowledge(&fetched);
+        delete &child;
+        return std::unexpected{moved.error()};
+    }
+    // From now on the event is the child's: the listener may go first.
+    child.event = &fetched;
+    fetched.counted = &child;
+    ++child.unacknowledged_;
+    acknowledged();
+    return &child;
+}
+
+base::Result<void> CmId::accept(const rdma_conn_param *parameters) {
+    const auto checked = wanted_parameters(parameters);
+    if (!checked) {
+        return std::unexpected{checked.error()};
+    }
+    if (auto answered = answer(*checked); !answered) {
+        return answered;
+    }
+    return wait_if_synchronous();
+}
+
+base::Result<void> CmId::answer(const rdma_conn_param &wanted) {
+    if (state_.load() != State::Requested) {
+        return base::failure(EINVAL);
+    }
+    const auto connected = choose_queue_pair(wanted.qp_num);
+    if (!connected) {
+        return std::unexpected{connected.error()};
+    }
+    const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
+    // We take as the first FPDU one of those that are offered, else one that the peer may say it cannot do.
+    const bool by_read = request_.rtr_read && !request_.rtr_write;
+    parameters_ = {.ready_to_receive = peer_to_peer,
+                   .crc = request_.crc || crc_wanted(),
+                   .soft_peer = request_.soft_operations,
+                   .ird = granted_depth(wanted.responder_resources),
+                   .ord = granted_depth(wanted.initiator_depth)};
+    if (request_.enhanced) {
+        parameters_.ord = std::min(parameters_.ord, request_.ird);
+    }
+    const wire::MpaFrame reply{
+        .role = wire::MpaRole::Reply,
+        .revision = request_.revision,
+        .crc = parameters_.crc,
+        .soft_operations = parameters_.soft_peer,
+        .enhanced = request_.enhanced,
+        .peer_to_peer = peer_to_peer,
+        .rtr_write = peer_to_peer && !by_read,
+        .rtr_read = peer_to_peer && by_read,
+        .ird = request_.ord == wire::mpa_max_depth ? wire::mpa_max_depth : parameters_.ird,
+        .ord = request_.ird == wire::mpa_max_depth ? wire::mpa_max_depth : parameters_.ord,
+        .private_data = {static_cast<const std::byte *>(wanted.private_data), wanted.private_data_len},
+    };
+    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
+    const std::size_t size = wire::encode_mpa_frame(reply, bytes);
+    if (peer_to_peer) {
+        const base::Lock lock{mutex_};
+        channel_->await({.qp_num = qp_num_, .socket = link_->descriptor(), .origin = origin_of(peer())});
+    }
+    if (const auto sent = link_->send_all(std::span{bytes}.first(size)); !sent) {
+        awaited_no_more();
+        return sent;
+    }
+    state_.store(State::Connecting);
+    (*connected)->start(std::move(link_), peer(), parameters_, this);
+    return {};
+}
+
+base::Result<void> CmId::reject(std::span<const std::byte> private_data) {
+    if (state_.load() != State::Requested) {
+        return base::failure(EINVAL);
+    }
+    if (private_data.size() > limits::max_private_bytes) {
+        return base::failure(EINVAL);
+    }
+    state_.store(State::Closed);
+    // Private data is the program's own reason; without it, too few descriptors are one.
+    const bool too_few = private_data.empty() && !can_make_a_channel(link_->descriptor());
+    return refuse(std::move(link_), peer(), request_, too_few ? Reason::NoDescriptors : Reason::Unsaid,
+                  private_data);
+}
+
+}  // namespace soft

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm: what can be set on an id (rdma_set_option), with the sizes and the states of Linux's rdma_cm.
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "soft/cm/cm.hpp"
+
+namespace soft {
+
+namespace {
+
+// Returns the value that an option points to, or nothing when the size is wrong.
+template <typename T>
+std::optional<T> read(const void *value, std::size_t size) {
+    if (value == nullptr || size != sizeof(T)) {
+        return std::nullopt;
+    }
+    T read{};
+    std::memcpy(&read, value, sizeof(read));
+    return read;
+}
+
+}  // namespace
+
+base::Result<void> CmId::set_option(int level, int name, const void *value, std::size_t size) {
+    if (level == RDMA_OPTION_IB && name == RDMA_OPTION_IB_PATH) {
+        BASE_LOG(Error, "RDMA_OPTION_IB_PATH: this device has no InfiniBand paths, the kernel routes");
+        return base::failure(EOPNOTSUPP);
+    }
+    if (level != RDMA_OPTION_ID) {
+        return base::failure(ENOSYS);
+    }
+    const auto number = read<std::uint8_t>(value, size);
+    const auto flag = read<int>(value, size);
+    const State state = state_.load();
+    switch (name) {
+        case RDMA_OPTION_ID_TOS:
+            if (!number) {
+                return base::failure(EINVAL);
+            }
+            options_.service_type = number;
+            if (socket_ || link_) {
+                tcp::set_service_type(link_ ? link_->descriptor() : socket_.get(), *number);
+            }
+            return {};
+        case RDMA_OPTION_ID_REUSEADDR:
+            if (!flag || state != State::Idle) {
+                return base::failure(EINVAL);
+            }
+            options_.reuse_address = *flag != 0;
+            return {};
+        case RDMA_OPTION_ID_AFONLY:
+            if (!flag || state != State::Idle) {
+                return base::failure(EINVAL);
+            }
+            options_.v6_only = *flag != 0;
+            return {};
+        case RDMA_OPTION_ID_ACK_TIMEOUT:
+            return number ? base::Result<void>{} : base::failure(EINVAL);  // TCP acknowledges
+        default:
+            return base::failure(ENOSYS);
+    }
+}
+
+}  // namespace soft

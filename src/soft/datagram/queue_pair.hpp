@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/datagram/queue_pair: an unreliable-datagram queue pair on one UDP socket, and one more for each
+// multicast group.
+//   datagram/queue_pair.cpp        its life and states, groups
+//   datagram/send.cpp      from ibv_post_send into UDP
+//   datagram/receive.cpp   from UDP into posted receives
+//
+// Its number says where it is: the low 16 bits are its UDP port, the others are by chance, so that what was
+// meant for an earlier queue pair on the port does not reach this one. A message is one datagram; a send is
+// done when the socket has taken it, and a message that finds no receive, or too small a one, is dropped.
+//
+// The locks are those of a connected queue pair (qp.hpp).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "soft/datagram/address.hpp"
+#include "soft/datagram/socket.hpp"
+#include "soft/ground/limits.hpp"
+#include "soft/memory/memory.hpp"
+#include "soft/progress/progress.hpp"
+#include "soft/queues/any_queue_pair.hpp"
+#include "soft/queues/completion_queue.hpp"
+#include "soft/queues/posted_sends.hpp"
+#include "soft/queues/receive_queue.hpp"
+#include "soft/wire/datagram.hpp"
+
+namespace soft {
+
+class DatagramQueuePair final : public AnyQueuePair, public Source {
+public:
+    [[nodiscard]] static base::Result<DatagramQueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes);
+
+    // ---- AnyQueuePair ----
+    void release(CompletionQueue::Queue queue, unsigned slots) override;
+
+    // ---- multicast groups: 0 or an errno value ----
+    int attach(const ibv_gid &group);
+    int detach(const ibv_gid &group);
+
+    // ---- connection manager: as rdma_create_qp leaves it ----
+    void make_ready(std::uint32_t qkey);
+
+    // ---- Source ----
+    void progress() override;
+
+private:
+    void leave() override;
+    int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
+    int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) override;
+    int change_state(const ibv_qp_attr &attributes, int mask) override;
+    void query_state(ibv_qp_attr &attributes) const override;
+
+    struct SendRequest {
+        wire::MessageHeader header;
+        udp::Endpoint to;
+        ibv_gid source{};
+        std::uint64_t wr_id = 0;
+        std::uint32_t length = 0;
+        bool signaled = false;
+        bool is_inline = false;
+        std::uint8_t sges = 0;
+        std::size_t slot = 0;
+        std::byte *kept = nullptr;  // the copy of inline data
+    };
+    struct Membership {
+        ibv_gid group;
+        base::Fd socket;
+    };
+    // Why datagrams were dropped, for the log when the queue pair goes.
+    enum class Drop : std::uint8_t { Malformed, Misaddressed, Unready, NoReceive, TooLong };
+    static constexpr std::size_t drop_reasons = 5;
+
+    DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, base::Fd socket,
+                      std::uint32_t interface);
+
+    // datagram/queue_pair.cpp
+    void enter(ibv_qp_state next) REQUIRES(group_->mutex(), send_mutex_);
+    void log_drops() const REQUIRES(group_->mutex());
+    void watch(const Membership &membership, bool wanted) REQUIRES(group_->mutex());
+
+    // datagram/send.cpp
+    [[nodiscard]] int check(const ibv_send_wr &request) const;
+    [[nodiscard]] int enqueue(const ibv_send_wr &request, Part when_bad) REQUIRES(send_mutex_);
+    void transmit() REQUIRES(send_mutex_);
+    [[nodiscard]] int send_now(const SendRequest &request) REQUIRES(send_mutex_);
+    void complete(const SendRequest &request, ibv_wc_status status) REQUIRES(send_mutex_);
+    void fail_sending() REQUIRES(send_mutex_);
+    void flush_requests() REQUIRES(send_mutex_);
+    void want_writable(bool wanted) REQUIRES(send_mutex_);
+
+    // datagram/receive.cpp
+    void receive_from(int socket, bool multicast) REQUIRES(group_->mutex());
+    [[nodiscard]] std::optional<Drop> deliver(std::span<const std::byte> datagram,
+                                              const udp::Arrival &arrival, bool multicast)
+        REQUIRES(group_->mutex());
+    [[nodiscard]] bool addressed(const wire::MessageHeader &header, const udp::Arrival &arrival,
+                                 bool multicast) REQUIRES(group_->mutex());
+    [[nodiscard]] bool is_of_device(const ibv_gid &gid) REQUIRES(group_->mutex());
+    [[nodiscard]] ibv_wc_status scatter(std::span<const std::byte> route,
+                                        std::span<const std::byte> payload) const REQUIRES(group_->mutex());
+    void fail_receiving() REQUIRES(group_->mutex()) EXCLUDES(send_mutex_);
+    void flush_receives() REQUIRES(group_->mutex());
+
+    const std::shared_ptr<Group> group_;
+    const base::Fd socket_;
+    const std::uint32_t interface_;
+
+    // Changed with send_mutex_, and with the group's lock too but where sending fails; read with either, or
+    // as a hint. `state` is the same for the program.
+    std::atomic<ibv_qp_state> phase_{IBV_QPS_RESET};
+    std::atomic<std::uint32_t> qkey_{0};
+
+    // ---- guarded by the group's lock ----
+    std::vector<Membership> memberships_ GUARDED_BY(group_->mutex());
+    ibv_gid last_destination_ GUARDED_BY(group_->mutex()){};  // to which a message came: one of the device's
+    ReceiveQueue receives_;
+    Receive receive_ GUARDED_BY(group_->mutex());  // the next one, once has_receive_
+    bool has_receive_ GUARDED_BY(group_->mutex()) = false;
+    std::array<std::uint64_t, drop_reasons> drops_ GUARDED_BY(group_->mutex()){};
+
+    // ---- guarded by send_mutex_ ----
+    mutable base::Mutex send_mutex_;
+    std::uint32_t send_psn_ GUARDED_BY(send_mutex_) = 0;  // kept for who asks
+    // The count of free places needs no lock.
+    void uses_what_stays() const ASSERT_SHARED_CAPABILITY(send_mutex_) {}
+    PostedSends<SendRequest> requests_ GUARDED_BY(send_mutex_);
+    unsigned unsignaled_ GUARDED_BY(send_mutex_) =
+        0;  // completed since the last completion entry: freed with the next
+    std::atomic<bool> waits_for_socket_{false};
+};
+
+}  // namespace soft

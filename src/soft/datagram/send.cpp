@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/ud_qp: the send queue, from ibv_post_send into UDP. A message is one datagram.
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "soft/datagram/queue_pair.hpp"
+
+namespace soft {
+
+namespace {
+
+constexpr std::uint32_t qp_num_mask = 0xffffff;
+constexpr std::uint32_t port_mask = 0xffff;
+constexpr std::uint32_t own_qkey = 0x80000000;  // in a request: the queue pair's
+
+}  // namespace
+
+int DatagramQueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
+    const base::Lock lock{send_mutex_};
+    ibv_send_wr *const chain = request;
+    const std::size_t before = requests_.size();
+    int error = 0;
+    for (; request != nullptr; request = request->next) {
+        error = check(*request);
+        if (error == 0) {
+            error = enqueue(*request, when_bad);
+        }
+        if (error != 0) {
+            *bad = request;
+            if (when_bad == Part::Nothing) {
+                requests_.take_back(requests_.size() - before);
+            }
+            break;
+        }
+    }
+    if (phase_.load(std::memory_order_relaxed) != IBV_QPS_RTS) {
+        flush_requests();
+        return error;
+    }
+    const std::size_t posted = requests_.size() - before;
+    transmit();
+    if (ibv_send_wr *const refused =
+            requests_.keep_waiting(chain, posted, std::min(posted, requests_.size()))) {
+        *bad = refused;
+        return ENOMEM;
+    }
+    return error;
+}
+
+int DatagramQueuePair::check(const ibv_send_wr &request) const {
+    const ibv_qp_state now = phase_.load(std::memory_order_relaxed);
+    if ((now != IBV_QPS_RTS && now != IBV_QPS_SQE && now != IBV_QPS_ERR) || request.num_sge < 0 ||
+        static_cast<unsigned>(request.num_sge) > cap_.max_send_sge) {
+        return EINVAL;
+    }
+    if (request.opcode != IBV_WR_SEND && request.opcode != IBV_WR_SEND_WITH_IMM) {
+        return EOPNOTSUPP;
+    }
+    const auto *const handle_to = static_cast<const AddressHandle *>(request.wr.ud.ah);
+    const std::uint64_t bytes = total_bytes(request);
+    const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
+    if (handle_to == nullptr || handle_to->pd != qp_base.pd || request.wr.ud.remote_qpn > qp_num_mask ||
+        handle_to->multicast != (request.wr.ud.remote_qpn == multicast_qp_num) ||
+        bytes > limits::max_datagram_bytes || (is_inline && bytes > cap_.max_inline_data)) {
+        return EINVAL;
+    }
+    return 0;
+}
+
+// The request gets a copy of the address handle, which may be destroyed before a send that waits for its
+// socket.
+int DatagramQueuePair::enqueue(const ibv_send_wr &request, Part when_bad) {
+    if (requests_.full()) {
+        return ENOMEM;
+    }
+    const auto &handle_to = *static_cast<const AddressHandle *>(request.wr.ud.ah);
+    const bool has_immediate = request.opcode == IBV_WR_SEND_WITH_IMM;
+    SendRequest made{
+        .header = {.solicited = (request.send_flags & IBV_SEND_SOLICITED) != 0,
+                   .has_immediate = has_immediate,
+                   .destination = request.wr.ud.remote_qpn,
+                   .source = qp_base.qp_num,
+                   .qkey = (request.wr.ud.remote_qkey & own_qkey) != 0 ? qkey_.load(std::memory_order_relaxed)
+                                                                       : request.wr.ud.remote_qkey,
+                   .immediate = has_immediate ? ntohl(request.imm_data) : 0},
+        .to = handle_to.to,
+        .source = handle_to.source,
+        .wr_id = request.wr_id,
+        .length = static_cast<std::uint32_t>(total_bytes(request)),
+        .signaled = signal_all_ || (request.send_flags & IBV_SEND_SIGNALED) != 0,
+        .is_inline = (request.send_flags & IBV_SEND_INLINE) != 0,
+        .sges = static_cast<std::uint8_t>(request.num_sge)};
+    if (!handle_to.multicast) {
+        made.to.port = static_cast<std::uint16_t>(request.wr.ud.remote_qpn & port_mask);
+    }
+    SendRequest &pushed = requests_.push(made, request);
+    if (when_bad == Part::Nothing && !requests_.keep(pushed)) {
+        requests_.take_back(1);
+        return ENOMEM;
+    }
+    return 0;
+}
+
+// Datagrams get lost: one that the network refuses is lost at once. Only bad memory of our own is an error,
+// and a completion for which there is no room: what is behind it is flushed.
+void DatagramQueuePair::transmit() {
+    while (!requests_.empty() && phase_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
+        const SendRequest request = requests_.front();
+        const int error = send_now(request);
+        if (error == EAGAIN) {
+            want_writable(true);
+            return;
+        }
+        requests_.pop();
+        if (error == EFAULT) {
+            fail_sending();
+        }
+        complete(request, error == EFAULT ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS);
+    }
+    flush_requests();
+}
+
+void DatagramQueuePair::fail_sending() {
+    phase_.store(IBV_QPS_SQE, std::memory_order_release);
+    qp_base.state = IBV_QPS_SQE;
+}
+
+int DatagramQueuePair::send_now(const SendRequest &request) {
+    auto header = wire::encode(request.header);
+    std::array<iovec, limits::max_sge + 1> pieces;
+    std::array<Pin, limits::max_sge> pins;
+    pieces[0] = {.iov_base = header.data(), .iov_len = header.size()};
+    std::size_t count = 1;
+    for (const ibv_sge &sge : requests_.sges_of(request)) {
+        if (sge.length == 0) {
+            continue;
+        }
+        if (request.is_inline) {
+            pieces[count++] = {.iov_base = requests_.address_of(sge), .iov_len = sge.length};
+        } else {
+            auto pin = Memory::instance().pin({.by = {qp_base.pd},
+                                               .key = sge.lkey,
+                                               .address = sge.addr,
+                                               .length = sge.length,
+                                               .rights = 0});
+            if (!pin) {
+                return EFAULT;
+            }
+            pieces[count] = {.iov_base = pin->region().at(sge.addr), .iov_len = sge.length};
+            pins[count++ - 1] = std::move(*pin);
+        }
+    }
+    return udp::send(socket_.get(), request.source, request.to, std::span{pieces}.first(count));
+}
+
+void DatagramQueuePair::complete(const SendRequest &request, ibv_wc_status status) {
+    ++unsignaled_;
+    if (!request.signaled && status == IBV_WC_SUCCESS) {
+        return;
+    }
+    ibv_wc completion{};
+    completion.wr_id = request.wr_id;
+    completion.status = status;
+    completion.opcode = IBV_WC_SEND;
+    completion.byte_len = request.length;
+    completion.qp_num = qp_base.qp_num;
+    const bool pushed = send_queue_cq_.push(completion, *this, CompletionQueue::Queue::Send, unsignaled_,
+                                            status != IBV_WC_SUCCESS);
+    unsignaled_ = 0;
+    if (!pushed && phase_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
+        fail_sending();
+    }
+}
+
+void DatagramQueuePair::flush_requests() {
+    while (!requests_.empty()) {
+        const SendRequest request = requests_.front();
+        requests_.pop();
+        complete(request, IBV_WC_WR_FLUSH_ERR);
+    }
+    want_writable(false);
+}
+
+void DatagramQueuePair::want_writable(bool wanted) {
+    if (wanted != waits_for_socket_.load(std::memory_order_relaxed)) {
+        waits_for_socket_.store(wanted, std::memory_order_relaxed);
+        group_->change(*this, socket_.get(), {.readable = true, .writable = !wanted},
+                       {.readable = true, .writable = wanted});
+    }
+}
+
+}  // namespace soft

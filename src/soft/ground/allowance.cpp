@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/ground/allowance: see the header.
+#include "soft/ground/allowance.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/fork.hpp"
+#include "base/mutex.hpp"
+#include "soft/ground/limits.hpp"
+
+namespace soft {
+
+namespace {
+
+constexpr std::size_t part = 16;
+
+constinit base::LastingMutex lock_of_given;  // nothing else is locked with it held
+
+[[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<lock_of_given> given_survives_forks;
+
+struct Given {
+    std::size_t bytes = 0;
+    Shares shares;
+};
+Given &given() REQUIRES(lock_of_given) {
+    static auto &all = *new Given;  // never destroyed: connections may be, while the process ends
+    return all;
+}
+
+std::size_t left(std::size_t most, std::size_t used) {
+    return most - std::min(most, used);
+}
+
+}  // namespace
+
+Allowance::Allowance(Origin origin) : origin_{origin} {
+    const base::Lock lock{lock_of_given};
+    Given &all = given();
+    const std::size_t most = std::min(left(limits::unread_bytes_of_process, all.bytes),
+                                      left(limits::unread_bytes_of_origin, all.shares.of(origin)));
+    const std::size_t bytes = std::clamp(most / part, limits::least_unread_bytes, limits::most_unread_bytes);
+    all.shares.add(origin, bytes);
+    all.bytes += bytes;
+    bytes_ = bytes;
+}
+
+Allowance::~Allowance() {
+    if (bytes_ != 0) {
+        const base::Lock lock{lock_of_given};
+        given().shares.remove(origin_, bytes_);
+        given().bytes -= bytes_;
+    }
+}
+
+Allowance::Allowance(Allowance &&other) noexcept
+    : origin_{other.origin_}, bytes_{std::exchange(other.bytes_, 0)} {}
+
+Allowance &Allowance::operator=(Allowance &&other) noexcept {
+    const Allowance before{std::move(*this)};  // which ends
+    origin_ = other.origin_;
+    bytes_ = std::exchange(other.bytes_, 0);
+    return *this;
+}
+
+}  // namespace soft

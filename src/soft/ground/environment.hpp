@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/ground/environment: the meaning of the environment variables that the device reads.
+#pragma once
+
+#include <cerrno>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/log.hpp"
+#include "base/result.hpp"
+
+namespace soft {
+
+// Returns whether this value of SOFTRDMA_CRC, nullptr when it is not set, asks for CRC32C. EINVAL, logged:
+// the value has no meaning.
+[[nodiscard]] inline base::Result<bool> crc_asked_for(const char *value) {
+    const std::string_view word{value != nullptr ? value : ""};
+    if (!word.empty() && word != "0" && word != "1") {
+        BASE_LOG(Error, "SOFTRDMA_CRC is \"%s\", expected 0 or 1: no device is opened", value);
+        return base::failure(EINVAL);
+    }
+    return word == "1";
+}
+
+// Returns what SOFTRDMA_CRC said when this was first called. A failure: then no device opens.
+[[nodiscard]] inline const base::Result<bool> &crc_of_environment() {
+    static const base::Result<bool> once = crc_asked_for(secure_getenv("SOFTRDMA_CRC"));
+    return once;
+}
+
+}  // namespace soft

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/ground/interfaces: see the header.
+#include "soft/ground/interfaces.hpp"
+
+#include <ifaddrs.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <string>
+#include <string_view>
+
+#include "base/fd.hpp"
+#include "base/fork.hpp"
+#include "base/mutex.hpp"
+
+namespace soft {
+
+namespace {
+
+// Where the kernel tells of changes.
+class Changes {
+public:
+    // Since the last call; also when that cannot be known.
+    [[nodiscard]] bool any() {
+        if (generation_ != base::fork_generation()) {
+            (void)socket_.release();  // the parent's: what one reads the other misses
+            generation_ = base::fork_generation();
+        }
+        if (!socket_) {
+            socket_ = opened();
+            return true;
+        }
+        bool changed = false;
+        std::byte first{};
+        ssize_t count = 0;
+        do {
+            count = recv(socket_.get(), &first, sizeof(first), MSG_DONTWAIT);
+            changed = changed || count >= 0 || errno != EAGAIN;
+        } while (count > 0 || (count < 0 && errno == ENOBUFS));
+        return changed;
+    }
+
+private:
+    [[nodiscard]] static base::Fd opened() {
+        base::Fd socket{::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)};
+        sockaddr_nl groups{};
+        groups.nl_family = AF_NETLINK;
+        groups.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
+        const bool told =
+            socket && bind(socket.get(), reinterpret_cast<const sockaddr *>(&groups), sizeof(groups)) == 0;
+        return told ? std::move(socket) : base::Fd{};
+    }
+
+    base::Fd socket_;
+    unsigned generation_ = base::fork_generation();
+};
+
+constinit base::LastingMutex addresses_lock;
+
+[[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<addresses_lock> addresses_survive_forks;
+
+bool serves(const ifaddrs &entry) {
+    return entry.ifa_addr != nullptr && (entry.ifa_flags & IFF_UP) != 0 &&
+           (entry.ifa_addr->sa_family == AF_INET || entry.ifa_addr->sa_family == AF_INET6);
+}
+
+// An address of IPv4 comes with its label in place of the interface: that, or that, a colon and more. No
+// interface has a colon in its name.
+std::string interface_of(std::string_view label) {
+    return std::string{label.substr(0, label.find(':'))};
+}
+
+base::Result<std::shared_ptr<const LocalAddresses>> asked_for() {
+    ifaddrs *list = nullptr;
+    if (getifaddrs(&list) != 0) {
+        return base::last_failure();
+    }
+    auto all = std::make_shared<LocalAddresses>();
+    const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner{list, freeifaddrs};
+    for (const ifaddrs *entry = list; entry != nullptr; entry = entry->ifa_next) {
+        if (serves(*entry)) {
+            all->push_back({.interface = interface_of(entry->ifa_name),
+                            .is_loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0,
+                            .address = tcp::copy_of(*entry->ifa_addr)});
+        }
+    }
+    return all;
+}
+
+}  // namespace
+
+base::Result<std::shared_ptr<const LocalAddresses>> local_addresses() {
+    static auto &changes = *new Changes;  // never destroyed: ids may be made while the process ends
+    static auto &known = *new std::shared_ptr<const LocalAddresses>;
+    const base::Lock lock{addresses_lock};
+    // Before asking: what changes meanwhile is told again.
+    if (changes.any() || known == nullptr) {
+        known = nullptr;  // what is asked for in vain is asked for again
+        auto told = asked_for();
+        if (!told) {
+            return told;
+        }
+        known = *std::move(told);
+    }
+    return known;
+}
+
+}  // namespace soft

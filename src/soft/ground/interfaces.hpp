@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/ground/interfaces: the addresses of this machine, and the interface that has each. To ask for them
+// takes a dozen system calls, and the longer the more interfaces there are: too much for each id. So it is
+// asked for once, and again when the kernel has said that there was a change.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "soft/ground/tcp.hpp"
+
+namespace soft {
+
+struct LocalAddress {
+    std::string interface;
+    bool is_loopback = false;
+    tcp::Address address{};
+};
+using LocalAddresses = std::vector<LocalAddress>;
+
+// Returns the addresses of the interfaces that are up, in the kernel's order, or why the kernel does not tell
+// them. They are those of the network namespace in which the process first asked.
+[[nodiscard]] base::Result<std::shared_ptr<const LocalAddresses>> local_addresses();
+
+}  // namespace soft

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/memory/memory: see the header.
+#include "soft/memory/memory.hpp"
+
+#include <cerrno>
+
+#include "base/shared_value.hpp"
+#include "soft/ground/limits.hpp"
+#include "softrdma.h"
+
+namespace soft {
+
+// The upper bits of a key are its slot's number: what the key source gives is taken when that slot is free.
+struct Pin::Slot {
+    std::atomic<std::uint32_t> key{0};  // 0: empty
+    std::atomic<std::uint32_t> users{0};
+    std::atomic<MemoryRegion *> region{nullptr};  // null: the slot is free
+};
+
+Pin::~Pin() {
+    // Release: what was done through the pin is done before erase() sees the last user leave.
+    if (slot_ != nullptr && slot_->users.fetch_sub(1, std::memory_order_release) == 1) {
+        slot_->users.notify_all();
+    }
+}
+
+const MemoryRegion &Pin::region() const {
+    return *slot_->region.load(std::memory_order_relaxed);  // the key came after it
+}
+
+Memory &Memory::instance() {
+    static Memory &memory = *new Memory;  // never destroyed: the engine may use it while the process ends
+    return memory;
+}
+
+Pin::Slot *Memory::slot(std::uint32_t key) const {
+    const std::uint32_t number = key >> key_bits_in_slot;
+    // Acquire: the slots of a chunk are seen initialised.
+    Pin::Slot *const chunk = chunks_[number / chunk_slots].load(std::memory_order_acquire);
+    return chunk == nullptr ? nullptr : chunk + number % chunk_slots;
+}
+
+Pin::Slot &Memory::slot_for(std::uint32_t key) {
+    auto &chunk = chunks_[(key >> key_bits_in_slot) / chunk_slots];
+    if (chunk.load(std::memory_order_relaxed) == nullptr) {
+        chunk.store(new Pin::Slot[chunk_slots], std::memory_order_release);
+    }
+    return *slot(key);
+}
+
+// Half of the slots at least are free: two draws are the mean.
+base::Result<void> Memory::insert(MemoryRegion &region) {
+    const base::Lock lock{mutex};
+    if (used_ == limits::max_mr) {
+        return base::failure(ENOMEM);
+    }
+    Pin::Slot *place = nullptr;
+    std::uint32_t key = 0;
+    do {
+        key = keys_.next();
+        place = key > last_of_nobody ? &slot_for(key) : nullptr;
+    } while (place == nullptr || place->region.load(std::memory_order_relaxed) != nullptr);
+    ++used_;
+    base::set_shared(place->region, &region);
+    region.lkey = key;
+    region.rkey = key;
+    region.registration = registrations_.fetch_add(1, std::memory_order_relaxed) + 1;
+    place->key.store(key, std::memory_order_seq_cst);
+    return {};
+}
+
+// Sequentially consistent, with pin(): either the pinning thread sees the key gone, or this one sees it as a
+// user.
+void Memory::erase(const MemoryRegion &region) {
+    Pin::Slot &place = *slot(region.lkey);
+    place.key.store(0, std::memory_order_seq_cst);
+    for (auto users = place.users.load(std::memory_order_seq_cst); users != 0;
+         users = place.users.load(std::memory_order_seq_cst)) {
+        place.users.wait(users, std::memory_order_seq_cst);
+    }
+    const base::Lock lock{mutex};
+    base::set_shared(place.region, nullptr);
+    --used_;
+}
+
+void Memory::take_lock(std::uint64_t &seen) {
+    const base::Lock lock{mutex};
+    seen = registrations_.load(std::memory_order_relaxed);
+}
+
+// The threads that held pins are the parent's.
+void Memory::after_fork_in_child() {
+    mutex.assert_held();
+    Memory &all = instance();
+    all.keys_.renew();
+    for (const auto &chunk : all.chunks_) {
+        Pin::Slot *const slots = chunk.load(std::memory_order_relaxed);
+        for (std::uint32_t i = 0; slots != nullptr && i < chunk_slots; ++i) {
+            slots[i].users.store(0, std::memory_order_relaxed);
+        }
+    }
+}
+
+constinit base::LastingMutex Memory::mutex;
+
+[[gnu::init_priority(base::innermost)]] const Memory::Held Memory::held_while_forking;
+
+namespace {
+
+// Made here, when the library is loaded: a fork cannot come in between.
+[[maybe_unused]] const Memory &made_when_loaded = Memory::instance();
+
+}  // namespace
+
+[[gnu::always_inline]] inline std::expected<Pin, Fault> Memory::hold(const Asker &by,
+                                                                     std::uint32_t key) const {
+    Pin::Slot *const place = slot(key);
+    if (place == nullptr || key == 0) {
+        return std::unexpected{Fault::InvalidKey};
+    }
+    place->users.fetch_add(1, std::memory_order_seq_cst);
+    Pin pin{place};
+    if (place->key.load(std::memory_order_seq_cst) != key) {
+        return std::unexpected{Fault::InvalidKey};
+    }
+    const MemoryRegion &region = pin.region();
+    if (region.pd != by.pd) {
+        return std::unexpected{Fault::ProtectionDomain};
+    }
+    if (region.queue_pair != 0 && by.queue_pair != 0 && region.queue_pair != by.queue_pair) {
+        return std::unexpected{Fault::QueuePair};
+    }
+    return pin;
+}
+
+std::expected<Pin, Fault> Memory::pin(const Access &access) {
+    auto pin = hold(access.by, access.key);
+    if (!pin) {
+        return pin;
+    }
+    const MemoryRegion &region = pin->region();
+    if ((region.access & access.rights) != access.rights) {
+        return std::unexpected{Fault::Access};
+    }
+    if (access.address + access.length < access.address) {
+        return std::unexpected{Fault::Wrap};
+    }
+    if (access.address < region.iova || access.length > region.length ||
+        access.address - region.iova > region.length - access.length) {
+        return std::unexpected{Fault::Bounds};
+    }
+    return pin;
+}
+
+std::optional<std::uint64_t> Memory::registration_for(const Asker &peer, std::uint32_t key) const {
+    constexpr unsigned of_peers = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                  IBV_ACCESS_REMOTE_ATOMIC | SOFTRDMA_ACCESS_FLUSH_GLOBAL |
+                                  SOFTRDMA_ACCESS_FLUSH_PERSISTENT;
+    const auto pin = hold(peer, key);
+    if (!pin || (pin->region().access & of_peers) == 0) {
+        return std::nullopt;
+    }
+    return pin->region().registration;
+}
+
+namespace {
+
+// DDP knows no access rights: a write without the right has RDMAP's code (RFC 5040 section 7.2). Whether a
+// key is another's or nobody's is not told: a peer that guesses keys learns nothing from a refusal.
+constexpr struct {  // in the order of Fault
+    const char *text;
+    wire::TerminateCode of_reads;
+    wire::TerminateCode of_writes;
+} faults[] = {
+    {"no region has this key", wire::terminate::invalid_stag, wire::terminate::tagged_invalid_stag},
+    {"outside of the region", wire::terminate::bounds, wire::terminate::tagged_bounds},
+    {"the region was not registered for this access", wire::terminate::access, wire::terminate::access},
+    {"the region belongs to another protection domain", wire::terminate::invalid_stag,
+     wire::terminate::tagged_invalid_stag},
+    {"the region was registered for another connection", wire::terminate::invalid_stag,
+     wire::terminate::tagged_invalid_stag},
+    {"the queue pair does not grant this access (qp_access_flags)", wire::terminate::access,
+     wire::terminate::access},
+    {"the range wraps around the address space", wire::terminate::wrap, wire::terminate::tagged_wrap}};
+
+}  // namespace
+
+const char *text_of(Fault fault) {
+    return faults[std::to_underlying(fault)].text;
+}
+
+wire::TerminateCode rdmap_code(Fault fault) {
+    return faults[std::to_underlying(fault)].of_reads;
+}
+
+wire::TerminateCode tagged_code(Fault fault) {
+    return faults[std::to_underlying(fault)].of_writes;
+}
+
+}  // namespace soft

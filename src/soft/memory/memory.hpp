@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/memory/memory: protection domains, memory regions and their keys (STags). Every access a peer asks for
+// goes through Memory::pin().
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <expected>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/fork.hpp"
+#include "base/mutex.hpp"
+#include "base/result.hpp"
+#include "persist/region.hpp"
+#include "soft/memory/key_source.hpp"
+#include "soft/wire/violation.hpp"
+
+namespace soft {
+
+struct ProtectionDomain : ibv_pd {
+    std::atomic<int> users{0};  // regions, queue pairs, shared receive queues
+};
+
+struct MemoryRegion : ibv_mr, base::Inheritable {
+    unsigned access = 0;
+    std::uint64_t registration = 0;  // no other has this number, before or after
+    std::uint64_t queue_pair = 0;    // only whose peer reaches it (AnyQueuePair::creation); 0: all
+    std::uint64_t iova = 0;          // the address that peers and scatter lists use for `addr`
+    // When registered for persistent flush; shared with the connections that wrote what is not durable yet.
+    std::shared_ptr<persist::Region> durable;
+
+    [[nodiscard]] std::byte *at(std::uint64_t address) const {
+        return static_cast<std::byte *>(addr) + (address - iova);
+    }
+};
+
+// Why an access is refused; the codes of RFC 5040 and 5041 for it.
+enum class Fault { InvalidKey, Bounds, Access, ProtectionDomain, QueuePair, QueuePairAccess, Wrap };
+[[nodiscard]] const char *text_of(Fault fault);
+[[nodiscard]] wire::TerminateCode rdmap_code(Fault fault);   // for requests
+[[nodiscard]] wire::TerminateCode tagged_code(Fault fault);  // for writes
+
+// The asker is the peer of a queue pair (AnyQueuePair::creation), or the program itself, which reaches all of
+// its protection domain.
+struct Asker {
+    const ibv_pd *pd;
+    std::uint64_t queue_pair = 0;  // 0: the program
+};
+
+// An access needs this.
+struct Access {
+    Asker by;
+    std::uint32_t key;
+    std::uint64_t address;
+    std::uint64_t length;
+    unsigned rights;  // IBV_ACCESS_ and SOFTRDMA_ACCESS_ bits, all of them needed; 0 for local reading
+};
+
+// A region that cannot be deregistered while this lives.
+class Pin {
+public:
+    Pin() = default;
+    Pin(Pin &&other) noexcept : slot_{std::exchange(other.slot_, nullptr)} {}
+    Pin &operator=(Pin &&other) noexcept {
+        std::swap(slot_, other.slot_);
+        return *this;
+    }
+    Pin(const Pin &) = delete;
+    Pin &operator=(const Pin &) = delete;
+    ~Pin();
+
+    [[nodiscard]] const MemoryRegion &region() const;
+
+private:
+    friend class Memory;
+    struct Slot;
+    explicit Pin(Slot *slot) : slot_{slot} {}
+
+    Slot *slot_ = nullptr;
+};
+
+// The table of all regions of the process. Pinning takes no lock.
+class Memory {
+public:
+    static Memory &instance();
+
+    // Gives the region its key, and puts it into the table. ENOMEM when limits::max_mr are registered.
+    [[nodiscard]] base::Result<void> insert(MemoryRegion &region) EXCLUDES(mutex);
+    // Returns when no access to the region is under way and none can begin.
+    void erase(const MemoryRegion &region) EXCLUDES(mutex);
+
+    [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
+
+    // For the peer of a connection, which `seen` belongs to: takes insert()'s lock when regions were
+    // registered since the last call. A key orders its registration before each access; Valgrind's race
+    // detectors see only the lock do so.
+    void see_registrations(std::uint64_t &seen) {
+        if (registrations_.load(std::memory_order_relaxed) != seen) {
+            take_lock(seen);
+        }
+    }
+
+    // The registration of the region that has the key now, if this peer has any right to it.
+    [[nodiscard]] std::optional<std::uint64_t> registration_for(const Asker &peer, std::uint32_t key) const;
+
+private:
+    static constexpr unsigned key_bits_in_slot = 15;
+    static constexpr std::uint32_t chunk_slots = 64;
+    static constexpr std::uint32_t chunks = (std::uint32_t{1} << (32 - key_bits_in_slot)) / chunk_slots;
+    static constexpr std::uint32_t last_of_nobody = 0xffff;  // 0, 1, and what siw gives its first regions
+
+    [[nodiscard]] Pin::Slot *slot(std::uint32_t key) const;
+    [[nodiscard]] Pin::Slot &slot_for(std::uint32_t key) REQUIRES(mutex);
+    [[nodiscard]] std::expected<Pin, Fault> hold(const Asker &by, std::uint32_t key) const;
+    void take_lock(std::uint64_t &seen) EXCLUDES(mutex);
+    static void after_fork_in_child();
+
+    static base::LastingMutex mutex;
+    using Held = base::HeldWhileForking<mutex, after_fork_in_child>;
+    static const Held held_while_forking;
+    KeySource keys_ GUARDED_BY(mutex);
+    int used_ GUARDED_BY(mutex) = 0;
+    std::atomic<std::uint64_t> registrations_{0};
+    std::atomic<Pin::Slot *> chunks_[chunks] = {};
+};
+
+}  // namespace soft

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/progress/engine: the thread behind the groups that nobody else serves.
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/mutex.hpp"
+#include "base/shared_value.hpp"
+#include "persist/guard.hpp"
+#include "persist/worker.hpp"
+#include "soft/ground/limits.hpp"
+#include "soft/progress/engine_state.hpp"
+
+namespace soft {
+
+namespace {
+
+constexpr int max_events = 64;
+// How often a poller is looked after, and a deadline.
+constexpr int fast_tick_ms = 1;
+constexpr int slow_tick_ms = 50;
+// An initiator that writes to a sleeping target often writes again: a sleep costs more than these looks.
+constexpr std::chrono::microseconds spin_before_sleep{30};
+
+// Never destroyed: threads of the program may use it while the process ends.
+std::atomic<Engine *> current{nullptr};
+// The engines of the processes that this one comes from: a tool that looks for leaks finds them here.
+Engine *inherited = nullptr;
+
+}  // namespace
+
+Engine::Engine() : state_{std::make_unique<State>()} {
+    state_->epoll.reset(epoll_create1(EPOLL_CLOEXEC));
+    state_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = State::wake_key}};
+    if (!state_->epoll || !state_->wake ||
+        epoll_ctl(state_->epoll.get(), EPOLL_CTL_ADD, state_->wake.get(), &event) != 0) {
+        BASE_LOG(Error, "no file descriptors for the soft device: %s", std::strerror(errno));
+    }
+}
+
+Engine &Engine::instance() {
+    // Acquire: an engine that another thread made is seen whole.
+    if (Engine *const engine = current.load(std::memory_order_acquire)) {
+        return *engine;
+    }
+    std::unique_ptr<Engine> made{new Engine};
+    Engine *known = nullptr;
+    if (current.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) {
+        return *made.release();
+    }
+    return *known;  // another thread was faster
+}
+
+// The parent's engine stays where it is, untouched: its locks may be held by threads that do not exist here.
+void Engine::after_fork_in_child() {
+    if (Engine *const parents = current.exchange(nullptr, std::memory_order_acq_rel)) {
+        parents->parents_ = std::exchange(inherited, parents);
+    }
+}
+
+// A thread that has ended is joined here, because the child, which inherits what is known of it, cannot.
+void Engine::before_fork() {
+    Engine *const engine = current.load(std::memory_order_acquire);
+    if (engine == nullptr) {
+        return;
+    }
+    State &state = *engine->state_;
+    base::Lock lock{state.mutex};
+    const auto ended = state.ended_thread.take();
+    lock.unlock();
+    base::EndedThread::join(ended);
+}
+
+// As every room does that has something to renew.
+const int Engine::renews_after_forks = pthread_atfork(before_fork, nullptr, after_fork_in_child);
+
+bool Engine::enrol(Group &group) {
+    State &state = *state_;
+    base::Lock lock{state.mutex};
+    group.engine_key_ = state.next_key++;
+    epoll_event event{.events = 0, .data = {.u64 = group.engine_key_}};
+    if (epoll_ctl(state.epoll.get(), EPOLL_CTL_ADD, group.epoll_.get(), &event) != 0) {
+        BASE_LOG(Error, "cannot watch a completion queue: %s", std::strerror(errno));
+        return false;
+    }
+    state.groups.emplace(group.engine_key_, group.weak_from_this());
+    Watched one;
+    one.emplace(group.engine_key_, group.weak_from_this());
+    group.unwatched_ = one.extract(one.begin());
+    base::EndedThread::Earlier ended;
+    if (!state.running) {
+        ended = state.ended_thread.take();
+        // The signals are the program's, not this thread's.
+        const int error = base::start_thread<&Engine::run>(*this, persist::signals_of_others());
+        if (error == 0) {
+            state.running = true;
+        } else {
+            BASE_LOG(Error, "cannot start the soft device's thread: %s", std::strerror(error));
+        }
+    }
+    const bool runs = state.running;
+    lock.unlock();
+    base::EndedThread::join(ended);
+    return runs;
+}
+
+void Engine::withdraw(Group &group) {
+    State &state = *state_;
+    const base::Lock lock{state.mutex};
+    (void)epoll_ctl(state.epoll.get(), EPOLL_CTL_DEL, group.epoll_.get(), nullptr);
+    state.watched.erase(group.engine_key_);
+    state.groups.erase(group.engine_key_);
+    if (state.groups.empty()) {
+        eventfd_write(state.wake.get(), 1);  // the thread ends with the last group
+    }
+}
+
+void Engine::watch(Group &group, bool fast) {
+    State &state = *state_;
+    const base::Lock lock{state.mutex};
+    state.watched.insert(std::move(group.unwatched_));  // nothing, when it is watched already
+    const int needed_ms = fast ? fast_tick_ms : slow_tick_ms;
+    if (state.tick_ms < 0 || state.tick_ms > needed_ms) {
+        state.tick_ms = needed_ms;
+        eventfd_write(state.wake.get(), 1);
+    }
+}
+
+// One event at a time, so that the engine is not woken again for what it, or another thread, is already
+// serving; or whenever something comes, and not for what is there.
+void Engine::arm(Group &group, Group::Arm how) {
+    const std::uint32_t events = how == Group::Arm::Once     ? EPOLLIN | EPOLLONESHOT
+                                 : how == Group::Arm::Always ? EPOLLIN | EPOLLET
+                                                             : 0U;
+    epoll_event event{.events = events, .data = {.u64 = group.engine_key_}};
+    (void)epoll_ctl(state_->epoll.get(), EPOLL_CTL_MOD, group.epoll_.get(), &event);
+}
+
+// The next one behind the key that is still there.
+std::shared_ptr<Group> Engine::take_watched(std::uint64_t &key) {
+    const base::Lock lock{state_->mutex};
+    Watched &watched = state_->watched;
+    for (auto next = watched.upper_bound(key); next != watched.end(); ++next) {
+        key = next->first;
+        if (auto group = next->second.lock()) {
+            group->unwatched_ = watched.extract(next);
+            return group;
+        }
+    }
+    return nullptr;
+}
+
+// Looks after the watched groups; how long the engine may sleep then.
+int Engine::tick(base::Clock::time_point now) {
+    State &state = *state_;
+    base::tell_withheld_lines(now, false);
+    {
+        const base::Lock lock{state.mutex};
+        state.tick_ms = -1;  // who wants to be watched from here on wakes the thread again
+    }
+    bool fast = false;
+    std::uint64_t key = State::wake_key;
+    // Taken out first: a group that wants to be watched again meanwhile is not lost.
+    while (const auto group = take_watched(key)) {
+        const Group::Watch watch = group->tick(now);
+        if (watch.needed) {
+            const base::Lock lock{state.mutex};
+            state.watched.insert(std::move(group->unwatched_));
+        }
+        fast = fast || watch.fast;
+    }
+    const base::Lock lock{state.mutex};
+    state.tick_ms = state.watched.empty() ? -1 : fast ? fast_tick_ms : slow_tick_ms;
+    return state.tick_ms;
+}
+
+Engine::Found Engine::serve_ready(int timeout_ms) {
+    State &state = *state_;
+    std::array<epoll_event, max_events> events;
+    const int count = epoll_wait(state.epoll.get(), events.data(), max_events, timeout_ms);
+    Found found{};
+    for (int i = 0; i < count; ++i) {
+        const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
+        if (key == State::wake_key) {
+            found.woken = true;
+            continue;
+        }
+        std::shared_ptr<Group> group;
+        {
+            const base::Lock lock{state.mutex};
+            if (const auto known = state.groups.find(key); known != state.groups.end()) {
+                group = known->second.lock();
+            }
+        }
+        if (group) {
+            group->serve_for_engine();
+            found.work = true;
+        }
+    }
+    return found;
+}
+
+void Engine::assist(std::atomic<base::Clock::time_point> &last) {
+    constexpr std::chrono::microseconds seldom{50};
+    constexpr std::chrono::microseconds enough{50};  // then the caller's own queue has its turn
+    const auto now = base::Clock::now();
+    if (now - last.exchange(now, std::memory_order_relaxed) > seldom) {
+        return;
+    }
+    state_->assists.fetch_add(1, std::memory_order_relaxed);
+    if (!state_->assisted.exchange(true, std::memory_order_relaxed)) {
+        eventfd_write(state_->wake.get(), 1);
+    }
+    while (serve_ready(0).work && base::Clock::now() - now < enough) {
+    }
+}
+
+void Engine::end_assistance() {
+    if (state_->assisted.load(std::memory_order_relaxed)) {
+        base::set_shared(state_->assisted, false);
+        eventfd_write(state_->wake.get(), 1);
+    }
+}
+
+// Until somebody wakes it, or to see whether the assistant has stopped without a word.
+Engine::Found Engine::sleep_beside_assistant() {
+    State &state = *state_;
+    pollfd wake{.fd = state.wake.get(), .events = POLLIN, .revents = 0};
+    const bool woken = poll(&wake, 1, fast_tick_ms) > 0;
+    const unsigned assists = state.assists.load(std::memory_order_relaxed);
+    const auto now = base::Clock::now();
+    if (std::exchange(state.known_assists, assists) != assists) {
+        state.assisted_at = now;
+    } else if (now - state.assisted_at >= base::Milliseconds{fast_tick_ms}) {
+        base::set_shared(state.assisted, false);
+    }
+    return {.woken = woken};
+}
+
+void Engine::run() {
+    State &state = *state_;
+    pthread_setname_np(pthread_self(), "softrdma");
+    auto ticked = base::Clock::now();
+    auto served = ticked;
+    int timeout_ms = tick(ticked);
+    bool spinning = false;
+    while (true) {
+        const Found found = state.assisted.load(std::memory_order_relaxed)
+                                ? sleep_beside_assistant()
+                                : serve_ready(spinning ? 0 : timeout_ms);
+        const auto now = base::Clock::now();
+        served = found.work ? now : served;
+        spinning = now - served < spin_before_sleep;
+        if (found.woken) {
+            eventfd_t ignored = 0;
+            (void)eventfd_read(state.wake.get(), &ignored);
+            timeout_ms = 0;  // something is watched since we fell asleep
+        }
+        if (timeout_ms < 0 && base::log_withholds.load(std::memory_order_relaxed)) {
+            timeout_ms = slow_tick_ms;
+        }
+        if (timeout_ms >= 0 && now - ticked >= base::Milliseconds{timeout_ms}) {
+            ticked = now;
+            timeout_ms = tick(now);
+        }
+        base::Lock lock{state.mutex};
+        if (state.groups.empty() || state.ending) {
+            lock.unlock();  // the sink is the program's
+            base::tell_withheld_lines(now, true);
+            lock.lock();
+        }
+        if (state.groups.empty() || state.ending) {
+            state.running = false;
+            state.ended.notify_all();
+            const auto earlier = state.ended_thread.follow();
+            lock.unlock();
+            base::EndedThread::join(earlier);
+            return;
+        }
+    }
+}
+
+// A process that ends right after its last disconnect waits, within a bound, until the peers have read what
+// was completed. Then the threads end, though the program may have left groups behind: within a bound too,
+// for exit() may have been called with a lock held that they wait for.
+void Engine::at_exit() {
+    if (base::on_own_thread) {
+        return;  // the program's log function has ended the process
+    }
+    if (Engine *const engine = current.load(std::memory_order_acquire)) {
+        State &state = *engine->state_;
+        base::Lock lock{state.mutex};
+        const auto drained = base::Clock::now() + limits::drain_timeout;
+        while (state.drains != 0 && state.ended.wait_until(state.mutex, drained)) {
+        }
+        state.ending = true;
+        eventfd_write(state.wake.get(), 1);
+        const auto ended = base::Clock::now() + limits::thread_timeout;
+        while (state.running && state.ended.wait_until(state.mutex, ended)) {
+        }
+        const auto last = state.running ? std::nullopt : state.ended_thread.take();
+        lock.unlock();
+        base::EndedThread::join(last);
+    }
+    persist::Worker::end_all();
+}
+
+namespace {
+
+// The library is never unloaded (-z nodelete): this runs when the process ends.
+// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
+struct AtExit {
+    ~AtExit() { Engine::at_exit(); }
+} at_exit;
+
+}  // namespace
+
+}  // namespace soft

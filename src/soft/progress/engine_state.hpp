@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/progress/engine_state: what the engine has; of engine.cpp and drain.cpp.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/condition.hpp"
+#include "base/thread.hpp"
+#include "soft/ground/origin.hpp"
+#include "soft/progress/progress.hpp"
+
+namespace soft {
+
+struct Engine::State {
+    static constexpr std::uint64_t wake_key = 0;  // what `wake` is known by; groups have the keys behind it
+
+    base::Mutex mutex;  // taken with a group's lock held, never the other way round
+    base::Condition ended;
+    base::Fd epoll;
+    base::Fd wake;
+    std::unordered_map<std::uint64_t, std::weak_ptr<Group>> groups GUARDED_BY(mutex);
+    Watched watched GUARDED_BY(mutex);
+    std::uint64_t next_key GUARDED_BY(mutex) = wake_key + 1;
+    std::shared_ptr<Group> draining GUARDED_BY(mutex);  // of the sockets whose owners are gone
+    std::size_t drains GUARDED_BY(mutex) = 0;           // begun, also those that are not in the list yet
+    std::vector<Drain *> all_drains GUARDED_BY(mutex);  // the oldest first
+    Shares shares_of_drains GUARDED_BY(mutex);
+    bool running GUARDED_BY(mutex) = false;
+    bool ending GUARDED_BY(mutex) = false;  // the process: the thread goes, whatever groups there are
+    base::EndedThread ended_thread GUARDED_BY(mutex);
+    int tick_ms GUARDED_BY(mutex) = 0;  // how long the thread may sleep; -1: until something happens
+
+    // Relaxed, all of them: what is handed over is the sockets, and those the kernel orders.
+    std::atomic<bool> assisted{false};
+    std::atomic<unsigned> assists{0};
+    // The thread's own: how many it knows of, and since when.
+    unsigned known_assists = 0;
+    base::Clock::time_point assisted_at;
+};
+
+}  // namespace soft

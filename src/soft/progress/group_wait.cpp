@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/progress: threads that wait for a group, in the library or outside.
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "soft/progress/progress.hpp"
+
+namespace soft {
+
+namespace {
+
+// A sleep costs tens of microseconds: look again this long before sleeping.
+constexpr std::chrono::microseconds spin_before_sleep{20};
+
+// A group that nobody outside has looked at for so long is no longer served, if something has come.
+constexpr std::chrono::milliseconds absence{50};
+
+}  // namespace
+
+// ---- in the library ----
+
+void Group::begin_sleep() {
+    const base::Lock lock{mutex_};
+    ++sleepers_;
+    arm(Arm::No);
+}
+
+void Group::serve_for_sleeper() {
+    const base::Lock lock{mutex_};
+    ++looks_;
+    serve();
+}
+
+// The sleeper got what it waited for and will likely be back: it keeps the group as a poller does.
+void Group::end_sleep() {
+    const base::Lock lock{mutex_};
+    --sleepers_;
+    claim();
+}
+
+bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
+                 const std::function<bool()> &ready) {
+    thread_local std::vector<pollfd> fds;
+    fds.assign(1, pollfd{.fd = event_fd, .events = POLLIN, .revents = 0});
+    for (const auto &group : groups) {
+        fds.push_back(pollfd{.fd = group->epoll_.get(), .events = POLLIN, .revents = 0});
+    }
+    for (const auto &group : groups) {
+        group->begin_sleep();
+    }
+    bool interrupted = false;
+    auto sleep_at = base::Clock::now() + spin_before_sleep;
+    while (true) {
+        for (const auto &group : groups) {
+            group->serve_for_sleeper();
+        }
+        if (ready()) {
+            break;
+        }
+        if (base::Clock::now() < sleep_at) {
+            continue;
+        }
+        if (::poll(fds.data(), fds.size(), -1) < 0) {
+            interrupted = true;
+            break;
+        }
+    }
+    const int error = errno;
+    for (const auto &group : groups) {
+        group->end_sleep();
+    }
+    errno = error;
+    return !interrupted;
+}
+
+// ---- outside ----
+//
+// A program that waits on a descriptor may leave it for something else without a word: it called epoll_wait
+// with a time-out of 0, say, and works now, or sleeps in another call. Its peers' bytes and ends would then
+// stay unread. The program counts its looks, and pays no more than that; the engine compares:
+//
+//     Serve, Arm::No       it looked a while ago; a tick comes
+//        │ no look for `absence`
+//     Serve, Arm::Always   the engine sleeps until something comes, so an idle program wakes nobody
+//        │ something came
+//     Asked, Arm::No       the program should look at it; a tick comes
+//        │ no look for `absence`
+//     Absent, Arm::Always  the engine serves the group
+//
+// A look leads back to Serve when the engine next has to do with the group. Where the engine serves, what it
+// completes keeps the group's descriptor readable until the program takes it: that is why the engine is woken
+// by what comes, and not while something is there.
+
+void Group::begin_outside() {
+    const base::Lock lock{mutex_};
+    ++outsiders_;
+    ++looks_;
+    arm(Arm::No);
+    watch(false);
+}
+
+void Group::end_outside() {
+    const base::Lock lock{mutex_};
+    --outsiders_;
+    claim();
+}
+
+// The engine was woken: whether the group is not its own.
+bool Group::is_left_to_outside() {
+    if (outsiders_ == 0 || (outside_ == Outside::Absent && looks_ == known_looks_)) {
+        return false;
+    }
+    outside_ = Outside::Asked;
+    known_looks_ = looks_;
+    known_since_ = base::Clock::now();
+    arm(Arm::No);
+    watch(false);
+    return true;
+}
+
+// The engine's tick: whether it has to come again.
+bool Group::look_after_outside(base::Clock::time_point now) {
+    if (outsiders_ == 0 || claimed_ || sleepers_ != 0) {
+        return false;
+    }
+    if (std::exchange(known_looks_, looks_) != looks_) {
+        outside_ = Outside::Serve;
+        known_since_ = now;
+        arm(Arm::No);
+        return true;
+    }
+    if (outside_ == Outside::Absent) {
+        serve();
+        return has_ready_source();
+    }
+    if (now - known_since_ < absence) {
+        return true;
+    }
+    if (outside_ == Outside::Asked) {
+        outside_ = Outside::Absent;
+    }
+    arm(Arm::Always);
+    return false;
+}
+
+// A turn does not take all of what came, and nobody wakes the engine for the rest.
+bool Group::has_ready_source() const {
+    std::array<epoll_event, 2> events;  // one may be that of watch_also()
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+    const auto found = std::span{events}.first(static_cast<std::size_t>(std::max(count, 0)));
+    return std::ranges::any_of(found, [](const epoll_event &event) { return event.data.ptr != nullptr; });
+}
+
+}  // namespace soft

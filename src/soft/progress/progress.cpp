@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/progress/progress: groups. The engine is in engine.cpp, threads that wait for a group in
+// group_wait.cpp.
+#include "soft/progress/progress.hpp"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "base/log.hpp"
+
+namespace soft {
+
+namespace {
+
+// Up to this many sources are asked directly: cheaper than asking epoll which of them is ready.
+constexpr std::size_t direct_sources = 2;
+constexpr int max_events = 64;
+
+constexpr unsigned most_missed_ticks = 16;
+
+// A thread that looks so often by itself is not helped by the engine, whose thread would only take its
+// processor, and no peer waits long for it. Counted over `counted`, at least.
+constexpr std::chrono::microseconds often{250};
+constexpr std::chrono::milliseconds counted{1};
+
+std::uint32_t epoll_events(Interest interest) {
+    return (interest.readable ? EPOLLIN : 0U) | (interest.writable ? EPOLLOUT : 0U) |
+           (interest.ended ? EPOLLRDHUP : 0U);
+}
+
+}  // namespace
+
+base::Result<std::shared_ptr<Group>> Group::create() {
+    base::Fd epoll{epoll_create1(EPOLL_CLOEXEC)};
+    if (!epoll) {
+        const auto failed = base::last_failure();
+        BASE_LOG(Error, "no file descriptor for a completion queue or event channel: %s",
+                 std::strerror(failed.error().number));
+        return failed;
+    }
+    std::shared_ptr<Group> group{new Group{std::move(epoll)}};
+    if (!Engine::instance().enrol(*group)) {
+        return base::failure(ENOMEM);
+    }
+    const base::Lock lock{group->mutex_};
+    group->arm(Arm::Once);
+    return group;
+}
+
+Group::Group(base::Fd epoll) : epoll_{std::move(epoll)} {}
+
+Group::~Group() {
+    if (!inherited()) {
+        Engine::instance().withdraw(*this);
+    }
+}
+
+Source::Source() {
+    Deadlines one;
+    one.emplace(base::Clock::time_point{}, this);
+    unused_deadline_ = one.extract(one.begin());
+}
+
+void Group::add(Source &source, int fd, Interest interest) {
+    assert(source.place_ == Source::nowhere);
+    sources_.push_back(&source);
+    source.place_ = sources_.size() - 1;
+    change(source, fd, Interest{}, interest);
+}
+
+void Group::remove(Source &source, int fd) {
+    clear_deadline(source);
+    const std::size_t place = std::exchange(source.place_, Source::nowhere);
+    if (place == Source::nowhere) {
+        return;
+    }
+    std::ranges::replace(due_, &source, nullptr);
+    sources_[place] = sources_.back();
+    sources_.pop_back();
+    if (place < sources_.size()) {
+        sources_[place]->place_ = place;
+    }
+    if (!inherited()) {
+        (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);  // not there when it waited for nothing
+    }
+}
+
+// A source that waits for nothing is taken out: epoll would go on reporting a hang-up.
+void Group::change(Source &source, int fd, Interest from, Interest to) {
+    if (from == to || inherited()) {
+        return;
+    }
+    const bool was_in = from != Interest{};
+    const bool is_in = to != Interest{};
+    epoll_event event{.events = epoll_events(to), .data = {.ptr = &source}};
+    const int operation = !is_in ? EPOLL_CTL_DEL : was_in ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    if (epoll_ctl(epoll_.get(), operation, fd, &event) != 0) {
+        BASE_LOG(Error, "cannot watch socket %d: %s", fd, std::strerror(errno));
+    }
+}
+
+void Group::set_deadline(Source &source, base::Clock::time_point deadline) {
+    clear_deadline(source);
+    source.unused_deadline_.value().first = deadline;
+    timed_.insert(std::move(source.unused_deadline_));
+    source.deadline_ = deadline;
+    watch(false);
+}
+
+void Group::clear_deadline(Source &source) {
+    if (source.deadline_) {
+        source.unused_deadline_ = timed_.extract({*source.deadline_, &source});
+        source.deadline_.reset();
+    }
+}
+
+Buffer Group::borrow_buffer(std::size_t size) {
+    if (spare_.size == size) {
+        return std::exchange(spare_, {});
+    }
+    return {.bytes = std::unique_ptr<std::byte[]>{new (std::nothrow) std::byte[size]}, .size = size};
+}
+
+void Group::give_back(Buffer buffer) {
+    spare_ = std::move(buffer);
+}
+
+// A source may remove itself and others, or add others, while it makes progress.
+void Group::serve() {
+    std::array<Source *, max_events> now;
+    std::size_t count = sources_.size();
+    if (count <= direct_sources) {
+        std::copy_n(sources_.begin(), count, now.begin());
+    } else {
+        std::array<epoll_event, max_events> events;
+        count = static_cast<std::size_t>(std::max(epoll_wait(epoll_.get(), events.data(), max_events, 0), 0));
+        for (std::size_t i = 0; i < count; ++i) {
+            now[i] = static_cast<Source *>(events[i].data.ptr);
+        }
+    }
+    due_ = std::span{now}.first(count);
+    for (Source *const source : due_) {
+        if (source != nullptr) {
+            source->progress();
+        }
+    }
+    due_ = {};
+}
+
+void Group::poll(bool spinning) {
+    if (inherited()) {
+        return;
+    }
+    if (!mutex_.try_lock()) {
+        return;  // whoever has it does this caller's work
+    }
+    const base::Lock lock{mutex_, base::adopt};
+    if (spinning && sleepers_ == 0 && outsiders_ == 0) {
+        claim();
+    }
+    ++looks_;
+    serve();
+}
+
+void Group::hand_over() {
+    if (inherited()) {
+        return;
+    }
+    const base::Lock lock{mutex_};
+    claimed_ = false;
+    is_looked_at_often_ = false;  // what came before does not count
+    counted_looks_ = looks_;
+    counted_since_ = base::Clock::now();
+    if (sleepers_ == 0) {
+        arm(outsiders_ == 0 ? Arm::Once : Arm::Always);
+    }
+}
+
+base::Result<void> Group::watch_also(int fd) const {
+    epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+        return base::last_failure();
+    }
+    return {};
+}
+
+void Group::serve_for_engine() {
+    const base::Lock lock{mutex_};
+    if (armed_ == Arm::Once) {
+        armed_ = Arm::No;
+    }
+    if (claimed_ || sleepers_ != 0 || is_left_to_outside()) {
+        return;
+    }
+    serve();
+    if (outsiders_ == 0) {
+        if (is_looked_at_often(base::Clock::now())) {
+            claim();
+        } else {
+            arm(Arm::Once);
+        }
+    } else if (has_ready_source()) {
+        watch(false);
+    }
+}
+
+// The thread that has the lock serves: to wait for it would cost it a system call and its processor.
+// Deadlines, which are not exact, wait with it, though not for ever.
+Group::Watch Group::tick(base::Clock::time_point now) {
+    if (!mutex_.try_lock()) {
+        if (++missed_ticks_ < most_missed_ticks) {
+            return {.needed = true, .fast = true};
+        }
+        mutex_.lock();
+    }
+    const base::Lock lock{mutex_, base::adopt};
+    missed_ticks_ = 0;
+    if (!is_looked_at_often(now) && claimed_ && !claimed_since_tick_) {
+        claimed_ = false;
+        if (sleepers_ == 0 && outsiders_ == 0) {
+            arm(Arm::Once);
+        }
+    }
+    claimed_since_tick_ = false;
+    while (!timed_.empty() && timed_.begin()->first <= now) {
+        Source &source = *timed_.begin()->second;
+        clear_deadline(source);
+        source.expire();
+    }
+    const bool looks_again = look_after_outside(now);
+    fast_ = claimed_;
+    watched_ = fast_ || looks_again || !timed_.empty();
+    return {.needed = watched_, .fast = fast_};
+}
+
+// The engine asks. It counts on where the last count is not old enough, and tells what that one was.
+bool Group::is_looked_at_often(base::Clock::time_point now) {
+    if (const auto time = now - counted_since_; time >= counted) {
+        is_looked_at_often_ = (looks_ - std::exchange(counted_looks_, looks_)) * often >= time;
+        counted_since_ = now;
+    }
+    return is_looked_at_often_;
+}
+
+void Group::claim() {
+    claimed_since_tick_ = true;
+    if (!claimed_) {
+        claimed_ = true;
+        arm(Arm::No);
+        watch(true);
+    }
+}
+
+void Group::watch(bool fast) {
+    if (!watched_ || (fast && !fast_)) {
+        watched_ = true;
+        fast_ = fast_ || fast;
+        Engine::instance().watch(*this, fast);
+    }
+}
+
+void Group::arm(Arm how) {
+    if (std::exchange(armed_, how) != how) {
+        Engine::instance().arm(*this, how);
+    }
+}
+
+}  // namespace soft

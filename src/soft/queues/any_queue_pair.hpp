@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/queues/any_queue_pair: what verbs calls of a queue pair, whatever its type (connected: RC; datagram:
+// UD), and all of them by number.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "base/mutex.hpp"
+#include "base/result.hpp"
+#include "soft/queues/completion_queue.hpp"
+
+namespace soft {
+
+// UD queue pairs have their UDP port in their number (datagram/queue_pair.hpp); all others are numbered
+// below.
+inline constexpr std::uint32_t first_datagram_number = 0x800000;
+
+// The requests that a program prepares one by one (ibv_wr_start): work_requests.hpp.
+class PreparedRequests {
+public:
+    virtual ~PreparedRequests() = default;
+};
+
+// A genuine ibv_qp_ex. Its constructor counts it with its protection domain and completion queues, its
+// destructor takes that back.
+class AnyQueuePair : public ibv_qp_ex, public Completing {
+public:
+    static void destroy(AnyQueuePair *queue_pair);
+    virtual ~AnyQueuePair();
+    AnyQueuePair(const AnyQueuePair &) = delete;
+    AnyQueuePair &operator=(const AnyQueuePair &) = delete;
+
+    // Returns the queue pair of a pointer that verbs passes; null for null.
+    [[nodiscard]] static AnyQueuePair *of(ibv_qp *qp) {
+        return static_cast<AnyQueuePair *>(reinterpret_cast<ibv_qp_ex *>(qp));
+    }
+    [[nodiscard]] static const AnyQueuePair *of(const ibv_qp *qp) {
+        return static_cast<const AnyQueuePair *>(reinterpret_cast<const ibv_qp_ex *>(qp));
+    }
+    // The queue pair that has a number, or null. It is not destroyed while this lives: no thread may wait for
+    // another's work with it.
+    struct Found {
+        AnyQueuePair *queue_pair = nullptr;
+        std::unique_lock<base::LastingMutex> hold;
+    };
+    [[nodiscard]] static Found find(std::uint32_t number);
+    // It is complete: from now on it is found. When it is created, behind its constructors.
+    void show_number();
+
+    // ---- verbs: 0 or an errno value; EINVAL in a child of the process that made it ----
+    // What of a chain is posted when one of its requests cannot be.
+    enum class Part : std::uint8_t { BeforeTheBad, Nothing };
+    int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
+        return inherited() ? refused(request, bad) : post_sends(request, bad, when_bad);
+    }
+    int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) {
+        return inherited() ? refused(request, bad) : post_receives(request, bad);
+    }
+    int modify(const ibv_qp_attr &attributes, int mask) {
+        return inherited() ? EINVAL : change_state(attributes, mask);
+    }
+    int query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const;
+    [[nodiscard]] bool inherited() const { return send_queue_cq_.inherited(); }
+    // No other queue pair has this number, before or after, unlike qp_num. Not 0.
+    [[nodiscard]] std::uint64_t creation() const { return creation_; }
+    // SOFTRDMA_OPERATION_ bits of its peer.
+    [[nodiscard]] virtual unsigned peer_operations() const { return 0; }
+    // Why its connection ended, an errno value; 0 before its end, and when it ended in order.
+    [[nodiscard]] virtual int end_error() const { return 0; }
+
+    // From now on requests can be prepared one by one: the table of ibv_qp_ex is there.
+    void prepare_requests_by(std::unique_ptr<PreparedRequests> requests) { prepared_ = std::move(requests); }
+    // Null without the above.
+    [[nodiscard]] PreparedRequests *prepared_requests() const { return prepared_.get(); }
+
+protected:
+    // `number` is one that no other has, or 0 for the next that is free below first_datagram_number.
+    AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number = 0);
+    // Its completions stay in their queues, but free nothing. Before its destructor ends.
+    void forget_completions();
+    // Nobody finds it any more, and who found it is done with it. In the destructor of each type.
+    void forget_number();
+
+    // The type's share of the above, in the process that made it.
+    // The end of it, when it is destroyed: before its destructor, which may not begin while its group serves
+    // it.
+    virtual void leave() = 0;
+    virtual int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) = 0;
+    virtual int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) = 0;
+    virtual int change_state(const ibv_qp_attr &attributes, int mask) = 0;
+    // Tells query() the state, and what only this type has.
+    virtual void query_state(ibv_qp_attr &attributes) const = 0;
+
+    CompletionQueue &send_queue_cq_;
+    CompletionQueue &receive_queue_cq_;
+    const ibv_qp_cap cap_;
+    const bool signal_all_;
+
+private:
+    template <typename Request>
+    static int refused(Request *request, Request **bad) {
+        *bad = request;
+        return EINVAL;
+    }
+
+    const std::uint64_t creation_;
+    std::unique_ptr<PreparedRequests> prepared_;
+};
+
+// The sizes that a queue pair is given, at least those that are asked for; EINVAL when the device has not so
+// much, or its queues are none of this process.
+[[nodiscard]] base::Result<ibv_qp_cap> granted_sizes(const ibv_qp_init_attr &attributes);
+
+}  // namespace soft

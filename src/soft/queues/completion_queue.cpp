@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/queues/completion_queue: see the header.
+#include "soft/queues/completion_queue.hpp"
+#include "base/shared_value.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/log.hpp"
+#include "soft/device/device.hpp"
+#include "soft/ground/limits.hpp"
+
+namespace soft {
+
+namespace {
+
+// A poller that found nothing this often in a row spins: one that only looks, and then waits for something
+// else, perhaps for a byte in its memory, still needs the engine. If it asked for a notification it takes
+// more.
+constexpr unsigned polls_of_a_spinner = 8;
+constexpr unsigned polls_of_a_spinner_to_notify = 64;
+// And after so many it has nothing to do for a while: it helps the engine with each polls_for_oneself-th.
+constexpr unsigned polls_of_an_idler = 1024;
+constexpr unsigned polls_for_oneself = 8;
+
+std::atomic<std::uint32_t> next_handle{1};
+
+// The queue that this thread serves, to take what comes: nobody need be told of that.
+thread_local const CompletionQueue *served_here = nullptr;
+
+}  // namespace
+
+CompletionQueue::CompletionQueue(std::size_t entries, std::shared_ptr<Group> group)
+    : ibv_cq_ex{}, ring_{entries}, group_{std::move(group)} {
+    handle = next_handle.fetch_add(1, std::memory_order_relaxed);
+    pthread_mutex_init(&mutex, nullptr);
+    pthread_cond_init(&cond, nullptr);
+}
+
+base::Result<CompletionQueue *> CompletionQueue::create(ibv_context *context, int entries, void *cq_context,
+                                                        ibv_comp_channel *channel) {
+    if (channel != nullptr && static_cast<CompletionChannel *>(channel)->inherited()) {
+        return base::failure(EINVAL);
+    }
+    auto group = Group::create();
+    if (!group) {
+        return std::unexpected{group.error()};
+    }
+    const auto given = limits::granted_entries(static_cast<std::uint32_t>(entries));
+    std::unique_ptr<CompletionQueue> queue{new CompletionQueue{given, std::move(*group)}};
+    queue->context = context;
+    queue->channel = channel;
+    queue->cq_context = cq_context;
+    queue->cqe = static_cast<int>(given);
+    if (channel != nullptr) {
+        static_cast<CompletionChannel *>(channel)->attach(*queue);
+    }
+    return queue.release();
+}
+
+CompletionQueue::~CompletionQueue() {
+    pthread_cond_destroy(&cond);
+    pthread_mutex_destroy(&mutex);
+}
+
+int CompletionQueue::take(int entries, ibv_wc *completions) {
+    const base::Lock lock{mutex_};
+    int taken = 0;
+    for (; taken < entries && !ring_.empty(); ++taken) {
+        const Entry &entry = ring_.front();
+        completions[taken] = entry.completion;
+        if (entry.queue_pair != nullptr) {
+            entry.queue_pair->release(entry.queue, entry.slots);
+        }
+        ring_.pop();
+    }
+    waiters_.tell(!ring_.empty());
+    return taken;
+}
+
+void CompletionQueue::serve(bool spinning) {
+    if (!waiters_.any()) {
+        group_->poll(spinning);
+    } else if (!wait_begun_.exchange(false, std::memory_order_relaxed)) {
+        served_here = this;
+        group_->poll(false);
+        served_here = nullptr;
+    }
+}
+
+// Relaxed: a poller's own counters, only a hint.
+int CompletionQueue::poll(int entries, ibv_wc *completions) {
+    if (inherited()) {
+        return -1;  // its queue pairs may be gone, which forget no completions here
+    }
+    int taken = take(entries, completions);
+    if (taken == 0) {
+        const unsigned empty_polls = empty_polls_.fetch_add(1, std::memory_order_relaxed) + 1;
+        const bool spinning =
+            empty_polls > (notify_wanted_.load(std::memory_order_relaxed) ? polls_of_a_spinner_to_notify
+                                                                          : polls_of_a_spinner);
+        serve(spinning);
+        for_other_groups([&](const auto &other) { other->poll(spinning); });
+        taken = take(entries, completions);
+        if (taken == 0 && empty_polls > polls_of_an_idler && empty_polls % polls_for_oneself == 0) {
+            Engine::instance().assist(last_assist_);
+        }
+    }
+    if (taken != 0) {
+        forget_empty_polls();
+    }
+    return taken;
+}
+
+// Asking for a notification is what a program does before it sleeps: unless it sleeps in next_event(), the
+// engine takes over.
+int CompletionQueue::request_notification(bool solicited_only) {
+    if (inherited()) {
+        return EINVAL;
+    }
+    {
+        const base::Lock lock{mutex_};
+        if (notify_ != Notify::Any) {
+            notify_ = solicited_only ? Notify::Solicited : Notify::Any;
+        }
+        base::set_shared(notify_wanted_, true);
+    }
+    stop_spinning();
+    const auto *const events = static_cast<CompletionChannel *>(channel);
+    if (events == nullptr || !events->sleeps_here_.load(std::memory_order_relaxed)) {
+        group_->hand_over();
+        for_other_groups([](const auto &other) { other->hand_over(); });
+    }
+    return 0;
+}
+
+void CompletionQueue::forget_empty_polls() {
+    if (empty_polls_.load(std::memory_order_relaxed) != 0) {
+        base::set_shared(empty_polls_, 0);
+    }
+}
+
+void CompletionQueue::stop_spinning() {
+    forget_empty_polls();
+    if (last_assist_.exchange({}, std::memory_order_relaxed) != base::Clock::time_point{}) {
+        Engine::instance().end_assistance();
+    }
+}
+
+// The engine serves meanwhile what other groups receive for this queue.
+base::Result<int> CompletionQueue::begin_wait() {
+    if (inherited()) {
+        return base::failure(EINVAL);
+    }
+    {
+        const base::Lock lock{mutex_};
+        if (auto begun = waiters_.begin(*group_); !begun) {
+            return std::unexpected{begun.error()};
+        }
+    }
+    stop_spinning();
+    group_->begin_outside();
+    for_other_groups([](const auto &other) { other->hand_over(); });
+    base::set_shared(wait_begun_, true);
+    return group_->fd();
+}
+
+base::Result<void> CompletionQueue::end_wait() {
+    if (inherited()) {
+        return base::failure(EINVAL);
+    }
+    {
+        const base::Lock lock{mutex_};
+        if (!waiters_.end()) {
+            return base::failure(EINVAL);
+        }
+    }
+    base::set_shared(wait_begun_, false);
+    group_->end_outside();
+    return {};
+}
+
+bool CompletionQueue::push(const ibv_wc &completion, Completing &queue_pair, Queue queue, unsigned slots,
+                           bool solicited) {
+    bool notify = false;
+    {
+        const base::Lock lock{mutex_};
+        if (ring_.full()) {
+            if (!overrun_) {
+                BASE_LOG(Error,
+                         "completion queue overrun: all %zu entries wait to be polled; make the queue larger",
+                         ring_.capacity());
+            }
+            tell_overrun();
+            return false;
+        }
+        if (faults_ != nullptr && completion.status == IBV_WC_SUCCESS && faults_->fills(handle, pushes_++)) {
+            tell_overrun();
+            return false;
+        }
+        ring_.push({.completion = completion, .queue_pair = &queue_pair, .slots = slots, .queue = queue});
+        if (waiters_.any() && served_here != this) {
+            waiters_.tell(true);
+        }
+        notify = notify_ == Notify::Any || (notify_ == Notify::Solicited && solicited);
+        if (notify) {
+            notify_ = Notify::No;
+            base::set_shared(notify_wanted_, false);
+        }
+    }
+    if (notify && channel != nullptr) {
+        static_cast<CompletionChannel *>(channel)->notify(*this);
+    }
+    return true;
+}
+
+void CompletionQueue::tell_overrun() {
+    if (!std::exchange(overrun_, true)) {
+        async_events_of(*context).push(IBV_EVENT_CQ_ERR, ibv_cq_ex_to_cq(this));
+    }
+}
+
+void CompletionQueue::forget(const Completing &queue_pair) {
+    const base::Lock lock{mutex_};
+    for (std::size_t i = 0; i < ring_.size(); ++i) {
+        if (ring_.at(i).queue_pair == &queue_pair) {
+            ring_.at(i).queue_pair = nullptr;
+        }
+    }
+}
+
+void CompletionQueue::serve_also(const std::shared_ptr<Group> &group) {
+    const base::Lock lock{mutex_};
+    const auto known = std::ranges::find(others_, group, &Other::group);
+    if (known != others_.end()) {
+        ++known->queue_pairs;
+        return;
+    }
+    auto groups = other_groups_ ? std::make_shared<Groups>(*other_groups_) : std::make_shared<Groups>();
+    groups->push_back(group);
+    others_.push_back({.group = group, .queue_pairs = 1});
+    publish(std::move(groups));
+}
+
+void CompletionQueue::stop_serving(const std::shared_ptr<Group> &group) {
+    const base::Lock lock{mutex_};
+    const auto known = std::ranges::find(others_, group, &Other::group);
+    if (--known->queue_pairs != 0) {
+        return;
+    }
+    others_.erase(known);
+    try {
+        auto groups = std::make_shared<Groups>(*other_groups_);
+        std::erase(*groups, group);
+        publish(std::move(groups));
+    } catch (const std::bad_alloc &) {
+        BASE_LOG(Warning, "out of memory: a completion queue goes on serving a group it has no need to");
+    }
+}
+
+// A poller takes a reference to the whole list, and allocates nothing.
+void CompletionQueue::publish(std::shared_ptr<const Groups> groups) {
+    has_others_.store(!groups->empty(), std::memory_order_release);
+    other_groups_ = std::move(groups);
+}
+
+std::shared_ptr<const CompletionQueue::Groups> CompletionQueue::other_groups() {
+    // Acquire: pairs with publish(), though the lock would do; it saves the lock where there are none.
+    if (!has_others_.load(std::memory_order_acquire)) {
+        return nullptr;
+    }
+    const base::Lock lock{mutex_};
+    return other_groups_;
+}
+
+int CompletionQueue::resize(int entries) {
+    if (inherited()) {
+        return EINVAL;
+    }
+    const auto given = limits::granted_entries(static_cast<std::uint32_t>(entries));
+    base::Ring<Entry> larger{given};
+    const base::Lock lock{mutex_};
+    if (ring_.size() > larger.capacity()) {
+        return EINVAL;
+    }
+    for (; !ring_.empty(); ring_.pop()) {
+        larger.push(ring_.front());
+    }
+    ring_ = std::move(larger);
+    cqe = static_cast<int>(given);
+    return 0;
+}
+
+void CompletionQueue::acknowledge(unsigned events) {
+    if (inherited()) {
+        return;
+    }
+    pthread_mutex_lock(&mutex);
+    comp_events_completed += events;
+    unacknowledged_events_ -= std::min(events, unacknowledged_events_);
+    pthread_cond_broadcast(&cond);
+    pthread_mutex_unlock(&mutex);
+}
+
+void CompletionQueue::leave_channel() {
+    // After a fork the channel's descriptor is the parent's too.
+    if (channel == nullptr || inherited()) {
+        return;
+    }
+    static_cast<CompletionChannel *>(channel)->detach(*this);
+    pthread_mutex_lock(&mutex);
+    while (unacknowledged_events_ != 0) {
+        pthread_cond_wait(&cond, &mutex);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+}  // namespace soft

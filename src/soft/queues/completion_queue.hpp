@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/queues/completion_queue: completion queues, and completion channels (completion_channel.cpp).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "base/fork.hpp"
+#include "base/mutex.hpp"
+#include "base/readable.hpp"
+#include "base/result.hpp"
+#include "base/ring.hpp"
+#include "soft/ground/faults.hpp"
+#include "soft/progress/outside_wait.hpp"
+#include "soft/progress/progress.hpp"
+
+namespace soft {
+
+class CompletionQueue;
+
+// A queue pair, to its completion queues: the polled entries free places of its queues.
+class Completing {
+public:
+    enum class Queue : std::uint8_t { Send, Receive };
+    // A program polled completions of `slots` requests of one of the queues. Any thread.
+    virtual void release(Queue queue, unsigned slots) = 0;
+
+protected:
+    ~Completing() = default;
+};
+
+// The events of the completion queues attached to it. `fd` is readable while there is one.
+class CompletionChannel : public ibv_comp_channel, public base::Inheritable {
+public:
+    [[nodiscard]] static base::Result<CompletionChannel *> create(ibv_context *context);
+    ~CompletionChannel() = default;
+
+    // The next event: blocks unless fd is O_NONBLOCK, and serves connections meanwhile. EAGAIN, EINTR; EINVAL
+    // in a child of the process whose channel it is.
+    [[nodiscard]] base::Result<CompletionQueue *> next_event();
+    [[nodiscard]] bool busy() EXCLUDES(mutex_);
+
+private:
+    friend class CompletionQueue;
+    explicit CompletionChannel(base::Readable readable) : readable_{std::move(readable)} {}
+
+    void attach(CompletionQueue &queue) EXCLUDES(mutex_);
+    void detach(CompletionQueue &queue) EXCLUDES(mutex_);
+    void notify(CompletionQueue &queue) EXCLUDES(mutex_);
+    CompletionQueue *take() EXCLUDES(mutex_);
+
+    base::Mutex mutex_;  // taken with a group's or queue pair's lock held, before a queue's
+    base::Readable readable_ GUARDED_BY(mutex_);  // fd; while something is pending
+    std::vector<CompletionQueue *> attached_ GUARDED_BY(mutex_);
+    base::Ring<CompletionQueue *> pending_ GUARDED_BY(mutex_){0};  // grows with attach(): one place a queue
+    // The last event was waited for in next_event(), not on fd: the waiter keeps its groups while it is away.
+    std::atomic<bool> sleeps_here_{false};
+};
+
+// A ring of work completions. A genuine ibv_cq_ex: completion_queue_extended.cpp.
+class CompletionQueue : public ibv_cq_ex {
+public:
+    // Returns the queue of a pointer that verbs passes.
+    [[nodiscard]] static CompletionQueue *of(ibv_cq *queue) {
+        return static_cast<CompletionQueue *>(reinterpret_cast<ibv_cq_ex *>(queue));
+    }
+    [[nodiscard]] static base::Result<CompletionQueue *> create(ibv_context *context, int entries,
+                                                                void *cq_context, ibv_comp_channel *channel);
+    ~CompletionQueue();
+    CompletionQueue(const CompletionQueue &) = delete;
+    CompletionQueue &operator=(const CompletionQueue &) = delete;
+
+    // ---- verbs, refused in a child of the process that made it: -1, EINVAL, or nothing happens ----
+    int poll(int entries, ibv_wc *completions);
+    int request_notification(bool solicited_only);
+    void acknowledge(unsigned events);
+    // Between the two the caller waits on the descriptor, and polls. EMFILE; EINVAL when nobody waits.
+    [[nodiscard]] base::Result<int> begin_wait();
+    [[nodiscard]] base::Result<void> end_wait();
+    // EINVAL when more completions than it will then hold wait to be polled.
+    int resize(int entries);
+    // Fills in the functions of ibv_cq_ex.
+    void extend();
+    // Before it is destroyed: no new events, and returns when all are acknowledged.
+    void leave_channel();
+
+    // A completion of `queue_pair` that frees `slots` of its queue when it is polled. False when the ring is
+    // full: the completion is lost, and so must be its queue pair.
+    using Queue = Completing::Queue;
+    [[nodiscard]] bool push(const ibv_wc &completion, Completing &queue_pair, Queue queue, unsigned slots,
+                            bool solicited) EXCLUDES(mutex_);
+    // The queue pair is going: its completions stay, but free nothing.
+    void forget(const Completing &queue_pair) EXCLUDES(mutex_);
+
+    [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
+    [[nodiscard]] bool inherited() const { return group_->inherited(); }
+    // This queue's poller serves that group too: a queue pair that completes here has its socket there. All
+    // is as it was when there is no memory for that.
+    void serve_also(const std::shared_ptr<Group> &group) EXCLUDES(mutex_);
+    void stop_serving(const std::shared_ptr<Group> &group) EXCLUDES(mutex_);
+
+    std::atomic<int> users{0};  // queue pairs
+
+private:
+    friend class CompletionChannel;
+    CompletionQueue(std::size_t entries, std::shared_ptr<Group> group);
+
+    struct Entry {
+        ibv_wc completion;
+        Completing *queue_pair;
+        unsigned slots;
+        Queue queue;
+    };
+    enum class Notify { No, Solicited, Any };
+
+    int take(int entries, ibv_wc *completions) EXCLUDES(mutex_);
+    void serve(bool spinning);
+    // The caller is about to sleep.
+    void forget_empty_polls();
+    void stop_spinning();
+    [[nodiscard]] int poll_extended();
+    void tell_overrun() REQUIRES(mutex_);
+    using Groups = std::vector<std::shared_ptr<Group>>;
+    struct Other {
+        std::shared_ptr<Group> group;
+        unsigned queue_pairs;
+    };
+    void publish(std::shared_ptr<const Groups> groups) REQUIRES(mutex_);
+    // Null when there is none.
+    [[nodiscard]] std::shared_ptr<const Groups> other_groups() EXCLUDES(mutex_);
+    template <typename Do>
+    void for_other_groups(Do action) {
+        if (const auto groups = other_groups()) {
+            std::ranges::for_each(*groups, action);
+        }
+    }
+
+    base::Mutex
+        mutex_;  // taken with a group's, queue pair's or channel's lock held, before a receive queue's
+    base::Ring<Entry> ring_ GUARDED_BY(mutex_);
+    Notify notify_ GUARDED_BY(mutex_) = Notify::No;
+    OutsideWait waiters_;
+    bool overrun_ GUARDED_BY(mutex_) = false;  // said so
+    const Faults *const faults_ = Faults::active();
+    std::uint64_t pushes_ GUARDED_BY(mutex_) = 0;  // counted for faults
+    std::vector<Other> others_ GUARDED_BY(mutex_);
+    std::shared_ptr<const Groups> other_groups_ GUARDED_BY(mutex_);
+    std::atomic<bool> has_others_{false};
+    const std::shared_ptr<Group> group_;
+
+    // These tell whether a poller's loop spins.
+    std::atomic<bool> notify_wanted_{false};
+    std::atomic<unsigned> empty_polls_{0};
+    std::atomic<base::Clock::time_point> last_assist_;
+    // A wait has begun: its descriptor tells of sockets, for which the look before it need not ask them.
+    std::atomic<bool> wait_begun_{false};
+
+    // The completion that a thread reads by ibv_cq_ex, one thread from start_poll() to end_poll().
+    base::Mutex reading_;
+    ibv_wc read_{};
+
+    unsigned pending_events_ = 0;         // guarded by the channel's lock
+    unsigned unacknowledged_events_ = 0;  // guarded by ibv_cq::mutex, with ibv_cq::cond
+};
+
+}  // namespace soft

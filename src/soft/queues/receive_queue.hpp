@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/queues/receive_queue: the buffers that were posted for incoming sends: those of one queue pair.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "base/result.hpp"
+#include "base/ring.hpp"
+
+namespace soft {
+
+// A posted receive, taken out of its queue.
+struct Receive {
+    std::uint64_t wr_id = 0;
+    std::vector<ibv_sge> sges;  // reserved once for the queue's max_sge
+};
+
+// Posted receives in their order. Not thread-safe: its owner locks.
+class PostedReceives {
+public:
+    PostedReceives(std::size_t max_wr, std::size_t max_sge)
+        : slots_{max_wr},
+          sges_{std::make_unique_for_overwrite<ibv_sge[]>(max_wr * max_sge)},
+          max_sge_{max_sge} {}
+
+    [[nodiscard]] std::size_t size() const { return slots_.size(); }
+    [[nodiscard]] std::size_t max_wr() const { return slots_.capacity(); }
+    [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
+
+    // The caller has seen that there is room, and not too many scatter entries.
+    void push(const ibv_recv_wr &request) {
+        const auto count = static_cast<std::size_t>(request.num_sge);
+        slots_.push({.wr_id = request.wr_id, .place = next_, .sges = static_cast<std::uint32_t>(count)});
+        std::copy_n(request.sg_list, count, sges_.get() + next_ * max_sge_);
+        next_ = next_ + 1 == slots_.capacity() ? 0 : next_ + 1;
+    }
+
+    // The oldest one; false when there is none.
+    [[nodiscard]] bool pop(Receive &receive) {
+        if (slots_.empty()) {
+            return false;
+        }
+        const Slot &slot = slots_.front();
+        receive.wr_id = slot.wr_id;
+        const ibv_sge *const first = sges_.get() + slot.place * max_sge_;
+        receive.sges.assign(first, first + slot.sges);
+        slots_.pop();
+        return true;
+    }
+
+private:
+    struct Slot {
+        std::uint64_t wr_id = 0;
+        std::uint32_t place = 0;  // of its scatter list
+        std::uint32_t sges = 0;
+    };
+
+    base::Ring<Slot> slots_;
+    std::unique_ptr<ibv_sge[]> sges_;  // max_sge_ a place, touched when a receive needs it
+    std::size_t max_sge_;
+    std::uint32_t next_ = 0;
+};
+
+class ReceiveQueue {
+public:
+    ReceiveQueue(std::size_t max_wr, std::size_t max_sge) : posted_{max_wr, max_sge} {}
+
+    // ENOMEM when max_wr receives are posted and not yet completed and polled. `starved`: take() had found
+    // nothing before.
+    [[nodiscard]] base::Result<void> post(const ibv_recv_wr &request, bool &starved) {
+        const base::Lock lock{mutex_};
+        if (used_ == posted_.max_wr()) {
+            return base::failure(ENOMEM);
+        }
+        ++used_;
+        posted_.push(request);
+        starved = std::exchange(starved_, false);
+        return {};
+    }
+
+    // The oldest one. When there is none, the next post() will tell its caller.
+    [[nodiscard]] bool take(Receive &receive) {
+        const base::Lock lock{mutex_};
+        starved_ = !posted_.pop(receive);
+        return !starved_;
+    }
+
+    // `count` completions of this queue were polled.
+    void release(unsigned count) {
+        const base::Lock lock{mutex_};
+        used_ -= count;
+    }
+
+    // Forgets what is posted; every place is free.
+    void clear() {
+        const base::Lock lock{mutex_};
+        for (Receive forgotten; posted_.pop(forgotten);) {
+        }
+        used_ = 0;
+    }
+
+private:
+    base::Mutex mutex_;  // taken with a group's or completion queue's lock held
+    PostedReceives posted_ GUARDED_BY(mutex_);
+    std::size_t used_ GUARDED_BY(mutex_) = 0;
+    bool starved_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace soft

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/queues/shared_receive: a shared receive queue: posted receives that the sends of many connections
+// take. A receive's place is free again when it is taken.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "base/fork.hpp"
+#include "base/mutex.hpp"
+#include "base/result.hpp"
+#include "soft/progress/progress.hpp"
+#include "soft/queues/receive_queue.hpp"
+
+namespace soft {
+
+// A connection that takes receives of a shared queue.
+class TakesReceives {
+public:
+    // There are receives again, and this one is the first in line. The caller holds its group's lock.
+    virtual void receives_posted() = 0;
+    [[nodiscard]] virtual const std::shared_ptr<Group> &group() const = 0;
+
+protected:
+    ~TakesReceives() = default;
+};
+
+class SharedReceiveQueue final : public ibv_srq, public base::Inheritable {
+public:
+    // The attributes' sizes become those that are given.
+    [[nodiscard]] static base::Result<SharedReceiveQueue *> create(ibv_pd &domain,
+                                                                   ibv_srq_init_attr &attributes);
+    // No queue pair uses it. Blocks until its events are acknowledged.
+    ~SharedReceiveQueue();
+    SharedReceiveQueue(const SharedReceiveQueue &) = delete;
+    SharedReceiveQueue &operator=(const SharedReceiveQueue &) = delete;
+
+    // ---- verbs: 0 or an errno value; EINVAL in a child of the process that made it ----
+    int post(ibv_recv_wr *request, ibv_recv_wr **bad) EXCLUDES(mutex_);
+    int modify(const ibv_srq_attr &attributes, int mask);
+    int query(ibv_srq_attr &attributes);
+
+    // ---- queue pairs ----
+    [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
+    void attach() EXCLUDES(mutex_);
+    void detach() { users.fetch_sub(1, std::memory_order_release); }
+    // The oldest receive, for a queue pair whose group the caller has locked. When there is none, or others
+    // wait for it, the queue pair stands in line and hears when it is first (receives_posted).
+    [[nodiscard]] bool take(Receive &receive, TakesReceives &taker);
+    // It is going, or its connection has ended, with its group locked: it hears of nothing more.
+    void forget(TakesReceives &taker);
+
+    std::atomic<int> users{0};  // queue pairs
+
+private:
+    struct Waiter {
+        TakesReceives *taker;
+        std::shared_ptr<Group> group;
+
+        friend bool operator==(const Waiter &, const Waiter &) = default;
+    };
+
+    SharedReceiveQueue(ibv_pd &domain, const ibv_srq_init_attr &attributes);
+    void serve_waiters() EXCLUDES(mutex_);
+    [[nodiscard]] bool is_first(const Waiter &waiter) EXCLUDES(mutex_);
+
+    const std::size_t max_sge_;
+    base::Mutex mutex_;  // taken with a group's lock held, never the other way round
+    PostedReceives posted_ GUARDED_BY(mutex_);
+    std::vector<Waiter> waiters_
+        GUARDED_BY(mutex_);                       // in line, all of them connected; the longest waiting first
+    std::uint32_t limit_ GUARDED_BY(mutex_) = 0;  // fewer posted than this: an event, once
+};
+
+}  // namespace soft

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/batch: FPDUs on their way into a link with one call. Headers, trailers and small inline data
+// lie in the batch, payload stays where it is; with CRC32C on, payload is copied, so that what was summed up
+// is what is sent. Payload that is lent stays where it is until keep(), which copies what the link has not
+// taken.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.hpp"
+#include "soft/link/link.hpp"
+#include "soft/wire/ddp.hpp"
+#include "soft/wire/rdmap.hpp"
+
+namespace soft {
+
+class Batch {
+public:
+    // Before the first segment.
+    void use_crc();
+
+    // True when another segment of any size, and immediate data behind it, can be added.
+    [[nodiscard]] bool has_room() const {
+        return pieces_ + max_segment_pieces <= max_pieces && used_ + max_segment_own_bytes <= own_bytes &&
+               queued_ < enough_bytes && (!copy_ || queued_ == 0);
+    }
+    [[nodiscard]] bool empty() const { return next_ == pieces_; }
+    [[nodiscard]] std::size_t bytes() const { return queued_; }
+
+    // A segment whose payload the application or a region owns, and which stays there until the batch is
+    // sent; EFAULT when it vanished (seen here only with CRC32C on).
+    [[nodiscard]] base::Result<void> add(const wire::Segment &segment, std::span<const iovec> payload);
+    // A segment with a small payload, which is copied.
+    void add_copied(const wire::Segment &segment, std::span<const std::byte> payload);
+    void add_gathered(const wire::Segment &segment, std::span<const iovec> payload);
+    // A segment with payload that is there until keep(), which copies what is not sent by then. There is room
+    // for it once make_room_to_keep() was true (false: no memory), in an empty batch for max_lent_bytes.
+    [[nodiscard]] bool make_room_to_keep();
+    [[nodiscard]] bool has_room_to_lend(std::size_t bytes) const { return lent_ + bytes <= max_lent_bytes; }
+    void add_lent(const wire::Segment &segment, std::span<const iovec> payload);
+    void keep();
+
+    // Sends what the link takes: it is full when the batch is not empty then. A failure ends the connection.
+    [[nodiscard]] base::Result<void> send(Link &link);
+    // Appends what is not sent yet; EFAULT when its memory has vanished, ENOMEM.
+    [[nodiscard]] base::Result<void> copy_rest(std::vector<std::byte> &to) const;
+    // The piece that holds the last segment's payload, when there was any; whether the link has a piece
+    // whole.
+    [[nodiscard]] std::size_t payload_piece() const { return pieces_ - 2; }
+    [[nodiscard]] bool has_sent(std::size_t piece) const { return piece < next_; }
+    // All of it was sent: begin anew.
+    void clear();
+
+    // Largest payload that add_copied() takes.
+    static constexpr std::size_t max_copied_bytes = 512;
+    static constexpr std::size_t max_lent_bytes = std::size_t{64} << 10;
+    static constexpr std::size_t max_payload_pieces = 6;
+    // A segment with payload takes two pieces at least: its own bytes and its payload.
+    static constexpr std::size_t max_segments = 32;
+
+private:
+    // The trailer of a segment and the immediate data behind it are one piece.
+    static constexpr std::size_t max_segment_pieces = max_payload_pieces + 2;
+    static constexpr std::size_t max_segment_own_bytes = 2 * wire::untagged_bytes + max_copied_bytes +
+                                                         wire::immediate_bytes +
+                                                         2 * wire::fpdu_max_trailer_bytes;
+    static constexpr std::size_t max_pieces = 2 * max_segments;
+    static_assert(max_pieces <= 64, "each has a bit in lent_pieces_");
+    static constexpr std::size_t own_bytes = 2048;
+    static constexpr std::size_t enough_bytes = 1 << 20;
+
+    void put_own(std::span<const std::byte> bytes);
+    void put_header(const wire::Segment &segment);
+    void put_trailer(const wire::Segment &segment);
+    void put_piece(const void *data, std::size_t size, bool lent = false);
+
+    std::array<std::byte, own_bytes> own_;
+    std::array<iovec, max_pieces> iov_;
+    std::unique_ptr<std::byte[]> copy_;  // with CRC32C on: room for one segment's payload
+    std::unique_ptr<std::byte[]> kept_;  // what was lent, max_lent_bytes; made when it is first needed
+    std::uint64_t lent_pieces_ = 0;      // a bit a piece
+    std::size_t lent_ = 0;               // bytes
+    wire::Crc crc_;
+    std::size_t used_ = 0;    // of own_
+    std::size_t pieces_ = 0;  // of iov_
+    std::size_t next_ = 0;    // the first piece that is not wholly sent
+    std::size_t queued_ = 0;  // bytes in all
+};
+
+}  // namespace soft
