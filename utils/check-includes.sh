@@ -18,7 +18,7 @@ soft/progress:  soft/ground soft/link persist
 soft/memory:    soft/ground soft/wire persist softrdma.h rdma
 soft/device:    soft/ground soft/memory rdma
 soft/queues:    soft/ground soft/wire soft/memory soft/progress soft/device softrdma.h rdma
-soft/transport: soft/ground soft/link soft/wire soft/memory persist
+soft/transport: soft/ground soft/link soft/wire soft/memory soft/progress soft/queues persist softrdma.h rdma
 soft/connected: soft/ground soft/link soft/wire soft/memory soft/progress soft/device soft/queues soft/transport persist softrdma.h rdma
 soft/datagram:  soft/ground soft/wire soft/memory soft/progress soft/device soft/queues persist softrdma.h rdma
 soft/cm:        soft/ground soft/link soft/wire soft/memory soft/progress soft/device soft/queues soft/transport soft/connected soft/datagram softrdma.h rdma

@@ -30,6 +30,10 @@ public:
         assert(index < size_);
         return places_[place(index)].item;
     }
+    [[nodiscard]] const T &at(std::size_t index) const {
+        assert(index < size_);
+        return places_[place(index)].item;
+    }
     [[nodiscard]] T &front() { return at(0); }
     [[nodiscard]] T &back() { return at(size_ - 1); }
 

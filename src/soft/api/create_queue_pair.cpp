@@ -8,7 +8,7 @@
 #include <new>
 
 #include "base/log.hpp"
-#include "soft/connected/qp.hpp"
+#include "soft/connected/queue_pair.hpp"
 #include "soft/datagram/queue_pair.hpp"
 #include "soft/queues/work_requests.hpp"
 #include "soft/wire/rdmap.hpp"

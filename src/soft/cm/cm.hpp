@@ -31,7 +31,7 @@
 #include "base/readable.hpp"
 #include "base/result.hpp"
 #include "soft/cm/handshake.hpp"
-#include "soft/connected/qp.hpp"
+#include "soft/connected/queue_pair.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/ground/origin.hpp"
 #include "soft/ground/tcp.hpp"

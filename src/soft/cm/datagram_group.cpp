@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ud_id: an id's membership in multicast groups.
+// soft/cm/datagram_group: an id's membership in multicast groups.
 #include <algorithm>
 #include <cerrno>
 

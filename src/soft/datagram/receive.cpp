@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ud_qp: from UDP into posted receives. Everything of a datagram is a stranger's.
+// soft/datagram: from UDP into posted receives. Everything of a datagram is a stranger's.
 #include <infiniband/verbs.h>
 
 #include <algorithm>

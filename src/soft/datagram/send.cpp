@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ud_qp: the send queue, from ibv_post_send into UDP. A message is one datagram.
+// soft/datagram: the send queue, from ibv_post_send into UDP. A message is one datagram.
 #include <infiniband/verbs.h>
 
 #include <algorithm>

@@ -48,7 +48,7 @@ private:
     std::array<Wish, kinds> wishes_;
 };
 
-// The faults of one queue pair's requests. Guarded by its send_mutex_.
+// The faults of one queue pair's requests. Guarded by its lock for sending.
 class RequestFaults {
 public:
     RequestFaults(const Faults &faults, std::uint32_t queue_pair);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cq: completion channels.
+// soft/queues/completion_channel: completion channels.
 #include <fcntl.h>
 #include <pthread.h>
 

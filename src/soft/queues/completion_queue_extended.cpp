@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cq: the functions of ibv_cq_ex, which read one completion at a time.
+// soft/queues/completion_queue_extended: the functions of ibv_cq_ex, which read one completion at a time.
 #include <cerrno>
 
 #include "soft/queues/completion_queue.hpp"

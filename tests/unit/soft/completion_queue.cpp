@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cq and soft/receive_queue, without a connection: order, overrun, slots, notifications.
+// soft/queues: completion_queue and receive_queue, without a connection: order, overrun, slots,
+// notifications.
 #include <fcntl.h>
 #include <poll.h>
 

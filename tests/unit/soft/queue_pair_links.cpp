@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/qp on links that are faulty: whatever a link does to the bytes, each request ends once, in order.
+// soft/connected/queue_pair on links that are faulty: whatever a link does to the bytes, each request ends
+// once, in order.
 #include <arpa/inet.h>
 
 #include <atomic>
@@ -7,7 +8,7 @@
 
 #include "../../loopback.hpp"
 #include "../link/faulty_link.hpp"
-#include "soft/connected/qp.hpp"
+#include "soft/connected/queue_pair.hpp"
 #include "softrdma.h"
 
 // Last, as it wants.

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "soft/connected/qp.hpp"
+#include "soft/connected/queue_pair.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/queues/shared_receive.hpp"
 #include "soft/wire/rdmap.hpp"

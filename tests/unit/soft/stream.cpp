@@ -9,7 +9,7 @@
 
 #include <chrono>
 
-#include "soft/connected/qp.hpp"
+#include "soft/connected/queue_pair.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/wire/rdmap.hpp"
 

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <thread>
 
-#include "soft/connected/qp.hpp"
+#include "soft/connected/queue_pair.hpp"
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.

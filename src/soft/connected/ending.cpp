@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/connected/ending: see the header.
+#include "soft/connected/ending.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace soft {
+
+namespace {
+
+using base::LogLevel;
+
+// In the order of EndReason.
+constexpr std::array<Ending, 9> endings{{
+    {"disconnected here", LogLevel::Info, IBV_WC_WR_FLUSH_ERR, true, 0},
+    {"it was given up before it was connected", LogLevel::Info, IBV_WC_WR_FLUSH_ERR, true, 0},
+    {"a request failed here", LogLevel::Warning, IBV_WC_WR_FLUSH_ERR, false, ECONNABORTED},
+    {"the link is lost", LogLevel::Warning, IBV_WC_RETRY_EXC_ERR, false, ECONNRESET},
+    {"a rule was broken", LogLevel::Warning, IBV_WC_WR_FLUSH_ERR, true, EPROTO},
+    {"terminated by the peer", LogLevel::Warning, IBV_WC_REM_OP_ERR, true, EPROTO},
+    {"closed by the peer", LogLevel::Info, IBV_WC_WR_FLUSH_ERR, false, 0},
+    {"the peer closed it inside a message", LogLevel::Warning, IBV_WC_WR_FLUSH_ERR, false, ECONNRESET},
+    {"closed by the peer; messages that found no receive are lost", LogLevel::Warning, IBV_WC_WR_FLUSH_ERR,
+     false, ECONNRESET},
+}};
+
+Ending of_network(const Broken &broken) {
+    if (broken.error == 0) {
+        return ending_of(EndReason::RequestFailed);
+    }
+    Ending ending = ending_of(EndReason::LinkLost);
+    ending.text = std::strerror(broken.error);
+    ending.error = broken.error == EPIPE ? ECONNRESET : broken.error;
+    ending.drain = broken.by == Broken::By::Cut;
+    return ending;
+}
+
+}  // namespace
+
+Ending ending_of(EndReason reason) {
+    return endings[static_cast<std::size_t>(reason)];
+}
+
+Ending ending_of(const Broken &broken, EndReason closed) {
+    Ending ending = ending_of(closed);
+    switch (broken.by) {
+        case Broken::By::Network:
+        case Broken::By::Cut:
+            return of_network(broken);
+        case Broken::By::Violation:
+            ending = ending_of(EndReason::Violation);
+            ending.text = broken.violation.text;
+            return ending;
+        case Broken::By::Terminate:
+            ending = ending_of(EndReason::Terminated);
+            ending.oldest = broken.oldest;
+            return ending;
+        case Broken::By::End:
+            break;
+    }
+    return ending;
+}
+
+}  // namespace soft

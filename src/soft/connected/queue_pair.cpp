@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/connected/queue_pair: its life up to the end of its connection, and what verbs calls.
+#include "soft/connected/queue_pair.hpp"
+
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/shared_value.hpp"
+#include "soft/device/device.hpp"
+#include "soft/ground/limits.hpp"
+
+namespace soft {
+
+std::atomic<unsigned> QueuePair::persists_returned{0};
+
+base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attributes) {
+    const auto cap = granted_sizes(attributes);
+    if (!cap) {
+        return std::unexpected{cap.error()};
+    }
+    attributes.cap = *cap;
+    auto *const made = new QueuePair{pd, attributes, CompletionQueue::of(attributes.send_cq)->group()};
+    if (Faults::active() != nullptr && made->sender_.faults_timer() < 0) {
+        destroy(made);
+        return base::failure(EMFILE);
+    }
+    return made;
+}
+
+QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group)
+    : AnyQueuePair{domain, attributes},
+      group_{std::move(group)},
+      sender_{qp_base,        cap_,  signal_all_, {.pd = &domain, .queue_pair = creation()},
+              send_queue_cq_, *this, *group_,     *this},
+      access_{{.pd = &domain, .queue_pair = creation()}},
+      inbox_{qp_base, cap_, receive_queue_cq_, *this, *this},
+      durability_{back_from_worker, this},
+      receiver_{{.qp = qp_base,
+                 .group = *group_,
+                 .source = *this,
+                 .sender = sender_,
+                 .access = access_,
+                 .inbox = inbox_,
+                 .durability = durability_,
+                 .hearer = *this}} {
+    if (inbox_.shared() != nullptr) {
+        inbox_.shared()->attach();
+    }
+    try {
+        if (receive_queue_cq_.group() != group_) {
+            receive_queue_cq_.serve_also(group_);
+        }
+    } catch (const std::bad_alloc &) {
+        if (inbox_.shared() != nullptr) {
+            inbox_.shared()->detach();
+        }
+        throw;
+    }
+}
+
+void QueuePair::leave() {
+    std::unique_ptr<Link> link;
+    Allowance allowance;
+    while (true) {
+        const unsigned returned = persists_returned.load(std::memory_order_acquire);
+        {
+            const base::Lock lock{group_->mutex()};
+            going_ = true;
+            if (link_) {
+                leave_group();
+                link = take_link();
+                allowance = std::move(allowance_);
+            }
+            if (phase_.load(std::memory_order_relaxed) == Phase::Draining && ending_locally_ &&
+                owner_ != nullptr) {
+                std::exchange(owner_, nullptr)->connection_ended();  // it waits to hear of it
+            }
+            base::set_shared(phase_, Phase::Ended, std::memory_order_release);
+            if (inbox_.shared() != nullptr) {
+                inbox_.shared()->forget(*this);
+            }
+            if (!durability_.persisting()) {
+                break;
+            }
+        }
+        persists_returned.wait(returned, std::memory_order_acquire);
+    }
+    if (link) {
+        link->finish();
+        Engine::instance().drain(std::move(link), access_.origin(), std::move(allowance));
+    }
+    if (inbox_.shared() != nullptr) {
+        async_events_of(*qp_base.context).forget(&qp_base);
+    }
+    forget_completions();
+    if (receive_queue_cq_.group() != group_) {
+        receive_queue_cq_.stop_serving(group_);
+    }
+    forget_number();
+}
+
+QueuePair::~QueuePair() {
+    if (inbox_.shared() != nullptr) {
+        inbox_.shared()->detach();
+    }
+}
+
+void QueuePair::query_state(ibv_qp_attr &attributes) const {
+    const auto [state, parameters] = sender_.query();
+    attributes.qp_state = attributes.cur_qp_state = state;
+    attributes.qp_access_flags = access_.granted();
+    attributes.max_rd_atomic = static_cast<std::uint8_t>(parameters.ord);
+    attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(parameters.ird);
+}
+
+int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
+    const int error = (mask & IBV_QP_STATE) != 0 ? go_to(attributes, mask) : 0;
+    if (error == 0 && (mask & IBV_QP_ACCESS_FLAGS) != 0) {
+        access_.grant(attributes.qp_access_flags);
+    }
+    return error;
+}
+
+// A queue pair's states up to RTS are the connection manager's to change. Programs of rdma_cm ask for them
+// too, in between; what they say with that of paths and numbers of packets means nothing on this wire.
+int QueuePair::go_to(const ibv_qp_attr &attributes, int mask) {
+    switch (attributes.qp_state) {
+        case IBV_QPS_RESET:
+        case IBV_QPS_INIT:
+            if (idle()) {
+                return 0;
+            }
+            BASE_LOG(Error, "queue pair %u was connected: it does not become one that can be again",
+                     qp_base.qp_num);
+            return EOPNOTSUPP;
+        case IBV_QPS_RTR:
+        case IBV_QPS_RTS:
+            if (idle() && (mask & IBV_QP_DEST_QPN) != 0) {
+                BASE_LOG(Error,
+                         "queue pair %u: this device connects with rdma_connect and rdma_accept, not with "
+                         "ibv_modify_qp",
+                         qp_base.qp_num);
+                return EOPNOTSUPP;
+            }
+            return sender_.query().state == IBV_QPS_ERR ? EINVAL : 0;
+        case IBV_QPS_ERR:
+            give_up();
+            return 0;
+        default:
+            return EOPNOTSUPP;
+    }
+}
+
+int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
+    return sender_.post(request, bad, when_bad == Part::Nothing);
+}
+
+int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
+    bool starved = false;
+    const int error = inbox_.post(request, bad, starved);
+    const Phase phase = phase_.load(std::memory_order_acquire);
+    if (starved || (phase != Phase::Connected && phase != Phase::Idle)) {
+        const base::Lock lock{group_->mutex()};
+        if (connected()) {
+            go_on_or_end(receiver_.receives_posted());
+        } else if (!idle()) {
+            inbox_.flush();
+        }
+    }
+    return error;
+}
+
+void QueuePair::receives_posted() {
+    group_->mutex().assert_held();
+    if (connected()) {
+        go_on_or_end(receiver_.receives_posted());
+    }
+}
+
+void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
+    if (queue == CompletionQueue::Queue::Receive) {
+        inbox_.release(slots);
+    } else {
+        sender_.release(slots);
+    }
+}
+
+void QueuePair::start(std::unique_ptr<Link> link, const tcp::Address &peer,
+                      const ConnectionParameters &parameters, ConnectionOwner *owner) {
+    // The group's lock goes last: a thread that waits for it may then destroy this queue pair.
+    const auto keeps_group = group_;
+    const base::Lock lock{group_->mutex()};
+    if (going_) {
+        owner->connection_ended();  // its destroyer only waits until nobody has found it any more
+        return;
+    }
+    const bool given_up = !idle();
+    begin_connection(std::move(link), peer, parameters, owner);
+    // The responder says nothing before the initiator's first FPDU (RFC 5044 section 7.1.2). It waits with
+    // ESTABLISHED too when that FPDU is promised, though not for ever; an initiator that promised none may be
+    // one that only listens, and both programs would wait for each other.
+    if (receiver_.awaits_peer()) {
+        group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
+    } else if (owner_ != nullptr) {
+        owner_->connection_established();
+    }
+    if (given_up) {
+        end(ending_of(EndReason::GivenUp));
+    }
+}
+
+void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address &peer,
+                                 const ConnectionParameters &parameters, ConnectionOwner *owner) {
+    // All that needs memory comes first: without it nothing has begun.
+    sender_.reserve(parameters);
+    Allowance allowance{origin_of(peer)};
+    if (allowance.bytes() < limits::most_unread_bytes) {
+        link->limit_unsent(allowance.bytes());
+    }
+    group_->add(*this, link->descriptor(), {.readable = true});
+    link_ = std::move(link);
+    allowance_ = std::move(allowance);
+    owner_ = owner;
+    access_.begin(peer);
+    receiver_.begin(*link_, parameters);
+    base::set_shared(phase_, Phase::Connected, std::memory_order_release);
+    // Before the program hears: one that connects again has then said that it is ready.
+    sender_.begin(*link_, access_.text(), parameters);
+}
+
+void QueuePair::look_for_first_fpdu(bool readable) {
+    const base::Lock lock{group_->mutex()};
+    if (readable && connected() && receiver_.awaits_peer()) {
+        progress();
+    }
+}
+
+void QueuePair::peer_began() {
+    group_->mutex().assert_held();
+    group_->clear_deadline(*this);
+    if (owner_ != nullptr) {
+        owner_->connection_established();
+    }
+}
+
+void QueuePair::forget_owner(const ConnectionOwner &owner) {
+    const base::Lock lock{group_->mutex()};
+    if (owner_ == &owner) {
+        owner_ = nullptr;
+    }
+}
+
+void QueuePair::leave_group() {
+    group_->remove(*this, link_->descriptor());
+    if (const int timer = sender_.faults_timer(); timer >= 0) {
+        group_->change(*this, timer, {.readable = true}, {});
+    }
+}
+
+std::unique_ptr<Link> QueuePair::take_link() {
+    sender_.leave_link();
+    receiver_.leave_link();
+    return std::move(link_);
+}
+
+}  // namespace soft

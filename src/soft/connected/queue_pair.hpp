@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/connected/queue_pair: a reliable-connected queue pair on one link. It wires what has a part of the
+// work:
+//   Sender      the send queue, and segments into the link         (transport/sender, with its own lock)
+//   Receiver    segments from the link, and where payload goes     (transport/receiver)
+//   Inbox       incoming messages and the receives posted for them (queues/inbox)
+//   PeerAccess  what the peer may reach                            (memory/peer_access)
+//   Durability  what it wrote that is not durable                  (memory/durability)
+// The parts return what breaks the connection; the queue pair alone ends it.
+//
+// Two locks. The group's lock: everything about receiving, and the connection's life. The sender's, taken
+// after it: everything about sending.
+//
+//     Idle ──start()──► Connected ──end()──► Draining ──finish_draining()──► Ended
+//       └──give_up()────────────────────────────────────────────────────────►┘
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "soft/connected/ending.hpp"
+#include "soft/connected/owner.hpp"
+#include "soft/ground/allowance.hpp"
+#include "soft/ground/tcp.hpp"
+#include "soft/link/link.hpp"
+#include "soft/memory/durability.hpp"
+#include "soft/memory/peer_access.hpp"
+#include "soft/progress/progress.hpp"
+#include "soft/queues/any_queue_pair.hpp"
+#include "soft/queues/inbox.hpp"
+#include "soft/transport/parameters.hpp"
+#include "soft/transport/receiver.hpp"
+#include "soft/transport/sender.hpp"
+
+namespace soft {
+
+class QueuePair final : public AnyQueuePair, public Source, public TakesReceives, public HearsPeer {
+public:
+    [[nodiscard]] static base::Result<QueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes);
+    ~QueuePair() override;
+
+    // ---- AnyQueuePair ----
+    [[nodiscard]] unsigned peer_operations() const override { return sender_.peer_operations(); }
+    [[nodiscard]] int end_error() const override { return end_error_.load(std::memory_order_acquire); }
+    void release(CompletionQueue::Queue queue, unsigned slots) override;
+
+    // ---- TakesReceives ----
+    void receives_posted() override;
+    [[nodiscard]] const std::shared_ptr<Group> &group() const override { return group_; }
+
+    // ---- connection manager ----
+    [[nodiscard]] bool idle() const { return phase_.load(std::memory_order_acquire) == Phase::Idle; }
+    // The handshake is over: from now on the link is this queue pair's. Memory was reserved: cannot fail
+    // but for ENOMEM.
+    void start(std::unique_ptr<Link> link, const tcp::Address &peer, const ConnectionParameters &parameters,
+               ConnectionOwner *owner) EXCLUDES(group_->mutex());
+    // The initiator's first FPDU, when it is here, is not left to the thread that serves this queue pair.
+    void look_for_first_fpdu(bool readable) EXCLUDES(group_->mutex());
+    // That owner hears of nothing more.
+    void forget_owner(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
+    // Flushes what is open, tells the peer, and lets it read what was completed. The owner hears when that is
+    // done. False when the connection was never that owner's.
+    [[nodiscard]] bool disconnect(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
+    // The same, when what is posted now is done.
+    [[nodiscard]] bool disconnect_when_sent(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
+
+    // ---- Source ----
+    void progress() override;
+    void expire() override;
+
+private:
+    enum class Phase : std::uint8_t { Idle, Connected, Draining, Ended };
+
+    QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
+
+    void leave() override;
+    int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
+    int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) override;
+    int change_state(const ibv_qp_attr &attributes, int mask) override;
+    void query_state(ibv_qp_attr &attributes) const override;
+    void peer_began() override;
+
+    [[nodiscard]] bool connected() const {
+        return phase_.load(std::memory_order_relaxed) == Phase::Connected;
+    }
+    [[nodiscard]] int go_to(const ibv_qp_attr &attributes, int mask);
+    void begin_connection(std::unique_ptr<Link> link, const tcp::Address &peer,
+                          const ConnectionParameters &parameters, ConnectionOwner *owner)
+        REQUIRES(group_->mutex());
+    void leave_group() REQUIRES(group_->mutex());
+    [[nodiscard]] std::unique_ptr<Link> take_link() REQUIRES(group_->mutex());
+
+    // queue_pair_end.cpp
+    void give_up() EXCLUDES(group_->mutex());
+    void disconnect() EXCLUDES(group_->mutex());
+    void end_here() REQUIRES(group_->mutex());
+    void go_on_or_end(const Outcome<> &outcome) REQUIRES(group_->mutex());
+    void end(const Broken &broken) REQUIRES(group_->mutex());
+    void end(const Ending &how) REQUIRES(group_->mutex());
+    [[nodiscard]] EndReason how_peer_closed() const REQUIRES(group_->mutex());
+    void drain() REQUIRES(group_->mutex());
+    void send_last_words() REQUIRES(group_->mutex());
+    void leave_to_engine() REQUIRES(group_->mutex());
+    void finish_draining() REQUIRES(group_->mutex());
+    static void back_from_worker(void *queue_pair);
+
+    // Counts persists that came back to their queue pair: a thread that destroys one waits for a change.
+    static std::atomic<unsigned> persists_returned;
+
+    const std::shared_ptr<Group> group_;
+    std::atomic<Phase> phase_{Phase::Idle};
+    std::atomic<int> end_error_{0};
+
+    // Its own lock.
+    Sender sender_;
+    // These know the group's lock as their owner's; some of their functions need none, and say so.
+    PeerAccess access_;
+    Inbox inbox_;
+    Durability durability_;
+    Receiver receiver_;
+
+    std::unique_ptr<Link> link_ GUARDED_BY(group_->mutex());
+    Allowance allowance_ GUARDED_BY(group_->mutex());
+    ConnectionOwner *owner_ GUARDED_BY(group_->mutex()) = nullptr;
+    std::vector<std::byte> last_words_ GUARDED_BY(group_->mutex());  // up to and with a TERMINATE
+    bool ending_locally_ GUARDED_BY(group_->mutex()) = false;
+    bool going_ GUARDED_BY(group_->mutex()) = false;  // it is being destroyed
+};
+
+}  // namespace soft

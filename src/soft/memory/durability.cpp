@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/memory/durability: see the header.
+#include "soft/memory/durability.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.hpp"
+
+namespace soft {
+
+namespace {
+
+// Ranges kept apart; more are joined, and what lies between them is persisted too.
+constexpr std::size_t max_dirty_ranges = 16;
+
+}  // namespace
+
+void Durability::note(const MemoryRegion &region, std::uint64_t address, std::uint64_t bytes) {
+    owns();
+    std::byte *const begin = region.at(address);
+    std::byte *const end = begin + bytes;
+    const auto same_region = [&](const Dirty &known) { return known.region == region.durable; };
+    const auto join = [&](Dirty &known) {
+        known.begin = std::min(known.begin, begin);
+        known.end = std::max(known.end, end);
+    };
+    const auto touching = std::ranges::find_if(dirty_, [&](const Dirty &known) {
+        return same_region(known) && begin <= known.end && end >= known.begin;
+    });
+    if (touching != dirty_.end()) {
+        join(*touching);
+        return;
+    }
+    if (dirty_.size() >= max_dirty_ranges) {
+        std::erase_if(dirty_, [](const Dirty &known) { return known.region->closed_durable(); });
+        const auto near = std::ranges::find_if(dirty_, same_region);
+        if (near != dirty_.end()) {
+            join(*near);
+            return;
+        }
+    }
+    dirty_.push_back({region.durable, begin, end});
+}
+
+bool Durability::begin() {
+    owns();
+    if (persist::Worker *const worker = worker_to_wait_for()) {
+        persisting_ = true;
+        if (worker->submit(job_)) {
+            return true;
+        }
+        persisting_ = false;  // the system gives no thread: here and now, while others wait
+    }
+    error_ = persist_all();
+    return false;
+}
+
+bool Durability::run_on_worker() {
+    persists();
+    error_ = persist_on(worker_to_wait_for());
+    persist::Worker *const next = worker_to_wait_for();
+    if (next != nullptr && error_ == 0 && next->submit(job_)) {
+        return true;
+    }
+    if (error_ == 0) {
+        error_ = persist_all();
+    }
+    return false;
+}
+
+// That of the first range that waits for storage; nullptr when there is none.
+persist::Worker *Durability::worker_to_wait_for() const {
+    const auto waits =
+        std::ranges::find_if(dirty_, [](const Dirty &range) { return range.region->worker() != nullptr; });
+    return waits != dirty_.end() ? waits->region->worker() : nullptr;
+}
+
+// The ranges that belong on this worker. An errno value. No region is pinned meanwhile: deregistering one
+// does not wait for storage that others need.
+int Durability::persist_on(const persist::Worker *worker) {
+    int error = 0;
+    std::erase_if(dirty_, [&](const Dirty &range) {
+        if (range.region->worker() != worker) {
+            return false;
+        }
+        const auto done =
+            range.region->persist(range.begin, static_cast<std::size_t>(range.end - range.begin));
+        if (!done) {
+            error = done.error().number;
+            BASE_LOG(Error, "cannot make %td bytes at %p durable: %s", range.end - range.begin,
+                     static_cast<void *>(range.begin), std::strerror(error));
+        }
+        return true;
+    });
+    return error;
+}
+
+// All there are, up to the first error.
+int Durability::persist_all() {
+    int error = 0;
+    while (error == 0 && !dirty_.empty()) {
+        error = persist_on(dirty_.front().region->worker());
+    }
+    dirty_.clear();
+    return error;
+}
+
+}  // namespace soft

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/memory/peer_access: what the peer of one connection may reach: the rights of its queue pair, the keys
+// that it has given back, and the regions themselves. An access that is refused is logged, and counted where
+// it looks like a guess.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "base/shared_value.hpp"
+#include "soft/ground/origin.hpp"
+#include "soft/ground/tcp.hpp"
+#include "soft/memory/invalidated_keys.hpp"
+#include "soft/memory/memory.hpp"
+#include "soft/memory/refusal.hpp"
+
+namespace soft {
+
+// qp_access_flags grant or withhold these, and rdma_cm asks for all of them. The region's rights alone allow
+// a flush.
+inline constexpr unsigned governed_access =
+    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+// Not thread-safe, but for grant() and granted(): its owner locks.
+class PeerAccess {
+public:
+    explicit PeerAccess(const Asker &peer) : peer_{peer} {}
+    void begin(const tcp::Address &address) {
+        text_ = tcp::text_of(address);
+        origin_ = origin_of(address);
+    }
+
+    void grant(unsigned access) { base::set_shared(granted_, access & governed_access); }
+    [[nodiscard]] unsigned granted() const { return granted_.load(std::memory_order_relaxed); }
+
+    // Pins what the peer asks for. `refusal` says what was asked, `read_request` is the body of a read.
+    [[nodiscard]] Accepted<Pin> pin(const Access &access, const char *refusal,
+                                    std::span<const std::byte> read_request = {});
+    // The peer gives a key back.
+    [[nodiscard]] Accepted<> invalidate(std::uint32_t key);
+
+    [[nodiscard]] const Asker &peer() const { return peer_; }
+    // The peer's address, for log lines.
+    [[nodiscard]] const tcp::Text &text() const { return text_; }
+    [[nodiscard]] const Origin &origin() const { return origin_; }
+
+private:
+    const Asker peer_;
+    tcp::Text text_;
+    Origin origin_{};
+    std::atomic<unsigned> granted_{governed_access};
+    std::uint64_t registrations_seen_ = 0;  // see Memory
+    InvalidatedKeys invalidated_;
+};
+
+}  // namespace soft

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/queues/inbox: see the header.
+#include "soft/queues/inbox.hpp"
+
+#include <cerrno>
+#include <utility>
+
+#include "soft/ground/limits.hpp"
+
+namespace soft {
+
+Inbox::Inbox(const ibv_qp &qp, const ibv_qp_cap &cap, CompletionQueue &completions, Completing &completing,
+             TakesReceives &taker)
+    : qp_{qp},
+      max_sge_{cap.max_recv_sge},
+      completions_{completions},
+      completing_{completing},
+      taker_{taker},
+      shared_{static_cast<SharedReceiveQueue *>(qp.srq)},
+      receives_{cap.max_recv_wr, cap.max_recv_sge} {
+    receive_.sges.reserve(shared_ != nullptr ? shared_->max_sge() : max_sge_);
+}
+
+int Inbox::post(ibv_recv_wr *request, ibv_recv_wr **bad, bool &starved) {
+    int error = shared_ != nullptr ? EINVAL : 0;
+    for (; request != nullptr; request = request->next) {
+        bool was_starved = false;
+        if (request->num_sge < 0 || static_cast<std::size_t>(request->num_sge) > max_sge_) {
+            error = EINVAL;
+        } else if (error == 0) {
+            const auto posted = receives_.post(*request, was_starved);
+            error = posted ? 0 : posted.error().number;
+        }
+        if (error != 0) {
+            *bad = request;
+            break;
+        }
+        starved = starved || was_starved;
+    }
+    return error;
+}
+
+bool Inbox::take_receive() {
+    return shared_ != nullptr ? shared_->take(receive_, taker_) : receives_.take(receive_);
+}
+
+bool Inbox::is_full() const {
+    return message_ == Message::None && kept_.size() >= limits::max_unexpected_messages;
+}
+
+Accepted<> Inbox::check(std::uint32_t msn, std::uint64_t offset, std::size_t more) const {
+    if (msn != next_msn_) {
+        return refused({"a send out of sequence", wire::terminate::untagged_msn});
+    }
+    if (offset != bytes_) {
+        return refused(
+            {"a segment of a send that does not follow the one before", wire::terminate::untagged_offset});
+    }
+    if (bytes_ + more > limits::max_message_bytes) {
+        return refused({"a send longer than the largest message", wire::terminate::untagged_too_long});
+    }
+    return {};
+}
+
+void Inbox::begin(bool may_take) {
+    if (kept_.empty() && may_take && take_receive()) {
+        message_ = Message::Delivered;
+    } else {
+        kept_.emplace_back();
+        message_ = Message::Kept;
+    }
+}
+
+// A shared receive queue's receives are in memory of its own protection domain.
+ibv_wc_status Inbox::aim(Target &target, std::size_t offset, std::size_t most_bytes) const {
+    return target.aim_at(qp_.srq != nullptr ? qp_.srq->pd : qp_.pd, receive_.sges, offset, most_bytes);
+}
+
+bool Inbox::keep(std::span<const std::byte> bytes) {
+    if (kept_bytes_.size() + bytes.size() > limits::max_unexpected_bytes) {
+        return false;
+    }
+    kept_bytes_.insert(kept_bytes_.end(), bytes.begin(), bytes.end());
+    kept_.back().bytes += static_cast<std::uint32_t>(bytes.size());
+    return true;
+}
+
+Accepted<> Inbox::message_arrived(const Arrival &arrival) {
+    bytes_ = 0;
+    ++next_msn_;
+    if (std::exchange(message_, Message::None) == Message::Delivered) {
+        if (!complete(IBV_WC_SUCCESS, arrival)) {
+            return refused({"a completion queue overrun", wire::terminate::local_catastrophic});
+        }
+        return {};
+    }
+    kept_.back().complete = true;
+    kept_.back().arrival = arrival;
+    return shared_ != nullptr ? deliver() : Accepted<>{};
+}
+
+Accepted<> Inbox::deliver() {
+    const auto may_take = [this](const Kept &message) {
+        return shared_ == nullptr || message.complete || message.bytes >= limits::shared_message_bytes;
+    };
+    while (!kept_.empty() && may_take(kept_.front()) && take_receive()) {
+        if (const auto delivered = deliver_oldest(); !delivered) {
+            return delivered;
+        }
+    }
+    return {};
+}
+
+Accepted<> Inbox::deliver_oldest() {
+    const Kept message = kept_.front();
+    if (!message.complete) {
+        message_ = Message::Delivered;
+    }
+    for (std::size_t done = 0; done < message.bytes;) {
+        Target target;
+        const ibv_wc_status status = aim(target, done, message.bytes - done);
+        if (status != IBV_WC_SUCCESS) {
+            return receive_failed(status);
+        }
+        if (target.fill(kept_bytes_.data() + done) != target.count) {
+            return receive_failed(IBV_WC_LOC_PROT_ERR);
+        }
+        done += target.bytes;
+    }
+    kept_bytes_.erase(kept_bytes_.begin(), kept_bytes_.begin() + message.bytes);
+    kept_.erase(kept_.begin());
+    if (message.complete && !complete(IBV_WC_SUCCESS, message.arrival)) {
+        return refused({"a completion queue overrun", wire::terminate::local_catastrophic});
+    }
+    return {};
+}
+
+Accepted<> Inbox::receive_failed(ibv_wc_status status) {
+    message_ = Message::None;
+    if (!complete(status, {})) {
+        return refused({"a completion queue overrun", wire::terminate::local_catastrophic});
+    }
+    const auto violation =
+        status == IBV_WC_LOC_LEN_ERR
+            ? wire::Violation{"a send longer than the receive posted for it",
+                              wire::terminate::untagged_too_long}
+            : wire::Violation{"a receive whose memory cannot be filled", wire::terminate::local_catastrophic};
+    return std::unexpected{Refusal{.violation = violation,
+                                   .of = kept_.empty() ? Refusal::Of::Segment : Refusal::Of::KeptMessage}};
+}
+
+// False: the completion queue is full.
+bool Inbox::complete(ibv_wc_status status, const Arrival &arrival) {
+    ibv_wc completion{};
+    completion.wr_id = receive_.wr_id;
+    completion.status = status;
+    completion.opcode = arrival.opcode;
+    completion.byte_len = arrival.bytes;
+    completion.imm_data = arrival.immediate;
+    completion.wc_flags = arrival.flags;
+    completion.qp_num = qp_.qp_num;
+    return completions_.push(completion, completing_, CompletionQueue::Queue::Receive,
+                             shared_ != nullptr ? 0 : 1, arrival.solicited || status != IBV_WC_SUCCESS);
+}
+
+// A completion that finds no room is lost, and so is the connection, which has ended.
+void Inbox::flush() {
+    if (message_ == Message::Delivered) {
+        static_cast<void>(complete(IBV_WC_WR_FLUSH_ERR, {}));
+    }
+    message_ = Message::None;
+    if (shared_ != nullptr) {
+        shared_->forget(taker_);
+        return;
+    }
+    while (receives_.take(receive_)) {
+        static_cast<void>(complete(IBV_WC_WR_FLUSH_ERR, {}));
+    }
+}
+
+}  // namespace soft

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/queues/send_queue: see the header.
+#include "soft/queues/send_queue.hpp"
+
+namespace soft {
+
+namespace {
+
+ibv_wc_opcode completion_opcode(int opcode) {
+    switch (opcode) {
+        case IBV_WR_RDMA_READ:
+            return IBV_WC_RDMA_READ;
+        case IBV_WR_SEND:
+        case IBV_WR_SEND_WITH_IMM:
+        case IBV_WR_SEND_WITH_INV:
+            return IBV_WC_SEND;
+        case IBV_WR_ATOMIC_CMP_AND_SWP:
+            return IBV_WC_COMP_SWAP;
+        case IBV_WR_ATOMIC_FETCH_AND_ADD:
+            return IBV_WC_FETCH_ADD;
+        case IBV_WR_ATOMIC_WRITE:
+            return IBV_WC_ATOMIC_WRITE;
+        case SOFTRDMA_WR_FLUSH:
+            return static_cast<ibv_wc_opcode>(SOFTRDMA_WC_FLUSH);
+        default:
+            return IBV_WC_RDMA_WRITE;
+    }
+}
+
+}  // namespace
+
+SendQueue::SendQueue(const ibv_qp_cap &cap, bool signal_all, CompletionQueue &completions,
+                     Completing &completing, std::uint32_t queue_pair_number)
+    : requests_{cap},
+      signal_all_{signal_all},
+      completions_{completions},
+      completing_{completing},
+      queue_pair_number_{queue_pair_number} {}
+
+void SendQueue::sent() {
+    for (; first_uncommitted_ < first_unbuilt_; ++first_uncommitted_) {
+        SendRequest &request = requests_.at(first_uncommitted_);
+        if (request.state == SendRequest::State::Built) {
+            request.state =
+                is_answered(request.opcode) ? SendRequest::State::Awaiting : SendRequest::State::Done;
+        }
+    }
+    retire();
+}
+
+SendRequest *SendQueue::oldest_awaiting() {
+    for (std::size_t i = 0; i < first_unbuilt_; ++i) {
+        SendRequest &request = requests_.at(i);
+        if (request.state != SendRequest::State::Done && is_answered(request.opcode)) {
+            return &request;
+        }
+    }
+    return nullptr;
+}
+
+void SendQueue::answered(SendRequest &request) {
+    request.state = SendRequest::State::Done;
+    --awaiting_;
+    retire();
+}
+
+void SendQueue::flush(ibv_wc_status oldest) {
+    bool failed = false;
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+        SendRequest &request = requests_.at(i);
+        if (failed) {
+            request.status = IBV_WC_WR_FLUSH_ERR;
+        } else if (request.state != SendRequest::State::Done) {
+            failed = true;
+            if (request.status == IBV_WC_SUCCESS) {
+                request.status = oldest;
+            }
+        }
+        request.state = SendRequest::State::Done;
+    }
+    first_uncommitted_ = first_unbuilt_ = requests_.size();
+    awaiting_ = 0;
+    retire();
+}
+
+bool SendQueue::only_has_to_send() const {
+    for (std::size_t i = 0; i < last_left_; ++i) {
+        if (is_answered(requests_.at(i).opcode)) {
+            return false;
+        }
+    }
+    return last_left_ != 0 || all_sent_;
+}
+
+void SendQueue::retire() {
+    while (first_uncommitted_ != 0 && requests_.front().state == SendRequest::State::Done) {
+        complete(requests_.front());
+        requests_.pop();
+        --first_uncommitted_;
+        --first_unbuilt_;
+        all_sent_ = all_sent_ || last_left_ == 1;
+        last_left_ -= last_left_ != 0 ? 1 : 0;
+    }
+}
+
+void SendQueue::complete(const SendRequest &request) {
+    ++unsignaled_;
+    if (!request.signaled && request.status == IBV_WC_SUCCESS) {
+        return;
+    }
+    ibv_wc completion{};
+    completion.wr_id = request.wr_id;
+    completion.status = request.status;
+    completion.opcode = completion_opcode(request.opcode);
+    completion.byte_len = request.length;
+    completion.qp_num = queue_pair_number_;
+    const bool pushed = completions_.push(completion, completing_, CompletionQueue::Queue::Send, unsignaled_,
+                                          request.status != IBV_WC_SUCCESS);
+    unsignaled_ = 0;
+    overrun_ = overrun_ || !pushed;
+}
+
+}  // namespace soft

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/queues/send_queue: the requests of one queue pair, from ibv_post_send to a work completion. A write or
+// send is done when the link has all its bytes; a read, flush or atomic operation is done when its answer is
+// here. Completions come in the order of posting.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "soft/queues/completion_queue.hpp"
+#include "soft/queues/posted_sends.hpp"
+#include "soft/queues/send_request.hpp"
+
+namespace soft {
+
+// Not thread-safe: its owner locks. release() and sges_of() need no lock: a request in the queue keeps its
+// scatter list as it was posted.
+class SendQueue {
+public:
+    // `completing` is the queue pair, whose completions free places here.
+    SendQueue(const ibv_qp_cap &cap, bool signal_all, CompletionQueue &completions, Completing &completing,
+              std::uint32_t queue_pair_number);
+
+    [[nodiscard]] bool empty() const { return requests_.empty(); }
+    [[nodiscard]] std::size_t size() const { return requests_.size(); }
+    [[nodiscard]] bool full() const { return requests_.full(); }
+
+    // ---- posting ----
+    // The caller has seen that it is not full(), and that the request's `bytes` are right.
+    [[gnu::always_inline]] SendRequest &push(const ibv_send_wr &posted, std::uint32_t bytes) {
+        const int opcode = static_cast<int>(posted.opcode);
+        SendRequest made{
+            .signaled = signal_all_ || (posted.send_flags & IBV_SEND_SIGNALED) != 0,
+            .solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0,
+            .fence = (posted.send_flags & IBV_SEND_FENCE) != 0,
+            .is_inline = (posted.send_flags & IBV_SEND_INLINE) != 0,
+            .sges = static_cast<std::uint8_t>(opcode == SOFTRDMA_WR_FLUSH ? 0 : posted.num_sge),
+            .opcode = opcode,
+            .length = bytes,
+            .rkey = posted.wr.rdma.rkey,
+            .immediate = posted.imm_data,
+            .wr_id = posted.wr_id,
+            .remote_address = posted.wr.rdma.remote_addr,
+        };
+        if (is_atomic(opcode)) {
+            made.rkey = posted.wr.atomic.rkey;
+            made.compare_add = posted.wr.atomic.compare_add;
+            made.swap = posted.wr.atomic.swap;
+        }
+        return requests_.push(made, posted);
+    }
+    // Copies the inline data of a request. False: there is no memory for it.
+    [[nodiscard]] bool keep(SendRequest &request) { return requests_.keep(request); }
+    // The youngest `count` requests, none of which is in a batch.
+    void take_back(std::size_t count) { requests_.take_back(count); }
+    // See PostedSends: a post of `posted` requests, from `chain` on, returns.
+    [[nodiscard]] ibv_send_wr *keep_waiting(ibv_send_wr *chain, std::size_t posted) {
+        const std::size_t waiting = std::min(posted, requests_.size() - first_unbuilt_);
+        return waiting == 0 ? nullptr : requests_.keep_waiting(chain, posted, waiting);
+    }
+    void release(unsigned slots) { requests_.release(slots); }
+    [[nodiscard]] std::span<const ibv_sge> sges_of(const SendRequest &request) const {
+        return requests_.sges_of(request);
+    }
+    [[nodiscard]] static std::byte *address_of(const ibv_sge &sge) {
+        return PostedSends<SendRequest>::address_of(sge);
+    }
+
+    // ---- sending ----
+    // Whether there is a request that is not wholly in a batch; the oldest of them.
+    [[nodiscard]] bool has_next() const { return first_unbuilt_ != requests_.size(); }
+    [[nodiscard]] SendRequest &next() { return requests_.at(first_unbuilt_); }
+    // A fence lets nothing pass before the answers to what was posted earlier; at most `most_awaiting`
+    // requests wait for an answer.
+    [[nodiscard]] bool may_begin(const SendRequest &request, unsigned most_awaiting) const {
+        return !(request.fence && awaiting_ != 0) &&
+               !(is_answered(request.opcode) && awaiting_ >= most_awaiting);
+    }
+    // Everything that was posted before next() is done, or would be.
+    [[nodiscard]] bool next_is_oldest() const {
+        return awaiting_ == 0 && first_uncommitted_ == first_unbuilt_;
+    }
+    // A segment that asks for next()'s answer is in a batch.
+    void awaits_answer() { ++awaiting_; }
+    // next() is wholly in a batch.
+    void built() { requests_.at(first_unbuilt_++).state = SendRequest::State::Built; }
+    // The link has taken all that was built.
+    void sent();
+
+    // ---- answers ----
+    // The request whose answer comes next; null when none is due.
+    [[nodiscard]] SendRequest *oldest_awaiting();
+    void answered(SendRequest &request);
+
+    // ---- the end ----
+    // The oldest open request gets the status; everything behind it is flushed, also a write that the link
+    // has: the target did nothing that came after what failed.
+    void flush(ibv_wc_status oldest);
+    // When what is posted now is done, all_sent() is true for ever.
+    void finish_when_sent() { last_left_ = requests_.size(); }
+    [[nodiscard]] bool all_sent() const { return all_sent_; }
+    // The connection ends as soon as what was posted has left, and needs nothing of the peer for that.
+    [[nodiscard]] bool only_has_to_send() const;
+    // The completion queue had no room for a completion, which is lost.
+    [[nodiscard]] bool overrun() const { return overrun_; }
+
+private:
+    void retire();
+    void complete(const SendRequest &request);
+
+    PostedSends<SendRequest> requests_;
+    const bool signal_all_;
+    CompletionQueue &completions_;
+    Completing &completing_;
+    const std::uint32_t queue_pair_number_;
+    std::size_t first_unbuilt_ = 0;      // index of the first that is not wholly in a batch
+    std::size_t first_uncommitted_ = 0;  // index of the first that the link has not taken wholly
+    unsigned awaiting_ = 0;              // requests whose answer is due
+    unsigned unsignaled_ = 0;            // completed since the last completion entry: freed with the next
+    std::size_t last_left_ = 0;  // requests that are still to be done before a disconnect; then all_sent_
+    bool all_sent_ = false;
+    bool overrun_ = false;
+};
+
+}  // namespace soft

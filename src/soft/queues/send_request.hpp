@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/queues/send_request: one request of a send queue.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "softrdma.h"
+
+namespace soft {
+
+struct SendRequest {
+    enum class State : std::uint8_t { Queued, Built, Awaiting, Done };
+    State state = State::Queued;
+    bool signaled = false;
+    bool solicited = false;
+    bool fence = false;
+    bool is_inline = false;
+    std::uint8_t sges = 0;
+    int opcode = 0;
+    ibv_wc_status status = IBV_WC_SUCCESS;
+    std::uint32_t length = 0;
+    std::uint32_t rkey = 0;
+    std::uint32_t received = 0;  // of a read's response
+    // imm_data: of a flush its level, of an atomic operation its identifier; else as it goes onto the wire
+    // (an rkey to invalidate has the same place).
+    std::uint32_t immediate = 0;
+    std::uint64_t wr_id = 0;
+    std::uint64_t remote_address = 0;
+    std::uint64_t compare_add = 0;  // of an atomic operation, as is what follows
+    std::uint64_t swap = 0;
+    std::size_t slot = 0;
+    std::byte *kept = nullptr;  // the copy of inline data
+};
+
+[[nodiscard]] constexpr bool is_atomic(int opcode) {
+    return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+// The peer answers it, and only then is it done.
+[[nodiscard]] constexpr bool is_answered(int opcode) {
+    return opcode == IBV_WR_RDMA_READ || is_atomic(opcode) || opcode == SOFTRDMA_WR_FLUSH;
+}
+[[nodiscard]] constexpr bool is_message(int opcode) {
+    return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
+}
+[[nodiscard]] constexpr bool has_immediate(int opcode) {
+    return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+}  // namespace soft

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/parameters: the two ends agreed on this in the handshake.
+#pragma once
+
+#include <cstdint>
+
+namespace soft {
+
+struct ConnectionParameters {
+    bool initiator = false;
+    bool ready_to_receive =
+        false;  // the initiator's first FPDU is an empty WRITE or READ (RFC 6581 section 9.2)
+    bool crc = false;
+    bool soft_peer = false;
+    std::uint16_t ird = 0;
+    std::uint16_t ord = 0;
+};
+
+}  // namespace soft

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/receiver: the bytes that come, segment by segment.
+#include "soft/transport/receiver.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "base/log.hpp"
+
+namespace soft {
+
+namespace {
+
+// Reads in one turn, so that others of the group have theirs.
+constexpr int rounds_in_a_turn = 32;
+
+using State = Link::Received::State;
+
+std::unexpected<Broken> network(int error) {
+    return std::unexpected{Broken{.by = Broken::By::Network, .error = error}};
+}
+
+// The status of the operation that the peer ended the connection for.
+ibv_wc_status status_of(const wire::TerminateCode &code) {
+    if (code == wire::terminate::untagged_no_buffer) {
+        return IBV_WC_RNR_RETRY_EXC_ERR;
+    }
+    if (code == wire::terminate::untagged_too_long) {
+        return IBV_WC_REM_INV_REQ_ERR;
+    }
+    const bool protection = code.type == 1 && code.layer <= 1;
+    return protection ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_OP_ERR;
+}
+
+}  // namespace
+
+void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
+    link_ = &link;
+    crc_ = parameters.crc;
+    soft_peer_ = parameters.soft_peer;
+    peer_began_ = parameters.initiator;
+    awaits_peer_ = !parameters.initiator && parameters.ready_to_receive;
+    incoming_.begin(parameters.crc);
+}
+
+Outcome<> Receiver::receive() {
+    serves();
+    if (ignores_peer_) {
+        return link_->discard() ? std::unexpected{Broken{.by = Broken::By::End}} : Outcome<>{};
+    }
+    if (!incoming_.has_buffer()) {
+        incoming_.lend(parts_.group.borrow_buffer(incoming_.buffer_size()));
+        if (!incoming_.has_buffer()) {
+            return network(ENOMEM);
+        }
+    }
+    for (int round = 0; round < rounds_in_a_turn && !parked() && !stalled_ && !ignores_peer_; ++round) {
+        const Outcome<Link::Received> got = fill();
+        if (!got) {
+            return std::unexpected{got.error()};
+        }
+        if (got->bytes > 0) {
+            if (const Outcome<> parsed = parse(); !parsed) {
+                return parsed;
+            }
+        }
+        if (got->state == State::More) {
+            continue;
+        }
+        if (got->state == State::Failed) {
+            parts_.sender.fail(got->error);
+        }
+        if (got->state != State::Drained) {
+            if (const Outcome<> ended = stream_ended(); !ended) {
+                return ended;
+            }
+        }
+        break;
+    }
+    answer_and_watch();
+    return {};
+}
+
+// Sends the answers that parsing added, and times what the peer has begun.
+void Receiver::answer_and_watch() {
+    serves();
+    if (responder_.take_answer_due()) {
+        parts_.sender.transmit_now();
+    }
+    const Inbox &inbox = parts_.inbox;
+    if (!awaits_peer_ && !ignores_peer_ && (incoming_.inside() || inbox.holds_shared_receive()) &&
+        pace_.begin(now())) {
+        parts_.group.set_deadline(parts_.source, base::Clock::now() + pace_.timeout());
+    }
+    if (incoming_.has_buffer() && incoming_.is_empty()) {
+        parts_.group.give_back(incoming_.take_buffer());
+    }
+}
+
+Progress Receiver::now() const {
+    const Inbox &inbox = parts_.inbox;
+    const bool in_message = incoming_.in_segment() && wire::is_send(incoming_.segment().opcode);
+    const std::size_t arrived = in_message ? incoming_.segment().payload_bytes - incoming_.payload_left() : 0;
+    return {.inside_segment = incoming_.inside(),
+            .holds_shared_receive = inbox.holds_shared_receive(),
+            .segments = incoming_.segments(),
+            .next_msn = inbox.next_msn(),
+            .message_bytes = inbox.bytes() + arrived};
+}
+
+void Receiver::stop() {
+    serves();
+    if (incoming_.has_buffer()) {
+        parts_.group.give_back(incoming_.take_buffer());
+    }
+}
+
+Outcome<> Receiver::expire() {
+    if (end_held_) {
+        return std::unexpected{Broken{.by = Broken::By::End}};
+    }
+    // The link may still have bytes that the peer sent in time, when this process or its thread did not run
+    // meanwhile.
+    if (!stalled_ && !parked()) {
+        if (const Outcome<> received = receive(); !received) {
+            return received;
+        }
+    }
+    const bool ours_to_go_on = stalled_ || parked();
+    if (awaits_peer_ || (!ours_to_go_on && pace_.is_late(now()))) {
+        return network(ETIMEDOUT);
+    }
+    pace_.forget();
+    answer_and_watch();
+    return {};
+}
+
+Outcome<> Receiver::parse() {
+    try {
+        while (!parked() && !stalled_ && !ignores_peer_) {
+            const Outcome<bool> step = parse_one();
+            if (!step) {
+                return std::unexpected{step.error()};
+            }
+            if (!*step) {
+                break;
+            }
+        }
+        return {};
+    } catch (const std::bad_alloc &) {
+        return network(ENOMEM);
+    }
+}
+
+// One step; false when more bytes are needed.
+Outcome<bool> Receiver::parse_one() {
+    if (!incoming_.in_segment()) {
+        return begin_segment();
+    }
+    if (incoming_.payload_left() != 0) {
+        if (const Outcome<bool> placed = accepted(place_buffered()); !placed || !*placed) {
+            return placed;
+        }
+    }
+    if (stalled_ || !incoming_.take_trailer()) {
+        return false;
+    }
+    const wire::Segment &segment = incoming_.segment();
+    if (segment.opcode == wire::Opcode::ReadResponse) {
+        answers_.finish_read(segment);
+    }
+    return wire::is_send(segment.opcode) ? accepted(finish_message_segment()) : true;
+}
+
+Outcome<bool> Receiver::begin_segment() {
+    const wire::Decoded<bool> decoded = incoming_.decode();
+    if (!decoded) {
+        Broken broken{.by = Broken::By::Violation, .violation = decoded.error()};
+        const auto header = incoming_.refused_header();
+        std::ranges::copy(header, broken.header.begin());
+        broken.header_bytes = header.size();
+        return std::unexpected{broken};
+    }
+    if (!*decoded) {
+        return false;
+    }
+    const wire::Segment &segment = incoming_.segment();
+    const wire::Decoded<bool> whole = incoming_.can_begin();
+    if (!whole) {
+        return accepted(refused(whole.error()));
+    }
+    if (!*whole) {
+        return false;
+    }
+    if ((wire::is_send(segment.opcode) || wire::is_immediate(segment.opcode)) && parts_.inbox.is_full()) {
+        stall();
+        return false;
+    }
+    incoming_.count_segment();
+    if (!peer_began_ && segment.opcode != wire::Opcode::Terminate) {
+        peer_began_ = true;
+        if (std::exchange(awaits_peer_, false)) {
+            parts_.hearer.peer_began();
+        }
+        parts_.sender.allow();
+    }
+    if (is_data(segment.opcode)) {
+        incoming_.begin_payload();
+        return accepted(begin_data());
+    }
+    const std::span<const std::byte> body = incoming_.take_control();
+    return segment.opcode == wire::Opcode::Terminate ? terminated(body) : accepted(control_message(body));
+}
+
+// What the peer may not have ends the connection. One that ends when all is sent goes on sending, and ignores
+// the peer from there on: a program that disconnects when all is sent may deregister memory at once, which
+// the peer does not know yet. All that the program sent before arrives all the same. Nothing of the peer's is
+// looked at any more, so that it cannot guess keys.
+Outcome<bool> Receiver::accepted(const Accepted<> &result) {
+    serves();
+    if (result) {
+        return true;
+    }
+    if (result.error().of == Refusal::Of::Access && parts_.sender.only_has_to_send()) {
+        ignores_peer_ = true;
+        incoming_.forget();
+        parts_.group.clear_deadline(parts_.source);
+        return false;
+    }
+    return std::unexpected{violation(result.error())};
+}
+
+Broken Receiver::violation(const Refusal &refusal) const {
+    Broken broken{.by = Broken::By::Violation, .violation = refusal.violation};
+    if (refusal.of != Refusal::Of::KeptMessage) {
+        broken.header_bytes = wire::encode_header(incoming_.segment(), broken.header);
+    }
+    broken.read_request = refusal.read_request;
+    return broken;
+}
+
+Accepted<> Receiver::begin_data() {
+    switch (incoming_.segment().opcode) {
+        case wire::Opcode::Write:
+            return begin_write();
+        case wire::Opcode::ReadResponse:
+            if (const auto offset = answers_.begin_read(incoming_.segment()); offset) {
+                place_at_ = *offset;
+                return {};
+            } else {
+                return std::unexpected{offset.error()};
+            }
+        default:
+            return begin_message();
+    }
+}
+
+// A message that fits one segment.
+Accepted<> Receiver::control_message(std::span<const std::byte> body) {
+    const wire::Segment &segment = incoming_.segment();
+    const bool may_follow = wire::is_tagged(segment.opcode) || wire::is_immediate(segment.opcode);
+    if (!segment.last || (!may_follow && segment.offset != 0)) {
+        return refused({"a request or answer in several segments", wire::terminate::untagged_offset});
+    }
+    if (segment.opcode > wire::Opcode::Terminate && !soft_peer_) {
+        return refused({"an RDMAP opcode that was not agreed on", wire::terminate::unexpected_opcode});
+    }
+    switch (segment.opcode) {
+        case wire::Opcode::ReadRequest:
+            return responder_.read_requested(segment.msn, body);
+        case wire::Opcode::FlushRequest:
+            return responder_.flush_requested(segment.msn, body);
+        case wire::Opcode::FlushResponse:
+            return answers_.flush(segment, body);
+        case wire::Opcode::AtomicRequest:
+            return responder_.atomic_requested(segment.msn, body);
+        case wire::Opcode::AtomicResponse:
+            return answers_.atomic(segment, body);
+        case wire::Opcode::AtomicWrite:
+            return atomic_write(body);
+        case wire::Opcode::Immediate:
+        case wire::Opcode::ImmediateSolicited:
+            return immediate_arrived(body);
+        default:
+            return {};  // the others are no control messages
+    }
+}
+
+Outcome<bool> Receiver::terminated(std::span<const std::byte> body) const {
+    const auto code = wire::decode_terminate(body);
+    if (!code) {
+        return std::unexpected{violation({.violation = code.error()})};
+    }
+    BASE_LOG_PEER(Warning, "%s ends the connection: %s (TERMINATE: layer %u, type %u, code %u)",
+                  parts_.access.text().c_str(), wire::meaning_of(*code), code->layer, code->type, code->code);
+    return std::unexpected{Broken{.by = Broken::By::Terminate, .oldest = status_of(*code)}};
+}
+
+}  // namespace soft

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/receiver: where payload goes: writes and atomic writes into regions, answers to reads and
+// atomic operations to their sinks, messages into receives.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "persist/guard.hpp"
+#include "soft/transport/receiver.hpp"
+
+namespace soft {
+
+// Takes what the link has.
+Outcome<Link::Received> Receiver::fill() {
+    if (incoming_.in_segment() && incoming_.payload_left() != 0 && incoming_.is_empty() && !crc_ &&
+        !parts_.inbox.keeps()) {
+        try {
+            const Accepted<Link::Received> got = fill_target();
+            if (got) {
+                return *got;
+            }
+            const Outcome<bool> goes_on = accepted(std::unexpected{got.error()});
+            return goes_on ? Outcome<Link::Received>{} : std::unexpected{goes_on.error()};
+        } catch (const std::bad_alloc &) {
+            return std::unexpected{Broken{.by = Broken::By::Network, .error = ENOMEM}};
+        }
+    }
+    return incoming_.fill(*link_);
+}
+
+Accepted<Link::Received> Receiver::fill_target() {
+    Target target;
+    if (const auto aimed = aim(target, incoming_.payload_left()); !aimed) {
+        return std::unexpected{aimed.error()};
+    }
+    const Link::Received got = incoming_.fill(*link_, target);
+    if (got.bytes > 0) {
+        placed(std::min(got.bytes, target.bytes), target.durable);
+    } else if (got.error == EFAULT) {
+        return memory_vanished(parts_.access, target.pins[0].region(), target.pieces[0].iov_base);
+    }
+    return got;
+}
+
+// Up to most_bytes of memory for the next payload.
+Accepted<> Receiver::aim(Target &target, std::size_t most_bytes) {
+    const wire::Segment &segment = incoming_.segment();
+    if (segment.opcode == wire::Opcode::ReadResponse) {
+        return answers_.aim(target, place_at_, most_bytes);
+    }
+    if (wire::is_send(segment.opcode)) {
+        const ibv_wc_status status = parts_.inbox.aim(target, place_at_, most_bytes);
+        return status == IBV_WC_SUCCESS ? Accepted<>{} : parts_.inbox.receive_failed(status);
+    }
+    auto pin = parts_.access.pin({.by = parts_.access.peer(),
+                                  .key = segment.stag,
+                                  .address = place_at_,
+                                  .length = most_bytes,
+                                  .rights = IBV_ACCESS_REMOTE_WRITE},
+                                 "a write that is not allowed");
+    if (!pin) {
+        return std::unexpected{pin.error()};
+    }
+    target.aim_at(std::move(*pin), place_at_, most_bytes);
+    return {};
+}
+
+// Payload that is in the buffer already.
+Accepted<> Receiver::place_buffered() {
+    Inbox &inbox = parts_.inbox;
+    while (incoming_.payload_left() != 0 && !incoming_.is_empty()) {
+        const auto bytes = incoming_.buffered_payload();
+        if (inbox.keeps() && wire::is_send(incoming_.segment().opcode)) {
+            if (!inbox.keep(bytes)) {
+                stall();
+                return {};
+            }
+            incoming_.drop(bytes.size());
+            placed(bytes.size(), nullptr);
+            if (inbox.shared() != nullptr) {
+                if (const auto delivered = inbox.deliver(); !delivered) {
+                    return delivered;
+                }
+            }
+            continue;
+        }
+        Target target;
+        if (const auto aimed = aim(target, bytes.size()); !aimed) {
+            return aimed;
+        }
+        if (const std::size_t filled = target.fill(bytes.data()); filled != target.count) {
+            return memory_vanished(parts_.access, target.pins[filled].region(),
+                                   target.pieces[filled].iov_base);
+        }
+        incoming_.drop(target.bytes);
+        placed(target.bytes, target.durable);
+    }
+    return {};
+}
+
+void Receiver::placed(std::size_t bytes, const MemoryRegion *durable) {
+    if (durable != nullptr) {
+        parts_.durability.note(*durable, place_at_, bytes);
+    }
+    incoming_.placed(bytes);
+    place_at_ += bytes;
+}
+
+Accepted<> Receiver::begin_write() {
+    const wire::Segment &segment = incoming_.segment();
+    place_at_ = segment.offset;
+    write_bytes_ = (in_write_ ? write_bytes_ : 0) + segment.payload_bytes;
+    in_write_ = !segment.last;
+    const std::size_t payload = incoming_.payload_left();
+    if (payload == 0 || payload <= incoming_.buffered().size()) {
+        return {};  // touches nothing, and no key is checked; or is placed, and checked, at once
+    }
+    Target target;
+    return aim(target, payload);
+}
+
+Accepted<> Receiver::atomic_write(std::span<const std::byte> payload) {
+    const wire::Segment &segment = incoming_.segment();
+    if (payload.size() != wire::atomic_write_bytes || segment.offset % wire::atomic_write_bytes != 0) {
+        return refused({"ATOMIC WRITE that is not 8 aligned bytes", wire::terminate::operation_unspecified});
+    }
+    const auto pin = parts_.access.pin({.by = parts_.access.peer(),
+                                        .key = segment.stag,
+                                        .address = segment.offset,
+                                        .length = payload.size(),
+                                        .rights = IBV_ACCESS_REMOTE_WRITE},
+                                       "a write that is not allowed");
+    if (!pin) {
+        return std::unexpected{pin.error()};
+    }
+    const MemoryRegion &region = pin->region();
+    std::uint64_t value = 0;
+    std::memcpy(&value, payload.data(), sizeof(value));
+    std::byte *const to = region.at(segment.offset);
+    if (reinterpret_cast<std::uintptr_t>(to) % sizeof(value) != 0) {
+        return refused(
+            {"ATOMIC WRITE to memory that is not aligned", wire::terminate::operation_unspecified});
+    }
+    if (!persist::guarded_store(reinterpret_cast<std::uint64_t *>(to), value)) {
+        return memory_vanished(parts_.access, region, to);
+    }
+    if (region.durable != nullptr) {
+        parts_.durability.note(region, segment.offset, sizeof(value));
+    }
+    return {};
+}
+
+}  // namespace soft

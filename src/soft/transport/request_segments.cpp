@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/request_segments: see the header.
+#include "soft/transport/request_segments.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "soft/memory/memory.hpp"
+
+namespace soft {
+
+namespace {
+
+wire::Opcode send_opcode(bool solicited, bool invalidates) {
+    if (invalidates) {
+        return solicited ? wire::Opcode::SendSolicitedInvalidate : wire::Opcode::SendInvalidate;
+    }
+    return solicited ? wire::Opcode::SendSolicited : wire::Opcode::Send;
+}
+
+}  // namespace
+
+void RequestSegments::begin(std::size_t max_payload_bytes, unsigned most_awaiting, bool crc) {
+    max_payload_bytes_ = max_payload_bytes;
+    most_awaiting_ = most_awaiting;
+    crc_ = crc;
+}
+
+// Faults on purpose: the request waits, or the connection ends here, when what is in the batch is sent.
+Added RequestSegments::fault_stops(const SendRequest &request) {
+    const bool is_write = request.opcode == IBV_WR_RDMA_WRITE || request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    const auto verdict = faults_->verdict(offset_, is_write ? request.length : 0);
+    if (verdict == RequestFaults::Verdict::Go) {
+        return Added::Yes;
+    }
+    return verdict == RequestFaults::Verdict::Die && batch_.empty() ? Added::Cut : Added::No;
+}
+
+// How many bytes of a write or a send the next segment has.
+std::size_t RequestSegments::next_segment_bytes(const SendRequest &request) const {
+    const std::size_t end = faults_ != nullptr ? faults_->most(request.length) : request.length;
+    return std::min<std::size_t>(max_payload_bytes_, end - offset_);
+}
+
+// Whether payload of the request goes from the program's memory, to be copied only where the link does not
+// take it.
+bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) const {
+    return request.is_inline && bytes > Batch::max_copied_bytes && !crc_ && request.kept == nullptr;
+}
+
+Added RequestSegments::add_next() {
+    SendRequest &request = queue_.next();
+    if (offset_ == 0 && !queue_.may_begin(request, most_awaiting_)) {
+        return Added::No;
+    }
+    if (faults_ != nullptr) {
+        if (const Added stopped = fault_stops(request); stopped != Added::Yes) {
+            return stopped;
+        }
+    }
+    const std::size_t size = is_answered(request.opcode) ? request.length : next_segment_bytes(request);
+    if (is_lent(request, size) && !batch_.has_room_to_lend(size)) {
+        return Added::No;
+    }
+    if (request.status == IBV_WC_SUCCESS) {
+        request.status = gather(request, offset_, size);
+    }
+    if (request.status != IBV_WC_SUCCESS) {
+        // It fails when everything before it is done, as the order of completions wants.
+        return offset_ != 0 || queue_.next_is_oldest() ? Added::Failed : Added::No;
+    }
+    if (is_answered(request.opcode)) {
+        add_answered(request);
+    } else if (!add_data(request)) {
+        request.status = IBV_WC_LOC_PROT_ERR;
+        return Added::Failed;
+    }
+    if (offset_ == 0) {
+        queue_.built();
+        if (faults_ != nullptr) {
+            faults_->next();
+        }
+    }
+    return Added::Yes;
+}
+
+// The pieces of local memory that hold `size` bytes of the request from `offset` on, into gathered_. When a
+// message begins, all of its memory is looked at: what is refused has sent nothing, and waits for its turn.
+ibv_wc_status RequestSegments::gather(const SendRequest &request, std::size_t offset, std::size_t size) {
+    const unsigned rights = is_answered(request.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
+    const bool begins = offset == 0;
+    gathered_pieces_ = 0;
+    for (const ibv_sge &sge : queue_.sges_of(request)) {
+        if (offset >= sge.length) {
+            offset -= sge.length;
+            continue;
+        }
+        const std::size_t bytes = std::min<std::size_t>(sge.length - offset, size);
+        if (bytes == 0 && !begins) {
+            break;
+        }
+        if (request.is_inline) {
+            gathered_[gathered_pieces_++] = {.iov_base = SendQueue::address_of(sge) + offset,
+                                             .iov_len = bytes};
+            size -= bytes;
+            offset = 0;
+            continue;
+        }
+        const auto pin = Memory::instance().pin(
+            {.by = {&domain_}, .key = sge.lkey, .address = sge.addr, .length = sge.length, .rights = rights});
+        if (!pin) {
+            return IBV_WC_LOC_PROT_ERR;
+        }
+        gathered_[gathered_pieces_++] = {.iov_base = pin->region().at(sge.addr + offset), .iov_len = bytes};
+        size -= bytes;
+        offset = 0;
+    }
+    return IBV_WC_SUCCESS;
+}
+
+bool RequestSegments::add_data(SendRequest &request) {
+    const std::size_t size = next_segment_bytes(request);
+    wire::Segment segment{.last = offset_ + size == request.length,
+                          .payload_bytes = static_cast<std::uint16_t>(size)};
+    const bool at_end = segment.last;
+    if (is_message(request.opcode)) {
+        segment.last = at_end && !has_immediate(request.opcode);
+        const bool invalidates = request.opcode == IBV_WR_SEND_WITH_INV;
+        segment.opcode = send_opcode(request.solicited, invalidates);
+        segment.stag = invalidates ? request.immediate : 0;
+        segment.msn = send_msn_;
+        segment.offset = offset_;
+    } else {
+        segment.opcode =
+            request.opcode == IBV_WR_ATOMIC_WRITE ? wire::Opcode::AtomicWrite : wire::Opcode::Write;
+        segment.stag = request.rkey;
+        segment.offset = request.remote_address + offset_;
+    }
+    const auto payload = std::span{gathered_}.first(gathered_pieces_);
+    if (request.is_inline && size <= Batch::max_copied_bytes) {
+        batch_.add_gathered(segment, payload);
+    } else if (is_lent(request, size)) {
+        batch_.add_lent(segment, payload);
+    } else if (!batch_.add(segment, payload)) {
+        return false;
+    }
+    offset_ = at_end ? 0 : offset_ + size;
+    if (at_end && has_immediate(request.opcode)) {
+        add_immediate(request);
+    } else if (segment.last && is_message(request.opcode)) {
+        ++send_msn_;
+    }
+    return true;
+}
+
+// Behind a write, or as the end of a send (wire/rdmap.hpp).
+void RequestSegments::add_immediate(const SendRequest &request) {
+    const auto body = wire::encode(std::bit_cast<wire::ImmediateValue>(request.immediate));
+    batch_.add_copied(
+        {.opcode = request.solicited ? wire::Opcode::ImmediateSolicited : wire::Opcode::Immediate,
+         .offset = is_message(request.opcode) ? request.length : 0,
+         .msn = send_msn_++,
+         .payload_bytes = body.size()},
+        body);
+}
+
+// A read, flush or atomic request: one segment on the request queue.
+void RequestSegments::add_answered(SendRequest &request) {
+    const std::uint32_t msn = request_msn_++;
+    const auto add = [&](wire::Opcode opcode, std::span<const std::byte> body) {
+        batch_.add_copied(
+            {.opcode = opcode, .msn = msn, .payload_bytes = static_cast<std::uint16_t>(body.size())}, body);
+    };
+    if (request.opcode == IBV_WR_RDMA_READ) {
+        const auto sink = queue_.sges_of(request);
+        add(wire::Opcode::ReadRequest,
+            wire::encode(wire::ReadRequest{.sink_stag = sink.empty() ? 0 : sink[0].lkey,
+                                           .sink_offset = sink.empty() ? 0 : sink[0].addr,
+                                           .size = request.length,
+                                           .source_stag = request.rkey,
+                                           .source_offset = request.remote_address}));
+    } else if (request.opcode == SOFTRDMA_WR_FLUSH) {
+        add(wire::Opcode::FlushRequest,
+            wire::encode(wire::FlushRequest{.stag = request.rkey,
+                                            .offset = request.remote_address,
+                                            .length = request.length,
+                                            .level = wire::FlushLevel{request.immediate}}));
+    } else {
+        request.immediate = msn;
+        const bool adds = request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+        add(wire::Opcode::AtomicRequest,
+            wire::encode(wire::AtomicRequest{
+                .operation = adds ? wire::AtomicOperation::FetchAdd : wire::AtomicOperation::CompareSwap,
+                .identifier = msn,
+                .stag = request.rkey,
+                .offset = request.remote_address,
+                .add_swap = adds ? request.compare_add : request.swap,
+                .add_swap_mask = adds ? 0 : UINT64_MAX,
+                .compare = adds ? 0 : request.compare_add,
+                .compare_mask = adds ? 0 : UINT64_MAX}));
+    }
+    queue_.awaits_answer();
+}
+
+}  // namespace soft

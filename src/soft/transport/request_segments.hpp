@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/request_segments: the requests of a send queue as segments. A message's segments stay
+// together.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "soft/ground/faults.hpp"
+#include "soft/queues/send_queue.hpp"
+#include "soft/transport/batch.hpp"
+#include "soft/transport/response.hpp"
+
+namespace soft {
+
+// Not thread-safe: its owner locks.
+class RequestSegments {
+public:
+    // `domain` is the queue pair's, whose keys name local memory.
+    RequestSegments(const ibv_pd &domain, SendQueue &queue, Batch &batch)
+        : domain_{domain}, queue_{queue}, batch_{batch} {}
+
+    // Asks SOFTRDMA_FAULTS for failures of this queue pair's requests.
+    void use_faults(const Faults &faults, std::uint32_t queue_pair) {
+        faults_ = std::make_unique<RequestFaults>(faults, queue_pair);
+    }
+    [[nodiscard]] RequestFaults *faults() const { return faults_.get(); }
+    // The connection begins: at most so many bytes of payload go into a segment, and at most so many requests
+    // wait for answers.
+    void begin(std::size_t max_payload_bytes, unsigned most_awaiting, bool crc);
+
+    // True in the middle of a message.
+    [[nodiscard]] bool inside() const { return offset_ != 0; }
+    // True when a request of `bytes` is one segment.
+    [[nodiscard]] bool is_whole(std::size_t bytes) const {
+        return bytes <= max_payload_bytes_ && faults_ == nullptr;
+    }
+    [[nodiscard]] bool has_next() const { return queue_.has_next(); }
+    // The next segment of the send queue's next request goes into the batch. There is one.
+    [[nodiscard]] Added add_next();
+    // The connection has ended.
+    void forget() { offset_ = 0; }
+
+private:
+    [[nodiscard]] Added fault_stops(const SendRequest &request);
+    [[nodiscard]] std::size_t next_segment_bytes(const SendRequest &request) const;
+    [[nodiscard]] bool is_lent(const SendRequest &request, std::size_t bytes) const;
+    [[nodiscard]] ibv_wc_status gather(const SendRequest &request, std::size_t offset, std::size_t size);
+    [[nodiscard]] bool add_data(SendRequest &request);
+    void add_immediate(const SendRequest &request);
+    void add_answered(SendRequest &request);
+
+    const ibv_pd &domain_;
+    SendQueue &queue_;
+    Batch &batch_;
+    std::unique_ptr<RequestFaults> faults_;
+    std::size_t max_payload_bytes_ = 0;
+    unsigned most_awaiting_ = 0;
+    bool crc_ = false;
+    std::size_t offset_ = 0;  // in the message at hand
+    std::uint32_t send_msn_ = 1;
+    std::uint32_t request_msn_ = 1;
+    std::array<iovec, Batch::max_payload_pieces> gathered_;  // local memory of the segment at hand
+    std::size_t gathered_pieces_ = 0;
+};
+
+}  // namespace soft

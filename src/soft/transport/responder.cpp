@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/responder: see the header.
+#include "soft/transport/responder.hpp"
+
+#include <atomic>
+#include <cinttypes>
+#include <utility>
+
+#include "base/log.hpp"
+#include "persist/guard.hpp"
+#include "softrdma.h"
+
+namespace soft {
+
+namespace {
+
+// Returns what was there before. The processor runs it, so that its other atomic operations on the same
+// memory are atomic with it too (IBV_ATOMIC_GLOB).
+std::uint64_t run(const wire::AtomicRequest &request, std::uint64_t &memory) {
+    const std::atomic_ref<std::uint64_t> target{memory};
+    // Looked at as what will be written: memory that vanished faults here, and not inside what
+    // ThreadSanitizer does under a lock of its own.
+    std::uint64_t original = target.fetch_add(0, std::memory_order_relaxed);
+    // Acquire and release: pairs with what the target's program does on either side of it.
+    while (!target.compare_exchange_weak(original, wire::result_of(request, original),
+                                         std::memory_order_acq_rel, std::memory_order_relaxed)) {
+    }
+    return original;
+}
+
+}  // namespace
+
+std::unexpected<Refusal> memory_vanished(const PeerAccess &access, const MemoryRegion &region,
+                                         const void *place) {
+    BASE_LOG_PEER(Error,
+                  "%s: nothing is mapped any more at offset %td of the %zu bytes at %p that were registered "
+                  "with key 0x%" PRIx32 ": the connection ends",
+                  access.text().c_str(),
+                  static_cast<const char *>(place) - static_cast<const char *>(region.addr), region.length,
+                  region.addr, region.rkey);
+    return refused({"the memory of a region has vanished", wire::terminate::local_catastrophic});
+}
+
+Accepted<> Responder::take_turn(std::uint32_t msn) {
+    const bool room = !sender_.owes_all_it_may();
+    if (msn != next_msn_) {
+        return refused({"a request out of sequence", wire::terminate::untagged_msn});
+    }
+    ++next_msn_;
+    if (!room) {
+        return refused({"more reads, flushes and atomic operations open than were agreed on",
+                        wire::terminate::untagged_no_buffer});
+    }
+    return {};
+}
+
+Accepted<> Responder::read_requested(std::uint32_t msn, std::span<const std::byte> body) {
+    const auto read = wire::decode_read_request(body);
+    if (!read) {
+        return refused(read.error());
+    }
+    if (const auto turn = take_turn(msn); !turn) {
+        return turn;
+    }
+    const Response response{.opcode = wire::Opcode::ReadResponse, .read = *read};
+    if (read->size == 0) {
+        respond(response);  // touches nothing: no key is checked
+        return {};
+    }
+    const auto pin = access_.pin({.by = access_.peer(),
+                                  .key = read->source_stag,
+                                  .address = read->source_offset,
+                                  .length = read->size,
+                                  .rights = IBV_ACCESS_REMOTE_READ},
+                                 "a read that is not allowed", body);
+    if (!pin) {
+        return std::unexpected{pin.error()};
+    }
+    // A read behind writes is how a peer without FLUSH asks for durability.
+    if (pin->region().durable) {
+        return respond_when_durable(response);
+    }
+    respond(response);
+    return {};
+}
+
+Accepted<> Responder::flush_requested(std::uint32_t msn, std::span<const std::byte> body) {
+    const auto flush = wire::decode_flush_request(body);
+    if (!flush) {
+        return refused(flush.error());
+    }
+    if (const auto turn = take_turn(msn); !turn) {
+        return turn;
+    }
+    const bool persistent = flush->level == wire::FlushLevel::Persistent;
+    if (flush->length != 0) {
+        const auto pin = access_.pin({.by = access_.peer(),
+                                      .key = flush->stag,
+                                      .address = flush->offset,
+                                      .length = flush->length,
+                                      .rights = persistent ? unsigned{SOFTRDMA_ACCESS_FLUSH_PERSISTENT}
+                                                           : unsigned{SOFTRDMA_ACCESS_FLUSH_GLOBAL}},
+                                     "a flush that is not allowed");
+        if (!pin) {
+            return std::unexpected{pin.error()};
+        }
+        if (persistent) {
+            durability_.note(pin->region(), flush->offset, flush->length);
+        }
+    }
+    const Response response{.opcode = wire::Opcode::FlushResponse};
+    if (persistent) {
+        return respond_when_durable(response);
+    }
+    respond(response);
+    return {};
+}
+
+Accepted<> Responder::atomic_requested(std::uint32_t msn, std::span<const std::byte> body) {
+    const auto request = wire::decode_atomic_request(body);
+    if (!request) {
+        return refused(request.error());
+    }
+    if (const auto turn = take_turn(msn); !turn) {
+        return turn;
+    }
+    const auto pin = access_.pin({.by = access_.peer(),
+                                  .key = request->stag,
+                                  .address = request->offset,
+                                  .length = wire::atomic_bytes,
+                                  .rights = IBV_ACCESS_REMOTE_ATOMIC},
+                                 "an atomic operation that is not allowed");
+    if (!pin) {
+        return std::unexpected{pin.error()};
+    }
+    std::byte *const at = pin->region().at(request->offset);
+    if (request->offset % wire::atomic_bytes != 0 ||
+        reinterpret_cast<std::uintptr_t>(at) % wire::atomic_bytes != 0) {
+        return refused(
+            {"an atomic operation on memory that is not aligned", wire::terminate::catastrophic_stream});
+    }
+    std::uint64_t original = 0;
+    if (!persist::guarded(at, wire::atomic_bytes,
+                          [&] { original = run(*request, *reinterpret_cast<std::uint64_t *>(at)); })) {
+        return memory_vanished(access_, pin->region(), at);
+    }
+    if (pin->region().durable) {
+        durability_.note(pin->region(), request->offset, wire::atomic_bytes);
+    }
+    respond({.opcode = wire::Opcode::AtomicResponse,
+             .atomic = {.identifier = request->identifier, .original = original}});
+    return {};
+}
+
+void Responder::respond(const Response &response) {
+    sender_.owe(response);
+    answer_due_ = true;
+}
+
+Accepted<> Responder::respond_when_durable(const Response &response) {
+    if (durability_.begin()) {
+        parked_response_ = response;
+        parked_ = true;
+        sender_.want_readable(false, false);
+        return {};
+    }
+    return respond_if_durable(response);
+}
+
+Accepted<> Responder::unpark() {
+    parked_ = false;
+    const auto responded = respond_if_durable(parked_response_);
+    if (responded) {
+        sender_.want_readable(true, false);
+    }
+    return responded;
+}
+
+Accepted<> Responder::respond_if_durable(const Response &response) {
+    if (durability_.error() != 0) {
+        return refused({"memory cannot be made durable", wire::terminate::local_catastrophic});
+    }
+    respond(response);
+    return {};
+}
+
+}  // namespace soft

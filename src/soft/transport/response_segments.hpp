@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/response_segments: the answers that are owed to the peer, as segments. A read's answer is
+// taken from the region when it is sent: the region stays registered as long as the batch reads it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/ring.hpp"
+#include "soft/memory/memory.hpp"
+#include "soft/transport/batch.hpp"
+#include "soft/transport/response.hpp"
+
+namespace soft {
+
+// Not thread-safe: its owner locks.
+class ResponseSegments {
+public:
+    // `peer` asks for what is read.
+    ResponseSegments(const Asker &peer, Batch &batch) : peer_{peer}, batch_{batch} {}
+
+    // At most `most` answers are owed at a time. std::bad_alloc: nothing has changed.
+    void reserve(std::size_t most);
+    void begin(std::size_t max_payload_bytes) { max_payload_bytes_ = max_payload_bytes; }
+
+    [[nodiscard]] bool full() const { return owed_.full(); }
+    void push(const Response &response) { owed_.push(response); }
+
+    // True in the middle of an answer.
+    [[nodiscard]] bool inside() const { return offset_ != 0; }
+    [[nodiscard]] bool has_next() const { return !owed_.empty(); }
+    // The next segment of the oldest answer goes into the batch. There is one.
+    [[nodiscard]] Added add_next();
+    // Memory that the peer still has to read may have been deregistered since the link was full. False: it
+    // was.
+    [[nodiscard]] bool pin_again();
+    // The batch is not being sent now: deregistering a region does not wait for it.
+    void unpin() { pins_.clear(); }
+    // The batch is empty again.
+    void batch_was_cleared() {
+        pins_.clear();
+        reads_.clear();
+    }
+
+private:
+    [[nodiscard]] Added add_read(const wire::ReadRequest &read);
+
+    struct Read {
+        Access access;
+        std::size_t piece;  // of the batch
+    };
+
+    const Asker peer_;
+    Batch &batch_;
+    base::Ring<Response> owed_{0};
+    std::size_t max_payload_bytes_ = 0;
+    std::size_t offset_ = 0;  // in the answer at hand
+    std::uint32_t msn_ = 1;
+    std::vector<Pin> pins_;  // of regions that the batch reads for the peer, while the link sends it
+    std::vector<Read> reads_;
+};
+
+}  // namespace soft

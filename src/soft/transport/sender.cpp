@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/sender: posting, turns and answers; sender_link.cpp has batches and the link.
+#include "soft/transport/sender.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.hpp"
+#include "base/shared_value.hpp"
+#include "soft/ground/limits.hpp"
+#include "softrdma.h"
+
+namespace soft {
+
+namespace {
+
+// Between two soft devices FPDUs are as long as they can be; others expect one not longer than a TCP segment
+// (RFC 5044 section 4.5), unless that has no room for any payload.
+constexpr std::size_t segment_overhead_bytes = wire::untagged_bytes + wire::fpdu_crc_bytes;
+constexpr std::size_t payload_alignment = 64;
+
+std::size_t payload_bytes(bool soft_peer, const Link &link) {
+    const std::size_t whole =
+        soft_peer ? wire::max_segment_bytes : std::min(link.max_segment(), wire::max_segment_bytes);
+    const std::size_t room = std::max(whole, segment_overhead_bytes + payload_alignment);
+    return (room - segment_overhead_bytes) / payload_alignment * payload_alignment;
+}
+
+// break_link() is called with these when neither the network nor the peer is the cause: a request fails,
+// memory is gone, a completion queue is full.
+constexpr bool is_ours(int error) {
+    return error == 0 || error == EACCES || error == EFAULT || error == ENOBUFS;
+}
+
+}  // namespace
+
+Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &peer,
+               CompletionQueue &completions, Completing &completing, Group &group, Source &source)
+    : qp_{qp},
+      cap_{cap},
+      group_{group},
+      source_{source},
+      queue_{cap, signal_all, completions, completing, qp.qp_num},
+      requests_{*qp.pd, queue_, batch_},
+      responses_{peer, batch_} {
+    if (const Faults *const faults = Faults::active()) {
+        requests_.use_faults(*faults, qp.qp_num);
+    }
+}
+
+int Sender::post(ibv_send_wr *request, ibv_send_wr **bad, bool all_or_nothing) {
+    const base::Lock lock{mutex_};
+    ibv_send_wr *const chain = request;
+    const std::size_t before = queue_.size();
+    int error = 0;
+    for (; request != nullptr; request = request->next) {
+        std::uint64_t bytes = 0;
+        error = check(*request, bytes);
+        if (error == 0) {
+            error = enqueue(*request, static_cast<std::uint32_t>(bytes), all_or_nothing);
+        }
+        if (error != 0) {
+            *bad = request;
+            if (all_or_nothing) {
+                queue_.take_back(queue_.size() - before);
+            }
+            break;
+        }
+    }
+    if (state_ != State::Open) {
+        queue_.flush(IBV_WC_WR_FLUSH_ERR);
+        return error;
+    }
+    const std::size_t posted = queue_.size() - before;
+    transmit();
+    batch_.keep();
+    if (ibv_send_wr *const refused = queue_.keep_waiting(chain, posted)) {
+        *bad = refused;
+        return ENOMEM;
+    }
+    return error;
+}
+
+bool Sender::agreed(unsigned operation, const char *name) const {
+    if ((peer_operations_.load(std::memory_order_relaxed) & operation) != 0) {
+        return true;
+    }
+    BASE_LOG(Error, "%s cannot be posted: %s does not have it, only another soft device has", name,
+             peer_.c_str());
+    return false;
+}
+
+// Checks what can be checked of a request when it is posted. Keys and memory are looked at when its turn
+// comes.
+int Sender::check(const ibv_send_wr &request, std::uint64_t &bytes) const {
+    const int opcode = static_cast<int>(request.opcode);
+    if (state_ == State::Idle || request.num_sge < 0 ||
+        static_cast<unsigned>(request.num_sge) > cap_.max_send_sge) {
+        return EINVAL;
+    }
+    bytes = total_bytes(request);
+    const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
+    if (bytes > limits::max_message_bytes ||
+        (is_inline && (is_answered(opcode) || bytes > cap_.max_inline_data))) {
+        return EINVAL;
+    }
+    switch (opcode) {
+        case IBV_WR_RDMA_WRITE:
+        case IBV_WR_SEND:
+        case IBV_WR_SEND_WITH_INV:
+            return 0;
+        case IBV_WR_RDMA_READ:
+            return request.num_sge > limits::max_sge_rd || parameters_.ord == 0 ? EINVAL : 0;
+        case IBV_WR_RDMA_WRITE_WITH_IMM:
+        case IBV_WR_SEND_WITH_IMM:
+            return agreed(SOFTRDMA_OPERATION_IMMEDIATE, "immediate data") ? 0 : EOPNOTSUPP;
+        case IBV_WR_ATOMIC_WRITE:
+            if (!agreed(SOFTRDMA_OPERATION_ATOMIC_WRITE, "ATOMIC WRITE")) {
+                return EOPNOTSUPP;
+            }
+            return bytes != wire::atomic_write_bytes ||
+                           request.wr.rdma.remote_addr % wire::atomic_write_bytes != 0
+                       ? EINVAL
+                       : 0;
+        case IBV_WR_ATOMIC_CMP_AND_SWP:
+        case IBV_WR_ATOMIC_FETCH_AND_ADD:
+            if (!agreed(SOFTRDMA_OPERATION_ATOMIC, "an atomic operation")) {
+                return EOPNOTSUPP;
+            }
+            return bytes != wire::atomic_bytes || request.wr.atomic.remote_addr % wire::atomic_bytes != 0 ||
+                           parameters_.ord == 0
+                       ? EINVAL
+                       : 0;
+        case SOFTRDMA_WR_FLUSH:
+            if (!agreed(SOFTRDMA_OPERATION_FLUSH, "FLUSH")) {
+                return EOPNOTSUPP;
+            }
+            if (request.imm_data != SOFTRDMA_FLUSH_GLOBAL && request.imm_data != SOFTRDMA_FLUSH_PERSISTENT) {
+                return EINVAL;
+            }
+            return request.num_sge > 1 || parameters_.ord == 0 ? EINVAL : 0;
+        default:
+            return EOPNOTSUPP;
+    }
+}
+
+// Inline data that may take several segments is copied at once: a part of it could not be taken back.
+int Sender::enqueue(const ibv_send_wr &request, std::uint32_t bytes, bool all_or_nothing) {
+    const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
+    const bool is_large = is_inline && bytes > Batch::max_copied_bytes;
+    if (queue_.full() || (is_large && !batch_.make_room_to_keep())) {
+        return ENOMEM;
+    }
+    SendRequest &pushed = queue_.push(request, bytes);
+    if (is_inline && (all_or_nothing || (is_large && !requests_.is_whole(bytes))) && !queue_.keep(pushed)) {
+        queue_.take_back(1);
+        return ENOMEM;
+    }
+    return 0;
+}
+
+Sender::Queried Sender::query() const {
+    const base::Lock lock{mutex_};
+    return {.state = qp_.state, .parameters = parameters_};
+}
+
+void Sender::reserve(const ConnectionParameters &parameters) {
+    const base::Lock lock{mutex_};
+    responses_.reserve(parameters.ird);
+    if (parameters.crc) {
+        batch_.use_crc();
+    }
+}
+
+void Sender::begin(Link &link, const tcp::Text &peer, const ConnectionParameters &parameters) {
+    const base::Lock lock{mutex_};
+    link_ = &link;
+    peer_ = peer;
+    parameters_ = parameters;
+    interest_ = {.readable = true};
+    const std::size_t max_payload = payload_bytes(parameters.soft_peer, link);
+    requests_.begin(max_payload, parameters.ord, parameters.crc);
+    responses_.begin(max_payload);
+    base::set_shared(peer_operations_,
+                     parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE |
+                                                SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC
+                                          : 0U,
+                     std::memory_order_release);
+    qp_.state = IBV_QPS_RTS;
+    state_ = State::Open;
+    if (const RequestFaults *const faults = requests_.faults()) {
+        group_.change(source_, faults->timer(), {}, {.readable = true});
+    }
+    if (parameters.initiator) {
+        may_transmit_ = true;
+        ready_to_receive_due_ = parameters.ready_to_receive;
+        transmit();
+    }
+}
+
+void Sender::allow() {
+    const base::Lock lock{mutex_};
+    may_transmit_ = true;
+    transmit();
+}
+
+void Sender::give_up() {
+    const base::Lock lock{mutex_};
+    qp_.state = IBV_QPS_ERR;
+    state_ = State::Ended;
+}
+
+void Sender::end(ibv_wc_status oldest, bool reads_on) {
+    const base::Lock lock{mutex_};
+    state_ = State::Ended;
+    qp_.state = IBV_QPS_ERR;
+    may_transmit_ = false;
+    batch_.clear();
+    responses_.batch_was_cleared();
+    if (RequestFaults *const faults = requests_.faults()) {
+        faults->stop();
+    }
+    queue_.flush(oldest);
+    requests_.forget();
+    set_interest({.readable = reads_on});
+}
+
+void Sender::leave_link() {
+    const base::Lock lock{mutex_};
+    link_ = nullptr;
+}
+
+Sender::Turn Sender::serve() {
+    const base::Lock lock{mutex_};
+    bool readable = true;
+    const bool broken = broken_;
+    if (full_) {
+        const Link::Ready ready = link_->ready();
+        full_ = !ready.writable;
+        readable = ready.readable;
+    }
+    const bool delay_is_over = requests_.faults() != nullptr && requests_.faults()->delay_is_over();
+    if (interest_.writable || delay_is_over) {
+        transmit();
+    }
+    return {.readable = readable, .broken = broken, .all_sent = queue_.all_sent() && !broken_};
+}
+
+void Sender::transmit_now() {
+    const base::Lock lock{mutex_};
+    transmit();
+}
+
+std::optional<Broken> Sender::broken(bool at_end) {
+    const base::Lock lock{mutex_};
+    if (!broken_ || (!at_end && !cut_ && !is_ours(error_))) {
+        return std::nullopt;
+    }
+    return Broken{.by = cut_ ? Broken::By::Cut : Broken::By::Network, .error = error_};
+}
+
+void Sender::fail(int error) {
+    const base::Lock lock{mutex_};
+    break_link(error);
+}
+
+bool Sender::owes_all_it_may() const {
+    const base::Lock lock{mutex_};
+    return responses_.full();
+}
+
+void Sender::owe(const Response &response) {
+    const base::Lock lock{mutex_};
+    responses_.push(response);
+}
+
+SendRequest *Sender::oldest_awaiting() {
+    const base::Lock lock{mutex_};
+    return queue_.oldest_awaiting();
+}
+
+void Sender::answered(SendRequest &request) {
+    const base::Lock lock{mutex_};
+    queue_.answered(request);
+    after_retiring();
+    transmit();
+}
+
+bool Sender::finish_when_sent() {
+    const base::Lock lock{mutex_};
+    if (queue_.empty()) {
+        return false;
+    }
+    queue_.finish_when_sent();
+    return true;
+}
+
+bool Sender::only_has_to_send() const {
+    const base::Lock lock{mutex_};
+    return queue_.only_has_to_send();
+}
+
+}  // namespace soft

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/sender: a connection's sending side, with its lock: the send queue, the answers that are
+// owed to the peer, and the batch of segments on its way into the link. Any thread posts; the thread that
+// serves the group adds answers. Nothing here ends the connection: a failure is kept until that thread asks
+// for it (broken()).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "soft/ground/tcp.hpp"
+#include "soft/link/link.hpp"
+#include "soft/progress/progress.hpp"
+#include "soft/queues/send_queue.hpp"
+#include "soft/transport/batch.hpp"
+#include "soft/transport/broken.hpp"
+#include "soft/transport/parameters.hpp"
+#include "soft/transport/request_segments.hpp"
+#include "soft/transport/response_segments.hpp"
+
+namespace soft {
+
+// Its lock is taken after the group's, before a completion queue's.
+class Sender {
+public:
+    // Of the queue pair `qp`, whose state it keeps; `source` is what the group serves.
+    Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &peer,
+           CompletionQueue &completions, Completing &completing, Group &group, Source &source);
+
+    // ---- verbs ----
+    // 0 or an errno value. `all_or_nothing`: when one request cannot be posted, none of them is.
+    int post(ibv_send_wr *request, ibv_send_wr **bad, bool all_or_nothing) EXCLUDES(mutex_);
+    // Completions of so many requests were polled.
+    void release(unsigned slots) {
+        needs_no_lock();
+        queue_.release(slots);
+    }
+    struct Queried {
+        ibv_qp_state state;
+        ConnectionParameters parameters;
+    };
+    [[nodiscard]] Queried query() const EXCLUDES(mutex_);
+    // SOFTRDMA_OPERATION_ bits of the peer.
+    [[nodiscard]] unsigned peer_operations() const {
+        return peer_operations_.load(std::memory_order_acquire);
+    }
+
+    // ---- its life: the caller has the group's lock ----
+    // Takes the memory that the connection needs. std::bad_alloc: nothing has begun.
+    void reserve(const ConnectionParameters &parameters) EXCLUDES(mutex_);
+    // From now on it sends into the link, which the group watches for reading: an initiator at once, a
+    // responder when it is allowed to.
+    void begin(Link &link, const tcp::Text &peer, const ConnectionParameters &parameters) EXCLUDES(mutex_);
+    // The peer is ready to receive: from now on the sender transmits.
+    void allow() EXCLUDES(mutex_);
+    // Never to be connected: what is posted from now on is flushed.
+    void give_up() EXCLUDES(mutex_);
+    // The connection ends: the oldest open request gets the status, the others are flushed.
+    void end(ibv_wc_status oldest, bool reads_on) EXCLUDES(mutex_);
+    // The link goes.
+    void leave_link() EXCLUDES(mutex_);
+
+    // ---- its turns: the caller has the group's lock ----
+    struct Turn {
+        bool readable;  // the receiver may have something to do
+        bool broken;
+        bool all_sent;  // finish_when_sent() was called, and all of it is done
+    };
+    // Sends what can be sent now.
+    [[nodiscard]] Turn serve() EXCLUDES(mutex_);
+    // Sends what is owed.
+    void transmit_now() EXCLUDES(mutex_);
+    // `ended`: while it is not read, the peer's end wakes the group.
+    void want_readable(bool wanted, bool ended) EXCLUDES(mutex_);
+    // The end of the bytes waits for room in the link.
+    void want_writable_alone(bool wanted) EXCLUDES(mutex_);
+    // Where the network or the peer is the cause, only `at_end` of what had come before: the peer may have
+    // been told that it was done.
+    [[nodiscard]] std::optional<Broken> broken(bool at_end) EXCLUDES(mutex_);
+    // The receiver found that the link has failed.
+    void fail(int error) EXCLUDES(mutex_);
+
+    // ---- answers ----
+    [[nodiscard]] bool owes_all_it_may() const EXCLUDES(mutex_);
+    // The answer goes out with the next transmit_now().
+    void owe(const Response &response) EXCLUDES(mutex_);
+    // The request whose answer comes next; null when none is due. The thread that serves the group alone
+    // retires it, so that what it points to stays as long as that thread has the group's lock.
+    [[nodiscard]] SendRequest *oldest_awaiting() EXCLUDES(mutex_);
+    [[nodiscard]] std::span<const ibv_sge> sges_of(const SendRequest &request) const {
+        needs_no_lock();
+        return queue_.sges_of(request);
+    }
+    void answered(SendRequest &request) EXCLUDES(mutex_);
+
+    // ---- a disconnect behind what is posted ----
+    // False when nothing is open.
+    [[nodiscard]] bool finish_when_sent() EXCLUDES(mutex_);
+    [[nodiscard]] bool only_has_to_send() const EXCLUDES(mutex_);
+
+    // Sends nothing more, and composes a TERMINATE behind what the link has not taken yet of the segments
+    // before it; that is copied, because the programs whose memory it is are told that all is over. Empty
+    // when what is before it cannot be read any more, or there is no memory for it.
+    [[nodiscard]] std::vector<std::byte> last_words(const Broken &broken) EXCLUDES(mutex_);
+
+    // The timer of failures on purpose; -1 when there are none, or the process had no more descriptors.
+    [[nodiscard]] int faults_timer() const {
+        needs_no_lock();
+        return requests_.faults() != nullptr ? requests_.faults()->timer() : -1;
+    }
+
+private:
+    enum class State : std::uint8_t { Idle, Open, Ended };
+
+    // What a request keeps as it was posted, the count of free places, and what is made with the queue pair.
+    void needs_no_lock() const ASSERT_SHARED_CAPABILITY(mutex_) {}
+    [[nodiscard]] int check(const ibv_send_wr &request, std::uint64_t &bytes) const REQUIRES(mutex_);
+    [[nodiscard]] bool agreed(unsigned operation, const char *name) const REQUIRES(mutex_);
+    [[nodiscard]] int enqueue(const ibv_send_wr &request, std::uint32_t bytes, bool all_or_nothing)
+        REQUIRES(mutex_);
+    void transmit() REQUIRES(mutex_);
+    void build_batch() REQUIRES(mutex_);
+    [[nodiscard]] bool add_segment(bool of_answers) REQUIRES(mutex_);
+    void after_retiring() REQUIRES(mutex_);
+    void break_link(int error) REQUIRES(mutex_);
+    void cut_link() REQUIRES(mutex_);
+    void want_writable(bool wanted) REQUIRES(mutex_);
+    void set_interest(Interest interest) REQUIRES(mutex_);
+
+    ibv_qp &qp_;  // its state is guarded by mutex_
+    const ibv_qp_cap cap_;
+    Group &group_;
+    Source &source_;
+    std::atomic<unsigned> peer_operations_{0};
+
+    mutable base::Mutex mutex_;
+    State state_ GUARDED_BY(mutex_) = State::Idle;
+    SendQueue queue_ GUARDED_BY(mutex_);
+    Batch batch_ GUARDED_BY(mutex_);
+    RequestSegments requests_ GUARDED_BY(mutex_);
+    ResponseSegments responses_ GUARDED_BY(mutex_);
+    Link *link_ GUARDED_BY(mutex_) = nullptr;
+    tcp::Text peer_ GUARDED_BY(mutex_);
+    ConnectionParameters parameters_ GUARDED_BY(mutex_);
+    Interest interest_ GUARDED_BY(mutex_);
+    bool may_transmit_ GUARDED_BY(mutex_) = false;
+    bool ready_to_receive_due_ GUARDED_BY(mutex_) = false;
+    bool response_turn_ GUARDED_BY(mutex_) = false;
+    bool full_ GUARDED_BY(mutex_) =
+        false;  // the link took no more; until it says that it does, it is not asked
+    bool broken_ GUARDED_BY(mutex_) = false;
+    bool cut_ GUARDED_BY(mutex_) = false;  // broken on purpose, behind what the link has
+    int error_ GUARDED_BY(mutex_) = 0;     // why it is broken
+};
+
+}  // namespace soft

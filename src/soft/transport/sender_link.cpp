@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/sender: batches of whole segments into the link.
+#include <cerrno>
+
+#include "soft/transport/sender.hpp"
+
+namespace soft {
+
+namespace {
+
+constexpr std::size_t bytes_in_a_turn = std::size_t{8} << 20;  // then others have theirs
+constexpr std::uint32_t ready_to_receive_stag = 1;             // no key is checked for an empty message
+
+}  // namespace
+
+// A peer that reads as fast as this sends never fills the link: after its turn it waits as if it had.
+void Sender::transmit() {
+    std::size_t bytes = 0;
+    while (may_transmit_ && !broken_ && !full_) {
+        if (bytes >= bytes_in_a_turn) {
+            want_writable(true);
+            return;
+        }
+        if (batch_.empty()) {
+            build_batch();
+            if (batch_.empty()) {
+                if (!broken_) {
+                    want_writable(false);
+                }
+                return;
+            }
+        } else if (!responses_.pin_again()) {
+            break_link(EACCES);
+            return;
+        }
+        const auto sent = batch_.send(*link_);
+        responses_.unpin();
+        if (!sent) {
+            break_link(sent.error().number);
+            return;
+        }
+        if (!batch_.empty()) {
+            full_ = true;
+            want_writable(true);
+            return;
+        }
+        bytes += batch_.bytes();
+        batch_.clear();
+        responses_.batch_was_cleared();
+        queue_.sent();
+        after_retiring();
+    }
+}
+
+// Whole messages in turn, requests and answers; a message's segments stay together.
+void Sender::build_batch() {
+    if (ready_to_receive_due_) {
+        ready_to_receive_due_ = false;
+        batch_.add_copied({.opcode = wire::Opcode::Write, .stag = ready_to_receive_stag}, {});
+    }
+    while (!broken_) {
+        const bool may_ask = !responses_.inside() && requests_.has_next();
+        const bool may_answer = !requests_.inside() && responses_.has_next();
+        if ((!may_ask && !may_answer) || !batch_.has_room()) {
+            return;
+        }
+        const bool answers_first = may_answer && (response_turn_ || !may_ask);
+        if (!add_segment(answers_first) && !(may_ask && may_answer && add_segment(!answers_first))) {
+            return;
+        }
+    }
+}
+
+// The next segment of the requests, or of the answers, of which there is one, goes into the batch. False: it
+// cannot go now, or the link is broken.
+bool Sender::add_segment(bool of_answers) {
+    const Added added = of_answers ? responses_.add_next() : requests_.add_next();
+    if (added == Added::Yes) {
+        if (of_answers ? !responses_.inside() : !requests_.inside()) {
+            response_turn_ = !of_answers;
+        }
+        return true;
+    }
+    if (added == Added::Cut) {
+        cut_link();
+    } else if (added != Added::No) {
+        break_link(added == Added::NotAllowed ? EACCES : added == Added::MemoryGone ? EFAULT : 0);
+    }
+    return false;
+}
+
+void Sender::after_retiring() {
+    if (queue_.overrun()) {
+        break_link(ENOBUFS);
+    } else if (queue_.all_sent()) {
+        want_writable(true);  // the thread that serves the group ends the connection
+    }
+}
+
+std::vector<std::byte> Sender::last_words(const Broken &broken) {
+    const base::Lock lock{mutex_};
+    may_transmit_ = false;  // nothing comes behind it: a thread may post before end() is called
+    std::vector<std::byte> words;
+    if (!responses_.pin_again() || !batch_.copy_rest(words)) {
+        return {};
+    }
+    std::array<std::byte, wire::terminate_max_bytes> body;
+    const std::size_t size =
+        wire::encode(broken.violation.code, std::span{broken.header}.first(broken.header_bytes),
+                     broken.read_request, body);
+    batch_.clear();
+    batch_.add_copied({.opcode = wire::Opcode::Terminate,
+                       .queue = wire::Queue::Terminate,
+                       .msn = 1,
+                       .payload_bytes = static_cast<std::uint16_t>(size)},
+                      std::span{body}.first(size));
+    return batch_.copy_rest(words) ? words : std::vector<std::byte>{};
+}
+
+// The thread that serves the group sees it, and ends the connection.
+void Sender::break_link(int error) {
+    if (broken_ || state_ != State::Open) {
+        return;  // of a connection that has ended the peer may still have to read
+    }
+    broken_ = true;
+    error_ = error;
+    link_->abort();
+    set_interest({.readable = true});
+}
+
+// A fault on purpose: as if the network had gone, but what the link has still reaches the peer.
+void Sender::cut_link() {
+    broken_ = cut_ = true;
+    error_ = ECONNRESET;
+    link_->finish();
+    set_interest({.readable = true, .writable = true});
+}
+
+void Sender::want_writable(bool wanted) {
+    set_interest(
+        {.readable = interest_.readable, .writable = wanted || queue_.all_sent(), .ended = interest_.ended});
+}
+
+void Sender::want_readable(bool wanted, bool ended) {
+    const base::Lock lock{mutex_};
+    set_interest({.readable = wanted, .writable = interest_.writable, .ended = ended});
+}
+
+void Sender::want_writable_alone(bool wanted) {
+    const base::Lock lock{mutex_};
+    set_interest({.readable = true, .writable = wanted});
+}
+
+void Sender::set_interest(Interest interest) {
+    if (interest != interest_) {
+        group_.change(source_, link_->descriptor(), interest_, interest);
+        interest_ = interest;
+    }
+}
+
+}  // namespace soft
