@@ -249,13 +249,13 @@ protected:
     // The queue pair of a connection, which is not destroyed while this lives.
     class InUse {
     public:
-        explicit InUse(AnyQueuePair::Found found);
+        explicit InUse(AnyQueuePair::Hold found);
         explicit operator bool() const { return queue_pair_ != nullptr; }
         QueuePair *operator->() const { return queue_pair_; }
 
     private:
         QueuePair *queue_pair_ = nullptr;
-        std::unique_lock<base::LastingMutex> hold_;
+        AnyQueuePair::Hold hold_;
     };
     // The one that was chosen; none when there is none, or it was destroyed, which the program may do to an
     // id's own with ibv_destroy_qp.

@@ -43,8 +43,8 @@ base::Result<void> DatagramId::leave(const sockaddr &address) {
 
 void DatagramId::detach(const Membership &membership) const {
     const auto found = AnyQueuePair::find(membership.attached ? qp_num_ : 0);
-    if (found.queue_pair != nullptr) {
-        (void)static_cast<DatagramQueuePair *>(found.queue_pair)->detach(membership.group);
+    if (found.get() != nullptr) {
+        (void)static_cast<DatagramQueuePair *>(found.get())->detach(membership.group);
     }
 }
 

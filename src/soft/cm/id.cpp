@@ -185,9 +185,9 @@ void CmId::destroy_queue_pair() {
     }
 }
 
-CmId::InUse::InUse(AnyQueuePair::Found found) : hold_{std::move(found.hold)} {
-    if (found.queue_pair != nullptr && found.queue_pair->qp_base.qp_type == IBV_QPT_RC) {
-        queue_pair_ = static_cast<QueuePair *>(found.queue_pair);
+CmId::InUse::InUse(AnyQueuePair::Hold found) : hold_{std::move(found)} {
+    if (hold_.get() != nullptr && hold_.get()->qp_base.qp_type == IBV_QPT_RC) {
+        queue_pair_ = static_cast<QueuePair *>(hold_.get());
     }
 }
 

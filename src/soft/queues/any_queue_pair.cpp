@@ -22,9 +22,12 @@ namespace {
 constexpr std::uint32_t first_number = 2;  // 0 and 1 are special on InfiniBand
 constexpr std::uint32_t last_number = first_datagram_number - 1;
 
-constinit base::LastingMutex numbers_lock;  // taken before a queue pair's group
+constinit base::LastingMutex numbers_lock;  // nothing is taken with it
 
 const base::HeldWhileForking<numbers_lock> numbers_survive_forks;
+
+// Counts holds of queue pairs that ended: a thread that destroys a queue pair waits for a change.
+std::atomic<unsigned> holds_ended{0};
 
 // A number is taken from the beginning, but what is still being made is not found by it.
 struct Numbered {
@@ -122,14 +125,23 @@ AnyQueuePair::~AnyQueuePair() {
     pthread_mutex_destroy(&qp_base.mutex);
 }
 
-AnyQueuePair::Found AnyQueuePair::find(std::uint32_t number) {
-    std::unique_lock lock{numbers_lock};  // goes with what is found
-    numbers_lock.assert_held();
+AnyQueuePair::Hold AnyQueuePair::find(std::uint32_t number) {
+    const base::Lock lock{numbers_lock};
     const auto known = numbers().find(number);
-    if (known == numbers().end() || !known->second.complete) {
-        return {};
+    return known != numbers().end() && known->second.complete ? Hold{*known->second.queue_pair} : Hold{};
+}
+
+AnyQueuePair::Hold::Hold(AnyQueuePair &queue_pair) : queue_pair_{&queue_pair} {
+    queue_pair.holds_.fetch_add(1, std::memory_order_relaxed);  // the table's lock orders it before the wait
+}
+
+AnyQueuePair::Hold::~Hold() {
+    if (queue_pair_ != nullptr) {
+        // Release: what was done with the queue pair comes before its end, which may be at once.
+        queue_pair_->holds_.fetch_sub(1, std::memory_order_release);
+        holds_ended.fetch_add(1, std::memory_order_release);
+        holds_ended.notify_all();
     }
-    return {.queue_pair = known->second.queue_pair, .hold = std::move(lock)};
 }
 
 void AnyQueuePair::show_number() {
@@ -158,11 +170,20 @@ int AnyQueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
 }
 
 void AnyQueuePair::forget_number() {
-    // A datagram queue pair's socket is closed already: the number may be another's by now.
-    const base::Lock lock{numbers_lock};
-    const auto known = numbers().find(qp_base.qp_num);
-    if (known != numbers().end() && known->second.queue_pair == this) {
-        numbers().erase(known);
+    {
+        // A datagram queue pair's socket is closed already: the number may be another's by now.
+        const base::Lock lock{numbers_lock};
+        const auto known = numbers().find(qp_base.qp_num);
+        if (known != numbers().end() && known->second.queue_pair == this) {
+            numbers().erase(known);
+        }
+    }
+    while (!inherited()) {  // a hold that a child inherited never ends
+        const unsigned ended = holds_ended.load(std::memory_order_acquire);
+        if (holds_.load(std::memory_order_acquire) == 0) {
+            break;
+        }
+        holds_ended.wait(ended, std::memory_order_acquire);
     }
 }
 

@@ -5,12 +5,12 @@
 
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <memory>
-#include <mutex>
+#include <utility>
 
-#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "soft/queues/completion_queue.hpp"
 
@@ -42,13 +42,23 @@ public:
     [[nodiscard]] static const AnyQueuePair *of(const ibv_qp *qp) {
         return static_cast<const AnyQueuePair *>(reinterpret_cast<const ibv_qp_ex *>(qp));
     }
-    // The queue pair that has a number, or null. It is not destroyed while this lives: no thread may wait for
-    // another's work with it.
-    struct Found {
-        AnyQueuePair *queue_pair = nullptr;
-        std::unique_lock<base::LastingMutex> hold;
+    // A queue pair that is not destroyed while this lives. A thread that holds one may wait for the queue
+    // pair's group, and holds up nobody but the thread that destroys this queue pair.
+    class Hold {
+    public:
+        Hold() = default;
+        explicit Hold(AnyQueuePair &queue_pair);
+        Hold(Hold &&other) noexcept : queue_pair_{std::exchange(other.queue_pair_, nullptr)} {}
+        Hold &operator=(Hold &&) = delete;
+        ~Hold();
+        // Null when there is none.
+        [[nodiscard]] AnyQueuePair *get() const { return queue_pair_; }
+
+    private:
+        AnyQueuePair *queue_pair_ = nullptr;
     };
-    [[nodiscard]] static Found find(std::uint32_t number);
+    // The queue pair that has a number.
+    [[nodiscard]] static Hold find(std::uint32_t number);
     // It is complete: from now on it is found. When it is created, behind its constructors.
     void show_number();
 
@@ -83,7 +93,7 @@ protected:
     AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number = 0);
     // Its completions stay in their queues, but free nothing. Before its destructor ends.
     void forget_completions();
-    // Nobody finds it any more, and who found it is done with it. In the destructor of each type.
+    // Nobody finds it any more, and every Hold is gone. In leave() of each type, without a lock.
     void forget_number();
 
     // The type's share of the above, in the process that made it.
@@ -109,6 +119,7 @@ private:
     }
 
     const std::uint64_t creation_;
+    std::atomic<unsigned> holds_{0};
     std::unique_ptr<PreparedRequests> prepared_;
 };
 

@@ -132,11 +132,11 @@ void a_queue_pair_is_found(void **state) {
     auto &objects = *static_cast<Objects *>(*state);
     const std::uint32_t number = objects.qp->qp_num;
     assert_true(number > 1 && number < 0xffffff);
-    assert_ptr_equal(soft::AnyQueuePair::find(number).queue_pair, &objects.queue_pair());
-    assert_null(soft::AnyQueuePair::find(0).queue_pair);
+    assert_ptr_equal(soft::AnyQueuePair::find(number).get(), &objects.queue_pair());
+    assert_null(soft::AnyQueuePair::find(0).get());
     assert_int_equal(softrdma_ibv_destroy_qp(objects.qp), 0);
     objects.qp = nullptr;
-    assert_null(soft::AnyQueuePair::find(number).queue_pair);
+    assert_null(soft::AnyQueuePair::find(number).get());
 }
 
 void comes_out_in_order(void **state) {

@@ -592,7 +592,7 @@ void what_came_before_the_link_broke_is_placed(void **state) {
     device.expect_completion(1);
     {
         const auto found = soft::AnyQueuePair::find(id->qp->qp_num);
-        const auto group = static_cast<soft::QueuePair *>(found.queue_pair)->group();
+        const auto group = static_cast<soft::QueuePair *>(found.get())->group();
         const base::Lock nobody_receives{group->mutex()};
         constexpr std::size_t part = std::size_t{8} * 1024;
         for (std::size_t at = 0; at < all.size(); at += part) {
