@@ -205,7 +205,8 @@ int rpma_peer_cfg_from_descriptor(const void *desc, size_t desc_size, struct rpm
  * Makes a peer, the local end: the protection domain on one device, on which the program registers memory and
  * makes connections. The caller deletes it, after everything that was made from it.
  *
- *   ibv_ctx  What rpma_utils_get_ibv_context gave, or a kernel device's context of the program's own.
+ *   ibv_ctx  The context that rpma_utils_get_ibv_context gave, or a kernel device's context that the program
+ *            opened.
  *
  * Errors:
  *   RPMA_E_NOMEM     There is no memory.
@@ -385,7 +386,7 @@ int rpma_conn_cfg_get_cq_size(const struct rpma_conn_cfg *cfg, uint32_t *cq_size
 /**
  * Sets how many completions the receive completion queue holds.
  *
- *   rcq_size  In completions. 0, the default: there is no such queue, and receives complete on the main
+ *   rcq_size  In completions. With 0, the default, there is no such queue, and receives complete on the main
  *             queue.
  */
 int rpma_conn_cfg_set_rcq_size(struct rpma_conn_cfg *cfg, uint32_t rcq_size);
@@ -483,7 +484,7 @@ int rpma_ep_get_fd(const struct rpma_ep *ep, int *fd);
  *
  * When the call cannot serve a request it rejects it, so that the other side learns of it.
  *
- *   cfg      Says what the queues are like; NULL: the defaults.
+ *   cfg      Says what the queues are like. NULL stands for the defaults.
  *   req_ptr  It becomes NULL when a request cannot be acknowledged (RPMA_E_PROVIDER).
  *
  * Blocks: until there is a request, unless the endpoint's descriptor is non-blocking.
@@ -513,7 +514,7 @@ struct rpma_conn_private_data {
  * receives that must be there from the start (rpma_conn_req_recv), then calls rpma_conn_req_connect.
  *
  *   port  A number (0 to 65535) or a service name.
- *   cfg   NULL: the defaults.
+ *   cfg   NULL stands for the defaults.
  *
  * Blocks: for the name look-up, and up to cfg's timeout each to resolve the address and the route.
  * Errors:
@@ -542,7 +543,7 @@ int rpma_conn_req_delete(struct rpma_conn_req **req_ptr);
  *
  *   req_ptr  *req_ptr becomes NULL: the call uses the request up, also when it fails. The other side is then
  *            rejected.
- *   pdata    The private data to send, at least 1 byte, which the call copies; NULL: none.
+ *   pdata    The private data to send, at least 1 byte, which the call copies. NULL stands for none.
  *
  * Errors:
  *   RPMA_E_INVAL     *req_ptr is NULL, pdata has no bytes, or the request cannot be connected yet
@@ -664,7 +665,7 @@ int rpma_conn_get_compl_fd(const struct rpma_conn *conn, int *fd);
  *
  *   flags   0 or RPMA_WAIT_NO_REARM.
  *   cq      It becomes the queue, which stays its owner's; NULL when the queue cannot be armed again.
- *   is_rcq  It becomes whether that is the receive queue; NULL: the caller does not ask.
+ *   is_rcq  It becomes whether that is the receive queue. With NULL the caller does not ask.
  *
  * Blocks: until a completion comes, unless the channel's descriptor is non-blocking.
  * Threads: one thread at a time for each connection.
@@ -797,8 +798,8 @@ enum rpma_flush_type {
 };
 
 /**
- * Flushes the earlier writes of this connection to a range of remote memory. It is complete when they are
- * durable, or visible.
+ * Flushes the earlier writes of this connection to a range of remote memory. The flush is complete when they
+ * are durable, or visible.
  *
  * The soft device flushes more than the range: it makes all earlier writes of the connection durable, or
  * visible. A program that runs on every device names each range that it wrote.
@@ -811,8 +812,8 @@ enum rpma_flush_type {
  *
  * Errors:
  *   RPMA_E_INVAL     flags is 0, or type is unknown.
- *   RPMA_E_NOSUPP    The region was not registered for this type of flush, or its memory cannot be durable.
- *                    Or type is RPMA_FLUSH_TYPE_PERSISTENT, and the peer did not declare direct write to
+ *   RPMA_E_NOSUPP    The region was not registered for this type of flush, or its memory cannot be durable;
+ *                    or type is RPMA_FLUSH_TYPE_PERSISTENT, and the peer did not declare direct write to
  *                    persistent memory (rpma_conn_apply_remote_peer_cfg).
  *   RPMA_E_NOMEM     The first flush that is a read after write finds no memory to read into.
  *   RPMA_E_PROVIDER  The device does not register the memory that such a read needs.
@@ -823,7 +824,7 @@ int rpma_flush(struct rpma_conn *conn, struct rpma_mr_remote *dst, size_t dst_of
 /**
  * Sends a message, which a receive of the other side takes.
  *
- *   src  NULL, with offset and len 0: the message is empty.
+ *   src  With NULL, and offset and len 0, the message is empty.
  *   len  In bytes, less than 4 GiB.
  *
  * Errors:
@@ -836,7 +837,7 @@ int rpma_send(struct rpma_conn *conn, const struct rpma_mr_local *src, size_t of
 /**
  * Sends a message as rpma_send, with a number.
  *
- *   src  NULL, with offset and len 0: the message is empty.
+ *   src  With NULL, and offset and len 0, the message is empty.
  *   len  In bytes, less than 4 GiB.
  *   imm  The number, in host order; the other side finds it in ibv_wc.imm_data, in network order.
  *
@@ -852,7 +853,7 @@ int rpma_send_with_imm(struct rpma_conn *conn, const struct rpma_mr_local *src, 
  * Posts a receive, which the next message fills. It always has a completion, on the receive completion queue
  * if there is one; the completion's byte_len is the message's size.
  *
- *   dst  NULL, with offset and len 0: the receive takes empty messages.
+ *   dst  With NULL, and offset and len 0, the receive takes empty messages.
  *   len  In bytes, less than 4 GiB; a longer message ends the connection.
  *
  * Errors:
@@ -880,7 +881,7 @@ int rpma_cq_get_fd(const struct rpma_cq *cq, int *fd);
 
 /**
  * Waits for an event of the queue, and arms it again. The program then collects with rpma_cq_get_wc until
- * there is no more. That there is none at once after a wait is normal.
+ * there is no more. The program may find none at once after a wait.
  *
  * Blocks: until an event comes, unless the queue's descriptor is non-blocking.
  * Threads: any number at once; an event wakes one of them.
@@ -898,7 +899,7 @@ int rpma_cq_wait(struct rpma_cq *cq);
  * code that the call returns.
  *
  *   num_entries      How many completions wc has room for, at least 1.
- *   num_entries_got  It becomes how many there are; NULL: the caller does not ask, and num_entries is 1.
+ *   num_entries_got  It becomes how many there are. With NULL the caller does not ask, and num_entries is 1.
  *
  * Errors:
  *   RPMA_E_INVAL          num_entries is below 1, or above 1 with num_entries_got NULL.
@@ -940,8 +941,8 @@ int rpma_srq_cfg_get_rq_size(const struct rpma_srq_cfg *cfg, uint32_t *rq_size);
 /**
  * Sets how many completions the queue's own receive completion queue holds.
  *
- *   rcq_size  In completions; the default is 20. 0: there is no such queue, and a receive completes where its
- *             connection has its receive completions.
+ *   rcq_size  In completions; the default is 20. With 0 there is no such queue, and a receive completes where
+ *             its connection has its receive completions.
  */
 int rpma_srq_cfg_set_rcq_size(struct rpma_srq_cfg *cfg, uint32_t rcq_size);
 
@@ -950,10 +951,10 @@ int rpma_srq_cfg_get_rcq_size(const struct rpma_srq_cfg *cfg, uint32_t *rcq_size
 
 /**
  * Makes a receive queue from which many connections take their receives (rpma_conn_cfg_set_srq). A
- * completion's qp_num tells whose message it was (rpma_conn_get_qp_num). The caller deletes the queue, after
- * its connections.
+ * completion's qp_num names the connection that the message came by (rpma_conn_get_qp_num). The caller
+ * deletes the queue, after its connections.
  *
- *   cfg  NULL: the defaults.
+ *   cfg  NULL stands for the defaults.
  *
  * Errors:
  *   RPMA_E_NOMEM     There is no memory.
@@ -973,7 +974,7 @@ int rpma_srq_delete(struct rpma_srq **srq_ptr);
 /**
  * Posts a receive to the shared queue, as rpma_recv does to a connection's.
  *
- *   dst     NULL, with offset and len 0: the receive takes empty messages.
+ *   dst     With NULL, and offset and len 0, the receive takes empty messages.
  *   offset  In bytes, from the region's beginning.
  *   len     In bytes, less than 4 GiB.
  *
@@ -1181,7 +1182,7 @@ struct rpma_op {
  *
  *   num_ops     How many elements ops has, at least 1.
  *   num_posted  It becomes how many operations were posted, also when the call fails: those go on, the call
- *               refused the next one and did not look at the others. NULL: the caller does not ask.
+ *               refused the next one and did not look at the others. With NULL the caller does not ask.
  *
  * Threads: any number of threads may post to one connection at once.
  * Errors:
@@ -1209,8 +1210,8 @@ struct rpma_recv_op {
  * Posts receives in order, each as rpma_recv does, and hands them to the device together.
  *
  *   num_ops     How many elements ops has, at least 1.
- *   num_posted  It becomes how many receives were posted, also when the call fails. NULL: the caller does not
- *               ask.
+ *   num_posted  It becomes how many receives were posted, also when the call fails. With NULL the caller does
+ *               not ask.
  *
  * Threads: any number of threads may post to one connection at once.
  * Errors:
@@ -1226,8 +1227,8 @@ int rpma_recv_many(struct rpma_conn *conn, const struct rpma_recv_op *ops, size_
  * here too.
  *
  *   num_ops     How many elements ops has, at least 1.
- *   num_posted  It becomes how many receives were posted, also when the call fails. NULL: the caller does not
- *               ask.
+ *   num_posted  It becomes how many receives were posted, also when the call fails. With NULL the caller does
+ *               not ask.
  *
  * Threads: one thread at a time uses a request.
  * Errors:
@@ -1248,13 +1249,13 @@ int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op
 /* rpma_cq_new: the queue is only polled. It has no completion channel and takes no file descriptor. */
 #define RPMA_CQ_POLLED (1 << 0)
 /* rpma_cq_new: the program polls the queue, and waits for it with rpma_cq_wait_begin. The queue is armed only
- * during such a wait: where nobody waits, no completion costs a system call to tell of it. */
+ * during such a wait. At other times no completion costs a system call to tell of it. */
 #define RPMA_CQ_UNARMED (1 << 2)
 
 /**
  * Makes a completion queue that any number of connections of the peer use (rpma_conn_cfg_set_cq,
- * rpma_conn_cfg_set_rcq). ibv_wc.qp_num tells whose a completion is (rpma_conn_get_qp_num). The caller
- * deletes the queue, after the connections.
+ * rpma_conn_cfg_set_rcq). A completion's ibv_wc.qp_num names its connection (rpma_conn_get_qp_num). The
+ * caller deletes the queue, after the connections.
  *
  *   cq_size  In completions. The program keeps it from overflowing.
  *   flags    0, RPMA_CQ_POLLED or RPMA_CQ_UNARMED.
@@ -1315,8 +1316,8 @@ int rpma_cq_wait_event(struct rpma_cq *cq, int flags);
  * Asks for an event of the next completion. A completion from before makes no event: the program polls once
  * more after the call.
  *
- *   solicited_only  Asks for an event of the next receive whose sender wants to be heard (RPMA_F_SOLICITED),
- *                   or that fails, instead.
+ *   solicited_only  Asks instead for an event of the next receive that the sender marked with
+ *                   RPMA_F_SOLICITED, or that fails.
  *
  * Threads: any number at once.
  * Errors:
@@ -1350,7 +1351,7 @@ int rpma_cq_wait_begin(struct rpma_cq *cq, int *fd);
  *
  * Threads: one thread at a time is between the two calls.
  * Errors:
- *   RPMA_E_INVAL   Nobody waits.
+ *   RPMA_E_INVAL   No wait has begun.
  *   RPMA_E_NOSUPP  The queue was made without RPMA_CQ_UNARMED.
  */
 int rpma_cq_wait_end(struct rpma_cq *cq);
@@ -1366,7 +1367,7 @@ int rpma_cq_wait_end(struct rpma_cq *cq);
  * The program collects what belongs to a connection before it deletes the connection. The rest may stay
  * in the queue or not, and another connection may get the same number.
  *
- *   cq  It stays the caller's, and outlives the connections. NULL: each has one of its own. A queue of
+ *   cq  It stays the caller's, and outlives the connections. With NULL each has one of its own. A queue of
  *       another device makes the request fail (RPMA_E_INVAL).
  */
 int rpma_conn_cfg_set_cq(struct rpma_conn_cfg *cfg, struct rpma_cq *cq);
@@ -1379,7 +1380,7 @@ int rpma_conn_cfg_get_cq(const struct rpma_conn_cfg *cfg, struct rpma_cq **cq_pt
  * operations. It excludes a shared completion channel, and a shared receive queue that has a completion
  * queue.
  *
- *   rcq  It stays the caller's, and outlives the connections. NULL: rpma_conn_cfg_set_rcq_size says where
+ *   rcq  It stays the caller's, and outlives the connections. With NULL rpma_conn_cfg_set_rcq_size says where
  *        they complete.
  */
 int rpma_conn_cfg_set_rcq(struct rpma_conn_cfg *cfg, struct rpma_cq *rcq);
@@ -1405,7 +1406,7 @@ int rpma_conn_cfg_get_retry_count(const struct rpma_conn_cfg *cfg, uint8_t *retr
  * Sets how often a device sends again what found no receive. It has an effect where
  * rpma_conn_cfg_set_retry_count has one.
  *
- *   rnr_retry_count  0 to 6; or 7, the default: without end.
+ *   rnr_retry_count  0 to 6; or 7, the default, which stands for no limit.
  *
  * Errors:
  *   RPMA_E_INVAL  rnr_retry_count is above 7.
@@ -1461,7 +1462,7 @@ int rpma_conn_cfg_get_bounds_check(const struct rpma_conn_cfg *cfg, bool *bounds
 /**
  * Sets the address, and the port if it is not 0, from which requests are made.
  *
- *   addr  IPv4 or IPv6; the call copies it. NULL, the default: the device chooses.
+ *   addr  IPv4 or IPv6; the call copies it. With NULL, the default, the device chooses.
  *
  * Threads: the call does not run in parallel with any other use of cfg.
  * Errors:
@@ -1544,11 +1545,11 @@ int rpma_events_wait_begin(struct rpma_events *events, int *fd);
  *
  * Threads: one thread at a time is between the two calls.
  * Errors:
- *   RPMA_E_INVAL  Nobody waits.
+ *   RPMA_E_INVAL  No wait has begun.
  */
 int rpma_events_wait_end(struct rpma_events *events);
 
-/* The kind of object that an event is about, whose pointer in struct rpma_event is set. */
+/* The kind of object that an event is about. The pointer to that object in struct rpma_event is set. */
 enum rpma_event_type {
     RPMA_EVENT_CONN = 1, /* a connection: conn, conn_event */
     RPMA_EVENT_CONN_REQ, /* a request that rpma_conn_req_begin or rpma_conn_req_adopt began: req */
@@ -1589,8 +1590,8 @@ int rpma_events_take(struct rpma_events *events, struct rpma_event *event);
  * A request that rpma_conn_req_begin or rpma_conn_req_adopt makes has its events there too, and no
  * descriptor: rpma_events_take tells of it.
  *
- *   events  It stays the caller's, and outlives the connections. NULL, the default: each connection has a
- *           descriptor of its own.
+ *   events  It stays the caller's, and outlives the connections. With NULL, the default, each connection has
+ *           a descriptor of its own.
  *
  * Threads: setters and getters of one configuration may run in parallel.
  */
@@ -1622,9 +1623,9 @@ int rpma_conn_get_context(const struct rpma_conn *conn, void **context);
 /* ---------------------------------------------------------------- how a connection ends ---- */
 
 /**
- * Begins to disconnect as rpma_conn_disconnect does, but when everything is done that is posted now.
- * (rpma_conn_disconnect flushes what TCP has not taken yet.) What the program posts later may be done too, or
- * be flushed.
+ * Begins to disconnect as rpma_conn_disconnect does, but only after everything is done that is posted now.
+ * (rpma_conn_disconnect flushes the operations that TCP has not taken yet.) An operation that the program
+ * posts later may be done too, or be flushed.
  *
  * The program may deregister memory now that only the peer uses. When the peer still writes there, the device
  * does not listen to it any more; the peer gets what was posted, unless that has to wait for an answer. A
@@ -1667,7 +1668,7 @@ int rpma_conn_get_error(const struct rpma_conn *conn, int *error);
  *
  *   addr  A numeric address, or a host name.
  *   port  A number (0 to 65535) or a service name.
- *   cfg   NULL: the defaults.
+ *   cfg   NULL stands for the defaults.
  *
  * Blocks: for the name look-up, when addr is not numeric.
  * Threads: any number of threads may make requests with one peer at once.
@@ -1686,7 +1687,7 @@ int rpma_conn_req_begin(struct rpma_peer *peer, const char *addr, const char *po
  *
  *   fd   A connected stream socket on which the peer is about to speak iWARP's start-up (RFC 5044), not a
  *        byte of it read. On success it belongs to the request.
- *   cfg  NULL: the defaults.
+ *   cfg  NULL stands for the defaults.
  *
  * Threads: any number of threads may make requests with one peer at once.
  * Errors:
@@ -1701,7 +1702,8 @@ int rpma_conn_req_adopt(struct rpma_peer *peer, int fd, const struct rpma_conn_c
 
 /* rpma_conn_req_adopt_fd: this side asks; the peer is about to read the request. */
 #define RPMA_ADOPT_INITIATOR (1 << 0)
-/* rpma_conn_req_adopt_fd: fd stays the caller's, who leaves its bytes alone. The device uses a duplicate. */
+/* rpma_conn_req_adopt_fd: fd stays the caller's, and the caller leaves its bytes alone. The device uses a
+ * duplicate. */
 #define RPMA_ADOPT_KEEP_FD (1 << 1)
 /* rpma_conn_req_adopt_fd: fd stays the caller's, and the device makes no duplicate. The caller closes fd
  * after the request, or the connection that it became, is deleted, and not before. Excludes
@@ -1711,15 +1713,15 @@ int rpma_conn_req_adopt(struct rpma_peer *peer, int fd, const struct rpma_conn_c
 /**
  * Makes a request of a TCP connection, as rpma_conn_req_adopt, which is this with flags 0.
  *
- *   fd     As with rpma_conn_req_adopt. When the call fails it stays the caller's, unless only the queues
- *          failed.
+ *   fd     A socket as rpma_conn_req_adopt takes it. When the call fails fd stays the caller's, unless only
+ *          the queues failed.
  *   flags  A set of RPMA_ADOPT_ bits. With RPMA_ADOPT_INITIATOR this side asks: the request can be connected
  *          at once, and rpma_conn_req_connect asks on the TCP connection that is there.
- *   cfg    NULL: the defaults.
+ *   cfg    NULL stands for the defaults.
  *
  * Threads: any number of threads may make requests with one peer at once.
  * Errors:
- *   RPMA_E_INVAL     As with rpma_conn_req_adopt; or flags has an unknown bit, or two that exclude each
+ *   RPMA_E_INVAL     rpma_conn_req_adopt would say so; or flags has an unknown bit, or two that exclude each
  *                    other.
  *   RPMA_E_NOSUPP    The peer is not on the soft device.
  *   RPMA_E_NOMEM     There is no memory.
@@ -1821,7 +1823,7 @@ int rpma_conn_req_get_ibv_context(const struct rpma_conn_req *req, struct ibv_co
  * the request, which rejects it.
  *
  *   peer  A peer on the request's device; it outlives the connection.
- *   cfg   Says what the queues are like; NULL: the defaults.
+ *   cfg   Says what the queues are like. NULL stands for the defaults.
  *
  * Errors:
  *   RPMA_E_INVAL     peer is on another device, the request has its queues, or cfg is not valid, as with
@@ -1888,7 +1890,7 @@ int rpma_conn_get_peer_addr(const struct rpma_conn *conn, struct sockaddr_storag
 /** Gets this end's address and port, before connecting. */
 int rpma_conn_req_get_local_addr(const struct rpma_conn_req *req, struct sockaddr_storage *addr);
 
-/** Gets the other end's address and port, before connecting: of the side that asks, for instance. */
+/** Gets the other end's address and port, before connecting; for instance those of the side that asks. */
 int rpma_conn_req_get_peer_addr(const struct rpma_conn_req *req, struct sockaddr_storage *addr);
 
 /** Gets the address and port at which an endpoint listens; also the port that the system chose for "0". */
@@ -1947,7 +1949,7 @@ int rpma_ep_cfg_get_reuseaddr(const struct rpma_ep_cfg *cfg, bool *reuseaddr);
  * tells of each request; rpma_ep_next_conn_req or rpma_ep_next_bare_req then gives it without waiting, or
  * fails with RPMA_E_NO_EVENT when there is none. rpma_ep_get_fd fails with RPMA_E_NOSUPP.
  *
- *   events  It stays the caller's, and outlives the endpoint. NULL, the default: the endpoint has a
+ *   events  It stays the caller's, and outlives the endpoint. With NULL, the default, the endpoint has a
  *           descriptor of its own. A queue of the other kind of device makes rpma_ep_listen_cfg fail with
  *           RPMA_E_INVAL.
  */
@@ -1960,8 +1962,9 @@ int rpma_ep_cfg_get_events(const struct rpma_ep_cfg *cfg, struct rpma_events **e
  * Listens as rpma_ep_listen does, in the way that a configuration says. The caller ends it with
  * rpma_ep_shutdown.
  *
- *   port  A number (0 to 65535) or a service name; "0": the system chooses one (rpma_ep_get_local_addr).
- *   cfg   NULL: the defaults.
+ *   port  A number (0 to 65535) or a service name. With "0" the system chooses a number
+ *         (rpma_ep_get_local_addr).
+ *   cfg   NULL stands for the defaults.
  *
  * Blocks: for the name look-up.
  * Threads: any number of threads may listen with one peer at once.

@@ -33,7 +33,7 @@
 
 namespace rpma {
 
-// One of librpma's RPMA_E_ codes. The log tells what it was about.
+// Holds one of librpma's RPMA_E_ codes. The log tells what it was about.
 class error {
 public:
     constexpr explicit error(int code) : code_{code} {}
@@ -464,7 +464,8 @@ public:
     using owner::owner;
 
     [[nodiscard]] expected<int> fd() const { return detail::value_of<int>(rpma_ep_get_fd, object_); }
-    // Blocks until there is a request, unless fd() is non-blocking. configuration: nullptr for the defaults.
+    // Blocks until there is a request, unless fd() is non-blocking. nullptr as configuration stands for the
+    // defaults.
     expected<connection_request> next(const connection_configuration *configuration = nullptr) {
         if (const auto ok = connection_configuration::check(configuration); !ok) {
             return std::unexpected{ok.error()};

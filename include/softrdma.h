@@ -130,11 +130,11 @@ SOFTRDMA_LIKE(ibv_ack_cq_events);
  *
  * The descriptor is readable when the connections of the queue have something to do, which ibv_poll_cq then
  * does, and when another thread's work has completed here. The caller polls once before it sleeps, for what
- * completed before. Until softrdma_cq_wait_end no other thread serves these connections. Nobody asks for a
- * notification, and no completion that the caller's own polls find costs a system call to tell of it.
+ * completed before. Until softrdma_cq_wait_end no other thread serves these connections. The caller asks for
+ * no notification, and no completion that the caller's own polls find costs a system call to tell of it.
  *
- * The descriptor does not tell of receives on connections whose sends complete in another queue, before
- * somebody has served that one.
+ * Where the sends of a connection complete in another queue, the descriptor tells of the connection's
+ * receives only after a thread has served that other queue.
  *
  *   fd  It becomes the descriptor, the same at every call. It stays the queue's: the program does not read,
  *       write or close it.
@@ -143,7 +143,7 @@ SOFTRDMA_LIKE(ibv_ack_cq_events);
  * Returns: 0; or an errno value.
  * Errors:
  *   EMFILE  There is no descriptor left; the first wait of a queue takes one.
- *   EINVAL  The process is a child of the one whose queue it is.
+ *   EINVAL  The queue belongs to a parent process of this one.
  */
 extern int softrdma_cq_wait_begin(struct ibv_cq *cq, int *fd);
 
@@ -152,7 +152,7 @@ extern int softrdma_cq_wait_begin(struct ibv_cq *cq, int *fd);
  *
  * Returns: 0; or an errno value.
  * Errors:
- *   EINVAL  Nobody waits.
+ *   EINVAL  No wait has begun.
  */
 extern int softrdma_cq_wait_end(struct ibv_cq *cq);
 
@@ -278,8 +278,8 @@ extern int softrdma_end_error(const struct ibv_qp *qp);
  *
  * A port of RDMA_PS_TCP is a TCP port. One of RDMA_PS_UDP or RDMA_PS_IPOIB, which are the same here, is a UDP
  * port: rdma_connect asks there for a queue pair, every half second, for ten seconds. The status of
- * RDMA_CM_EVENT_UNREACHABLE is -ETIMEDOUT when nobody answered, -ECONNREFUSED when nobody listens, and 2 when
- * the peer rejected the request. The Q_Key is RDMA_UDP_QKEY, which rdma_create_qp sets.
+ * RDMA_CM_EVENT_UNREACHABLE is -ETIMEDOUT when no answer came, -ECONNREFUSED when no program listens there,
+ * and 2 when the peer rejected the request. The Q_Key is RDMA_UDP_QKEY, which rdma_create_qp sets.
  */
 SOFTRDMA_LIKE(rdma_get_devices);
 SOFTRDMA_LIKE(rdma_free_devices);
@@ -325,9 +325,9 @@ SOFTRDMA_LIKE(rdma_reject_ece);
 SOFTRDMA_LIKE(rdma_disconnect);
 
 /**
- * Disconnects as rdma_disconnect does, but when everything is done that is posted to the queue pair now; the
- * call returns before that. (rdma_disconnect flushes what TCP has not taken.) What the program posts later
- * may be done too, or be flushed.
+ * Disconnects as rdma_disconnect does, but only after everything is done that is posted to the queue pair
+ * now; the call returns before that. (rdma_disconnect flushes the requests that TCP has not taken.) A request
+ * that the program posts later may be done too, or be flushed.
  *
  * When the peer asks meanwhile for what it may not have, the device does not listen to it any more; the peer
  * gets what was posted all the same, unless that has to wait for an answer.
@@ -366,7 +366,7 @@ SOFTRDMA_LIKE(rdma_event_str);
  * Returns: 0; or an errno value.
  * Errors:
  *   EMFILE  There is no descriptor left; the first wait of a channel takes one.
- *   EINVAL  The process is a child of the one whose channel it is.
+ *   EINVAL  The channel belongs to a parent process of this one.
  */
 extern int softrdma_events_wait_begin(struct rdma_event_channel *channel, int *fd);
 
@@ -375,7 +375,7 @@ extern int softrdma_events_wait_begin(struct rdma_event_channel *channel, int *f
  *
  * Returns: 0; or an errno value.
  * Errors:
- *   EINVAL  Nobody waits.
+ *   EINVAL  No wait has begun.
  */
 extern int softrdma_events_wait_end(struct rdma_event_channel *channel);
 
@@ -408,8 +408,8 @@ extern int softrdma_adopt(struct rdma_event_channel *channel, int fd, void *cont
 
 /* softrdma_adopt_fd: this side asks. */
 #define SOFTRDMA_ADOPT_INITIATOR (1 << 0)
-/* softrdma_adopt_fd: fd stays the caller's, who leaves its bytes alone, and closes it after destroying the id
- * and its queue pair. The connection takes no descriptor of its own. */
+/* softrdma_adopt_fd: fd stays the caller's. The caller leaves its bytes alone, and closes it after destroying
+ * the id and its queue pair. The connection takes no descriptor of its own. */
 #define SOFTRDMA_ADOPT_SHARE_FD (1 << 1)
 
 /**
@@ -421,7 +421,7 @@ extern int softrdma_adopt(struct rdma_event_channel *channel, int fd, void *cont
  *
  * Returns: 0; or -1 and errno.
  * Errors:
- *   EINVAL  As with softrdma_adopt; or flags has an unknown bit.
+ *   EINVAL  softrdma_adopt would say so; or flags has an unknown bit.
  *   ENOMEM  There is no memory.
  *   EMFILE  There is no descriptor left.
  *   ENODEV  No device serves fd's address.
@@ -440,7 +440,7 @@ typedef void (*softrdma_log_function)(int level, const char *file_name, int line
 /**
  * Sets where the device's log lines go, and up to which level.
  *
- *   log_function  Any thread may call it. It must not call this library. NULL, the default: warnings and
+ *   log_function  Any thread may call it. It must not call this library. With NULL, the default, warnings and
  *                 worse go to standard error.
  *   threshold     The highest level that passes, 0 (fatal) to 5 (debug).
  *

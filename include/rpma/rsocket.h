@@ -16,9 +16,9 @@
  * Signals. The library sends none: where a socket would raise SIGPIPE, the call fails with EPIPE. The library
  * makes no thread. A signal handler may call its functions. Where the handler has interrupted another of them
  * in the same thread, and not in its sleep, a call fails with EDEADLK and does nothing: it would wait for the
- * call that it has interrupted. To try again makes sense when the handler has returned. An rsocket that has
- * stayed TCP receives and sends in a handler at any time. Other calls may call malloc(3), so that a handler
- * that may have interrupted malloc(3) must not make them (signal-safety(7)).
+ * call that it has interrupted. The program may make the call again when the handler has returned. An
+ * rsocket that has stayed TCP receives and sends in a handler at any time. Other calls may call malloc(3), so
+ * that a handler that may have interrupted malloc(3) must not make them (signal-safety(7)).
  *
  * Blocking. As with sockets, a call that may block waits unless O_NONBLOCK (rfcntl), SOCK_NONBLOCK or
  * MSG_DONTWAIT says otherwise. A wait ends with EINTR when a signal was caught.
@@ -230,7 +230,7 @@ int rclose(int socket);
  *
  * Errors:
  *   EOPNOTSUPP  flags has MSG_OOB, MSG_ERRQUEUE or MSG_FASTOPEN, or, of datagrams, MSG_MORE or MSG_DONTROUTE;
- *               or there is control data to be sent. None is received.
+ *               or there is control data to be sent. A receive gives no control data.
  */
 
 /**
@@ -249,7 +249,7 @@ ssize_t rrecv(int socket, void *buf, size_t len, int flags);
 /**
  * Receives bytes as rrecv does, and stores the address that a message came from.
  *
- *   addrlen  *addrlen becomes 0 for a stream, which does not say from whom each byte is.
+ *   addrlen  *addrlen becomes 0 for a stream, where no byte comes with an address.
  *
  * Blocks: as rrecv does.
  * Returns: what rrecv returns.
@@ -428,7 +428,7 @@ size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int fla
 /**
  * Waits for rsockets and other descriptors together.
  *
- *   timeout  In milliseconds; negative: without end.
+ *   timeout  In milliseconds. A negative number stands for no limit.
  *
  * Blocks: until a descriptor has something, or the time is over.
  * Returns: how many entries have something; 0 when the time is over; or -1 and errno.
@@ -440,7 +440,7 @@ int rpoll(struct pollfd *fds, nfds_t nfds, int timeout);
  * Waits as rpoll does, with sets of descriptors.
  *
  *   nfds     It may be more than FD_SETSIZE where the sets have so many numbers.
- *   timeout  *timeout becomes what is left of it; NULL: without end.
+ *   timeout  *timeout becomes the time that is left of it. NULL stands for no limit.
  *
  * Blocks: until a descriptor has something, or the time is over.
  * Returns: how many descriptors are in the sets; 0 when the time is over; or -1 and errno.
@@ -512,7 +512,7 @@ int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
  * Waits for members of a repoll. Any number of threads wait at once.
  *
  *   maxevents  How many entries events has, at least 1.
- *   timeout    In milliseconds; negative: without end.
+ *   timeout    In milliseconds. A negative number stands for no limit.
  *
  * Blocks: until a member has something, or the time is over.
  * Returns: how many events there are, at most maxevents; 0 when the time is over; or -1 and errno.
@@ -556,10 +556,8 @@ int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);
  * sets it. Where an rsocket is TCP, all options are the TCP socket's.
  *
  * Errors:
- *   EINVAL       An option of SOL_RDMA is set, and the stream has begun or the rsocket is TCP, or the value
- *                is negative or too short.
- *   ENOPROTOOPT  There is no such option.
- * See setsockopt(2).
+ *   EINVAL       The option is of level SOL_RDMA, and the stream has begun or the rsocket is TCP, or the
+ * value is negative or too short. ENOPROTOOPT  There is no such option. See setsockopt(2).
  */
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen);
 
