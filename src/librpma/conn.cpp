@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "librpma/accessor.hpp"
+#include "librpma/event_channel.hpp"
 #include "librpma/peer_cfg.hpp"
 
 void rpma_conn::begin(librpma::Connection connection) {

@@ -8,6 +8,7 @@
 
 #include "base/fd.hpp"
 #include "librpma/accessor.hpp"
+#include "librpma/event_channel.hpp"
 #include "librpma/events.hpp"
 
 namespace {

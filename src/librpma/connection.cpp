@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "librpma/event_channel.hpp"
 #include "librpma/events.hpp"
 #include "librpma/srq.hpp"
 
@@ -19,41 +20,6 @@ rpma_cq *rcq_of(const rpma_srq *srq) {
 }
 
 }  // namespace
-
-int refused(const char *call, int number) {
-    BASE_LOG(Error, "%s failed: %s", call, error_text(number));
-    return RPMA_E_PROVIDER;
-}
-
-int waited(int number, const char *call) {
-    if (number == EINVAL) {
-        BASE_LOG(Error, "%s: nobody waits, or the process that made the queue is this one's parent", call);
-        return RPMA_E_INVAL;
-    }
-    return number == 0 ? 0 : refused(call, number);
-}
-
-Result<verbs::EventChannel> make_channel(const verbs::Provider &provider) {
-    verbs::EventChannel channel{provider, provider.create_event_channel()};
-    if (!channel) {
-        return Failure{refused("rdma_create_event_channel", errno)};
-    }
-    return channel;
-}
-
-Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_channel *channel) {
-    rdma_cm_event *event = nullptr;
-    if (provider.get_cm_event(channel, &event) == 0) {
-        return verbs::Event{provider, event};
-    }
-    // librdmacm gives ENODATA for an event that was cut short, EAGAIN when there is none, EINTR after a
-    // signal.
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENODATA || errno == EINTR) {
-        BASE_LOG(Debug, "no event on the channel");
-        return Failure{RPMA_E_NO_EVENT};
-    }
-    return Failure{refused("rdma_get_cm_event", errno)};
-}
 
 // One queue of a connection: the one it is configured with, or one of its own.
 Result<rpma_cq *> Connection::make_completion_queue(const rpma_peer &peer, std::uint32_t size,
@@ -156,15 +122,6 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &p
         return RPMA_E_PROVIDER;
     }
     qp = {peer.provider(), id.get()};
-    return 0;
-}
-
-int check_events(const verbs::Provider &provider, const rpma_events *events) {
-    if (events != nullptr && &events->provider() != &provider) {
-        BASE_LOG(Error, "events of a %s device cannot go to a queue of a %s device", provider.name,
-                 events->provider().name);
-        return RPMA_E_INVAL;
-    }
     return 0;
 }
 

@@ -9,17 +9,6 @@
 
 namespace librpma {
 
-// Logs that a call failed, with its errno value. RPMA_E_PROVIDER.
-[[nodiscard]] int refused(const char *call, int number);
-// The return code for what beginning or ending a wait gave, an errno value; logged.
-[[nodiscard]] int waited(int number, const char *call);
-[[nodiscard]] Result<verbs::EventChannel> make_channel(const verbs::Provider &provider);
-// The next event of a channel. RPMA_E_NO_EVENT when the channel is non-blocking and has none.
-[[nodiscard]] Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_channel *channel);
-
-// RPMA_E_INVAL, logged, when the queue for events is one of the other kind of device.
-[[nodiscard]] int check_events(const verbs::Provider &provider, const rpma_events *events);
-
 // The members are in the order in which they may be made; close() ends them in the opposite one.
 struct Connection {
     // The id's own; none when its events go to an rpma_events.

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <climits>
 
-#include "librpma/connection.hpp"
+#include "librpma/event_channel.hpp"
 #include "librpma/peer.hpp"
 
 namespace {

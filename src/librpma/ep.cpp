@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "librpma/accessor.hpp"
+#include "librpma/event_channel.hpp"
 #include "librpma/events.hpp"
 
 namespace {

@@ -2,7 +2,7 @@
 // librpma/events: the events of many connections, in one channel.
 #include "librpma/events.hpp"
 
-#include "librpma/ep.hpp"
+#include "librpma/event_channel.hpp"
 
 librpma::Result<std::unique_ptr<rpma_events>> rpma_events::create(const rpma_peer &peer) {
     auto channel = librpma::make_channel(peer.provider());
@@ -14,46 +14,6 @@ librpma::Result<std::unique_ptr<rpma_events>> rpma_events::create(const rpma_pee
         return librpma::Failure{RPMA_E_NOMEM};
     }
     return events;
-}
-
-librpma::Result<rpma_event> rpma_events::take() {
-    while (true) {
-        auto event = librpma::next_event(provider_, channel_.get());
-        if (!event) {
-            return librpma::Failure{event.error()};
-        }
-        auto *const owner = static_cast<librpma::IdOwner *>((*event)->id->context);
-        if (owner == nullptr) {
-            continue;  // of a request that is no connection yet, and perhaps never will be
-        }
-        rpma_event taken{};
-        switch (owner->kind()) {
-            case librpma::IdOwner::Kind::Connection: {
-                taken.type = RPMA_EVENT_CONN;
-                taken.conn = static_cast<rpma_conn *>(owner);
-                const auto what = taken.conn->take_event(std::move(*event));
-                if (!what) {
-                    return librpma::Failure{what.error()};
-                }
-                taken.conn_event = *what;
-                return taken;
-            }
-            case librpma::IdOwner::Kind::Request:
-                taken.type = RPMA_EVENT_CONN_REQ;
-                taken.req = static_cast<rpma_conn_req *>(owner);
-                if (!taken.req->take(std::move(*event))) {
-                    continue;
-                }
-                return taken;
-            case librpma::IdOwner::Kind::Endpoint:
-                taken.type = RPMA_EVENT_EP;
-                taken.ep = static_cast<rpma_ep *>(owner);
-                if (const int result = taken.ep->keep(std::move(*event)); result != 0) {
-                    return librpma::Failure{result};
-                }
-                return taken;
-        }
-    }
 }
 
 int rpma_events::begin_wait(int *fd) {
@@ -104,30 +64,15 @@ int rpma_events_wait_end(struct rpma_events *events) {
     return events == nullptr ? librpma::invalid("events is NULL") : events->end_wait();
 }
 
-int rpma_events_take(struct rpma_events *events, struct rpma_event *event) {
-    if (events == nullptr || event == nullptr) {
-        return librpma::invalid("events or event is NULL");
+namespace librpma {
+
+int check_events(const verbs::Provider &provider, const rpma_events *events) {
+    if (events != nullptr && &events->provider() != &provider) {
+        BASE_LOG(Error, "events of a %s device cannot go to a queue of a %s device", provider.name,
+                 events->provider().name);
+        return RPMA_E_INVAL;
     }
-    const auto taken = events->take();
-    if (!taken) {
-        return taken.error();
-    }
-    *event = *taken;
     return 0;
 }
 
-int rpma_events_next(struct rpma_events *events, struct rpma_conn **conn, enum rpma_conn_event *event) {
-    if (events == nullptr || conn == nullptr || event == nullptr) {
-        return librpma::invalid("events, conn or event is NULL");
-    }
-    const auto taken = events->take();
-    if (!taken) {
-        return taken.error();
-    }
-    if (taken->type != RPMA_EVENT_CONN) {
-        return RPMA_E_NO_EVENT;
-    }
-    *conn = taken->conn;
-    *event = taken->conn_event;
-    return 0;
-}
+}  // namespace librpma

@@ -2,7 +2,7 @@
 // librpma/events: the events of many connections, in one channel.
 #pragma once
 
-#include "librpma/connection.hpp"
+#include "librpma/peer.hpp"
 
 struct rpma_events final {
 public:
@@ -12,7 +12,8 @@ public:
 
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] rdma_event_channel *channel() const { return channel_.get(); }
-    // The next event that the program is to hear of, after those that take a request further.
+    // The next event that the program is to hear of, after those that take a request further
+    // (events_take.cpp).
     [[nodiscard]] librpma::Result<rpma_event> take();
     [[nodiscard]] int begin_wait(int *fd);
     [[nodiscard]] int end_wait();
@@ -22,3 +23,10 @@ private:
     const verbs::Provider &provider_;
     verbs::EventChannel channel_;
 };
+
+namespace librpma {
+
+// RPMA_E_INVAL, logged, when the queue for events is one of the other kind of device.
+[[nodiscard]] int check_events(const verbs::Provider &provider, const rpma_events *events);
+
+}  // namespace librpma

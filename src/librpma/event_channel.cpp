@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/event_channel: see the header.
+#include "librpma/event_channel.hpp"
+
+#include <cerrno>
+
+namespace librpma {
+
+int refused(const char *call, int number) {
+    BASE_LOG(Error, "%s failed: %s", call, error_text(number));
+    return RPMA_E_PROVIDER;
+}
+
+int waited(int number, const char *call) {
+    if (number == EINVAL) {
+        BASE_LOG(Error, "%s: nobody waits, or the process that made the queue is this one's parent", call);
+        return RPMA_E_INVAL;
+    }
+    return number == 0 ? 0 : refused(call, number);
+}
+
+Result<verbs::EventChannel> make_channel(const verbs::Provider &provider) {
+    verbs::EventChannel channel{provider, provider.create_event_channel()};
+    if (!channel) {
+        return Failure{refused("rdma_create_event_channel", errno)};
+    }
+    return channel;
+}
+
+Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_channel *channel) {
+    rdma_cm_event *event = nullptr;
+    if (provider.get_cm_event(channel, &event) == 0) {
+        return verbs::Event{provider, event};
+    }
+    // librdmacm gives ENODATA for an event that was cut short, EAGAIN when there is none, EINTR after a
+    // signal.
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENODATA || errno == EINTR) {
+        BASE_LOG(Debug, "no event on the channel");
+        return Failure{RPMA_E_NO_EVENT};
+    }
+    return Failure{refused("rdma_get_cm_event", errno)};
+}
+
+}  // namespace librpma

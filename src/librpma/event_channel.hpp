@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// librpma/event_channel: channels of rdma_cm events, and what the provider's calls that wait gave.
+#pragma once
+
+#include "librpma/api.hpp"
+#include "verbs/owned.hpp"
+
+namespace librpma {
+
+// Logs that a call failed, with its errno value. RPMA_E_PROVIDER.
+[[nodiscard]] int refused(const char *call, int number);
+// The return code for what beginning or ending a wait gave, an errno value; logged.
+[[nodiscard]] int waited(int number, const char *call);
+[[nodiscard]] Result<verbs::EventChannel> make_channel(const verbs::Provider &provider);
+// The next event of a channel. RPMA_E_NO_EVENT when the channel is non-blocking and has none.
+[[nodiscard]] Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_channel *channel);
+
+}  // namespace librpma
