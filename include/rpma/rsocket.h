@@ -556,8 +556,10 @@ int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);
  * sets it. Where an rsocket is TCP, all options are the TCP socket's.
  *
  * Errors:
- *   EINVAL       The option is of level SOL_RDMA, and the stream has begun or the rsocket is TCP, or the
- * value is negative or too short. ENOPROTOOPT  There is no such option. See setsockopt(2).
+ *   EINVAL       An option of SOL_RDMA is set, and the stream has begun or the rsocket is TCP, or the value
+ *                is negative or too short.
+ *   ENOPROTOOPT  There is no such option.
+ * See setsockopt(2).
  */
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen);
 
