@@ -32,7 +32,8 @@ public:
         std::uint32_t immediate = 0;  // or the rkey that was invalidated, which has the same place
     };
 
-    // Of the queue pair `qp`, which may have a shared receive queue; `taker` stands in line there.
+    // The inbox belongs to the queue pair `qp`, which may have a shared receive queue; `taker` stands in line
+    // there.
     Inbox(const ibv_qp &qp, const ibv_qp_cap &cap, CompletionQueue &completions, Completing &completing,
           TakesReceives &taker);
 

@@ -33,7 +33,7 @@ struct Broken {
         read_request{};  // of a request that is refused, its body; the receiver's memory
 };
 
-// What succeeds, or ends the connection.
+// A result, or the reason why the connection ends.
 template <typename T = void>
 using Outcome = std::expected<T, Broken>;
 

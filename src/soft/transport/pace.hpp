@@ -22,7 +22,7 @@ struct Progress {
 // Not thread-safe: its owner locks.
 class Pace {
 public:
-    // What is timed now is not looked at again before its time is over. True: timeout() begins now.
+    // Times what the peer has begun, unless that is timed already. True: timeout() begins now.
     [[nodiscard]] bool begin(const Progress &now) {
         const bool message = now.holds_shared_receive && !message_watched_;
         if (!message && (!now.inside_segment || segment_watched_)) {

@@ -213,10 +213,10 @@ Outcome<bool> Receiver::begin_segment() {
     return segment.opcode == wire::Opcode::Terminate ? terminated(body) : accepted(control_message(body));
 }
 
-// What the peer may not have ends the connection. One that ends when all is sent goes on sending, and ignores
-// the peer from there on: a program that disconnects when all is sent may deregister memory at once, which
-// the peer does not know yet. All that the program sent before arrives all the same. Nothing of the peer's is
-// looked at any more, so that it cannot guess keys.
+// A refusal ends the connection. But a connection that ends when all is sent goes on sending, and ignores the
+// peer, when that asks for memory which it may not reach: a program that disconnects so may deregister memory
+// at once, and the peer does not know that yet. All that the program sent before arrives all the same.
+// Nothing that the peer sends is looked at any more, so that it cannot guess keys.
 Outcome<bool> Receiver::accepted(const Accepted<> &result) {
     serves();
     if (result) {

@@ -30,7 +30,7 @@ namespace soft {
 // Its lock is taken after the group's, before a completion queue's.
 class Sender {
 public:
-    // Of the queue pair `qp`, whose state it keeps; `source` is what the group serves.
+    // The sender belongs to the queue pair `qp` and keeps its state; the group serves `source`.
     Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &peer,
            CompletionQueue &completions, Completing &completing, Group &group, Source &source);
 
@@ -119,7 +119,8 @@ public:
 private:
     enum class State : std::uint8_t { Idle, Open, Ended };
 
-    // What a request keeps as it was posted, the count of free places, and what is made with the queue pair.
+    // The caller reads members that do not change under it: a request as it was posted, the count of free
+    // places, the faults.
     void needs_no_lock() const ASSERT_SHARED_CAPABILITY(mutex_) {}
     [[nodiscard]] int check(const ibv_send_wr &request, std::uint64_t &bytes) const REQUIRES(mutex_);
     [[nodiscard]] bool agreed(unsigned operation, const char *name) const REQUIRES(mutex_);
