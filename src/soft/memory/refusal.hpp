@@ -19,7 +19,9 @@ struct Refusal {
     };
     wire::Violation violation;
     Of of = Of::Segment;
-    std::span<const std::byte> read_request{};  // of a read that is refused, its body
+    // The body of a read that is refused. g++ asks for the initializer where a Refusal names some members
+    // only.
+    std::span<const std::byte> read_request{};  // NOLINT(readability-redundant-member-init)
 };
 
 template <typename T = void>
