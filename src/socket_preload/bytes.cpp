@@ -12,6 +12,7 @@
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/inherited.hpp"
 #include "socket_preload/libc.hpp"
+#include "socket_preload/program_use.hpp"
 #include "socket_preload/timeout.hpp"
 
 using socket_preload::is_rsocket;

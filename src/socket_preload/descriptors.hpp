@@ -10,7 +10,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string_view>
 
@@ -54,8 +53,6 @@ public:
         return fd;
     }
 
-    // Makes `number` another number of what `fd` is, if that is an rsocket or a repoll. Returns number.
-    int duplicated(int fd, int number);
     // librsocket knows one number of an rsocket or repoll: this one.
     [[nodiscard]] int first_of(int again) const {
         return std::atomic_ref{firsts_[static_cast<std::size_t>(again)]}.load(std::memory_order_relaxed);
@@ -63,9 +60,36 @@ public:
     [[nodiscard]] bool has_duplicates(int first) const {
         return std::atomic_ref{more_[static_cast<std::size_t>(first)]}.load(std::memory_order_relaxed) != 0;
     }
+    // Returns the number that librsocket knows of an rsocket or a repoll; -1: fd is neither.
+    [[nodiscard]] int first_of_carried(int fd) const {
+        switch (kind(fd)) {
+            case Kind::Rsocket:
+            case Kind::Repoll:
+                return fd;
+            case Kind::RsocketAgain:
+            case Kind::RepollAgain:
+                return first_of(fd);
+            default:
+                return -1;
+        }
+    }
+    // From now on `number` is another number of the rsocket or repoll that librsocket knows as `first`.
+    // again: RsocketAgain or RepollAgain.
+    void add(int first, int number, Kind again) {
+        std::atomic_ref{more_[static_cast<std::size_t>(first)]}.fetch_add(1);
+        std::atomic_ref{firsts_[static_cast<std::size_t>(number)]}.store(first, std::memory_order_relaxed);
+        set(number, again);
+    }
     // Takes away a number of an rsocket or repoll, which librsocket knows as `first`. Returns whether it was
     // the last.
-    [[nodiscard]] bool take_away(int first);
+    [[nodiscard]] bool take_away(int first) {
+        const std::atomic_ref more{more_[static_cast<std::size_t>(first)]};
+        if (more.fetch_sub(1) != 0) {
+            return false;
+        }
+        more.store(0);
+        return true;
+    }
 
 private:
     mutable std::array<Kind, most> kinds_{};  // of pages that are there when they are used
@@ -74,37 +98,6 @@ private:
 };
 
 inline constinit Descriptors descriptors;
-
-// In inherited.cpp: what a descriptor of Kind::Inherited becomes when the program uses it.
-[[nodiscard]] Kind adopted(int fd);
-
-// Whether the descriptor is an rsocket's. Then it becomes the number that librsocket knows. One of this
-// library's own becomes a number that is no descriptor: for the program, which may have closed it, it is
-// none.
-[[nodiscard]] inline bool is_rsocket(int &fd) {
-    Kind kind = descriptors.kind(fd);
-    if (kind == Kind::Inherited) {
-        kind = adopted(fd);
-    }
-    if (kind == Kind::RsocketAgain) {
-        fd = descriptors.first_of(fd);
-    } else if (kind == Kind::Own) {
-        fd = std::numeric_limits<int>::max();
-    }
-    return kind == Kind::Rsocket || kind == Kind::RsocketAgain;
-}
-
-// The same for a repoll's.
-[[nodiscard]] inline bool is_repoll(int &fd) {
-    const Kind kind = descriptors.kind(fd);
-    if (kind == Kind::RepollAgain) {
-        fd = descriptors.first_of(fd);
-    }
-    return kind == Kind::Repoll || kind == Kind::RepollAgain;
-}
-
-// Does what the program wants of close(2).
-int close_any(int fd);
 
 // Calls use(fd) for each descriptor of this process, also for this library's. False: it cannot know them.
 template <typename Use>

@@ -9,6 +9,7 @@
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
+#include "socket_preload/program_use.hpp"
 #include "socket_preload/reuse.hpp"
 #include "socket_preload/timeout.hpp"
 

@@ -17,6 +17,7 @@
 #include "socket_preload/bytes.hpp"
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
+#include "socket_preload/program_use.hpp"
 
 namespace socket_preload {
 

@@ -17,9 +17,11 @@
 #include "base/log.hpp"
 #include "base/mutex.hpp"
 #include "rsocket/process.hpp"
+#include "socket_preload/carried.hpp"
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/libc.hpp"
 #include "socket_preload/reuse.hpp"
+#include "socket_preload/stdio.hpp"
 
 namespace socket_preload {
 
@@ -74,11 +76,11 @@ Outcome adopt(int fd) REQUIRES(adopting) {
     descriptors.set(first, Kind::Rsocket);
     for (int number = 0; number < end_of_inherited.load(); ++number) {
         if (descriptors.kind(number) == Kind::Inherited && is_same(number, first)) {
-            (void)descriptors.duplicated(first, number);
+            add_number(first, number, Kind::RsocketAgain);
         }
     }
     if (first != fd) {
-        (void)close_any(first);
+        (void)close_carried(first, Kind::Rsocket);
     }
     return outcome;
 }

@@ -17,8 +17,7 @@ void inherit(int fd);
 // Takes the descriptors that came with a message: their numbers are new.
 void take_rights(const msghdr &message);
 
-// libc's stdin, stdout and stderr read and write by calls that cannot be interposed. When their number, 0 to
-// 2, becomes a socket's, this puts streams in their place that use what the number is.
-void begin_standard_stream(int number);
+// Returns what a descriptor of Kind::Inherited becomes when the program uses it.
+[[nodiscard]] Kind adopted(int fd);
 
 }  // namespace socket_preload

@@ -11,40 +11,14 @@
 // price is a copy of the rooms in this library.
 #pragma once
 
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdarg>
-#include <cstdlib>
+
+#include "socket_preload/interpose.hpp"
 
 namespace socket_preload {
-
-template <std::size_t size>
-struct Name {
-    // NOLINTNEXTLINE(google-explicit-constructor, modernize-avoid-c-arrays): made of a literal
-    constexpr Name(const char (&text)[size]) { std::copy_n(text, size, characters); }
-    char characters[size]{};
-};
-
-// Returns the function of that name behind this library, libc's for instance. Other libraries' constructors
-// call before this one's, so it is looked for when it is needed first.
-template <Name name, typename Function>
-Function *behind() {
-    static constinit std::atomic<Function *> known{nullptr};
-    Function *function = known.load(std::memory_order_relaxed);
-    if (function == nullptr) {
-        function = reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name.characters));
-        if (function == nullptr) {
-            std::abort();  // the program would not have been loaded: its calls name it too
-        }
-        known.store(function, std::memory_order_relaxed);
-    }
-    return function;
-}
 
 // While one lives, a sleep of this thread in rpoll, rselect or repoll_wait has these signals blocked, as in
 // ppoll(2). nullptr: those that are blocked anyway.
@@ -84,12 +58,6 @@ struct SystemCall {
     std::array<long, 6> arguments;
 };
 
-// Returns the mode that a call of open(2) has behind its flags; 0: it has none.
-[[nodiscard]] inline mode_t mode_of(int flags, va_list behind_flags) {
-    const bool makes_file = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
-    return makes_file ? va_arg(behind_flags, mode_t) : 0;
-}
-
 // While one lives, the next descriptor of its kind that a room makes on this thread is for the program. All
 // others are kept away from the program.
 class ForProgram {
@@ -109,6 +77,3 @@ private:
 };
 
 }  // namespace socket_preload
-
-#define LIBC(name) socket_preload::behind<#name, decltype(::name)>()
-#define INTERPOSED extern "C" [[gnu::visibility("default")]]

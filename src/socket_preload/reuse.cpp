@@ -17,7 +17,7 @@
 
 #include "base/fork.hpp"
 #include "socket_preload/descriptors.hpp"
-#include "socket_preload/libc.hpp"
+#include "socket_preload/interpose.hpp"
 
 namespace socket_preload {
 
@@ -47,14 +47,12 @@ int fresh(int made) {
     if (made < 0 || base::is_in_parents_memory()) {
         return made;
     }
-    const Kind before = descriptors.kind(made);
-    if (before == Kind::Other) {
+    if (descriptors.kind(made) == Kind::Other) {
         return made;
     }
     const int error = errno;
-    int first = made;
-    if (before != Kind::Inherited && (is_rsocket(first) || is_repoll(first)) &&
-        descriptors.take_away(first)) {
+    const int first = descriptors.first_of_carried(made);
+    if (first >= 0 && descriptors.take_away(first)) {
         forget(first);
     }
     descriptors.set(made, Kind::Other);

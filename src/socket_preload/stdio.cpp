@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // socket_preload/stdio: streams of stdio on rsockets. libc's own read and write by calls that cannot be
 // interposed.
+#include "socket_preload/stdio.hpp"
+
 #include <rpma/rsocket.h>
 #include <stdio_ext.h>
 #include <unistd.h>
@@ -18,9 +20,9 @@
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "socket_preload/bytes.hpp"
-#include "socket_preload/descriptors.hpp"
-#include "socket_preload/inherited.hpp"
+#include "socket_preload/descriptor_calls.hpp"
 #include "socket_preload/libc.hpp"
+#include "socket_preload/program_use.hpp"
 
 extern "C" {
 // Behind _FORTIFY_SOURCE.

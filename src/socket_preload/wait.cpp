@@ -14,6 +14,7 @@
 #include "rsocket/descriptor_set.hpp"
 #include "socket_preload/descriptors.hpp"
 #include "socket_preload/libc.hpp"
+#include "socket_preload/program_use.hpp"
 #include "socket_preload/timeout.hpp"
 
 using rsockets::DescriptorSet;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/descriptors: close, dup, fcntl, ioctl.
-#include "socket_preload/descriptors.hpp"
+// socket_preload/descriptor_calls: see the header.
+#include "socket_preload/descriptor_calls.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -18,8 +18,10 @@
 #include "base/clock.hpp"
 #include "base/fork.hpp"
 #include "rsocket/leaving.hpp"
+#include "socket_preload/carried.hpp"
 #include "socket_preload/inherited.hpp"
 #include "socket_preload/libc.hpp"
+#include "socket_preload/program_use.hpp"
 #include "socket_preload/reuse.hpp"
 #include "socket_preload/statistics.hpp"
 
@@ -32,31 +34,29 @@ int refused(int error) {
     return -1;
 }
 
-// fd is an rsocket's or a repoll's, as `kind` says, which librsocket knows as `first`.
-int close_carried(int fd, Kind kind, int first) {
-    if (base::is_in_parents_memory()) {
-        return LIBC(close)(fd);
-    }
-    // From here on the first number is the library's, until there is no duplicate and what was sent has left.
-    if (!descriptors.change(fd, kind, fd == first ? Kind::Own : Kind::Other)) {
-        return refused(EBADF);  // another thread has closed it
-    }
-    if (fd != first) {
-        (void)LIBC(close)(fd);
-    }
-    if (!descriptors.take_away(first)) {
-        return 0;
-    }
-    statistics.rsocket_ends(first);
-    return rclose(first);
-}
-
 // The socket stays what it is for the others who have it.
 int close_inherited(int fd) {
     if (!base::is_in_parents_memory()) {
         descriptors.set(fd, Kind::Other);  // first: then the number may be another's
     }
     return LIBC(close)(fd);
+}
+
+// Makes `number` another number of what `fd` is, if that is an rsocket or a repoll. Returns number.
+int duplicated(int fd, int number) {
+    if (number < 0 || static_cast<std::size_t>(number) >= Descriptors::most || base::is_in_parents_memory()) {
+        return number;
+    }
+    if (descriptors.kind(fd) == Kind::Inherited) {
+        inherit(number);
+        return number;
+    }
+    int first = fd;
+    const bool is_socket = is_rsocket(first);
+    if (is_socket || is_repoll(first)) {
+        add_number(first, number, is_socket ? Kind::RsocketAgain : Kind::RepollAgain);
+    }
+    return number;
 }
 
 // Makes room at a number that the program dups onto. Returns whether that may be: librsocket knows an rsocket
@@ -100,7 +100,7 @@ int fcntl_of_any(int fd, int command, void *argument) {
         return refused(EBADF);
     }
     if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
-        return descriptors.duplicated(fd, fresh(LIBC(fcntl)(fd, command, argument)));
+        return duplicated(fd, fresh(LIBC(fcntl)(fd, command, argument)));
     }
     return is_rsocket(socket) ? fcntl_of_rsocket(fd, socket, command, argument)
                               : LIBC(fcntl)(fd, command, argument);
@@ -117,7 +117,7 @@ int duplicate_onto(int fd, int number, int flags) {
     if (!may_replace(number)) {
         return -1;
     }
-    return descriptors.duplicated(fd, LIBC(dup3)(fd, number, flags));
+    return duplicated(fd, LIBC(dup3)(fd, number, flags));
 }
 
 // Bytes that can be read now.
@@ -145,7 +145,6 @@ int ioctl_of_rsocket(int fd, unsigned long request, void *argument) {
 }  // namespace
 
 int close_any(int fd) {
-    int first = fd;
     const Kind kind = descriptors.kind(fd);
     if (kind == Kind::Own) {
         return refused(EBADF);  // as if it were not there
@@ -153,35 +152,7 @@ int close_any(int fd) {
     if (kind == Kind::Inherited) {
         return close_inherited(fd);
     }
-    return is_rsocket(first) || is_repoll(first) ? close_carried(fd, kind, first) : LIBC(close)(fd);
-}
-
-int Descriptors::duplicated(int fd, int number) {
-    if (number < 0 || static_cast<std::size_t>(number) >= most || base::is_in_parents_memory()) {
-        return number;
-    }
-    if (kind(fd) == Kind::Inherited) {
-        inherit(number);
-        return number;
-    }
-    int first = fd;
-    const bool is_socket = is_rsocket(first);
-    if (is_socket || is_repoll(first)) {
-        std::atomic_ref{more_[static_cast<std::size_t>(first)]}.fetch_add(1);
-        std::atomic_ref{firsts_[static_cast<std::size_t>(number)]}.store(first, std::memory_order_relaxed);
-        set(number, is_socket ? Kind::RsocketAgain : Kind::RepollAgain);
-        begin_standard_stream(number);
-    }
-    return number;
-}
-
-bool Descriptors::take_away(int first) {
-    const std::atomic_ref more{more_[static_cast<std::size_t>(first)]};
-    if (more.fetch_sub(1) != 0) {
-        return false;
-    }
-    more.store(0);
-    return true;
+    return descriptors.first_of_carried(fd) >= 0 ? close_carried(fd, kind) : LIBC(close)(fd);
 }
 
 }  // namespace socket_preload

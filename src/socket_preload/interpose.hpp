@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/interpose: standing in front of a function of libc, and calling it.
+#pragma once
+
+#include <dlfcn.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdlib>
+
+namespace socket_preload {
+
+template <std::size_t size>
+struct Name {
+    // NOLINTNEXTLINE(google-explicit-constructor, modernize-avoid-c-arrays): made of a literal
+    constexpr Name(const char (&text)[size]) { std::copy_n(text, size, characters); }
+    char characters[size]{};
+};
+
+// Returns the function of that name behind this library, libc's for instance. Other libraries' constructors
+// call before this one's, so it is looked for when it is needed first.
+template <Name name, typename Function>
+Function *behind() {
+    static constinit std::atomic<Function *> known{nullptr};
+    Function *function = known.load(std::memory_order_relaxed);
+    if (function == nullptr) {
+        function = reinterpret_cast<Function *>(dlsym(RTLD_NEXT, name.characters));
+        if (function == nullptr) {
+            std::abort();  // the program would not have been loaded: its calls name it too
+        }
+        known.store(function, std::memory_order_relaxed);
+    }
+    return function;
+}
+
+// Returns the mode that a call of open(2) has behind its flags; 0: it has none.
+[[nodiscard]] inline mode_t mode_of(int flags, va_list behind_flags) {
+    const bool makes_file = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+    return makes_file ? va_arg(behind_flags, mode_t) : 0;
+}
+
+}  // namespace socket_preload
+
+#define LIBC(name) socket_preload::behind<#name, decltype(::name)>()
+#define INTERPOSED extern "C" [[gnu::visibility("default")]]

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// socket_preload/program_use: what a descriptor is when the program uses it.
+#pragma once
+
+#include <limits>
+
+#include "socket_preload/descriptors.hpp"
+#include "socket_preload/inherited.hpp"
+
+namespace socket_preload {
+
+// Whether the descriptor is an rsocket's. Then it becomes the number that librsocket knows. One of this
+// library's own becomes a number that is no descriptor: for the program, which may have closed it, it is
+// none.
+[[nodiscard]] inline bool is_rsocket(int &fd) {
+    Kind kind = descriptors.kind(fd);
+    if (kind == Kind::Inherited) {
+        kind = adopted(fd);
+    }
+    if (kind == Kind::RsocketAgain) {
+        fd = descriptors.first_of(fd);
+    } else if (kind == Kind::Own) {
+        fd = std::numeric_limits<int>::max();
+    }
+    return kind == Kind::Rsocket || kind == Kind::RsocketAgain;
+}
+
+// The same for a repoll's.
+[[nodiscard]] inline bool is_repoll(int &fd) {
+    const Kind kind = descriptors.kind(fd);
+    if (kind == Kind::RepollAgain) {
+        fd = descriptors.first_of(fd);
+    }
+    return kind == Kind::Repoll || kind == Kind::RepollAgain;
+}
+
+}  // namespace socket_preload
