@@ -2,24 +2,14 @@
 // rsocket/leaving: streams whose rsockets are closed, until what was sent has left.
 #include "rsocket/leaving.hpp"
 
-#include <poll.h>
-
-#include <atomic>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "base/fork.hpp"
 #include "base/log.hpp"
-#include "rsocket/process.hpp"
-#include "rsocket/table.hpp"
 
 namespace rsockets {
 
 namespace {
-
-// How long the end of the process waits for what was sent to leave.
-constexpr std::chrono::milliseconds exit_timeout{2000};
-constexpr int exit_tick_ms = 5;
 
 bool is_done(const stream::Connection &stream) {
     if (!stream.mutex().try_lock()) {
@@ -30,33 +20,7 @@ bool is_done(const stream::Connection &stream) {
     return stream.idle();
 }
 
-constinit std::atomic<bool> ends{false};
-
-// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
-struct AtExit {
-    ~AtExit() { end_streams_with_process(); }
-} at_exit;
-
 }  // namespace
-
-void end_streams_with_process() {
-    if (base::is_in_parents_memory()) {
-        return;
-    }
-    ends = true;
-    const auto until = base::Clock::now() + exit_timeout;
-    const auto is_done = [] {
-        const bool ended = Table::instance().end_with_process();
-        return !Leaving::instance().sweep() && ended;
-    };
-    while (!is_done() && base::Clock::now() < until) {
-        (void)::poll(nullptr, 0, exit_tick_ms);
-    }
-}
-
-bool process_ends() {
-    return ends;
-}
 
 // Never destroyed: other threads may be in a call when main() returns.
 Leaving &Leaving::instance() {

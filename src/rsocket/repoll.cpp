@@ -8,9 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "rsocket/repoll_entry.hpp"
-#include "rsocket/table.hpp"
-
 namespace rsockets {
 
 namespace {
@@ -49,7 +46,8 @@ Repoll::Repoll(base::Fd outer, base::Fd others, base::Readable outside_news)
 
 Repoll::~Repoll() = default;
 
-Result<void> Repoll::control(int operation, int fd, epoll_event *event) {
+Result<void> Repoll::control(int operation, int fd, const std::shared_ptr<AnySocket> &socket,
+                             epoll_event *event) {
     if (fd == outer_.get()) {
         return base::failure(EINVAL);
     }
@@ -57,7 +55,6 @@ Result<void> Repoll::control(int operation, int fd, epoll_event *event) {
     if (closed_) {
         return base::failure(EBADF);
     }
-    const auto socket = Table::instance().find(fd).shared();
     if (socket == nullptr) {
         auto done = control_kernel(others_.get(), operation, fd, event);
         if (done && operation == EPOLL_CTL_ADD) {
@@ -94,7 +91,7 @@ Result<void> Repoll::add(int fd, const std::shared_ptr<AnySocket> &socket, const
     if ((event.events & EPOLLEXCLUSIVE) != 0 && (event.events & ~exclusive_takes) != 0) {
         return base::failure(EINVAL);
     }
-    const auto entry = std::make_shared<Entry>(*this, socket, event);
+    const auto entry = std::make_shared<Entry>(*this, weak_from_this(), socket, event);
     entry->is_checked = true;
     members_.emplace(fd, entry);
     if (auto prepared = prepare(*entry, *socket, event.events); !prepared) {

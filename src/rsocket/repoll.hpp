@@ -22,11 +22,14 @@
 #include "base/readable.hpp"
 #include "base/shared_mutex.hpp"
 #include "rsocket/any_socket.hpp"
+#include "rsocket/repoll_entry.hpp"
 
 namespace rsockets {
 
 // Any number of threads may call. The caller holds no lock of a socket or shard.
-class Repoll final : public base::Inheritable, public std::enable_shared_from_this<Repoll> {
+class Repoll final : public base::Inheritable,
+                     public EntryOwner,
+                     public std::enable_shared_from_this<Repoll> {
 public:
     // flags is 0 or EPOLL_CLOEXEC.
     [[nodiscard]] static Result<std::shared_ptr<Repoll>> create(int flags);
@@ -36,15 +39,17 @@ public:
     ~Repoll();
 
     [[nodiscard]] int fd() const { return outer_.get(); }
-    // Does what epoll_ctl(2) does: EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL.
-    [[nodiscard]] Result<void> control(int operation, int fd, epoll_event *event);
+    // Does what epoll_ctl(2) does: EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL. socket is the rsocket of fd;
+    // nullptr: fd is none.
+    [[nodiscard]] Result<void> control(int operation, int fd, const std::shared_ptr<AnySocket> &socket,
+                                       epoll_event *event);
     // Waits as epoll_wait(2), and returns how many events there are. EBADF: the repoll was closed.
     [[nodiscard]] Result<int> wait(std::span<epoll_event> events, Deadline deadline);
     // The caller has taken it out of the table.
     void close();
 
 private:
-    class Entry;
+    using Entry = RepollEntry;
     struct Followed {
         std::shared_ptr<stream::Shard> shard;
         std::size_t members;
@@ -59,15 +64,14 @@ private:
         REQUIRES(control_mutex_);
     [[nodiscard]] Result<void> modify(Entry &entry, const epoll_event &event) REQUIRES(control_mutex_);
     void remove(int fd) REQUIRES(control_mutex_);
-    void forget(const Entry &entry) EXCLUDES(control_mutex_);
+    void forget(const Entry &entry) override EXCLUDES(control_mutex_);
     // The thread that checks the entry calls these, or the one that removes it while no thread checks it.
     [[nodiscard]] Result<void> prepare(Entry &entry, AnySocket &socket, std::uint32_t events);
     [[nodiscard]] Result<void> watch_kernels(Entry &entry, AnySocket::Watched watched);
     void follow(Entry &entry, const std::shared_ptr<stream::Shard> &shard);
     void release(Entry &entry, AnySocket *socket);
 
-    // Puts the entry in line. Returns whether a thread was woken for it, or is awake.
-    bool queue(Entry &entry) EXCLUDES(mutex_);
+    bool queue(Entry &entry) override EXCLUDES(mutex_);
     bool put_in_line(Entry &entry) REQUIRES(mutex_);
     bool wake_one() REQUIRES(mutex_);
     // Wakes all threads that sleep.

@@ -41,7 +41,9 @@ int repoll_create(int flags) {
 }
 
 int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event) {
-    return with_repoll(epfd, [&](Repoll &repoll) { return repoll.control(op, fd, event); });
+    return with_repoll(epfd, [&](Repoll &repoll) {
+        return repoll.control(op, fd, Table::instance().find(fd).shared(), event);
+    });
 }
 
 int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout) {

@@ -2,9 +2,13 @@
 // rsocket/repoll_entry: an rsocket in a repoll.
 #pragma once
 
-#include <cerrno>
+#include <sys/epoll.h>
 
-#include "rsocket/repoll.hpp"
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "rsocket/any_socket.hpp"
 
 namespace rsockets {
 
@@ -18,12 +22,27 @@ namespace rsockets {
     return epoll_ctl(epoll, operation, fd, event) == 0 ? Result<void>{} : base::last_failure();
 }
 
-class Repoll::Entry final : public Watcher, public std::enable_shared_from_this<Entry> {
+class RepollEntry;
+
+// The repoll, as its entries see it.
+class EntryOwner {
 public:
-    Entry(Repoll &repoll, const std::shared_ptr<AnySocket> &socket, const epoll_event &event)
+    // Puts the entry in line. Returns whether a thread was woken for it, or is awake.
+    virtual bool queue(RepollEntry &entry) = 0;
+    // Takes the entry out: its rsocket is closed.
+    virtual void forget(const RepollEntry &entry) = 0;
+
+protected:
+    ~EntryOwner() = default;
+};
+
+class RepollEntry final : public Watcher, public std::enable_shared_from_this<RepollEntry> {
+public:
+    RepollEntry(EntryOwner &repoll, std::weak_ptr<EntryOwner> shared_repoll,
+                const std::shared_ptr<AnySocket> &socket, const epoll_event &event)
         : wanted{event},
           repoll_{repoll},
-          shared_repoll_{repoll.weak_from_this()},
+          shared_repoll_{std::move(shared_repoll)},
           socket_{socket},
           exclusive_{(event.events & EPOLLEXCLUSIVE) != 0} {}
 
@@ -40,19 +59,19 @@ public:
     epoll_event wanted;
     bool is_disarmed = false;  // EPOLLONESHOT has told
     bool is_removed = false;
-    bool is_checked = false;               // by one thread at a time, without the lock
-    bool is_changed = false;               // since that began
-    bool is_modified = false;              // since that began, by EPOLL_CTL_MOD
-    std::list<Entry *> out_of_line{this};  // empty while it is in ready_
-    const std::list<Entry *>::iterator place = out_of_line.begin();
+    bool is_checked = false;                     // by one thread at a time, without the lock
+    bool is_changed = false;                     // since that began
+    bool is_modified = false;                    // since that began, by EPOLL_CTL_MOD
+    std::list<RepollEntry *> out_of_line{this};  // empty while it is in ready_
+    const std::list<RepollEntry *>::iterator place = out_of_line.begin();
     // The thread that checks the entry uses these:
     std::vector<pollfd> kernels;
     std::shared_ptr<const base::Fd> timer;  // one of those
     std::shared_ptr<stream::Shard> shard;
 
 private:
-    Repoll &repoll_;  // unwatches before it goes
-    const std::weak_ptr<Repoll> shared_repoll_;
+    EntryOwner &repoll_;  // unwatches before it goes
+    const std::weak_ptr<EntryOwner> shared_repoll_;
     const std::weak_ptr<AnySocket> socket_;
     const bool exclusive_;
 };

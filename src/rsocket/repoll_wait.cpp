@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "rsocket/poll.hpp"
-#include "rsocket/repoll_entry.hpp"
+#include "rsocket/repoll.hpp"
 
 namespace rsockets {
 
@@ -200,7 +200,7 @@ Result<std::size_t> Repoll::take_ready(std::span<epoll_event> events) {
 }
 
 // Takes the next entry out of the line. The caller checks it.
-std::shared_ptr<Repoll::Entry> Repoll::next_in_line() {
+std::shared_ptr<RepollEntry> Repoll::next_in_line() {
     const base::Lock lock{mutex_};
     if (ready_.empty()) {
         return nullptr;

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "rsocket/repoll_entry.hpp"
+#include "rsocket/repoll.hpp"
 
 namespace rsockets {
 
