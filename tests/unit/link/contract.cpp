@@ -18,6 +18,9 @@
 #include "base/fd.hpp"
 #include "soft/link/tcp_link.hpp"
 
+// Last, as it wants.
+#include "../base/fixture.hpp"
+
 namespace test {
 
 namespace {
@@ -30,19 +33,9 @@ constexpr int patience_ms = 40'000;
 
 Links (*make_links)() = nullptr;
 
-int open_links(void **state) {
-    *state = new Links{make_links()};
-    return 0;
-}
-
-int close_links(void **state) {
-    delete static_cast<Links *>(*state);
-    return 0;
-}
-
-Links &links(void **state) {
-    return *static_cast<Links *>(*state);
-}
+struct FreshLinks : Links {
+    FreshLinks() : Links{make_links()} {}
+};
 
 bool is_ready(const Link &link, short events, int timeout_ms = 0) {
     pollfd one{.fd = link.descriptor(), .events = events, .revents = 0};
@@ -81,8 +74,8 @@ std::size_t fill(Link &link) {
 }
 
 // Bytes that are sent in pieces arrive in order, in whatever pieces they are received.
-void bytes_keep_their_order(void **state) {
-    auto &[here, there] = links(state);
+void bytes_keep_their_order(FreshLinks &links) {
+    auto &[here, there] = links;
     std::minstd_rand dice{7};
     Bytes all = pattern(500'000, 1);
     for (const bool forth : {true, false}) {
@@ -106,8 +99,8 @@ void bytes_keep_their_order(void **state) {
     }
 }
 
-void a_full_link_says_when_it_takes_more(void **state) {
-    auto &[here, there] = links(state);
+void a_full_link_says_when_it_takes_more(FreshLinks &links) {
+    auto &[here, there] = links;
     std::size_t taken = fill(*here);
     assert_true(here->undelivered());
     Bytes arrived;
@@ -122,16 +115,16 @@ void a_full_link_says_when_it_takes_more(void **state) {
     wait_until([&here] { return !here->undelivered(); });
 }
 
-void a_limited_link_is_full_sooner(void **state) {
-    auto &[here, there] = links(state);
+void a_limited_link_is_full_sooner(FreshLinks &links) {
+    auto &[here, there] = links;
     Links other = make_links();
     here->limit_unsent(4096);
     assert_true(fill(*here) < fill(*other.here));
 }
 
 // Each epoll set is another thread that takes the link over.
-void readiness_is_level_triggered(void **state) {
-    auto &[here, there] = links(state);
+void readiness_is_level_triggered(FreshLinks &links) {
+    auto &[here, there] = links;
     const auto is_seen = [&there] {
         const base::Fd set{epoll_create1(EPOLL_CLOEXEC)};
         epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
@@ -160,8 +153,8 @@ void readiness_is_level_triggered(void **state) {
     assert_int_equal(arrived.size(), 10);
 }
 
-void unread_bytes_are_counted(void **state) {
-    auto &[here, there] = links(state);
+void unread_bytes_are_counted(FreshLinks &links) {
+    auto &[here, there] = links;
     assert_int_equal(there->unread_bytes(), 0);
     std::size_t taken = 0;
     while (taken < 100) {
@@ -173,8 +166,8 @@ void unread_bytes_are_counted(void **state) {
     assert_int_equal(there->unread_bytes(), 99);
 }
 
-void the_end_follows_the_bytes(void **state) {
-    auto &[here, there] = links(state);
+void the_end_follows_the_bytes(FreshLinks &links) {
+    auto &[here, there] = links;
     assert_int_equal(send(*here, pattern(1, 3)).bytes, 1);
     assert_false(there->ready().ended);
     here->finish();
@@ -192,8 +185,8 @@ void the_end_follows_the_bytes(void **state) {
     assert_int_equal(here->failure(), 0);
 }
 
-void an_abort_ends_both_directions(void **state) {
-    auto &[here, there] = links(state);
+void an_abort_ends_both_directions(FreshLinks &links) {
+    auto &[here, there] = links;
     assert_int_equal(send(*here, pattern(1, 3)).bytes, 1);
     here->abort();
     Bytes arrived;
@@ -205,8 +198,8 @@ void an_abort_ends_both_directions(void **state) {
     assert_int_equal(arrived.size(), 1);
 }
 
-void an_abandoned_link_fails_at_the_peer(void **state) {
-    auto &[here, there] = links(state);
+void an_abandoned_link_fails_at_the_peer(FreshLinks &links) {
+    auto &[here, there] = links;
     (void)fill(*here);
     assert_true(here->undelivered());
     here->abandon();
@@ -219,8 +212,8 @@ void an_abandoned_link_fails_at_the_peer(void **state) {
     assert_true(send(*there, Bytes(1)).error != 0);
 }
 
-void a_failure_is_told_once(void **state) {
-    auto &[here, there] = links(state);
+void a_failure_is_told_once(FreshLinks &links) {
+    auto &[here, there] = links;
     here->abandon();
     here.reset();
     wait_until([&there] { return there->ready().ended; });
@@ -228,8 +221,8 @@ void a_failure_is_told_once(void **state) {
     assert_int_equal(there->failure(), 0);
 }
 
-void what_is_discarded_is_gone(void **state) {
-    auto &[here, there] = links(state);
+void what_is_discarded_is_gone(FreshLinks &links) {
+    auto &[here, there] = links;
     std::size_t taken = 0;
     while (taken < 30'000) {
         taken += send(*here, Bytes(30'000 - taken)).bytes;
@@ -243,8 +236,8 @@ void what_is_discarded_is_gone(void **state) {
     wait_until([&there] { return there->discard(); });
 }
 
-void a_fresh_link_takes_a_few_bytes(void **state) {
-    auto &[here, there] = links(state);
+void a_fresh_link_takes_a_few_bytes(FreshLinks &links) {
+    auto &[here, there] = links;
     const Bytes all = pattern(600, 9);
     wait_until([&] { return here->send_all(all).has_value(); });
     Bytes arrived;
@@ -258,8 +251,8 @@ void a_fresh_link_takes_a_few_bytes(void **state) {
 }
 
 // The link goes on: nothing is lost with the memory.
-void memory_may_be_gone(void **state) {
-    auto &[here, there] = links(state);
+void memory_may_be_gone(FreshLinks &links) {
+    auto &[here, there] = links;
     constexpr std::size_t page = 4096;
     void *const gone = mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(gone, MAP_FAILED);
@@ -282,8 +275,8 @@ void memory_may_be_gone(void **state) {
     assert_same_bytes(arrived, pattern(1, 5));
 }
 
-void a_link_has_a_descriptor_and_a_segment(void **state) {
-    auto &[here, there] = links(state);
+void a_link_has_a_descriptor_and_a_segment(FreshLinks &links) {
+    auto &[here, there] = links;
     assert_true(here->max_segment() > 0);
     assert_true(here->own_descriptor());
     assert_true(is_ready(*here, POLLOUT));
@@ -353,23 +346,21 @@ Link::Received receive_rest(Link &link, Bytes &bytes) {
 
 int run_link_contract(const char *name, Links (*make)()) {
     make_links = make;
-#define test_of_links(name) cmocka_unit_test_setup_teardown(name, open_links, close_links)
     const CMUnitTest tests[] = {
-        test_of_links(bytes_keep_their_order),
-        test_of_links(a_full_link_says_when_it_takes_more),
-        test_of_links(a_limited_link_is_full_sooner),
-        test_of_links(readiness_is_level_triggered),
-        test_of_links(unread_bytes_are_counted),
-        test_of_links(the_end_follows_the_bytes),
-        test_of_links(an_abort_ends_both_directions),
-        test_of_links(an_abandoned_link_fails_at_the_peer),
-        test_of_links(a_failure_is_told_once),
-        test_of_links(what_is_discarded_is_gone),
-        test_of_links(a_fresh_link_takes_a_few_bytes),
-        test_of_links(memory_may_be_gone),
-        test_of_links(a_link_has_a_descriptor_and_a_segment),
+        fixture_test(bytes_keep_their_order),
+        fixture_test(a_full_link_says_when_it_takes_more),
+        fixture_test(a_limited_link_is_full_sooner),
+        fixture_test(readiness_is_level_triggered),
+        fixture_test(unread_bytes_are_counted),
+        fixture_test(the_end_follows_the_bytes),
+        fixture_test(an_abort_ends_both_directions),
+        fixture_test(an_abandoned_link_fails_at_the_peer),
+        fixture_test(a_failure_is_told_once),
+        fixture_test(what_is_discarded_is_gone),
+        fixture_test(a_fresh_link_takes_a_few_bytes),
+        fixture_test(memory_may_be_gone),
+        fixture_test(a_link_has_a_descriptor_and_a_segment),
     };
-#undef test_of_links
     return cmocka_run_group_tests_name(name, tests, nullptr, nullptr);
 }
 

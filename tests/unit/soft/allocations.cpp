@@ -69,8 +69,8 @@ void each_allocation_fails(Call call, Undo undo) {
 
 constexpr auto nothing = [] {};
 
-void tables(void **state) {
-    auto &device = static_cast<Ends *>(*state)->device;
+void tables(Ends &ends) {
+    auto &device = ends.device;
     ibv_context *const context = device.cq->context;
     ibv_device **list = nullptr;
     each_allocation_fails([&] { return (list = softrdma_ibv_get_device_list(nullptr)) != nullptr; },
@@ -92,8 +92,8 @@ void tables(void **state) {
 }
 
 // More than the device has room to remember that they are free.
-void regions(void **state) {
-    auto &device = static_cast<Ends *>(*state)->device;
+void regions(Ends &ends) {
+    auto &device = ends.device;
     std::array<ibv_mr *, 64> all{};
     for (ibv_mr *&region : all) {
         region = softrdma_ibv_reg_mr(device.mr->pd, device.at(0), 8, IBV_ACCESS_LOCAL_WRITE);
@@ -113,8 +113,8 @@ void regions(void **state) {
 }
 
 // What a queue pair of either type uses can be destroyed behind it, and behind those that were not made.
-void queues(void **state) {
-    auto &device = static_cast<Ends *>(*state)->device;
+void queues(Ends &ends) {
+    auto &device = ends.device;
     ibv_context *const context = device.cq->context;
     ibv_comp_channel *channel = nullptr;
     each_allocation_fails([&] { return (channel = softrdma_ibv_create_comp_channel(context)) != nullptr; },
@@ -148,8 +148,8 @@ void queues(void **state) {
     assert_int_equal(softrdma_ibv_destroy_comp_channel(channel), 0);
 }
 
-void asynchronous_events(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void asynchronous_events(Ends &ends) {
+    auto &[device, peer, other] = ends;
     ibv_srq_init_attr shared{};
     device.srq = softrdma_ibv_create_srq(device.mr->pd, &shared);
     rdma_cm_id *const id = device.establish(peer, test::plain);
@@ -165,8 +165,8 @@ void asynchronous_events(void **state) {
 
 // In a thread that has never waited: the device serves the connection when nobody waits for its completions
 // any more. A signal ends a wait for which there was memory.
-void waiting(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void waiting(Ends &ends) {
+    auto &[device, peer, other] = ends;
     struct sigaction ignore{};
     ignore.sa_handler = [](int) {};
     assert_int_equal(sigaction(SIGUSR1, &ignore, nullptr), 0);
@@ -218,7 +218,7 @@ void waiting(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(tables), test_of_ends(regions), test_of_ends(queues),
-                                test_of_ends(asynchronous_events), test_of_ends(waiting)};
+    const CMUnitTest tests[] = {fixture_test(tables), fixture_test(regions), fixture_test(queues),
+                                fixture_test(asynchronous_events), fixture_test(waiting)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -27,8 +27,8 @@ std::uint64_t word(Device &device, std::size_t offset) {
 
 // Each answer is on queue 3, in order, with its request's identifier; of 64 bits only what the masks say is
 // touched.
-void rfc7306_5_2_2_a_response_must_carry_its_requests_identifier(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc7306_5_2_2_a_response_must_carry_its_requests_identifier(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     AtomicRequest request{.operation = AtomicOperation::CompareSwap,
                           .identifier = 0xa1b2c3d4,
@@ -86,8 +86,8 @@ Bytes response(std::uint32_t msn, std::uint32_t identifier, std::uint64_t origin
 }
 
 // Numbered together with reads; answers are numbered by themselves.
-void rfc7306_5_2_1_a_request_must_be_on_the_queue_of_reads(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc7306_5_2_1_a_request_must_be_on_the_queue_of_reads(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     device.post(id, IBV_WR_RDMA_READ, 3, 0, 0, 0x1000, 0x77);
     const test::Fpdu first = peer.receive_fpdu();
@@ -121,8 +121,8 @@ void rfc7306_5_2_1_a_request_must_be_on_the_queue_of_reads(void **state) {
     device.close(id);
 }
 
-void rfc7306_5_2_2_a_response_must_be_to_the_oldest_request(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc7306_5_2_2_a_response_must_be_to_the_oldest_request(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     post_atomic(device, id, IBV_WR_ATOMIC_FETCH_AND_ADD, 2);
     peer.send(response(1, take_identifier(peer) + 1, 1));
@@ -132,8 +132,8 @@ void rfc7306_5_2_2_a_response_must_be_to_the_oldest_request(void **state) {
 }
 
 // Nor does what was posted behind it.
-void rfc7306_5_4_an_atomic_must_not_complete_before_its_response(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc7306_5_4_an_atomic_must_not_complete_before_its_response(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     post_atomic(device, id, IBV_WR_ATOMIC_FETCH_AND_ADD, 1);
     device.post(id, IBV_WR_RDMA_WRITE, 2, 0, 8, 0x7000, 0x99);
@@ -164,8 +164,8 @@ Bytes read_it(const Device &device, std::uint32_t msn) {
 }
 
 // A read sees the atomics before it, and may see those behind it.
-void rfc7306_5_4_requests_must_be_executed_and_answered_in_order(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc7306_5_4_requests_must_be_executed_and_answered_in_order(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     const std::uint64_t before = word(device, 64);
     std::uint32_t msn = 0;
@@ -191,8 +191,8 @@ void rfc7306_5_4_requests_must_be_executed_and_answered_in_order(void **state) {
     device.close(id);
 }
 
-void rfc7306_5_4_an_atomic_must_follow_what_was_sent_before(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc7306_5_4_an_atomic_must_follow_what_was_sent_before(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     for (std::uint32_t msn = 1; msn <= 20; ++msn) {
         const std::uint64_t written = 0x0101'0101'0101'0101 * msn;
@@ -204,8 +204,8 @@ void rfc7306_5_4_an_atomic_must_follow_what_was_sent_before(void **state) {
     device.close(id);
 }
 
-void rfc7306_5_2_1_requests_must_be_sent_in_the_order_they_were_posted(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc7306_5_2_1_requests_must_be_sent_in_the_order_they_were_posted(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     device.post(id, IBV_WR_RDMA_WRITE_WITH_IMM, 1, 0, 8, 0x7000, 0x99);
     post_atomic(device, id, IBV_WR_ATOMIC_FETCH_AND_ADD, 2);
@@ -221,8 +221,8 @@ void rfc7306_5_2_1_requests_must_be_sent_in_the_order_they_were_posted(void **st
 }
 
 // RFC 5040 has it: any peer may, and each segment names the key.
-void invalidates_byte_by_byte(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void invalidates_byte_by_byte(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, {});
     ibv_sge source = device.sge(0, 100);
     ibv_send_wr send{};
@@ -260,13 +260,13 @@ void invalidates_byte_by_byte(void **state) {
 
 int main() {
     const CMUnitTest tests[] = {
-        test_of_ends(rfc7306_5_2_1_a_request_must_be_on_the_queue_of_reads),
-        test_of_ends(rfc7306_5_2_2_a_response_must_carry_its_requests_identifier),
-        test_of_ends(rfc7306_5_2_2_a_response_must_be_to_the_oldest_request),
-        test_of_ends(rfc7306_5_4_an_atomic_must_follow_what_was_sent_before),
-        test_of_ends(rfc7306_5_4_requests_must_be_executed_and_answered_in_order),
-        test_of_ends(rfc7306_5_4_an_atomic_must_not_complete_before_its_response),
-        test_of_ends(rfc7306_5_2_1_requests_must_be_sent_in_the_order_they_were_posted),
-        test_of_ends(invalidates_byte_by_byte)};
+        fixture_test(rfc7306_5_2_1_a_request_must_be_on_the_queue_of_reads),
+        fixture_test(rfc7306_5_2_2_a_response_must_carry_its_requests_identifier),
+        fixture_test(rfc7306_5_2_2_a_response_must_be_to_the_oldest_request),
+        fixture_test(rfc7306_5_4_an_atomic_must_follow_what_was_sent_before),
+        fixture_test(rfc7306_5_4_requests_must_be_executed_and_answered_in_order),
+        fixture_test(rfc7306_5_4_an_atomic_must_not_complete_before_its_response),
+        fixture_test(rfc7306_5_2_1_requests_must_be_sent_in_the_order_they_were_posted),
+        fixture_test(invalidates_byte_by_byte)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

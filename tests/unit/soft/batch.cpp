@@ -12,8 +12,10 @@
 #include "persist/guard.hpp"
 #include "soft/link/tcp_link.hpp"
 
-// Last, as it wants.
+// Last, as they want.
 #include "fpdu.hpp"
+
+#include "../base/fixture.hpp"
 
 namespace {
 
@@ -26,31 +28,22 @@ namespace wire = soft::wire;
 
 // A stream and its other end; the batch that is tested.
 struct Stream {
+    Stream() {
+        int ends[2];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+        sender = std::make_unique<soft::TcpLink>(base::Fd{ends[0]});
+        receiver = ends[1];
+    }
+    ~Stream() { close(receiver); }
+    Stream(const Stream &) = delete;
+    Stream &operator=(const Stream &) = delete;
+
     Batch batch;
     std::unique_ptr<soft::TcpLink> sender;
     int receiver = -1;
     Bytes expected;
     Bytes arrived;
 };
-
-int open_stream(void **state) {
-    auto *const stream = new Stream;
-    *state = stream;
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-        return -1;
-    }
-    stream->sender = std::make_unique<soft::TcpLink>(base::Fd{ends[0]});
-    stream->receiver = ends[1];
-    return 0;
-}
-
-int close_stream(void **state) {
-    auto *const stream = static_cast<Stream *>(*state);
-    close(stream->receiver);
-    delete stream;
-    return 0;
-}
 
 void receive_some(Stream &stream) {
     std::array<std::byte, 4096> bytes;
@@ -89,8 +82,7 @@ iovec piece_of(const Bytes &bytes) {
     return {.iov_base = const_cast<std::byte *>(bytes.data()), .iov_len = bytes.size()};
 }
 
-void an_empty_batch_sends_nothing(void **state) {
-    auto &stream = *static_cast<Stream *>(*state);
+void an_empty_batch_sends_nothing(Stream &stream) {
     assert_true(stream.batch.empty());
     assert_true(stream.batch.has_room());
     assert_true(stream.batch.send(*stream.sender).has_value());
@@ -99,8 +91,7 @@ void an_empty_batch_sends_nothing(void **state) {
 }
 
 // Header, pad and trailer of every length of payload, copied and in place.
-void one_fpdu_of_each_length(void **state) {
-    auto &stream = *static_cast<Stream *>(*state);
+void one_fpdu_of_each_length(Stream &stream) {
     for (const bool crc : {false, true}) {
         if (crc) {
             stream.batch.use_crc();
@@ -126,8 +117,7 @@ void one_fpdu_of_each_length(void **state) {
 }
 
 // What is posted together leaves together, in order.
-void many_fpdus_in_one_batch(void **state) {
-    auto &stream = *static_cast<Stream *>(*state);
+void many_fpdus_in_one_batch(Stream &stream) {
     const Bytes payload = pattern(700, 3);
     for (int round = 0; round < 3; ++round) {
         unsigned segments = 0;
@@ -154,8 +144,7 @@ void many_fpdus_in_one_batch(void **state) {
     }
 }
 
-void gathers_pieces(void **state) {
-    auto &stream = *static_cast<Stream *>(*state);
+void gathers_pieces(Stream &stream) {
     const Bytes payload = pattern(1000, 4);
     std::array<iovec, Batch::max_payload_pieces> pieces;
     std::size_t at = 0;
@@ -172,8 +161,7 @@ void gathers_pieces(void **state) {
     send_all(stream);
 }
 
-void sent_in_parts(void **state, bool crc) {
-    auto &stream = *static_cast<Stream *>(*state);
+void sent_in_parts(Stream &stream, bool crc) {
     const int smallest = 1;  // the kernel makes it what it allows
     assert_int_equal(
         setsockopt(stream.sender->descriptor(), SOL_SOCKET, SO_SNDBUF, &smallest, sizeof(smallest)), 0);
@@ -203,16 +191,15 @@ void sent_in_parts(void **state, bool crc) {
     assert_true(full > 4);  // or the test shows nothing
 }
 
-void a_full_socket(void **state) {
-    sent_in_parts(state, false);
+void a_full_socket(Stream &stream) {
+    sent_in_parts(stream, false);
 }
-void a_full_socket_with_crc(void **state) {
-    sent_in_parts(state, true);
+void a_full_socket_with_crc(Stream &stream) {
+    sent_in_parts(stream, true);
 }
 
 // Payload that is lent is the program's again behind keep(), however much of it the socket has taken.
-void what_was_lent_is_kept(void **state) {
-    auto &stream = *static_cast<Stream *>(*state);
+void what_was_lent_is_kept(Stream &stream) {
     const int smallest = 1;
     assert_int_equal(
         setsockopt(stream.sender->descriptor(), SOL_SOCKET, SO_SNDBUF, &smallest, sizeof(smallest)), 0);
@@ -240,8 +227,7 @@ void what_was_lent_is_kept(void **state) {
 }
 
 // With CRC32C on, what was summed up is what is sent, whatever the program does to its memory meanwhile.
-void the_sum_fits_what_is_sent(void **state) {
-    auto &stream = *static_cast<Stream *>(*state);
+void the_sum_fits_what_is_sent(Stream &stream) {
     stream.batch.use_crc();
     Bytes payload = pattern(100, 6);
     const wire::Segment segment{.payload_bytes = static_cast<std::uint16_t>(payload.size())};
@@ -252,8 +238,7 @@ void the_sum_fits_what_is_sent(void **state) {
     send_all(stream);
 }
 
-void the_longest_segment_with_crc(void **state) {
-    auto &stream = *static_cast<Stream *>(*state);
+void the_longest_segment_with_crc(Stream &stream) {
     stream.batch.use_crc();
     const std::size_t most = wire::max_segment_bytes - wire::tagged_bytes + wire::fpdu_length_bytes;
     const Bytes payload = pattern(most, 7);
@@ -264,8 +249,7 @@ void the_longest_segment_with_crc(void **state) {
     send_all(stream);
 }
 
-void memory_that_vanished(void **state) {
-    auto &stream = *static_cast<Stream *>(*state);
+void memory_that_vanished(Stream &stream) {
     constexpr std::size_t page = 4096;
     persist::install_guard();
     void *const gone = mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -278,8 +262,7 @@ void memory_that_vanished(void **state) {
     assert_int_equal(added.error().number, EFAULT);
 }
 
-void a_peer_that_is_gone(void **state) {
-    auto &stream = *static_cast<Stream *>(*state);
+void a_peer_that_is_gone(Stream &stream) {
     assert_int_equal(shutdown(stream.receiver, SHUT_RDWR), 0);
     stream.batch.add_copied({}, {});
     const auto sent = stream.batch.send(*stream.sender);
@@ -290,17 +273,16 @@ void a_peer_that_is_gone(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_empty_batch_sends_nothing, open_stream, close_stream),
-        cmocka_unit_test_setup_teardown(one_fpdu_of_each_length, open_stream, close_stream),
-        cmocka_unit_test_setup_teardown(many_fpdus_in_one_batch, open_stream, close_stream),
-        cmocka_unit_test_setup_teardown(gathers_pieces, open_stream, close_stream),
-        cmocka_unit_test_setup_teardown(a_full_socket, open_stream, close_stream),
-        cmocka_unit_test_setup_teardown(a_full_socket_with_crc, open_stream, close_stream),
-        cmocka_unit_test_setup_teardown(what_was_lent_is_kept, open_stream, close_stream),
-        cmocka_unit_test_setup_teardown(the_sum_fits_what_is_sent, open_stream, close_stream),
-        cmocka_unit_test_setup_teardown(the_longest_segment_with_crc, open_stream, close_stream),
-        cmocka_unit_test_setup_teardown(memory_that_vanished, open_stream, close_stream),
-        cmocka_unit_test_setup_teardown(a_peer_that_is_gone, open_stream, close_stream)};
+    const CMUnitTest tests[] = {fixture_test(an_empty_batch_sends_nothing),
+                                fixture_test(one_fpdu_of_each_length),
+                                fixture_test(many_fpdus_in_one_batch),
+                                fixture_test(gathers_pieces),
+                                fixture_test(a_full_socket),
+                                fixture_test(a_full_socket_with_crc),
+                                fixture_test(what_was_lent_is_kept),
+                                fixture_test(the_sum_fits_what_is_sent),
+                                fixture_test(the_longest_segment_with_crc),
+                                fixture_test(memory_that_vanished),
+                                fixture_test(a_peer_that_is_gone)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -15,7 +15,7 @@
 #include "softrdma.h"
 
 // Last, as they want.
-#include "../base/check.hpp"
+#include "../base/fixture.hpp"
 #include "../base/threadless.hpp"
 
 namespace {
@@ -25,56 +25,55 @@ using soft::CompletionQueue;
 constexpr int entries = 4;
 constexpr std::uint32_t receives = 2;
 
-// A queue pair that is not connected, with its completion queue and channel.
-struct Objects {
-    ibv_device **devices = nullptr;
-    ibv_pd *pd = nullptr;
-    ibv_comp_channel *channel = nullptr;
-    ibv_cq *cq = nullptr;
-    ibv_qp *qp = nullptr;
-
-    [[nodiscard]] CompletionQueue &queue() const { return *CompletionQueue::of(cq); }
-    [[nodiscard]] soft::AnyQueuePair &queue_pair() const { return *soft::AnyQueuePair::of(qp); }
-};
-
 int errors_logged = 0;
 void count_errors(int level, const char *, int, const char *, const char *, ...) {
     errors_logged += level <= 1 ? 1 : 0;
 }
 
-int open_objects(void **state) {
-    auto *const objects = new Objects;
-    *state = objects;
+// A queue pair that is not connected, with its completion queue and channel.
+struct Objects {
+    Objects();
+    ~Objects();
+    Objects(const Objects &) = delete;
+    Objects &operator=(const Objects &) = delete;
+
+    [[nodiscard]] CompletionQueue &queue() const { return *CompletionQueue::of(cq); }
+    [[nodiscard]] soft::AnyQueuePair &queue_pair() const { return *soft::AnyQueuePair::of(qp); }
+
+    ibv_device **devices = nullptr;
+    ibv_pd *pd = nullptr;
+    ibv_comp_channel *channel = nullptr;
+    ibv_cq *cq = nullptr;
+    ibv_qp *qp = nullptr;
+};
+
+Objects::Objects() {
     errors_logged = 0;
     softrdma_set_log(count_errors, 2);
-    objects->devices = softrdma_ibv_get_device_list(nullptr);
-    ibv_context *const context = softrdma_ibv_open_device(objects->devices[0]);
-    if (context == nullptr) {
-        return -1;
-    }
-    objects->pd = softrdma_ibv_alloc_pd(context);
-    objects->channel = softrdma_ibv_create_comp_channel(context);
-    objects->cq = softrdma_ibv_create_cq(context, entries, objects, objects->channel, 0);
+    devices = softrdma_ibv_get_device_list(nullptr);
+    ibv_context *const context = softrdma_ibv_open_device(devices[0]);
+    assert_non_null(context);
+    pd = softrdma_ibv_alloc_pd(context);
+    channel = softrdma_ibv_create_comp_channel(context);
+    cq = softrdma_ibv_create_cq(context, entries, this, channel, 0);
     ibv_qp_init_attr attributes{};
-    attributes.send_cq = attributes.recv_cq = objects->cq;
+    attributes.send_cq = attributes.recv_cq = cq;
     attributes.cap.max_recv_wr = receives;
     attributes.qp_type = IBV_QPT_RC;
-    objects->qp = softrdma_ibv_create_qp(objects->pd, &attributes);
-    return objects->qp != nullptr && fcntl(objects->channel->fd, F_SETFL, O_NONBLOCK) == 0 ? 0 : -1;
+    qp = softrdma_ibv_create_qp(pd, &attributes);
+    assert_non_null(qp);
+    assert_int_equal(fcntl(channel->fd, F_SETFL, O_NONBLOCK), 0);
 }
 
-int close_objects(void **state) {
-    auto *const objects = static_cast<Objects *>(*state);
-    if (objects->qp != nullptr) {
-        softrdma_ibv_destroy_qp(objects->qp);
+Objects::~Objects() {
+    if (qp != nullptr) {
+        softrdma_ibv_destroy_qp(qp);
     }
-    softrdma_ibv_destroy_cq(objects->cq);
-    softrdma_ibv_destroy_comp_channel(objects->channel);
-    softrdma_ibv_dealloc_pd(objects->pd);
-    softrdma_ibv_free_device_list(objects->devices);
+    softrdma_ibv_destroy_cq(cq);
+    softrdma_ibv_destroy_comp_channel(channel);
+    softrdma_ibv_dealloc_pd(pd);
+    softrdma_ibv_free_device_list(devices);
     softrdma_set_log(nullptr, 2);
-    delete objects;
-    return 0;
 }
 
 bool complete(Objects &objects, std::uint64_t wr_id, bool solicited = false) {
@@ -103,8 +102,7 @@ bool take_event(Objects &objects) {
 }
 
 // What waits to be polled stays, in its order.
-void grows_and_shrinks(void **state) {
-    auto &objects = *static_cast<Objects *>(*state);
+void grows_and_shrinks(Objects &objects) {
     std::array<ibv_wc, 8> seen;
     for (std::uint64_t i = 0; i < 3; ++i) {
         assert_true(complete(objects, i));
@@ -128,8 +126,7 @@ void grows_and_shrinks(void **state) {
 }
 
 // By its number, as long as it is there.
-void a_queue_pair_is_found(void **state) {
-    auto &objects = *static_cast<Objects *>(*state);
+void a_queue_pair_is_found(Objects &objects) {
     const std::uint32_t number = objects.qp->qp_num;
     assert_true(number > 1 && number < 0xffffff);
     assert_ptr_equal(soft::AnyQueuePair::find(number).get(), &objects.queue_pair());
@@ -139,8 +136,7 @@ void a_queue_pair_is_found(void **state) {
     assert_null(soft::AnyQueuePair::find(number).get());
 }
 
-void comes_out_in_order(void **state) {
-    auto &objects = *static_cast<Objects *>(*state);
+void comes_out_in_order(Objects &objects) {
     std::array<ibv_wc, entries + 1> seen;
     std::uint64_t expected = 0;
     std::uint64_t next = 0;
@@ -157,8 +153,7 @@ void comes_out_in_order(void **state) {
     }
 }
 
-void an_overrun_is_told(void **state) {
-    auto &objects = *static_cast<Objects *>(*state);
+void an_overrun_is_told(Objects &objects) {
     for (std::uint64_t i = 0; i < entries; ++i) {
         assert_true(complete(objects, i));
     }
@@ -177,8 +172,7 @@ void an_overrun_is_told(void **state) {
 }
 
 // Once, on the context; one that was not fetched goes with its queue.
-void an_overrun_is_an_event(void **state) {
-    auto &objects = *static_cast<Objects *>(*state);
+void an_overrun_is_an_event(Objects &objects) {
     ibv_context *const context = objects.cq->context;
     assert_int_equal(fcntl(context->async_fd, F_SETFL, O_NONBLOCK), 0);
     ibv_async_event event{};
@@ -213,8 +207,7 @@ int post_receive(const Objects &objects) {
 }
 
 // As on hardware: a slot of the receive queue is free when its completion has been polled.
-void a_slot_is_free_when_polled(void **state) {
-    auto &objects = *static_cast<Objects *>(*state);
+void a_slot_is_free_when_polled(Objects &objects) {
     for (std::uint32_t i = 0; i < receives; ++i) {
         assert_int_equal(post_receive(objects), 0);
     }
@@ -226,8 +219,7 @@ void a_slot_is_free_when_polled(void **state) {
 }
 
 // Completions of a queue pair that was destroyed are still to be polled, and touch nothing of it.
-void completions_outlive_their_queue_pair(void **state) {
-    auto &objects = *static_cast<Objects *>(*state);
+void completions_outlive_their_queue_pair(Objects &objects) {
     assert_int_equal(post_receive(objects), 0);
     assert_true(objects.queue().push({}, objects.queue_pair(), CompletionQueue::Queue::Receive, 1, false));
     assert_int_equal(softrdma_ibv_destroy_cq(objects.cq), EBUSY);
@@ -238,8 +230,7 @@ void completions_outlive_their_queue_pair(void **state) {
     assert_int_equal(ibv_poll_cq(objects.cq, 1, &seen), 0);
 }
 
-void a_notification_is_asked_for_each_time(void **state) {
-    auto &objects = *static_cast<Objects *>(*state);
+void a_notification_is_asked_for_each_time(Objects &objects) {
     assert_true(complete(objects, 1));
     assert_false(take_event(objects));
     assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
@@ -252,8 +243,7 @@ void a_notification_is_asked_for_each_time(void **state) {
     assert_false(take_event(objects));
 }
 
-void solicited_only(void **state) {
-    auto &objects = *static_cast<Objects *>(*state);
+void solicited_only(Objects &objects) {
     assert_int_equal(ibv_req_notify_cq(objects.cq, 1), 0);
     assert_true(complete(objects, 1));
     assert_false(take_event(objects));
@@ -266,8 +256,7 @@ void solicited_only(void **state) {
     assert_true(take_event(objects));
 }
 
-void events_are_counted(void **state) {
-    auto &objects = *static_cast<Objects *>(*state);
+void events_are_counted(Objects &objects) {
     for (std::uint64_t i = 0; i < 3; ++i) {
         assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
         assert_true(complete(objects, i));
@@ -279,8 +268,7 @@ void events_are_counted(void **state) {
     assert_false(take_event(objects));
 }
 
-void two_queues_of_one_channel(void **state) {
-    auto &objects = *static_cast<Objects *>(*state);
+void two_queues_of_one_channel(Objects &objects) {
     ibv_cq *const second = softrdma_ibv_create_cq(objects.cq->context, entries, nullptr, objects.channel, 0);
     assert_non_null(second);
     assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
@@ -305,8 +293,7 @@ void two_queues_of_one_channel(void **state) {
 }
 
 // A thread that sleeps in get_cq_event is woken by a completion that another one pushes.
-void a_sleeper_is_woken(void **state) {
-    auto &objects = *static_cast<Objects *>(*state);
+void a_sleeper_is_woken(Objects &objects) {
     assert_int_equal(fcntl(objects.channel->fd, F_SETFL, 0), 0);
     for (int round = 0; round < 50; ++round) {
         assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
@@ -337,21 +324,17 @@ struct DestroyedLast {
     }
 } destroyed_last;
 
-bool polls_while_the_process_ends() {
-    static void *state = nullptr;
-    if (open_objects(&state) != 0) {
-        return false;
-    }
+void poll_while_the_process_ends() {
+    static const auto *const objects = new Objects;
     std::thread{[] {
         ibv_wc seen;
-        while (ibv_poll_cq(static_cast<Objects *>(state)->cq, 1, &seen) == 0) {
+        while (ibv_poll_cq(objects->cq, 1, &seen) == 0) {
             polls.fetch_add(1);
         }
     }}.detach();
     while (polls.load() == 0) {
         std::this_thread::yield();
     }
-    return true;
 }
 
 void without_an_engine_there_is_no_memory(void **) {
@@ -364,20 +347,20 @@ void without_an_engine_there_is_no_memory(void **) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {
-        cmocka_unit_test(without_an_engine_there_is_no_memory),
-        cmocka_unit_test_setup_teardown(comes_out_in_order, open_objects, close_objects),
-        cmocka_unit_test_setup_teardown(grows_and_shrinks, open_objects, close_objects),
-        cmocka_unit_test_setup_teardown(a_queue_pair_is_found, open_objects, close_objects),
-        cmocka_unit_test_setup_teardown(an_overrun_is_told, open_objects, close_objects),
-        cmocka_unit_test_setup_teardown(an_overrun_is_an_event, open_objects, close_objects),
-        cmocka_unit_test_setup_teardown(a_slot_is_free_when_polled, open_objects, close_objects),
-        cmocka_unit_test_setup_teardown(completions_outlive_their_queue_pair, open_objects, close_objects),
-        cmocka_unit_test_setup_teardown(a_notification_is_asked_for_each_time, open_objects, close_objects),
-        cmocka_unit_test_setup_teardown(solicited_only, open_objects, close_objects),
-        cmocka_unit_test_setup_teardown(events_are_counted, open_objects, close_objects),
-        cmocka_unit_test_setup_teardown(two_queues_of_one_channel, open_objects, close_objects),
-        cmocka_unit_test_setup_teardown(a_sleeper_is_woken, open_objects, close_objects)};
+    const CMUnitTest tests[] = {cmocka_unit_test(without_an_engine_there_is_no_memory),
+                                fixture_test(comes_out_in_order),
+                                fixture_test(grows_and_shrinks),
+                                fixture_test(a_queue_pair_is_found),
+                                fixture_test(an_overrun_is_told),
+                                fixture_test(an_overrun_is_an_event),
+                                fixture_test(a_slot_is_free_when_polled),
+                                fixture_test(completions_outlive_their_queue_pair),
+                                fixture_test(a_notification_is_asked_for_each_time),
+                                fixture_test(solicited_only),
+                                fixture_test(events_are_counted),
+                                fixture_test(two_queues_of_one_channel),
+                                fixture_test(a_sleeper_is_woken)};
     const int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
-    return polls_while_the_process_ends() ? failed : 1;
+    poll_while_the_process_ends();
+    return failed;
 }

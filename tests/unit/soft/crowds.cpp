@@ -42,8 +42,8 @@ std::size_t ended(std::deque<Peer> &peers) {
 }
 
 // The oldest of those gives way, though all come from where the one that speaks comes from.
-void silent_peers_do_not_stop_a_listener(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void silent_peers_do_not_stop_a_listener(Ends &ends) {
+    auto &[device, peer, other] = ends;
     std::deque<Peer> silent;
     for (int round = 0; round < 4; ++round) {
         add_silent(silent, device, 1, handshakes);
@@ -56,8 +56,8 @@ void silent_peers_do_not_stop_a_listener(void **state) {
 }
 
 // A peer that comes from elsewhere keeps its place, however old it is.
-void the_oldest_of_the_busiest_address_gives_way(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void the_oldest_of_the_busiest_address_gives_way(Ends &ends) {
+    auto &[device, peer, other] = ends;
     std::deque<Peer> few;
     std::deque<Peer> many;
     add_silent(few, device, 2, 3);
@@ -74,8 +74,8 @@ void the_oldest_of_the_busiest_address_gives_way(void **state) {
 }
 
 // A byte now and then keeps nobody's place. A request that is whole is looked at before its sender has to go.
-void who_drips_gives_way_and_who_asks_does_not(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void who_drips_gives_way_and_who_asks_does_not(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const Bytes request = test::encoded(test::plain);
     std::deque<Peer> dripping;
     for (std::size_t i = 0; i < 2 * handshakes; ++i) {
@@ -119,8 +119,8 @@ void await_ends(std::size_t count, std::deque<Peer> &some, std::deque<Peer> &oth
 }
 
 // Of the requests that the program does not fetch, the newest of the address with most gives way.
-void requests_of_the_busiest_address_are_rejected(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void requests_of_the_busiest_address_are_rejected(Ends &ends) {
+    auto &[device, peer, other] = ends;
     constexpr std::size_t kept = 8;
     const auto most = std::exchange(soft::limits::max_unfetched_requests, static_cast<int>(kept));
     std::deque<Peer> few;
@@ -145,8 +145,8 @@ void requests_of_the_busiest_address_are_rejected(void **state) {
 }
 
 // A flood is a line for each of the first, and one with the number of all others.
-void a_flood_is_few_lines(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_flood_is_few_lines(Ends &ends) {
+    auto &[device, peer, other] = ends;
     std::deque<Peer> silent;
     add_silent(silent, device, 1, handshakes);
     (void)test::logged();
@@ -197,8 +197,8 @@ std::size_t unread_bytes(std::uint16_t from) {
 }
 
 // Each of so many could pin megabytes. Those of another address have their own part.
-void peers_that_do_not_read_pin_a_bound(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void peers_that_do_not_read_pin_a_bound(Ends &ends) {
+    auto &[device, peer, other] = ends;
     constexpr std::size_t mebibyte = 1 << 20;
     constexpr std::size_t count = 32;
     const auto of_origin = std::exchange(soft::limits::unread_bytes_of_origin, 4 * mebibyte);
@@ -233,8 +233,8 @@ void guess_a_key(test::Device &device, unsigned host) {
 
 // A request of who guesses keys is looked at only after a while, and after those before it; that of another
 // address at once.
-void who_guesses_keys_waits(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void who_guesses_keys_waits(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const auto free_keys = std::exchange(soft::limits::wrong_keys_a_minute, 8);
     for (int i = 0; i < 12; ++i) {
         guess_a_key(device, 1);
@@ -268,8 +268,8 @@ bool is_reset(const Peer &peer) {
 }
 
 // The program has ended them; what the kernel keeps for them, and their descriptors, are bounded.
-void ended_connections_whose_peers_do_not_read_give_way(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void ended_connections_whose_peers_do_not_read_give_way(Ends &ends) {
+    auto &[device, peer, other] = ends;
     std::deque<Peer> elsewhere;
     std::deque<Peer> deaf;
     device.close(add_deaf(elsewhere, device, 2));
@@ -287,13 +287,13 @@ void ended_connections_whose_peers_do_not_read_give_way(void **state) {
 int main() {
     soft::limits::max_draining = drains;
     soft::limits::max_handshakes = handshakes;
-    const CMUnitTest tests[] = {test_of_ends(silent_peers_do_not_stop_a_listener),
-                                test_of_ends(the_oldest_of_the_busiest_address_gives_way),
-                                test_of_ends(who_drips_gives_way_and_who_asks_does_not),
-                                test_of_ends(requests_of_the_busiest_address_are_rejected),
-                                test_of_ends(a_flood_is_few_lines),
-                                test_of_ends(peers_that_do_not_read_pin_a_bound),
-                                test_of_ends(who_guesses_keys_waits),
-                                test_of_ends(ended_connections_whose_peers_do_not_read_give_way)};
+    const CMUnitTest tests[] = {fixture_test(silent_peers_do_not_stop_a_listener),
+                                fixture_test(the_oldest_of_the_busiest_address_gives_way),
+                                fixture_test(who_drips_gives_way_and_who_asks_does_not),
+                                fixture_test(requests_of_the_busiest_address_are_rejected),
+                                fixture_test(a_flood_is_few_lines),
+                                fixture_test(peers_that_do_not_read_pin_a_bound),
+                                fixture_test(who_guesses_keys_waits),
+                                fixture_test(ended_connections_whose_peers_do_not_read_give_way)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -18,8 +18,10 @@
 #include "soft/ground/limits.hpp"
 #include "soft/wire/datagram.hpp"
 
-// Last, as it wants.
+// Last, as they want.
 #include "datagram_end.hpp"
+
+#include "../base/fixture.hpp"
 
 namespace {
 
@@ -131,21 +133,7 @@ private:
     std::vector<rdma_cm_id *> all_;
 };
 
-int open_ids(void **state) {
-    *state = new Ids;
-    return 0;
-}
-int close_ids(void **state) {
-    delete static_cast<Ids *>(*state);
-    return 0;
-}
-
-Ids &ids_of(void **state) {
-    return *static_cast<Ids *>(*state);
-}
-
-void a_service_is_found_and_used(void **state) {
-    Ids &ids = ids_of(state);
+void a_service_is_found_and_used(Ids &ids) {
     rdma_cm_id *const client = ids.ask(ids.port(), "which queue pair?");
     const Seen request = ids.next(RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_string_equal(request.private_data.c_str(), "which queue pair?");
@@ -181,8 +169,7 @@ void a_service_is_found_and_used(void **state) {
 }
 
 // A queue pair that is not the id's: rdma_init_qp_attr says how it climbs the states.
-void attributes_of_the_states(void **state) {
-    Ids &ids = ids_of(state);
+void attributes_of_the_states(Ids &ids) {
     rdma_cm_id *const id = ids.towards(ids.port());
     const auto end = std::make_unique<DatagramEnd>(IBV_QPS_RESET);
     for (const ibv_qp_state next : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
@@ -196,8 +183,7 @@ void attributes_of_the_states(void **state) {
 }
 
 // The path says what an address handle needs.
-void the_path_of_a_route(void **state) {
-    Ids &ids = ids_of(state);
+void the_path_of_a_route(Ids &ids) {
     const rdma_cm_id *const id = ids.towards(ids.port());
     assert_int_equal(id->route.num_paths, 1);
     const ibv_gid gid = gid_of(here);
@@ -206,8 +192,7 @@ void the_path_of_a_route(void **state) {
     assert_memory_equal(&address.sgid, &gid, sizeof(gid));
 }
 
-void a_rejection(void **state) {
-    Ids &ids = ids_of(state);
+void a_rejection(Ids &ids) {
     rdma_cm_id *const client = ids.ask(ids.port());
     const Seen request = ids.next(RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_int_equal(softrdma_rdma_reject(request.id, "no", 2), 0);
@@ -219,16 +204,14 @@ void a_rejection(void **state) {
 }
 
 // Destroyed without an answer, it is rejected; also when the program has never seen it.
-void a_request_that_is_dropped(void **state) {
-    Ids &ids = ids_of(state);
+void a_request_that_is_dropped(Ids &ids) {
     (void)ids.ask(ids.port());
     ids.destroy(ids.next(RDMA_CM_EVENT_CONNECT_REQUEST).id);
     assert_int_equal(ids.next(RDMA_CM_EVENT_UNREACHABLE).status, 2);
 }
 
 // The one who asked is told after the listener is gone.
-void an_answer_outlives_the_listener(void **state) {
-    Ids &ids = ids_of(state);
+void an_answer_outlives_the_listener(Ids &ids) {
     (void)ids.ask(ids.port());
     const Seen request = ids.next(RDMA_CM_EVENT_CONNECT_REQUEST);
     ids.destroy(ids.listener);
@@ -270,8 +253,7 @@ struct Socket {
     std::uint16_t port = 0;
 };
 
-void nobody_listens(void **state) {
-    Ids &ids = ids_of(state);
+void nobody_listens(Ids &ids) {
     std::uint16_t port = 0;
     {
         const Socket gone;
@@ -282,9 +264,8 @@ void nobody_listens(void **state) {
 }
 
 // A reply that was lost comes again; the request is no second one.
-void a_request_comes_again(void **state) {
+void a_request_comes_again(Ids &ids) {
     using namespace soft::wire;
-    Ids &ids = ids_of(state);
     const auto peer = std::make_unique<Socket>();
     const auto request = encode(LookupRequest{.token = 77});
     peer->send(request, ids.port());
@@ -327,9 +308,8 @@ void requests_of_one_address_give_way(void **) {
 }
 
 // Changed or cut datagrams are no requests; one from elsewhere, or for another request, is no reply.
-void bytes_that_mean_nothing(void **state) {
+void bytes_that_mean_nothing(Ids &ids) {
     using namespace soft::wire;
-    Ids &ids = ids_of(state);
     const auto peer = std::make_unique<Socket>();
     const auto request = encode(LookupRequest{.token = 1});
     for (std::size_t size = 0; size < request.size(); ++size) {
@@ -367,8 +347,7 @@ void bytes_that_mean_nothing(void **state) {
 }
 
 // As many times as it says, and then it gives up.
-void a_service_that_is_silent(void **state) {
-    Ids &ids = ids_of(state);
+void a_service_that_is_silent(Ids &ids) {
     const auto service = std::make_unique<Socket>();
     const auto usual = std::exchange(soft::limits::lookup_interval, std::chrono::milliseconds{10});
     (void)ids.ask(service->port);
@@ -381,8 +360,7 @@ void a_service_that_is_silent(void **state) {
     assert_int_equal(asked, soft::limits::lookup_attempts);
 }
 
-void calls_that_are_refused(void **state) {
-    Ids &ids = ids_of(state);
+void calls_that_are_refused(Ids &ids) {
     rdma_cm_id *id = nullptr;
     assert_int_equal(softrdma_rdma_create_id(ids.events, &id, nullptr, RDMA_PS_IB), -1);
     assert_int_equal(errno, EPROTONOSUPPORT);
@@ -411,8 +389,7 @@ rdma_cm_id *bound(Ids &ids, rdma_port_space port_space = RDMA_PS_UDP) {
 }
 
 // With ibv_destroy_qp: the id has nothing of it any more.
-void a_queue_pair_goes_before_its_id(void **state) {
-    Ids &ids = ids_of(state);
+void a_queue_pair_goes_before_its_id(Ids &ids) {
     rdma_cm_id *const member = bound(ids);
     DatagramEnd end{member};
     for (const char *const joined : {group, "239.255.77.4"}) {
@@ -426,8 +403,7 @@ void a_queue_pair_goes_before_its_id(void **state) {
     member->qp = nullptr;  // the other group is left when the id goes
 }
 
-void joining_and_leaving(void **state) {
-    Ids &ids = ids_of(state);
+void joining_and_leaving(Ids &ids) {
     rdma_cm_id *const member = bound(ids, RDMA_PS_IPOIB);
     rdma_cm_id *const sender = bound(ids);
     DatagramEnd receiving{member};
@@ -465,8 +441,7 @@ void joining_and_leaving(void **state) {
     assert_int_equal(softrdma_ibv_destroy_ah(to), 0);
 }
 
-void groups_that_cannot_be_joined(void **state) {
-    Ids &ids = ids_of(state);
+void groups_that_cannot_be_joined(Ids &ids) {
     rdma_cm_id *const id = bound(ids);
     sockaddr_in host = address_of(here);
     assert_int_equal(softrdma_rdma_join_multicast(id, general(host), nullptr), -1);
@@ -483,9 +458,8 @@ void groups_that_cannot_be_joined(void **state) {
 }
 
 // Who asks goes at any moment; requests, and the answers to them, come meanwhile.
-void ids_go_while_they_ask(void **state) {
+void ids_go_while_they_ask(Ids &ids) {
     static constexpr unsigned rounds = 200;
-    Ids &ids = ids_of(state);
     rdma_event_channel *const asking = softrdma_rdma_create_event_channel();
     assert_non_null(asking);
     sockaddr_in address = address_of(here, ids.port());
@@ -534,27 +508,25 @@ void ids_go_while_they_ask(void **state) {
 
 }  // namespace
 
-#define test_of_ids(name) cmocka_unit_test_setup_teardown(name, open_ids, close_ids)
-
 int main() {
     alarm(50);  // an event that does not come
     const CMUnitTest tests[] = {
-        test_of_ids(a_service_is_found_and_used),
-        test_of_ids(attributes_of_the_states),
-        test_of_ids(the_path_of_a_route),
-        test_of_ids(a_rejection),
-        test_of_ids(a_request_that_is_dropped),
-        test_of_ids(an_answer_outlives_the_listener),
-        test_of_ids(nobody_listens),
-        test_of_ids(a_request_comes_again),
+        fixture_test(a_service_is_found_and_used),
+        fixture_test(attributes_of_the_states),
+        fixture_test(the_path_of_a_route),
+        fixture_test(a_rejection),
+        fixture_test(a_request_that_is_dropped),
+        fixture_test(an_answer_outlives_the_listener),
+        fixture_test(nobody_listens),
+        fixture_test(a_request_comes_again),
         cmocka_unit_test(requests_of_one_address_give_way),
-        test_of_ids(bytes_that_mean_nothing),
-        test_of_ids(calls_that_are_refused),
-        test_of_ids(a_queue_pair_goes_before_its_id),
-        test_of_ids(joining_and_leaving),
-        test_of_ids(groups_that_cannot_be_joined),
-        test_of_ids(ids_go_while_they_ask),
-        test_of_ids(a_service_that_is_silent),
+        fixture_test(bytes_that_mean_nothing),
+        fixture_test(calls_that_are_refused),
+        fixture_test(a_queue_pair_goes_before_its_id),
+        fixture_test(joining_and_leaving),
+        fixture_test(groups_that_cannot_be_joined),
+        fixture_test(ids_go_while_they_ask),
+        fixture_test(a_service_that_is_silent),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

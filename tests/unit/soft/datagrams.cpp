@@ -19,8 +19,10 @@
 #include "soft/ground/limits.hpp"
 #include "soft/wire/datagram.hpp"
 
-// Last, as it wants.
+// Last, as they want.
 #include "datagram_end.hpp"
+
+#include "../base/fixture.hpp"
 
 namespace {
 
@@ -38,14 +40,6 @@ struct Ends {
     DatagramEnd a;
     DatagramEnd b;
 };
-int open_ends(void **state) {
-    *state = new Ends;
-    return 0;
-}
-int close_ends(void **state) {
-    delete static_cast<Ends *>(*state);
-    return 0;
-}
 
 void assert_same_gid(const ibv_gid &seen, const ibv_gid &expected) {
     assert_memory_equal(&seen, &expected, sizeof(seen));
@@ -83,8 +77,8 @@ void exchange(DatagramEnd &a, DatagramEnd &b) {
     assert_int_equal(got.completion.wc_flags, IBV_WC_GRH);
 }
 
-void a_message_and_its_answer(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void a_message_and_its_answer(Ends &ends) {
+    auto &[a, b] = ends;
     exchange(a, b);
 }
 
@@ -94,15 +88,15 @@ void over_ipv6(void **) {
     exchange(*a, *b);
 }
 
-void a_queue_pair_sends_to_itself(void **state) {
-    DatagramEnd &a = static_cast<Ends *>(*state)->a;
+void a_queue_pair_sends_to_itself(Ends &ends) {
+    DatagramEnd &a = ends.a;
     a.post_receive(0);
     a.send("echo", a);
     assert_string_equal(a.next_message().text.c_str(), "echo");
 }
 
-void the_number_has_the_port(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void the_number_has_the_port(Ends &ends) {
+    auto &[a, b] = ends;
     for (const DatagramEnd *const end : {&a, &b}) {
         assert_true(end->qp->qp_num >= 0x800000 && end->qp->qp_num < to_group);
         const int rival = socket(AF_INET6, SOCK_DGRAM, 0);
@@ -115,8 +109,8 @@ void the_number_has_the_port(void **state) {
     }
 }
 
-void sizes_from_nothing_to_the_mtu(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void sizes_from_nothing_to_the_mtu(Ends &ends) {
+    auto &[a, b] = ends;
     const std::string largest(soft::limits::max_datagram_bytes, 'x');
     for (const std::string &text : {std::string{}, std::string{"y"}, largest}) {
         b.post_receive(3);
@@ -133,8 +127,8 @@ void sizes_from_nothing_to_the_mtu(void **state) {
 }
 
 // Gathered from two places, one of them inline; scattered over three, the header over two of them.
-void scatter_and_gather(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void scatter_and_gather(Ends &ends) {
+    auto &[a, b] = ends;
     for (const unsigned flags : {0U, unsigned{IBV_SEND_INLINE}}) {
         ibv_sge places[] = {b.sge(0, 30), b.sge(1, 12), b.sge(2, 100)};
         ibv_recv_wr receive{.wr_id = 9, .next = nullptr, .sg_list = places, .num_sge = 3};
@@ -157,8 +151,8 @@ void scatter_and_gather(void **state) {
 }
 
 // What is dropped takes no receive; what is sent after it arrives after it.
-void what_is_dropped(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void what_is_dropped(Ends &ends) {
+    auto &[a, b] = ends;
     a.send("no receive", b);
     b.expect_nothing();
     b.post_receive(1, route_bytes + 4);
@@ -172,8 +166,8 @@ void what_is_dropped(void **state) {
 }
 
 // The highest bit of the Q_Key in a request means that of the queue pair.
-void the_queue_pairs_own_qkey(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void the_queue_pairs_own_qkey(Ends &ends) {
+    auto &[a, b] = ends;
     b.post_receive(1);
     a.send("mine", b, 0x80000000);
     assert_string_equal(b.next_message().text.c_str(), "mine");
@@ -205,8 +199,8 @@ void the_states(void **) {
     assert_int_equal(init.qp_type, IBV_QPT_UD);
 }
 
-void an_error_flushes_and_a_reset_forgets(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void an_error_flushes_and_a_reset_forgets(Ends &ends) {
+    auto &[a, b] = ends;
     b.post_receive(1);
     b.post_receive(2);
     assert_int_equal(b.modify(IBV_QPS_ERR), 0);
@@ -234,8 +228,8 @@ void an_error_flushes_and_a_reset_forgets(void **state) {
     b.expect_nothing();
 }
 
-void bad_memory_of_a_send(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void bad_memory_of_a_send(Ends &ends) {
+    auto &[a, b] = ends;
     ibv_sge place = a.sge(0, 4);
     place.lkey ^= 1;
     ibv_send_wr request{};
@@ -260,8 +254,8 @@ void bad_memory_of_a_send(void **state) {
 }
 
 // Nothing is sent behind it, and the queue pair still receives.
-void an_overrun_of_the_send_side(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void an_overrun_of_the_send_side(Ends &ends) {
+    auto &[a, b] = ends;
     ibv_qp *const own = a.qp;
     ibv_cq *const small = softrdma_ibv_create_cq(a.context, 1, nullptr, nullptr, 0);
     assert_non_null(small);
@@ -300,8 +294,8 @@ void an_overrun_of_the_send_side(void **state) {
     b.expect_nothing();
 }
 
-void bad_memory_of_a_receive(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void bad_memory_of_a_receive(Ends &ends) {
+    auto &[a, b] = ends;
     ibv_sge place = b.sge(0, 100);
     place.lkey ^= 1;
     ibv_recv_wr receive{.wr_id = 5, .next = nullptr, .sg_list = &place, .num_sge = 1};
@@ -315,8 +309,8 @@ void bad_memory_of_a_receive(void **state) {
 }
 
 // Through ibv_qp_ex: a chain is posted whole or not at all.
-void requests_prepared_one_by_one(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void requests_prepared_one_by_one(Ends &ends) {
+    auto &[a, b] = ends;
     ibv_qp_init_attr_ex wanted{};
     wanted.send_cq = wanted.recv_cq = a.cq;
     wanted.cap = {
@@ -361,8 +355,8 @@ void requests_prepared_one_by_one(void **state) {
 }
 
 // A completion event wakes who sleeps, and the queue's places are those of hardware.
-void events_and_full_queues(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void events_and_full_queues(Ends &ends) {
+    auto &[a, b] = ends;
     b.post_receive(1);
     assert_int_equal(ibv_req_notify_cq(b.cq, 0), 0);
     a.send("wake up", b);
@@ -386,8 +380,8 @@ void events_and_full_queues(void **state) {
     assert_int_equal(a.post_send(request), 0);
 }
 
-void what_cannot_be_sent(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void what_cannot_be_sent(Ends &ends) {
+    auto &[a, b] = ends;
     ibv_send_wr request{};
     request.opcode = IBV_WR_RDMA_WRITE;
     request.wr.ud = {.ah = a.handle_to(b.gid()), .remote_qpn = b.qp->qp_num, .remote_qkey = qkey};
@@ -405,8 +399,8 @@ void what_cannot_be_sent(void **state) {
     assert_int_equal(a.post_send(request), EINVAL);
 }
 
-void address_handles_that_are_none(void **state) {
-    DatagramEnd &a = static_cast<Ends *>(*state)->a;
+void address_handles_that_are_none(Ends &ends) {
+    DatagramEnd &a = ends.a;
     const ibv_ah_attr sound = a.attributes_to(gid_of("127.0.0.1"));
     const auto refused = [&](auto change) {
         ibv_ah_attr attributes = sound;
@@ -434,8 +428,8 @@ void address_handles_that_are_none(void **state) {
 
 // ---- groups ----
 
-void members_of_a_group(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void members_of_a_group(Ends &ends) {
+    auto &[a, b] = ends;
     const auto third = std::make_unique<DatagramEnd>();
     const ibv_gid gid = gid_of(group);
     const ibv_gid other = gid_of("239.255.77.2");
@@ -467,8 +461,8 @@ void members_of_a_group(void **state) {
 }
 
 // One that goes, a member still or no longer, leaves nothing behind with those that share its queue.
-void a_member_goes(void **state) {
-    auto &[a, b] = *static_cast<Ends *>(*state);
+void a_member_goes(Ends &ends) {
+    auto &[a, b] = ends;
     ibv_qp_init_attr wanted{};
     wanted.send_cq = wanted.recv_cq = a.cq;
     wanted.cap = {
@@ -493,11 +487,11 @@ void a_member_goes(void **state) {
 }
 
 // Every send is done, and what arrives is whole, while the receiver joins and leaves a group.
-void many_threads_send(void **state) {
+void many_threads_send(Ends &ends) {
     static constexpr unsigned threads = 3;
     static constexpr unsigned rounds = 200;
     using Text = std::array<char, 64>;  // all of one character, the thread's
-    auto &[a, b] = *static_cast<Ends *>(*state);
+    auto &[a, b] = ends;
     ibv_ah *const to = a.handle_to(b.gid());
     std::atomic<unsigned> failed{0};
     unsigned sent = 0;
@@ -559,8 +553,8 @@ void many_threads_send(void **state) {
     assert_int_not_equal(received, 0);
 }
 
-void groups_that_are_none(void **state) {
-    DatagramEnd &a = static_cast<Ends *>(*state)->a;
+void groups_that_are_none(Ends &ends) {
+    DatagramEnd &a = ends.a;
     const ibv_gid host = gid_of("127.0.0.1");
     assert_int_equal(softrdma_ibv_attach_mcast(a.qp, &host, 0), EINVAL);
     for (std::size_t i = 0; i <= soft::limits::max_groups_of_qp; ++i) {
@@ -574,9 +568,9 @@ void groups_that_are_none(void **state) {
 
 // Whatever of a sound datagram is changed or cut, it is not delivered; nor when it comes from another port
 // than the queue pair's that it names.
-void any_byte_may_be_wrong(void **state) {
+void any_byte_may_be_wrong(Ends &ends) {
     using namespace soft::wire;
-    DatagramEnd &a = static_cast<Ends *>(*state)->a;
+    DatagramEnd &a = ends.a;
     const int peer = socket(AF_INET, SOCK_DGRAM, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -621,32 +615,30 @@ void any_byte_may_be_wrong(void **state) {
 
 }  // namespace
 
-#define test_of_ends(name) cmocka_unit_test_setup_teardown(name, open_ends, close_ends)
-
 int main() {
     const CMUnitTest tests[] = {
-        test_of_ends(a_message_and_its_answer),
+        fixture_test(a_message_and_its_answer),
         cmocka_unit_test(over_ipv6),
-        test_of_ends(a_queue_pair_sends_to_itself),
-        test_of_ends(the_number_has_the_port),
-        test_of_ends(sizes_from_nothing_to_the_mtu),
-        test_of_ends(scatter_and_gather),
-        test_of_ends(what_is_dropped),
-        test_of_ends(the_queue_pairs_own_qkey),
+        fixture_test(a_queue_pair_sends_to_itself),
+        fixture_test(the_number_has_the_port),
+        fixture_test(sizes_from_nothing_to_the_mtu),
+        fixture_test(scatter_and_gather),
+        fixture_test(what_is_dropped),
+        fixture_test(the_queue_pairs_own_qkey),
         cmocka_unit_test(the_states),
-        test_of_ends(an_error_flushes_and_a_reset_forgets),
-        test_of_ends(bad_memory_of_a_send),
-        test_of_ends(an_overrun_of_the_send_side),
-        test_of_ends(bad_memory_of_a_receive),
-        test_of_ends(requests_prepared_one_by_one),
-        test_of_ends(events_and_full_queues),
-        test_of_ends(what_cannot_be_sent),
-        test_of_ends(address_handles_that_are_none),
-        test_of_ends(members_of_a_group),
-        test_of_ends(a_member_goes),
-        test_of_ends(many_threads_send),
-        test_of_ends(groups_that_are_none),
-        test_of_ends(any_byte_may_be_wrong),
+        fixture_test(an_error_flushes_and_a_reset_forgets),
+        fixture_test(bad_memory_of_a_send),
+        fixture_test(an_overrun_of_the_send_side),
+        fixture_test(bad_memory_of_a_receive),
+        fixture_test(requests_prepared_one_by_one),
+        fixture_test(events_and_full_queues),
+        fixture_test(what_cannot_be_sent),
+        fixture_test(address_handles_that_are_none),
+        fixture_test(members_of_a_group),
+        fixture_test(a_member_goes),
+        fixture_test(many_threads_send),
+        fixture_test(groups_that_are_none),
+        fixture_test(any_byte_may_be_wrong),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

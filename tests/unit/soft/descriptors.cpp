@@ -99,8 +99,8 @@ void connect(const base::Fd &socket, std::uint16_t port) {
 }
 
 // All in one test: the device closes what an earlier test left to it when it comes to that.
-void a_peer_is_rejected_and_hears_why(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_peer_is_rejected_and_hears_why(Ends &ends) {
+    auto &[device, peer, other] = ends;
     {
         // Sockets that are there before the device can take their descriptors.
         const base::Fd silent{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
@@ -142,8 +142,7 @@ bool is_told(Ends &ends, std::size_t left, std::string_view private_data) {
     return reply.mpa.soft_operations;
 }
 
-void a_program_without_descriptors_rejects_and_its_peer_hears_why(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void a_program_without_descriptors_rejects_and_its_peer_hears_why(Ends &ends) {
     assert_true(is_told(ends, 0, {}));
     assert_true(is_told(ends, 1, {}));  // a channel takes two
     assert_false(is_told(ends, 2, {}));
@@ -166,7 +165,7 @@ int main() {
     }
     // The first before this process has opened the device.
     const CMUnitTest tests[] = {cmocka_unit_test(an_id_says_that_its_device_cannot_be_opened),
-                                test_of_ends(a_peer_is_rejected_and_hears_why),
-                                test_of_ends(a_program_without_descriptors_rejects_and_its_peer_hears_why)};
+                                fixture_test(a_peer_is_rejected_and_hears_why),
+                                fixture_test(a_program_without_descriptors_rejects_and_its_peer_hears_why)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -80,17 +80,6 @@ bool has_unread(int socket) {
 
 }  // namespace
 
-int open_ends(void **state) {
-    watch_log();
-    *state = new Ends;
-    return 0;
-}
-
-int close_ends(void **state) {
-    delete static_cast<Ends *>(*state);
-    return 0;
-}
-
 void watch_log() {
     softrdma_set_log(count, static_cast<int>(base::LogLevel::Warning));
     base::log_lines_of_place = std::numeric_limits<unsigned>::max();  // each counts
@@ -102,6 +91,7 @@ LogCount logged() {
 }
 
 Device::Device() {
+    watch_log();
     events_ = softrdma_rdma_create_event_channel();
     assert_non_null(events_);
     assert_int_equal(fcntl(events_->fd, F_SETFL, O_NONBLOCK), 0);

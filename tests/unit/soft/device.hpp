@@ -11,8 +11,10 @@
 
 #include "softrdma.h"
 
-// Last, as it wants.
+// Last, as they want.
 #include "peer.hpp"
+
+#include "../base/fixture.hpp"
 
 namespace test {
 
@@ -37,7 +39,7 @@ public:
     static constexpr std::uint8_t depth = 4;           // reads and flushes at once
     static constexpr std::byte untouched{0xee};
 
-    // Listens on 127.0.0.1, at a port of its own.
+    // Listens on 127.0.0.1, at a port of its own, and watches the log.
     Device();
     ~Device();
     Device(const Device &) = delete;
@@ -107,14 +109,12 @@ private:
     std::vector<rdma_cm_id *> open_;
 };
 
-// The device and two peers: what a test of this folder works with, as its cmocka state.
+// The fixture of most tests in this folder.
 struct Ends {
     Device device;
     Peer peer;
     Peer other;
 };
-int open_ends(void **state);
-int close_ends(void **state);
 
 // Log lines of the device since the last call: how many at each level; nothing is printed.
 struct LogCount {
@@ -125,6 +125,3 @@ void watch_log();
 [[nodiscard]] LogCount logged();
 
 }  // namespace test
-
-// A test between open_ends() and close_ends().
-#define test_of_ends(name) cmocka_unit_test_setup_teardown(name, test::open_ends, test::close_ends)

@@ -97,8 +97,8 @@ void write_and_wait(Peer &peer, const ibv_mr &region) {
 
 // A send that nobody waits for yet is kept. What its header says of keys and offsets is the peer's, and no
 // record of what was written.
-void a_kept_send_hides_no_write(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_kept_send_hides_no_write(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const Pool pool;
     ibv_mr *const region = pool.registered(device);
     if (region == nullptr) {
@@ -115,8 +115,8 @@ void a_kept_send_hides_no_write(void **state) {
 
 // A peer's writes into a region are durable when the region is gone; its memory may be another's when the
 // peer asks.
-void a_deregistered_region_is_durable(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_deregistered_region_is_durable(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const Pool pool;
     ibv_mr *const region = pool.registered(device);
     if (region == nullptr) {
@@ -134,8 +134,8 @@ void a_deregistered_region_is_durable(void **state) {
     assert_int_equal(synced, 1);
 }
 
-void a_deregistered_region_that_is_lost_fails_the_flush(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_deregistered_region_that_is_lost_fails_the_flush(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const Pool pool;
     ibv_mr *const region = pool.registered(device);
     if (region == nullptr) {
@@ -150,8 +150,8 @@ void a_deregistered_region_that_is_lost_fails_the_flush(void **state) {
 }
 
 // Nobody waits for storage when nobody wrote, or has flushed what he wrote.
-void deregistering_what_is_durable_waits_for_nothing(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void deregistering_what_is_durable_waits_for_nothing(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const Pool pool;
     ibv_mr *const unwritten = pool.registered(device);
     if (unwritten == nullptr) {
@@ -169,8 +169,8 @@ void deregistering_what_is_durable_waits_for_nothing(void **state) {
 }
 
 // More regions come and go than ranges are remembered, and one of them is lost.
-void many_regions_come_and_go(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void many_regions_come_and_go(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const Pool lost;
     const Pool pool;
     ibv_mr *region = lost.registered(device);
@@ -192,8 +192,8 @@ void many_regions_come_and_go(void **state) {
 }
 
 // The flush waits for both, in turn.
-void two_devices_are_durable(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void two_devices_are_durable(Ends &ends) {
+    auto &[device, peer, other] = ends;
     if (!on_storage() || !can_mount_loop()) {
         skip();
     }
@@ -223,11 +223,11 @@ void two_devices_are_durable(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(a_kept_send_hides_no_write),
-                                test_of_ends(a_deregistered_region_is_durable),
-                                test_of_ends(a_deregistered_region_that_is_lost_fails_the_flush),
-                                test_of_ends(deregistering_what_is_durable_waits_for_nothing),
-                                test_of_ends(many_regions_come_and_go),
-                                test_of_ends(two_devices_are_durable)};
+    const CMUnitTest tests[] = {fixture_test(a_kept_send_hides_no_write),
+                                fixture_test(a_deregistered_region_is_durable),
+                                fixture_test(a_deregistered_region_that_is_lost_fails_the_flush),
+                                fixture_test(deregistering_what_is_durable_waits_for_nothing),
+                                fixture_test(many_regions_come_and_go),
+                                fixture_test(two_devices_are_durable)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

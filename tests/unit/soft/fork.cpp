@@ -69,8 +69,7 @@ bool is_refused(const Ends &ends, rdma_cm_id *id) {
     return refused && ibv_poll_cq(ends.device.cq, 1, &completion) == -1;
 }
 
-void a_child_takes_nothing_off_a_connection(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void a_child_takes_nothing_off_a_connection(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, {.ird = 4, .ord = 4});
     device.post_receive(id, 1, 4096, 8);
@@ -92,8 +91,8 @@ void a_child_takes_nothing_off_a_connection(void **state) {
 }
 
 // Completion events and connection events.
-void a_child_takes_no_event(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_child_takes_no_event(Ends &ends) {
+    auto &[device, peer, other] = ends;
     ibv_comp_channel *const channel = softrdma_ibv_create_comp_channel(device.cq->context);
     assert_non_null(channel);
     rdma_event_channel *const events = softrdma_rdma_create_event_channel();
@@ -189,8 +188,8 @@ bool are_refused(const Held &held, ibv_pd *pd, ibv_comp_channel *channel) {
            softrdma_ibv_destroy_cq(held.plain_cq()) == 0;
 }
 
-void a_child_waits_for_no_lock_that_it_inherited(void **state) {
-    auto &device = static_cast<Ends *>(*state)->device;
+void a_child_waits_for_no_lock_that_it_inherited(Ends &ends) {
+    auto &device = ends.device;
     ibv_comp_channel *const channel = softrdma_ibv_create_comp_channel(device.cq->context);
     assert_non_null(channel);
     Held held{device};
@@ -223,8 +222,8 @@ bool are_refused(rdma_cm_id *bound, rdma_cm_id *request) {
 }
 
 // The locks are held when the process forks, as its engine may hold them.
-void a_child_is_refused_ids_that_it_inherited(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_child_is_refused_ids_that_it_inherited(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_event_channel *const events = softrdma_rdma_create_event_channel();
     rdma_cm_id *bound = nullptr;
     sockaddr_in address = test::loopback(0);
@@ -256,14 +255,14 @@ void a_child_is_refused_ids_that_it_inherited(void **state) {
 
 // A thread that holds one of the locks that are held during a fork, and waits for others of them: fork(2)
 // takes those last.
-void a_fork_waits_for_threads_in_the_order_of_their_locks(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_fork_waits_for_threads_in_the_order_of_their_locks(Ends &ends) {
+    auto &[device, peer, other] = ends;
     static constinit base::LogPlace place{"file", 1, "function"};
     const std::uint32_t number = device.establish(peer, {.ird = 4, .ord = 4})->qp->qp_num;
-    std::atomic<bool> ends{false};
+    std::atomic<bool> ended{false};
     alarm(20);
     std::thread thread{[&] {
-        while (!ends) {
+        while (!ended) {
             {
                 const auto found = soft::AnyQueuePair::find(number);
                 std::this_thread::yield();  // to the fork
@@ -284,7 +283,7 @@ void a_fork_waits_for_threads_in_the_order_of_their_locks(void **state) {
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_int_equal(status, 0);
     }
-    ends = true;
+    ended = true;
     thread.join();
     alarm(0);
 }
@@ -312,8 +311,8 @@ private:
     const pid_t child_;
 };
 
-void a_connection_that_ends_has_ended_for_its_peer(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_connection_that_ends_has_ended_for_its_peer(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, {.ird = 4, .ord = 4});
     const IdleChild child;
     peer.finish();
@@ -347,12 +346,12 @@ void a_listener_that_is_gone_listens_no_more(void **) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(a_child_takes_nothing_off_a_connection),
-                                test_of_ends(a_child_takes_no_event),
-                                test_of_ends(a_child_waits_for_no_lock_that_it_inherited),
-                                test_of_ends(a_child_is_refused_ids_that_it_inherited),
-                                test_of_ends(a_fork_waits_for_threads_in_the_order_of_their_locks),
-                                test_of_ends(a_connection_that_ends_has_ended_for_its_peer),
+    const CMUnitTest tests[] = {fixture_test(a_child_takes_nothing_off_a_connection),
+                                fixture_test(a_child_takes_no_event),
+                                fixture_test(a_child_waits_for_no_lock_that_it_inherited),
+                                fixture_test(a_child_is_refused_ids_that_it_inherited),
+                                fixture_test(a_fork_waits_for_threads_in_the_order_of_their_locks),
+                                fixture_test(a_connection_that_ends_has_ended_for_its_peer),
                                 cmocka_unit_test(a_listener_that_is_gone_listens_no_more)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -112,8 +112,7 @@ void say(Ends &ends, const Bytes &bytes) {
     device.forget_completions();
 }
 
-void a_valid_conversation(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void a_valid_conversation(Ends &ends) {
     auto &[device, peer, other] = ends;
     for (const bool crc : {false, true}) {
         device.fill(1);
@@ -139,8 +138,7 @@ void a_valid_conversation(void **state) {
 }
 
 // With CRC32C every changed byte of an FPDU is noticed, and the FPDU has no effect.
-void a_changed_byte_with_crc(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void a_changed_byte_with_crc(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const beside = device.establish(other, {.ird = 4, .ord = 4});
     std::uint32_t msn = 0;
@@ -169,8 +167,7 @@ void a_changed_byte_with_crc(void **state) {
 }
 
 // Without it a byte too much moves everything behind it, and may name another place of the same region.
-void an_inserted_byte_without_crc(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void an_inserted_byte_without_crc(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const beside = device.establish(other, {.ird = 4, .ord = 4});
     std::uint32_t msn = 0;
@@ -190,8 +187,7 @@ void an_inserted_byte_without_crc(void **state) {
 }
 
 // The peer goes after each byte: in the middle of a frame that is worth a line, between two it is not.
-void an_end_at_every_place(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void an_end_at_every_place(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const beside = device.establish(other, {.ird = 4, .ord = 4});
     std::uint32_t msn = 0;
@@ -210,8 +206,8 @@ void an_end_at_every_place(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(a_valid_conversation), test_of_ends(a_changed_byte_with_crc),
-                                test_of_ends(an_inserted_byte_without_crc),
-                                test_of_ends(an_end_at_every_place)};
+    const CMUnitTest tests[] = {fixture_test(a_valid_conversation), fixture_test(a_changed_byte_with_crc),
+                                fixture_test(an_inserted_byte_without_crc),
+                                fixture_test(an_end_at_every_place)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -14,8 +14,8 @@ using namespace std::chrono_literals;
 using test::Bytes;
 using test::Ends;
 
-void half_open_peers_are_given_up(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void half_open_peers_are_given_up(Ends &ends) {
+    auto &[device, peer, other] = ends;
     // One that never answers, and two that ask for half a connection.
     test::Peer mute;
     rdma_cm_id *const id = device.connect(mute.listen());
@@ -63,6 +63,6 @@ void half_open_peers_are_given_up(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(half_open_peers_are_given_up)};
+    const CMUnitTest tests[] = {fixture_test(half_open_peers_are_given_up)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

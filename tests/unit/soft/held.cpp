@@ -15,8 +15,8 @@ namespace {
 using soft::AnyQueuePair;
 using test::Ends;
 
-void a_queue_pair_that_is_held_holds_up_no_other(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_queue_pair_that_is_held_holds_up_no_other(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const slow = device.establish(peer, test::from_a_soft_device);
     std::optional hold{AnyQueuePair::find(slow->qp->qp_num)};
     assert_ptr_equal(hold->get(), AnyQueuePair::of(slow->qp));
@@ -26,8 +26,8 @@ void a_queue_pair_that_is_held_holds_up_no_other(void **state) {
     device.close(quick);
 }
 
-void a_queue_pair_that_is_held_is_not_destroyed(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_queue_pair_that_is_held_is_not_destroyed(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, test::from_a_soft_device);
     const std::uint32_t number = id->qp->qp_num;
     std::optional hold{AnyQueuePair::find(number)};
@@ -52,7 +52,7 @@ void a_queue_pair_that_is_held_is_not_destroyed(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(a_queue_pair_that_is_held_holds_up_no_other),
-                                test_of_ends(a_queue_pair_that_is_held_is_not_destroyed)};
+    const CMUnitTest tests[] = {fixture_test(a_queue_pair_that_is_held_holds_up_no_other),
+                                fixture_test(a_queue_pair_that_is_held_is_not_destroyed)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

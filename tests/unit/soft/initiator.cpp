@@ -39,8 +39,7 @@ Bytes reply(MpaFrame frame) {
 
 // Revision 2 with S and the soft offer; P2P with WRITE as RTR; IRD and ORD of the program; no markers, no
 // CRC32C; nothing behind it.
-void the_request_byte_by_byte(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void the_request_byte_by_byte(Ends &ends) {
     (void)request(ends, "hello");
     assert_same_bytes(ends.peer.receive_frame(MpaRole::Request).raw,
                       joined(bytes(std::string_view{"MPA ID Req Frame"}),
@@ -49,8 +48,7 @@ void the_request_byte_by_byte(void **state) {
     assert_true(ends.peer.silent());
 }
 
-void the_first_fpdu_is_an_empty_write(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void the_first_fpdu_is_an_empty_write(Ends &ends) {
     rdma_cm_id *const id = answered(
         ends, reply({.soft_operations = true, .peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4}));
     const auto established = ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
@@ -67,8 +65,7 @@ void the_first_fpdu_is_an_empty_write(void **state) {
 }
 
 // siw does not take the offer: it echoes the flag word, and wants no RTR.
-void a_reply_like_siws(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void a_reply_like_siws(Ends &ends) {
     Bytes echo = reply({.ird = 4, .ord = 1});
     echo[16] = std::byte{0x14};
     rdma_cm_id *const id = answered(ends, echo);
@@ -94,8 +91,7 @@ void a_reply_like_siws(void **state) {
 }
 
 // The peer serves two reads at a time: the third waits for an answer.
-void rfc5040_6_1_reads_must_not_exceed_what_was_negotiated(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5040_6_1_reads_must_not_exceed_what_was_negotiated(Ends &ends) {
     rdma_cm_id *const id = answered(ends, reply({.ird = 2, .ord = 4}));
     assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id).initiator_depth, 2);
     for (std::uint64_t i = 1; i <= 3; ++i) {
@@ -119,8 +115,7 @@ void rfc5040_6_1_reads_must_not_exceed_what_was_negotiated(void **state) {
     assert_int_equal(third.value().sink_offset, ends.device.address(192));
 }
 
-void rfc5044_7_1_1_crc_must_be_used_when_one_side_asks(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5044_7_1_1_crc_must_be_used_when_one_side_asks(Ends &ends) {
     rdma_cm_id *const id =
         answered(ends, reply({.crc = true, .peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4}));
     (void)ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
@@ -138,8 +133,7 @@ void rfc5044_7_1_1_crc_must_be_used_when_one_side_asks(void **state) {
 }
 
 // siw as responder does not wait for our first FPDU.
-void what_follows_the_reply_is_not_lost(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void what_follows_the_reply_is_not_lost(Ends &ends) {
     rdma_cm_id *const id = request(ends);
     (void)ends.peer.receive_frame(MpaRole::Request);
     ends.device.post_receive(id, 1, 0, 64);
@@ -150,8 +144,7 @@ void what_follows_the_reply_is_not_lost(void **state) {
     assert_same_bytes({ends.device.at(0), 2}, bytes({7, 8}));
 }
 
-void a_reply_in_single_bytes(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void a_reply_in_single_bytes(Ends &ends) {
     const Bytes data = bytes(std::string_view{"server says hello"});
     rdma_cm_id *const id = request(ends);
     (void)ends.peer.receive_frame(MpaRole::Request);
@@ -162,8 +155,7 @@ void a_reply_in_single_bytes(void **state) {
     assert_true(ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id).private_data == "server says hello");
 }
 
-void a_rejection(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void a_rejection(Ends &ends) {
     const Bytes data = bytes(std::string_view{"full"});
     rdma_cm_id *const id = answered(ends, reply({.reject = true, .private_data = data}));
     const auto event = ends.device.wait_for(RDMA_CM_EVENT_REJECTED, id);
@@ -173,8 +165,7 @@ void a_rejection(void **state) {
 }
 
 // A device that has no descriptor for the connection says so, and its program was not asked.
-void a_rejection_by_the_peers_device(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void a_rejection_by_the_peers_device(Ends &ends) {
     for (const bool by_device : {true, false}) {
         rdma_cm_id *const id = answered(ends, reply({.reject = true, .soft_operations = by_device}));
         assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_REJECTED, id).status, -ECONNREFUSED);
@@ -184,8 +175,7 @@ void a_rejection_by_the_peers_device(void **state) {
     }
 }
 
-void an_old_peer(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void an_old_peer(Ends &ends) {
     const Bytes data = bytes(std::string_view{"v1"});
     rdma_cm_id *const id = answered(ends, reply({.revision = 1, .enhanced = false, .private_data = data}));
     assert_true(ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id).private_data == "v1");
@@ -193,8 +183,7 @@ void an_old_peer(void **state) {
     assert_true(ends.peer.silent());
 }
 
-void rfc5044_7_1_2_an_improper_reply_must_close(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5044_7_1_2_an_improper_reply_must_close(Ends &ends) {
     Bytes too_long = reply({});
     too_long[18] = std::byte{2};
     too_long[19] = std::byte{1};
@@ -210,8 +199,7 @@ void rfc5044_7_1_2_an_improper_reply_must_close(void **state) {
     }
 }
 
-void a_peer_that_goes_without_an_answer(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void a_peer_that_goes_without_an_answer(Ends &ends) {
     const Bytes whole = reply({.ird = 1, .ord = 1});
     for (std::size_t size = 0; size < whole.size(); ++size) {
         rdma_cm_id *const id = answered(ends, Bytes(whole.begin(), whole.begin() + static_cast<long>(size)));
@@ -225,17 +213,17 @@ void a_peer_that_goes_without_an_answer(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(the_request_byte_by_byte),
-                                test_of_ends(the_first_fpdu_is_an_empty_write),
-                                test_of_ends(a_reply_like_siws),
-                                test_of_ends(rfc5040_6_1_reads_must_not_exceed_what_was_negotiated),
-                                test_of_ends(rfc5044_7_1_1_crc_must_be_used_when_one_side_asks),
-                                test_of_ends(what_follows_the_reply_is_not_lost),
-                                test_of_ends(a_reply_in_single_bytes),
-                                test_of_ends(a_rejection),
-                                test_of_ends(a_rejection_by_the_peers_device),
-                                test_of_ends(an_old_peer),
-                                test_of_ends(rfc5044_7_1_2_an_improper_reply_must_close),
-                                test_of_ends(a_peer_that_goes_without_an_answer)};
+    const CMUnitTest tests[] = {fixture_test(the_request_byte_by_byte),
+                                fixture_test(the_first_fpdu_is_an_empty_write),
+                                fixture_test(a_reply_like_siws),
+                                fixture_test(rfc5040_6_1_reads_must_not_exceed_what_was_negotiated),
+                                fixture_test(rfc5044_7_1_1_crc_must_be_used_when_one_side_asks),
+                                fixture_test(what_follows_the_reply_is_not_lost),
+                                fixture_test(a_reply_in_single_bytes),
+                                fixture_test(a_rejection),
+                                fixture_test(a_rejection_by_the_peers_device),
+                                fixture_test(an_old_peer),
+                                fixture_test(rfc5044_7_1_2_an_improper_reply_must_close),
+                                fixture_test(a_peer_that_goes_without_an_answer)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

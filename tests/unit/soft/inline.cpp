@@ -146,8 +146,7 @@ void expect_completions(Device &device, const Filled &filled) {
 }
 
 // In one segment, with a sum over it, and in segments as a peer wants them that is no soft device.
-void what_tcp_does_not_take_keeps_its_bytes(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void what_tcp_does_not_take_keeps_its_bytes(Ends &ends) {
     MpaFrame with_crc = test::from_a_soft_device;
     with_crc.crc = true;
     for (const MpaFrame &request : {test::from_a_soft_device, with_crc, test::plain}) {
@@ -164,8 +163,7 @@ void what_tcp_does_not_take_keeps_its_bytes(void **state) {
     }
 }
 
-void a_chain_of_both_sizes_keeps_its_order(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void a_chain_of_both_sizes_keeps_its_order(Ends &ends) {
     rdma_cm_id *const id = establish(ends, test::from_a_soft_device);
     Filled filled = fill(ends.device, id);
     const std::uint64_t next = filled.posted + 1;
@@ -183,8 +181,7 @@ void a_chain_of_both_sizes_keeps_its_order(void **state) {
     expect_completions(ends.device, filled);
 }
 
-void a_queue_full_of_inline_data(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void a_queue_full_of_inline_data(Ends &ends) {
     rdma_cm_id *const id = establish(ends, test::from_a_soft_device);
     Filled filled = fill(ends.device, id);
     while (post(id, filled.posted + 1, large) == 0) {
@@ -208,8 +205,7 @@ int post_without_memory(rdma_cm_id *id, Chain &chain, std::size_t left, std::uin
 }
 
 // A program that gets ENOMEM posts the rest later.
-void without_memory_for_the_copy(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void without_memory_for_the_copy(Ends &ends) {
     rdma_cm_id *const id = establish(ends, test::from_a_soft_device);
     std::uint64_t refused = 0;
     Chain first;
@@ -241,8 +237,7 @@ void without_memory_for_the_copy(void **state) {
 }
 
 // Requests that wait are flushed, and one that TCP has begun with ends with the connection.
-void a_connection_that_ends_meanwhile(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void a_connection_that_ends_meanwhile(Ends &ends) {
     rdma_cm_id *const id = establish(ends, test::from_a_soft_device);
     const Filled filled = fill(ends.device, id);
     assert_int_equal(softrdma_rdma_disconnect(id), 0);
@@ -254,8 +249,8 @@ void a_connection_that_ends_meanwhile(void **state) {
 }
 
 // The longest queue with the most inline data takes no more memory than one without.
-void room_is_made_when_it_is_needed(void **state) {
-    auto &device = static_cast<Ends *>(*state)->device;
+void room_is_made_when_it_is_needed(Ends &ends) {
+    auto &device = ends.device;
     ibv_qp_init_attr attributes{};
     attributes.send_cq = attributes.recv_cq = device.cq;
     attributes.cap = {.max_send_wr = 16384,
@@ -276,12 +271,12 @@ void room_is_made_when_it_is_needed(void **state) {
 int main() {
     soft::limits::unread_bytes_of_process = 0;  // TCP takes the least for each
     const CMUnitTest tests[] = {
-        test_of_ends(what_tcp_does_not_take_keeps_its_bytes),
-        test_of_ends(a_chain_of_both_sizes_keeps_its_order),
-        test_of_ends(a_queue_full_of_inline_data),
-        test_of_ends(without_memory_for_the_copy),
-        test_of_ends(a_connection_that_ends_meanwhile),
-        test_of_ends(room_is_made_when_it_is_needed),
+        fixture_test(what_tcp_does_not_take_keeps_its_bytes),
+        fixture_test(a_chain_of_both_sizes_keeps_its_order),
+        fixture_test(a_queue_full_of_inline_data),
+        fixture_test(without_memory_for_the_copy),
+        fixture_test(a_connection_that_ends_meanwhile),
+        fixture_test(room_is_made_when_it_is_needed),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

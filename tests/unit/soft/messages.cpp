@@ -20,8 +20,8 @@ using test::joined;
 using test::pattern;
 using test::plain;
 
-void rfc5041_4_3_msns_must_begin_at_one_and_rise_by_one(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5041_4_3_msns_must_begin_at_one_and_rise_by_one(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     for (std::uint32_t msn = 1; msn <= 4; ++msn) {
         device.post(id, IBV_WR_SEND, 1, 0, 8 * (msn - 1));
@@ -36,8 +36,8 @@ void rfc5041_4_3_msns_must_begin_at_one_and_rise_by_one(void **state) {
 }
 
 // Every segment of a message names it and its own place in it; only the last one says so.
-void rfc5041_5_2_each_segment_must_say_where_it_belongs(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5041_5_2_each_segment_must_say_where_it_belongs(Ends &ends) {
+    auto &[device, peer, other] = ends;
     constexpr int short_segments = 536;
     constexpr std::size_t bytes = 3000;
     peer.connect(device.port(), short_segments);
@@ -63,8 +63,8 @@ void rfc5041_5_2_each_segment_must_say_where_it_belongs(void **state) {
     }
 }
 
-void rfc5040_5_1_a_write_must_not_be_delivered(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5040_5_1_a_write_must_not_be_delivered(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     device.post_receive(id, 1, 0, 8);
     const Segment write{.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(64)};
@@ -75,8 +75,8 @@ void rfc5040_5_1_a_write_must_not_be_delivered(void **state) {
     assert_same_bytes({device.at(64), 16}, pattern(16, 3));
 }
 
-void rfc5040_5_3_an_empty_send_must_consume_a_buffer(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5040_5_3_an_empty_send_must_consume_a_buffer(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     device.post_receive(id, 1, 0, 8);
     device.post_receive(id, 2, 8, 8);
@@ -90,8 +90,8 @@ void rfc5040_5_3_an_empty_send_must_consume_a_buffer(void **state) {
 }
 
 // Nothing of what follows a broken rule has an effect, however right it is; and what is told is the first.
-void rfc5041_7_1_what_follows_an_error_must_be_dropped(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5041_7_1_what_follows_an_error_must_be_dropped(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     device.fill(5);
     device.post_receive(id, 7, 0, 8);
@@ -110,8 +110,8 @@ void rfc5041_7_1_what_follows_an_error_must_be_dropped(void **state) {
 }
 
 // What was owed and what the program posts is not sent any more.
-void rfc5040_5_4_nothing_must_follow_a_terminate(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5040_5_4_nothing_must_follow_a_terminate(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     const ReadRequest read{.sink_stag = 1,
                            .sink_offset = 2,
@@ -131,8 +131,8 @@ void rfc5040_5_4_nothing_must_follow_a_terminate(void **state) {
     assert_int_equal(peer.receive_rest().size(), 0);
 }
 
-void rfc5040_5_4_a_terminate_must_reach_the_program(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5040_5_4_a_terminate_must_reach_the_program(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const struct {
         TerminateCode code;
         ibv_wc_status status;
@@ -159,8 +159,8 @@ void rfc5040_5_4_a_terminate_must_reach_the_program(void **state) {
 
 // On a queue of its own, once; with the length and header of the segment that was wrong, and a read request
 // whole.
-void rfc5040_4_8_a_terminate_must_quote_what_was_wrong(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5040_4_8_a_terminate_must_quote_what_was_wrong(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const ReadRequest read{.sink_stag = 1, .sink_offset = 2, .size = 8, .source_stag = 0, .source_offset = 0};
     const struct {
         Bytes wrong;
@@ -187,8 +187,8 @@ void rfc5040_4_8_a_terminate_must_quote_what_was_wrong(void **state) {
     }
 }
 
-void rfc5040_4_8_reserved_bits_must_not_be_checked(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5040_4_8_reserved_bits_must_not_be_checked(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     device.post(id, IBV_WR_RDMA_READ, 1, 0, 8, 0x1000, 0x77);
     (void)peer.receive_fpdu();
@@ -197,8 +197,8 @@ void rfc5040_4_8_reserved_bits_must_not_be_checked(void **state) {
 }
 
 // Whoever sends it: TCP's stream ends in order, and what came behind it has no effect.
-void rfc5040_7_a_terminate_must_end_the_stream(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5040_7_a_terminate_must_end_the_stream(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const Segment write{.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(64)};
     const struct {
         Bytes end;
@@ -222,15 +222,15 @@ void rfc5040_7_a_terminate_must_end_the_stream(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(rfc5041_4_3_msns_must_begin_at_one_and_rise_by_one),
-                                test_of_ends(rfc5041_5_2_each_segment_must_say_where_it_belongs),
-                                test_of_ends(rfc5040_5_1_a_write_must_not_be_delivered),
-                                test_of_ends(rfc5040_5_3_an_empty_send_must_consume_a_buffer),
-                                test_of_ends(rfc5041_7_1_what_follows_an_error_must_be_dropped),
-                                test_of_ends(rfc5040_5_4_nothing_must_follow_a_terminate),
-                                test_of_ends(rfc5040_5_4_a_terminate_must_reach_the_program),
-                                test_of_ends(rfc5040_4_8_a_terminate_must_quote_what_was_wrong),
-                                test_of_ends(rfc5040_4_8_reserved_bits_must_not_be_checked),
-                                test_of_ends(rfc5040_7_a_terminate_must_end_the_stream)};
+    const CMUnitTest tests[] = {fixture_test(rfc5041_4_3_msns_must_begin_at_one_and_rise_by_one),
+                                fixture_test(rfc5041_5_2_each_segment_must_say_where_it_belongs),
+                                fixture_test(rfc5040_5_1_a_write_must_not_be_delivered),
+                                fixture_test(rfc5040_5_3_an_empty_send_must_consume_a_buffer),
+                                fixture_test(rfc5041_7_1_what_follows_an_error_must_be_dropped),
+                                fixture_test(rfc5040_5_4_nothing_must_follow_a_terminate),
+                                fixture_test(rfc5040_5_4_a_terminate_must_reach_the_program),
+                                fixture_test(rfc5040_4_8_a_terminate_must_quote_what_was_wrong),
+                                fixture_test(rfc5040_4_8_reserved_bits_must_not_be_checked),
+                                fixture_test(rfc5040_7_a_terminate_must_end_the_stream)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -44,31 +44,27 @@ void expect_terminate(Ends &ends, const MpaFrame &reply, const TerminateCode &co
     }
 }
 
-void rfc6581_9_1_an_initiator_without_the_ird_must_terminate(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc6581_9_1_an_initiator_without_the_ird_must_terminate(Ends &ends) {
     for (const unsigned depth : {unsigned{soft::limits::max_rd_atomic} + 1, unsigned{mpa_max_depth} - 1}) {
         expect_terminate(ends, {.ird = 4, .ord = static_cast<std::uint16_t>(depth)},
                          terminate::insufficient_ird);
     }
 }
 
-void rfc6581_9_2_an_initiator_without_a_matching_rtr_must_terminate(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc6581_9_2_an_initiator_without_a_matching_rtr_must_terminate(Ends &ends) {
     expect_terminate(ends, {.peer_to_peer = true, .rtr_send = true, .rtr_read = true, .ird = 4, .ord = 4},
                      terminate::no_matching_rtr);
     expect_terminate(ends, {.peer_to_peer = true, .ird = 4, .ord = 4}, terminate::no_matching_rtr);
 }
 
-void rfc6581_9_1_an_initiator_must_leave_its_depths_at_all_ones(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc6581_9_1_an_initiator_must_leave_its_depths_at_all_ones(Ends &ends) {
     rdma_cm_id *const id = answered(ends, {.ird = mpa_max_depth, .ord = mpa_max_depth});
     const auto established = ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
     assert_int_equal(established.responder_resources, Device::depth);
     assert_int_equal(established.initiator_depth, Device::depth);
 }
 
-void rfc6581_9_1_an_initiator_must_raise_its_ird(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc6581_9_1_an_initiator_must_raise_its_ird(Ends &ends) {
     rdma_cm_id *const id = answered(ends, {.ird = 1, .ord = Device::depth + 3});
     const auto established = ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
     assert_int_equal(established.responder_resources, Device::depth + 3);
@@ -85,8 +81,7 @@ Frame reply_to(Ends &ends, const MpaFrame &request) {
     return reply;
 }
 
-void rfc6581_9_1_a_responder_must_answer_all_ones_with_all_ones(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc6581_9_1_a_responder_must_answer_all_ones_with_all_ones(Ends &ends) {
     const Frame both = reply_to(ends, {.ird = mpa_max_depth, .ord = mpa_max_depth});
     assert_int_equal(both.mpa.ird, mpa_max_depth);
     assert_int_equal(both.mpa.ord, mpa_max_depth);
@@ -95,16 +90,14 @@ void rfc6581_9_1_a_responder_must_answer_all_ones_with_all_ones(void **state) {
     assert_int_equal(inbound.mpa.ord, 2);
 }
 
-void rfc6581_9_1_a_responder_must_set_its_ord_at_most_to_the_ird(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc6581_9_1_a_responder_must_set_its_ord_at_most_to_the_ird(Ends &ends) {
     for (const std::uint16_t ird : std::initializer_list<std::uint16_t>{0, 1, 4, 5, 200}) {
         assert_int_equal(reply_to(ends, {.ird = ird, .ord = 1}).mpa.ord,
                          std::min<unsigned>(ird, Device::depth));
     }
 }
 
-void rfc6581_9_1_depths_of_a_rejection_must_be_passed_on(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc6581_9_1_depths_of_a_rejection_must_be_passed_on(Ends &ends) {
     rdma_cm_id *const id = answered(ends, {.reject = true, .ird = 3, .ord = 300});
     const auto rejected = ends.device.wait_for(RDMA_CM_EVENT_REJECTED, id);
     assert_int_equal(rejected.initiator_depth, 3);
@@ -113,8 +106,7 @@ void rfc6581_9_1_depths_of_a_rejection_must_be_passed_on(void **state) {
 
 // An empty send, which an initiator may offer, would cost a receive: the responder names what it takes
 // instead.
-void rfc6581_9_2_a_responder_must_name_an_rtr_that_it_takes(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc6581_9_2_a_responder_must_name_an_rtr_that_it_takes(Ends &ends) {
     for (const bool send : {false, true}) {
         const Frame reply = reply_to(ends, {.peer_to_peer = true, .rtr_send = send});
         assert_true(reply.mpa.peer_to_peer && reply.mpa.rtr_write);
@@ -122,8 +114,8 @@ void rfc6581_9_2_a_responder_must_name_an_rtr_that_it_takes(void **state) {
     }
 }
 
-void rfc6581_9_2_a_responder_must_answer_in_the_initiators_model(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc6581_9_2_a_responder_must_answer_in_the_initiators_model(Ends &ends) {
+    auto &[device, peer, other] = ends;
     for (const bool peer_to_peer : {false, true}) {
         peer.connect(device.port());
         peer.send_frame({.peer_to_peer = peer_to_peer, .rtr_write = true, .rtr_read = true});
@@ -138,8 +130,8 @@ void rfc6581_9_2_a_responder_must_answer_in_the_initiators_model(void **state) {
 }
 
 // Nothing is waited for that the peer did not promise.
-void rfc6581_9_2_flags_without_peer_to_peer_must_be_ignored(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc6581_9_2_flags_without_peer_to_peer_must_be_ignored(Ends &ends) {
+    auto &[device, peer, other] = ends;
     peer.connect(device.port());
     peer.send_frame({.rtr_send = true, .rtr_write = true, .rtr_read = true, .ird = 4, .ord = 4});
     rdma_cm_id *const id = device.take_request();
@@ -149,8 +141,7 @@ void rfc6581_9_2_flags_without_peer_to_peer_must_be_ignored(void **state) {
     (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
 }
 
-void rfc6581_5_nothing_must_be_sent_before_the_rtr(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc6581_5_nothing_must_be_sent_before_the_rtr(Ends &ends) {
     rdma_cm_id *const id =
         answered(ends, {.peer_to_peer = true, .rtr_write = true, .rtr_read = true, .ird = 4, .ord = 4});
     (void)ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
@@ -162,8 +153,8 @@ void rfc6581_5_nothing_must_be_sent_before_the_rtr(void **state) {
 }
 
 // The initiator could not go on either: there never was a connection.
-void a_terminate_instead_of_the_rtr(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_terminate_instead_of_the_rtr(Ends &ends) {
+    auto &[device, peer, other] = ends;
     peer.connect(device.port());
     peer.send_frame({.peer_to_peer = true, .rtr_send = true});
     rdma_cm_id *const id = device.take_request();
@@ -178,17 +169,17 @@ void a_terminate_instead_of_the_rtr(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(rfc6581_9_1_an_initiator_without_the_ird_must_terminate),
-                                test_of_ends(rfc6581_9_2_an_initiator_without_a_matching_rtr_must_terminate),
-                                test_of_ends(rfc6581_9_1_an_initiator_must_leave_its_depths_at_all_ones),
-                                test_of_ends(rfc6581_9_1_an_initiator_must_raise_its_ird),
-                                test_of_ends(rfc6581_9_1_a_responder_must_answer_all_ones_with_all_ones),
-                                test_of_ends(rfc6581_9_1_a_responder_must_set_its_ord_at_most_to_the_ird),
-                                test_of_ends(rfc6581_9_1_depths_of_a_rejection_must_be_passed_on),
-                                test_of_ends(rfc6581_9_2_a_responder_must_name_an_rtr_that_it_takes),
-                                test_of_ends(rfc6581_9_2_a_responder_must_answer_in_the_initiators_model),
-                                test_of_ends(rfc6581_9_2_flags_without_peer_to_peer_must_be_ignored),
-                                test_of_ends(rfc6581_5_nothing_must_be_sent_before_the_rtr),
-                                test_of_ends(a_terminate_instead_of_the_rtr)};
+    const CMUnitTest tests[] = {fixture_test(rfc6581_9_1_an_initiator_without_the_ird_must_terminate),
+                                fixture_test(rfc6581_9_2_an_initiator_without_a_matching_rtr_must_terminate),
+                                fixture_test(rfc6581_9_1_an_initiator_must_leave_its_depths_at_all_ones),
+                                fixture_test(rfc6581_9_1_an_initiator_must_raise_its_ird),
+                                fixture_test(rfc6581_9_1_a_responder_must_answer_all_ones_with_all_ones),
+                                fixture_test(rfc6581_9_1_a_responder_must_set_its_ord_at_most_to_the_ird),
+                                fixture_test(rfc6581_9_1_depths_of_a_rejection_must_be_passed_on),
+                                fixture_test(rfc6581_9_2_a_responder_must_name_an_rtr_that_it_takes),
+                                fixture_test(rfc6581_9_2_a_responder_must_answer_in_the_initiators_model),
+                                fixture_test(rfc6581_9_2_flags_without_peer_to_peer_must_be_ignored),
+                                fixture_test(rfc6581_5_nothing_must_be_sent_before_the_rtr),
+                                fixture_test(a_terminate_instead_of_the_rtr)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -21,8 +21,8 @@ using test::joined;
 using test::pattern;
 using test::plain;
 
-void rfc5040_5_5_messages_must_be_sent_in_the_order_they_were_posted(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5040_5_5_messages_must_be_sent_in_the_order_they_were_posted(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     constexpr std::uint64_t to = 0x7000;
     const struct {
@@ -43,8 +43,8 @@ void rfc5040_5_5_messages_must_be_sent_in_the_order_they_were_posted(void **stat
 }
 
 // Nor does what was posted behind it, though it is with the peer.
-void rfc5040_5_5_a_read_must_not_complete_before_its_response(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5040_5_5_a_read_must_not_complete_before_its_response(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     device.post(id, IBV_WR_RDMA_READ, 1, 1000, 16, 0x7000, 0x99);
     device.post(id, IBV_WR_RDMA_WRITE, 2, 0, 8, 0x7000, 0x99);
@@ -86,23 +86,22 @@ void expect_placed_before(Ends &ends, const MpaFrame &request, ibv_wc_opcode opc
     }
 }
 
-void rfc5040_5_5_a_send_must_be_delivered_after_what_was_sent_before(void **state) {
-    expect_placed_before(*static_cast<Ends *>(*state), plain, IBV_WC_RECV, [](std::uint32_t msn) {
+void rfc5040_5_5_a_send_must_be_delivered_after_what_was_sent_before(Ends &ends) {
+    expect_placed_before(ends, plain, IBV_WC_RECV, [](std::uint32_t msn) {
         return fpdu({.opcode = Opcode::Send, .msn = msn}, Bytes(8));
     });
 }
 
-void rfc7306_6_4_immediate_data_must_be_delivered_after_the_write(void **state) {
-    expect_placed_before(
-        *static_cast<Ends *>(*state), from_a_soft_device, IBV_WC_RECV_RDMA_WITH_IMM, [](std::uint32_t msn) {
-            return fpdu({.opcode = Opcode::Immediate, .msn = msn}, bytes({1, 2, 3, 4, 0, 0, 0, 0}));
-        });
+void rfc7306_6_4_immediate_data_must_be_delivered_after_the_write(Ends &ends) {
+    expect_placed_before(ends, from_a_soft_device, IBV_WC_RECV_RDMA_WITH_IMM, [](std::uint32_t msn) {
+        return fpdu({.opcode = Opcode::Immediate, .msn = msn}, bytes({1, 2, 3, 4, 0, 0, 0, 0}));
+    });
 }
 
 // All of its memory is looked at before any of it is sent, and none before its turn: the last element here is
 // far behind the first segment.
-void a_refused_request_fails_behind_those_before_it(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_refused_request_fails_behind_those_before_it(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     ibv_sge small = device.sge(0, 8);
     ibv_sge large[] = {device.sge(0, Device::memory_bytes), device.sge(0, 8)};
@@ -129,10 +128,10 @@ void a_refused_request_fails_behind_those_before_it(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(rfc5040_5_5_messages_must_be_sent_in_the_order_they_were_posted),
-                                test_of_ends(rfc5040_5_5_a_read_must_not_complete_before_its_response),
-                                test_of_ends(rfc5040_5_5_a_send_must_be_delivered_after_what_was_sent_before),
-                                test_of_ends(rfc7306_6_4_immediate_data_must_be_delivered_after_the_write),
-                                test_of_ends(a_refused_request_fails_behind_those_before_it)};
+    const CMUnitTest tests[] = {fixture_test(rfc5040_5_5_messages_must_be_sent_in_the_order_they_were_posted),
+                                fixture_test(rfc5040_5_5_a_read_must_not_complete_before_its_response),
+                                fixture_test(rfc5040_5_5_a_send_must_be_delivered_after_what_was_sent_before),
+                                fixture_test(rfc7306_6_4_immediate_data_must_be_delivered_after_the_write),
+                                fixture_test(a_refused_request_fails_behind_those_before_it)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -49,8 +49,8 @@ public:
     }
 };
 
-void the_end_of_a_connection(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void the_end_of_a_connection(Ends &ends) {
+    auto &[device, peer, other] = ends;
     // Closed; a rule broken; a message that finds no receive and cannot be kept.
     const Bytes last[] = {{}, Bytes(64), fpdu({.opcode = Opcode::Send, .msn = 1}, Bytes(100))};
     for (const Bytes &bytes : last) {
@@ -70,8 +70,8 @@ void the_end_of_a_connection(void **state) {
     }
 }
 
-void the_outcome_of_connecting(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void the_outcome_of_connecting(Ends &ends) {
+    auto &[device, peer, other] = ends;
     constexpr MpaFrame accepts{.role = MpaRole::Reply, .ird = 4, .ord = 4};
     constexpr MpaFrame wants_crc{.role = MpaRole::Reply, .crc = true, .ird = 4, .ord = 4};
     constexpr MpaFrame rejects{.role = MpaRole::Reply, .reject = true, .ird = 4, .ord = 4};
@@ -102,8 +102,8 @@ void the_outcome_of_connecting(void **state) {
     (void)device.establish(peer, {});  // nothing of the others is left in its way
 }
 
-void a_connection_that_is_established(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_connection_that_is_established(Ends &ends) {
+    auto &[device, peer, other] = ends;
     (void)device.establish(other, {});  // there is a buffer to receive into
     peer.connect(device.port());
     peer.send_frame(promising);
@@ -118,8 +118,8 @@ void a_connection_that_is_established(void **state) {
     (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
 }
 
-void a_request_is_dropped(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_request_is_dropped(Ends &ends) {
+    auto &[device, peer, other] = ends;
     peer.connect(device.port());
     device.work();  // accepts the connection
     {
@@ -147,7 +147,7 @@ rdma_cm_id *resolved(rdma_event_channel *events, std::uint16_t port) {
     return id;
 }
 
-void a_service_that_is_not_there(void **) {
+void a_service_that_is_not_there(Ends &) {
     rdma_event_channel *const events = softrdma_rdma_create_event_channel();
     rdma_cm_id *const id = resolved(events, 1);
     {
@@ -200,9 +200,9 @@ void a_request_for_a_service_comes_again(void **) {
 int main() {
     is_the_test = true;
     const CMUnitTest tests[] = {
-        test_of_ends(the_end_of_a_connection),          test_of_ends(the_outcome_of_connecting),
-        test_of_ends(a_connection_that_is_established), test_of_ends(a_request_is_dropped),
-        test_of_ends(a_service_that_is_not_there),      cmocka_unit_test(a_request_for_a_service_comes_again),
+        fixture_test(the_end_of_a_connection),          fixture_test(the_outcome_of_connecting),
+        fixture_test(a_connection_that_is_established), fixture_test(a_request_is_dropped),
+        fixture_test(a_service_that_is_not_there),      cmocka_unit_test(a_request_for_a_service_comes_again),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -31,8 +31,8 @@ using test::joined;
 using test::Peer;
 
 // RFC 5044 section 7.1.2: the responder says nothing behind its reply before the initiator's first FPDU.
-void rfc5044_7_1_2_a_responder_must_receive_an_fpdu_before_it_sends(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5044_7_1_2_a_responder_must_receive_an_fpdu_before_it_sends(Ends &ends) {
+    auto &[device, peer, other] = ends;
     peer.connect(device.port());
     peer.send_frame({.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4});
     rdma_cm_id *const id = device.take_request();
@@ -61,8 +61,8 @@ void rfc5044_7_1_2_a_responder_must_receive_an_fpdu_before_it_sends(void **state
 
 // An initiator that promised no first FPDU, as siw, may be one that only listens: the program hears at once
 // that it is connected, and yet nothing is sent.
-void is_established_with_an_initiator_that_promises_nothing(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void is_established_with_an_initiator_that_promises_nothing(Ends &ends) {
+    auto &[device, peer, other] = ends;
     peer.connect(device.port());
     peer.send_frame({.ird = 4, .ord = 4});
     rdma_cm_id *const id = device.take_request();
@@ -79,8 +79,8 @@ void is_established_with_an_initiator_that_promises_nothing(void **state) {
 
 // A client may connect again as soon as it is established: the program hears of both in that order, though
 // they come to sockets that different queues serve.
-void established_is_told_before_the_next_request(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void established_is_told_before_the_next_request(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const MpaFrame request{.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4};
     constexpr int rounds = 100;
     Peer peers[2];
@@ -124,8 +124,7 @@ Bytes reply_bytes(std::initializer_list<unsigned> rest) {
 }
 
 // Depth 4 is what the program grants both ways.
-void rfc6581_10_a_reply_must_be_of_the_requests_kind(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc6581_10_a_reply_must_be_of_the_requests_kind(Ends &ends) {
     // siw's request.
     assert_same_bytes(reply_to(ends, {.ird = 1, .ord = 1}).raw, reply_bytes({0x10, 2, 0, 4, 0, 4, 0, 1}));
     // Ours.
@@ -147,8 +146,7 @@ void rfc6581_10_a_reply_must_be_of_the_requests_kind(void **state) {
                       reply_bytes({0x40, 1, 0, 2, 'a', 'b'}));
 }
 
-void rfc5044_7_1_1_reserved_bits_must_not_be_checked(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5044_7_1_1_reserved_bits_must_not_be_checked(Ends &ends) {
     for (const unsigned flags : {0x1002U, 0x1202U, 0x1102U, 0x1802U}) {
         Bytes request = encoded({.ird = 1, .ord = 1});
         request[16] = static_cast<std::byte>(flags >> 8);
@@ -163,8 +161,8 @@ void rfc5044_7_1_1_reserved_bits_must_not_be_checked(void **state) {
     }
 }
 
-void rfc6581_9_1_depths_must_be_crossed_and_passed_on(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc6581_9_1_depths_must_be_crossed_and_passed_on(Ends &ends) {
+    auto &[device, peer, other] = ends;
     peer.connect(device.port());
     peer.send_frame({.ird = 3, .ord = 7});
     const auto request = device.wait_for(RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -181,8 +179,8 @@ void rfc6581_9_1_depths_must_be_crossed_and_passed_on(void **state) {
     assert_int_equal(established.initiator_depth, 3);
 }
 
-void private_data_both_ways(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void private_data_both_ways(Ends &ends) {
+    auto &[device, peer, other] = ends;
     for (const std::size_t size : {0UL, 1UL, 195UL, 196UL}) {
         const Bytes data = test::pattern(size, 3);
         const std::string text{reinterpret_cast<const char *>(data.data()), size};
@@ -208,8 +206,8 @@ void private_data_both_ways(void **state) {
     assert_true(peer.silent());
 }
 
-void a_program_rejects(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_program_rejects(Ends &ends) {
+    auto &[device, peer, other] = ends;
     peer.connect(device.port());
     peer.send_frame({});
     rdma_cm_id *const id = device.wait_for(RDMA_CM_EVENT_CONNECT_REQUEST).id;
@@ -234,8 +232,7 @@ void expect_refusal(Ends &ends, const MpaFrame &request) {
     assert_false(ends.device.has_event());
 }
 
-void what_we_do_not_speak_is_rejected(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void what_we_do_not_speak_is_rejected(Ends &ends) {
     expect_refusal(ends, {.markers = true});
     expect_refusal(ends, {.markers = true, .enhanced = false});
     expect_refusal(ends, {.revision = 3});
@@ -243,13 +240,13 @@ void what_we_do_not_speak_is_rejected(void **state) {
 }
 
 // RFC 5044: the reply speaks the requester's revision, also when it is a refusal.
-void revision_1_with_markers_is_rejected_in_revision_1(void **state) {
-    expect_refusal(*static_cast<Ends *>(*state), {.revision = 1, .markers = true, .enhanced = false});
+void revision_1_with_markers_is_rejected_in_revision_1(Ends &ends) {
+    expect_refusal(ends, {.revision = 1, .markers = true, .enhanced = false});
 }
 
 // A start-up that is none ends with nothing said, and the next one is served.
-void rfc5044_7_1_2_an_improper_request_must_close(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5044_7_1_2_an_improper_request_must_close(Ends &ends) {
+    auto &[device, peer, other] = ends;
     Bytes too_long = encoded({});
     too_long[18] = std::byte{2};
     too_long[19] = std::byte{1};
@@ -278,8 +275,8 @@ void rfc5044_7_1_2_an_improper_request_must_close(void **state) {
 }
 
 // A peer that goes between the reply and its first FPDU was never connected.
-void a_peer_that_goes_before_it_is_ready(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_peer_that_goes_before_it_is_ready(Ends &ends) {
+    auto &[device, peer, other] = ends;
     peer.connect(device.port());
     peer.send_frame({.peer_to_peer = true, .rtr_write = true});
     rdma_cm_id *const id = device.take_request();
@@ -306,8 +303,8 @@ void look_for_line(int, const char *, int, const char *, const char *format, ...
 }
 
 // The kernel has no address for a connection that was reset.
-void a_peer_that_resets_has_its_address_in_the_log(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_peer_that_resets_has_its_address_in_the_log(Ends &ends) {
+    auto &[device, peer, other] = ends;
     peer.connect(device.port());
     sockaddr_in address{};
     socklen_t size = sizeof(address);
@@ -322,8 +319,8 @@ void a_peer_that_resets_has_its_address_in_the_log(void **state) {
 }
 
 // TCP may cut anywhere; and an initiator that does not wait for the reply loses nothing.
-void a_request_in_single_bytes(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_request_in_single_bytes(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const Bytes data = bytes(std::string_view{"data"});
     const Bytes all = joined(encoded({.private_data = data}), test::ready_to_receive());
     peer.connect(device.port());
@@ -342,19 +339,19 @@ void a_request_in_single_bytes(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(rfc5044_7_1_2_a_responder_must_receive_an_fpdu_before_it_sends),
-                                test_of_ends(is_established_with_an_initiator_that_promises_nothing),
-                                test_of_ends(established_is_told_before_the_next_request),
-                                test_of_ends(rfc6581_10_a_reply_must_be_of_the_requests_kind),
-                                test_of_ends(rfc5044_7_1_1_reserved_bits_must_not_be_checked),
-                                test_of_ends(rfc6581_9_1_depths_must_be_crossed_and_passed_on),
-                                test_of_ends(private_data_both_ways),
-                                test_of_ends(a_program_rejects),
-                                test_of_ends(what_we_do_not_speak_is_rejected),
-                                test_of_ends(revision_1_with_markers_is_rejected_in_revision_1),
-                                test_of_ends(rfc5044_7_1_2_an_improper_request_must_close),
-                                test_of_ends(a_peer_that_goes_before_it_is_ready),
-                                test_of_ends(a_peer_that_resets_has_its_address_in_the_log),
-                                test_of_ends(a_request_in_single_bytes)};
+    const CMUnitTest tests[] = {fixture_test(rfc5044_7_1_2_a_responder_must_receive_an_fpdu_before_it_sends),
+                                fixture_test(is_established_with_an_initiator_that_promises_nothing),
+                                fixture_test(established_is_told_before_the_next_request),
+                                fixture_test(rfc6581_10_a_reply_must_be_of_the_requests_kind),
+                                fixture_test(rfc5044_7_1_1_reserved_bits_must_not_be_checked),
+                                fixture_test(rfc6581_9_1_depths_must_be_crossed_and_passed_on),
+                                fixture_test(private_data_both_ways),
+                                fixture_test(a_program_rejects),
+                                fixture_test(what_we_do_not_speak_is_rejected),
+                                fixture_test(revision_1_with_markers_is_rejected_in_revision_1),
+                                fixture_test(rfc5044_7_1_2_an_improper_request_must_close),
+                                fixture_test(a_peer_that_goes_before_it_is_ready),
+                                fixture_test(a_peer_that_resets_has_its_address_in_the_log),
+                                fixture_test(a_request_in_single_bytes)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -54,8 +54,8 @@ void send(Peer &peer, std::uint32_t msn, std::size_t size, unsigned seed) {
 }
 
 // A connection that ends takes with it only the receive that it has begun to fill.
-void only_the_receive_in_hand_is_flushed(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void only_the_receive_in_hand_is_flushed(Ends &ends) {
+    auto &[device, peer, other] = ends;
     device.srq = create(*device.mr);
     rdma_cm_id *const first = device.establish(peer, plain);
     rdma_cm_id *const second = device.establish(other, plain);
@@ -83,8 +83,8 @@ void only_the_receive_in_hand_is_flushed(void **state) {
 }
 
 // The keys of its receives are those of its own protection domain.
-void receives_are_in_the_domain_of_the_queue(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void receives_are_in_the_domain_of_the_queue(Ends &ends) {
+    auto &[device, peer, other] = ends;
     device.srq = create(*device.foreign_mr);
     rdma_cm_id *const right = device.establish(peer, plain);
     rdma_cm_id *const wrong = device.establish(other, plain);
@@ -106,8 +106,8 @@ Bytes head_of(const Bytes &all, std::size_t count) {
 
 // Peers that begin messages and do not end them hold nothing that others need. Each gets its receive when its
 // message is whole.
-void messages_that_are_not_whole_take_no_receive(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void messages_that_are_not_whole_take_no_receive(Ends &ends) {
+    auto &[device, peer, other] = ends;
     device.srq = create(*device.mr);
     for (std::uint64_t i = 1; i <= 4; ++i) {
         post(device, i, i * 20'000, 20'000, *device.mr);
@@ -167,8 +167,8 @@ void messages_that_are_not_whole_take_no_receive(void **state) {
 }
 
 // One that has taken its receive has to go on; one that goes on slowly, byte by byte, is late too.
-void a_message_in_a_shared_receive_must_go_on(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_message_in_a_shared_receive_must_go_on(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const auto before = soft::limits::shared_message_timeout;
     soft::limits::shared_message_timeout = std::chrono::milliseconds{200};
     device.srq = create(*device.mr);
@@ -192,8 +192,8 @@ void a_message_in_a_shared_receive_must_go_on(void **state) {
 }
 
 // A send that was kept in part goes on into the receive that comes.
-void a_receive_that_comes_inside_a_send(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_receive_that_comes_inside_a_send(Ends &ends) {
+    auto &[device, peer, other] = ends;
     device.srq = create(*device.mr);
     rdma_cm_id *const id = device.establish(peer, plain);
     const Bytes all = pattern(9000, 5);
@@ -211,8 +211,8 @@ void a_receive_that_comes_inside_a_send(void **state) {
 
 // Who found nothing first is served first: a newcomer does not take the receive that comes for another,
 // whoever is faster. Done with the lock that serving a connection has, as its thread would.
-void receives_go_by_the_line(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void receives_go_by_the_line(Ends &ends) {
+    auto &[device, peer, other] = ends;
     device.srq = create(*device.mr);
     rdma_cm_id *const first = device.establish(peer, plain);
     rdma_cm_id *const second = device.establish(other, plain);
@@ -251,11 +251,11 @@ void receives_go_by_the_line(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(only_the_receive_in_hand_is_flushed),
-                                test_of_ends(receives_are_in_the_domain_of_the_queue),
-                                test_of_ends(messages_that_are_not_whole_take_no_receive),
-                                test_of_ends(a_message_in_a_shared_receive_must_go_on),
-                                test_of_ends(a_receive_that_comes_inside_a_send),
-                                test_of_ends(receives_go_by_the_line)};
+    const CMUnitTest tests[] = {fixture_test(only_the_receive_in_hand_is_flushed),
+                                fixture_test(receives_are_in_the_domain_of_the_queue),
+                                fixture_test(messages_that_are_not_whole_take_no_receive),
+                                fixture_test(a_message_in_a_shared_receive_must_go_on),
+                                fixture_test(a_receive_that_comes_inside_a_send),
+                                fixture_test(receives_go_by_the_line)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

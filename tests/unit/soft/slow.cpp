@@ -19,8 +19,8 @@ Bytes half(const Bytes &all) {
 }
 
 // In its header, in its payload, and in what is small and in what is large.
-void a_segment_that_does_not_end_costs_the_connection(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_segment_that_does_not_end_costs_the_connection(Ends &ends) {
+    auto &[device, peer, other] = ends;
     (void)device.establish(other, {});  // has nothing to say, and stays
     const Segment write{.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address()};
     const Bytes whole[] = {fpdu(write, {}), fpdu(write, Bytes(100)), fpdu(write, Bytes(60'000)),
@@ -37,8 +37,8 @@ void a_segment_that_does_not_end_costs_the_connection(void **state) {
 }
 
 // The device stopped reading itself: the peer is not to blame, as long as that lasts.
-void a_segment_that_waits_for_a_receive_is_not_slow(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_segment_that_waits_for_a_receive_is_not_slow(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const patient = device.establish(peer, {});
     const Bytes all = test::pattern(60'000, 3);
     for (std::uint32_t msn = 1; msn <= 4; ++msn) {
@@ -59,8 +59,8 @@ void a_segment_that_waits_for_a_receive_is_not_slow(void **state) {
 }
 
 // When it reads again, what is missing of a segment has its whole time again.
-void a_segment_that_waited_has_its_time_again(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_segment_that_waited_has_its_time_again(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const auto shortened = soft::limits::segment_timeout;
     rdma_cm_id *const patient = device.establish(peer, {});
     const Bytes all = test::pattern(60'000, 3);
@@ -85,8 +85,8 @@ void a_segment_that_waited_has_its_time_again(void **state) {
 }
 
 // The rest comes in time. The process does not run then, nor before the limit is over.
-void a_process_that_was_stopped_takes_what_came(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_process_that_was_stopped_takes_what_came(Ends &ends) {
+    auto &[device, peer, other] = ends;
     const Bytes all = test::pattern(1000, 3);
     const Bytes segment = fpdu({.opcode = Opcode::Send, .msn = 1}, all);
     rdma_cm_id *const id = device.establish(peer, {});
@@ -113,8 +113,8 @@ constexpr std::size_t kept_bytes = 100;
 constexpr std::size_t stalling_bytes = 60'000;
 
 // Programs send and disconnect, and count on it that all of that arrives.
-void the_end_comes_behind_the_messages_before_it(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void the_end_comes_behind_the_messages_before_it(Ends &ends) {
+    auto &[device, peer, other] = ends;
     constexpr std::uint32_t count = 4;
     const auto shortened = soft::limits::unclaimed_timeout;
     soft::limits::unclaimed_timeout = std::chrono::minutes{10};
@@ -136,8 +136,8 @@ void the_end_comes_behind_the_messages_before_it(void **state) {
 }
 
 // A program may wait for the end before it does anything else.
-void the_end_does_not_wait_for_ever(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void the_end_does_not_wait_for_ever(Ends &ends) {
+    auto &[device, peer, other] = ends;
     for (const std::size_t bytes : {kept_bytes, stalling_bytes}) {
         rdma_cm_id *const id = device.establish(peer, {});
         peer.send(sends(2, Bytes(bytes)));
@@ -153,11 +153,11 @@ void the_end_does_not_wait_for_ever(void **state) {
 
 int main() {
     soft::limits::segment_timeout = soft::limits::unclaimed_timeout = std::chrono::milliseconds{200};
-    const CMUnitTest tests[] = {test_of_ends(a_segment_that_does_not_end_costs_the_connection),
-                                test_of_ends(a_segment_that_waits_for_a_receive_is_not_slow),
-                                test_of_ends(a_segment_that_waited_has_its_time_again),
-                                test_of_ends(a_process_that_was_stopped_takes_what_came),
-                                test_of_ends(the_end_comes_behind_the_messages_before_it),
-                                test_of_ends(the_end_does_not_wait_for_ever)};
+    const CMUnitTest tests[] = {fixture_test(a_segment_that_does_not_end_costs_the_connection),
+                                fixture_test(a_segment_that_waits_for_a_receive_is_not_slow),
+                                fixture_test(a_segment_that_waited_has_its_time_again),
+                                fixture_test(a_process_that_was_stopped_takes_what_came),
+                                fixture_test(the_end_comes_behind_the_messages_before_it),
+                                fixture_test(the_end_does_not_wait_for_ever)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

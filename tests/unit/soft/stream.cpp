@@ -65,8 +65,8 @@ void expect_read_response(Ends &ends, std::size_t from, std::size_t size, std::u
 }
 
 // A stream with something of everything, cut in two at every byte.
-void a_stream_cut_anywhere(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_stream_cut_anywhere(Ends &ends) {
+    auto &[device, peer, other] = ends;
     for (const bool crc : {false, true}) {
         rdma_cm_id *const id = device.establish(peer, with_crc(from_a_soft_device, crc));
         const Bytes written = pattern(37, 5);
@@ -101,8 +101,7 @@ void a_stream_cut_anywhere(void **state) {
 }
 
 // Answers come in the order of the questions, each as a whole, whatever their lengths.
-void rfc5040_5_2_2_read_responses_must_come_in_order(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5040_5_2_2_read_responses_must_come_in_order(Ends &ends) {
     auto &[device, peer, other] = ends;
     device.fill(3);
     (void)device.establish(peer, from_a_soft_device);
@@ -124,8 +123,7 @@ void rfc5040_5_2_2_read_responses_must_come_in_order(void **state) {
 }
 
 // A read behind a write on the same stream sees what was written.
-void rfc5040_5_5_a_read_must_follow_what_was_sent_before(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5040_5_5_a_read_must_follow_what_was_sent_before(Ends &ends) {
     auto &[device, peer, other] = ends;
     (void)device.establish(peer, plain);
     for (std::uint32_t msn = 1; msn <= 50; ++msn) {
@@ -143,8 +141,8 @@ void rfc5040_5_5_a_read_must_follow_what_was_sent_before(void **state) {
 }
 
 // An empty write and an empty read touch nothing: no key is checked.
-void rfc5041_5_2_an_empty_tagged_message_must_not_be_checked(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5041_5_2_an_empty_tagged_message_must_not_be_checked(Ends &ends) {
+    auto &[device, peer, other] = ends;
     for (const bool crc : {false, true}) {
         rdma_cm_id *const id = device.establish(peer, with_crc(plain, crc));
         peer.send(fpdu({.opcode = Opcode::Write, .stag = 0xdeadbeef, .offset = UINT64_MAX}, {}, crc));
@@ -172,8 +170,8 @@ std::size_t longest_segment_of_tcp(const test::Peer &peer, int announced) {
 }
 
 // RFC 5044 section 4.5: an FPDU is not longer than a TCP segment; and not much shorter either.
-void rfc5041_5_2_a_segment_must_fit_the_mulpdu(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5041_5_2_a_segment_must_fit_the_mulpdu(Ends &ends) {
+    auto &[device, peer, other] = ends;
     for (const int announced : {536, 1460, 8960}) {
         peer.connect(device.port(), announced);
         peer.send_frame(plain);
@@ -202,8 +200,8 @@ void rfc5041_5_2_a_segment_must_fit_the_mulpdu(void **state) {
 }
 
 // However small the segments of TCP are, every FPDU of a message but the last carries some of it.
-void fpdus_of_the_smallest_segments_carry_something(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void fpdus_of_the_smallest_segments_carry_something(Ends &ends) {
+    auto &[device, peer, other] = ends;
     constexpr int smallest_that_linux_takes = 88;
     peer.connect(device.port(), smallest_that_linux_takes);
     peer.send_frame(plain);
@@ -226,8 +224,8 @@ void fpdus_of_the_smallest_segments_carry_something(void **state) {
 }
 
 // Between two soft devices they are as long as the length field allows.
-void fpdus_of_a_soft_peer_are_long(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void fpdus_of_a_soft_peer_are_long(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     device.post(id, IBV_WR_RDMA_WRITE, 1, 0, 100'000, 0x7000, 0x99);
     const Fpdu first = peer.receive_fpdu();
@@ -241,8 +239,8 @@ void fpdus_of_a_soft_peer_are_long(void **state) {
 }
 
 // A message of its own behind a write, with the next number; of a send, which no RFC has, the last segment.
-void rfc7306_6_3_immediate_data_must_be_numbered_as_sends(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc7306_6_3_immediate_data_must_be_numbered_as_sends(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     const auto expect_immediate = [&](Opcode opcode, std::uint32_t msn, std::uint32_t offset) {
         const Fpdu last = peer.receive_fpdu();
@@ -290,8 +288,8 @@ void rfc7306_6_3_immediate_data_must_be_numbered_as_sends(void **state) {
 }
 
 // Immediate data without a write, and behind several: what is told is the length of the last one.
-void rfc7306_6_3_immediate_data_must_consume_a_receive(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc7306_6_3_immediate_data_must_consume_a_receive(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
     const auto immediate = [](std::uint32_t msn) {
         return fpdu({.opcode = Opcode::Immediate, .msn = msn}, bytes({1, 2, 3, 4, 9, 9, 9, 9}));
@@ -324,8 +322,8 @@ void rfc7306_6_3_immediate_data_must_consume_a_receive(void **state) {
 }
 
 // Sends come before their receives: kept, while what is behind them goes on being served.
-void rfc5041_5_3_messages_must_be_delivered_in_order(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void rfc5041_5_3_messages_must_be_delivered_in_order(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     for (std::uint32_t msn = 1; msn <= 20; ++msn) {
         peer.send(fpdu({.opcode = Opcode::Send, .msn = msn}, pattern(msn, msn)));
@@ -374,14 +372,14 @@ void stalled_stream(Ends &ends, std::size_t size, std::uint32_t count) {
     device.close(id);
 }
 
-void too_many_bytes_stall(void **state) {
-    stalled_stream(*static_cast<Ends *>(*state), 10'000, 20);
+void too_many_bytes_stall(Ends &ends) {
+    stalled_stream(ends, 10'000, 20);
 }
-void too_many_messages_stall(void **state) {
-    stalled_stream(*static_cast<Ends *>(*state), 1, soft::limits::max_unexpected_messages + 20);
+void too_many_messages_stall(Ends &ends) {
+    stalled_stream(ends, 1, soft::limits::max_unexpected_messages + 20);
 }
-void one_message_that_is_too_long_stalls(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void one_message_that_is_too_long_stalls(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     const Bytes all = pattern(200'000, 8);
     for (std::size_t at = 0; at < all.size(); at += 50'000) {
@@ -395,8 +393,8 @@ void one_message_that_is_too_long_stalls(void **state) {
 }
 
 // Nobody posts a receive, and the stream is stalled: it is seen nevertheless that the peer is gone.
-void the_end_of_a_stalled_peer(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void the_end_of_a_stalled_peer(Ends &ends) {
+    auto &[device, peer, other] = ends;
     for (const bool reset : {false, true}) {
         rdma_cm_id *const id = device.establish(peer, plain);
         for (std::uint32_t msn = 1; msn <= soft::limits::max_unexpected_messages + 1; ++msn) {
@@ -418,8 +416,8 @@ void the_end_of_a_stalled_peer(void **state) {
 }
 
 // A tagged message may come between two segments of an untagged one.
-void a_write_inside_a_send(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_write_inside_a_send(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     const Bytes message = pattern(3000, 1);
     const Bytes written = pattern(30'000, 2);
@@ -447,8 +445,8 @@ void a_write_inside_a_send(void **state) {
 }
 
 // Solicited or not, both are receives; a peer that ends in order is no warning.
-void an_orderly_end(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void an_orderly_end(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     device.post_receive(id, 1, 0, 8);
     device.post_receive(id, 2, 8, 8);
@@ -462,8 +460,8 @@ void an_orderly_end(void **state) {
 }
 
 // A disconnect lets the peer read what was completed: no reset, even if the peer goes on talking.
-void a_disconnect_drains(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_disconnect_drains(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     device.post(id, IBV_WR_SEND, 1, 0, 100'000);
     device.expect_completion(1);
@@ -503,11 +501,11 @@ rdma_cm_id *begin_to_leave(Ends &ends, std::uint64_t count) {
 
 // A peer may write where the program, which is leaving, has just deregistered its memory. That costs none of
 // what the program sent before; nothing that comes behind such a write is placed.
-void a_write_that_is_refused_does_not_cut_what_is_sent_before_the_end(void **state) {
+void a_write_that_is_refused_does_not_cut_what_is_sent_before_the_end(Ends &ends) {
     constexpr std::uint64_t count = 32;  // more than both TCPs take
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+    auto &[device, peer, other] = ends;
     device.fill(5);
-    rdma_cm_id *const id = begin_to_leave(*static_cast<Ends *>(*state), count);
+    rdma_cm_id *const id = begin_to_leave(ends, count);
     assert_int_equal(softrdma_disconnect_when_sent(id), 0);
     constexpr std::uint32_t no_key = 0x1234;
     const auto write_to = [&](std::uint32_t key, std::size_t size) {
@@ -534,9 +532,9 @@ void a_write_that_is_refused_does_not_cut_what_is_sent_before_the_end(void **sta
 }
 
 // One that waits for an answer of that peer ends over it.
-void a_write_that_is_refused_ends_a_read(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
-    rdma_cm_id *const id = begin_to_leave(*static_cast<Ends *>(*state), 1);
+void a_write_that_is_refused_ends_a_read(Ends &ends) {
+    auto &[device, peer, other] = ends;
+    rdma_cm_id *const id = begin_to_leave(ends, 1);
     device.post(id, IBV_WR_RDMA_READ, 2, 0, 8, 0x1000, 0x77);
     assert_int_equal(softrdma_disconnect_when_sent(id), 0);
     peer.send(fpdu({.opcode = Opcode::Write, .stag = 0x1234, .offset = device.address()}, Bytes(8)));
@@ -546,8 +544,8 @@ void a_write_that_is_refused_ends_a_read(void **state) {
 }
 
 // The program waits for a slow peer only so long; but what it was told is done is not destroyed.
-void a_peer_slower_than_the_wait_has_everything(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_peer_slower_than_the_wait_has_everything(Ends &ends) {
+    auto &[device, peer, other] = ends;
     constexpr std::size_t bytes = 100'000;
     constexpr std::uint64_t count = 4;  // more than a peer's TCP takes when nobody reads
     const Bytes talk =
@@ -582,8 +580,8 @@ void reset(test::Peer &peer) {
 }
 
 // The peer has gone, which who sends here finds first; what it had sent is placed all the same.
-void what_came_before_the_link_broke_is_placed(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void what_came_before_the_link_broke_is_placed(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
     const Bytes all = pattern(std::size_t{32} * 1024, 7);
     peer.send(test::ready_to_receive());
@@ -616,26 +614,26 @@ int main() {
     // Before there is a thread that looks at it.
     soft::limits::drain_timeout = std::chrono::milliseconds{100};
     const CMUnitTest tests[] = {
-        test_of_ends(a_stream_cut_anywhere),
-        test_of_ends(rfc5040_5_2_2_read_responses_must_come_in_order),
-        test_of_ends(rfc5040_5_5_a_read_must_follow_what_was_sent_before),
-        test_of_ends(rfc5041_5_2_an_empty_tagged_message_must_not_be_checked),
-        test_of_ends(rfc5041_5_2_a_segment_must_fit_the_mulpdu),
-        test_of_ends(fpdus_of_the_smallest_segments_carry_something),
-        test_of_ends(fpdus_of_a_soft_peer_are_long),
-        test_of_ends(rfc7306_6_3_immediate_data_must_be_numbered_as_sends),
-        test_of_ends(rfc7306_6_3_immediate_data_must_consume_a_receive),
-        test_of_ends(rfc5041_5_3_messages_must_be_delivered_in_order),
-        test_of_ends(too_many_bytes_stall),
-        test_of_ends(too_many_messages_stall),
-        test_of_ends(one_message_that_is_too_long_stalls),
-        test_of_ends(the_end_of_a_stalled_peer),
-        test_of_ends(a_write_inside_a_send),
-        test_of_ends(an_orderly_end),
-        test_of_ends(a_disconnect_drains),
-        test_of_ends(a_write_that_is_refused_does_not_cut_what_is_sent_before_the_end),
-        test_of_ends(a_write_that_is_refused_ends_a_read),
-        test_of_ends(a_peer_slower_than_the_wait_has_everything),
-        test_of_ends(what_came_before_the_link_broke_is_placed)};
+        fixture_test(a_stream_cut_anywhere),
+        fixture_test(rfc5040_5_2_2_read_responses_must_come_in_order),
+        fixture_test(rfc5040_5_5_a_read_must_follow_what_was_sent_before),
+        fixture_test(rfc5041_5_2_an_empty_tagged_message_must_not_be_checked),
+        fixture_test(rfc5041_5_2_a_segment_must_fit_the_mulpdu),
+        fixture_test(fpdus_of_the_smallest_segments_carry_something),
+        fixture_test(fpdus_of_a_soft_peer_are_long),
+        fixture_test(rfc7306_6_3_immediate_data_must_be_numbered_as_sends),
+        fixture_test(rfc7306_6_3_immediate_data_must_consume_a_receive),
+        fixture_test(rfc5041_5_3_messages_must_be_delivered_in_order),
+        fixture_test(too_many_bytes_stall),
+        fixture_test(too_many_messages_stall),
+        fixture_test(one_message_that_is_too_long_stalls),
+        fixture_test(the_end_of_a_stalled_peer),
+        fixture_test(a_write_inside_a_send),
+        fixture_test(an_orderly_end),
+        fixture_test(a_disconnect_drains),
+        fixture_test(a_write_that_is_refused_does_not_cut_what_is_sent_before_the_end),
+        fixture_test(a_write_that_is_refused_ends_a_read),
+        fixture_test(a_peer_slower_than_the_wait_has_everything),
+        fixture_test(what_came_before_the_link_broke_is_placed)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

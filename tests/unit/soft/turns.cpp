@@ -49,8 +49,8 @@ private:
     std::thread thread_;
 };
 
-void a_turn_ends_though_the_peer_takes_all(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void a_turn_ends_though_the_peer_takes_all(Ends &ends) {
+    auto &[device, peer, other] = ends;
     void *const memory =
         mmap(nullptr, read_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert_true(memory != MAP_FAILED);
@@ -85,6 +85,6 @@ void a_turn_ends_though_the_peer_takes_all(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(a_turn_ends_though_the_peer_takes_all)};
+    const CMUnitTest tests[] = {fixture_test(a_turn_ends_though_the_peer_takes_all)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -90,8 +90,7 @@ Bytes flush(std::uint32_t stag, std::uint64_t offset, std::uint32_t length = 8,
                 encode(FlushRequest{.stag = stag, .offset = offset, .length = length, .level = level}));
 }
 
-void rfc5041_7_1_a_tagged_segment_must_be_validated(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5041_7_1_a_tagged_segment_must_be_validated(Ends &ends) {
     const Device &device = ends.device;
     const std::uint32_t key = device.mr->rkey;
     const std::uint64_t end = device.address(Device::memory_bytes);
@@ -109,8 +108,7 @@ void rfc5041_7_1_a_tagged_segment_must_be_validated(void **state) {
     expect_terminate(ends, write(key, device.address() - 40'000, 40'001), terminate::tagged_bounds);
 }
 
-void rfc5040_7_2_a_read_request_must_be_validated(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5040_7_2_a_read_request_must_be_validated(Ends &ends) {
     const Device &device = ends.device;
     const std::uint32_t key = device.mr->rkey;
     const std::uint64_t end = device.address(Device::memory_bytes);
@@ -134,8 +132,7 @@ void rfc5040_7_2_a_read_request_must_be_validated(void **state) {
 }
 
 // One request more than was agreed on, all before the first is answered.
-void more_reads_than_agreed(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void more_reads_than_agreed(Ends &ends) {
     Bytes requests;
     for (std::uint32_t msn = 1; msn <= Device::depth + 1U; ++msn) {
         requests = joined(std::move(requests), read(0, 0, 0, msn));
@@ -143,8 +140,7 @@ void more_reads_than_agreed(void **state) {
     expect_terminate(ends, requests, terminate::untagged_no_buffer);
 }
 
-void rfc5041_7_1_an_untagged_segment_must_be_validated(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5041_7_1_an_untagged_segment_must_be_validated(Ends &ends) {
     const Bytes body(8);
     const auto send = [&](const Segment &segment) { return fpdu(segment, body); };
     expect_terminate(ends, send({.opcode = Opcode::Send, .msn = 2}), terminate::untagged_msn);
@@ -158,8 +154,7 @@ void rfc5041_7_1_an_untagged_segment_must_be_validated(void **state) {
     expect_terminate(ends, joined(first, send({.opcode = Opcode::Send, .msn = 2})), terminate::untagged_msn);
 }
 
-void rfc5041_7_1_payload_must_fit_the_untagged_buffer(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5041_7_1_payload_must_fit_the_untagged_buffer(Ends &ends) {
     auto &[device, peer, other] = ends;
     for (const std::size_t size : {9UL, 100UL, 60'000UL}) {
         rdma_cm_id *const id = device.establish(peer, {});
@@ -179,8 +174,7 @@ void rfc5041_7_1_payload_must_fit_the_untagged_buffer(void **state) {
     }
 }
 
-void rfc5040_7_2_version_and_opcode_must_be_valid(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5040_7_2_version_and_opcode_must_be_valid(Ends &ends) {
     const auto tagged = [](unsigned control) {
         return bytes({0, 14, control >> 8, control & 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
     };
@@ -224,8 +218,7 @@ void rfc5040_7_2_version_and_opcode_must_be_valid(void **state) {
     expect_terminate(ends, bytes({0, 0, 0, 0}), terminate::untagged_version);
 }
 
-void opcodes_that_were_not_agreed_on(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void opcodes_that_were_not_agreed_on(Ends &ends) {
     for (const Opcode opcode :
          {Opcode::Immediate, Opcode::ImmediateSolicited, Opcode::AtomicRequest, Opcode::AtomicResponse}) {
         expect_terminate(ends, fpdu({.opcode = opcode, .msn = 1}, Bytes(8)), terminate::unexpected_opcode);
@@ -236,8 +229,7 @@ void opcodes_that_were_not_agreed_on(void **state) {
                      terminate::unexpected_opcode);
 }
 
-void flushes(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void flushes(Ends &ends) {
     const Device &device = ends.device;
     const std::uint32_t key = device.mr->rkey;
     const MpaFrame soft = from_a_soft_device();
@@ -255,8 +247,7 @@ void flushes(void **state) {
     }
 }
 
-void rfc7306_8_2_immediate_data_must_be_validated(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc7306_8_2_immediate_data_must_be_validated(Ends &ends) {
     const Device &device = ends.device;
     const MpaFrame soft = from_a_soft_device();
     const auto immediate = [](Segment segment, std::size_t size = immediate_bytes) {
@@ -283,8 +274,7 @@ void rfc7306_8_2_immediate_data_must_be_validated(void **state) {
     expect_terminate(ends, joined(open, immediate({.msn = 1})), terminate::operation_unspecified, soft);
 }
 
-void atomic_writes(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void atomic_writes(Ends &ends) {
     const Device &device = ends.device;
     const std::uint32_t key = device.mr->rkey;
     const MpaFrame soft = from_a_soft_device();
@@ -309,8 +299,7 @@ Bytes atomic(std::uint32_t stag, std::uint64_t offset, std::uint32_t msn = 1,
                     .operation = operation, .identifier = 1, .stag = stag, .offset = offset, .add_swap = 1}));
 }
 
-void rfc7306_5_2_1_the_address_must_be_aligned(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc7306_5_2_1_the_address_must_be_aligned(Ends &ends) {
     const Device &device = ends.device;
     for (const auto operation : {AtomicOperation::FetchAdd, AtomicOperation::CompareSwap}) {
         for (std::size_t offset = 1; offset < atomic_bytes; ++offset) {
@@ -320,8 +309,7 @@ void rfc7306_5_2_1_the_address_must_be_aligned(void **state) {
     }
 }
 
-void rfc7306_8_2_an_atomic_request_must_be_validated(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc7306_8_2_an_atomic_request_must_be_validated(Ends &ends) {
     const Device &device = ends.device;
     const std::uint32_t key = device.mr->rkey;
     const MpaFrame soft = from_a_soft_device();
@@ -346,8 +334,7 @@ void rfc7306_8_2_an_atomic_request_must_be_validated(void **state) {
 }
 
 // What is not the peer's to give back: no key, one that no peer was given, one of another domain.
-void rfc5040_5_3_a_key_must_be_one_that_can_be_invalidated(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5040_5_3_a_key_must_be_one_that_can_be_invalidated(Ends &ends) {
     const Device &device = ends.device;
     for (const std::uint32_t key :
          {device.mr->rkey ^ 1, 0U, 1U, device.local_mr->rkey, device.foreign_mr->rkey}) {
@@ -358,8 +345,7 @@ void rfc5040_5_3_a_key_must_be_one_that_can_be_invalidated(void **state) {
     }
 }
 
-void answers_that_nobody_asked_for(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void answers_that_nobody_asked_for(Ends &ends) {
     const Device &device = ends.device;
     const Segment response{
         .opcode = Opcode::ReadResponse, .stag = device.mr->lkey, .offset = device.address()};
@@ -372,8 +358,7 @@ void answers_that_nobody_asked_for(void **state) {
 }
 
 // Looked at before whether anybody asked.
-void answers_must_be_of_their_length(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void answers_must_be_of_their_length(Ends &ends) {
     const MpaFrame soft = from_a_soft_device();
     for (const std::size_t size : {1UL, 20UL, 1024UL}) {
         expect_terminate(ends, fpdu({.opcode = Opcode::FlushResponse, .msn = 1}, Bytes(size)),
@@ -385,8 +370,7 @@ void answers_must_be_of_their_length(void **state) {
     }
 }
 
-void rfc5044_8_a_wrong_crc_must_be_detected(void **state) {
-    auto &ends = *static_cast<Ends *>(*state);
+void rfc5044_8_a_wrong_crc_must_be_detected(Ends &ends) {
     auto &device = ends.device;
     Bytes wrong =
         fpdu({.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address()}, Bytes(8), true);
@@ -397,8 +381,8 @@ void rfc5044_8_a_wrong_crc_must_be_detected(void **state) {
 }
 
 // What is flushed then has no room either: that is not the peer's fault.
-void an_overrun_is_told_to_the_peer(void **state) {
-    auto &[device, peer, other] = *static_cast<Ends *>(*state);
+void an_overrun_is_told_to_the_peer(Ends &ends) {
+    auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, test::plain);
     assert_int_equal(softrdma_ibv_resize_cq(device.cq, 1), 0);
     device.post(id, IBV_WR_RDMA_READ, 1, 0, 8, 0x7000, 0x99);
@@ -415,22 +399,22 @@ void an_overrun_is_told_to_the_peer(void **state) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {test_of_ends(rfc5041_7_1_a_tagged_segment_must_be_validated),
-                                test_of_ends(rfc5040_7_2_a_read_request_must_be_validated),
-                                test_of_ends(more_reads_than_agreed),
-                                test_of_ends(rfc5041_7_1_an_untagged_segment_must_be_validated),
-                                test_of_ends(rfc5041_7_1_payload_must_fit_the_untagged_buffer),
-                                test_of_ends(rfc5040_7_2_version_and_opcode_must_be_valid),
-                                test_of_ends(opcodes_that_were_not_agreed_on),
-                                test_of_ends(flushes),
-                                test_of_ends(rfc7306_8_2_immediate_data_must_be_validated),
-                                test_of_ends(atomic_writes),
-                                test_of_ends(rfc7306_5_2_1_the_address_must_be_aligned),
-                                test_of_ends(rfc7306_8_2_an_atomic_request_must_be_validated),
-                                test_of_ends(rfc5040_5_3_a_key_must_be_one_that_can_be_invalidated),
-                                test_of_ends(answers_that_nobody_asked_for),
-                                test_of_ends(answers_must_be_of_their_length),
-                                test_of_ends(rfc5044_8_a_wrong_crc_must_be_detected),
-                                test_of_ends(an_overrun_is_told_to_the_peer)};
+    const CMUnitTest tests[] = {fixture_test(rfc5041_7_1_a_tagged_segment_must_be_validated),
+                                fixture_test(rfc5040_7_2_a_read_request_must_be_validated),
+                                fixture_test(more_reads_than_agreed),
+                                fixture_test(rfc5041_7_1_an_untagged_segment_must_be_validated),
+                                fixture_test(rfc5041_7_1_payload_must_fit_the_untagged_buffer),
+                                fixture_test(rfc5040_7_2_version_and_opcode_must_be_valid),
+                                fixture_test(opcodes_that_were_not_agreed_on),
+                                fixture_test(flushes),
+                                fixture_test(rfc7306_8_2_immediate_data_must_be_validated),
+                                fixture_test(atomic_writes),
+                                fixture_test(rfc7306_5_2_1_the_address_must_be_aligned),
+                                fixture_test(rfc7306_8_2_an_atomic_request_must_be_validated),
+                                fixture_test(rfc5040_5_3_a_key_must_be_one_that_can_be_invalidated),
+                                fixture_test(answers_that_nobody_asked_for),
+                                fixture_test(answers_must_be_of_their_length),
+                                fixture_test(rfc5044_8_a_wrong_crc_must_be_detected),
+                                fixture_test(an_overrun_is_told_to_the_peer)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
