@@ -13,7 +13,8 @@
 #
 # perftest's server listens a second time for its second connection, and its client does not wait for that; refused, it
 # crashes in what it calls a retry. Real devices take long enough to find an address that it is not seen with them. Here
-# both ends begin anew then, at most twice.
+# both ends begin anew then, at most twice. They do the same when one of them could not compare its two clocks ("Correlation
+# coefficient r^2"), because it lost its processor meanwhile.
 set -eu
 arguments=("$@")
 endless=
@@ -72,9 +73,12 @@ run() {  # run COMMAND FILE: in this process's place
     esac
     exec timeout "$limit_s" env "${preloaded[@]}" "${words[@]}" >"$2" 2>&1 </dev/null
 }
-begin_anew_after_race() {  # where a client of perftest was refused
+begin_anew_after_race() {  # where a client of perftest was refused, or an end of it could not compare its clocks
     local races=$((${RPMA_RACES:-0} + 1))
-    if [ $races -gt 2 ] || ! grep -q 'Event: RDMA_CM_EVENT_REJECTED; error: -111' client; then return; fi
+    if [ $races -gt 2 ] ||
+        ! grep -qsE 'Event: RDMA_CM_EVENT_REJECTED; error: -111|Correlation coefficient r\^2' server client; then
+        return
+    fi
     cd /
     finish
     RPMA_RACES=$races exec "$0" "${arguments[@]}"
@@ -110,7 +114,12 @@ if [ -n "$endless" ]; then
     kill $server || fail "'$server_command' has ended"
     wait $server || true
 else
-    wait $server || fail "'$server_command' ended with $?"
+    wait $server || {
+        status=$?
+        server=
+        begin_anew_after_race
+        fail "'$server_command' ended with $status"
+    }
 fi
 server=
 tail -n 40 server client 2>/dev/null || true
