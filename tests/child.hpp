@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A child of a test, made with fork().
+// A test makes its child processes here.
 #pragma once
 
 #include <signal.h>
@@ -10,8 +10,8 @@
 
 namespace test {
 
-// fork(). The child ends with its parent, and with the first assertion that fails: cmocka would jump back
-// into the child's copy of its runner, and the other tests would run there too.
+// Calls fork(). The child ends with its parent. It also ends when an assertion fails in it: cmocka would jump
+// back into the child's copy of its runner, and the child would run the other tests too.
 [[nodiscard]] inline pid_t fork_child() {
     const pid_t child = fork();
     if (child == 0) {

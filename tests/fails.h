@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A call that fails as functions of C do. Included after cmocka.h: it asserts. */
+/* fails: asserts that a call returns -1 and sets errno. Include it after cmocka.h. */
 #ifndef FAILS_H
 #define FAILS_H 1
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A folder of a test's own, new and empty for each test. Owned by the fixture: a failed assertion jumps past
-// destructors.
+// Each test gets a folder of its own, new and empty. The set-up makes it and the tear-down removes it,
+// because a failed assertion jumps past the destructors of the test.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ inline std::string read(const std::filesystem::path &file) {
     return {std::istreambuf_iterator{stream}, {}};
 }
 
-// How many files there are, hidden ones too.
+// Returns the number of files in the folder, hidden ones included.
 inline std::size_t count() {
     return static_cast<std::size_t>(std::ranges::distance(std::filesystem::directory_iterator{path}));
 }

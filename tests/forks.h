@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* forks: what GCC 12's sanitizers do to the children of a process that has threads, in programs without
- * rsockets too. clang's do neither. */
+/* forks: GCC 12's sanitizers break the children of a process that has threads, with or without rsockets.
+ * clang's sanitizers do not. A test asks here whether it can run. */
 #ifndef FORKS_H
 #define FORKS_H 1
 
-/* GCC 12's AddressSanitizer does not hold the locks of its allocator while a process forks: a child waits in
- * malloc for a lock that a thread of the parent had. */
+/* GCC 12's AddressSanitizer does not hold the locks of its allocator while a process forks. Where a thread of
+ * the parent has such a lock at that moment, the child waits for it in malloc for ever. */
 #if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
 #define CHILDREN_HANG_IN_MALLOC true
 #else
 #define CHILDREN_HANG_IN_MALLOC false
 #endif
 
-/* GCC 12's ThreadSanitizer ends a child that makes threads ("dup thread with used id"). */
+/* GCC 12's ThreadSanitizer ends a child that makes threads, with "dup thread with used id". */
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define CHILDREN_MAKE_NO_THREADS true
 #else
 #define CHILDREN_MAKE_NO_THREADS false
 #endif
 
-/* In a test, behind cmocka.h. */
+/* Skips the test when its children would fail. It needs cmocka.h. */
 #define skip_where(children_fail)                                                                      \
     do {                                                                                               \
         if (children_fail) {                                                                           \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// 127.0.0.1, for tests, fuzz targets and benchmarks.
+// Tests, fuzz targets and benchmarks talk over 127.0.0.1.
 #pragma once
 
 #include <arpa/inet.h>

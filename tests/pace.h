@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pace: how long something took, in seconds that the machine could have used for it. A thread does nothing
- * but run: its processor time is what a thread that wants to run gets meanwhile, beside all that the machine
- * does at the same time. On a machine with nothing else to do that is the time on the clock. Included after
- * cmocka.h: it asserts. */
+/* pace: measures how long something took, in seconds that the machine could have used for it. A thread spins
+ * meanwhile, and the test reads the processor time of that thread. On a busy machine the thread gets as
+ * little time as any other thread does. On an idle machine its processor time is the time on the clock.
+ * Include it after cmocka.h. */
 #ifndef PACE_H
 #define PACE_H 1
 
@@ -28,7 +28,7 @@ static inline void begin_pace(struct pace *pace) {
     assert_int_equal(pthread_create(&pace->thread, NULL, keep_pace, pace), 0);
 }
 
-/* The seconds since begin_pace. */
+/* Returns the seconds since begin_pace. */
 static inline double paced_seconds(const struct pace *pace) {
     clockid_t clock = 0;
     struct timespec used;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sockets: TCP connections of a C test with itself, over 127.0.0.1. Included after cmocka.h: they assert. */
+/* sockets: makes TCP connections of a C test with itself, over 127.0.0.1, and asserts that it succeeds.
+ * Include it after cmocka.h. */
 #ifndef SOCKETS_H
 #define SOCKETS_H 1
 
@@ -9,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A socket that listens on the loopback, and its port. */
+/* Returns a socket that listens on the loopback interface, and stores its port. */
 static inline int listening_socket(uint16_t *port) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof(address);
@@ -21,7 +22,7 @@ static inline int listening_socket(uint16_t *port) {
     return listener;
 }
 
-/* A connection with both of its ends here: fds[0] connected, fds[1] accepted. */
+/* Makes a connection with both of its ends in this process: fds[0] connects and fds[1] is accepted. */
 static inline void connect_sockets(int fds[2]) {
     uint16_t port = 0;
     const int listener = listening_socket(&port);

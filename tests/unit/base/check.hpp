@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cmocka with what it needs, for the tests of base, wire and soft. Include it last: it defines macros with
+// This header includes cmocka and the headers that cmocka needs. Include it last: cmocka defines macros with
 // everyday names.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 // cmocka needs setjmp, and names from all of the above.
 #include <setjmp.h>
-// Last; it does not say by itself that it is C.
+// cmocka.h comes last, and does not declare its functions as C.
 extern "C" {
 #include <cmocka.h>
 }

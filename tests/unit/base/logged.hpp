@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a test has logged, in one text.
+// A test collects here, in one text, the lines that it makes the library log.
 #pragma once
 
 #include <cstdarg>
@@ -22,7 +22,7 @@ inline void keep_line(int, const char *, int, const char *, const char *format, 
     logged += text;
 }
 
-// From now on, up to a level.
+// Collects lines from now on, up to this level.
 inline void keep_log(base::LogLevel level) {
     base::set_log_sink(keep_line);
     base::log_threshold.store(static_cast<int>(level));

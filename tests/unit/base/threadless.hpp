@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process that can start no thread.
+// A test runs a function here while its process can start no thread.
 #pragma once
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 namespace test {
 
-// Returns what make() gives while stacks are larger than there are addresses.
+// Calls make() while the stacks of threads are larger than the address space, and returns its result.
 template <typename Make>
 auto made_without_threads(Make make) {
     pthread_attr_t before;

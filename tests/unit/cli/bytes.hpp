@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tests of room cli share: cmocka for C++, and bytes.
+// The tests of room cli share this header: it has cmocka for C++, and helpers for bytes.
 #pragma once
 
 #include <csetjmp>
@@ -12,7 +12,7 @@
 extern "C" {
 #include <cmocka.h>
 }
-// The macro would break every standard stream header behind it.
+// cmocka's macro would break each header of standard streams that is included behind it.
 #undef fail
 
 template <typename Container>
@@ -20,7 +20,7 @@ void flip(Container &bytes, std::size_t bit) {
     bytes[bit / 8] ^= std::byte{1} << (bit % 8);
 }
 
-// A failure whose text has this part: that it names the thing, or what was expected.
+// Asserts that the call failed, and that the text of its failure contains this part.
 template <typename Outcome>
 void assert_fails(const Outcome &outcome, std::string_view part) {
     assert_false(outcome.has_value());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The promises of src/soft/link/link.hpp as tests that every link passes. The test of a new link is a main()
-// that gives run_link_contract() its pairs.
+// Every link passes these tests of the promises of src/soft/link/link.hpp. The test of a new link is a main()
+// that calls run_link_contract() with a function that makes pairs.
 #pragma once
 
 #include <memory>
@@ -18,17 +18,17 @@ struct Links {
     std::unique_ptr<soft::Link> there;
 };
 
-// Both ends in this process, on 127.0.0.1.
+// Returns a TCP connection over 127.0.0.1 with both of its ends in this process.
 [[nodiscard]] Links tcp_links();
 
-// Runs the tests, each with a new pair; the exit status.
+// Runs each test with a new pair, and returns the exit status of the program.
 [[nodiscard]] int run_link_contract(const char *name, Links (*make)());
 
-// As much as the link takes at once; nothing only when it is full.
+// Sends as many bytes as the link takes at once. It sends none only when the link is full.
 [[nodiscard]] soft::Link::Sent send(soft::Link &link, std::span<const std::byte> bytes);
-// Waits until something is there; its first bytes, `most` at most.
+// Waits until bytes or the end are there, and appends `most` bytes at most.
 [[nodiscard]] soft::Link::Received receive(soft::Link &link, Bytes &bytes, std::size_t most);
-// Receives the bytes up to the end, or the failure, which it returns.
+// Receives the bytes up to the end or the failure, and returns which of the two it was.
 [[nodiscard]] soft::Link::Received receive_rest(soft::Link &link, Bytes &bytes);
 
 }  // namespace test

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A link around another link, whose faults are chosen with it. The user of a link has to bear them all.
+// This link wraps another link and adds the faults that a test chose. The user of a link has to bear all of
+// them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ struct LinkFaults {
 
     std::size_t most = never;  // bytes that are sent, or received, at once
     bool delays = false;       // every other time nothing is sent, or received
-    // So many bytes are sent, or received: then the connection is cut.
+    // The link cuts the connection once it has sent, or received, this many bytes.
     std::size_t sent_before_cut = never;
     std::size_t received_before_cut = never;
 };

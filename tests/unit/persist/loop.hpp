@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A real loop device with ext4, mounted where nobody but the calling thread sees it. Include after what
-// cmocka needs.
+// A test makes a real loop device with ext4 here. The calling thread mounts it, and no other process sees the
+// mount. Include this header after the headers that cmocka needs.
 #pragma once
 
 #include <linux/loop.h>
@@ -15,7 +15,8 @@
 // Last, as it wants.
 #include "memory.hpp"
 
-// Whether there can be one. A test that needs it must skip when not; this says why.
+// Moves the calling thread into a mount namespace of its own, and returns whether it can mount a loop device
+// there. When it cannot, this prints the reason, and the test skips.
 inline bool can_mount_loop() {
     const bool can = geteuid() == 0 && access("/dev/loop-control", R_OK | W_OK) == 0 &&
                      system("command -v mkfs.ext4 >/dev/null") == 0 && unshare(CLONE_NEWNS) == 0 &&
@@ -28,7 +29,7 @@ inline bool can_mount_loop() {
 
 class LoopMount {
 public:
-    // The device's file is in folder `backing`; mounted at ./mounted.
+    // The file of the device lies in the folder `backing`, and the device is mounted at ./mounted.
     explicit LoopMount(const char *backing) : name_{std::string{backing} + "/rpma-loop-XXXXXX"} {
         const int file = mkostemp(name_.data(), O_CLOEXEC);
         assert_true(file >= 0);

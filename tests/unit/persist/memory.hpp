@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kinds of memory for the tests of room persist. Include after what cmocka needs.
+// The tests of room persist make their kinds of memory here. Include this header after the headers that
+// cmocka needs.
 #pragma once
 
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 #include <unistd.h>
 // cmocka needs setjmp, and names from all of the above.
 #include <setjmp.h>
-// Last; it does not say by itself that it is C.
+// cmocka.h comes last, and does not declare its functions as C.
 extern "C" {
 #include <cmocka.h>
 }
@@ -26,8 +27,8 @@ extern "C" {
 
 constexpr size_t page = 4096;
 
-// A new file of this test in the current folder, which the build puts on storage, already unlinked when
-// `unlinked`.
+// Makes an empty file of this size in the current folder, which the build puts on storage. An older one is
+// removed.
 inline int new_file(const char *name, size_t size) {
     unlink(name);
     const int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -46,7 +47,8 @@ inline char *map_anonymous(size_t size, int flags = MAP_PRIVATE) {
     return map(-1, size, flags | MAP_ANONYMOUS);
 }
 
-// Whether files of the current folder can be durable. A test that needs it must skip, and say so, when not.
+// Returns whether files of the current folder can be durable. A test that needs such files skips, and prints
+// it, when not.
 inline bool on_storage() {
     constexpr long tmpfs = 0x01021994;
     constexpr long ramfs = 0x858458f6;

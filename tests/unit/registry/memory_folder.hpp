@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A registry of a test's own, in memory as the machine's.
+// Each test gets a registry of its own, in memory as the registry of the machine is.
 #pragma once
 
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ inline std::vector<registry::Seen> seen() {
     return all;
 }
 
-// The path of the only file.
+// Returns the path of the only file in the registry.
 inline std::filesystem::path file() {
     return std::filesystem::directory_iterator {
         folder::path

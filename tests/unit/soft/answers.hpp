@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a hostile peer answers to reads, flushes and atomic operations: in their order, as they want it; or
-// anything else, of which it knows that it is not to be borne.
+// A hostile peer answers reads, flushes and atomic operations with the help of this class. It gives the right
+// answers in the right order, or wrong ones, and knows how the device must treat each of the wrong ones.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace test {
 
-// What becomes of the connection behind a frame.
+// The device does this with the connection after it has received a frame.
 enum class Verdict {
     Goes_on,
     Terminated,  // the device says why
@@ -27,7 +27,8 @@ struct Spoken {
     Verdict verdict = Verdict::Goes_on;
 };
 
-// What a peer has at an address, when it is read, and when an atomic operation finds it.
+// The peer pretends to have these bytes at an address when the device reads there, and this number when an
+// atomic operation of the device finds it there.
 [[nodiscard]] inline Bytes read_at(std::uint64_t address, std::size_t size) {
     return pattern(size, static_cast<unsigned>(address));
 }
@@ -39,12 +40,12 @@ class Answers {
 public:
     Answers(Dice &dice, bool crc) : dice_{dice}, crc_{crc} {}
 
-    // The other side says this, which may be a question.
+    // The other side has sent this segment, which may be a question.
     void asked(const soft::wire::Segment &segment, std::span<const std::byte> body);
     [[nodiscard]] bool owed() const { return !questions_.empty(); }
-    // The next segment for the oldest question; there is one.
+    // Returns the next segment of the answer to the oldest question. There must be one.
     [[nodiscard]] Spoken right();
-    // Whatever else was asked meanwhile, no answer.
+    // Returns a segment that answers no question, whatever the other side has asked.
     [[nodiscard]] Spoken wrong();
 
 private:
@@ -54,7 +55,7 @@ private:
         soft::wire::AtomicRequest atomic{};
         std::uint32_t answered_bytes = 0;
     };
-    // An answer before it is an FPDU.
+    // An answer that is not yet encoded as an FPDU.
     struct Answer {
         soft::wire::Segment segment;
         Bytes payload;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One hostile peer of the device, at either end of a connection: its start-up, what it says (disorder.hpp),
-// how, and when it goes; and whether the device dealt with it as it deserves.
+// This is one hostile peer of the device, as initiator or as responder. It decides how the connection starts,
+// which frames it sends (disorder.hpp), in which pieces, and when it leaves. It asserts that the device
+// treats it as the protocol wants.
 #pragma once
 
 #include <chrono>
@@ -14,7 +15,7 @@
 
 namespace test {
 
-// A bound, not a measure.
+// This deadline only notices a hang. It measures nothing.
 class Clock {
 public:
     [[nodiscard]] bool passed() const { return std::chrono::steady_clock::now() > at_; }
@@ -32,22 +33,22 @@ struct Tally {
 
 class Attacker {
 public:
-    // One that listens, and is asked: the program has to connect to its port before the first step.
+    // Makes a responder. The program has to connect to its port before the first step.
     Attacker(const Aims &aims, Dice &dice, Tally &tally);
-    // One that asks the device at this port.
+    // Makes an initiator, which asks the device at this port for a connection.
     Attacker(std::uint16_t device_port, const Aims &aims, Dice &dice, Tally &tally);
     ~Attacker();
     Attacker(const Attacker &) = delete;
     Attacker &operator=(const Attacker &) = delete;
 
     [[nodiscard]] std::uint16_t port() const { return port_; }
-    // The program on the other side ended it, or did not want it.
+    // The program on the other side has ended or rejected the connection.
     void dropped_by_program() { verdict_ = Verdict::Unknown; }
-    // It broke a rule, and listens to what is said of it.
+    // Returns whether this peer has broken a rule and still reads the answer of the device.
     [[nodiscard]] bool must_end() const {
         return (verdict_ == Verdict::Terminated || verdict_ == Verdict::Closed) && reads_ && !silent_;
     }
-    // False when it is over.
+    // Does one step. Returns false when the connection is over.
     [[nodiscard]] bool step();
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One end of an exchange of datagrams: a UD queue pair of the loopback device with its objects and memory.
-// Every function asserts (cmocka) that it succeeds; nothing waits longer than 40 s.
+// A datagram end is a UD queue pair of the loopback device with its objects and memory. Every function
+// asserts (cmocka) that it succeeds, and none waits longer than 40 s.
 #pragma once
 
 #include <string>
@@ -29,37 +29,38 @@ public:
     static constexpr std::size_t slot_bytes = 8192;
     static constexpr std::size_t slots = 16;
 
-    // Ready to send unless `state` says less; 127.0.0.1 is its GID unless `ipv6`.
+    // Brings the queue pair into this state. Its GID is that of 127.0.0.1, or of ::1 with `ipv6`.
     explicit DatagramEnd(ibv_qp_state state = IBV_QPS_RTS, bool ipv6 = false);
-    // With the queue pair that an id gets.
+    // Has the id make the queue pair.
     explicit DatagramEnd(rdma_cm_id *id);
     ~DatagramEnd();
     DatagramEnd(const DatagramEnd &) = delete;
     DatagramEnd &operator=(const DatagramEnd &) = delete;
 
-    // 0 or an errno value.
+    // Returns 0 or an errno value.
     [[nodiscard]] int modify(ibv_qp_state state, int more = 0) const;
-    // All the states up to this one, from RESET.
+    // Goes from RESET through all states up to this one.
     void climb(ibv_qp_state to) const;
     [[nodiscard]] ibv_qp_state state() const;
 
     void post_receive(std::uint64_t slot, std::size_t bytes = slot_bytes) const;
-    // From the second half of the slot. 0 or an errno value.
+    // Sends from the second half of the slot. Returns 0 or an errno value.
     [[nodiscard]] int post_send(ibv_send_wr request) const;
     // Sends the text to a queue pair.
     void send(std::string_view text, ibv_ah *to, std::uint32_t qp_num, std::uint32_t with_qkey = qkey);
     void send(std::string_view text, const DatagramEnd &to, std::uint32_t with_qkey = qkey);
 
     [[nodiscard]] ibv_wc next_completion() const;
-    // The next one of this kind: those of a queue pair's two queues have no order.
+    // Returns the next completion of this opcode. Completions of the two queues of a queue pair have no
+    // common order.
     [[nodiscard]] ibv_wc next_completion(ibv_wc_opcode opcode);
-    // The next message received, in a slot.
+    // Returns the next message that was received into a slot.
     [[nodiscard]] Message next_message();
-    // Nothing more has come, as far as the sockets know: loopback delivers at once.
+    // Asserts that no further message has come. The loopback interface delivers at once, so the sockets know.
     void expect_nothing() const;
 
     [[nodiscard]] ibv_gid gid() const;
-    // Destroyed with this.
+    // Returns an address handle that is destroyed with this end.
     [[nodiscard]] ibv_ah *handle_to(const ibv_gid &to);
     [[nodiscard]] ibv_ah_attr attributes_to(const ibv_gid &to) const;
     [[nodiscard]] ibv_sge sge(std::size_t slot, std::size_t bytes) const;
@@ -84,7 +85,7 @@ private:
     std::vector<ibv_wc> kept_;
 };
 
-// The loopback device.
+// Returns a context of the loopback device.
 [[nodiscard]] ibv_context *loopback();
 [[nodiscard]] ibv_gid gid_of(const char *address);
 

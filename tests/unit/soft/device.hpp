@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The soft device in this process, for tests that speak to it as a TCP peer. Every function asserts (cmocka)
-// that it succeeds; nothing waits longer than 40 s.
+// Tests speak as a TCP peer to the soft device in their own process. Every function asserts (cmocka) that it
+// succeeds, and none waits longer than 40 s.
 #pragma once
 
 #include <deque>
@@ -18,11 +18,11 @@
 
 namespace test {
 
-// What a peer asks for a connection with: one that is no soft device, and one that is.
+// A peer asks for a connection with one of these frames. `plain` comes from a device that is not ours.
 inline constexpr soft::wire::MpaFrame plain{.ird = 4, .ord = 4};
 inline constexpr soft::wire::MpaFrame from_a_soft_device{.soft_operations = true, .ird = 4, .ord = 4};
 
-// What became known of an event.
+// A copy of an event of the connection manager.
 struct Event {
     rdma_cm_event_type type;
     int status;
@@ -47,28 +47,29 @@ public:
 
     [[nodiscard]] std::uint16_t port() const;
 
-    // The next event of this type, and of this id unless null; others are kept for later.
+    // Waits for the next event of this type, and of this id unless it is null. Other events are kept for
+    // later.
     Event wait_for(rdma_cm_event_type type, const rdma_cm_id *id = nullptr);
-    // The oldest event that nobody has waited for.
+    // Returns the oldest event that no call has returned yet.
     std::optional<Event> next_event();
-    // Lets the device do what there is to do, as a polling program does.
+    // Lets the device work, as a program does that polls.
     void work();
     void work_until(const std::function<bool()> &done);
-    // Until the device has read, and has acted on, every byte that this peer has sent; its connection has
-    // neither ended nor stalled.
+    // Works until the device has read every byte that this peer has sent, and has acted on them. The
+    // connection must be open and must not be stalled.
     void work_until_read(const Peer &peer);
-    // Works, and says whether there is an event.
+    // Works, and returns whether there is an event.
     [[nodiscard]] bool has_event();
 
-    // As responder: the id of the next request, with a queue pair.
+    // As responder: returns the id of the next request, with a queue pair.
     [[nodiscard]] rdma_cm_id *take_request();
     void accept(rdma_cm_id *id, std::string_view private_data = {});
-    // As initiator: an id that asks 127.0.0.1:port to connect.
+    // As initiator: returns an id that asks 127.0.0.1:port for a connection.
     [[nodiscard]] rdma_cm_id *connect(std::uint16_t port, std::string_view private_data = {});
     void create_queue_pair(rdma_cm_id *id);
     void close(rdma_cm_id *id);
 
-    // All of it as responder: the peer asks, is accepted, and has said that it is ready.
+    // As responder: the peer asks for a connection, the device accepts, and the peer has sent its first FPDU.
     [[nodiscard]] rdma_cm_id *establish(Peer &peer, const soft::wire::MpaFrame &request);
 
     [[nodiscard]] ibv_sge sge(std::size_t offset, std::size_t length) const;
@@ -76,13 +77,13 @@ public:
     void post(rdma_cm_id *id, ibv_wr_opcode opcode, std::uint64_t wr_id, std::size_t offset,
               std::size_t length, std::uint64_t remote_address = 0, std::uint32_t rkey = 0);
     [[nodiscard]] ibv_wc next_completion();
-    // Works, and says whether there is a completion.
+    // Works, and returns whether there is a completion.
     [[nodiscard]] bool has_completion();
-    // Takes and ignores what is there.
+    // Works, and drops the completions that are there.
     void forget_completions();
     void expect_completion(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS);
 
-    // The address that peers use for memory[offset], registered for everything.
+    // Returns the address that peers use for memory[offset]. `mr` allows everything there.
     [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const;
     [[nodiscard]] std::byte *at(std::size_t offset) { return memory_.data() + margin_bytes + offset; }
     // Fills the memory, and both margins with `untouched`.
@@ -116,7 +117,8 @@ struct Ends {
     Peer other;
 };
 
-// Log lines of the device since the last call: how many at each level; nothing is printed.
+// watch_log() has the device count its log lines instead of printing them. logged() returns the counts since
+// its last call.
 struct LogCount {
     int errors = 0;
     int warnings = 0;

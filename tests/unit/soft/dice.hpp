@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Chance, from a seed.
+// Random tests take their random numbers here, from a seed.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace test {
 class Dice {
 public:
     explicit Dice(std::uint64_t seed) : engine_{seed} {}
-    // 0 to limit - 1.
+    // Returns 0 to limit - 1.
     std::uint64_t below(std::uint64_t limit) { return engine_() % limit; }
     bool chance(unsigned percent) { return below(100) < percent; }
     std::uint64_t any() { return engine_(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer's side of the protocol, spoken out of order: whole FPDUs with the right numbers, keys and checksums
-// or with one of them wrong, in any order, from a seed. It knows which of them its peer must not bear.
+// A hostile peer takes its frames here. They are whole FPDUs, in any order, from a seed; their numbers, keys
+// and checksums are right, or one of them is wrong. The class knows for which of them the device must end the
+// connection.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ public:
 
     [[nodiscard]] Spoken next();
 
-    // What the other side said: it may answer, or ask.
+    // The other side has sent this segment: an answer, a question or anything else.
     void heard(const soft::wire::Segment &segment, std::span<const std::byte> payload);
 
 private:
@@ -52,7 +53,7 @@ private:
     [[nodiscard]] Spoken send(bool may_end);
     [[nodiscard]] Spoken immediate();
     [[nodiscard]] Spoken request();
-    // Bytes of an FPDU changed, and its checksum made anew.
+    // Changes a byte of an FPDU, and computes its checksum again.
     void patch(Spoken &frame, std::size_t at, std::byte value) const;
     [[nodiscard]] std::size_t size();
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// operator new for the whole process, which fails when the program that includes this, in one file, says so.
+// This header replaces operator new for the whole process. The program includes it in one file, and its
+// allocation_fails() decides which allocations fail.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,8 @@ namespace test {
 
 }  // namespace test
 
-// All that the device uses, because a sanitizer has its own. Not inline: g++ would miss that they belong
-// together.
+// Every operator that the device uses is replaced, because a sanitizer brings its own. They are not inline:
+// otherwise g++ would not see which new belongs to which delete.
 [[gnu::noinline]] void *operator new(std::size_t size, const std::nothrow_t &) noexcept {
     return test::allocation_fails(size) ? nullptr : std::malloc(size);
 }

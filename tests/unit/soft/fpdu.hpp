@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FPDUs as RFC 5044 has them, made and taken apart with the codecs alone.
+// Tests make FPDUs of RFC 5044 here, and take them apart, with nothing but the codecs.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Fpdu {
     bool checksum_is_right = false;
 };
 
-// payload_bytes of the segment is the payload's size, whatever it was.
+// Returns the FPDU of a segment and its payload. This function sets payload_bytes of the segment.
 inline Bytes fpdu(soft::wire::Segment segment, std::span<const std::byte> payload, bool crc = false) {
     using namespace soft::wire;
     segment.payload_bytes = static_cast<std::uint16_t>(payload.size());
@@ -37,7 +37,7 @@ inline Bytes fpdu(soft::wire::Segment segment, std::span<const std::byte> payloa
     return all;
 }
 
-// A whole FPDU.
+// Takes one whole FPDU apart.
 inline Fpdu taken_apart(const Bytes &all) {
     using namespace soft::wire;
     const auto segment = decode_header(all);
@@ -54,7 +54,7 @@ inline Fpdu taken_apart(const Bytes &all) {
     return fpdu;
 }
 
-// Bytes that differ with their place and `seed`.
+// Returns bytes that depend on their position and on `seed`.
 inline Bytes pattern(std::size_t size, unsigned seed) {
     Bytes all(size);
     for (std::size_t i = 0; i < size; ++i) {

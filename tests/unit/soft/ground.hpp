@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What hostile peers are given to aim at.
+// Hostile peers aim at the regions that are registered here.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace test {
 
-// Regions between margins: one that peers may write, one they may read, one whose key is an old one.
+// There is a region that peers may read and write, one that they may only read, and one whose old key they
+// know. Margins between the regions are not registered.
 class Ground {
 public:
     explicit Ground(ibv_pd *pd)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a program has posted to many queue pairs, by chance, and what has become of it. Asserted (cmocka):
-// each request completes once, in the order of its queue; what it brought is what the peer had (answers.hpp);
-// and nothing but the memory of posted requests is filled.
+// A program posts random requests to many queue pairs through this class, and tells it the completions. The
+// class asserts (cmocka) that each request completes once and in the order of its queue, that it brings the
+// bytes that the peer pretends to have (answers.hpp), and that the device writes to no memory but that of
+// posted requests.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +22,20 @@ public:
         std::uint64_t failed = 0;
     };
 
-    // `source`: what writes and sends are taken from.
+    // Writes and sends take their bytes from `source`.
     Ledger(ibv_pd *pd, const ibv_sge &source, Dice &dice) : dice_{dice}, source_{source}, sinks_{pd} {}
 
-    // One receive, one request of any kind; nothing when the queue has no room, or is not connected.
+    // Each posts one request, post_request() of any kind. It posts nothing when the queue has no room or the
+    // queue pair is not connected.
     void post_receive(ibv_qp *qp);
     void post_request(ibv_qp *qp);
 
     void completed(const ibv_wc &completion);
-    // Of an ended connection: all is completed.
+    // Returns whether all requests of this queue pair, whose connection has ended, are completed.
     [[nodiscard]] bool is_settled(const ibv_qp &qp) const;
-    // It was destroyed, and its completions are polled: what else was posted is over.
+    // The queue pair was destroyed, and its completions are polled. No other of its requests will complete.
     void forget(std::uint32_t qp_num);
-    // Asserts, of all memory.
+    // Asserts that the device wrote to no memory that it was not given.
     void check_sinks() const { assert_true(sinks_.are_untouched()); }
 
     [[nodiscard]] const Counts &counts() const { return counts_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A group of one socket: who serves it?
+// This group has one socket. Tests ask which thread serves it.
 #pragma once
 
 #include <sys/socket.h>
@@ -22,7 +22,7 @@ namespace test {
 using Clock = base::Clock;
 inline constexpr std::chrono::seconds patience{30};
 
-// A socket whose bytes are counted by who reads them.
+// A socket that counts its bytes by the thread that reads them.
 class Listener final : public soft::Source {
 public:
     Listener() {
@@ -69,7 +69,7 @@ private:
     std::shared_ptr<soft::Group> group_;
 };
 
-// Speaks, and waits with `meanwhile` until that was heard.
+// Sends a byte, and calls `meanwhile` until a thread has read it.
 template <typename Meanwhile>
 void speak_and_wait(Listener &listener, Meanwhile meanwhile) {
     const unsigned heard = listener.read_by_all();
@@ -81,7 +81,7 @@ void speak_and_wait(Listener &listener, Meanwhile meanwhile) {
     }
 }
 
-// How long the engine's thread has run, which has read before.
+// Returns for how long the thread of the engine has run. It must have read a byte before.
 inline unsigned long engine_ns(const Listener &listener) {
     std::ifstream file{"/proc/self/task/" + std::to_string(listener.engine) + "/schedstat"};
     unsigned long busy_ns = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer that is nothing but a TCP socket on 127.0.0.1: it says what a test tells it to. Every function
-// asserts (cmocka) that it succeeds; nothing waits longer than 40 s.
+// This peer is nothing but a TCP socket on 127.0.0.1, and sends what a test gives it. Every function asserts
+// (cmocka) that it succeeds, and none waits longer than 40 s.
 #pragma once
 
 #include "../../loopback.hpp"
@@ -22,10 +22,10 @@ public:
     Peer(const Peer &) = delete;
     Peer &operator=(const Peer &) = delete;
 
-    // As initiator. max_segment_bytes: what TCP is told to use at most, 0 for its own choice. From
-    // 127.0.0.host, with room for so many bytes that are not received, 0 for TCP's own choice.
+    // Connects as initiator, from 127.0.0.host. TCP uses segments of max_segment_bytes at most, and has room
+    // for room_bytes that were not received; for 0 it chooses itself.
     void connect(std::uint16_t port, int max_segment_bytes = 0, unsigned host = 1, int room_bytes = 0);
-    // As responder: the port, then the one connection.
+    // Listens as responder and returns the port; accept() then takes the one connection.
     [[nodiscard]] std::uint16_t listen();
     void accept();
 
@@ -35,18 +35,19 @@ public:
     [[nodiscard]] Frame receive_frame(soft::wire::MpaRole role);
     // Sends the start-up frame.
     void send_frame(const soft::wire::MpaFrame &frame);
-    // Nothing has arrived that was not received. Loopback delivers at once.
+    // Returns whether no bytes wait to be received. The loopback interface delivers at once.
     [[nodiscard]] bool silent() const;
-    // Something has arrived.
+    // Returns whether bytes wait to be received.
     [[nodiscard]] bool has_data() const;
-    // Throws away what has arrived; whether the device has closed its side, or reset the connection.
+    // Throws away the bytes that have arrived. Returns whether the device has closed its side or reset the
+    // connection.
     [[nodiscard]] bool has_ended();
-    // What comes until the device closes its side or resets the connection.
+    // Receives until the device closes its side or resets the connection, and returns the bytes.
     [[nodiscard]] Bytes receive_rest();
     void finish();  // no more to send
     void close();
     [[nodiscard]] int socket() const { return socket_; }
-    // By send() and what is made of it, since connect() or accept().
+    // Counts the bytes of send() and of the functions that call it, since connect() or accept().
     [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
 
 private:
@@ -57,7 +58,7 @@ private:
 
 [[nodiscard]] Bytes encoded(const soft::wire::MpaFrame &frame);
 
-// What an initiator's first FPDU is when its peer asked for one.
+// Returns the first FPDU of an initiator whose peer asked for one.
 [[nodiscard]] Bytes ready_to_receive(bool crc = false);
 
 }  // namespace test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that requests fill: one region, registered for local writing only, cut into cells. But for what is
-// in use of a cell, its bytes must stay as they were.
+// Requests fill this memory. It is one region, registered for local writing only and cut into cells. Only the
+// used part of a cell may change.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -40,7 +40,7 @@ public:
     Sinks(const Sinks &) = delete;
     Sinks &operator=(const Sinks &) = delete;
 
-    // Null when there is none.
+    // Returns a free cell, or null when there is none.
     [[nodiscard]] Cell *take(std::size_t bytes) {
         auto &free = bytes + 2 * guard_bytes <= small_bytes ? small_ : large_;
         if (free.empty()) {
@@ -51,7 +51,7 @@ public:
         cell->used = bytes;
         return cell;
     }
-    // Looks at its guards; `filled` is what may have changed.
+    // Takes the cell back, and asserts that none but its first `filled` bytes have changed.
     void give_back(Cell &cell, std::size_t filled) {
         assert_true(filled <= cell.used);
         cell.used = filled;

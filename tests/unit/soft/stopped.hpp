@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// This process, stopped (SIGSTOP) for a while, as by a debugger.
+// A test stops its own process here for a while (SIGSTOP), as a debugger does.
 #pragma once
 
 #include <signal.h>
