@@ -11,10 +11,10 @@
 #define BUFFER_SIZE 4096
 #define MAX_REGIONS 8
 
-/* What serves ADDRESS. What the kernel's devices do otherwise is in doc/LAB.md. */
+/* One of these devices serves ADDRESS. doc/LAB.md tells how devices of the kernel differ. */
 enum device { SOFT_DEVICE, KERNEL_IWARP, KERNEL_INFINIBAND };
 
-/* What a test has made; end_all releases what is there, also after a failed assertion. */
+/* A test keeps its objects here. end_all deletes those that are left, also after a failed assertion. */
 struct ends {
     enum device device;
     struct rpma_peer *peer;
@@ -28,7 +28,7 @@ struct ends {
     struct rpma_mr_remote *remote[MAX_REGIONS];
     int locals;
     int remotes;
-    /* Aligned, for tests to register. */
+    /* Tests register these buffers. They are aligned to their size. */
     char *near;
     char *far;
 };
@@ -42,10 +42,10 @@ int end_all(void **state);
 
 const char *test_address(void);
 
-/* A port that nobody listens on now. */
+/* Chooses a port on which no program listens now. */
 void choose_port(char port[6]);
 
-/* Steps of connecting; cfg and pdata may be NULL. */
+/* These are the steps of connecting. cfg and pdata may be NULL. */
 void ask(struct ends *ends, const struct rpma_conn_cfg *cfg, const struct rpma_conn_private_data *pdata);
 void answer(struct ends *ends, const struct rpma_conn_cfg *cfg, const struct rpma_conn_private_data *pdata);
 void await_established(struct ends *ends);
@@ -61,7 +61,7 @@ void make_non_blocking(int fd);
 void await_readable(int fd);
 
 struct rpma_mr_local *reg(struct ends *ends, void *memory, size_t size, int usage);
-/* The same region as a peer would see it. */
+/* Returns the region as a peer would see it. */
 struct rpma_mr_remote *remote_of(struct ends *ends, const struct rpma_mr_local *mr);
 
 /* Tells the client's end whether its peer writes to persistent memory directly. */

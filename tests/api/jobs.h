@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* jobs: functions that many threads run at once, and what they expect: cmocka's assertions are the main
- * thread's. */
+/* jobs: many threads run a function at once. They use expect() instead of cmocka's assertions, which only the
+ * main thread may use. */
 #ifndef JOBS_H
 #define JOBS_H 1
 
@@ -9,7 +9,7 @@
 #define THREADS 4
 #define ROUNDS 25
 
-/* What does not hold is said, and fails the test when its jobs have ended. */
+/* Prints `what` when it does not hold. The test then fails when its jobs have ended. */
 void expect(bool holds, const char *what, int line);
 bool expectations_failed(void);
 #define EXPECT(holds) expect((holds), #holds, __LINE__)

@@ -20,21 +20,22 @@ struct kernel_device {
     struct verbs_context verbs;
     struct ibv_device device;
 
-    /* What the test decides. */
+    /* The test sets these members. */
     struct ibv_device_attr_ex attributes;
     /* See let_fail. 0: errno is not touched. */
     const char *failing;
     int number;
-    /* How often it fails before it succeeds; 0: always. */
+    /* The function fails this many times and then succeeds. With 0 it always fails. */
     int failures;
-    /* What rdma_get_cm_event and ibv_get_cq_event give; NULL: they fail with EAGAIN. */
+    /* rdma_get_cm_event and ibv_get_cq_event give these. They fail with EAGAIN where it is NULL. */
     struct rdma_cm_event *cm_event;
     struct ibv_cq *cq_event;
-    /* What ibv_poll_cq returns, and what ibv_qp_to_qp_ex gives. */
+    /* ibv_poll_cq returns `polled`, and ibv_qp_to_qp_ex returns `qp_ex`. */
     int polled;
     struct ibv_qp_ex *qp_ex;
 
-    /* What it was asked for: the functions' names in order, each followed by a blank, and their arguments. */
+    /* The device remembers the calls: the names of the functions in order, each with a blank behind it, and
+     * the arguments. */
     char calls[4096];
     int registrations;
     int access[MOST];
@@ -57,13 +58,14 @@ extern struct kernel_device kernel;
 /* A cmocka set-up: forgets everything; a device without any abilities. The log is captured from INFO on. */
 int make_kernel_device(void **state);
 
-/* From now on this function fails with this errno, until told otherwise; NULL: none. */
+/* From now on this function fails with this errno, until the next call of let_fail. With NULL no function
+ * fails. */
 void let_fail(const char *function, int number);
 
 /* Forgets the calls so far. */
 void forget_calls(void);
 
-/* How often a function was called. */
+/* Returns how many times the function was called. */
 int called(const char *function);
 
 struct rpma_peer *kernel_peer(void);

@@ -7,7 +7,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* What a test has made; end_kernel deletes what is there, also after a failed assertion. */
+/* A test keeps its objects here. end_kernel deletes those that are left, also after a failed assertion. */
 extern struct rpma_peer *peer;
 extern struct rpma_ep *ep;
 extern struct rpma_conn_cfg *cfg;
@@ -26,16 +26,16 @@ int make_kernel_peer(void **state);
 int make_kernel_endpoint(void **state);
 int end_kernel(void **state);
 
-/* The peer again, after the device has got other abilities. */
+/* Makes the peer again, after the device has got other abilities. */
 void renew_peer(void);
 
-/* A request of this side, which must succeed; configuration may be NULL. */
+/* Makes a request of this side and asserts that it succeeds. The configuration may be NULL. */
 struct rpma_conn_req *kernel_request(const struct rpma_conn_cfg *configuration);
 
-/* A connection that this side asked for, established. */
+/* Returns an established connection that this side asked for. */
 struct rpma_conn *kernel_connection(const struct rpma_conn_cfg *configuration);
 
-/* Asserts that of each kind of object as many were ended as were made since forget_calls(). */
+/* Asserts that each object made since forget_calls() has been destroyed. */
 void assert_nothing_is_left(void);
 
 #endif

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log_capture: the log of the process, kept for a test to look at instead of being written. */
+/* log_capture: keeps the log of the process, so that a test can look at it. The lines are not written
+ * anywhere. */
 #ifndef LOG_CAPTURE_H
 #define LOG_CAPTURE_H 1
 
 #include <librpma.h>
 #include <stdbool.h>
 
-/* From now on, up to level; what was kept before is forgotten. */
+/* Keeps lines up to this level from now on, and forgets those that were kept before. */
 void capture_log(enum rpma_log_level level);
 
-/* Whether a line was kept that has all of the texts, which end with NULL. */
+/* Returns whether a kept line has all of the texts. NULL ends the list of texts. */
 bool logged(const char *text, ...) __attribute__((sentinel));
 
-/* How many lines were kept. */
+/* Returns the number of lines that were kept. */
 int logged_lines(void);
 
 #endif

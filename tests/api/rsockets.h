@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsockets: streams of a C test with itself, and with a process of its own. Included after cmocka.h: they
- * assert. */
+/* rsockets: makes streams of a C test with itself, and with another process of the same program, and asserts
+ * that it succeeds. Include it after cmocka.h. */
 #ifndef RSOCKETS_H
 #define RSOCKETS_H 1
 
@@ -58,7 +58,8 @@ static inline void await_request(int asking, int accepted) {
     }
 }
 
-/* A stream over RDMA or none: rconnect waits for the peer's answer, and tells why there is none. */
+/* Makes rconnect fail where it would fall back to TCP. It then waits for the answer of the peer, and tells
+ * why there is none. */
 static inline void demand_rdma(int fd) {
     const int no = 0;
     assert_int_equal(rsetsockopt(fd, SOL_RDMA, RDMA_FALLBACK, &no, sizeof(no)), 0);
@@ -87,7 +88,7 @@ static inline void connect_rsocket(int fds[2], int listener, uint16_t port) {
     assert_int_equal(rfcntl(fds[0], F_SETFL, 0), 0);
 }
 
-/* The same with an rsocket that is made for it. */
+/* Does the same with a new rsocket. */
 static inline void connect_ends(int fds[2], int listener, uint16_t port) {
     fds[0] = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     assert_true(fds[0] >= 0);
@@ -150,7 +151,7 @@ static inline pid_t start_peer(const char *program, const char *role, int first,
     return child;
 }
 
-/* The exit code of a peer, or minus the number of the signal that it died of. */
+/* Waits for the end of a peer. Returns its exit code, or minus the number of the signal that killed it. */
 static inline int end_of_peer(pid_t child) {
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);

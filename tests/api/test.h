@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test: what cmocka.h needs before it, and an object that only arguments are checked on. */
+/* test: includes cmocka.h with the headers that it needs, and has a pointer for tests of arguments. */
 #ifndef TEST_H
 #define TEST_H 1
 
@@ -7,11 +7,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-/* after the others, which it needs */
+/* cmocka.h comes last, because it needs the others. */
 #include <cmocka.h>
 #include <librpma.h>
 
-/* A pointer that is not NULL, for calls that must not look behind it. */
+/* Returns a pointer that is not NULL. The library must not use the memory behind it. */
 static inline void *anything(void) {
     static char bytes[4096];
     return bytes;

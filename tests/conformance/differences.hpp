@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/differences: the tests that are not run on a device, because it is known to be otherwise.
+// conformance/differences: the suite leaves some tests out on a device that is known to behave differently.
 #pragma once
 
 #include <string_view>
 
 namespace conformance {
 
-// Why a test is left out on the device of this name; nullptr when it is not.
+// Returns why the test is left out on the device of this name, or nullptr when it runs there.
 [[nodiscard]] const char *why_not(std::string_view device_name, std::string_view test);
 
 }  // namespace conformance

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/ends: the two ends of a connection, over any device a provider has. Every function asserts
-// (cmocka) that what it does succeeds, unless it says what it returns.
+// conformance/ends: tests connect two ends over any device of a provider. Every function asserts (cmocka)
+// that it succeeds, unless its comment says otherwise.
 #pragma once
 
 #include <chrono>
@@ -12,11 +12,11 @@
 
 namespace conformance {
 
-// How long anything may take that has to happen: a bound, not an expectation.
+// A test gives up after this time. It only notices a hang, and measures nothing.
 inline constexpr std::chrono::seconds patience{60};
 inline constexpr int patience_ms = 60'000;
 
-// Reading and writing, local and remote.
+// Allows reading and writing, local and remote.
 inline constexpr int full_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
 struct Sizes {
@@ -34,7 +34,7 @@ struct Sizes {
     std::size_t memory_bytes = 1 << 20;
 };
 
-// An event of the connection manager, fetched and acknowledged.
+// A copy of an event of the connection manager, which is acknowledged already.
 struct CmEvent {
     rdma_cm_event_type type;
     rdma_cm_id *id;
@@ -42,16 +42,16 @@ struct CmEvent {
     int status;
     std::string data;
 };
-// Waits for the next one. Asserts its type; prints what came instead.
+// Waits for the next event and asserts its type. Prints the event that came when it is another one.
 CmEvent expect_event(rdma_event_channel *events, rdma_cm_event_type type);
-// The next one, whatever it is.
+// Waits for the next event of any type.
 CmEvent next_event(rdma_event_channel *events);
-// Whether an event is there now.
+// Returns whether an event is there now.
 bool has_event(int fd);
 void make_non_blocking(int fd);
 
-// One end: its own event channel, protection domain, completion queue(s), buffer, unless it borrows the verbs
-// objects of another end, which then must live longer.
+// An end has an event channel, a protection domain, one or two completion queues and a buffer. Or it borrows
+// the verbs objects of another end, which then must live longer.
 class End {
 public:
     explicit End(const Sizes &wanted = {}, const End *lender = nullptr);
@@ -59,7 +59,7 @@ public:
     End(const End &) = delete;
     End &operator=(const End &) = delete;
 
-    // As a client: an id for the port, up to connect, with its objects.
+    // As a client: makes an id with its objects, and resolves the address and the route of the port.
     void resolve(std::uint16_t port);
     void request(const std::string &private_data = {});
     // As a server: takes over the id of a request, with objects of its own.
@@ -67,20 +67,21 @@ public:
     void accept(const std::string &private_data = {});
     void create_objects();
 
-    // Destroys the parts in the right order; those that are gone already are left out.
+    // Destroys the parts that are left, in the right order.
     void destroy_queue_pair();
     void destroy();
-    // Whether the device of this end, which has an id, has shared receive queues.
+    // Returns whether the device of this end has shared receive queues. The end must have an id.
     [[nodiscard]] bool can_share_receives() const;
 
-    // Another region of this end's protection domain; deregistered with the end. May fail: nullptr and errno.
+    // Registers another region in the protection domain of this end, until the end is destroyed. On failure
+    // it returns nullptr and sets errno.
     [[nodiscard]] ibv_mr *register_memory(void *address, std::size_t length, int access);
 
     [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const {
         return reinterpret_cast<std::uintptr_t>(memory.data()) + offset;
     }
-    // Operations beyond RFC 5040, verbs::native_ bits; of a connected end. The suite's queue pairs do not ask
-    // a kernel's device for any.
+    // Returns whether this connected end has these operations beyond RFC 5040 (verbs::native_ bits). The
+    // queue pairs of the suite do not ask a device of the kernel for any.
     [[nodiscard]] bool native(unsigned operation) const {
         return subject.is_soft && (provider().native_operations(id->qp) & operation) == operation;
     }
@@ -107,7 +108,7 @@ private:
     std::vector<ibv_mr *> more_regions_;
 };
 
-// An id that listens, on the subject's address unless told otherwise.
+// A listener is an id that listens, on the address of the subject unless the test gives another one.
 class Listener {
 public:
     explicit Listener(int backlog = 64, const std::string &address = subject.address);
@@ -115,7 +116,7 @@ public:
     Listener(const Listener &) = delete;
     Listener &operator=(const Listener &) = delete;
 
-    // The next request.
+    // Waits for the next request.
     CmEvent take_request();
     void destroy();
 
@@ -124,19 +125,19 @@ public:
     std::uint16_t port = 0;
 };
 
-// Two ends in this process.
+// Both ends are in this process.
 class Ends {
 public:
     explicit Ends(const Sizes &sizes = {}, const std::string &listens_on = subject.address)
         : listener{64, listens_on}, client{sizes}, server{sizes} {}
 
     void connect(const std::string &client_data = {}, const std::string &server_data = {});
-    // The parts of connect().
+    // connect() consists of these steps.
     void request(const std::string &client_data = {});
     void take_request();
     void accept(const std::string &server_data = {});
     void expect_established();
-    // Both see the end of the connection.
+    // Asserts that both ends see the end of the connection.
     void expect_disconnected();
 
     Listener listener;
@@ -146,16 +147,16 @@ public:
     std::string server_data_seen;
 };
 
-// Two ends that are connected, until the end of the test.
+// Returns two connected ends, which live until the end of the test.
 Ends &connected(const Sizes &sizes = {});
 
-// The parameters that the ends connect and accept with. They point to the private data.
+// Returns the parameters for connecting and accepting. They point to the private data.
 rdma_conn_param connection_parameters(const std::string &private_data, std::uint8_t depth);
 rdma_conn_param connection_parameters(std::string &&private_data, std::uint8_t depth) = delete;
 inline const std::string no_data;
 // Begins to resolve a port of the subject's address.
 void resolve_address(rdma_cm_id *id, std::uint16_t port);
-// The subject's address, or another one, with this port.
+// These return the address of the subject, or another one, with this port.
 sockaddr_storage subject_address(std::uint16_t port);
 sockaddr_storage numeric_address(const std::string &text, std::uint16_t port);
 std::uint16_t port_of(const rdma_cm_id &id);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/fixture: what the suite runs on, and what a test owns. A failed assertion of cmocka longjmps
-// past destructors, so a test makes its objects with make(); its teardown destroys them.
+// conformance/fixture: the device under test, and the objects of a test. A failed assertion of cmocka jumps
+// past destructors, so a test makes its objects with make(), and its tear-down destroys them.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@
 
 namespace conformance {
 
-// Set by main() from its arguments.
+// main() sets it from its arguments.
 struct Subject {
     const verbs::Provider *provider = nullptr;
     std::string provider_name;
@@ -31,7 +31,7 @@ inline const verbs::Provider &provider() {
 
 void keep_until_end_of_test(std::shared_ptr<void> object);
 
-// An object that lives until the end of the test; those made last go first.
+// Makes an object that lives until the end of the test. The last object made is destroyed first.
 template <typename T, typename... Arguments>
 T &make(Arguments &&...arguments) {
     auto made = std::make_shared<T>(std::forward<Arguments>(arguments)...);
@@ -40,25 +40,28 @@ T &make(Arguments &&...arguments) {
     return object;
 }
 
-// From here on a process that takes too long, also to end, says so and aborts. The other process of a test
-// watches itself: what hangs there would keep the output of the suite open.
+// From here on a process that takes too long prints it and aborts, also while it ends. The other process of a
+// test watches itself, because it would keep the output of the suite open if it hung.
 void watch();
 
-// fork_child(). One that hangs, even in what libraries do before fork() returns, is killed with its parent.
+// Calls fork_child(). A child that hangs is killed with its parent, even when a library's fork handler hangs
+// in it.
 pid_t watched_fork();
-// Waits for its end: its status as of waitpid(); -1 when there is no such child.
+// Waits for the end of the child and returns its status, as waitpid() gives it, or -1 when there is no such
+// child.
 int status_of(pid_t child);
 
-// Before and after every test; begin_test() watches.
+// These run before and after every test. begin_test() calls watch().
 int begin_test(void **);
 int end_test(void **);
 
-// A thread of a test. Assertions belong to the main thread: run() returns what went wrong, or nothing.
+// A thread of a test. Only the main thread may assert, so run() returns a text that says what went wrong, or
+// an empty one.
 class Thread {
 public:
     explicit Thread(std::function<std::string()> run);
 
-    // Waits for its end, and asserts that nothing went wrong.
+    // Waits for the end of the thread, and asserts that nothing went wrong in it.
     void expect_well();
     [[nodiscard]] pthread_t handle() { return thread_.native_handle(); }
 

@@ -27,7 +27,7 @@
 
 namespace conformance {
 
-// Memory of the other process; travels as private data.
+// The memory of the other process. Its description travels as private data.
 struct RemoteRegion {
     std::uint64_t address = 0;
     std::uint64_t length = 0;
@@ -37,27 +37,27 @@ struct RemoteRegion {
     static RemoteRegion from(const std::string &private_data);
     [[nodiscard]] std::string text() const;
 };
-// The request, aimed at this place of the region.
+// Returns the request, aimed at this offset of the region.
 Request aimed(Request request, const RemoteRegion &region, std::size_t offset);
 
 class PeerProcess {
 public:
     PeerProcess();
-    // Ends it, if it still runs.
+    // Ends the process, if it still runs.
     ~PeerProcess();
     PeerProcess(const PeerProcess &) = delete;
     PeerProcess &operator=(const PeerProcess &) = delete;
 
     void tell(const std::string &command);
     std::string answer();
-    // tell(), and the answer.
+    // Sends the command, and returns the answer.
     std::string ask(const std::string &command);
     void expect_ok(const std::string &command);
-    // Stops it, and waits until it stands still.
+    // Stops the process, and waits until none of it runs.
     void stop();
     void go_on();
     void kill();
-    // Waits for its end; its exit code must be 0.
+    // Waits for the end of the process, and asserts that its exit code is 0.
     void expect_good_end();
 
 private:
@@ -66,7 +66,7 @@ private:
     FILE *answers_ = nullptr;
 };
 
-// A client here, its server in another process.
+// The client is in this process, and its server in another one.
 struct RemoteEnds {
     explicit RemoteEnds(const Sizes &sizes = {}) : client{sizes} {}
     void connect();
@@ -76,7 +76,7 @@ struct RemoteEnds {
     RemoteRegion region;  // the server's memory
 };
 
-// main() of the other process.
+// The other process runs this instead of the suite. Returns its exit code.
 int run_as_peer();
 
 }  // namespace conformance

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/raw_socket: a plain TCP socket on the subject's address, for what no RDMA device would do.
+// conformance/raw_socket: with a plain TCP socket on the subject's address, a test does what no RDMA device
+// would do.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ public:
     // Waits for a client, and keeps it in place of the listening socket.
     void accept();
     void send(std::string_view bytes);
-    // Waits until the other end has closed or reset it; what comes before is thrown away.
+    // Waits until the other end has closed or reset the connection, and throws away the bytes that come
+    // before.
     void expect_end();
     [[nodiscard]] std::uint16_t port() const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: what every file of tests includes.
+// conformance: every file of tests includes this header.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 #include "ends.hpp"
 #include "requests.hpp"
 
-// Last: cmocka.h defines macros with everyday names, and wants the other three.
+// These come last: cmocka.h defines macros with everyday names, and needs the other three headers.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ extern "C" {
 
 namespace conformance {
 
-// The tests of each file, for main().
+// Each file gives its tests to main() with one of these functions.
 std::span<const CMUnitTest> operation_tests();
 std::span<const CMUnitTest> scatter_tests();
 std::span<const CMUnitTest> order_tests();
@@ -45,7 +45,7 @@ std::span<const CMUnitTest> process_tests();
 std::span<const CMUnitTest> fork_tests();
 std::span<const CMUnitTest> memory_tests();
 std::span<const CMUnitTest> stress_tests();
-// Those that wait for a time-out of the device: a run of their own.
+// These tests wait for time-outs of the device, and have a run of their own.
 std::span<const CMUnitTest> timeout_tests();
 
 }  // namespace conformance

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What every fuzz target uses: invariants that end the program, and an input read as a series of choices.
+// Every fuzz target uses this header. A broken invariant ends the program, and the input is read as a series
+// of choices.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace fuzz {
 
-// Not an assert: it holds in every build.
+// Ends the program unless it holds. Unlike assert() it does so in every build.
 inline void require(bool holds, const char *invariant) {
     if (!holds) {
         std::fprintf(stderr, "INVARIANT BROKEN: %s\n", invariant);
@@ -19,7 +20,7 @@ inline void require(bool holds, const char *invariant) {
     }
 }
 
-// An input, from which one choice after another is taken; all zero when it is used up.
+// A target takes one choice after another from an input. When the input is used up, each choice is zero.
 class Choices {
 public:
     explicit Choices(std::span<const std::byte> input) : input_{input} {}
@@ -30,7 +31,7 @@ public:
     [[nodiscard]] std::uint32_t stag() { return static_cast<std::uint32_t>(number(4)); }
     [[nodiscard]] std::uint64_t address() { return number(8); }
     [[nodiscard]] bool flag() { return (byte() & 1) != 0; }
-    // Up to `size` bytes, borrowed.
+    // Returns up to `size` bytes of the input, borrowed.
     [[nodiscard]] std::span<const std::byte> bytes(std::size_t size) {
         const auto head = input_.first(std::min(size, input_.size()));
         input_ = input_.subspan(head.size());
@@ -38,7 +39,7 @@ public:
     }
 
 private:
-    // Big endian, so that an input reads like the wire.
+    // The number is big endian, so that an input reads like the wire.
     std::uint64_t number(std::size_t size) {
         std::uint64_t value = 0;
         for (const std::byte one : bytes(size)) {

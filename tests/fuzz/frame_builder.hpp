@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FPDUs that are nearly right: made by the codecs from choices of the input, with the real keys and addresses
-// of the device, in any order, and with one thing or another wrong.
+// This class makes FPDUs that are nearly right. The codecs make them from choices of the input, with the real
+// keys and addresses of the device, in any order, and with one or another field wrong.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ public:
         : choices_{choices}, device_{device}, crc_{crc} {}
 
     static constexpr unsigned kinds = 14;
-    // The next FPDU of this kind (modulo kinds); borrowed until the next call.
+    // Returns an FPDU of this kind (modulo `kinds`), borrowed until the next call.
     [[nodiscard]] std::span<const std::byte> build(unsigned kind);
     [[nodiscard]] std::span<const std::byte> last() const { return frame_; }
 

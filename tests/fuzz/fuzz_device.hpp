@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The device that the target `connection` attacks: a listener on 127.0.0.1 in this process, its memory, and
-// one connection at a time, which it accepts or makes itself. It lives as long as the process. Whatever fails
-// here, but the peer's doing, is a broken invariant.
+// The target `connection` attacks this device. It has a listener on 127.0.0.1 in this process, its memory,
+// and one connection at a time, which it accepts or makes itself. It lives as long as the process. A call
+// that fails here, and not because of the peer, is a broken invariant.
 #pragma once
 
 #include <sys/types.h>
@@ -15,13 +15,12 @@
 
 namespace fuzz {
 
-// Regions of memory, with room between them that is not registered. Peers may change the first one and the
-// last two. Durable is a file on storage, where the current folder is on any: what is flushed there parks its
-// connection.
+// The regions have room between them that is not registered. Peers may change the first region and the last
+// two. Durable is a file, on storage where the current folder is: a flush there parks the connection.
 enum class Area { Open, LocalOnly, ReadOnly, Foreign, Spare, Durable };
 constexpr std::size_t areas = 6;
 
-// What the program does with a request, and how many receives it posts at once.
+// The program treats a request like this.
 struct Acceptance {
     bool reject = false;
     unsigned receives = 0;
@@ -38,30 +37,32 @@ public:
 
     [[nodiscard]] std::uint16_t port() const { return port_; }
     [[nodiscard]] std::uint32_t key(Area area) const;
-    // The key that the spare area had before its last registration.
+    // Returns the key that the spare area had before its last registration.
     [[nodiscard]] std::uint32_t stale_key() const { return stale_key_; }
     [[nodiscard]] std::uint64_t address(Area area) const;
     [[nodiscard]] static std::size_t size(Area area) { return area == Area::Open ? open_bytes : small_bytes; }
 
-    // From here on the request of the peer at this port is treated like this; any other comes too late.
+    // From here on the program treats the request of the peer at this port like this. It drops any other
+    // request, whose peer has gone.
     void expect(std::uint16_t peer_port, const Acceptance &acceptance) {
         peer_port_ = peer_port;
         acceptance_ = acceptance;
     }
-    // As initiator instead: asks 127.0.0.1:port to connect.
+    // As initiator: asks 127.0.0.1:port for a connection.
     void connect(std::uint16_t port, unsigned receives);
-    // What a polling program does: takes events and completions, answers a request.
+    // Does what a program does that polls: takes events and completions, and answers a request.
     void turn();
-    // Whether a request came since expect(), and was answered.
+    // Returns whether the program has answered a request since expect().
     [[nodiscard]] bool answered() const { return answered_; }
 
-    // What the program may do with its connection at any time; nothing when there is none.
+    // A program may call these at any time. They do nothing without a connection.
     void post_receive(std::size_t bytes);
     void post(unsigned kind, std::size_t bytes);
     void disconnect();
     void register_spare_again();
 
-    // The connection is over: its objects go. Then every byte that no peer may change must be as it was.
+    // Destroys the objects of the connection. Then requires that each byte that no peer may change is as it
+    // was.
     void close();
     void check_memory() const;
 

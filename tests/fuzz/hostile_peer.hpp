@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The peer of the target `connection`: a TCP socket that sends what it is given, in the pieces it is given,
-// while the device it attacks takes its turns.
+// The target `connection` attacks the device with this peer. It is a TCP socket that sends the bytes that the
+// target gives it, in the same pieces, and lets the device work in between.
 #pragma once
 
 #include <chrono>
@@ -14,29 +14,29 @@ namespace fuzz {
 
 class HostilePeer {
 public:
-    // Connected; the device will accept or reject what it asks for.
+    // Connects to the device, which will accept or reject the request.
     HostilePeer(FuzzDevice &device, const Acceptance &acceptance);
-    // Connected by the device, which asks; it posts so many receives before.
+    // Has the device connect to this peer. The device posts this many receives before.
     HostilePeer(FuzzDevice &device, unsigned receives);
     ~HostilePeer();
     HostilePeer(const HostilePeer &) = delete;
     HostilePeer &operator=(const HostilePeer &) = delete;
 
-    // Sends it, and lets the device see just this much.
+    // Sends the bytes, and lets the device see them before more are sent.
     void send(std::span<const std::byte> bytes);
     void turn();
-    // Waits for the device's answer to the start-up; the connection may end instead.
+    // Waits until the device has answered the start-up frame, or has ended the connection.
     void await_answer();
-    // Says that there is no more, then waits until the device has closed its side: within a bound.
+    // Closes this side for sending, and requires that the device closes its side within a bound.
     void finish();
-    // Goes without a word.
+    // Resets the connection.
     void reset();
-    // What has been received.
+    // Returns the bytes that have been received.
     [[nodiscard]] std::span<const std::byte> received() const { return received_; }
 
 private:
     void set_options() const;
-    // Takes what there is; sees the end.
+    // Receives the bytes that are there, and notices the end.
     void receive();
 
     FuzzDevice &device_;
