@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// bench: what is measured, and beside what. Each measurement has a process of its own at the other end,
-// started for it and stopped after it, so that no idle poller takes a core from another measurement.
+// bench: the measurements, and the baselines beside them. Each measurement starts a process for the other end
+// and stops it afterwards, so that no idle poller takes a core from another measurement.
 #pragma once
 
 #include <sys/types.h>
@@ -33,24 +33,24 @@ private:
     std::uint16_t port_ = 0;
 };
 
-// Ends the program with the text: a bench has nobody to report to.
+// Prints the text and ends the program: a benchmark has no caller that it could report to.
 [[noreturn]] void die(const char *what);
 
 [[nodiscard]] double seconds_since(std::chrono::steady_clock::time_point start);
 
 // ---- raw TCP, non-blocking and spinning ----
-// Bytes a second for `total` bytes in blocks of `block`.
+// Returns the bytes a second for `total` bytes in blocks of `block`.
 [[nodiscard]] double tcp_bandwidth(std::size_t block, std::size_t total);
-// The block with which `total` bytes go fastest, of 32 KiB to 4 MiB.
+// Returns the block size from 32 KiB to 4 MiB with which `total` bytes go fastest.
 [[nodiscard]] std::size_t best_tcp_block(std::size_t total);
-// Seconds of one round trip of 8 bytes.
+// Returns the seconds of one round trip of 8 bytes.
 [[nodiscard]] double tcp_round_trip(unsigned rounds);
 
 // ---- the soft device ----
 enum class Target { Polls, Sleeps };
-// Bytes a second for writes of message_bytes, `depth` at once.
+// Returns the bytes a second for writes of message_bytes, `depth` at once.
 [[nodiscard]] double write_bandwidth(Target target, std::size_t total);
-// Seconds of one 8-byte write and flush, posted together.
+// Returns the seconds of one 8-byte write and flush, posted together.
 [[nodiscard]] double write_flush(Target target, unsigned rounds);
 
 }  // namespace bench

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What small programs on librpma need, Debian's or ours; they end at the first thing that is not so. */
+/* Small programs on librpma, Debian's or ours, share these functions. A program ends at the first call that
+ * fails. */
 #pragma once
 
 #include <arpa/inet.h>
@@ -13,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Room for the text of a port. */
+/* The text of a port has room here. */
 #define PORT_SIZE 6
 
 static inline void check(int result, const char *call) {
@@ -32,7 +33,7 @@ static inline void require(bool holds, const char *what) {
 }
 #define REQUIRE(holds) require((holds), #holds)
 
-/* A port that is free, of an address of this machine. */
+/* Finds a free port of an address of this machine. */
 static inline void find_port(const char *ip, char port[PORT_SIZE]) {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t size = sizeof(address);
@@ -62,7 +63,7 @@ static inline void await(struct rpma_conn *conn, enum rpma_conn_event expected) 
     }
 }
 
-/* The next client of `ep`, until it has gone. */
+/* Serves the next client of `ep` until it has gone. */
 static inline void serve_client(struct rpma_ep *ep, const struct rpma_conn_private_data *data) {
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
@@ -89,8 +90,8 @@ static inline void disconnect(struct rpma_conn *conn) {
     CHECK(rpma_conn_delete(&conn));
 }
 
-/* The next completion, which must be a success; its opcode. It sleeps in the kernel when there is none. It
- * looks first: one event may stand for two completions. */
+/* Waits for the next completion, which must be a success, and returns its opcode. It polls first, because one
+ * event may stand for two completions, and sleeps in the kernel when there is none. */
 static inline unsigned complete_on(struct rpma_cq *cq) {
     struct ibv_wc wc;
     int result = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fallback: what test_fallback and the ends that it starts say to each other. */
+/* fallback: test_fallback and the ends that it starts share these declarations. */
 #ifndef FALLBACK_H
 #define FALLBACK_H 1
 

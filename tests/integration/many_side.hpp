@@ -30,7 +30,7 @@ inline void expect(bool right, const char *what) {
     }
 }
 
-// Where the other side writes to: the private data of a connection.
+// The private data of a connection tells the other side where to write.
 struct Slot {
     std::uint64_t address;
     std::uint32_t rkey;
@@ -83,7 +83,7 @@ struct Side {
         id->context = reinterpret_cast<void *>(index);  // NOLINT(performance-no-int-to-ptr)
     }
 
-    // What the other side is told. Depth one is enough.
+    // Returns the parameters of a connection, with the private data for the other side. Depth one is enough.
     rdma_conn_param parameters(std::size_t index, Slot &slot) const {
         slot = {.address = reinterpret_cast<std::uintptr_t>(&slots[index]),
                 .rkey = slots_mr->rkey,
@@ -177,7 +177,7 @@ struct Side {
     std::vector<Slot> there = std::vector<Slot>(slots.size());
 };
 
-// The next event of the connection manager, acknowledged.
+// Waits for the next event of the connection manager, and acknowledges it.
 inline rdma_cm_event next_event(const Side &side, Slot *told = nullptr) {
     rdma_cm_event *event = nullptr;
     expect(device.get_cm_event(side.events, &event) == 0, "waiting for an event");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// interop: the list of what two ends must be able to do with each other. Each case has a connection of its
-// own.
+// interop: the cases that two ends must be able to do with each other. Each case has a connection of its own.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// interop: one end of a connection, over any provider. Nothing here waits for longer than `patience`;
-// whatever does not go as it should throws Failed, which ends the case.
+// interop: one end of a connection, over any provider. Nothing here waits for longer than `patience`. A call
+// that fails throws Failed, which ends the case.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ public:
 // Throws Failed unless it holds.
 void require(bool holds, const std::string &what);
 
-// What each end puts into its private data, filled up to `private_bytes` with a pattern that the other
+// Each end puts this into its private data, filled up to `private_bytes` with a pattern that the other end
 // checks.
 struct Hello {
     static constexpr std::uint32_t right_magic = 0x1e57ab1e;
@@ -48,7 +48,7 @@ inline constexpr std::size_t most_private_bytes = 196;
 [[nodiscard]] std::vector<std::byte> encoded(const Hello &hello, std::size_t private_bytes);
 [[nodiscard]] Hello decoded(std::span<const std::byte> private_data);
 
-// What the ends tell each other in a send: what to do next, or that it went well.
+// The ends send each other notes: one end asks for the next step, and the other answers that it went well.
 struct Note {
     enum class Kind : std::uint32_t { Ok, Check, Fill, Take, Give, Put, Get, Durable, Bye };
     Kind kind = Kind::Ok;
@@ -64,11 +64,11 @@ struct CmEvent {
     std::vector<std::byte> private_data;
     rdma_cm_id *id;
 };
-// The next event, whichever it is.
+// Waits for the next event of any type.
 [[nodiscard]] CmEvent next_event(const verbs::Provider &provider, rdma_event_channel *events,
                                  std::chrono::seconds wait = patience);
 
-// A file mapped shared, durable_bytes long; unmapped at the end.
+// A file of durable_bytes that is mapped shared, until the destructor unmaps it.
 class MappedFile {
 public:
     explicit MappedFile(const char *path);
@@ -76,7 +76,7 @@ public:
     MappedFile(const MappedFile &) = delete;
     MappedFile &operator=(const MappedFile &) = delete;
     [[nodiscard]] std::byte *bytes() const { return bytes_; }
-    // KiB of it that are in the page cache only, as /proc/self/smaps has it.
+    // Returns how many KiB of it are in the page cache only, as /proc/self/smaps has it.
     [[nodiscard]] std::size_t dirty_kib() const;
 
 private:
@@ -85,16 +85,16 @@ private:
 
 class End {
 public:
-    // The client's: resolved, ready to connect.
+    // Makes the client. It has resolved the address, and can connect.
     End(const verbs::Provider &provider, const char *address, const char *port);
-    // The server's: a request that has arrived. Its durable memory is the file, or without one part of the
-    // data.
+    // Makes the server of a request that has arrived. Its durable memory is the file, or part of the data
+    // without one.
     End(const verbs::Provider &provider, rdma_cm_id *requested, const char *file);
 
     // ---- connection ----
-    // The client's. 0 or an errno value.
+    // The client calls it. Returns 0 or an errno value.
     [[nodiscard]] int connect(std::uint32_t number, std::size_t private_bytes = sizeof(Hello));
-    // The client's: waits until connected, and learns where the server's memory is.
+    // The client calls it. Waits until it is connected, and learns where the memory of the server is.
     void join();
     // The server's.
     void accept(const Hello &client, std::size_t private_bytes, std::uint8_t depth);
@@ -109,7 +109,7 @@ public:
     void prepare_to_hear();
     void tell(const Note &note);
     [[nodiscard]] Note hear();
-    // Tells, and hears Ok.
+    // Sends a note, and waits for the answer Ok.
     void ask(const Note &note);
 
     // ---- operations on the peer's data, each waited for unless it is only posted ----
@@ -127,9 +127,9 @@ public:
     // Each returns the next completion of its queue, a success.
     ibv_wc sent() { return successful(completion(send_cq_.get())); }
     ibv_wc received() { return successful(completion(receive_cq_.get())); }
-    // The same, woken by solicited receives only.
+    // Does the same, but only solicited receives wake it.
     ibv_wc received_solicited() { return successful(completion(receive_cq_.get(), 1)); }
-    // The status of the next completion of the queue.
+    // Returns the status of the next completion of the queue.
     [[nodiscard]] ibv_wc_status sent_status() { return completion(send_cq_.get()).status; }
     [[nodiscard]] ibv_wc_status received_status() { return completion(receive_cq_.get()).status; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/rsocket_bytes: chance, and the bytes that a stream must bring.
+// model/rsocket_bytes: the random numbers of a run, and the bytes that a stream must bring.
 #pragma once
 
 #include <cstddef>
@@ -9,31 +9,31 @@
 
 namespace model {
 
-// Of one call, or of one direction of a conversation.
+// One call, or one direction of a conversation, has no more bytes.
 inline constexpr std::size_t most_bytes = 300'000;
 
-// Chance, from a seed.
+// A run takes its random numbers here, from a seed.
 class Dice {
 public:
     explicit Dice(std::uint64_t seed) : engine_{seed} {}
     [[nodiscard]] std::size_t below(std::size_t limit) { return static_cast<std::size_t>(engine_() % limit); }
     [[nodiscard]] std::uint64_t any() { return engine_(); }
     [[nodiscard]] bool one_in(std::size_t count) { return below(count) == 0; }
-    // Mostly small, sometimes more than the buffers hold.
+    // Returns a number of bytes: mostly a small one, sometimes more than the buffers hold.
     [[nodiscard]] std::size_t size();
 
 private:
     std::mt19937_64 engine_;
 };
 
-// The bytes from one end to the other.
+// This class knows the bytes from one end to the other.
 class Bytes {
 public:
     void begin(std::uint64_t salt);
-    // Those that are to be sent next.
+    // Fills in the bytes that are to be sent next.
     void next(std::span<std::byte> bytes) const { fill(sent_, bytes); }
     void send(std::size_t bytes) { sent_ += bytes; }
-    // Whether these are the ones that come next.
+    // Returns whether these are the bytes that come next.
     [[nodiscard]] bool are_next(std::span<const std::byte> bytes) const;
     void receive(std::size_t bytes) { received_ += bytes; }
     [[nodiscard]] std::uint64_t on_their_way() const { return sent_ - received_; }

@@ -31,13 +31,13 @@ struct Calls {
 };
 
 extern const Calls of_rsockets;
-// None of them raises SIGPIPE, so that a signal is the library's.
+// None of these calls raises SIGPIPE. Where the process gets the signal, the library has raised it.
 extern const Calls of_kernel;
 
-// The peer's acknowledgements may be late: nothing waits for them.
+// Turns off Nagle's algorithm: a send does not wait for acknowledgements of the peer, which may be late.
 void send_at_once(const Calls &calls, int fd);
 void set_option(const Calls &calls, int fd, int level, int name, std::size_t value);
-// An rsocket's. -1: it has none.
+// Returns an option of an rsocket, or -1 when it has no such option.
 [[nodiscard]] int option_of(int fd, int level, int name);
 
 }  // namespace model

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/rsocket_heirs: child processes that have what this one had when it forked.
+// model/rsocket_heirs: child processes inherit the pairs of this process when it forks.
 #pragma once
 
 #include <sys/types.h>
@@ -13,13 +13,13 @@ namespace model {
 
 inline constexpr bool may_fork = !CHILDREN_HANG_IN_MALLOC && !CHILDREN_MAKE_NO_THREADS;
 
-// fork(2). The child ends by itself, sooner or later.
+// Calls fork(2). The child ends by itself, sooner or later.
 [[nodiscard]] pid_t make_child();
-// Waits for it. It may have been killed.
+// Waits for the end of the child, and returns whether it ended well. A child that was killed also did.
 [[nodiscard]] bool ended_well(pid_t child);
 // Ends a child in one of several ways.
 [[noreturn]] void leave(Dice &dice);
-// In a program that was begun by exec: the exit code. The arguments are those behind the first.
+// A program that was started by exec runs this with its arguments behind the first. Returns its exit code.
 [[nodiscard]] int be_heir(std::span<char *const> arguments);
 
 }  // namespace model

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/rsocket_pair: two ends that are connected, and the oracle: which bytes each of them must bring,
-// whether a stream has ended, what carries it, and which errors there may be. Both ends are rsockets, or one
-// of them is a plain socket of TCP. They are this process's, but for hand_over().
+// model/rsocket_pair: two connected ends and their oracle. The oracle knows which bytes each end must bring,
+// whether the stream has ended, whether RDMA or TCP carries it, and which errors there may be. Both ends are
+// rsockets, or one of them is a plain socket of TCP. Both belong to this process, except in hand_over().
 #pragma once
 
 #include <netinet/in.h>
@@ -20,7 +20,7 @@
 
 namespace model {
 
-// It says whom rconnect asks for RDMA, in all of a run (RS_PROBE).
+// During a whole run rconnect asks these servers for RDMA (RS_PROBE).
 enum class Probe { Always, Known, Never, Only };
 
 // All pairs of a run have this in common.
@@ -31,9 +31,10 @@ struct Setting {
     std::set<std::uint16_t> spoke_tcp{};
 };
 
-// A child has this of a pair: its second end, or a listener that the first end has connected to.
+// A child inherits this of a pair: its second end, or a listener that the first end has connected to.
 struct Inheritance {
-    // rclose that waits and _exit; rclose and exit(3); exit(3) alone; an end without either.
+    // The child ends with rclose that waits and _exit, with rclose and exit(3), with exit(3) alone, or with
+    // none of them.
     enum class Ending { Linger, Close, Exit, Break };
     int fd = -1;
     bool is_listener = false;
@@ -44,7 +45,7 @@ struct Inheritance {
     std::array<std::uint64_t, 2> totals{};
 };
 
-// A function of this class gives "" or what is wrong.
+// A function of this class that returns a string returns "" or a text that says what is wrong.
 class RsocketPair {
 public:
     RsocketPair(Dice &dice, Setting &setting) : dice_{dice}, setting_{setting} {}
@@ -54,45 +55,48 @@ public:
 
     // Closes what is open, and connects two new ends.
     [[nodiscard]] std::string renew();
-    // It is to be renewed.
+    // Returns whether the pair must be renewed.
     [[nodiscard]] bool is_broken() const { return broken_; }
 
     [[nodiscard]] int fd(int end) const { return ends_[index(end)].fd; }
-    // The kernel's, and no rsocket.
+    // Returns whether this end is a socket of the kernel, and no rsocket.
     [[nodiscard]] bool is_plain(int end) const { return ends_[index(end)].calls == &of_kernel; }
-    // It is TCP that carries the bytes.
+    // Returns whether TCP carries the bytes.
     [[nodiscard]] bool is_tcp() const { return (ends_[0].reasons | ends_[1].reasons) != 0; }
-    // How often it was connected: an end of another time may have the same number.
+    // Returns how often the pair was connected. The descriptor of an earlier end may have had the same
+    // number.
     [[nodiscard]] std::uint64_t times() const { return times_; }
-    // One call that does not wait. must: rpoll has said that it need not.
+    // Makes one call that does not wait. With `must`, rpoll has promised that the call need not wait.
     [[nodiscard]] std::string send(int end, bool must = false);
     [[nodiscard]] std::string receive(int end, bool must = false);
     // Checks what rpoll or repoll_wait says of an end, and that the calls it promises do not wait.
     [[nodiscard]] std::string check_ready(int end, short events, short ready);
-    // Memory of this end that the other may write; the other's that this one writes.
+    // map() lets the other end write memory of this one. place() writes such memory of the other end.
     [[nodiscard]] std::string map(int end);
     [[nodiscard]] std::string place(int end);
-    // No more bytes come from that end.
+    // Shuts the end for writing, so that no more bytes come from it.
     [[nodiscard]] std::string end_writing(int end);
-    // One end closes; the other has every byte, then the end, or some bytes, then an error.
+    // Closes one end. The other end must receive every byte and then the end, or some bytes and then an
+    // error.
     [[nodiscard]] std::string close_one(int end, bool resets);
-    // Receives all that is on its way, waiting in rpoll.
+    // Receives all bytes that are on their way, and waits for them in rpoll.
     [[nodiscard]] std::string settle();
-    // Bytes both ways, in calls that wait, by as many threads as there are calls.
+    // Sends bytes both ways, in calls that wait. Each call has a thread of its own.
     [[nodiscard]] std::string talk();
     // A child process, forked or a program of its own, goes on with one end of a new pair, which this process
     // gives up. Then the pair is to be renewed.
     [[nodiscard]] std::string hand_over();
-    // In that child.
+    // The child of hand_over() runs this.
     [[nodiscard]] std::string inherit(const Inheritance &what);
-    // In a forked child that has the pair too: what a stream says, which is lost. looks: what waits at an end
-    // of TCP is looked at, because the parent takes nothing meanwhile.
+    // A forked child that has the pair too runs this. A stream must say that it is lost. With `looks` the
+    // child also looks at the bytes that wait at an end of TCP, because the parent receives nothing
+    // meanwhile.
     [[nodiscard]] std::string check_in_child(int end, bool looks);
-    // What each end is like, to find out why nothing moves.
+    // Describes both ends, to find out why nothing moves.
     [[nodiscard]] std::string state() const;
 
 private:
-    // Memory that the other end writes. Positions are numbers of bytes that an end has sent.
+    // The other end writes this memory. A position is the number of bytes that an end has sent before.
     struct Mapped {
         std::vector<std::byte> memory{};
         std::vector<std::byte> expected{};
@@ -104,25 +108,25 @@ private:
     struct End {
         int fd = -1;
         const Calls *calls = &of_rsockets;
-        // Each bit is an RDMA_REASON_ that it may have to be TCP. 0: it is a stream.
+        // Each bit is an RDMA_REASON_ that the end may have for being TCP. With 0 it is a stream over RDMA.
         unsigned reasons = 0;
         bool writes = true;
         Bytes sent{};
         std::unique_ptr<Mapped> mapped{};
     };
     static std::size_t index(int end) { return static_cast<std::size_t>(end); }
-    // Of End::reasons.
+    // Returns the bit of a reason in End::reasons.
     static constexpr unsigned bit(int reason) { return 1U << static_cast<unsigned>(reason); }
     static constexpr unsigned either_speaks_first =
         1U << RDMA_REASON_PEER_SPEAKS_TCP | 1U << RDMA_REASON_SPOKE_FIRST;
-    // In rsocket_connect.cpp.
+    // rsocket_connect.cpp has these.
     [[nodiscard]] std::string connect();
     [[nodiscard]] std::string connect_rsockets();
     [[nodiscard]] int listening(const Calls &calls, bool may_be_tcp, sockaddr_in &address);
     [[nodiscard]] std::string find_mode(std::uint16_t port);
     [[nodiscard]] std::string check_mode(int end) const;
     void demand_rdma(int end);
-    // In rsocket_plain.cpp.
+    // rsocket_plain.cpp has these.
     [[nodiscard]] std::string connect_from_plain();
     [[nodiscard]] std::string connect_to_plain();
     [[nodiscard]] std::string reach_plain(int listener, const sockaddr *name, bool was_asked);
@@ -131,22 +135,22 @@ private:
     [[nodiscard]] std::string refuse_tcp(int end);
     [[nodiscard]] std::string wrong(int end, const char *call, long result) const;
     static bool is_break(int error);
-    // The connection broke, as it may: then it is another one.
+    // The connection broke in this call. Where that may happen, the pair is renewed.
     [[nodiscard]] std::string broke(int end, const char *call);
     [[nodiscard]] std::string received(int end, long count, std::span<const std::byte> bytes,
                                        bool looked_only);
     [[nodiscard]] std::string check_placed(int end);
     [[nodiscard]] bool at_end(int end) const;
-    // Of one thread of talk().
+    // One thread of talk() reports this.
     struct Outcome {
         std::string wrong{};
         bool broke = false;
     };
     void speak(int end, std::uint64_t seed, std::size_t total, Bytes bytes, Outcome &outcome) const;
     void listen(int end, std::uint64_t seed, Outcome &outcome);
-    // So many bytes from each end. This process speaks and listens for the ends from first to last.
+    // Each end sends this many bytes. This process sends and receives for the ends from first to last.
     [[nodiscard]] std::string converse(const std::array<std::uint64_t, 2> &totals, int first, int last);
-    // In rsocket_heirs.cpp.
+    // rsocket_heirs.cpp has these.
     [[nodiscard]] std::string begin_to_hand_over(Inheritance &what, int &listener);
     [[nodiscard]] std::string end_of_heir(pid_t child, const Inheritance &what);
     void set_waiting(bool waits) const;

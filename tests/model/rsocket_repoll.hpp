@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/rsocket_repoll: a repoll with ends of pairs in it, in every mode that epoll(7) has, and the oracle:
-// which of them a wait must tell, which it may tell, and what the calls do that it promises.
+// model/rsocket_repoll: a repoll with ends of pairs in it, in every mode of epoll(7), and its oracle. The
+// oracle knows which ends a wait must report and which it may report, and checks that the calls that it
+// promises do not wait.
 #pragma once
 
 #include <sys/epoll.h>
@@ -14,7 +15,7 @@
 
 namespace model {
 
-// A function of this class gives "" or what is wrong.
+// A function of this class that returns a string returns "" or a text that says what is wrong.
 class RsocketRepoll {
 public:
     explicit RsocketRepoll(Dice &dice);
@@ -24,9 +25,10 @@ public:
 
     // Adds an end of a pair, or changes or removes it.
     [[nodiscard]] std::string control(RsocketPair &pair, int end);
-    // Waits, now and then in a thread of its own that sleeps until bytes come, and uses what is told.
+    // Waits, now and then in a thread of its own that sleeps until bytes come, and uses the ends that the
+    // wait reports.
     [[nodiscard]] std::string wait();
-    // In a forked child, which has lost the repoll.
+    // A forked child runs this. It has lost the repoll.
     [[nodiscard]] std::string check_in_child();
 
 private:
@@ -37,7 +39,7 @@ private:
         bool is_plain;
         std::uint64_t times;  // the pair's
         std::uint32_t events;
-        // Edge-triggered: it was seen without anything ready since it was told, or is new.
+        // An edge-triggered end is due when it is new, or was seen with nothing ready since the last report.
         bool is_due = true;
         bool is_disarmed = false;
         bool must_be_told = false;
@@ -56,7 +58,7 @@ private:
     const int fd_;
     std::uint64_t added_ = 0;
     Members members_;  // by what epoll_event.data says of them
-    // Plain sockets that were closed. The kernel tells of them as long as a forked child has them too.
+    // These plain sockets were closed. The kernel reports them as long as a forked child has them too.
     std::set<std::uint64_t> closed_;
 };
 

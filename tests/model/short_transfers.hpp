@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/short_transfers: TCP that takes and gives less than it could, as a network's does. Functions in the C
-// library's place (recv, recvmsg, send, sendmsg) cut what is transferred, once that is asked for.
+// model/short_transfers: makes TCP transfer fewer bytes than it could, as a network does. Functions replace
+// those of the C library (recv, recvmsg, send, sendmsg) and shorten each transfer, once a test has asked for
+// it.
 #pragma once
 
 #include <cstdint>

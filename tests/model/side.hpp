@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/side: one end of a connection and what it must look like: the oracle. It knows every request that was
-// accepted and not yet told done, every message on its way, and each byte of memory that a peer may have
-// changed.
+// model/side: one end of a connection and its oracle. The oracle knows every request that was accepted and is
+// not yet completed, every message on its way, and each byte of memory that a peer may have changed.
 #pragma once
 
 #include <bit>
@@ -17,8 +16,8 @@
 
 namespace model {
 
-// An end's memory: what it sends from, which changes only while nothing is open; where its reads land; where
-// the other side writes and reads; its receive buffers.
+// The memory of an end has a source that it sends from, which changes only while nothing is open; a sink
+// where its reads land; a target that the other side writes and reads; and slots for receives.
 struct Layout {
     static constexpr std::size_t source_bytes = 256 * 1024;
     static constexpr std::size_t sink_bytes = 256 * 1024;
@@ -41,7 +40,8 @@ struct Range {
     }
 };
 
-// A request that was accepted. `remote` is in the other side's target, `local` in this side's sink.
+// The device has accepted this request. `remote` is in the target of the other side, `local` in the sink of
+// this side.
 struct Operation {
     ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
     std::uint64_t wr_id = 0;
@@ -49,25 +49,25 @@ struct Operation {
     std::uint32_t immediate = 0;
     Range remote{};
     Range local{};
-    // Of a write that was posted: its bytes, and those that were there.
+    // For a write: its bytes, and the bytes that were there before.
     std::vector<std::byte> content{};
     std::vector<std::byte> before{};
 };
 
-// SOFTRDMA_FAULTS, when the device has it: any request may be the last of its connection, and of a longer
-// write that is, so many bytes are placed.
+// A device with SOFTRDMA_FAULTS may end a connection at any request. When that request is a longer write, the
+// device places only its first torn_bytes.
 struct Faults {
     std::size_t torn_bytes;
 };
 
-// What takes a receive of the other side.
+// Returns whether the operation takes a receive of the other side.
 [[nodiscard]] bool is_send(ibv_wr_opcode opcode);
 [[nodiscard]] bool has_immediate(ibv_wr_opcode opcode);
 [[nodiscard]] inline bool takes_receive(ibv_wr_opcode opcode) {
     return is_send(opcode) || has_immediate(opcode);
 }
 
-// How a connection was ended, and so what its completions may be.
+// The way in which a connection was ended decides which completions it may have.
 enum class Ending { None, Here, There, RefusedThere };
 
 class Side {
@@ -76,26 +76,28 @@ public:
         : end_{end}, name_{name}, faults_{faults} {}
     void begin(std::uint64_t pattern);
 
-    // ---- what is asked for: request and effect, once it was accepted ----
+    // ---- the test calls these when the device has accepted a request ----
     void posted(const Operation &operation, const std::vector<std::byte> &content, Side &other);
     void posted_receive(std::uint64_t wr_id, std::vector<ibv_sge> sges);
 
-    // ---- what comes back: "" or what is wrong with it ----
+    // ---- these look at completions and memory, and return "" or a text that says what is wrong ----
     [[nodiscard]] std::string poll(int most);
-    // After the end: every request was told of, memory is what it must be.
+    // After the end of the connection every request must have completed, and memory must be as the oracle
+    // knows it.
     [[nodiscard]] std::string poll_rest();
     [[nodiscard]] std::string compare() const;
-    // Its connection has ended, though nobody asked for it: a fault on this side, or on the other.
+    // The connection has ended though no program asked for it: by a fault on this side, or on the other.
     [[nodiscard]] bool failed() const { return send_failed_ || receive_failed_; }
     [[nodiscard]] bool cut() const { return cut_; }
-    // What this side posted and was told has failed: some of it, in order, is in the other side's target.
+    // Requests of this side have failed. The target of the other side must hold the first of them, and the
+    // rest not.
     [[nodiscard]] std::string account_for_failed(Side &other);
     void end(Ending how) { ending_ = how; }
     [[nodiscard]] Ending ending() const { return ending_; }
-    // The other side may have lost what this side was told is done.
+    // The other side may have lost writes that have completed on this side.
     void forget_unsettled(Side &other);
 
-    // The device rounds what is asked for up to a power of two.
+    // The device rounds the size of a queue up to a power of two.
     [[nodiscard]] std::size_t send_slots() const { return std::bit_ceil(end_.sizes.send_wr); }
     [[nodiscard]] std::size_t slots_free() const { return send_slots() - open_.size(); }
     [[nodiscard]] std::size_t receives_free() const {
@@ -114,7 +116,7 @@ public:
     void give_back_slot() { --next_slot_; }
 
 private:
-    // That the other side sent.
+    // The other side has sent this message.
     struct Message {
         Operation operation;
         std::vector<std::byte> content;  // of a write: in the target

@@ -19,9 +19,9 @@ class Stream {
 public:
     explicit Stream(std::uint64_t seed, std::optional<Faults> faults) : random_{seed}, faults_{faults} {}
 
-    // One random step; "" or what went wrong.
+    // Does one random step. Returns "" or a text that says what went wrong.
     [[nodiscard]] std::string step();
-    // Everything open is done, and memory compared.
+    // Waits until no request is open, and compares memory.
     [[nodiscard]] std::string settle();
 
 private:

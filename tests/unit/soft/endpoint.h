@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* unit/soft: librdmacm's names for the soft device's calls, so that the helpers of rdma_verbs.h run as they
- * are; the addresses that these tests use, and how calls fail. */
+/* unit/soft: gives the calls of the soft device librdmacm's names, so that the helpers of rdma_verbs.h run
+ * unchanged. It also has the addresses of these tests, and asserts how calls fail. */
 #ifndef ENDPOINT_H
 #define ENDPOINT_H 1
 
@@ -22,10 +22,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Last, and only here: it wants the others. */
+/* rdma_verbs.h comes last, and only here: it needs the others. */
 #include <cmocka.h>
 
-/* The loopback's address for a side that listens (RAI_PASSIVE) or connects; port 0 is any. */
+/* Returns the loopback address for a side that listens (RAI_PASSIVE) or connects. Port 0 stands for any port.
+ */
 static inline struct rdma_addrinfo *loopback(int flags, uint16_t port) {
     const struct rdma_addrinfo hints = {.ai_flags = flags | RAI_NUMERICHOST, .ai_port_space = RDMA_PS_TCP};
     char service[8];

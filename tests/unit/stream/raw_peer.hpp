@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer of a stream that speaks rsockets' protocol on a connection of librpma by itself: by the rules, or
-// not.
+// This peer of a stream speaks the protocol of rsockets itself, on a connection of librpma. It keeps the
+// rules or breaks them, as its test wants.
 #pragma once
 
 #include <span>
@@ -17,42 +17,43 @@ namespace test {
 class RawPeer {
 public:
     enum class Side { Asks, IsAsked };
-    // On a TCP connection. private_data: instead of a Hello, where there is some.
+    // Takes a TCP connection. It sends private_data, unless that is empty, instead of a Hello.
     RawPeer(rpma_peer *peer, Side side, base::Fd socket, std::vector<std::byte> private_data = {});
 
-    // Takes what has come. False when it is over.
+    // Takes the completions and events that have come. Returns false when the connection is over.
     bool step();
-    // Words may be sent: those before have left.
+    // Returns whether words may be sent: those before have left.
     [[nodiscard]] bool is_ready() const { return established_ && !over_ && unsent_ == 0; }
     [[nodiscard]] bool is_over() const { return over_; }
     [[nodiscard]] bool is_established() const { return established_; }
-    // Of the other end.
+    // Returns the Hello of the other end.
     [[nodiscard]] const stream::Hello &hello() const { return theirs_; }
     [[nodiscard]] std::uint64_t words() const { return words_; }
 
-    // ---- what is sent together, at the next send() ----
+    // ---- the next send() sends these together ----
     void word(std::uint32_t word);
     void word(stream::Op op, std::uint32_t value) { word(stream::encode(op, value)); }
     // A message of any length up to 64 bytes.
     void message(std::size_t bytes);
     void write(std::uint64_t address, std::uint32_t key, std::span<const std::byte> bytes);
-    // The next entry of the other's list.
+    // Grants the other end a window: writes the next entry of its list.
     void window(const stream::Target &window);
-    // By the rules: as many bytes as may be sent, up to so many; the credits and the window that are due.
+    // These keep the rules. data() sends as many bytes as it may, up to `most`. update() sends the credits
+    // and the window that are due.
     void data(std::size_t most);
     void update();
     void send();
 
-    // How many bytes data() has sent. Byte number i is pattern(i).
+    // Returns the number of bytes that data() has sent. Byte number i is pattern(i).
     [[nodiscard]] std::uint64_t sent() const { return sent_; }
     [[nodiscard]] static std::byte pattern(std::uint64_t i) {
         return static_cast<std::byte>(i * 7 + (i >> 8));
     }
-    // The limit that the other end has of us.
+    // Returns the limit that this peer has given the other end.
     [[nodiscard]] std::uint16_t limit() const { return limit_; }
     [[nodiscard]] std::uint32_t half() const { return half_bytes; }
     [[nodiscard]] stream::Target window_of_ours() const;
-    // The most bytes that the next word may bring.
+    // Returns how many bytes the next word may bring at most.
     [[nodiscard]] std::uint32_t room() const { return allowance_ ? allowance_->room() : 0; }
 
 private:
@@ -73,7 +74,7 @@ private:
     const Side side_;
     const base::Fd socket_;
     std::vector<std::byte> private_data_;
-    // The connection goes first, then what it uses.
+    // The connection is destroyed before the memory that it uses.
     stream::Memory memory_;
     std::byte *memory_base_ = nullptr;
     std::uint32_t key_ = 0;
@@ -97,14 +98,14 @@ private:
     std::size_t unsent_ = 0;
 };
 
-// A stream of the program, which does not block, and its peer's socket.
+// The stream belongs to the program and does not block. The socket is for its peer.
 struct Ends {
     int stream = -1;
     base::Fd peer;
 };
-// side: the peer's.
+// `side` is that of the peer.
 [[nodiscard]] Ends connect_ends(RawPeer::Side side, int receive_bytes);
-// 127.0.0.1's, for peers.
+// Returns the device of 127.0.0.1, for peers.
 [[nodiscard]] rpma_peer *device();
 
 }  // namespace test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bytes as a specification prints them, for the tests of the codecs.
+// The tests of the codecs write bytes as a specification prints them.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ inline void assert_same_bytes(std::span<const std::byte> seen, std::span<const s
     assert_memory_equal(seen.data(), expected.data(), expected.size());
 }
 
-// What was decoded must have been refused, with this code.
+// Asserts that the codec refused the bytes with this code.
 template <typename T>
 void assert_refused(const soft::wire::Decoded<T> &decoded, const soft::wire::TerminateCode &code) {
     assert_false(decoded.has_value());
