@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm: event channels and events; where the events of an id go, and who waits for them.
+// soft/cm/channel: see the header.
+#include "soft/cm/channel.hpp"
+
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <iterator>
 #include <unordered_set>
 
 #include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
-#include "soft/cm/cm.hpp"
 
 namespace soft {
 
@@ -39,9 +39,32 @@ void Event::set_private_data(std::span<const std::byte> bytes) {
 }
 
 void acknowledge(Event *event) {
-    CmId &id = *event->counted;
+    EventCount &count = *event->counted;
     delete event;
-    id.acknowledged();
+    count.acknowledged();
+}
+
+// The access is sequentially consistent, although the channel's lock already orders it with the id's end,
+// which takes that lock first.
+void EventCount::delivered(const Event &fetched) {
+    --waiting_;
+    ++unacknowledged_;
+    if (fetched.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        --unfetched_requests_;
+    }
+}
+
+void EventCount::acknowledged() {
+    const base::Lock lock{mutex_};
+    --unacknowledged_;
+    acknowledged_.notify_all();
+}
+
+void EventCount::wait_until_acknowledged() {
+    const base::Lock lock{mutex_};
+    while (unacknowledged_ != 0) {
+        acknowledged_.wait(mutex_);
+    }
 }
 
 EventQueue::~EventQueue() {
@@ -211,15 +234,15 @@ base::Result<Event *> EventChannel::next() {
     return base::failure(interrupted ? EINTR : EAGAIN);
 }
 
-EventQueue EventChannel::withdraw(const CmId &id) {
+EventQueue EventChannel::withdraw(const EventCount &of_id) {
     EventQueue gone;
     EventQueue kept;
     const base::Lock lock{mutex_};
-    if (!id.has_waiting()) {
+    if (!of_id.has_waiting()) {
         return gone;  // the channel may be long
     }
     while (auto event = events_.pop()) {
-        if (event->counted == &id) {
+        if (event->counted == &of_id) {
             event->counted->withdrawn();
             gone.push(std::move(event));
         } else {
@@ -231,10 +254,10 @@ EventQueue EventChannel::withdraw(const CmId &id) {
     return gone;
 }
 
-std::unique_ptr<Event> EventChannel::withdraw_request(const CmId &listener, Origin in_favour_of) {
+std::unique_ptr<Event> EventChannel::withdraw_request(const EventCount &listener, Origin in_favour_of) {
     const auto origin_of_request = [&](const Event &event) -> std::optional<Origin> {
         const bool is_request = event.counted == &listener && event.event == RDMA_CM_EVENT_CONNECT_REQUEST;
-        return is_request ? std::optional{static_cast<const CmId *>(event.id)->origin()} : std::nullopt;
+        return is_request ? std::optional{event.requested_by} : std::nullopt;
     };
     Shares shares;
     shares.add(in_favour_of);
@@ -284,105 +307,6 @@ std::vector<EventChannel::Accepted> EventChannel::awaited_from(Origin origin) {
     std::ranges::copy_if(awaited_, std::back_inserter(some),
                          [&](const Accepted &one) { return one.origin == origin; });
     return some;
-}
-
-// ---- the events of one id ----
-
-base::Result<void> CmId::migrate(EventChannel *to) {
-    OwnChannel own;
-    if (to == nullptr && own_channel_) {
-        return base::failure(EINVAL);  // synchronous already
-    }
-    if (to == nullptr) {
-        auto made = EventChannel::create();
-        if (!made) {
-            return std::unexpected{made.error()};
-        }
-        own.reset(*made);
-        to = own.get();
-    }
-    drop_event();
-    const OwnChannel old = std::exchange(own_channel_, std::move(own));
-    const base::Lock lock{mutex_};
-    if (const auto awaited = channel_->forget_awaited(qp_num_)) {
-        to->await(*awaited);
-    }
-    EventQueue all_waiting = channel_->withdraw(*this);
-    while (auto waiting = all_waiting.pop()) {
-        if (waiting->id != this) {
-            static_cast<CmId *>(waiting->id)->arrived_on(*to);
-        }
-        to->push(std::move(waiting));
-    }
-    channel_ = to;
-    channel = to;
-    return {};
-}
-
-void CmId::push(rdma_cm_event_type type, int status, std::unique_ptr<Event> made) {
-    made->event = type;
-    made->status = status;
-    made->id = this;
-    push(std::move(made));
-}
-
-void CmId::push(std::unique_ptr<Event> made) {
-    made->counted = this;
-    const base::Lock lock{mutex_};
-    channel_->push(std::move(made));
-}
-
-// The access is sequentially consistent, although the channel's lock already orders it with ~CmId, which
-// takes that lock first.
-void CmId::delivered(const Event &fetched) {
-    --waiting_;
-    ++unacknowledged_;
-    if (fetched.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
-        --unfetched_requests_;
-    }
-}
-
-void CmId::acknowledged() {
-    const base::Lock lock{mutex_};
-    --unacknowledged_;
-    acknowledged_.notify_all();
-}
-
-void CmId::arrived_on(EventChannel &events) {
-    const base::Lock lock{mutex_};
-    channel_ = &events;
-    channel = &events;
-}
-
-// The event that a synchronous id waits for stays readable in id->event until its next call.
-base::Result<void> CmId::wait_if_synchronous() {
-    if (!own_channel_) {
-        return {};
-    }
-    drop_event();
-    auto got = own_channel_->next();
-    if (!got) {
-        return std::unexpected{got.error()};
-    }
-    event = *got;
-    if (event->event == RDMA_CM_EVENT_REJECTED) {
-        return base::failure(ECONNREFUSED);
-    }
-    return event->status == 0 ? base::Result<void>{} : base::failure(std::abs(event->status));
-}
-
-// Acknowledges the event of a synchronous id. The program may have done that, and cleared the member.
-void CmId::drop_event() {
-    if (event != nullptr) {
-        acknowledge(static_cast<Event *>(std::exchange(event, nullptr)));
-    }
-}
-
-void CmId::push_outcome(rdma_cm_event_type type) {
-    outcome_->param.conn.responder_resources = static_cast<std::uint8_t>(parameters_.ird);
-    outcome_->param.conn.initiator_depth = static_cast<std::uint8_t>(parameters_.ord);
-    outcome_->set_private_data(reply_data_);
-    push(type, 0, std::move(outcome_));
 }
 
 }  // namespace soft

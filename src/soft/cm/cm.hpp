@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm/cm: the connection manager, rdma_cm's ids and event channels.
-//   cm/channel.cpp   event channels and events; an id's
+//   cm/channel.cpp   event channels and events
+//   cm/id_events.cpp where the events of an id go, and how a synchronous id waits for them
 //   cm/id.cpp        an id: addresses, queue pair, disconnect, end
 //   cm/options.cpp   what can be set on an id
 //   cm/connect.cpp   the initiator's side: connect, establish
@@ -12,13 +13,12 @@
 //   handshake.cpp    the MPA start-up of one link
 //
 // Locks, in this order: the group of a channel (listeners and handshakes), the table of queue pairs by
-// number, the group of a queue pair, an id's mutex_, a channel's. An id's mutex_ guards where its events go
-// and how many are out; no group's lock is taken with it held.
+// number, the group of a queue pair, an id's mutex_, a channel's, an id's EventCount's. An id's mutex_ guards
+// where its events go; no group's lock is taken with it held.
 #pragma once
 
 #include <rdma/rdma_cma.h>
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -26,136 +26,19 @@
 #include <span>
 #include <vector>
 
-#include "base/condition.hpp"
 #include "base/fd.hpp"
-#include "base/readable.hpp"
 #include "base/result.hpp"
+#include "soft/cm/channel.hpp"
 #include "soft/cm/handshake.hpp"
+#include "soft/cm/librdmacm_id.hpp"
 #include "soft/connected/queue_pair.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/ground/origin.hpp"
 #include "soft/ground/tcp.hpp"
-#include "soft/progress/outside_wait.hpp"
 #include "soft/progress/progress.hpp"
 #include "soft/wire/mpa.hpp"
 
 namespace soft {
-
-class CmId;
-
-struct Event : rdma_cm_event {
-    CmId *counted = nullptr;      // the id that cannot be destroyed before this is acknowledged
-    std::unique_ptr<Event> next;  // in a queue
-    std::array<std::byte, wire::mpa_max_private_bytes> private_data{};
-
-    void set_private_data(std::span<const std::byte> bytes);
-};
-
-// Destroys it: the id that it counts for may go.
-void acknowledge(Event *event);
-
-// Events in their order. Nothing here needs memory.
-class EventQueue {
-public:
-    EventQueue() = default;
-    ~EventQueue();
-    EventQueue(EventQueue &&) = default;
-    EventQueue &operator=(EventQueue &&) = default;
-
-    [[nodiscard]] bool empty() const { return first_ == nullptr; }
-    void push(std::unique_ptr<Event> event);
-    // The oldest one, or null.
-    [[nodiscard]] std::unique_ptr<Event> pop();
-    [[nodiscard]] const Event *oldest() const { return first_.get(); }
-    // Takes out one of them.
-    [[nodiscard]] std::unique_ptr<Event> take(const Event &event);
-
-private:
-    std::unique_ptr<Event> first_;
-    Event *last_ = nullptr;  // when there is a first
-};
-
-// The events of the ids attached to it. `fd` is readable while there is one.
-class EventChannel : public rdma_event_channel {
-public:
-    // The caller's, until destroy().
-    [[nodiscard]] static base::Result<EventChannel *> create();
-    // A thread that sleeps in next() sleeps on, and the channel lives until that thread leaves.
-    static void destroy(rdma_event_channel *channel);
-
-    // next() of a channel that another thread may destroy, or has destroyed: the caller came too late, and
-    // sleeps as if it had come before. EINTR ends that sleep.
-    [[nodiscard]] static base::Result<Event *> next_of(rdma_event_channel *channel);
-    // The next event, the caller's until it is acknowledged: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR;
-    // EINVAL in a child of the process whose channel it is.
-    [[nodiscard]] base::Result<Event *> next();
-    void push(std::unique_ptr<Event> event) EXCLUDES(mutex_);
-    // Between the two the caller waits on the descriptor, and looks with next(). EMFILE; EINVAL when nobody
-    // waits.
-    [[nodiscard]] base::Result<int> begin_wait();
-    [[nodiscard]] base::Result<void> end_wait();
-    // Takes out the events of an id that is going.
-    [[nodiscard]] EventQueue withdraw(const CmId &id) EXCLUDES(mutex_);
-    // Takes out the newest request for a listener of the origin that has most of them, so that one from
-    // another may wait in its place. Null when nobody has more than that one would have with it.
-    [[nodiscard]] std::unique_ptr<Event> withdraw_request(const CmId &listener, Origin in_favour_of)
-        EXCLUDES(mutex_);
-
-    [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
-
-    // A connection that an id of this channel accepted, and whose initiator's first FPDU is not here yet: it
-    // is established with that.
-    struct Accepted {
-        std::uint32_t qp_num;
-        int socket;
-        Origin origin;
-    };
-    void await(const Accepted &connection) EXCLUDES(mutex_);
-    // Returns that connection; nothing when it was not awaited.
-    std::optional<Accepted> forget_awaited(std::uint32_t qp_num) EXCLUDES(mutex_);
-    [[nodiscard]] std::vector<Accepted> awaited_from(Origin origin) EXCLUDES(mutex_);
-
-private:
-    struct Leave {
-        void operator()(EventChannel *channel) const { channel->leave(); }
-    };
-
-    EventChannel(base::Readable readable, std::shared_ptr<Group> group);
-    ~EventChannel();
-    void leave();
-    Event *take() EXCLUDES(mutex_);
-    void tell() REQUIRES(mutex_);  // there are events, or no more
-
-    unsigned users_ = 1;  // its maker and the threads in next_of(); guarded by the table's lock
-    base::Mutex mutex_;
-    base::Readable readable_ GUARDED_BY(mutex_);  // fd; while there are events
-    OutsideWait waiters_ GUARDED_BY(mutex_);
-    EventQueue events_ GUARDED_BY(mutex_);
-    std::vector<Accepted> awaited_ GUARDED_BY(mutex_);
-    const std::shared_ptr<Group> group_;
-};
-
-struct DestroyChannel {
-    void operator()(EventChannel *channel) const { EventChannel::destroy(channel); }
-};
-using OwnChannel = std::unique_ptr<EventChannel, DestroyChannel>;
-
-// librdmacm 44 keeps this behind an id, up to the last that its rsockets look at: src/verbs_preload lets them
-// run on this device when a test asks for it. Nothing here reads it.
-struct LibrdmacmDevice {
-    std::array<std::byte, 72> not_read{};
-    int max_qpsize = limits::max_qp_wr;
-};
-inline constexpr LibrdmacmDevice librdmacm_device{};
-struct LibrdmacmId : rdma_cm_id {
-    const LibrdmacmDevice *cma_dev = &librdmacm_device;
-    void *connect_data = nullptr;
-    std::size_t connect_len = 0;
-    int events_completed = 0;
-    int connect_error = 0;
-    int sync = 0;  // the id is synchronous
-};
-static_assert(sizeof(rdma_cm_id) == 416 && sizeof(LibrdmacmId) == 456);
 
 // An id of RDMA_PS_TCP; cm/datagram_id.hpp has the other kind.
 class CmId : public LibrdmacmId, public ConnectionOwner, public HandshakeOwner, public Source {
@@ -197,16 +80,6 @@ public:
     [[nodiscard]] base::Result<void> migrate(EventChannel *to);
     // It listens, or has a peer.
     [[nodiscard]] bool has_begun() const { return state_.load() > State::RouteResolved; }
-    // With its channel's lock held: an event of this id waits there, or no longer.
-    void waits() { ++waiting_; }
-    void withdrawn() { --waiting_; }
-    void request_withdrawn() { --unfetched_requests_; }
-    // Where its peer is.
-    [[nodiscard]] Origin origin() const { return origin_of(peer()); }
-    [[nodiscard]] bool has_waiting() const { return waiting_ != 0; }
-    // An event of this id was fetched, with its channel's lock held; it was acknowledged.
-    void delivered(const Event &fetched);
-    void acknowledged();
     // A request for a connection, this id, waits in that channel.
     void arrived_on(EventChannel &events);
 
@@ -295,17 +168,14 @@ protected:
     void push_outcome(rdma_cm_event_type type);
 
     base::Mutex mutex_;
-    base::Condition acknowledged_;
     // The program's own calls alone change it, and need not lock to read it.
     void reads_channel() const ASSERT_SHARED_CAPABILITY(mutex_) {}
     EventChannel *channel_ GUARDED_BY(mutex_);  // null until a request is delivered
     OwnChannel own_channel_;                    // of a synchronous id
-    std::atomic<unsigned> waiting_{0};          // events in its channel
-    std::atomic<unsigned> unacknowledged_{0};   // raised with the channel's lock, lowered with mutex_
+    EventCount count_;
     std::atomic<State> state_{State::Idle};
     std::unique_ptr<Event> outcome_ = std::make_unique<Event>();  // of connecting or asking
     std::unique_ptr<Event> end_ = std::make_unique<Event>();      // of a connection
-    std::atomic<int> unfetched_requests_{0};                      // of a listener
     bool established_told_ GUARDED_BY(mutex_) = false;
 
     base::Fd socket_;             // bound, adopted, or listening

@@ -235,7 +235,7 @@ void DatagramId::progress() {
 
 void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::LookupRequest &request) {
     const Lookup lookup{.from = arrival.source, .to = arrival.destination, .token = request.token};
-    if (unfetched_requests_ >= limits::max_unfetched_requests || udp::is_multicast(lookup.to)) {
+    if (count_.unfetched_requests() >= limits::max_unfetched_requests || udp::is_multicast(lookup.to)) {
         return;
     }
     const tcp::Address here = udp::address_of(
@@ -260,9 +260,9 @@ void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::Lookup
     made->event = RDMA_CM_EVENT_CONNECT_REQUEST;
     made->id = child.get();
     made->listen_id = this;
-    made->counted = this;
+    made->counted = &count_;
     made->set_private_data(request.private_data);
-    ++unfetched_requests_;
+    count_.request_waits();
     // With the lock, for the listener may just be migrated: the child goes where its event goes.
     const base::Lock lock{mutex_};
     child.release()->arrived_on(*channel_);

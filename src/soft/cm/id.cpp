@@ -62,16 +62,13 @@ CmId::~CmId() {
     }
     awaited_no_more();
     // A request that nobody fetched is an id that nobody knows.
-    EventQueue all_unseen = channel_->withdraw(*this);
+    EventQueue all_unseen = channel_->withdraw(count_);
     while (const auto unseen = all_unseen.pop()) {
         if (unseen->event == RDMA_CM_EVENT_CONNECT_REQUEST && unseen->id != this) {
             delete static_cast<CmId *>(unseen->id);
         }
     }
-    const base::Lock lock{mutex_};
-    while (unacknowledged_ != 0) {
-        acknowledged_.wait(mutex_);
-    }
+    count_.wait_until_acknowledged();
 }
 
 bool CmId::inherited() const {

@@ -158,15 +158,16 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
             push(RDMA_CM_EVENT_CONNECT_ERROR, -ENODEV, std::move(outcome_));
             return;
         }
-        ++unfetched_requests_;
+        count_.request_waits();
         push(std::move(made));
         return;
     }
     if (!child->become(handshake, request)) {
         return;
     }
-    made->counted = this;
-    ++unfetched_requests_;
+    made->counted = &count_;
+    made->requested_by = origin_of(handshake.peer());
+    count_.request_waits();
     // With the lock, for the listener may just be migrated: the child goes where its event goes.
     const base::Lock lock{mutex_};
     child.release()->arrived_on(*channel_);
@@ -176,13 +177,13 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
 // Where no place is free, the newest request of the origin that has most is rejected. A peer that asks again
 // and again therefore takes nothing from others.
 bool CmId::has_room_for_request(Origin origin) {
-    if (unfetched_requests_ < limits::max_unfetched_requests) {
+    if (count_.unfetched_requests() < limits::max_unfetched_requests) {
         return true;
     }
     std::unique_ptr<Event> withdrawn;
     {
         const base::Lock lock{mutex_};
-        withdrawn = channel_->withdraw_request(*this, origin);
+        withdrawn = channel_->withdraw_request(count_, origin);
     }
     if (withdrawn == nullptr) {
         return false;
@@ -285,9 +286,9 @@ base::Result<CmId *> CmId::next_request() {
     }
     // From now on the event is the child's: the listener may go first.
     child.event = &fetched;
-    fetched.counted = &child;
-    ++child.unacknowledged_;
-    acknowledged();
+    fetched.counted = &child.count_;
+    child.count_.took_over();
+    count_.acknowledged();
     return &child;
 }
 

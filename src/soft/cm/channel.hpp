@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm/channel: event channels, their events, and the count of one id's events.
+//
+// Locks: a channel's mutex_ guards its queue of events. Its caller may hold the lock of a group or an id's
+// mutex_. With a channel's mutex_ held only an id's EventCount is changed.
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/condition.hpp"
+#include "base/mutex.hpp"
+#include "base/readable.hpp"
+#include "base/result.hpp"
+#include "soft/ground/origin.hpp"
+#include "soft/progress/outside_wait.hpp"
+#include "soft/progress/progress.hpp"
+#include "soft/wire/mpa.hpp"
+
+namespace soft {
+
+class EventCount;
+
+struct Event : rdma_cm_event {
+    EventCount *counted = nullptr;  // of the id that cannot be destroyed before this is acknowledged
+    Origin requested_by{};          // where the peer of a request is
+    std::unique_ptr<Event> next;    // in a queue
+    std::array<std::byte, wire::mpa_max_private_bytes> private_data{};
+
+    void set_private_data(std::span<const std::byte> bytes);
+};
+
+// Destroys it: the id that it counts for may go.
+void acknowledge(Event *event);
+
+// The events of one id that are out:
+//
+//     pushed ─► waits ─► delivered ─► acknowledged
+//                 └─► withdrawn, when the id goes or migrates
+//
+// The id is not destroyed before all are acknowledged. mutex_ is taken after every other lock of this folder.
+class EventCount {
+public:
+    // With the lock of the event's channel held: the event waits there, or was taken out again.
+    void waits() { ++waiting_; }
+    void withdrawn() { --waiting_; }
+    // With that lock held too: the program fetched the event.
+    void delivered(const Event &fetched);
+    [[nodiscard]] bool has_waiting() const { return waiting_ != 0; }
+    // The program has fetched an event that was counted elsewhere, and will acknowledge it here.
+    void took_over() { ++unacknowledged_; }
+    void acknowledged() EXCLUDES(mutex_);
+    // Returns when the program has acknowledged all that it fetched.
+    void wait_until_acknowledged() EXCLUDES(mutex_);
+
+    // A request is about to wait for the program; it was taken out again.
+    void request_waits() { ++unfetched_requests_; }
+    void request_withdrawn() { --unfetched_requests_; }
+    [[nodiscard]] int unfetched_requests() const { return unfetched_requests_; }
+
+private:
+    base::Mutex mutex_;
+    base::Condition acknowledged_;
+    std::atomic<unsigned> waiting_{0};         // events in the channel
+    std::atomic<unsigned> unacknowledged_{0};  // raised with the channel's lock, lowered with mutex_
+    std::atomic<int> unfetched_requests_{0};
+};
+
+// Events in their order. Nothing here needs memory.
+class EventQueue {
+public:
+    EventQueue() = default;
+    ~EventQueue();
+    EventQueue(EventQueue &&) = default;
+    EventQueue &operator=(EventQueue &&) = default;
+
+    [[nodiscard]] bool empty() const { return first_ == nullptr; }
+    void push(std::unique_ptr<Event> event);
+    // The oldest one, or null.
+    [[nodiscard]] std::unique_ptr<Event> pop();
+    [[nodiscard]] const Event *oldest() const { return first_.get(); }
+    // Takes out one of them.
+    [[nodiscard]] std::unique_ptr<Event> take(const Event &event);
+
+private:
+    std::unique_ptr<Event> first_;
+    Event *last_ = nullptr;  // when there is a first
+};
+
+// The events of the ids attached to it. `fd` is readable while there is one.
+class EventChannel : public rdma_event_channel {
+public:
+    // The caller's, until destroy().
+    [[nodiscard]] static base::Result<EventChannel *> create();
+    // A thread that sleeps in next() sleeps on, and the channel lives until that thread leaves.
+    static void destroy(rdma_event_channel *channel);
+
+    // next() of a channel that another thread may destroy, or has destroyed: the caller came too late, and
+    // sleeps as if it had come before. EINTR ends that sleep.
+    [[nodiscard]] static base::Result<Event *> next_of(rdma_event_channel *channel);
+    // The next event, the caller's until it is acknowledged: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR;
+    // EINVAL in a child of the process whose channel it is.
+    [[nodiscard]] base::Result<Event *> next();
+    void push(std::unique_ptr<Event> event) EXCLUDES(mutex_);
+    // Between the two the caller waits on the descriptor, and looks with next(). EMFILE; EINVAL when nobody
+    // waits.
+    [[nodiscard]] base::Result<int> begin_wait();
+    [[nodiscard]] base::Result<void> end_wait();
+    // Takes out the events of an id that is going.
+    [[nodiscard]] EventQueue withdraw(const EventCount &of_id) EXCLUDES(mutex_);
+    // Takes out the newest request for a listener of the origin that has most of them, so that one from
+    // another may wait in its place. Null when nobody has more than that one would have with it.
+    [[nodiscard]] std::unique_ptr<Event> withdraw_request(const EventCount &listener, Origin in_favour_of)
+        EXCLUDES(mutex_);
+
+    [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
+
+    // A connection that an id of this channel accepted, and whose initiator's first FPDU is not here yet: it
+    // is established with that.
+    struct Accepted {
+        std::uint32_t qp_num;
+        int socket;
+        Origin origin;
+    };
+    void await(const Accepted &connection) EXCLUDES(mutex_);
+    // Returns that connection; nothing when it was not awaited.
+    std::optional<Accepted> forget_awaited(std::uint32_t qp_num) EXCLUDES(mutex_);
+    [[nodiscard]] std::vector<Accepted> awaited_from(Origin origin) EXCLUDES(mutex_);
+
+private:
+    struct Leave {
+        void operator()(EventChannel *channel) const { channel->leave(); }
+    };
+
+    EventChannel(base::Readable readable, std::shared_ptr<Group> group);
+    ~EventChannel();
+    void leave();
+    Event *take() EXCLUDES(mutex_);
+    void tell() REQUIRES(mutex_);  // there are events, or no more
+
+    unsigned users_ = 1;  // its maker and the threads in next_of(); guarded by the table's lock
+    base::Mutex mutex_;
+    base::Readable readable_ GUARDED_BY(mutex_);  // fd; while there are events
+    OutsideWait waiters_ GUARDED_BY(mutex_);
+    EventQueue events_ GUARDED_BY(mutex_);
+    std::vector<Accepted> awaited_ GUARDED_BY(mutex_);
+    const std::shared_ptr<Group> group_;
+};
+
+struct DestroyChannel {
+    void operator()(EventChannel *channel) const { EventChannel::destroy(channel); }
+};
+using OwnChannel = std::unique_ptr<EventChannel, DestroyChannel>;
+
+}  // namespace soft
