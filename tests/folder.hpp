@@ -14,7 +14,7 @@ namespace folder {
 
 inline std::filesystem::path path;
 
-inline int make(void **) {
+inline int make(void ** = nullptr) {
     char name[] = "folder.XXXXXX";
     if (mkdtemp(name) == nullptr) {
         return -1;
@@ -23,7 +23,7 @@ inline int make(void **) {
     return 0;
 }
 
-inline int remove(void **) {
+inline int remove(void ** = nullptr) {
     std::error_code error;
     std::filesystem::remove_all(path, error);
     return error ? -1 : 0;

@@ -84,7 +84,7 @@ static void one_that_is_not_ready(void **state) {
     assert_ok(rpma_conn_req_delete(&ends->request));
 }
 
-/* What rsockets does: it listens by TCP itself, and hands over those who speak iWARP. */
+/* librsocket does this: it listens by TCP itself, and hands over the connections that speak iWARP. */
 static void a_tcp_connection_becomes_a_request(void **state) {
     struct ends *ends = *state;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -65,7 +65,8 @@ static void private_data_goes_both_ways(void **state) {
     const struct rpma_conn_private_data reply = {"the answer", 10};
     ask(ends, NULL, &question);
     answer(ends, NULL, &reply);
-    /* Who answers has it from the start, who asked with the event. */
+    /* The side that answers has the private data from the start. The side that asked gets it with the event.
+     */
     assert_true(has_private_data(ends, ends->server, "question"));
     assert_true(has_none(ends->client));
     await_established(ends);

@@ -91,7 +91,7 @@ static void deleted_request_is_rejected(void **state) {
     await_event(ends->client, RPMA_CONN_REJECTED);
 }
 
-/* What makes connecting fail still consumes the request, and the peer learns of it. */
+/* Connecting fails, but still consumes the request, and the peer learns of it. */
 static void consumed_by_invalid_private_data(struct ends *ends, const struct rpma_conn_private_data *data) {
     struct rpma_conn *conn = anything();
     ask(ends, NULL, NULL);
@@ -138,7 +138,7 @@ static void too_much_private_data(void **state) {
 static void private_data_arrives_with_the_request(void **state) {
     struct ends *ends = *state;
     char sent[196];
-    /* Of InfiniBand's 92 bytes, librdmacm takes 36. */
+    /* librdmacm takes 36 of InfiniBand's 92 bytes. */
     const uint8_t size = ends->device == KERNEL_INFINIBAND ? 56 : sizeof(sent);
     struct rpma_conn_private_data data = {sent, size};
     for (size_t i = 0; i < sizeof(sent); ++i) {

@@ -22,7 +22,7 @@ static struct rdma_event_channel event_channels[MOST];
 static int event_channels_made;
 static struct rdma_cm_id ids[MOST];
 static int ids_made;
-/* What came of the last rdma_resolve_ call, until it is fetched. */
+/* The last rdma_resolve_ call left this event, until rdma_get_cm_event fetches it. */
 static struct rdma_cm_event resolved;
 static bool is_resolved;
 

@@ -215,7 +215,7 @@ static void advice_is_passed_on(void **state) {
     advice_code(mr, EFAULT, RPMA_E_INVAL);
     advice_code(mr, EINVAL, RPMA_E_INVAL);
     advice_code(mr, ENOMEM, RPMA_E_PROVIDER);
-    /* Of a length only the lower 32 bits count. */
+    /* Only the lower 32 bits of a length count. */
     let_fail(NULL, 0);
     assert_ok(rpma_mr_advise(mr, 0, (UINT64_C(1) << 32) + 5, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
                              IBV_ADVISE_MR_FLAG_FLUSH));

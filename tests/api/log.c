@@ -37,7 +37,7 @@ EVERYWHERE void syslog(int priority, const char *format, ...) {
     va_end(arguments);
 }
 
-/* What syslog is where the C library's checks are compiled in. */
+/* syslog() calls this where the checks of the C library are compiled in. */
 void __syslog_chk(int priority, int flag, const char *format, ...);
 EVERYWHERE void __syslog_chk(int priority, int flag, const char *format, ...) {
     (void)flag;
@@ -131,7 +131,7 @@ static void threshold_filters_before_the_function(void **state) {
     assert_int_equal(calls, 1);
 }
 
-/* What goes to standard error while the library logs one error. */
+/* Stores the text that goes to standard error while the library logs one error. */
 static void provoke_error_to(char *text, size_t size) {
     FILE *const file = tmpfile();
     assert_non_null(file);

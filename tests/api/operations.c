@@ -229,7 +229,7 @@ static void immediate_data_arrives(void **state) {
     expect_immediate(ends, IBV_WC_RECV, 5, 0xffffffff);
     assert_string_equal(ends->far + 128, "sent");
     await_success(ends, IBV_WC_SEND, ends->near);
-    /* Of nothing. */
+    /* The write is empty. */
     assert_ok(rpma_write_with_imm(ends->client, NULL, 0, NULL, 0, 0, RPMA_F_COMPLETION_ON_ERROR, 7, NULL));
     expect_immediate(ends, IBV_WC_RECV_RDMA_WITH_IMM, 0, 7);
 }

@@ -47,7 +47,7 @@ static void configurations_are_null(void **state) {
     assert_null(srq_cfg);
 }
 
-/* Of these the caller's pointer is left alone. */
+/* These functions leave the pointer of the caller alone. */
 static void descriptions_are_left_alone(void **state) {
     (void)state;
     const unsigned char descriptor[21] = {[8] = 64, [20] = RPMA_MR_USAGE_READ_SRC};

@@ -153,7 +153,7 @@ static void many_at_once(void **state) {
     }
 }
 
-/* What is in front of one that is refused is posted, what is behind is not looked at. */
+/* The operations in front of one that is refused are posted. Those behind it are not looked at. */
 static void one_that_is_refused(void **state) {
     struct ends *ends = *state;
     const struct rpma_op good = {.type = RPMA_OP_WRITE, .flags = ALWAYS, .op_context = (void *)1};
@@ -446,7 +446,7 @@ static void solicited_messages_wake(void **state) {
     assert_ok(rpma_cq_rearm(cq, true));
     assert_ok(rpma_send(ends->client, near, 0, 8, ALWAYS, NULL));
     assert_int_equal(await_completion(ends->client).status, IBV_WC_SUCCESS);
-    /* What is behind it has arrived when the answer to this is here. */
+    /* When the answer to this read is here, the operations before it have arrived. */
     assert_ok(rpma_read(ends->client, near, 1024, far, 0, 8, ALWAYS, NULL));
     assert_int_equal(await_completion(ends->client).status, IBV_WC_SUCCESS);
     assert_code(rpma_cq_wait_event(cq, RPMA_WAIT_NO_REARM), RPMA_E_NO_COMPLETION);

@@ -52,7 +52,7 @@ static void modify(int fd, uint32_t events) {
     assert_int_equal(control(epfd, EPOLL_CTL_MOD, fd, events), 0);
 }
 
-/* What a set tells of the one member that it tells of; 0: nothing, within the time. */
+/* Waits for events of one member and returns them, or 0 when none came in time. */
 static uint32_t told_by(int set, int fd, int timeout) {
     struct epoll_event events[8];
     const int count = repoll_wait(set, events, 8, timeout);
@@ -237,7 +237,7 @@ static void members_become_streams(void **state) {
     }
     assert_int_equal(rclose(client), 0);
     assert_int_equal(rclose(accepted), 0);
-    /* What nobody answers. */
+    /* Nobody answers this request. */
     assert_int_equal(rclose(listener), 0);
     const int refused = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     errno = 0;
@@ -351,7 +351,8 @@ static short polled(int fd, int timeout) {
     return entry.revents;
 }
 
-/* What is readable may be that the device has something to go on with, which a look does. */
+/* The descriptor may be readable only because the device has work to do, and a look at the set does that
+ * work. */
 static uint32_t told_of_outside(int timeout) {
     while (polled(epfd, timeout) != 0) {
         const uint32_t events = told(ends[1], 0);

@@ -266,7 +266,7 @@ static void what_was_accepted_maps_at_once(void **state) {
     assert_int_equal(rclose(listener), 0);
 }
 
-/* What comes after a write is not received before it. */
+/* A message that is sent after a write is not received before it. */
 static void a_message_comes_after_what_was_written_before(void **state) {
     const int *const fds = *state;
     static unsigned memory[SIZE];

@@ -222,7 +222,7 @@ static void sndtimeo_ends_a_send(void **state) {
     assert_true(seconds() - before >= 0.049);
 }
 
-/* What a listener has, its own calls and those of what it accepts have. */
+/* A listener's time-out applies to its own calls, and to those of the rsockets that it accepts. */
 static void rcvtimeo_ends_an_accept_and_is_inherited(void **state) {
     (void)state;
     const struct timeval time = {.tv_usec = 50000};

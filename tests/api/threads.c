@@ -220,7 +220,8 @@ static void one_endpoint_feeds_many_threads(void **state) {
 
 /* ---- one connection, many threads ---- */
 
-/* Of each posting thread and round: one write, one read, one flush, one atomic write, one message. */
+/* In each round each posting thread posts one write, one read, one flush, one atomic write and one message.
+ */
 #define KINDS 5
 #define POSTED (THREADS * ROUNDS * KINDS)
 

@@ -11,7 +11,7 @@
 
 #define ALWAYS RPMA_F_COMPLETION_ALWAYS
 #define PAIRS 3
-/* What all threads post: each in each round a batch to each pair. */
+/* All threads together post this many batches: each thread posts one to each pair in each round. */
 #define BATCHES (THREADS * ROUNDS * PAIRS)
 #define BATCH 3
 

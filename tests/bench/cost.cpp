@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What librpma costs over the verbs it calls, in instructions: cost.sh runs this under callgrind, which
-// counts in measured_ functions only. bench_cost librpma|verbs OPERATIONS: so many 8-byte writes, each with
-// its completion, on one connection over the soft device, through librpma or posted to its queue pair.
+// This measures the cost of librpma over the verbs that it calls, in instructions: cost.sh runs it under
+// callgrind, which counts in measured_ functions only. bench_cost librpma|verbs OPERATIONS: so many 8-byte
+// writes, each with its completion, on one connection over the soft device, through librpma or posted to its
+// queue pair.
 #include <librpma.h>
 
 #include <cstdio>

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const verbs::Provider &device = verbs::soft;
 
-// What the target tells the initiator when it accepts.
+// The target tells this to the initiator when it accepts.
 struct Area {
     std::uint64_t address;
     std::uint32_t rkey;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a stream can do between two processes, over rsockets or over the kernel's TCP: one number.
+/* Measures a stream between two processes, over rsockets or over the kernel's TCP, and prints one number.
  *   stream rsocket|tcp round-trip|round-trip-spinning|round-trip-set|write SIZE COUNT BUFFER
  * round-trip: microseconds, of COUNT messages of SIZE bytes there and back; spinning: no call waits; set:
  * waits in a repoll, or an epoll set, which has an eventfd too. write: GB/s, of COUNT writes of SIZE bytes,

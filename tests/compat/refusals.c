@@ -63,7 +63,7 @@ static int open_device(void **state) {
     return 0;
 }
 
-/* What was refused has not touched them: they go as they came. */
+/* The refused calls have not touched the objects, which can be destroyed. */
 static int close_device(void **state) {
     (void)state;
     assert_int_equal(ibv_dereg_mr(device.mr), 0);

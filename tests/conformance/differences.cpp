@@ -9,7 +9,7 @@ namespace conformance {
 
 namespace {
 
-// What several tests fall for.
+// Several tests are left out for this reason.
 constexpr char shared_with_child[] =
     "a child shares the kernel's objects with its parent: what it destroys is gone";
 constexpr char unchecked_order[] = "librdmacm does not look whether a call is in its turn, and crashes";

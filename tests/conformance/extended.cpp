@@ -137,7 +137,7 @@ void inline_data_is_copied_when_it_is_set(void **) {
     assert_memory_equal(ends.server.memory.data() + 4096, "copiedthen", 10);
 }
 
-// What is refused at the end, with what was wrong first, posts nothing and takes no slot.
+// A batch with a bad request is refused at its end, with the first error. It posts nothing and takes no slot.
 void a_bad_one_refuses_all(void **) {
     static constexpr std::uint32_t slots = 8;
     Ends &ends = connected_with(rdma_and_send, {.send_wr = slots, .sge = 2});
@@ -334,7 +334,7 @@ void completions_with_what_is_not_known(void **) {
     assert_int_equal(provider().destroy_cq(ibv_cq_ex_to_cq(queue)), 0);
 }
 
-// What programs ask the context for, whatever size of structure they were compiled with.
+// The context answers programs, whichever size of structure they were compiled with.
 void the_context_answers(void **) {
     Ends &ends = connected();
     if (!subject.is_soft) {
@@ -376,7 +376,7 @@ void the_context_answers(void **) {
     wanted.srq_type = IBV_SRQT_XRC;
     assert_null(ibv_create_srq_ex(context, &wanted));
     assert_int_equal(errno, EOPNOTSUPP);
-    // What is not there is not there cleanly.
+    // Calls that the device does not have fail cleanly.
     assert_null(ibv_alloc_td(context, nullptr));
     assert_int_equal(errno, EOPNOTSUPP);
 }

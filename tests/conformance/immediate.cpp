@@ -76,7 +76,7 @@ void a_send_with_immediate(void **) {
     }
 }
 
-// What has none says so, also behind one that has.
+// A completion without immediate data says so, also behind one that has some.
 void others_have_none(void **) {
     Ends &ends = connected_with_immediate();
     for (std::uint64_t i = 0; i < 2; ++i) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t nobodys_key = 0xdead'0000;
 
-// What was asked for before the bad request is done; what came behind it is flushed.
+// The requests before the bad one are done. Those behind it are flushed.
 void bad_local_key(Request (*make_bad)(const Ends &)) {
     Ends &ends = connected();
     fill(ends.client, 0, 4096, 1);

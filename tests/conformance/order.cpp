@@ -28,7 +28,7 @@ void a_fenced_write_waits_for_the_read(void **) {
     }
 }
 
-// What the read brings is what the fenced send takes away.
+// The fenced send carries the bytes that the read has brought.
 void a_fenced_send_carries_what_the_read_brought(void **) {
     static constexpr std::size_t bytes = 200'000;
     Ends &ends = connected();

@@ -103,7 +103,7 @@ void large_writes_of_a_process_that_leaves_a_sleeping_target(void **) {
     }
 }
 
-// What the leaving process never read must not make TCP throw away what it wrote.
+// TCP must not throw away the writes of a process that leaves without reading all of its input.
 void large_writes_of_a_process_that_leaves_with_input_unread(void **) {
     if (!subject.is_soft) {
         skip();  // sends without receives

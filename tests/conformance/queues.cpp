@@ -41,7 +41,7 @@ void a_queue_full_of_unsignaled_requests_stays_full(void **) {
     Ends &ends = connected({.send_wr = slots});
     fill(ends.client, 0, 8, 1);
     std::size_t refused = 0;
-    // Whose eight bytes are stored at once, so that they can be watched.
+    // Each request writes eight bytes. They are stored at once, so that the test can watch them.
     const std::vector<Request> too_many(slots + 1,
                                         unsignaled(atomic_write_request(ends.client, ends.server, 0)));
     assert_int_equal(post_receive(ends.client, 1, {sge(ends.client, 64, 8)}), 0);

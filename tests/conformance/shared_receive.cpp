@@ -202,7 +202,7 @@ void stalled_connections_go_on(void **) {
     }
 }
 
-// What is posted is the queue's, not the connection's.
+// Posted receives belong to the queue, and not to a connection.
 void the_end_of_one_leaves_the_receives(void **) {
     Hub &all = hub(2);
     for (std::uint64_t i = 0; i < 4; ++i) {

@@ -7,7 +7,7 @@ namespace conformance {
 
 namespace {
 
-// What needs the target's device, and not its program.
+// These operations need the device of the target, and not its program.
 void operate(RemoteEnds &ends, unsigned seed) {
     End &client = ends.client;
     for (const std::size_t size : {std::size_t{8}, std::size_t{5000}, std::size_t{500'000}}) {
@@ -50,7 +50,8 @@ void a_target_that_never_looked(void **) {
     operate(connected_to_peer(), 1);
 }
 
-// Who polled in a loop had taken the connection from the background thread, and stops without a word.
+// A program that polls in a loop takes the connection from the background thread, and then stops polling
+// without a call.
 void a_target_that_polled_before(void **) {
     RemoteEnds &ends = connected_to_peer();
     for (unsigned round = 0; round < 5; ++round) {

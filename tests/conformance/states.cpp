@@ -85,7 +85,7 @@ void error_ends_the_connection(void **) {
     }
 }
 
-// What was posted to a queue pair that never was connected comes back too.
+// Requests of a queue pair that was never connected come back too.
 void error_before_it_is_accepted(void **) {
     Ends &ends = requested();
     assert_int_equal(post_receive(ends.server, 1, {sge(ends.server, 0, 8)}), 0);

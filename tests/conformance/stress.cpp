@@ -257,7 +257,8 @@ void a_request_fails_amid_posts(void **) {
     }
 }
 
-// Who asks for the state of a queue pair, or for another, while its connection ends, sees it end.
+// A thread queries the state of a queue pair and asks for another state, while the connection ends. It sees
+// the end.
 void states_are_asked_for_while_it_ends(void **) {
     if (!subject.is_soft) {
         skip();

@@ -56,7 +56,7 @@ void send_raw(HostilePeer &peer, Choices &choices) {
     }
 }
 
-// What the program does meanwhile.
+// The program does one of these things meanwhile.
 void act(FuzzDevice &device, Choices &choices) {
     const unsigned kind = choices.byte();
     switch (kind % 4) {

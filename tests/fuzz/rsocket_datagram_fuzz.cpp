@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What stands in front of a message of a datagram rsocket: any bytes, taken as an envelope and as a label.
-// What was accepted is there as a whole, and encodes to bytes that are accepted as the same.
+// A message of a datagram rsocket has an envelope and a label in front of it. This target decodes any bytes
+// as each of the two. Bytes that are accepted are complete, and encode to bytes that are accepted as the
+// same.
 #include <algorithm>
 #include <vector>
 

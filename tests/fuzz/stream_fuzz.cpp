@@ -22,7 +22,7 @@ constexpr std::uint32_t half = 1000;
 constexpr std::uint16_t credits = 16;
 constexpr std::uint32_t slots = 3;
 
-// What is used when the private data is none.
+// The target uses this when the private data is no Hello.
 constexpr Hello usual{.credits = 20,
                       .slots = slots,
                       .list = {.address = 0x10000, .key = 1, .length = windows},

@@ -33,7 +33,7 @@ constexpr std::byte new_byte{'n'};
 
 using Scenario = std::function<std::string()>;
 
-// What the scenario tells when the variable says `faults`.
+// Runs the scenario in a child process with these faults, and returns the text of its result.
 std::string outcome(const char *faults, const Scenario &scenario, const char *crc = "0") {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -143,7 +143,7 @@ void a_request_is_delayed(void **) {
         "late");
 }
 
-// What the device's threads sleep on: its epoll sets.
+// The threads of the device sleep on its epoll sets. Returns all of them.
 std::vector<pollfd> epoll_sets() {
     std::vector<pollfd> sets;
     for (const auto &entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {

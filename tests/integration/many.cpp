@@ -99,7 +99,7 @@ std::size_t entries(const char *folder) {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator{folder}, {}));
 }
 
-// What malloc has given out; a sanitizer's tells nothing.
+// Returns the bytes that malloc has given out. The malloc of a sanitizer does not count them.
 std::size_t bytes_in_use() {
     const struct mallinfo2 now = mallinfo2();
     return now.uordblks + now.hblkhd;

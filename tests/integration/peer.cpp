@@ -77,7 +77,7 @@ struct Client {
         return event;
     }
 
-    // What the server said, or why that is none of ours.
+    // Returns the offer of the server, or the reason why it is none of our servers.
     cli::Outcome<cli::Offer> offer() const {
         rpma_conn_private_data data{};
         check(rpma_conn_get_private_data(connection.get(), &data), "private data");

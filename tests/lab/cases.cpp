@@ -180,7 +180,7 @@ void leaves_the_silent(End &end, const Case &which, const Hello &client) {
     end.expect(RDMA_CM_EVENT_DISCONNECTED);
 }
 
-// What was complete before the disconnect arrives.
+// The server receives all writes that were complete before the disconnect.
 void writes_and_leaves(End &end, const Case &) {
     end.join();
     fill(end.data(0, half), 5);

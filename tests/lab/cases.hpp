@@ -13,7 +13,7 @@ struct Case {
     // From rdma_connect on; the server's end of it before it accepts or rejects.
     void (*client)(End &end, const Case &which);
     void (*server)(End &end, const Case &which, const Hello &client);
-    // Of the operations, where the case has a list.
+    // The operations have these sizes, where the case has a list.
     std::span<const std::size_t> sizes = {};
     std::size_t private_bytes = sizeof(Hello);
     std::uint8_t server_depth = default_depth;  // reads that the server grants

@@ -20,7 +20,7 @@
 #define TEXT_PLACE 4096
 #define TEXT "durable when its flush is done"
 #define WORD "8 bytes."
-/* Of rdma-core 45. */
+/* rdma-core 45 defines these. */
 #define WC_FLUSH 8
 
 static char *map(const char *where) {
@@ -88,7 +88,7 @@ static void push(const char *address, const char *port, bool native_flush, bool 
     struct rpma_conn *const conn = connect_to(peer, address, port);
     CHECK(rpma_conn_get_private_data(conn, &data));
     CHECK(rpma_mr_remote_from_descriptor(data.ptr, data.len, &remote));
-    /* What stands for it here is that the server registered the region for it. */
+    /* Instead, the server has registered the region for flushes. */
     CHECK(rpma_peer_cfg_new(&peer_cfg));
     CHECK(rpma_peer_cfg_set_direct_write_to_pmem(peer_cfg, true));
     CHECK(rpma_conn_apply_remote_peer_cfg(conn, peer_cfg));

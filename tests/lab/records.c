@@ -24,7 +24,7 @@
 
 #define SLOTS 64
 #define BODY 4072 /* so that a record is a little less than a page, and most are in two */
-/* What is mapped of the file: devdax maps nothing smaller. */
+/* This much of the file is mapped: devdax maps nothing smaller. */
 #define MAPPED ((size_t)2 << 20)
 #define OFFER_MAX 64
 

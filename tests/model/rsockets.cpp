@@ -269,7 +269,7 @@ int main(int argc, char **argv) {
     setenv("SOFTRDMA_FAULTS", faults.c_str(), 1);
     std::printf("seed %s, %s steps, %s\n", argv[1], argv[2], faults.c_str());
     std::fflush(stdout);
-    // What the library keeps for itself it has after the first part.
+    // After the first part the library has allocated all the memory that it keeps for itself.
     std::string wrong = run(seed, steps / 4, setting);
     const std::size_t before = open_descriptors();
     if (wrong.empty()) {

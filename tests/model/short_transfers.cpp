@@ -14,7 +14,7 @@
 namespace {
 
 std::atomic<std::uint64_t> next_cut{0};  // 0: nothing is cut
-// What is received by one call for others than the streams: never cut.
+// The library also receives shorter things than streams, each in one call. Those calls are never shortened.
 constexpr std::size_t least_room = 64;
 constexpr std::size_t most_pieces = 64;
 

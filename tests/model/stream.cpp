@@ -88,7 +88,8 @@ std::string Stream::post_receives(Side &side, std::size_t count) {
     const conformance::End &end = side.end();
     for (; count != 0; --count) {
         const std::uint64_t number = next_wr_id_++;
-        // Whose receive is done by the time its slot comes round: there are no more receives than slots.
+        // The receive of a slot is done by the time that the slot comes round again: there are no more
+        // receives than slots.
         const std::size_t slot = Layout::first_slot + side.take_slot() * Layout::slot_bytes;
         std::vector<ibv_sge> sges;
         std::size_t done = 0;

@@ -14,14 +14,14 @@ namespace {
 using base::InterfaceTable;
 using test::logged;
 
-int begin(void **state) {
+int begin(void **) {
     test::keep_log(base::LogLevel::Warning);
-    return folder::make(state);
+    return folder::make();
 }
 
-int end(void **state) {
+int end(void **) {
     test::end_log();
-    return folder::remove(state);
+    return folder::remove();
 }
 
 std::string word_of(const InterfaceTable &table, const char *host) {

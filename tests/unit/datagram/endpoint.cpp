@@ -40,7 +40,7 @@ struct Udp {
         const socklen_t length = write_address(to, family, name);
         assert_true(udp::send(fd.get(), bytes, &name.any, length).has_value());
     }
-    // What there is; its envelope is good.
+    // Receives the message that is there, and asserts that its envelope is good.
     [[nodiscard]] Envelope take() const {
         std::array<std::byte, 4096> bytes;
         const auto arrival = udp::receive(fd.get(), bytes);

@@ -183,7 +183,7 @@ ibv_wc atomic_write() {
     return await_completion();
 }
 
-// What is out of bounds is not moved into them.
+// The library does not move a range that is out of bounds into the region.
 void flush_out_of_bounds_is_the_targets_error(void **) {
     register_target(16);
     assert_int_equal(flush(12, 8).status, IBV_WC_REM_ACCESS_ERR);

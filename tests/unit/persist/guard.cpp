@@ -164,7 +164,7 @@ void works_with_an_alternate_stack(void **) {
     char *const gone = truncated();
     reports_faults(gone);
     munmap(gone, page);
-    // What a handler leaves on its stack is nobody's, for Valgrind.
+    // For Valgrind, the bytes that a handler leaves on its stack belong to nobody.
     VALGRIND_DISABLE_ERROR_REPORTING;
     const bool used = std::ranges::any_of(memory, [](char byte) { return byte != 0; });
     VALGRIND_ENABLE_ERROR_REPORTING;

@@ -18,7 +18,7 @@ namespace {
 using persist::Durability;
 using persist::Region;
 
-// What was logged since the test began.
+// The log of the test so far.
 std::string logged;
 
 // NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's log function.
@@ -120,7 +120,7 @@ void persists_two_files_under_one_range(void **) {
         assert_true(region.has_value());
         memory[page - 1] = memory[page] = 'x';
         assert_int_equal(error_of((*region)->persist(memory + page - 1, 2)), 0);
-        // Of two parts, only the one that is asked for counts.
+        // Only the part that is asked for counts.
         assert_int_equal(ftruncate(second, 0), 0);
         assert_int_equal(error_of((*region)->persist(memory, page)), 0);
         assert_int_equal(error_of((*region)->persist(memory + page - 1, 2)), EFAULT);

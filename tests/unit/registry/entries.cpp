@@ -30,14 +30,14 @@ using test::logged;
 // Others can read a description: no byte of it is what was in the process's memory before.
 static_assert(Description{}.peer.v6.sin6_scope_id == 0);
 
-int begin(void **state) {
+int begin(void **) {
     test::keep_log(base::LogLevel::Debug);
-    return memory_folder::make(state);
+    return memory_folder::make();
 }
 
-int end(void **state) {
+int end(void **) {
     test::end_log();
-    return folder::remove(state);
+    return folder::remove();
 }
 
 Entry listed(Book &book, int fd) {

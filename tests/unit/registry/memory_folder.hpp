@@ -12,7 +12,7 @@
 
 namespace memory_folder {
 
-inline int make(void **) {
+inline int make(void ** = nullptr) {
     char name[] = "/dev/shm/test-registry.XXXXXX";
     folder::path = mkdtemp(name) != nullptr ? name : "";
     return folder::path.empty() || chmod(name, 0755) != 0 ? -1 : 0;

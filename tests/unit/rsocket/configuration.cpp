@@ -32,19 +32,19 @@ void collect(int level, const char *, int, const char *, const char *format, ...
     }
 }
 
-int begin(void **state) {
+int begin(void **) {
     base::set_log_sink(collect);
     base::log_threshold.store(static_cast<int>(base::LogLevel::Warning));
     warnings.clear();
-    return folder::make(state);
+    return folder::make();
 }
 
-int end(void **state) {
+int end(void **) {
     for (const char *const name : {"RS_SQ_SIZE", "RS_RQ_SIZE", "RS_INLINE", "RS_GRACE_MS", "RS_PROBE"}) {
         unsetenv(name);
     }
     base::set_log_sink(nullptr);
-    return folder::remove(state);
+    return folder::remove();
 }
 
 Configuration read() {

@@ -112,7 +112,8 @@ void regions(Ends &ends) {
         [&] { assert_int_equal(softrdma_ibv_dereg_mr(region), 0); });
 }
 
-// What a queue pair of either type uses can be destroyed behind it, and behind those that were not made.
+// The objects that a queue pair of either type uses can be destroyed after it, and after queue pairs that
+// could not be made.
 void queues(Ends &ends) {
     auto &device = ends.device;
     ibv_context *const context = device.cq->context;

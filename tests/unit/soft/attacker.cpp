@@ -44,7 +44,7 @@ MpaFrame a_reply(Dice &dice) {
     return frame;
 }
 
-// What becomes of a start-up with this reply.
+// Returns how the device must treat a start-up with this reply.
 Verdict verdict_of(const MpaFrame &reply) {
     if (reply.reject) {
         return Verdict::Closed;

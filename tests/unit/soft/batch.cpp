@@ -116,7 +116,7 @@ void one_fpdu_of_each_length(Stream &stream) {
     }
 }
 
-// What is posted together leaves together, in order.
+// FPDUs that are added together leave together, in their order.
 void many_fpdus_in_one_batch(Stream &stream) {
     const Bytes payload = pattern(700, 3);
     for (int round = 0; round < 3; ++round) {

@@ -61,7 +61,7 @@ static void options_have_their_sizes(void **state) {
     assert_int_equal(softrdma_rdma_destroy_id(id), 0);
 }
 
-/* Of the socket that is bound to the id's port. */
+/* Returns the type of service of the socket that is bound to the port of the id. */
 static int service_type_of(struct rdma_cm_id *id) {
     for (int fd = 0; fd < most_descriptors; fd++) {
         struct sockaddr_in bound = {.sin_family = AF_UNSPEC};
@@ -368,7 +368,7 @@ static void finish(struct end *end) {
     assert_int_equal(softrdma_ibv_destroy_cq(end->cq), 0);
 }
 
-/* What a program asks for in between, as rping -q does. */
+/* A program may ask for attributes in between, as rping -q does. */
 static void attributes_are_given(struct end *end) {
     static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
     for (size_t i = 0; i < 3; i++) {
@@ -483,7 +483,7 @@ static void ids_go_before_their_queue_pairs(void **state) {
     assert_int_equal(softrdma_rdma_destroy_id(listener), 0);
 }
 
-/* What is refused changes nothing: an id knows the queue pair that it has connected, and no other. */
+/* A refused call changes nothing: an id knows the queue pair that it has connected, and no other. */
 static void refused_calls_leave_queue_pairs_alone(void **state) {
     (void)state;
     struct end client = {0};

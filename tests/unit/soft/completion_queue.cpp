@@ -101,7 +101,7 @@ bool take_event(Objects &objects) {
     return true;
 }
 
-// What waits to be polled stays, in its order.
+// Completions that wait to be polled stay, in their order.
 void grows_and_shrinks(Objects &objects) {
     std::array<ibv_wc, 8> seen;
     for (std::uint64_t i = 0; i < 3; ++i) {
@@ -160,7 +160,7 @@ void an_overrun_is_told(Objects &objects) {
     assert_int_equal(errors_logged, 0);
     assert_false(complete(objects, 100));
     assert_int_equal(errors_logged, 1);
-    // What was there is there, and the queue can be used again.
+    // The completions from before the overrun are still there, and the queue can be used again.
     std::array<ibv_wc, entries + 1> seen;
     assert_int_equal(ibv_poll_cq(objects.cq, entries + 1, seen.data()), entries);
     for (std::size_t i = 0; i < entries; ++i) {

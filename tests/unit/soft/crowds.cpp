@@ -118,7 +118,8 @@ void await_ends(std::size_t count, std::deque<Peer> &some, std::deque<Peer> &oth
     }
 }
 
-// Of the requests that the program does not fetch, the newest of the address with most gives way.
+// When the program does not fetch requests, the newest request of the address with the most requests gives
+// way.
 void requests_of_the_busiest_address_are_rejected(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr std::size_t kept = 8;

@@ -457,7 +457,7 @@ void groups_that_cannot_be_joined(Ids &ids) {
     assert_int_equal(errno, EINVAL);
 }
 
-// Who asks goes at any moment; requests, and the answers to them, come meanwhile.
+// The id that asks is destroyed at any moment, while requests and their answers come in.
 void ids_go_while_they_ask(Ids &ids) {
     static constexpr unsigned rounds = 200;
     rdma_event_channel *const asking = softrdma_rdma_create_event_channel();

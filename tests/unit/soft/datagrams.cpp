@@ -150,7 +150,7 @@ void scatter_and_gather(Ends &ends) {
     }
 }
 
-// What is dropped takes no receive; what is sent after it arrives after it.
+// A message that is dropped takes no receive. The messages that are sent after it still arrive.
 void what_is_dropped(Ends &ends) {
     auto &[a, b] = ends;
     a.send("no receive", b);
@@ -597,7 +597,8 @@ void any_byte_may_be_wrong(Ends &ends) {
         for (unsigned bit = 0; bit < 8; ++bit) {
             MessageHeaderBytes changed = sound;
             changed[i] ^= static_cast<std::byte>(1U << bit);
-            // What it may change: that it is solicited, that it has an immediate, which number has the port.
+            // A changed bit may do this: turn solicited or immediate data on or off, or change the number of
+            // the source port.
             const bool harmless = (i == 7 && bit < 2) || i == 13;
             assert_int_equal(harmless ? 0 : tell(changed, changed.size()), 0);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What becomes durable before a persistent flush is answered, whatever a peer sends between. The one call
-// that makes a file's pages durable, msync, is this program's.
+// All earlier writes become durable before the device answers a persistent flush, whatever a peer sends in
+// between. This program replaces msync, the one call that makes the pages of a file durable.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

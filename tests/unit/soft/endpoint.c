@@ -192,7 +192,7 @@ static void a_request_without_room_for_its_queue_pair_is_rejected(void **state) 
     softrdma_rdma_destroy_ep(listener);
 }
 
-/* What the program brings stays the program's. */
+/* Queues that the program brings stay its own. */
 static void queues_of_the_program_are_not_the_ids(void **state) {
     (void)state;
     struct rdma_cm_id *listener = listening(NULL);

@@ -82,7 +82,7 @@ void the_first_occasions_are_spared(void **) {
     }
 }
 
-// Of `count` occasions with a chance of one in ten each.
+// Asserts that about a tenth of `count` occasions were hits.
 void assert_about_a_tenth(std::uint64_t hits, std::uint64_t count) {
     const double expected = 0.1 * static_cast<double>(count);
     assert_true(std::abs(static_cast<double>(hits) - expected) < 4 * std::sqrt(0.9 * expected));

@@ -47,7 +47,8 @@ void look(Ends &ends) {
     }
 }
 
-// What it inherited is refused to it, also what of it it has destroyed.
+// Returns whether the device refuses a child the objects that it inherited, also after the child has
+// destroyed some of them.
 bool is_refused(const Ends &ends, rdma_cm_id *id) {
     ibv_sge sge = ends.device.sge(0, 8);
     ibv_send_wr send{};

@@ -23,7 +23,8 @@ constexpr std::size_t write_bytes = 40;
 constexpr std::size_t receive_at = 8192;
 constexpr std::size_t receive_bytes = 64;
 
-// What an initiator says: start-up, ready-to-receive, write, send in two segments, read, flush, atomic write.
+// An initiator sends this: start-up, ready-to-receive, write, send in two segments, read, flush, atomic
+// write.
 struct Conversation {
     Bytes startup;
     std::vector<Bytes> fpdus;

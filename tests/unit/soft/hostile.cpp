@@ -40,7 +40,8 @@ using test::Disorder;
 using test::Tally;
 
 constexpr std::size_t slots = 24;
-// Of our memory, what one connection may make us use: buffers, kept messages, a full batch copied at its end.
+// One connection may make the device use this much memory: buffers, kept messages, and a full batch that is
+// copied at its end.
 constexpr std::size_t most_connection_bytes = 2 * 1024 * 1024;
 constexpr std::size_t most_lost_bytes = 256 * 1024;
 
@@ -139,7 +140,7 @@ void Storm::close(rdma_cm_id *id) {
 // Nothing that was posted is left open.
 void Storm::ended(const test::Event &event) {
     if (event.type != RDMA_CM_EVENT_DISCONNECTED) {
-        // Of one that was never connected, as verbs has it.
+        // A queue pair that was never connected goes through the error state, as in verbs.
         ibv_qp_attr attributes{};
         attributes.qp_state = IBV_QPS_ERR;
         assert_int_equal(softrdma_ibv_modify_qp(event.id->qp, &attributes, IBV_QP_STATE), 0);
@@ -269,7 +270,8 @@ void Storm::check_use() {
     assert_true(memory_in_use() < calm_bytes_ + (slots + ids_.size()) * most_connection_bytes);
 }
 
-// Who must be told and dropped is; the others go. Then nothing is left of them.
+// The device must end the connections of peers that broke a rule, and the other peers leave. Then nothing is
+// left of them.
 void Storm::calm() {
     std::erase_if(attackers_, [](const auto &one) { return !one.second->must_end(); });
     while (!attackers_.empty()) {

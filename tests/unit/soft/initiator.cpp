@@ -74,7 +74,7 @@ void a_reply_like_siws(Ends &ends) {
     assert_int_equal(softrdma_peer_operations(id->qp), 0);
     assert_false(ends.device.has_event());
     assert_true(ends.peer.silent());
-    // What it does not have is refused at once, and said.
+    // The device refuses operations that it does not have at once, with an error.
     for (const int opcode : {int{IBV_WR_SEND_WITH_IMM}, int{IBV_WR_RDMA_WRITE_WITH_IMM},
                              int{IBV_WR_ATOMIC_WRITE}, SOFTRDMA_WR_FLUSH}) {
         (void)test::logged();

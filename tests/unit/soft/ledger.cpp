@@ -117,7 +117,7 @@ void Ledger::give_back(const Posted &posted) {
     }
 }
 
-// What was asked for is here, all of it.
+// Asserts that the request has brought all of its bytes.
 void Ledger::succeeded(const Posted &request) {
     if (request.opcode == IBV_WR_RDMA_READ) {
         const auto seen = sinks_.filled_part(*request.sink);

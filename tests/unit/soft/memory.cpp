@@ -329,7 +329,7 @@ void erasing_waits_for_pins(void **) {
     assert_true(erased.load());
 }
 
-// Of one connection; another's, here the second, is not touched.
+// A connection gives a key back once. It does not touch the keys of another connection, here `others`.
 void a_key_is_given_back_once(void **) {
     const Registered region;
     const Registered other;

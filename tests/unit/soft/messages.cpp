@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What RFC 5040 and 5041 say of whole messages, as a peer sees it: how the device numbers its own, what it
-// does with the peer's, and what is said and done after an error.
+// RFC 5040 and RFC 5041 have rules for whole messages, and a peer sees whether the device keeps them: how it
+// numbers its own messages, how it treats those of the peer, and how both behave after an error.
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.
@@ -109,7 +109,7 @@ void rfc5041_7_1_what_follows_an_error_must_be_dropped(Ends &ends) {
     assert_same_bytes({device.at(0), Device::memory_bytes}, pattern(Device::memory_bytes, 5));
 }
 
-// What was owed and what the program posts is not sent any more.
+// The device sends neither the answers that it owes nor the requests that the program posts.
 void rfc5040_5_4_nothing_must_follow_a_terminate(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);

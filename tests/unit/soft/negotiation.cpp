@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What RFC 6581 makes two ends agree on: depths and the first FPDU, and what is said when they cannot.
+// RFC 6581 has two ends agree on depths and on the first FPDU, and tells how they part when they cannot
+// agree.
 #include "soft/ground/limits.hpp"
 #include "soft/wire/rdmap.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What RFC 5040 section 5.5 and RFC 7306 section 6.4 say of order, as a peer sees it. The order of what is
-// answered is in stream.cpp, that of atomic operations in atomic.cpp.
+// RFC 5040 section 5.5 and RFC 7306 section 6.4 define an order, and a peer sees whether the device keeps it.
+// stream.cpp tests the order of answers, and atomic.cpp that of atomic operations.
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.

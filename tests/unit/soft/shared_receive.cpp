@@ -28,7 +28,7 @@ using test::pattern;
 using test::Peer;
 using test::plain;
 
-// Of this region's protection domain.
+// Makes a shared receive queue in the protection domain of this region.
 ibv_srq *create(const ibv_mr &region) {
     ibv_srq_init_attr attributes{};
     attributes.attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0};
@@ -209,8 +209,9 @@ void a_receive_that_comes_inside_a_send(Ends &ends) {
     assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
 }
 
-// Who found nothing first is served first: a newcomer does not take the receive that comes for another,
-// whoever is faster. Done with the lock that serving a connection has, as its thread would.
+// The connection that found the queue empty first is served first: a newcomer does not take its receive, even
+// when it is faster. The test holds the lock under which a connection is served, as the thread that serves it
+// does.
 void receives_go_by_the_line(Ends &ends) {
     auto &[device, peer, other] = ends;
     device.srq = create(*device.mr);

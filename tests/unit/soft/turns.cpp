@@ -23,7 +23,7 @@ using test::fpdu;
 
 constexpr std::size_t read_bytes = std::size_t{512} << 20;
 constexpr std::uint32_t reads = 4;
-// What one turn sends, and what earlier ones left in the buffers of the two sockets.
+// One turn sends at most this, with the bytes that earlier turns left in the buffers of the two sockets.
 constexpr std::size_t most_in_a_turn = std::size_t{8 + 24} << 20;
 
 // Takes what comes and looks at none of it, which costs next to nothing.

@@ -19,8 +19,8 @@ using test::joined;
 
 constexpr std::uint64_t top = UINT64_MAX - 3;
 
-// What a TERMINATE for the last of these FPDUs says: the code, and what RFC 5040 figure 10 wants of the
-// message.
+// Asserts that the device answers the last of these FPDUs with a TERMINATE that has this code and the parts
+// of the message that RFC 5040 figure 10 asks for.
 Bytes terminate_body(const Bytes &wrong, const TerminateCode &code) {
     const auto fpdu_at = [&](std::size_t at) {
         const std::size_t length =
@@ -333,7 +333,8 @@ void rfc7306_8_2_an_atomic_request_must_be_validated(Ends &ends) {
                      terminate::untagged_no_buffer, soft);
 }
 
-// What is not the peer's to give back: no key, one that no peer was given, one of another domain.
+// A peer must not invalidate a number that is no key, a key that no peer was given, or a key of another
+// protection domain.
 void rfc5040_5_3_a_key_must_be_one_that_can_be_invalidated(Ends &ends) {
     const Device &device = ends.device;
     for (const std::uint32_t key :
@@ -380,7 +381,7 @@ void rfc5044_8_a_wrong_crc_must_be_detected(Ends &ends) {
                      from_a_soft_device(true));
 }
 
-// What is flushed then has no room either: that is not the peer's fault.
+// The requests that are flushed then have no room in the queue either. That is not the fault of the peer.
 void an_overrun_is_told_to_the_peer(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, test::plain);

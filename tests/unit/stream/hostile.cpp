@@ -41,7 +41,7 @@ private:
     std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now() + std::chrono::seconds{40};
 };
 
-// What a peer does when it no longer keeps the rules; all but the last three end a stream with EPROTO.
+// A peer breaks the rules in these ways. All but the last three end a stream with EPROTO.
 enum class Evil : std::uint8_t {
     DataAcrossTheEnd,
     DataOfNothing,

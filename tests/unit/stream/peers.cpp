@@ -160,7 +160,7 @@ void words_without_an_end(void **) {
     assert_int_equal(byte, static_cast<char>(RawPeer::pattern(0)));
 }
 
-// What follows an end is no part of the stream.
+// Words behind an end are no part of the stream.
 void words_after_the_end(void **) {
     for (const std::uint32_t how : {2U, 0U}) {
         Pair pair{RawPeer::Side::Asks};

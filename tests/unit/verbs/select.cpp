@@ -29,7 +29,7 @@ void no_other_word(void **) {
     }
 }
 
-// What is not the soft device's is the kernel's: a context never meets the other library.
+// A context that is not the soft device's belongs to the kernel: it never meets the other library.
 void foreign_context_is_the_kernels(void **) {
     const ibv_context context{};
     assert_ptr_equal(&verbs::provider_of(&context), &verbs::rdma_core);

@@ -140,7 +140,7 @@ void every_opcode_survives(void **) {
     }
 }
 
-// What follows the header does not matter, and as long as it is not whole, it is neither good nor bad.
+// The bytes behind the header do not matter. A header that is not whole is neither good nor bad.
 void waits_for_the_whole_header(void **) {
     for (const Opcode opcode : opcodes) {
         Bytes header = encoded({.opcode = opcode, .payload_bytes = 8});
