@@ -5,8 +5,8 @@
 //   cm/id.cpp        an id: addresses, queue pair, disconnect, end
 //   cm/options.cpp   what can be set on an id
 //   cm/connect.cpp   the initiator's side: connect, establish
-//   cm/accept.cpp    the responder's side: sockets that come to a listener
-//   cm/listen.cpp    the responder's side: listen, accept, reject
+//   cm/listener.cpp  the responder's side: sockets that come to a listener
+//   cm/listen.cpp    the responder's side: listen, the requests that come, accept, reject
 //   api/endpoint.cpp  the C face of what an id makes for itself: queues, queue pair, whole endpoints
 //   api/address_info.cpp   rdma_getaddrinfo
 //   api/cm.cpp       the rest of the C face
@@ -31,6 +31,7 @@
 #include "soft/cm/channel.hpp"
 #include "soft/cm/handshake.hpp"
 #include "soft/cm/librdmacm_id.hpp"
+#include "soft/cm/listener.hpp"
 #include "soft/connected/queue_pair.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/ground/origin.hpp"
@@ -41,7 +42,7 @@
 namespace soft {
 
 // An id of RDMA_PS_TCP; cm/datagram_id.hpp has the other kind.
-class CmId : public LibrdmacmId, public ConnectionOwner, public HandshakeOwner, public Source {
+class CmId : public LibrdmacmId, public ConnectionOwner, public HandshakeOwner, public Listener::Owner {
 public:
     // With a null channel the id is synchronous: it has a channel of its own, and calls wait for their
     // events.
@@ -51,7 +52,7 @@ public:
     // SOFTRDMA_ADOPT_.
     [[nodiscard]] static base::Result<CmId *> adopt(EventChannel &channel, int fd, int flags, void *context);
     // Waits until every event of the id is acknowledged.
-    ~CmId() override;
+    virtual ~CmId();
     CmId(const CmId &) = delete;
     CmId &operator=(const CmId &) = delete;
 
@@ -92,9 +93,8 @@ public:
     void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) override;
     void handshake_failed(Handshake &handshake, int error) override;
 
-    // ---- Source, of a listener ----
-    void progress() override;
-    void expire() override;
+    // ---- what comes to a listener ----
+    void request_arrived(Handshake &handshake, const wire::MpaFrame &request) override;
 
 protected:
     enum class State {
@@ -141,19 +141,12 @@ protected:
     base::Result<void> set_source(const tcp::Address &address);
     void set_destination(const sockaddr &address);
     [[nodiscard]] const tcp::Address &peer() const { return route.addr.dst_storage; }
-    void begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake::Role role,
-                         const wire::MpaFrame *request) REQUIRES(handshake_group_->mutex());
-    void forget(Handshake &handshake) REQUIRES(handshake_group_->mutex());
-    // A listener takes a descriptor to spare, if it has none. Returns whether it has one now.
-    bool has_spare() REQUIRES(handshake_group_->mutex());
-    // A connection is accepted with the spare descriptor when there is no other.
-    [[nodiscard]] base::Result<tcp::Accepted> accept_next() REQUIRES(handshake_group_->mutex());
-    void begin_accepted(tcp::Accepted accepted) REQUIRES(handshake_group_->mutex());
-    void pause_accepting(int error) REQUIRES(handshake_group_->mutex());
-    void end_oldest_handshake() REQUIRES(handshake_group_->mutex());
-    void end_handshakes();
-    void request_arrived(Handshake &handshake, const wire::MpaFrame &request)
-        REQUIRES(handshake_group_->mutex());
+    void end_handshake();
+    // Of the channel that its events go to now.
+    [[nodiscard]] std::shared_ptr<Group> channel_group() EXCLUDES(mutex_);
+    // Its TCP socket while no queue pair has it; -1 when there is none.
+    [[nodiscard]] int connection_socket() const;
+    void adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &request);
     // Whether a request from there may wait for the program; another may have to go for it.
     [[nodiscard]] bool has_room_for_request(Origin origin);
     void look_at_accepted(Origin origin);
@@ -178,7 +171,7 @@ protected:
     std::unique_ptr<Event> end_ = std::make_unique<Event>();      // of a connection
     bool established_told_ GUARDED_BY(mutex_) = false;
 
-    base::Fd socket_;             // bound, adopted, or listening
+    base::Fd socket_;             // bound or adopted
     std::unique_ptr<Link> link_;  // requested, or responded to
     tcp::Options options_;
     std::uint32_t qp_num_ = 0;  // of the queue pair that was chosen, which may be gone: no pointer is kept
@@ -186,19 +179,9 @@ protected:
     wire::MpaFrame request_;  // what the peer asked for, without its private data
     std::vector<std::byte> reply_data_;
 
-    std::shared_ptr<Group>
-        handshake_group_;  // of the channel at connect or listen; its lock guards what follows
-    std::vector<std::unique_ptr<Handshake>> handshakes_
-        GUARDED_BY(handshake_group_->mutex());                               // the oldest first
-    Shares shares_ GUARDED_BY(handshake_group_->mutex());                    // that origins have of them
-    std::size_t most_handshakes_ GUARDED_BY(handshake_group_->mutex()) = 0;  // of a listener
-    bool accept_paused_ GUARDED_BY(handshake_group_->mutex()) =
-        false;  // of a listener, for want of file descriptors
-    bool accept_fails_ GUARDED_BY(handshake_group_->mutex()) = false;  // and that was said
-    base::Fd spare_ GUARDED_BY(
-        handshake_group_->mutex());  // of a listener: a descriptor for when the process has no other
-    const Handshake *rejected_ GUARDED_BY(handshake_group_->mutex()) =
-        nullptr;  // the one that has the spare descriptor
+    std::unique_ptr<Listener> listener_;      // of an id that listens
+    std::shared_ptr<Group> handshake_group_;  // of the channel, when the handshake began
+    std::unique_ptr<Handshake> handshake_ GUARDED_BY(handshake_group_->mutex());  // of an id with a peer
 };
 
 // Whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.

@@ -77,13 +77,11 @@ base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
         .private_data = {static_cast<const std::byte *>(wanted.private_data), wanted.private_data_len},
     };
     state_.store(State::Connecting);
-    {
-        const base::Lock lock{mutex_};
-        handshake_group_ = channel_->group();
-    }
+    handshake_group_ = channel_group();
     {
         const base::Lock lock{handshake_group_->mutex()};
-        begin_handshake(std::move(*socket), peer(), Handshake::Role::Initiator, &request);
+        handshake_ = Handshake::begin(*this, handshake_group_, std::move(*socket), peer(),
+                                      Handshake::Role::Initiator, &request);
     }
     return wait_if_synchronous();
 }

@@ -131,10 +131,7 @@ base::Result<void> DatagramId::connect(const rdma_conn_param *parameters) {
     }
     outcome_->param.ud.ah_attr = address_attributes(device(), source_gid(), route.addr.addr.ibaddr.dgid);
     request_bytes_ = wire::encode(wire::LookupRequest{.token = token_, .private_data = private_data});
-    {
-        const base::Lock lock{mutex_};
-        handshake_group_ = channel_->group();
-    }
+    handshake_group_ = channel_group();
     {
         const base::Lock lock{handshake_group_->mutex()};
         state_.store(State::Connecting);
@@ -183,10 +180,7 @@ base::Result<void> DatagramId::listen(int) {
         socket_ = std::move(*socket);
     }
     service_ = std::make_shared<LookupService>(std::move(socket_));
-    {
-        const base::Lock lock{mutex_};
-        handshake_group_ = channel_->group();
-    }
+    handshake_group_ = channel_group();
     const base::Lock lock{handshake_group_->mutex()};
     state_.store(State::Listening);
     handshake_group_->add(*this, service_->socket(), {.readable = true});

@@ -13,10 +13,11 @@
 #include "soft/cm/cm.hpp"
 #include "soft/datagram/lookup.hpp"
 #include "soft/datagram/queue_pair.hpp"
+#include "soft/progress/progress.hpp"
 
 namespace soft {
 
-class DatagramId final : public CmId {
+class DatagramId final : public CmId, public Source {
 public:
     DatagramId(EventChannel *channel, void *context, rdma_port_space port_space);
     ~DatagramId() override;

@@ -5,11 +5,15 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "base/log.hpp"
 #include "soft/ground/limits.hpp"
+#include "soft/ground/origin.hpp"
 #include "soft/ground/tcp.hpp"
+#include "soft/ground/wrong_keys.hpp"
+#include "soft/link/tcp_link.hpp"
 
 namespace soft {
 
@@ -28,6 +32,23 @@ Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::u
     }
     group_->add(*this, link_->descriptor(), {.readable = !connecting_ && !delayed_, .writable = connecting_});
     group_->set_deadline(*this, base::Clock::now() + (delayed_ ? delay : limits::handshake_timeout));
+}
+
+std::unique_ptr<Handshake> Handshake::begin(HandshakeOwner &owner, const std::shared_ptr<Group> &group,
+                                            base::Fd socket, const tcp::Address &peer, Role role,
+                                            const wire::MpaFrame *request) {
+    std::optional<base::Milliseconds> delay{0};
+    if (role == Role::Responder) {
+        delay = WrongKeys::instance().turn(origin_of(peer), base::Clock::now());
+    }
+    if (!delay) {
+        BASE_LOG_PEER(Warning,
+                      "no connection with %s: its address guesses keys, and too many from there wait",
+                      tcp::text_of(peer).c_str());
+        return nullptr;
+    }
+    return std::make_unique<Handshake>(owner, group, std::make_unique<TcpLink>(std::move(socket)), peer, role,
+                                       request, *delay);
 }
 
 Handshake::~Handshake() {

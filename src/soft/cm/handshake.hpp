@@ -10,6 +10,7 @@
 #include <span>
 
 #include "base/clock.hpp"
+#include "base/fd.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/link/link.hpp"
 #include "soft/progress/progress.hpp"
@@ -38,6 +39,12 @@ public:
     // at it only after a delay, if there is one.
     Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::unique_ptr<Link> link,
               const tcp::Address &peer, Role role, const wire::MpaFrame *request, base::Milliseconds delay);
+    // Begins one on a TCP socket, with the group's lock held. Null when the peer is not served, because too
+    // many of its address guess keys.
+    [[nodiscard]] static std::unique_ptr<Handshake> begin(HandshakeOwner &owner,
+                                                          const std::shared_ptr<Group> &group,
+                                                          base::Fd socket, const tcp::Address &peer,
+                                                          Role role, const wire::MpaFrame *request);
     ~Handshake() override;
     Handshake(const Handshake &) = delete;
     Handshake &operator=(const Handshake &) = delete;

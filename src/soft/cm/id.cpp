@@ -5,15 +5,12 @@
 
 #include <cerrno>
 #include <cstring>
-#include <new>
 
 #include "base/address.hpp"
 #include "base/log.hpp"
 #include "soft/cm/cm.hpp"
 #include "soft/cm/datagram_id.hpp"
 #include "soft/device/device.hpp"
-#include "soft/ground/wrong_keys.hpp"
-#include "soft/link/tcp_link.hpp"
 
 namespace soft {
 
@@ -49,7 +46,8 @@ CmId::~CmId() {
         delete static_cast<Event *>(event);
         return;  // the parent's: nothing is sent, nothing is taken from its channel
     }
-    end_handshakes();
+    listener_.reset();
+    end_handshake();
     if (const InUse connected = queue_pair()) {
         connected->forget_owner(*this);
     }
@@ -171,7 +169,7 @@ base::Result<void> CmId::resolve_route() {
 
 void CmId::destroy_queue_pair() {
     if (state_.load() == State::Connecting && !inherited()) {
-        end_handshakes();
+        end_handshake();
     }
     if (qp != nullptr) {
         AnyQueuePair::destroy(AnyQueuePair::of(std::exchange(qp, nullptr)));
@@ -248,51 +246,26 @@ void CmId::connection_ended() {
     }
 }
 
-void CmId::end_handshakes() {
+void CmId::end_handshake() {
     if (handshake_group_) {
         const base::Lock lock{handshake_group_->mutex()};
-        handshakes_.clear();
-        rejected_ = nullptr;
-        shares_ = {};
-        if (state_.load() == State::Listening) {
-            handshake_group_->remove(*this, socket_.get());
-            (void)shutdown(socket_.get(), SHUT_RDWR);  // to close it is not enough where a child has it too
-            state_.store(State::Closed);
-        }
+        handshake_.reset();
     }
 }
 
-void CmId::begin_handshake(base::Fd socket, const tcp::Address &peer, Handshake::Role role,
-                           const wire::MpaFrame *request) {
-    std::optional<base::Milliseconds> delay{0};
-    if (role == Handshake::Role::Responder) {
-        delay = WrongKeys::instance().turn(origin_of(peer), base::Clock::now());
-    }
-    if (!delay) {
-        BASE_LOG_PEER(Warning,
-                      "no connection with %s: its address guesses keys, and too many from there wait",
-                      tcp::text_of(peer).c_str());
-        adoption_failed(ETIMEDOUT);
-        return;
-    }
-    handshakes_.push_back(std::make_unique<Handshake>(
-        *this, handshake_group_, std::make_unique<TcpLink>(std::move(socket)), peer, role, request, *delay));
-    try {
-        shares_.add(origin_of(peer));
-    } catch (const std::bad_alloc &) {
-        handshakes_.pop_back();
-        throw;
-    }
+std::shared_ptr<Group> CmId::channel_group() {
+    const base::Lock lock{mutex_};
+    return channel_->group();
 }
 
 void CmId::handshake_done(Handshake &handshake, const wire::MpaFrame &frame) {
     handshake_group_->mutex().assert_held();
     if (handshake.role() == Handshake::Role::Responder) {
-        request_arrived(handshake, frame);
+        adopted_request_arrived(handshake, frame);
     } else {
         reply_arrived(handshake, frame);
     }
-    forget(handshake);
+    handshake_.reset();
 }
 
 // rdma_cm's status of an iWARP connection: refused or reset is a rejection, no answer is unreachable.
@@ -310,7 +283,7 @@ void CmId::handshake_failed(Handshake &handshake, int error) {
     } else {
         adoption_failed(error);
     }
-    forget(handshake);
+    handshake_.reset();
 }
 
 }  // namespace soft

@@ -16,13 +16,11 @@
 
 #include "base/log.hpp"
 #include "soft/cm/cm.hpp"
+#include "soft/cm/rejection.hpp"
 
 namespace soft {
 
 namespace {
-
-// Why a connection is rejected. Only a soft device is told that descriptors are why.
-enum class Reason { Unsaid, NoDescriptors };
 
 // An event channel takes two descriptors, and so does a completion queue with its channel: a program that
 // could not make one of these has given the first of the two back.
@@ -31,30 +29,15 @@ bool can_make_a_channel(int socket) {
     return first && base::Fd{fcntl(socket, F_DUPFD_CLOEXEC, 0)};
 }
 
-base::Result<void> send_rejection(Link &link, const wire::MpaFrame &request, Reason reason,
-                                  std::span<const std::byte> private_data) {
-    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
-    const std::size_t size =
-        wire::encode_mpa_frame({.role = wire::MpaRole::Reply,
-                                .revision = std::min<std::uint8_t>(request.revision, 2),
-                                .crc = request.crc,
-                                .reject = true,
-                                .soft_operations = request.soft_operations && reason == Reason::NoDescriptors,
-                                .enhanced = request.enhanced,
-                                .peer_to_peer = request.peer_to_peer,
-                                .rtr_write = request.peer_to_peer,
-                                .private_data = private_data},
-                               bytes);
-    return link.send_all(std::span{bytes}.first(size));
-}
-
-// Sends the answer, and lets the peer read it before the link ends.
-base::Result<void> refuse(std::unique_ptr<Link> link, const tcp::Address &peer, const wire::MpaFrame &request,
-                          Reason reason, std::span<const std::byte> private_data) {
-    const auto sent = send_rejection(*link, request, reason, private_data);
-    link->finish();
-    Engine::instance().drain(std::move(link), origin_of(peer));
-    return sent;
+// Says no to what this device does not speak, and returns whether it did.
+bool is_refused(Handshake &handshake, const wire::MpaFrame &request) {
+    const bool refused = request.markers || request.revision > 2;
+    if (refused) {
+        BASE_LOG_PEER(Warning, "%s asks for %s: refused", tcp::text_of(handshake.peer()).c_str(),
+                      request.markers ? "MPA markers" : "an MPA revision above 2");
+        (void)refuse(handshake.take_link(), handshake.peer(), request, Reason::Unsaid, {});
+    }
+    return refused;
 }
 
 }  // namespace
@@ -75,15 +58,8 @@ base::Result<void> CmId::listen(int backlog) {
     if (auto listening = tcp::listen(socket_.get(), length); !listening) {
         return listening;
     }
-    {
-        const base::Lock lock{mutex_};
-        handshake_group_ = channel_->group();
-    }
-    const base::Lock lock{handshake_group_->mutex()};
-    most_handshakes_ = std::min(limits::max_handshakes, limits::share_of_descriptors());
-    (void)has_spare();
+    listener_ = std::make_unique<Listener>(*this, std::move(socket_), channel_group());
     state_.store(State::Listening);
-    handshake_group_->add(*this, socket_.get(), {.readable = true});
     return {};
 }
 
@@ -116,62 +92,58 @@ base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, int flags, void 
     id->state_.store(State::Adopting);
     id->handshake_group_ = channel.group();
     const base::Lock lock{id->handshake_group_->mutex()};
-    id->begin_handshake(std::move(*socket), tcp::peer_address(fd), Handshake::Role::Responder, nullptr);
+    id->handshake_ = Handshake::begin(*id, id->handshake_group_, std::move(*socket), tcp::peer_address(fd),
+                                      Handshake::Role::Responder, nullptr);
+    if (!id->handshake_) {
+        id->adoption_failed(ETIMEDOUT);
+    }
     if (!shared) {
         close(fd);
     }
     return id.release();
 }
 
+// Here and below, all that needs memory comes first: where there is none, the peer sees the end of its
+// connection.
 void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
-    if (&handshake == rejected_) {
-        // Nothing that the peer sent is unread, so to destroy the link at once loses nothing.
-        BASE_LOG_PEER(Warning,
-                      "no connection with %s: rejected, because this process has no file descriptor for it",
-                      tcp::text_of(handshake.peer()).c_str());
-        (void)send_rejection(handshake.link(), request, Reason::NoDescriptors, {});
+    if (is_refused(handshake, request)) {
         return;
     }
-    if (request.markers || request.revision > 2) {
-        BASE_LOG_PEER(Warning, "%s asks for %s: refused", tcp::text_of(handshake.peer()).c_str(),
-                      request.markers ? "MPA markers" : "an MPA revision above 2");
-        (void)refuse(handshake.take_link(), handshake.peer(), request, Reason::Unsaid, {});
-        adoption_failed(EPROTO);
-        return;
-    }
-    if (!has_room_for_request(origin_of(handshake.peer()))) {
+    const Origin origin = origin_of(handshake.peer());
+    if (!has_room_for_request(origin)) {
         BASE_LOG_PEER(Warning, "no connection with %s: the program has not fetched the %d requests before",
                       tcp::text_of(handshake.peer()).c_str(), limits::max_unfetched_requests);
         return;
     }
-    // All that needs memory comes first: where there is none, the peer sees the end of its connection.
-    std::unique_ptr<CmId> child;  // unless delivered, it rejects the request
-    look_at_accepted(origin_of(handshake.peer()));
-    const bool adopting = state_.load() == State::Adopting;
-    if (!adopting) {
-        child.reset(new CmId{nullptr, context});
-    }
-    auto made = request_event(adopting ? *this : *child, request);
-    if (adopting) {
-        if (!become(handshake, request)) {
-            (void)CmId::reject({});
-            push(RDMA_CM_EVENT_CONNECT_ERROR, -ENODEV, std::move(outcome_));
-            return;
-        }
-        count_.request_waits();
-        push(std::move(made));
-        return;
-    }
+    look_at_accepted(origin);
+    std::unique_ptr<CmId> child{new CmId{nullptr, context}};  // unless delivered, it rejects the request
+    auto made = request_event(*child, request);
     if (!child->become(handshake, request)) {
         return;
     }
     made->counted = &count_;
-    made->requested_by = origin_of(handshake.peer());
+    made->requested_by = origin;
     count_.request_waits();
     // With the lock, for the listener may just be migrated: the child goes where its event goes.
     const base::Lock lock{mutex_};
     child.release()->arrived_on(*channel_);
     channel_->push(std::move(made));
+}
+
+void CmId::adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
+    if (is_refused(handshake, request)) {
+        adoption_failed(EPROTO);
+        return;
+    }
+    look_at_accepted(origin_of(handshake.peer()));
+    auto made = request_event(*this, request);
+    if (!become(handshake, request)) {
+        (void)CmId::reject({});
+        push(RDMA_CM_EVENT_CONNECT_ERROR, -ENODEV, std::move(outcome_));
+        return;
+    }
+    count_.request_waits();
+    push(std::move(made));
 }
 
 // Where no place is free, the newest request of the origin that has most is rejected. A peer that asks again

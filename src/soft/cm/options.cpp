@@ -24,6 +24,13 @@ std::optional<T> read(const void *value, std::size_t size) {
 
 }  // namespace
 
+int CmId::connection_socket() const {
+    if (link_) {
+        return link_->descriptor();
+    }
+    return listener_ ? listener_->socket() : socket_.get();
+}
+
 base::Result<void> CmId::set_option(int level, int name, const void *value, std::size_t size) {
     if (level == RDMA_OPTION_IB && name == RDMA_OPTION_IB_PATH) {
         BASE_LOG(Error, "RDMA_OPTION_IB_PATH: this device has no InfiniBand paths, the kernel routes");
@@ -41,8 +48,8 @@ base::Result<void> CmId::set_option(int level, int name, const void *value, std:
                 return base::failure(EINVAL);
             }
             options_.service_type = number;
-            if (socket_ || link_) {
-                tcp::set_service_type(link_ ? link_->descriptor() : socket_.get(), *number);
+            if (const int socket = connection_socket(); socket >= 0) {
+                tcp::set_service_type(socket, *number);
             }
             return {};
         case RDMA_OPTION_ID_REUSEADDR:

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm: the connections that come to a listener, whose sockets are read until their MPA request is whole.
+// soft/cm/listener: see the header.
+#include "soft/cm/listener.hpp"
+
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +13,8 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "soft/cm/cm.hpp"
+#include "soft/cm/rejection.hpp"
+#include "soft/ground/limits.hpp"
 
 namespace soft {
 
@@ -27,7 +31,27 @@ bool is_out_of_descriptors(const base::Result<tcp::Accepted> &accepted) {
 
 }  // namespace
 
-bool CmId::has_spare() {
+Listener::Listener(Owner &owner, base::Fd socket, std::shared_ptr<Group> group)
+    : owner_{owner},
+      socket_{std::move(socket)},
+      group_{std::move(group)},
+      most_handshakes_{std::min(limits::max_handshakes, limits::share_of_descriptors())} {
+    const base::Lock lock{group_->mutex()};
+    (void)has_spare();
+    group_->add(*this, socket_.get(), {.readable = true});
+}
+
+Listener::~Listener() {
+    if (group_->inherited()) {
+        return;  // the parent's: it goes on listening, and its lock may be held for ever here
+    }
+    const base::Lock lock{group_->mutex()};
+    handshakes_.clear();
+    group_->remove(*this, socket_.get());
+    (void)shutdown(socket_.get(), SHUT_RDWR);  // to close it is not enough where a child has it too
+}
+
+bool Listener::has_spare() {
     if (!spare_) {
         spare_.reset(fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
     }
@@ -36,7 +60,7 @@ bool CmId::has_spare() {
 
 // The kernel looks for a descriptor before it looks for a connection. Without a free descriptor accept(2)
 // therefore fails also when no connection waits.
-base::Result<tcp::Accepted> CmId::accept_next() {
+base::Result<tcp::Accepted> Listener::accept_next() {
     if (!has_spare()) {
         return base::last_failure();
     }
@@ -51,9 +75,9 @@ base::Result<tcp::Accepted> CmId::accept_next() {
     return accepted;
 }
 
-void CmId::progress() {
-    handshake_group_->mutex().assert_held();
-    for (int round = 0; round < accepts_in_a_turn && !accept_paused_; ++round) {
+void Listener::progress() {
+    group_->mutex().assert_held();
+    for (int round = 0; round < accepts_in_a_turn && !paused_; ++round) {
         auto accepted = accept_next();
         if (!accepted) {
             const int error = accepted.error().number;
@@ -75,44 +99,63 @@ void CmId::progress() {
 
 // A connection that has the spare descriptor is read only to be rejected, so that the peer is told and does
 // not wait in vain.
-void CmId::begin_accepted(tcp::Accepted accepted) {
+void Listener::begin_accepted(tcp::Accepted accepted) {
     const bool with_spare = !spare_;
-    const std::size_t before = handshakes_.size();
-    begin_handshake(std::move(accepted.socket), accepted.peer, Handshake::Role::Responder, nullptr);
+    Handshake *const handshake = begin_handshake(std::move(accepted));
     if (!with_spare) {
         accept_fails_ = false;
-    } else if (handshakes_.size() != before) {
-        rejected_ = handshakes_.back().get();
-        handshake_group_->set_deadline(*handshakes_.back(), base::Clock::now() + rejected_request_timeout);
+    } else if (handshake != nullptr) {
+        rejected_ = handshake;
+        group_->set_deadline(*handshake, base::Clock::now() + rejected_request_timeout);
     }
+}
+
+Handshake *Listener::begin_handshake(tcp::Accepted accepted) {
+    auto begun = Handshake::begin(*this, group_, std::move(accepted.socket), accepted.peer,
+                                  Handshake::Role::Responder, nullptr);
+    if (begun == nullptr) {
+        return nullptr;
+    }
+    handshakes_.push_back(std::move(begun));
+    try {
+        shares_.add(origin_of(accepted.peer));
+    } catch (const std::bad_alloc &) {
+        handshakes_.pop_back();
+        throw;
+    }
+    return handshakes_.back().get();
 }
 
 // The connection stays in the backlog, and the listener looks again later, when there may be descriptors or
 // memory. The log says so once, until a connection is accepted.
-void CmId::pause_accepting(int error) {
+void Listener::pause_accepting(int error) {
     if (!std::exchange(accept_fails_, true)) {
         BASE_LOG_PEER(Warning, "cannot accept connections, which wait until it can: %s",
                       std::strerror(error));
     }
-    accept_paused_ = true;
-    handshake_group_->change(*this, socket_.get(), {.readable = true}, {});
-    handshake_group_->set_deadline(*this, base::Clock::now() + accept_again_after);
+    paused_ = true;
+    group_->change(*this, socket_.get(), {.readable = true}, {});
+    group_->set_deadline(*this, base::Clock::now() + accept_again_after);
 }
 
-void CmId::expire() {
-    handshake_group_->mutex().assert_held();
-    if (std::exchange(accept_paused_, false)) {
-        handshake_group_->change(*this, socket_.get(), {}, {.readable = true});
+void Listener::expire() {
+    group_->mutex().assert_held();
+    resume_accepting();
+}
+
+void Listener::resume_accepting() {
+    if (std::exchange(paused_, false)) {
+        group_->change(*this, socket_.get(), {}, {.readable = true});
     }
 }
 
 // Ends the oldest handshake of the origin that has most of them. Silent peers of one origin therefore take
 // nothing from others, and a peer that sends its request is done before its handshake is the oldest. The
 // request of that handshake may have come without having been looked at.
-void CmId::end_oldest_handshake() {
+void Listener::end_oldest_handshake() {
     const std::size_t most = shares_.most();
     const auto oldest = std::ranges::find_if(handshakes_, [&](const auto &one) {
-        handshake_group_->mutex().assert_held();
+        group_->mutex().assert_held();
         return shares_.of(origin_of(one->peer())) == most;
     });
     Handshake &handshake = **oldest;
@@ -122,7 +165,26 @@ void CmId::end_oldest_handshake() {
     }
 }
 
-void CmId::forget(Handshake &handshake) {
+void Listener::handshake_done(Handshake &handshake, const wire::MpaFrame &request) {
+    group_->mutex().assert_held();
+    if (&handshake == rejected_) {
+        // Nothing that the peer sent is unread, so to destroy the link at once loses nothing.
+        BASE_LOG_PEER(Warning,
+                      "no connection with %s: rejected, because this process has no file descriptor for it",
+                      tcp::text_of(handshake.peer()).c_str());
+        (void)send_rejection(handshake.link(), request, Reason::NoDescriptors, {});
+    } else {
+        owner_.request_arrived(handshake, request);
+    }
+    forget(handshake);
+}
+
+void Listener::handshake_failed(Handshake &handshake, int) {
+    group_->mutex().assert_held();
+    forget(handshake);
+}
+
+void Listener::forget(Handshake &handshake) {
     if (&handshake == rejected_) {
         rejected_ = nullptr;
         spare_ = handshake.take_link()->take_descriptor();
@@ -130,7 +192,7 @@ void CmId::forget(Handshake &handshake) {
         if (dup3(socket_.get(), spare_.get(), O_CLOEXEC) < 0) {
             spare_.reset();
         }
-        CmId::expire();
+        resume_accepting();
     }
     shares_.remove(origin_of(handshake.peer()));
     std::erase_if(handshakes_, [&](const auto &one) { return one.get() == &handshake; });
