@@ -175,7 +175,7 @@ static void flush_is_a_read_of_eight_bytes(void **state) {
     posted(IBV_WR_RDMA_READ, 0, REMOTE_ADDRESS + 56);
 }
 
-/* Where the bytes go is made by the first one. */
+/* The first flush makes the memory that its read goes to. */
 static void first_flush_can_fail(void **state) {
     (void)state;
     forget_calls();

@@ -173,7 +173,7 @@ static void anonymous_memory_is_not_persistent(void **state) {
             continue;
         }
         assert_int_equal(flush_types, RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY);
-        /* Which memory, and why not. */
+        /* The log tells which memory it is, and why it cannot be durable. */
         assert_true(logged("4096 bytes", "cannot be made durable", "anonymous", NULL));
         assert_int_equal(logged_lines(), 1);
     }

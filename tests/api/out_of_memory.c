@@ -32,7 +32,7 @@ EVERYWHERE void *_ZnamRKSt9nothrow_t(size_t size, const void *tag) {
     return allocated("_ZnamRKSt9nothrow_t", size, tag, __builtin_return_address(0));
 }
 
-/* How many allocations a function may need at the most. */
+/* No function needs more allocations. */
 #define MOST 20
 
 static void configurations_are_null(void **state) {

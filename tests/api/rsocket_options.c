@@ -333,7 +333,7 @@ static void flags_of_a_receive(void **state) {
     assert_int_equal(rsend(ends[0], "abcdef", 6, 0), 6);
     assert_int_equal(rrecv(ends[1], bytes, 6, MSG_PEEK | MSG_WAITALL), 6);
     assert_memory_equal(bytes, "abcdef", 6);
-    /* How many bytes there are, which FIONREAD says of other sockets. */
+    /* This tells how many bytes there are, as FIONREAD does for other sockets. */
     assert_int_equal(rrecv(ends[1], NULL, 1 << 20, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT), 6);
     assert_int_equal(rrecv(ends[1], NULL, 2, MSG_TRUNC), 2);
     assert_int_equal(rrecv(ends[1], bytes, sizeof(bytes), 0), 4);

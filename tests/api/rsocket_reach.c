@@ -101,7 +101,8 @@ static uint16_t port_of(const struct sockaddr_storage *name) {
     return ((const struct sockaddr_in *)name)->sin_port; /* sockaddr_in6 has it in the same place */
 }
 
-/* Whether this process had a server there: it remembers for a minute which servers speak TCP alone. */
+/* Returns whether this process had a server there before: librsocket remembers for a minute which servers
+ * speak TCP alone. */
 static bool is_known_port(uint16_t port) {
     static bool known[UINT16_MAX + 1];
     const bool was_known = known[port];

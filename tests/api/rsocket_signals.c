@@ -290,7 +290,7 @@ static void a_handler_takes_what_a_sleep_was_to_end_by(void **state) {
     assert_int_equal(byte, 'h');
     assert_null(before_sleep);
     assert_true(seconds() - begin < give_up_s);
-    /* The same in a set. */
+    /* Edge-triggered sets behave the same. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLET};
     const int set = repoll_create(0);
     assert_int_equal(repoll_ctl(set, EPOLL_CTL_ADD, ends[1], &event), 0);

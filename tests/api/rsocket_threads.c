@@ -330,7 +330,7 @@ static void a_peer_that_closes_at_once_ends_rconnect(void **state) {
     assert_int_equal(rclose(listener), 0);
 }
 
-/* How a thread waits for another rsocket. */
+/* A thread waits for another rsocket in one of these calls. */
 enum wait { in_rrecv, in_rpoll, in_repoll_wait, in_raccept, waits };
 
 struct newcomer {

@@ -101,8 +101,8 @@ static void exported_names(void **state) {
     assert_int_equal(device.mr->lkey, lkey);
 }
 
-/* These return nothing: errno says it, and what they were given is as it was, for close_device takes it back.
- */
+/* These functions return nothing, and fail by errno. They leave their arguments as they were, for
+ * close_device. */
 static void exported_names_without_a_result(void **state) {
     (void)state;
     /* There is no device memory of ours: nothing but a context is known of one. */

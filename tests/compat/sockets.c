@@ -645,7 +645,7 @@ static void streams_of_stdio_use_sockets(void **state) {
     assert_int_equal(close(ends[1]), 0);
 }
 
-/* Where no descriptor is behind FD_SETSIZE, neither is anything of the set. */
+/* When the process has no descriptor behind FD_SETSIZE, select() does not touch that part of a set. */
 static void select_looks_as_far_as_the_last_descriptor(void **state) {
     (void)state;
     struct rlimit before;

@@ -26,7 +26,7 @@ struct Given {
             full_access | IBV_ACCESS_REMOTE_ATOMIC | SOFTRDMA_ACCESS_FLUSH_GLOBAL);
         assert_non_null(region);
     }
-    // That request of a client's, to the region.
+    // Returns the request, aimed at the region.
     [[nodiscard]] Request to_region(Request request) const {
         request.remote_address = reinterpret_cast<std::uintptr_t>(bytes.data());
         request.rkey = region->rkey;

@@ -70,7 +70,7 @@ void an_ipv4_client_of_a_listener_for_both(void **) {
     assert_ptr_equal(ends.server.id->verbs, ends.client.id->verbs);
 }
 
-// The same address in its two forms.
+// The listener and the client have the same address, in its two forms.
 void ipv4_addresses_that_are_mapped_into_ipv6(void **) {
     if (!subject.is_soft || subject_address(0).ss_family != AF_INET) {
         skip();

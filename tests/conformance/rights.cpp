@@ -105,7 +105,7 @@ void others_are_refused_all_of_it(void **) {
     }
 }
 
-// That it can be given back would tell that the key is somebody's.
+// A peer that could invalidate the key would learn that some program has it.
 void others_cannot_give_it_back(void **) {
     auto &guarded = make<Guarded>();
     assert_int_equal(post_receive(guarded.other_server, 5, {sge(guarded.other_server, 0, 8)}), 0);

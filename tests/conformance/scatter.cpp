@@ -143,7 +143,7 @@ void bad_wr_points_at_the_one_refused(void **) {
                               &refused),
                          0);
     assert_int_equal(refused, 2);
-    // Those before it were posted, those behind it were not.
+    // The requests before it were posted. Those behind it were not.
     expect_completion(ends.client.cq, 1);
     expect_completion(ends.client.cq, 2);
     settle(ends.client, ends.server);

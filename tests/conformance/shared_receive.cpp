@@ -76,7 +76,7 @@ public:
     [[nodiscard]] int send(std::size_t client, std::uint64_t wr_id = 1) const {
         return post(*clients[client], {send_request(*clients[client], 0, slot_bytes, wr_id)});
     }
-    // Which connection a completion is of.
+    // Returns the index of the connection that a completion belongs to.
     [[nodiscard]] std::size_t of(const ibv_wc &completion) const {
         for (std::size_t i = 0; i < servers.size(); ++i) {
             if (servers[i]->id->qp->qp_num == completion.qp_num) {
@@ -469,7 +469,7 @@ void those_that_wait_go_meanwhile(void **) {
         all.servers.back()->destroy();
         all.servers[all.servers.size() - 2]->destroy();
         poster.expect_well();
-        // Which of them were taken is chance; the first connection takes what is left.
+        // Chance decides which receives were taken. The first connection takes those that are left.
         ibv_wc completion{};
         while (ibv_poll_cq(all.home().cq, 1, &completion) == 1) {
             assert_int_equal(completion.status, IBV_WC_SUCCESS);

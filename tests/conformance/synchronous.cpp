@@ -60,7 +60,7 @@ void a_synchronous_id_hears_of_its_rejection(void **) {
     connecting.expect_well();
 }
 
-// How librpma connects: synchronous up to the route, then on a channel.
+// librpma connects like this: synchronously up to the route, and then on a channel.
 void a_synchronous_id_migrates(void **) {
     Ends &ends = make<Ends>();
     End &client = ends.client;

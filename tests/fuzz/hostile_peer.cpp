@@ -28,7 +28,7 @@ private:
     std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now() + std::chrono::seconds{20};
 };
 
-// Where the device connects to.
+// The device connects to this socket.
 struct Listener {
     int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     std::uint16_t port = 0;

@@ -40,7 +40,7 @@ int failure() {
     return 0;
 }
 
-// Where there is the FIFO: until a writer has come, and has gone.
+// Waits until a writer has opened the FIFO and has closed it. Without the FIFO it does not wait.
 void wait_for_the_disk() {
     const char *path = std::getenv("RPMA_TEST_SLOW");
     const int fifo = path != nullptr ? open(path, O_RDONLY | O_CLOEXEC) : -1;

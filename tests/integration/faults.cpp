@@ -72,7 +72,7 @@ std::string statuses(Ends &ends) {
     return text;
 }
 
-// How many bytes of the server's memory, from its begin, were written; all others must be old.
+// Returns how many bytes were written at the begin of the server's memory. All bytes behind them must be old.
 std::size_t arrived(const Ends &ends) {
     const auto &there = ends.server.memory;
     const auto first_old = std::ranges::find(there, old_byte);

@@ -61,7 +61,7 @@ std::string RsocketPair::connect() {
     return text;
 }
 
-// Whether the stream of two rsockets is to be TCP, as soon as the first has begun to connect.
+// Finds out whether the stream of two rsockets must be TCP, as soon as the first has begun to connect.
 std::string RsocketPair::find_mode(std::uint16_t port) {
     if (option_of(fd(0), SOL_RDMA, RDMA_MODE) != RDMA_MODE_TCP) {
         return {};

@@ -18,7 +18,7 @@ std::atomic<std::uint64_t> next_cut{0};  // 0: nothing is cut
 constexpr std::size_t least_room = 64;
 constexpr std::size_t most_pieces = 64;
 
-// How many bytes of `size` are transferred, of a call that does not wait.
+// Returns how many of `size` bytes a call may transfer that does not wait.
 std::size_t cut(std::size_t size, std::size_t least, int flags) {
     if (size <= least || (flags & MSG_DONTWAIT) == 0 || next_cut.load(std::memory_order_relaxed) == 0) {
         return size;

@@ -68,7 +68,8 @@ void offer_survives(void **) {
     assert_int_equal(decoded.checksum, 0xfedc'ba98);
 }
 
-// Why a client is not served, for a terminal: what does not fit is cut off, what is no text is not shown.
+// A refusal tells why a client is not served, for a terminal. Text that does not fit is cut off, and bytes
+// that are no text are not shown.
 void refusal_says_why(void **) {
     const auto said = [](const std::string &reason) {
         const auto bytes = cli::encode_offer({.status = cli::Status::Busy, .reason = reason});

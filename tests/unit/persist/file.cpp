@@ -149,7 +149,7 @@ void unmapped_memory_spares_the_file(void **) {
     assert_int_equal(error_of(region->persist(gone, 8)), ENOMEM);
     VALGRIND_ENABLE_ERROR_REPORTING;
     assert_int_equal(error_of(same->persist(file.memory, 8)), 0);
-    // Where the memory is there, the same error is storage's.
+    // While the memory is there, storage has caused this error.
     next_error = ENOMEM;
     assert_int_equal(error_of(same->persist(file.memory, 8)), ENOMEM);
     assert_false(Region::open(file.memory, page).has_value());

@@ -72,7 +72,7 @@ void expect(Durability durability, const char *rest_of_header, const char *word,
 void knows_dax(void **) {
     expect(Durability::CacheLines, "rw-s 00000000 103:00 12                        /mnt/pm/a",
            "/mnt/pm/a is DAX on ext4", "rd wr sh mr mw me ms sf sd hg");
-    // The same without MAP_SYNC: the file system must be told too.
+    // Without MAP_SYNC the file system must be told too.
     expect(Durability::PageCache, "rw-s 00000000 103:00 13                        /mnt/pm/b", "ext4",
            "rd wr sh mr mw me ms sd hg");
     expect(Durability::CacheLines, "rw-s 00000000 00:06 116                        /dev/dax0.1", "devdax",

@@ -166,7 +166,7 @@ void takes_jobs_from_everywhere(void **) {
 void threads_end_when_idle(void **) {
     static std::counting_semaphore<> done{0};
     static Job job{post, &done};
-    // Those of sanitizers stay.
+    // The threads of sanitizers stay.
     static unsigned without = 0;
     const pid_t child = test::fork_child();
     assert_true(child >= 0);

@@ -22,7 +22,7 @@ constexpr int patience_ms = 40'000;
 constexpr int none = -1;
 thread_local int failing = none;  // of this thread's allocations the one with this number, counted from 0
 
-// Whether the next allocation of that number was asked for since.
+// Lets the allocation of this number fail, and knows whether it was asked for since.
 class Failure {
 public:
     explicit Failure(int number) { failing = number; }

@@ -59,7 +59,7 @@ void a_poller_that_comes_seldom_is_left_alone(void **) {
     assert_int_equal(listener.read_by_tester, 0);
 }
 
-// How long this thread has run.
+// Returns how long this thread has run.
 unsigned long own_ns() {
     timespec time{};
     assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time), 0);

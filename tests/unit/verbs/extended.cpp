@@ -26,7 +26,7 @@ struct QueuePair45 {
     void (*wr_flush)(ibv_qp_ex *, std::uint32_t, std::uint64_t, std::size_t, std::uint8_t, std::uint8_t);
 };
 #if UINTPTR_MAX == UINT64_MAX
-// Where programs compiled against later headers find it on such machines.
+// Programs that were compiled against later headers find the function at this offset on such machines.
 static_assert(offsetof(QueuePair45, wr_flush) == 352 && sizeof(QueuePair45) == 360);
 #endif
 
