@@ -125,9 +125,9 @@ int Socket::mode() {
         (void)serve();
     }
     const StreamLock in_stream{stream_};
-    return state_ == State::Plain                    ? RDMA_MODE_TCP
-           : in_stream && stream_->was_established() ? RDMA_MODE_RDMA
-                                                     : RDMA_MODE_OPEN;
+    return state_ == State::Plain                           ? RDMA_MODE_TCP
+           : in_stream && stream_->life().was_established() ? RDMA_MODE_RDMA
+                                                            : RDMA_MODE_OPEN;
 }
 
 Result<void> Socket::set_option(int level, int name, const void *value, socklen_t length) {
@@ -203,7 +203,7 @@ Result<void> Socket::get_option(int level, int name, void *value, socklen_t *len
                 (void)serve();
                 const StreamLock in_stream{stream_};
                 const bool is_broken = stream_ != nullptr && state_ == State::Streaming;
-                const int broken = is_lost() ? ECONNRESET : is_broken ? stream_->error() : 0;
+                const int broken = is_lost() ? ECONNRESET : is_broken ? stream_->life().error() : 0;
                 return give(pending_error_ != 0 ? std::exchange(pending_error_, 0) : broken, value, length);
             }
             default:

@@ -33,7 +33,7 @@ void Socket::decide_now() {
 bool Socket::is_connecting() const {
     const StreamLock in_stream{stream_};
     return state_ == State::Reaching || state_ == State::Replaying ||
-           (state_ == State::Offered && !may_be_tcp_ && !stream_->was_established());
+           (state_ == State::Offered && !may_be_tcp_ && !stream_->life().was_established());
 }
 
 void Socket::become_stream() {

@@ -223,11 +223,11 @@ Result<std::size_t> Socket::receive_rest(std::span<const iovec> parts, const Wis
         }
         return state_ == State::Replaying ? keep_for_replay(parts) : base::failure(why_no_stream());
     }
-    if (state_ == State::Offered && stream_->error() != 0) {
+    if (state_ == State::Offered && stream_->life().error() != 0) {
         return base::failure(EAGAIN);  // the next look goes on without it
     }
     // As TCP, which does not ask whether the peer reads.
-    if (base::size_of(parts) == 0 && !ends_sending_ && stream_->error() == 0) {
+    if (base::size_of(parts) == 0 && !ends_sending_ && stream_->life().error() == 0) {
         return 0;
     }
     // Bytes that have left give their place in the send buffer back, and the next bytes take the same one.
@@ -317,13 +317,13 @@ short Socket::stream_readiness(short events) const {
     if (stream_->can_send()) {
         ready |= POLLOUT | POLLWRNORM;
     }
-    if (stream_->peer_ended() || stream_->is_over()) {
+    if (stream_->life().peer_ended() || stream_->life().is_over()) {
         ready |= POLLRDHUP;
     }
     ready = static_cast<short>(ready & events);
     // These come when all bytes are read, and not before: a program that sees one of them reads no further.
-    if (stream_->is_over() && stream_->readable() == 0) {
-        ready = static_cast<short>(ready | POLLHUP | (stream_->error() != 0 ? POLLERR : 0));
+    if (stream_->life().is_over() && stream_->readable() == 0) {
+        ready = static_cast<short>(ready | POLLHUP | (stream_->life().error() != 0 ? POLLERR : 0));
     }
     return ready;
 }
@@ -354,7 +354,8 @@ Result<void> Socket::shutdown(int how) {
 
 bool Socket::waits_with_bytes() const {
     const bool asks = state_ == State::Offered && answer_due_;
-    return state_ == State::Replaying || (asks && stream_->has_unsent() && !stream_->was_established());
+    return state_ == State::Replaying ||
+           (asks && !stream_->early_sends().empty() && !stream_->life().was_established());
 }
 
 // The bytes that were sent to a peer that has not answered go by the stream, or in TCP.

@@ -120,7 +120,7 @@ AnySocket::Answering Socket::answer() {
     const bool is_undecided = state_ == State::Undecided;
     const StreamLock in_stream{stream_};
     return {.did_something = any || was_undecided != is_undecided,
-            .is_awaited = is_undecided || (in_stream && !stream_->answered())};
+            .is_awaited = is_undecided || (in_stream && !stream_->life().answered())};
 }
 
 Result<std::shared_ptr<Socket>> Socket::next_in_tcp(sockaddr *address, socklen_t *length, int flags) {
@@ -156,7 +156,7 @@ Result<std::shared_ptr<Socket>> Socket::next_of_listener(sockaddr *address, sock
         accepted->stream_ = std::move(*stream);
         accepted->become_stream();
         accepted->report_stream();
-        if (const StreamLock in_stream{accepted->stream_}; accepted->stream_->error() != 0) {
+        if (const StreamLock in_stream{accepted->stream_}; accepted->stream_->life().error() != 0) {
             continue;  // it was no peer of ours, or has gone
         }
         give_name(peer, address, length);

@@ -175,7 +175,7 @@ Result<void> Socket::decide(Use use, int flags) {
             speak_first();
         }
         const bool ended = use == Use::Receive && ends_receiving_;
-        return ended || !is_open_yet() || (state_ == State::Offered && stream_->was_established())
+        return ended || !is_open_yet() || (state_ == State::Offered && stream_->life().was_established())
                    ? Result<void>{}
                    : base::failure(EAGAIN);
     });

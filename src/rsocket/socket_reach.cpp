@@ -141,7 +141,7 @@ Result<void> Socket::wait_for_peer() {
             if (state_ == State::Fresh) {
                 return base::failure(ENOTCONN);  // another call was told why
             }
-            const bool is_there = !is_open_yet() || (stream_ != nullptr && stream_->was_established());
+            const bool is_there = !is_open_yet() || (stream_ != nullptr && stream_->life().was_established());
             return is_there || (!for_answer && state_ != State::Reaching) ? Result<void>{}
                                                                           : base::failure(EAGAIN);
         });
@@ -178,7 +178,7 @@ bool Socket::reach() {
     if (may_fall_back()) {
         answer_due_ = base::Clock::now() + time_to_answer;
         const StreamLock in_stream{stream_};
-        stream_->keep_early_sends();
+        stream_->early_sends().begin();
     }
     return true;
 }
@@ -208,9 +208,9 @@ bool Socket::take_answer() {
     bool is_stream = false;
     {
         const StreamLock in_stream{stream_};
-        is_stream = stream_->was_established();
-        error = stream_->error();
-        is_tcp = is_tcp && !stream_->was_accepted();
+        is_stream = stream_->life().was_established();
+        error = stream_->life().error();
+        is_tcp = is_tcp && !stream_->life().was_accepted();
     }
     if (is_stream) {
         become_stream();
@@ -272,7 +272,7 @@ void Socket::drop_stream() {
 void Socket::fall_back(int reason) {
     {
         const StreamLock in_stream{stream_};
-        unsent_ = stream_->take_unsent();
+        unsent_ = stream_->early_sends().take();
     }
     drop_stream();
     // An rsocket's server that closes what it has accepted, and not used, drops the connection as well.

@@ -12,21 +12,11 @@ namespace stream {
 
 namespace {
 
-// Receives for which the peer gets no credit: its words about windows and ends take none.
-constexpr std::uint16_t kept_receives = 8;
 constexpr std::uint16_t least_receives = 16;
 // The device may take this long to find the peer's address, and as long to find the route.
 constexpr int resolve_timeout_ms = 4000;
 // Windows and slots are posted inline, from memory that is not registered.
 constexpr std::uint32_t least_inline_bytes = std::max(window_bytes, slot_bytes);
-
-base::Result<std::byte *> address_of(const rpma_mr_local *memory) {
-    void *address = nullptr;
-    if (const int result = rpma_mr_get_ptr(memory, &address); result != 0) {
-        return failure_of(result);
-    }
-    return static_cast<std::byte *>(address);
-}
 
 // When the connection ended without an error, and the peer announced no end, the stream was reset.
 int reason_of_end(const rpma_conn *conn) {
@@ -113,7 +103,7 @@ Connection::Made Connection::begin(const Device &device, Side side, const Settin
         return std::unexpected{shard.error()};
     }
     std::unique_ptr<Connection> connection{new (std::nothrow) Connection{
-        std::move(*shard), side, within(settings, device, kept_places), observer}};
+        std::move(*shard), side, within(settings, device, Outgoing::kept_places), observer}};
     if (connection == nullptr) {
         return base::failure(ENOMEM);
     }
@@ -127,7 +117,7 @@ Connection::Made Connection::begin(const Device &device, Side side, const Settin
 
 Connection::~Connection() {
     const base::Lock lock{mutex()};
-    if (conn_ != nullptr && phase_ != Phase::Over) {
+    if (conn_ != nullptr && life_.phase() != Phase::Over) {
         (void)rpma_conn_disconnect(conn_.get());
     }
     request_.reset();
@@ -142,15 +132,12 @@ Connection::~Connection() {
 }
 
 void Connection::report_to(registry::Live &live) {
-    unreported_.thread = shard_->thread();
-    live = unreported_;
-    live_ = &live;
+    report_.report_to(live, shard_->thread());
 }
 
 void Connection::forget_observer() {
     observer_ = nullptr;
-    unreported_ = *live_;
-    live_ = &unreported_;
+    report_.end();
 }
 
 void Connection::expect_event(bool expected) {
@@ -171,7 +158,7 @@ base::Result<void> Connection::ask(const MakeRequest &make_request) {
     rpma_conn_cfg *const cfg = configuration->get();
     int result = rpma_conn_cfg_set_cq(cfg, Shard::queue_of(*lane_));
     result = result != 0 ? result : rpma_conn_cfg_set_events(cfg, shard_->events());
-    result = result != 0 ? result : rpma_conn_cfg_set_sq_size(cfg, settings_.sends + kept_places);
+    result = result != 0 ? result : rpma_conn_cfg_set_sq_size(cfg, settings_.sends + Outgoing::kept_places);
     result = result != 0 ? result : rpma_conn_cfg_set_rq_size(cfg, settings_.receives);
     result = result != 0 ? result : rpma_conn_cfg_set_inline_size(cfg, settings_.inline_bytes);
     if (result != 0) {
@@ -209,43 +196,19 @@ void Connection::go_on_asking() {
     }
     if (auto connected = connect(); !connected) {
         request_.reset();
-        fail(error_ != 0 ? error_ : connected.error().number);
+        fail(connected.error().number);
     }
-}
-
-base::Result<void> Connection::make_memory() {
-    const std::size_t shared = list_bytes() + settings_.receive_bytes;
-    auto memory = made<Memory>(rpma_mr_alloc, device_.peer(), shared, RPMA_MR_USAGE_WRITE_DST);
-    if (!memory) {
-        return std::unexpected{memory.error()};
-    }
-    shared_ = std::move(*memory);
-    const std::size_t send_buffer = sends_in_place() ? 0 : settings_.send_bytes;
-    memory = made<Memory>(rpma_mr_alloc, device_.peer(), send_buffer_at() + send_buffer,
-                          RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_WRITE_SRC);
-    if (!memory) {
-        return std::unexpected{memory.error()};
-    }
-    private_ = std::move(*memory);
-    const auto shared_at = address_of(shared_.get());
-    const auto private_at = address_of(private_.get());
-    if (!shared_at || !private_at || rpma_mr_get_key(shared_.get(), &shared_key_) != 0) {
-        return base::failure(ENOBUFS);
-    }
-    shared_base_ = *shared_at;
-    buffer_ = *shared_at + list_bytes();
-    private_base_ = *private_at;
-    return {};
 }
 
 Hello Connection::hello() const {
-    return {
-        .credits = static_cast<std::uint16_t>(settings_.receives - kept_receives),
-        .slots = settings_.slots,
-        .list = {.address = reinterpret_cast<std::uintptr_t>(list()), .key = shared_key_, .length = windows},
-        .data = {.address = reinterpret_cast<std::uintptr_t>(buffer()),
-                 .key = shared_key_,
-                 .length = settings_.receive_bytes / 2}};
+    return {.credits = static_cast<std::uint16_t>(settings_.receives - kept_receives),
+            .slots = settings_.slots,
+            .list = {.address = reinterpret_cast<std::uintptr_t>(memory_.windows_list()),
+                     .key = memory_.shared_key(),
+                     .length = windows},
+            .data = {.address = reinterpret_cast<std::uintptr_t>(memory_.receive_buffer()),
+                     .key = memory_.shared_key(),
+                     .length = settings_.receive_bytes / 2}};
 }
 
 base::Result<void> Connection::connect() {
@@ -253,16 +216,18 @@ base::Result<void> Connection::connect() {
         rpma_conn_private_data data{};
         (void)rpma_conn_req_get_private_data(request_.get(), &data);
         meet(data);
-        if (error_ != 0) {
-            return base::failure(error_);
+        if (life_.error() != 0) {
+            return base::failure(life_.error());
         }
     }
-    if (auto memory = make_memory(); !memory) {
-        return memory;
+    auto memory = StreamMemory::make(device_, settings_, !Outgoing::sends_in_place(device_));
+    if (!memory) {
+        return std::unexpected{memory.error()};
     }
+    memory_ = std::move(*memory);
     std::vector<rpma_recv_op> receives(settings_.receives);
     for (std::size_t index = 0; device_.is_iwarp() && index < receives.size(); ++index) {
-        receives[index] = receive_of(index);
+        receives[index] = receive_of(memory_, index);
     }
     if (const int result = rpma_conn_req_recv_many(request_.get(), receives.data(), receives.size(), nullptr);
         result != 0) {
@@ -294,19 +259,14 @@ void Connection::meet(const rpma_conn_private_data &data) {
         break_off(theirs.error().number);
         return;
     }
-    allowance_.emplace(theirs->credits, theirs->data);
-    granted_.emplace(theirs->data.length);
-    unread_.emplace(settings_.receive_bytes / 2,
-                    static_cast<std::uint16_t>(settings_.receives - kept_receives));
-    posted_.emplace(settings_.send_bytes, settings_.sends + kept_places, kept_places);
-    own_maps_.emplace(theirs->slots);
-    peer_maps_.emplace(settings_.slots);
-    prepare_message();
-    peer_counts_slots_ = theirs->counts_slots;
-    peer_list_ = theirs->list;
-    live_->granted_bytes = theirs->data.length;
-    live_->granted_messages = theirs->credits;
-    peer_order_ = theirs->big_endian ? std::endian::big : std::endian::little;
+    const Ground ground{.device = device_,
+                        .settings = settings_,
+                        .memory = memory_,
+                        .conn = conn_,
+                        .report = report_,
+                        .scratch = shard_->scratch()};
+    outgoing_.emplace(ground, *theirs);
+    incoming_.emplace(ground, *theirs);
 }
 
 void Connection::take_event(rpma_conn_event event) {
@@ -314,25 +274,24 @@ void Connection::take_event(rpma_conn_event event) {
     if (device_.is_of_kernel() && event == RPMA_CONN_CLOSED) {
         (void)rpma_conn_disconnect(conn_.get());  // the peer's connection waits for this answer
     }
-    if (phase_ == Phase::Over) {
+    if (life_.phase() == Phase::Over) {
         return;
     }
     expect_event(false);
     if (event == RPMA_CONN_ESTABLISHED) {
-        was_accepted_ = true;
+        life_.accepted();
         if (side_ == Side::Active) {
             rpma_conn_private_data data{};
             (void)rpma_conn_get_private_data(conn_.get(), &data);
             meet(data);
         }
-        enter(error_ == 0 ? Phase::Established : Phase::Over);
-        was_established_ = error_ == 0;
-        for (const ibv_wc &completion : std::exchange(early_, {})) {
+        enter(life_.error() == 0 ? Phase::Established : Phase::Over);
+        for (const ibv_wc &completion : std::exchange(early_completions_, {})) {
             take_completion(completion);
         }
         return;
     }
-    if (peer_left_) {
+    if (life_.peer_left()) {
         enter(Phase::Over);
     } else {
         fail(reason_of_end(conn_.get()));
@@ -349,7 +308,7 @@ base::Result<sockaddr_storage> Connection::local_name() const {
 
 base::Result<sockaddr_storage> Connection::peer_name() const {
     sockaddr_storage name{};
-    const bool known = device_.is_of_kernel() && conn_ != nullptr && phase_ != Phase::Connecting &&
+    const bool known = device_.is_of_kernel() && conn_ != nullptr && life_.phase() != Phase::Connecting &&
                        rpma_conn_get_peer_addr(conn_.get(), &name) == 0;
     return known ? base::Result<sockaddr_storage>{name} : base::failure(ENOTCONN);
 }

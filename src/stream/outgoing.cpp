@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/outgoing: see the header.
+#include "stream/outgoing.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "base/parts.hpp"
+#include "stream/pieces.hpp"
+
+namespace stream {
+
+Outgoing::Outgoing(const Ground &ground, const Hello &theirs)
+    : ground_{ground},
+      allowance_{theirs.credits, theirs.data},
+      granted_{theirs.data.length},
+      posted_{ground.settings.send_bytes, ground.settings.sends + kept_places, kept_places},
+      own_maps_{theirs.slots},
+      peer_list_{theirs.list},
+      peer_order_{theirs.big_endian ? std::endian::big : std::endian::little},
+      peer_counts_slots_{theirs.counts_slots} {
+    prepare_message();
+    ground_.report->granted_bytes = theirs.data.length;
+    ground_.report->granted_messages = theirs.credits;
+}
+
+void Outgoing::prepare_message() {
+    rpma_op &write = message_[0];
+    write.type = ground_.device.is_iwarp() ? RPMA_OP_WRITE : RPMA_OP_WRITE_WITH_IMM;
+    write.flags = RPMA_F_COMPLETION_ON_ERROR;
+    rpma_op &word = message_[1];
+    word.type = RPMA_OP_SEND;
+    word.flags = RPMA_F_COMPLETION_ALWAYS;
+    word.bytes = &message_word_;
+    word.len = word_bytes;
+    message_ops_ = places_of(1);
+}
+
+void Outgoing::note_stall() {
+    Report &report = ground_.report;
+    if (std::exchange(stalled_at_, report->sent_messages) != report->sent_messages) {
+        ++(allowance_.room() == 0 ? report->stalls_for_peer : report->stalls_for_device);
+    }
+}
+
+Outgoing::Sent Outgoing::send(std::span<const iovec> parts) {
+    const std::size_t bytes = base::size_of(parts);
+    std::size_t sent = 0;
+    while (sent < bytes) {
+        const auto size = static_cast<std::uint32_t>(std::min({bytes - sent, longest_message, room()}));
+        if (size == 0) {
+            note_stall();
+            break;
+        }
+        if (const int error = put(parts, sent, allowance_.take(size), true); error != 0) {
+            return {.bytes = sent, .error = error};
+        }
+        sent += size;
+        count_message(size);
+    }
+    return {.bytes = sent, .error = 0};
+}
+
+// Posts bytes from skip on, as many as the peer's memory takes. tells: as a message, which the peer is told
+// of.
+int Outgoing::put(std::span<const iovec> parts, std::size_t skip, Target to, bool tells) {
+    const void *const piece =
+        to.length <= ground_.settings.inline_bytes ? piece_of(parts, skip, to.length) : nullptr;
+    if (piece == nullptr) {
+        return put_copied(parts, skip, to, tells);
+    }
+    if (tells) {
+        return post_message(piece, to);
+    }
+    std::array<rpma_op, 2> ops{};
+    ops[0].bytes = piece;
+    ops[0].len = to.length;
+    ops[0].remote_addr = to.address;
+    ops[0].remote_key = to.key;
+    return post(ops, to.length, std::nullopt);
+}
+
+// Does the same for bytes that are in several parts, or too many for the device to take. The soft device
+// takes the parts of a message when they are together in the scratch; over a device of the kernel the bytes
+// are copied into the send buffer.
+[[gnu::noinline]] int Outgoing::put_copied(std::span<const iovec> parts, std::size_t skip, Target to,
+                                           bool tells) {
+    const std::size_t bytes = to.length;
+    if (sends_in_place(ground_.device)) {
+        for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
+            std::memcpy(ground_.scratch.data() + before, piece.data(), piece.size());
+        });
+        const iovec whole{.iov_base = ground_.scratch.data(), .iov_len = bytes};
+        return put({&whole, 1}, 0, to, tells);
+    }
+    std::array<rpma_op, 3> ops{};
+    std::size_t writes = 0;
+    const Part first = posted_.front(bytes);
+    std::byte *const ring = ground_.memory.send_buffer();
+    for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
+        const std::size_t head = before < first.size ? std::min(piece.size(), first.size - before) : 0;
+        std::memcpy(ring + first.offset + before, piece.data(), head);
+        if (head < piece.size()) {
+            std::memcpy(ring + (before + head - first.size), piece.data() + head, piece.size() - head);
+        }
+    });
+    for (const Part part : {first, Part{.offset = 0, .size = bytes - first.size}}) {
+        if (part.size != 0) {
+            rpma_op &op = ops[writes++];
+            op.local = ground_.memory.private_memory();
+            op.local_offset = ground_.memory.send_buffer_at() + part.offset;
+            op.len = part.size;
+            op.remote_addr = to.address;
+            op.remote_key = to.key;
+            to.address += part.size;
+        }
+    }
+    return post(std::span{ops}.first(writes + 1), bytes,
+                tells ? std::optional{encode(Op::Data, static_cast<std::uint32_t>(bytes))} : std::nullopt);
+}
+
+int Outgoing::send_control(Control control) {
+    std::array<rpma_op, 1> ops{};
+    return post(ops, 0, encode(Op::Control, static_cast<std::uint32_t>(control)));
+}
+
+int Outgoing::send_update(const ReceiveRing::Update &update) {
+    std::array<rpma_op, 2> ops{};
+    if (!update.window) {
+        return post(std::span{ops}.first(1), 0, encode(Op::Window, update.limit));
+    }
+    const auto bytes = encode_window(
+        {.address = reinterpret_cast<std::uintptr_t>(ground_.memory.receive_buffer()) + update.window->offset,
+         .key = ground_.memory.shared_key(),
+         .length = static_cast<std::uint32_t>(update.window->size)},
+        peer_order_);
+    ops[0].bytes = bytes.data();
+    ops[0].len = bytes.size();
+    ops[0].remote_addr = peer_list_.address + std::uint64_t{peer_window_} * window_bytes;
+    ops[0].remote_key = peer_list_.key;
+    peer_window_ = peer_window_ + 1 < peer_list_.length ? peer_window_ + 1 : 0;
+    return post(ops, 0, encode(Op::Window, update.limit));
+}
+
+bool Outgoing::take_update(std::uint16_t limit) {
+    if (!allowance_.extend(limit)) {
+        return false;
+    }
+    Target window;
+    auto found = WindowList::Found::None;
+    while ((found = granted_.take(ground_.memory.windows_list(), window)) == WindowList::Found::Window) {
+        if (!allowance_.open(window)) {
+            return false;
+        }
+        ground_.report->granted_bytes += window.length;
+    }
+    ground_.report->granted_messages = ground_.report->sent_messages + allowance_.credits();
+    return found == WindowList::Found::None;
+}
+
+// Posts the writes, which are all elements but the last, and behind them the word, if there is one, in the
+// last. They take `bytes` bytes of the send buffer.
+int Outgoing::post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::optional<std::uint32_t> word) {
+    const auto writes = writes_and_room.first(writes_and_room.size() - 1);
+    for (rpma_op &write : writes) {
+        write.type = RPMA_OP_WRITE;
+        write.flags = RPMA_F_COMPLETION_ON_ERROR;
+    }
+    rpma_op *last = &writes_and_room.back();
+    std::size_t count = writes_and_room.size();
+    if (!word) {
+        last = &writes.back();
+        --count;
+    } else if (ground_.device.is_iwarp()) {
+        last->type = RPMA_OP_SEND;
+        last->bytes = &*word;
+        last->len = word_bytes;
+    } else {
+        if (!writes.empty()) {
+            last = &writes.back();
+            --count;
+        }
+        last->type = RPMA_OP_WRITE_WITH_IMM;
+        last->imm = *word;
+    }
+    last->flags = RPMA_F_COMPLETION_ALWAYS;
+    const bool is_last = word == encode(Op::Control, static_cast<std::uint32_t>(Control::Disconnect));
+    last->op_context = reinterpret_cast<const void *>(is_last ? farewell : 0);
+    return hand_over(writes_and_room.first(count), bytes);
+}
+
+}  // namespace stream

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/settings: how large the queues and buffers of a stream are.
+#pragma once
+
+#include <cstdint>
+
+namespace stream {
+
+// Buffers whose size nobody has set. On a device of the kernel all of their memory is pinned. On the soft
+// device only what has been used is there.
+inline constexpr std::uint32_t usual_bytes = 131072;
+inline constexpr std::uint32_t usual_bytes_of_soft = 1048576;
+
+struct Settings {
+    std::uint16_t sends = 384;     // messages that may be posted and not complete
+    std::uint16_t receives = 384;  // messages of the peer that have a place; 16 at least
+    std::uint32_t inline_bytes = 64;
+    // 0: as many as are usual on the device.
+    std::uint32_t send_bytes = 0;
+    std::uint32_t receive_bytes = 0;  // both halves
+    std::uint32_t slots = 0;          // mappings that the peer may have here at once
+};
+
+}  // namespace stream
