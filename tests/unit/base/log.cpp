@@ -162,7 +162,8 @@ void what_peers_repeat_is_counted(void **) {
     base::tell_withheld_lines(beginning, true);
 }
 
-// No line follows: the number is told nevertheless, of each place by itself, when its time has come.
+// The log tells the number of suppressed lines of each place when its time has come, even when no line
+// follows.
 void what_was_counted_is_told(void **) {
     static constinit base::LogPlace early{"early", 1, "f"};
     static constinit base::LogPlace late{"late", 1, "f"};

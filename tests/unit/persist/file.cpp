@@ -155,7 +155,7 @@ void unmapped_memory_spares_the_file(void **) {
     assert_false(Region::open(file.memory, page).has_value());
 }
 
-// While a thread of the parent is inside msync.
+// The process forks while a thread of the parent is inside msync.
 void a_forked_child_waits_for_nobody(void **) {
     if (!on_storage()) {
         skip();

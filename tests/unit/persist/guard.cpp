@@ -147,7 +147,8 @@ void never_called(int) {
     _exit(95);
 }
 
-// On an alternate stack, when the handler before ours was for one, as those of other runtimes are.
+// Our handler runs on an alternate stack when the handler before it did, as the handlers of other runtimes
+// do.
 void works_with_an_alternate_stack(void **) {
     const size_t size = 16 * page;
     std::vector<char> memory(size);

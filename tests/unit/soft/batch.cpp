@@ -226,7 +226,8 @@ void what_was_lent_is_kept(Stream &stream) {
     (void)send_all(stream);
 }
 
-// With CRC32C on, what was summed up is what is sent, whatever the program does to its memory meanwhile.
+// With CRC32C the batch sends the bytes that it has summed, whatever the program does to its memory
+// meanwhile.
 void the_sum_fits_what_is_sent(Stream &stream) {
     stream.batch.use_crc();
     Bytes payload = pattern(100, 6);

@@ -125,7 +125,7 @@ void grows_and_shrinks(Objects &objects) {
     }
 }
 
-// By its number, as long as it is there.
+// A queue pair is found by its number, as long as it exists.
 void a_queue_pair_is_found(Objects &objects) {
     const std::uint32_t number = objects.qp->qp_num;
     assert_true(number > 1 && number < 0xffffff);

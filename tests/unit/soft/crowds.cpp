@@ -88,7 +88,7 @@ void who_drips_gives_way_and_who_asks_does_not(Ends &ends) {
         device.work();
     }
     device.work_until([&] { return ended(dripping) >= handshakes; });
-    // All at once, where every place is taken.
+    // All of them ask at once, while every place is taken.
     std::deque<Peer> asking;
     for (std::size_t i = 0; i < handshakes; ++i) {
         asking.emplace_back().connect(device.port());
@@ -110,7 +110,8 @@ void add_asking(std::deque<Peer> &peers, const test::Device &device, unsigned ho
     }
 }
 
-// Until the device has ended so many, in its own thread: the program fetches nothing meanwhile.
+// Waits until the device has ended `count` connections in its own thread: the program fetches nothing
+// meanwhile.
 void await_ends(std::size_t count, std::deque<Peer> &some, std::deque<Peer> &others) {
     const auto deadline = base::Clock::now() + std::chrono::seconds{40};
     while (ended(some) + ended(others) < count) {

@@ -346,7 +346,7 @@ void bytes_that_mean_nothing(Ids &ids) {
     assert_int_equal(found.qp_num, 3);
 }
 
-// As many times as it says, and then it gives up.
+// The id asks lookup_attempts times, and then gives up.
 void a_service_that_is_silent(Ids &ids) {
     const auto service = std::make_unique<Socket>();
     const auto usual = std::exchange(soft::limits::lookup_interval, std::chrono::milliseconds{10});
@@ -388,7 +388,7 @@ rdma_cm_id *bound(Ids &ids, rdma_port_space port_space = RDMA_PS_UDP) {
     return id;
 }
 
-// With ibv_destroy_qp: the id has nothing of it any more.
+// A program destroys the queue pair with ibv_destroy_qp, and the id does not use it any more.
 void a_queue_pair_goes_before_its_id(Ids &ids) {
     rdma_cm_id *const member = bound(ids);
     DatagramEnd end{member};

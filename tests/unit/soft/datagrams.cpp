@@ -253,7 +253,7 @@ void bad_memory_of_a_send(Ends &ends) {
     assert_string_equal(b.next_message().text.c_str(), "yes");
 }
 
-// Nothing is sent behind it, and the queue pair still receives.
+// The queue pair sends nothing after the overrun, and still receives.
 void an_overrun_of_the_send_side(Ends &ends) {
     auto &[a, b] = ends;
     ibv_qp *const own = a.qp;

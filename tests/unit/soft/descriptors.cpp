@@ -25,7 +25,7 @@ using test::Ends;
 
 constexpr rlim_t descriptors = 128;
 
-// All that the process may have, but for those that are given back.
+// Takes all descriptors that the process may have, except those that a test gives back.
 class AllDescriptors {
 public:
     AllDescriptors() { take(); }

@@ -66,7 +66,8 @@ public:
 
     void *address = nullptr;
 
-    // For everything that a peer may do; null on a file system that is not durable.
+    // Registers the file for everything that a peer may do. Returns null on a file system that is not
+    // durable.
     [[nodiscard]] ibv_mr *registered(const Device &device) const {
         ibv_mr *const region =
             softrdma_ibv_reg_mr_iova2(device.mr->pd, address, pool_bytes, 0,

@@ -88,7 +88,7 @@ void assert_about_a_tenth(std::uint64_t hits, std::uint64_t count) {
     assert_true(std::abs(static_cast<double>(hits) - expected) < 4 * std::sqrt(0.9 * expected));
 }
 
-// With the same seed everywhere: no luck is in it.
+// The seed is the same in each run, so the result does not depend on luck.
 void chances_are_what_they_say(void **) {
     constexpr std::uint64_t count = 10'000;
     const Faults faults = parsed("seed=7,drop=0:0.1,tear=5:0.1");

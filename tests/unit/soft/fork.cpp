@@ -161,7 +161,7 @@ struct Held {
     ibv_qp *qp = nullptr;
 };
 
-// Without waiting. Destroying them is allowed.
+// Returns whether the device refuses a child these objects without waiting. The child may destroy them.
 bool are_refused(const Held &held, ibv_pd *pd, ibv_comp_channel *channel) {
     ibv_qp_ex *const extended = held.extended();
     ibv_wr_start(extended);
@@ -246,7 +246,7 @@ void a_child_is_refused_ids_that_it_inherited(Ends &ends) {
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    // And the child has told nobody anything.
+    // The child has caused no event, and has sent the peer nothing.
     pollfd readable{.fd = events->fd, .events = POLLIN, .revents = 0};
     assert_int_equal(poll(&readable, 1, 0), 0);
     assert_true(peer.silent());

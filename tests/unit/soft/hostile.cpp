@@ -137,7 +137,7 @@ void Storm::close(rdma_cm_id *id) {
     ledger_->forget(number);
 }
 
-// Nothing that was posted is left open.
+// At the end of a connection no posted request is left open.
 void Storm::ended(const test::Event &event) {
     if (event.type != RDMA_CM_EVENT_DISCONNECTED) {
         // A queue pair that was never connected goes through the error state, as in verbs.

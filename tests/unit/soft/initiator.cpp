@@ -24,7 +24,7 @@ rdma_cm_id *request(Ends &ends, std::string_view private_data = {}) {
     return id;
 }
 
-// As above, and the peer has answered.
+// Does the same, and the peer has answered.
 rdma_cm_id *answered(Ends &ends, const Bytes &reply) {
     rdma_cm_id *const id = request(ends);
     (void)ends.peer.receive_frame(MpaRole::Request);
@@ -123,7 +123,7 @@ void rfc5044_7_1_1_crc_must_be_used_when_one_side_asks(Ends &ends) {
     ends.device.post(id, IBV_WR_SEND, 1, 0, 99);
     assert_true(ends.peer.receive_fpdu().checksum_is_right);
     ends.device.expect_completion(1);
-    // And it is checked.
+    // The device checks the CRC.
     ends.device.post_receive(id, 2, 0, 64);
     ends.peer.send(fpdu({.opcode = Opcode::Send, .msn = 1}, bytes({1, 2, 3}), true));
     ends.device.expect_completion(2);

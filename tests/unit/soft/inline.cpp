@@ -53,7 +53,7 @@ public:
     void add(std::uint64_t wr_id, std::size_t size) {
         assert_true(count_ < most);
         bytes_[count_] = pattern(size, static_cast<unsigned>(wr_id));
-        // In two pieces.
+        // The request has two pieces.
         const auto begin = reinterpret_cast<std::uintptr_t>(bytes_[count_].data());
         const auto half = static_cast<std::uint32_t>(size / 2);
         pieces_[count_][0] = {.addr = begin, .length = half, .lkey = 0};
@@ -145,7 +145,8 @@ void expect_completions(Device &device, const Filled &filled) {
     }
 }
 
-// In one segment, with a sum over it, and in segments as a peer wants them that is no soft device.
+// The bytes go in one segment, in one segment with a CRC, and in the smaller segments of a peer that is no
+// soft device.
 void what_tcp_does_not_take_keeps_its_bytes(Ends &ends) {
     MpaFrame with_crc = test::from_a_soft_device;
     with_crc.crc = true;

@@ -57,7 +57,7 @@ void set_up(bool up) {
     set(SIOCSIFFLAGS, wanted);
 }
 
-// In place of the one with the same label, if there is one.
+// Sets the address, in place of one with the same label.
 void set_address(const char *text, const char *label = "lo") {
     ifreq wanted{};
     const sockaddr_in address = ipv4(text);
@@ -81,7 +81,7 @@ void what_changes_is_seen_at_once(void **) {
     set_up(true);
 }
 
-// As of `ip address add 192.0.2.4 dev lo label lo:1`.
+// The address is set as `ip address add 192.0.2.4 dev lo label lo:1` does it.
 void an_address_with_a_label_is_its_interfaces(void **) {
     set_address("192.0.2.4", "lo:1");
     assert_int_equal(soft::devices().size(), 1);

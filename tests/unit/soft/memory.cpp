@@ -114,7 +114,7 @@ void keys_of_regions_are_all_over(void **) {
         slots.insert(regions.back()->rkey >> 16);
         assert_true(regions.back()->rkey > 0xffff);  // 0, 1 and what siw gives its first regions are nobody's
     }
-    // In a row they would be 32 or 64 next to each other.
+    // If they were given out in a row, they would be 32 or 64 neighbours.
     assert_true(*slots.rbegin() - *slots.begin() > 2 * count);
 }
 

@@ -89,7 +89,7 @@ void rfc5040_5_3_an_empty_send_must_consume_a_buffer(Ends &ends) {
     assert_same_bytes({device.at(8), 8}, pattern(8, 1));
 }
 
-// Nothing of what follows a broken rule has an effect, however right it is; and what is told is the first.
+// No segment behind a broken rule has an effect, even when it is right. The TERMINATE tells the first error.
 void rfc5041_7_1_what_follows_an_error_must_be_dropped(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
@@ -157,8 +157,8 @@ void rfc5040_5_4_a_terminate_must_reach_the_program(Ends &ends) {
     }
 }
 
-// On a queue of its own, once; with the length and header of the segment that was wrong, and a read request
-// whole.
+// A TERMINATE comes once, on a queue of its own. It quotes the length and the header of the wrong segment,
+// and the whole of a read request.
 void rfc5040_4_8_a_terminate_must_quote_what_was_wrong(Ends &ends) {
     auto &[device, peer, other] = ends;
     const ReadRequest read{.sink_stag = 1, .sink_offset = 2, .size = 8, .source_stag = 0, .source_offset = 0};

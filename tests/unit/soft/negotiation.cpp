@@ -130,7 +130,7 @@ void rfc6581_9_2_a_responder_must_answer_in_the_initiators_model(Ends &ends) {
     }
 }
 
-// Nothing is waited for that the peer did not promise.
+// The device does not wait for an FPDU that the peer did not promise.
 void rfc6581_9_2_flags_without_peer_to_peer_must_be_ignored(Ends &ends) {
     auto &[device, peer, other] = ends;
     peer.connect(device.port());

@@ -136,7 +136,7 @@ void rfc6581_10_a_reply_must_be_of_the_requests_kind(Ends &ends) {
     // CRC is echoed; the other RTR is taken when it is the only one.
     assert_same_bytes(reply_to(ends, {.crc = true, .peer_to_peer = true, .rtr_read = true, .ird = 2}).raw,
                       reply_bytes({0x50, 2, 0, 4, 0x80, 4, 0x40, 2}));
-    // Both are offered: one is taken.
+    // The initiator offers both, and the responder takes one.
     assert_same_bytes(reply_to(ends, {.peer_to_peer = true, .rtr_write = true, .rtr_read = true}).raw,
                       reply_bytes({0x10, 2, 0, 4, 0x80, 4, 0x80, 0}));
     // Without S there are no words; revision 1 stays revision 1.

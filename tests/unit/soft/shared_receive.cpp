@@ -131,7 +131,7 @@ void messages_that_are_not_whole_take_no_receive(Ends &ends) {
          fpdu({.opcode = Opcode::Send, .offset = 1, .msn = 1}, std::span{small}.subspan(1)), small},
         cut(whole, untagged_bytes + 2, small),
         cut(whole, whole.size() / 2, small),
-        // All but the CRC's place.
+        // This is all of it except the place of the CRC.
         cut(whole, whole.size() - 1, small),
         cut(whole_large, 8000, large)};
     std::deque<Peer> peers;

@@ -18,7 +18,7 @@ Bytes half(const Bytes &all) {
     return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2)};
 }
 
-// In its header, in its payload, and in what is small and in what is large.
+// The segment stops in its header or in its payload, and is a small or a large one.
 void a_segment_that_does_not_end_costs_the_connection(Ends &ends) {
     auto &[device, peer, other] = ends;
     (void)device.establish(other, {});  // has nothing to say, and stays

@@ -611,7 +611,7 @@ void what_came_before_the_link_broke_is_placed(Ends &ends) {
 }  // namespace
 
 int main() {
-    // Before there is a thread that looks at it.
+    // The limit is set before the device has a thread that reads it.
     soft::limits::drain_timeout = std::chrono::milliseconds{100};
     const CMUnitTest tests[] = {
         fixture_test(a_stream_cut_anywhere),
