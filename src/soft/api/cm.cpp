@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "soft/api/made.hpp"
 #include "soft/cm/cm.hpp"
+#include "soft/cm/tcp_id.hpp"
 #include "soft/device/device.hpp"
 #include "softrdma.h"
 
@@ -130,8 +131,8 @@ int softrdma_adopt_fd(rdma_event_channel *channel, int fd, int flags, void *cont
         (flags & ~(SOFTRDMA_ADOPT_INITIATOR | SOFTRDMA_ADOPT_SHARE_FD)) != 0) {
         return status_failed(EINVAL);
     }
-    return status_of([&] { return CmId::adopt(*static_cast<EventChannel *>(channel), fd, flags, context); },
-                     id);
+    return status_of(
+        [&] { return soft::TcpId::adopt(*static_cast<EventChannel *>(channel), fd, flags, context); }, id);
 }
 
 int softrdma_rdma_destroy_id(rdma_cm_id *id) {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/log.hpp"
-#include "soft/cm/cm.hpp"
+#include "soft/cm/tcp_id.hpp"
 #include "soft/ground/environment.hpp"
 #include "soft/transport/batch.hpp"
 
@@ -47,7 +47,7 @@ bool crc_wanted() {
     return crc_of_environment().value_or(false);
 }
 
-base::Result<void> CmId::connect(const rdma_conn_param *parameters) {
+base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
     const auto checked = wanted_parameters(parameters);
     if (!checked) {
         return std::unexpected{checked.error()};
@@ -108,7 +108,7 @@ void terminate(std::unique_ptr<Link> link, Origin peer, bool crc, const wire::Te
 
 }  // namespace
 
-void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
+void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     if (reply.reject) {
         if (reply.soft_operations) {
             BASE_LOG_PEER(Warning, "no connection with %s: it is out of file descriptors",
@@ -166,7 +166,7 @@ void CmId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     chosen->start(handshake.take_link(), peer(), parameters_, this);
 }
 
-base::Result<void> CmId::establish() {
+base::Result<void> TcpId::establish() {
     const InUse connected = queue_pair();
     if (qp != nullptr || state_.load() != State::Responded || !connected || !connected->idle()) {
         return base::failure(EINVAL);

@@ -30,6 +30,7 @@ public:
     [[nodiscard]] base::Result<void> accept(const rdma_conn_param *parameters) override;
     [[nodiscard]] base::Result<void> reject(std::span<const std::byte> private_data) override;
     void queue_pair_created() override;
+    void destroy_queue_pair() override;
     [[nodiscard]] base::Result<void> disconnect() override;
     // The queue pair, if there is one, becomes a member, unless it is only to send.
     [[nodiscard]] base::Result<void> join(const sockaddr &address, bool only_sends, void *join_context);
@@ -61,6 +62,7 @@ private:
     void request_arrived(const udp::Arrival &arrival, const wire::LookupRequest &request)
         REQUIRES(handshake_group_->mutex());
 
+    std::shared_ptr<Group> handshake_group_;    // of the channel at connect or listen
     std::shared_ptr<LookupService> service_;    // of a listener, and of a request that came to it
     Lookup lookup_;                             // of a request
     wire::LookupRequestBytes request_bytes_{};  // of who asks

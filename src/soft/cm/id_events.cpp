@@ -82,11 +82,37 @@ void CmId::drop_event() {
     }
 }
 
-void CmId::push_outcome(rdma_cm_event_type type) {
-    outcome_->param.conn.responder_resources = static_cast<std::uint8_t>(parameters_.ird);
-    outcome_->param.conn.initiator_depth = static_cast<std::uint8_t>(parameters_.ord);
-    outcome_->set_private_data(reply_data_);
-    push(type, 0, std::move(outcome_));
+base::Result<CmId *> CmId::next_request() {
+    if (!own_channel_ || inherited()) {
+        return base::failure(EINVAL);
+    }
+    drop_event();
+    auto got = own_channel_->next();
+    if (!got) {
+        return std::unexpected{got.error()};
+    }
+    Event &fetched = **got;
+    if (fetched.event != RDMA_CM_EVENT_CONNECT_REQUEST) {
+        event = &fetched;
+        return base::failure(EINVAL);
+    }
+    auto &child = *static_cast<CmId *>(fetched.id);
+    if (auto moved = child.migrate(nullptr); !moved) {
+        acknowledge(&fetched);
+        delete &child;
+        return std::unexpected{moved.error()};
+    }
+    // From now on the event is the child's: the listener may go first.
+    child.event = &fetched;
+    fetched.counted = &child.count_;
+    child.count_.took_over();
+    count_.acknowledged();
+    return &child;
+}
+
+void CmId::awaited_no_more() {
+    const base::Lock lock{mutex_};
+    (void)channel_->forget_awaited(qp_num_);
 }
 
 }  // namespace soft

@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "soft/cm/cm.hpp"
 #include "soft/cm/rejection.hpp"
+#include "soft/cm/tcp_id.hpp"
 
 namespace soft {
 
@@ -42,7 +42,7 @@ bool is_refused(Handshake &handshake, const wire::MpaFrame &request) {
 
 }  // namespace
 
-base::Result<void> CmId::listen(int backlog) {
+base::Result<void> TcpId::listen(int backlog) {
     if (state_.load() == State::Idle) {
         sockaddr_in anywhere{};
         anywhere.sin_family = AF_INET;
@@ -63,7 +63,7 @@ base::Result<void> CmId::listen(int backlog) {
     return {};
 }
 
-base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, int flags, void *context) {
+base::Result<CmId *> TcpId::adopt(EventChannel &channel, int fd, int flags, void *context) {
     if (channel.group()->inherited()) {
         return base::failure(EINVAL);
     }
@@ -72,7 +72,7 @@ base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, int flags, void 
     if (!socket) {
         return std::unexpected{socket.error()};
     }
-    std::unique_ptr<CmId> id{new CmId{&channel, context}};
+    std::unique_ptr<TcpId> id{new TcpId{&channel, context}};
     if ((flags & SOFTRDMA_ADOPT_INITIATOR) != 0) {
         const auto peer = tcp::peer_address(socket->get());
         if (auto known = id->set_source(tcp::local_address(socket->get())); !known) {
@@ -105,7 +105,7 @@ base::Result<CmId *> CmId::adopt(EventChannel &channel, int fd, int flags, void 
 
 // Here and below, all that needs memory comes first: where there is none, the peer sees the end of its
 // connection.
-void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
+void TcpId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
     if (is_refused(handshake, request)) {
         return;
     }
@@ -116,7 +116,7 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
         return;
     }
     look_at_accepted(origin);
-    std::unique_ptr<CmId> child{new CmId{nullptr, context}};  // unless delivered, it rejects the request
+    std::unique_ptr<TcpId> child{new TcpId{nullptr, context}};  // unless delivered, it rejects the request
     auto made = request_event(*child, request);
     if (!child->become(handshake, request)) {
         return;
@@ -130,7 +130,7 @@ void CmId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) 
     channel_->push(std::move(made));
 }
 
-void CmId::adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
+void TcpId::adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
     if (is_refused(handshake, request)) {
         adoption_failed(EPROTO);
         return;
@@ -138,7 +138,7 @@ void CmId::adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &r
     look_at_accepted(origin_of(handshake.peer()));
     auto made = request_event(*this, request);
     if (!become(handshake, request)) {
-        (void)CmId::reject({});
+        (void)TcpId::reject({});
         push(RDMA_CM_EVENT_CONNECT_ERROR, -ENODEV, std::move(outcome_));
         return;
     }
@@ -148,7 +148,7 @@ void CmId::adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &r
 
 // Where no place is free, the newest request of the origin that has most is rejected. A peer that asks again
 // and again therefore takes nothing from others.
-bool CmId::has_room_for_request(Origin origin) {
+bool TcpId::has_room_for_request(Origin origin) {
     if (count_.unfetched_requests() < limits::max_unfetched_requests) {
         return true;
     }
@@ -160,7 +160,7 @@ bool CmId::has_room_for_request(Origin origin) {
     if (withdrawn == nullptr) {
         return false;
     }
-    const std::unique_ptr<CmId> child{static_cast<CmId *>(withdrawn->id)};  // its end rejects the request
+    const std::unique_ptr<TcpId> child{static_cast<TcpId *>(withdrawn->id)};  // its end rejects the request
     BASE_LOG_PEER(Warning, "no connection with %s: the program has not fetched %d requests, most from there",
                   tcp::text_of(child->peer()).c_str(), limits::max_unfetched_requests);
     return true;
@@ -168,7 +168,7 @@ bool CmId::has_room_for_request(Origin origin) {
 
 // A client that connects again may have seen its connection before established: then its first FPDU is here,
 // and the program hears of that first. A thread that serves that connection now is waited for.
-void CmId::look_at_accepted(Origin origin) {
+void TcpId::look_at_accepted(Origin origin) {
     std::vector<EventChannel::Accepted> accepted;
     {
         const base::Lock lock{mutex_};
@@ -190,19 +190,14 @@ void CmId::look_at_accepted(Origin origin) {
     }
 }
 
-void CmId::awaited_no_more() {
-    const base::Lock lock{mutex_};
-    (void)channel_->forget_awaited(qp_num_);
-}
-
-void CmId::adoption_failed(int error) {
+void TcpId::adoption_failed(int error) {
     if (state_.load() == State::Adopting) {
         state_.store(State::Closed);
         push(RDMA_CM_EVENT_CONNECT_ERROR, -error, std::move(outcome_));
     }
 }
 
-bool CmId::become(Handshake &handshake, const wire::MpaFrame &request) {
+bool TcpId::become(Handshake &handshake, const wire::MpaFrame &request) {
     request_ = request;
     request_.private_data = {};
     link_ = handshake.take_link();
@@ -213,18 +208,7 @@ bool CmId::become(Handshake &handshake, const wire::MpaFrame &request) {
     return has_source && has_device(peer);
 }
 
-bool CmId::has_device(const tcp::Address &peer) const {
-    if (verbs == nullptr) {
-        BASE_LOG_PEER(
-            Warning,
-            "%s asks for a connection with %s: refused, for no device serves that address; expected is "
-            "one that an interface has which is up",
-            tcp::text_of(peer).c_str(), tcp::text_of(route.addr.src_storage).c_str());
-    }
-    return verbs != nullptr;
-}
-
-std::unique_ptr<Event> CmId::request_event(CmId &child, const wire::MpaFrame &request) {
+std::unique_ptr<Event> TcpId::request_event(TcpId &child, const wire::MpaFrame &request) {
     auto made = std::make_unique<Event>();
     made->event = RDMA_CM_EVENT_CONNECT_REQUEST;
     made->id = &child;
@@ -236,35 +220,7 @@ std::unique_ptr<Event> CmId::request_event(CmId &child, const wire::MpaFrame &re
     return made;
 }
 
-base::Result<CmId *> CmId::next_request() {
-    if (!own_channel_ || inherited()) {
-        return base::failure(EINVAL);
-    }
-    drop_event();
-    auto got = own_channel_->next();
-    if (!got) {
-        return std::unexpected{got.error()};
-    }
-    Event &fetched = **got;
-    if (fetched.event != RDMA_CM_EVENT_CONNECT_REQUEST) {
-        event = &fetched;
-        return base::failure(EINVAL);
-    }
-    auto &child = *static_cast<CmId *>(fetched.id);
-    if (auto moved = child.migrate(nullptr); !moved) {
-        acknowledge(&fetched);
-        delete &child;
-        return std::unexpected{moved.error()};
-    }
-    // From now on the event is the child's: the listener may go first.
-    child.event = &fetched;
-    fetched.counted = &child.count_;
-    child.count_.took_over();
-    count_.acknowledged();
-    return &child;
-}
-
-base::Result<void> CmId::accept(const rdma_conn_param *parameters) {
+base::Result<void> TcpId::accept(const rdma_conn_param *parameters) {
     const auto checked = wanted_parameters(parameters);
     if (!checked) {
         return std::unexpected{checked.error()};
@@ -275,7 +231,7 @@ base::Result<void> CmId::accept(const rdma_conn_param *parameters) {
     return wait_if_synchronous();
 }
 
-base::Result<void> CmId::answer(const rdma_conn_param &wanted) {
+base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     if (state_.load() != State::Requested) {
         return base::failure(EINVAL);
     }
@@ -322,7 +278,7 @@ base::Result<void> CmId::answer(const rdma_conn_param &wanted) {
     return {};
 }
 
-base::Result<void> CmId::reject(std::span<const std::byte> private_data) {
+base::Result<void> TcpId::reject(std::span<const std::byte> private_data) {
     if (state_.load() != State::Requested) {
         return base::failure(EINVAL);
     }

@@ -24,13 +24,6 @@ std::optional<T> read(const void *value, std::size_t size) {
 
 }  // namespace
 
-int CmId::connection_socket() const {
-    if (link_) {
-        return link_->descriptor();
-    }
-    return listener_ ? listener_->socket() : socket_.get();
-}
-
 base::Result<void> CmId::set_option(int level, int name, const void *value, std::size_t size) {
     if (level == RDMA_OPTION_IB && name == RDMA_OPTION_IB_PATH) {
         BASE_LOG(Error, "RDMA_OPTION_IB_PATH: this device has no InfiniBand paths, the kernel routes");
