@@ -14,8 +14,8 @@
 //   api/cm.cpp       the rest of the C face
 //
 // Locks, in this order: the group of a channel (listeners and handshakes), the table of queue pairs by
-// number, the group of a queue pair, an id's mutex_, a channel's, an id's EventCount's. An id's mutex_ guards
-// where its events go; no group's lock is taken with it held.
+// number, the group of a queue pair, an id's mutex_ (a listener's before that of a request), a channel's, an
+// EventCount's. An id's mutex_ guards where its events go; no group's lock is taken with it held.
 #pragma once
 
 #include <rdma/rdma_cma.h>

@@ -70,7 +70,7 @@ private:
     std::vector<std::unique_ptr<Handshake>> handshakes_ GUARDED_BY(group_->mutex());  // the oldest first
     Shares shares_ GUARDED_BY(group_->mutex());  // that origins have of them
     bool paused_ GUARDED_BY(group_->mutex()) = false;
-    bool accept_fails_ GUARDED_BY(group_->mutex()) = false;  // and that was said
+    bool accept_fails_ GUARDED_BY(group_->mutex()) = false;  // the log has said so
     base::Fd spare_ GUARDED_BY(group_->mutex());             // a descriptor for when the process has no other
     const Handshake *rejected_ GUARDED_BY(group_->mutex()) =
         nullptr;  // the one that has the spare descriptor
