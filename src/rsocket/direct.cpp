@@ -28,7 +28,7 @@ Result<off_t> Socket::map(void *begin, std::size_t bytes, int protection, off_t 
         return base::failure(EINVAL);
     }
     const base::Lock lock{mutex_};
-    const milliseconds most = blocks_ ? send_timeout_ : handshake_timeout;
+    const milliseconds most = blocks_ ? options_.send_timeout() : handshake_timeout;
     const auto mapped = until(true, deadline_of(most), [&]() -> Result<void> {
         assert_looks();
         if (stream_ == nullptr) {
@@ -59,7 +59,7 @@ Result<std::size_t> Socket::write_at(const void *from, std::size_t bytes, off_t 
     }
     const base::Lock lock{mutex_};
     const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
-    const Deadline deadline = deadline_of(send_timeout_);
+    const Deadline deadline = deadline_of(options_.send_timeout());
     serve();  // what the peer has mapped, and what no more
     auto *const begin = static_cast<std::byte *>(const_cast<void *>(from));  // what is sent is not written to
     std::size_t written = 0;

@@ -33,7 +33,7 @@ void Socket::decide_now() {
 bool Socket::is_connecting() const {
     const StreamLock in_stream{stream_};
     return state_ == State::Reaching || state_ == State::Replaying ||
-           (state_ == State::Offered && !may_be_tcp_ && !stream_->life().was_established());
+           (state_ == State::Offered && !options_.may_be_tcp() && !stream_->life().was_established());
 }
 
 void Socket::become_stream() {
@@ -126,7 +126,7 @@ Socket::Socket(base::Fd fd, const Socket &parents)
                      parents.state_ == State::Replaying || (parents.listener_ != nullptr && !parents.in_tcp_)
                  ? State::Lost
                  : parents.state_.load()},
-      settings_{parents.settings_},
+      options_{parents.options_},
       blocks_{parents.blocks_},
       loss_told_{parents.loss_told_},
       pending_error_{parents.pending_error_},

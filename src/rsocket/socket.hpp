@@ -32,6 +32,7 @@
 #include "rsocket/any_socket.hpp"
 #include "rsocket/configuration.hpp"
 #include "rsocket/kernel_socket.hpp"
+#include "rsocket/socket_options.hpp"
 #include "stream/connection.hpp"
 
 namespace rsockets {
@@ -41,7 +42,7 @@ public:
     enum class State { Fresh, Listening, Reaching, Offered, Replaying, Undecided, Streaming, Plain, Lost };
 
     Socket(base::Fd fd, State state, const stream::Settings &settings, bool blocks)
-        : AnySocket{std::move(fd)}, state_{state}, settings_{settings}, blocks_{blocks} {
+        : AnySocket{std::move(fd)}, state_{state}, options_{settings}, blocks_{blocks} {
         keep_blocking(this->fd(), blocks);
         list();
     }
@@ -158,7 +159,7 @@ private:
     [[nodiscard]] bool replay() REQUIRES(mutex_);
     // Whether the socket stays TCP if the peer of its stream does not answer.
     [[nodiscard]] bool may_fall_back() const REQUIRES(mutex_) {
-        return may_be_tcp_ && stream_ != nullptr && !stream_->shard()->device().is_of_kernel();
+        return options_.may_be_tcp() && stream_ != nullptr && !stream_->shard()->device().is_of_kernel();
     }
     void fall_back(int reason) REQUIRES(mutex_);
     void drop_stream() REQUIRES(mutex_);
@@ -240,11 +241,12 @@ private:
     [[nodiscard]] int buffer_bytes(std::uint32_t stream::Settings::*buffer) const REQUIRES(mutex_);
     // Returns one of RDMA_MODE_.
     [[nodiscard]] int mode() REQUIRES(mutex_);
-    void copy_options(const Socket &from) REQUIRES(mutex_, from.mutex_);
-    [[nodiscard]] Result<void> set_socket_option(int name, const void *value, socklen_t length)
-        REQUIRES(mutex_);
-    [[nodiscard]] Result<void> set_rdma_option(int name, const void *value, socklen_t length)
-        REQUIRES(mutex_);
+    void copy_options(const Socket &from) REQUIRES(mutex_, from.mutex_) {
+        options_ = from.options_;
+        receive_low_water_ = options_.receive_low_water();
+    }
+    // Whether it is still open what the rsocket's stream will be like.
+    [[nodiscard]] bool can_set_stream_options() const REQUIRES(mutex_);
     // Calls attempt(), which begins with assert_looks(), with the stream's lock, if there is a stream.
     template <typename Attempt>
     std::invoke_result_t<Attempt> look(Attempt attempt) REQUIRES(mutex_) {
@@ -293,35 +295,16 @@ private:
     void is_new() const ASSERT_CAPABILITY(mutex_) {}
     // Changed with the lock held.
     std::atomic<State> state_;
-    stream::Settings settings_ GUARDED_BY(mutex_);
+    SocketOptions options_ GUARDED_BY(mutex_);
     bool blocks_ GUARDED_BY(mutex_);
     bool closed_ GUARDED_BY(mutex_) = false;
     bool loss_told_ GUARDED_BY(mutex_) = false;
     // Why there is no stream, as an errno value, until a call or SO_ERROR has told it.
     int pending_error_ GUARDED_BY(mutex_) = 0;
-    milliseconds receive_timeout_ GUARDED_BY(mutex_){0};
-    milliseconds send_timeout_ GUARDED_BY(mutex_){0};
-    std::atomic<std::size_t> receive_low_water_{1};
-    linger linger_ GUARDED_BY(mutex_){};
-    struct Option {
-        int level;
-        int name;
-        std::vector<std::byte> value;
-    };
-    // They are replaced as a whole: a forked child has those before a change or those after it. nullptr:
-    // none.
-    using Options = std::shared_ptr<const std::vector<Option>>;
-    void apply(const Options &options) const;
-    // The kernel's options that the program set. The device sets some of them too; then the program's are set
-    // again.
-    Options options_ GUARDED_BY(mutex_);
-    // The options of SOL_SOCKET that are the stream's. The kernel gets them if the socket stays TCP.
-    Options stream_options_ GUARDED_BY(mutex_);
-    static void keep(Options &options, int level, int name, const void *value, socklen_t length);
-    bool may_be_tcp_ GUARDED_BY(mutex_) = configuration().probe != Probe::Only;
-    int reason_ GUARDED_BY(mutex_) = 0;       // RDMA_REASON_
-    Deadline grace_ends_ GUARDED_BY(mutex_);  // for the request of a peer that has said nothing
-    Deadline answer_due_ GUARDED_BY(mutex_);  // for the rest of a request, or the answer to ours
+    std::atomic<std::size_t> receive_low_water_{1};  // options_ has it, for calls without the lock
+    int reason_ GUARDED_BY(mutex_) = 0;              // RDMA_REASON_
+    Deadline grace_ends_ GUARDED_BY(mutex_);         // for the request of a peer that has said nothing
+    Deadline answer_due_ GUARDED_BY(mutex_);         // for the rest of a request, or the answer to ours
     // An rsocket that connects has these.
     sockaddr_storage peer_ GUARDED_BY(mutex_){};                // the server
     std::optional<sockaddr_storage> bound_ GUARDED_BY(mutex_);  // the program has bound the rsocket to it

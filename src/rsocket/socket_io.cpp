@@ -179,7 +179,7 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
 
 Result<std::size_t> Socket::receive_rest(std::span<const iovec> parts, const Wish &wish,
                                          Result<std::size_t> first) {
-    const Deadline deadline = deadline_of(receive_timeout_);
+    const Deadline deadline = deadline_of(options_.receive_timeout());
     std::size_t received = 0;
     std::vector<iovec> rest;
     std::span<const iovec> left = parts;
@@ -233,7 +233,7 @@ Result<std::size_t> Socket::receive_rest(std::span<const iovec> parts, const Wis
     // Bytes that have left give their place in the send buffer back, and the next bytes take the same one.
     // Where all have left already there is nothing to look for.
     if (const std::size_t bytes = base::size_of(parts);
-        bytes > settings_.inline_bytes && stream_->looks_before_send(bytes)) {
+        bytes > options_.settings().inline_bytes && stream_->looks_before_send(bytes)) {
         (void)stream_->serve_shard();
     }
     return stream_->send(parts);
@@ -253,7 +253,7 @@ Result<std::size_t> Socket::send_parts(std::span<const iovec> parts, int flags) 
 
 Result<std::size_t> Socket::send_rest(std::span<const iovec> parts, int flags, Result<std::size_t> first) {
     const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
-    const Deadline deadline = deadline_of(send_timeout_);
+    const Deadline deadline = deadline_of(options_.send_timeout());
     const std::size_t wanted = base::size_of(parts);
     std::size_t sent = 0;
     std::vector<iovec> rest;
@@ -334,7 +334,7 @@ Result<void> Socket::shutdown(int how) {
     }
     const base::Lock lock{mutex_};
     (void)serve();
-    if (state_ == State::Undecided && may_be_tcp_ && !lose_to_another()) {
+    if (state_ == State::Undecided && options_.may_be_tcp() && !lose_to_another()) {
         become_plain(RDMA_REASON_SPOKE_FIRST);
     }
     if (state_ == State::Listening || state_ == State::Plain) {
@@ -370,14 +370,15 @@ void Socket::send_what_is_kept(Deadline deadline) {
 
 void Socket::close() {
     const base::Lock lock{mutex_};
-    const bool lingers = linger_.l_onoff != 0;
-    const bool cuts = lingers && linger_.l_linger == 0;
-    const auto time = lingers ? std::chrono::seconds{linger_.l_linger} : 2 * time_to_answer;
+    const linger &lingering = options_.lingering();
+    const bool lingers = lingering.l_onoff != 0;
+    const bool cuts = lingers && lingering.l_linger == 0;
+    const auto time = lingers ? std::chrono::seconds{lingering.l_linger} : 2 * time_to_answer;
     const Deadline deadline = base::Clock::now() + time;
     // The kernel's close does everything that TCP needs, and cuts what is undecided. No stream begins here:
     // another process may have inherited the descriptor, and use it.
     if (cuts && state_ == State::Undecided) {
-        apply(stream_options_);
+        options_.of_stream().apply(fd());
     }
     if (!cuts) {
         send_what_is_kept(deadline);

@@ -87,7 +87,7 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
         return is_lost() ? lost() : base::failure(EINVAL);
     }
     list_in_child();
-    const Deadline deadline = deadline_of(receive_timeout_);
+    const Deadline deadline = deadline_of(options_.receive_timeout());
     const auto accepted = until(blocks_, deadline, [&]() -> Result<std::shared_ptr<Socket>> {
         assert_looks();
         if (listener_ != nullptr) {
@@ -130,7 +130,8 @@ Result<std::shared_ptr<Socket>> Socket::next_in_tcp(sockaddr *address, socklen_t
     if (!fd) {
         return errno == ECONNABORTED ? base::failure(EAGAIN) : base::last_failure();
     }
-    return std::make_shared<Socket>(std::move(fd), State::Undecided, settings_, (flags & SOCK_NONBLOCK) == 0);
+    return std::make_shared<Socket>(std::move(fd), State::Undecided, options_.settings(),
+                                    (flags & SOCK_NONBLOCK) == 0);
 }
 
 Result<std::shared_ptr<Socket>> Socket::next_of_listener(sockaddr *address, socklen_t *length, int flags) {
@@ -145,9 +146,9 @@ Result<std::shared_ptr<Socket>> Socket::next_of_listener(sockaddr *address, sock
             return base::last_failure();
         }
         const auto peer = stream::as_seen_by(family, asked->peer);
-        auto accepted =
-            std::make_shared<Socket>(std::move(fd), State::Fresh, settings_, (flags & SOCK_NONBLOCK) == 0);
-        auto stream = stream::Connection::answer(std::move(*asked), settings_, *accepted);
+        auto accepted = std::make_shared<Socket>(std::move(fd), State::Fresh, options_.settings(),
+                                                 (flags & SOCK_NONBLOCK) == 0);
+        auto stream = stream::Connection::answer(std::move(*asked), options_.settings(), *accepted);
         if (!stream) {
             return std::unexpected{stream.error()};
         }

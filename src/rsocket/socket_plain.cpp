@@ -58,7 +58,7 @@ std::optional<std::size_t> look_at(int fd, std::span<char> first) {
 }  // namespace
 
 bool Socket::decide_by_what_came() {
-    if (!may_be_tcp_) {
+    if (!options_.may_be_tcp()) {
         return begin_stream(stream::Side::Passive);
     }
     std::array<char, request_key.size()> bytes{};
@@ -119,7 +119,7 @@ bool Socket::lose_to_another() {
 
 Deadline Socket::decision_due() const {
     const Deadline due = answer_due_ ? answer_due_ : grace_ends_;
-    return may_be_tcp_ && due && base::Clock::now() < *due ? due : std::nullopt;
+    return options_.may_be_tcp() && due && base::Clock::now() < *due ? due : std::nullopt;
 }
 
 // Returns a descriptor that becomes readable when the time has come, as long as it has not.
@@ -157,7 +157,7 @@ void Socket::set_kernel_blocking(bool blocks) const {
 void Socket::become_plain(int reason) {
     set_kernel_blocking(blocks_);
     set_low_water(fd(), 1);
-    apply(stream_options_);
+    options_.of_stream().apply(fd());
     timer_.reset();
     reason_ = reason;
     state_ = State::Plain;
@@ -168,7 +168,7 @@ void Socket::become_plain(int reason) {
 Result<void> Socket::decide(Use use, int flags) {
     const base::Lock lock{mutex_};
     const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
-    const auto timeout = use == Use::Send ? send_timeout_ : receive_timeout_;
+    const auto timeout = use == Use::Send ? options_.send_timeout() : options_.receive_timeout();
     return until(blocks, deadline_of(timeout), [&]() -> Result<void> {
         assert_looks();
         if (use == Use::Send) {

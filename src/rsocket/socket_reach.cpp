@@ -45,7 +45,7 @@ Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
         const auto name = stream::name_of(fd());
         bound_ = name && base::port_of(*name) != 0 ? std::optional{*name} : std::nullopt;
         *remote = base::without_mapping(*remote);
-        if (const int reason = may_be_tcp_ ? why_not_ask(*remote) : RDMA_REASON_NONE;
+        if (const int reason = options_.may_be_tcp() ? why_not_ask(*remote) : RDMA_REASON_NONE;
             reason != RDMA_REASON_NONE) {
             become_plain(reason);
             return {};
@@ -59,7 +59,7 @@ Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
         }
         if (*device != nullptr) {
             share_port(fd());
-            auto stream = stream::Connection::reach(**device, *local, *remote, settings_, *this);
+            auto stream = stream::Connection::reach(**device, *local, *remote, options_.settings(), *this);
             if (!stream) {
                 return std::unexpected{stream.error()};
             }
@@ -130,7 +130,7 @@ Result<void> Socket::wait_for_peer() {
     // A program that is its own peer answers nobody while it waits here. After time_to_answer it goes on, and
     // what it sends waits for the answer. The time is not shorter, because nobody sends what waits if the
     // program calls nothing of rsockets any more.
-    const Deadline deadline = deadline_of(send_timeout_);
+    const Deadline deadline = deadline_of(options_.send_timeout());
     const auto wait = [&](Deadline until_then, bool for_answer) {
         mutex_.assert_held();
         return until(blocks_, until_then, [&]() -> Result<void> {
@@ -264,7 +264,7 @@ void Socket::drop_stream() {
         // The kernel keeps a port that was chosen, and forgets one that it chose itself.
         (void)::bind(fd(), reinterpret_cast<const sockaddr *>(&*bound_), base::length_of(*bound_));
     }
-    apply(options_);
+    options_.of_kernel().apply(fd());
 }
 
 // The same socket of the kernel connects once more: it keeps its number, its options and its name, and is
@@ -334,8 +334,8 @@ bool Socket::begin_stream(stream::Side side) {
     mark_as_stream(fd());
     // With a waiter made now, this thread can wait for the stream also when no descriptor is left later.
     const auto waiter = Waiter::of_this_thread();
-    auto stream =
-        waiter ? stream::Connection::begin(side, fd(), settings_, *this) : std::unexpected{waiter.error()};
+    auto stream = waiter ? stream::Connection::begin(side, fd(), options_.settings(), *this)
+                         : std::unexpected{waiter.error()};
     if (!stream) {
         // The kernel says why there is no connection any more. Otherwise nobody would answer the peer.
         const int gone = pending_error(fd());
@@ -348,7 +348,7 @@ bool Socket::begin_stream(stream::Side side) {
         become_stream();
     }
     report_stream();
-    apply(options_);  // the device has set options of its own
+    options_.of_kernel().apply(fd());  // the device has set options of its own
     return true;
 }
 

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/socket_options: what the program has set on an rsocket, and a listener hands on to what it accepts.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "base/result.hpp"
+#include "rsocket/configuration.hpp"
+#include "stream/settings.hpp"
+
+namespace rsockets {
+
+// Options as setsockopt(2) takes them, each once. They are replaced as a whole: a forked child has those
+// before a change or those after it.
+class KeptOptions {
+public:
+    void keep(int level, int name, const void *value, socklen_t length);
+    // Sets them on the kernel's socket. What the kernel refuses stays as it is.
+    void apply(int fd) const;
+
+private:
+    struct Option {
+        int level;
+        int name;
+        std::vector<std::byte> value;
+    };
+    std::shared_ptr<const std::vector<Option>> options_;  // nullptr: none
+};
+
+// The lock of the rsocket guards it.
+class SocketOptions {
+public:
+    explicit SocketOptions(const stream::Settings &settings) : settings_{settings} {}
+
+    // Whether the option of SOL_SOCKET is the stream's, and the kernel gets it only if the socket stays TCP.
+    [[nodiscard]] static bool is_of_stream(int name);
+    // Sets such an option. EINVAL: the value is none that the option can have.
+    [[nodiscard]] base::Result<void> set_of_stream(int name, const void *value, socklen_t length);
+    // Sets an option of SOL_RDMA. EINVAL: the value is no number, or below 0. ENOPROTOOPT: it cannot be set.
+    [[nodiscard]] base::Result<void> set_of_rdma(int name, const void *value, socklen_t length);
+
+    // How large a stream's queues and buffers are to be.
+    [[nodiscard]] const stream::Settings &settings() const { return settings_; }
+    // 0: none.
+    [[nodiscard]] std::chrono::milliseconds receive_timeout() const { return receive_timeout_; }
+    [[nodiscard]] std::chrono::milliseconds send_timeout() const { return send_timeout_; }
+    // At least 1.
+    [[nodiscard]] std::size_t receive_low_water() const { return receive_low_water_; }
+    [[nodiscard]] const linger &lingering() const { return lingering_; }
+    // Whether the rsocket stays TCP where its peer has no streams.
+    [[nodiscard]] bool may_be_tcp() const { return may_be_tcp_; }
+    // The kernel's options that the program has set. The device sets some of them too; then the program's are
+    // set again.
+    [[nodiscard]] KeptOptions &of_kernel() { return of_kernel_; }
+    // The stream's, for the kernel.
+    [[nodiscard]] const KeptOptions &of_stream() const { return of_stream_; }
+
+private:
+    stream::Settings settings_;
+    std::chrono::milliseconds receive_timeout_{0};
+    std::chrono::milliseconds send_timeout_{0};
+    std::size_t receive_low_water_ = 1;
+    linger lingering_{};
+    bool may_be_tcp_ = configuration().probe != Probe::Only;
+    KeptOptions of_kernel_;
+    KeptOptions of_stream_;
+};
+
+}  // namespace rsockets
