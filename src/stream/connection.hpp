@@ -77,7 +77,7 @@ public:
     void forget_observer() REQUIRES(mutex());
     [[nodiscard]] const std::shared_ptr<Shard> &shard() const { return shard_; }
 
-    // What was sent before the peer has answered.
+    // The bytes that the program sent before the peer has answered.
     [[nodiscard]] EarlySends &early_sends() REQUIRES(mutex()) { return early_sends_; }
     [[nodiscard]] const EarlySends &early_sends() const REQUIRES(mutex()) { return early_sends_; }
     // How far the stream has come, and how it ended.

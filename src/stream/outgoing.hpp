@@ -25,7 +25,7 @@ namespace stream {
 // The op_context of a Disconnect: nothing follows when that has left.
 inline constexpr std::uint64_t farewell = 1;
 
-// What the two directions of a stream use, and its Connection owns. It stays where it is.
+// The two directions of a stream use these; its Connection owns them, and does not move.
 struct Ground {
     const Device &device;
     const Settings &settings;

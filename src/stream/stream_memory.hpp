@@ -26,10 +26,10 @@ public:
     [[nodiscard]] std::byte *receive_buffer() const { return buffer_; }
     [[nodiscard]] const std::byte *word(std::size_t index) const { return words_ + index * word_bytes; }
     [[nodiscard]] std::byte *send_buffer() const { return words_ + send_buffer_at_; }
-    // What librpma's operations name.
+    // Operations of librpma name these two.
     [[nodiscard]] rpma_mr_local *private_memory() const { return private_.get(); }
     [[nodiscard]] std::size_t send_buffer_at() const { return send_buffer_at_; }
-    // What the peer names.
+    // The peer names this one in its writes.
     [[nodiscard]] std::uint32_t shared_key() const { return shared_key_; }
 
 private:

@@ -35,7 +35,7 @@
 
 namespace soft {
 
-// What an id of either kind has: cm/tcp_id.hpp and cm/datagram_id.hpp have the kinds, and draw what follows
+// An id of either kind. cm/tcp_id.hpp and cm/datagram_id.hpp have the kinds, and the states that follow
 // RouteResolved and Bound.
 //
 //     Idle ─► Bound ─► AddressResolved ─► RouteResolved ─► it connects
@@ -52,7 +52,7 @@ public:
     CmId(const CmId &) = delete;
     CmId &operator=(const CmId &) = delete;
 
-    // Made before a fork, and so the parent's.
+    // Whether the id was made before a fork, and so is the parent's.
     [[nodiscard]] bool inherited() const;
 
     // ---- rdma_cm ----
@@ -62,22 +62,24 @@ public:
     [[nodiscard]] virtual base::Result<void> resolve_route();
     virtual void destroy_queue_pair();
     [[nodiscard]] virtual base::Result<void> connect(const rdma_conn_param *parameters) = 0;
-    // The rest of it after CONNECT_RESPONSE, of an id that connects a queue pair it has not made.
+    // Ends connecting, after CONNECT_RESPONSE, for an id that connects a queue pair which it has not made.
     [[nodiscard]] virtual base::Result<void> establish() { return base::failure(EINVAL); }
     [[nodiscard]] virtual base::Result<void> listen(int backlog) = 0;
     [[nodiscard]] virtual base::Result<void> accept(const rdma_conn_param *parameters) = 0;
     [[nodiscard]] virtual base::Result<void> reject(std::span<const std::byte> private_data) = 0;
-    // The next request of a synchronous listener, as an id that is synchronous too and keeps its event.
+    // Returns the next request of a synchronous listener, as an id that is synchronous too and keeps its
+    // event.
     [[nodiscard]] base::Result<CmId *> next_request();
-    // It has a queue pair now.
+    // The caller has made the id's queue pair.
     virtual void queue_pair_created() {}
     [[nodiscard]] virtual base::Result<void> disconnect() = 0;
-    // Disconnects when what is posted now is done; does not wait for it. Only for RDMA_PS_TCP.
+    // Disconnects when all that is posted now is done, and does not wait for that. EINVAL: the id is not of
+    // RDMA_PS_TCP.
     [[nodiscard]] virtual base::Result<void> disconnect_when_sent() { return base::failure(EINVAL); }
     [[nodiscard]] base::Result<void> migrate(EventChannel *to);
-    // It listens, or has a peer.
+    // Whether the id listens, or has a peer.
     [[nodiscard]] bool has_begun() const { return state_.load() > State::RouteResolved; }
-    // A request for a connection, this id, waits in that channel.
+    // This id is a request for a connection, which waits in that channel.
     void arrived_on(EventChannel &events);
 
     // An endpoint that listens makes the queue pair of each request's id from this.
@@ -100,7 +102,8 @@ protected:
 
     CmId(EventChannel *channel, void *context);
 
-    // News that no call of the program makes are in one of the events that were made with the id.
+    // Pushes an event. An event that no call of the program causes needs no memory: it is one of those that
+    // were made with the id.
     void push(rdma_cm_event_type type, int status = 0,
               std::unique_ptr<Event> made = std::make_unique<Event>());
     void push(std::unique_ptr<Event> made);
@@ -110,9 +113,9 @@ protected:
     base::Result<void> set_source(const tcp::Address &address);
     void set_destination(const sockaddr &address);
     [[nodiscard]] const tcp::Address &peer() const { return route.addr.dst_storage; }
-    // Of the channel that its events go to now.
+    // Returns the group of the channel that its events go to now.
     [[nodiscard]] std::shared_ptr<Group> channel_group() EXCLUDES(mutex_);
-    // Its TCP socket while no queue pair has it; -1 when there is none.
+    // Returns its TCP socket while no queue pair has that; -1: there is none.
     [[nodiscard]] virtual int connection_socket() const { return socket_.get(); }
     void awaited_no_more();
     [[nodiscard]] bool has_device(const tcp::Address &peer) const;
