@@ -22,7 +22,7 @@ import sys
 # The target of a class is 25 members and 40 functions.
 LIMITS = {
     'files in a room': 74,
-    'lines of a file': 442,
+    'lines of a file': 424,
     'lines of a function': 59,
     'upward includes': 0,
     'pairs of rooms that include each other': 0,
