@@ -99,7 +99,8 @@ public:
     // Whether a send of many bytes should first look for bytes that have left. The look makes room where
     // there is too little. Where there is a send buffer, the next bytes then take its first place.
     [[nodiscard]] bool looks_before_send(std::size_t bytes) const REQUIRES(mutex()) {
-        return !idle() && (!Outgoing::sends_in_place(device_) || !outgoing_->has_room_at_once(bytes));
+        return outgoing_ && !idle() &&
+               (!Outgoing::sends_in_place(device_) || !outgoing_->has_room_at_once(bytes));
     }
     // Whether everything that was sent has left this end: the device needs none of it any more.
     [[nodiscard]] bool idle() const REQUIRES(mutex()) {
