@@ -47,7 +47,7 @@ public:
 
     void progress() override;
     void expire() override;
-    void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) override;
+    void handshake_done(Handshake &handshake, const wire::MpaFrame &request) override;
     void handshake_failed(Handshake &handshake, int error) override;
 
 private:
