@@ -12,7 +12,7 @@ table='
 base:
 persist:
 soft/wire:
-soft/link:
+soft/link:     persist
 soft/ground:    softrdma.h rdma
 soft/progress:  soft/ground soft/link persist
 soft/memory:    soft/ground soft/wire persist softrdma.h rdma

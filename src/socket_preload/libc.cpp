@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
@@ -159,6 +160,10 @@ int __wrap_openat(int folder, const char *path, int flags, ...) {
 
 int __wrap_eventfd(unsigned count, int flags) {
     return kept(LIBC(eventfd)(count, flags));
+}
+
+int __wrap_memfd_create(const char *name, unsigned flags) {
+    return kept(LIBC(memfd_create)(name, flags));
 }
 
 int __wrap_timerfd_create(clockid_t clock, int flags) {

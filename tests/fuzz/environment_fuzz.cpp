@@ -63,6 +63,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         require(asked.has_value() == (value.empty() || value == "0" || value == "1"),
                 "another word is refused");
         require(asked.value_or(false) == (value == "1"), "only 1 asks for CRC32C");
+        const auto through_memory = soft::memory_links_asked_for(value.c_str());
+        require(through_memory.has_value() == (value.empty() || value == "on" || value == "off"),
+                "another word is refused");
+        require(through_memory.value_or(false) == (value.empty() || value == "on"), "only off forbids it");
     }
     return 0;
 }

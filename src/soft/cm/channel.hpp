@@ -127,7 +127,6 @@ public:
     // is established with that.
     struct Accepted {
         std::uint32_t qp_num;
-        int socket;
         Origin origin;
     };
     void await(const Accepted &connection) EXCLUDES(mutex_);

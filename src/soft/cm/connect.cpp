@@ -2,7 +2,9 @@
 // soft/cm: the initiator's side.
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/log.hpp"
 #include "soft/cm/tcp_id.hpp"
@@ -53,14 +55,20 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
         return std::unexpected{checked.error()};
     }
     const rdma_conn_param &wanted = *checked;
-    if (state_.load() != State::RouteResolved || !choose_queue_pair(wanted.qp_num)) {
+    if (state_.load() != State::RouteResolved) {
         return base::failure(EINVAL);
+    }
+    const auto chosen = choose_queue_pair(wanted.qp_num);
+    if (!chosen) {
+        return std::unexpected{chosen.error()};
     }
     auto socket = tcp::connect(std::move(socket_), route.addr.dst_addr, options_);
     if (!socket) {
         return std::unexpected{socket.error()};
     }
-    (void)set_source(tcp::local_address(socket->get()));
+    const tcp::Address here = tcp::local_address(socket->get());
+    (void)set_source(here);
+    meeting_ = Meeting::offer(here, peer(), *(*chosen)->group());
     parameters_ = {.initiator = true,
                    .crc = crc_wanted(),
                    .ird = granted_depth(wanted.responder_resources),
@@ -70,6 +78,7 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
     const wire::MpaFrame request{
         .crc = parameters_.crc,
         .soft_operations = true,
+        .same_host = meeting_ != nullptr,
         .peer_to_peer = true,
         .rtr_write = true,
         .ird = parameters_.ird,
@@ -108,17 +117,26 @@ void terminate(std::unique_ptr<Link> link, Origin peer, bool crc, const wire::Te
 
 }  // namespace
 
+void TcpId::rejected(const Handshake &handshake, const wire::MpaFrame &reply) {
+    if (reply.soft_operations) {
+        BASE_LOG_PEER(Warning, "no connection with %s: it is out of file descriptors",
+                      tcp::text_of(handshake.peer()).c_str());
+    }
+    outcome_->param.conn.responder_resources = told_depth(reply.ord);
+    outcome_->param.conn.initiator_depth = told_depth(reply.ird);
+    outcome_->set_private_data(reply.private_data);
+    state_.store(State::Closed);
+    push(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, std::move(outcome_));
+}
+
+void TcpId::fail_to_connect(int error) {
+    state_.store(State::Closed);
+    push(RDMA_CM_EVENT_CONNECT_ERROR, -error, std::move(outcome_));
+}
+
 void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     if (reply.reject) {
-        if (reply.soft_operations) {
-            BASE_LOG_PEER(Warning, "no connection with %s: it is out of file descriptors",
-                          tcp::text_of(handshake.peer()).c_str());
-        }
-        outcome_->param.conn.responder_resources = told_depth(reply.ord);
-        outcome_->param.conn.initiator_depth = told_depth(reply.ird);
-        outcome_->set_private_data(reply.private_data);
-        state_.store(State::Closed);
-        push(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, std::move(outcome_));
+        rejected(handshake, reply);
         return;
     }
     // The greatest depth says that the programs agree on depths themselves (RFC 6581 section 9.1).
@@ -137,8 +155,7 @@ void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
                 handshake.take_link(), origin_of(handshake.peer()), parameters_.crc || reply.crc,
                 deeper_than_we_serve ? wire::terminate::insufficient_ird : wire::terminate::no_matching_rtr);
         }
-        state_.store(State::Closed);
-        push(RDMA_CM_EVENT_CONNECT_ERROR, -EPROTO, std::move(outcome_));
+        fail_to_connect(EPROTO);
         return;
     }
     parameters_.crc = parameters_.crc || reply.crc;
@@ -153,17 +170,37 @@ void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     reply_data_.assign(reply.private_data.begin(), reply.private_data.end());
     const InUse chosen = queue_pair();
     if (!chosen) {
-        state_.store(State::Closed);  // with the link: its queue pair was destroyed meanwhile
-        push(RDMA_CM_EVENT_CONNECT_ERROR, -ECONNRESET, std::move(outcome_));
+        fail_to_connect(ECONNRESET);  // the program destroyed the queue pair meanwhile
+        return;
+    }
+    auto link = accepted_link(handshake, reply);
+    if (!link) {
+        BASE_LOG_PEER(Warning, "no connection with %s, which is on this host: %s",
+                      tcp::text_of(handshake.peer()).c_str(), std::strerror(link.error().number));
+        fail_to_connect(link.error().number);
         return;
     }
     if (qp == nullptr) {
-        link_ = handshake.take_link();
+        link_ = std::move(*link);
         state_.store(State::Responded);
         push_outcome(RDMA_CM_EVENT_CONNECT_RESPONSE);
         return;
     }
-    chosen->start(handshake.take_link(), peer(), parameters_, this);
+    chosen->start(std::move(*link), peer(), parameters_, this);
+}
+
+// A peer that says it has come waits at the other end of the memory, and no longer at that of TCP.
+base::Result<std::unique_ptr<Link>> TcpId::accepted_link(Handshake &handshake, const wire::MpaFrame &reply) {
+    std::unique_ptr<Link> tcp = handshake.take_link();
+    const auto meeting = std::exchange(meeting_, nullptr);
+    if (!reply.same_host || !meeting) {
+        return tcp;
+    }
+    auto met = meeting->join();
+    if (!met) {
+        return std::unexpected{met.error()};
+    }
+    return met->take_over(std::move(tcp));
 }
 
 base::Result<void> TcpId::establish() {

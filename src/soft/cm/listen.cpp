@@ -3,7 +3,6 @@
 // rejects.
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -174,18 +173,9 @@ void TcpId::look_at_accepted(Origin origin) {
         const base::Lock lock{mutex_};
         accepted = channel_->awaited_from(origin);
     }
-    if (accepted.empty()) {
-        return;
-    }
-    std::vector<pollfd> sockets;
-    sockets.reserve(accepted.size());
     for (const auto &one : accepted) {
-        sockets.push_back({.fd = one.socket, .events = POLLIN, .revents = 0});
-    }
-    (void)poll(sockets.data(), sockets.size(), 0);
-    for (std::size_t i = 0; i < accepted.size(); ++i) {
-        if (const InUse connection{AnyQueuePair::find(accepted[i].qp_num)}) {
-            connection->look_for_first_fpdu(sockets[i].revents != 0);
+        if (const InUse connection{AnyQueuePair::find(one.qp_num)}) {
+            connection->look_for_first_fpdu();
         }
     }
 }
@@ -250,11 +240,15 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     if (request_.enhanced) {
         parameters_.ord = std::min(parameters_.ord, request_.ird);
     }
+    auto met = request_.same_host
+                   ? meet(tcp::local_address(link_->descriptor()), peer(), *(*connected)->group())
+                   : std::nullopt;
     const wire::MpaFrame reply{
         .role = wire::MpaRole::Reply,
         .revision = request_.revision,
         .crc = parameters_.crc,
         .soft_operations = parameters_.soft_peer,
+        .same_host = met.has_value(),
         .enhanced = request_.enhanced,
         .peer_to_peer = peer_to_peer,
         .rtr_write = peer_to_peer && !by_read,
@@ -267,13 +261,16 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     const std::size_t size = wire::encode_mpa_frame(reply, bytes);
     if (peer_to_peer) {
         const base::Lock lock{mutex_};
-        channel_->await({.qp_num = qp_num_, .socket = link_->descriptor(), .origin = origin_of(peer())});
+        channel_->await({.qp_num = qp_num_, .origin = origin_of(peer())});
     }
     if (const auto sent = link_->send_all(std::span{bytes}.first(size)); !sent) {
         awaited_no_more();
         return sent;
     }
     state_.store(State::Connecting);
+    if (met) {
+        link_ = met->take_over(std::move(link_));
+    }
     (*connected)->start(std::move(link_), peer(), parameters_, this);
     return {};
 }

@@ -23,6 +23,7 @@
 #include "soft/cm/cm.hpp"
 #include "soft/cm/handshake.hpp"
 #include "soft/cm/listener.hpp"
+#include "soft/cm/meeting.hpp"
 #include "soft/connected/queue_pair.hpp"
 #include "soft/wire/mpa.hpp"
 
@@ -87,6 +88,10 @@ private:
     [[nodiscard]] bool become(Handshake &handshake, const wire::MpaFrame &request);
     [[nodiscard]] std::unique_ptr<Event> request_event(TcpId &child, const wire::MpaFrame &request);
     void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
+    [[nodiscard]] base::Result<std::unique_ptr<Link>> accepted_link(Handshake &handshake,
+                                                                    const wire::MpaFrame &reply);
+    void rejected(const Handshake &handshake, const wire::MpaFrame &reply);
+    void fail_to_connect(int error);
     void push_outcome(rdma_cm_event_type type);
 
     std::unique_ptr<Listener> listener_;  // of an id that listens
@@ -97,6 +102,7 @@ private:
     bool established_told_ GUARDED_BY(mutex_) = false;
     std::shared_ptr<Group> handshake_group_;  // of the channel, when the handshake began
     std::unique_ptr<Handshake> handshake_ GUARDED_BY(handshake_group_->mutex());
+    std::unique_ptr<Meeting> meeting_;  // while it waits for a reply
 };
 
 // Whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.

@@ -209,6 +209,7 @@ void QueuePair::start(std::unique_ptr<Link> link, const tcp::Address &peer,
     if (given_up) {
         end(ending_of(EndReason::GivenUp));
     }
+    group_->let_rest(*this);
 }
 
 void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address &peer,
@@ -219,7 +220,7 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     if (allowance.bytes() < limits::most_unread_bytes) {
         link->limit_unsent(allowance.bytes());
     }
-    group_->add(*this, link->descriptor(), {.readable = true});
+    group_->add(*this, link->descriptor(), link->watched({.readable = true}));
     link_ = std::move(link);
     allowance_ = std::move(allowance);
     owner_ = owner;
@@ -230,10 +231,11 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     sender_.begin(*link_, access_.text(), parameters);
 }
 
-void QueuePair::look_for_first_fpdu(bool readable) {
+void QueuePair::look_for_first_fpdu() {
     const base::Lock lock{group_->mutex()};
-    if (readable && connected() && receiver_.awaits_peer()) {
+    if (connected() && receiver_.awaits_peer() && link_->ready().readable) {
         progress();
+        group_->let_rest(*this);
     }
 }
 

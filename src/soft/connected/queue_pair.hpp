@@ -59,7 +59,7 @@ public:
     void start(std::unique_ptr<Link> link, const tcp::Address &peer, const ConnectionParameters &parameters,
                ConnectionOwner *owner) EXCLUDES(group_->mutex());
     // The initiator's first FPDU, when it is here, is not left to the thread that serves this queue pair.
-    void look_for_first_fpdu(bool readable) EXCLUDES(group_->mutex());
+    void look_for_first_fpdu() EXCLUDES(group_->mutex());
     // That owner hears of nothing more.
     void forget_owner(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
     // Flushes what is open, tells the peer, and lets it read what was completed. The owner hears when that is
@@ -71,6 +71,7 @@ public:
     // ---- Source ----
     void progress() override;
     void expire() override;
+    [[nodiscard]] bool rest() override;
 
 private:
     enum class Phase : std::uint8_t { Idle, Connected, Draining, Ended };

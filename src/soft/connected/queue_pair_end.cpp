@@ -37,6 +37,11 @@ void QueuePair::progress() {
     }
 }
 
+bool QueuePair::rest() {
+    group_->mutex().assert_held();
+    return !link_ || link_->rest();
+}
+
 // The time is over for the first FPDU of an initiator that promised it, for the rest of a segment, for
 // receives for the last messages, or for the end of a connection that ended.
 void QueuePair::expire() {

@@ -156,7 +156,7 @@ std::vector<tcp::Address> addresses_of(const Device &device) {
 }
 
 base::Result<ibv_context *> context_of(Device &device) {
-    if (!Faults::understood() || !crc_of_environment()) {
+    if (!Faults::understood() || !crc_of_environment() || !memory_links_of_environment()) {
         return base::failure(EINVAL);
     }
     const base::Lock lock{registry_lock};

@@ -28,4 +28,21 @@ namespace soft {
     return once;
 }
 
+// Returns whether this value of SOFTRDMA_SHM, nullptr when it is not set, lets connections within the host go
+// through memory. EINVAL, logged: the value has no meaning.
+[[nodiscard]] inline base::Result<bool> memory_links_asked_for(const char *value) {
+    const std::string_view word{value != nullptr ? value : ""};
+    if (!word.empty() && word != "off" && word != "on") {
+        BASE_LOG(Error, "SOFTRDMA_SHM is \"%s\", expected on or off: no device is opened", value);
+        return base::failure(EINVAL);
+    }
+    return word == "on";
+}
+
+// Returns what SOFTRDMA_SHM said when this was first called. A failure: then no device opens.
+[[nodiscard]] inline const base::Result<bool> &memory_links_of_environment() {
+    static const base::Result<bool> once = memory_links_asked_for(secure_getenv("SOFTRDMA_SHM"));
+    return once;
+}
+
 }  // namespace soft

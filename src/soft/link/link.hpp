@@ -5,11 +5,13 @@
 //
 // Threads: one at a time sends (send, send_all, finish), and one at a time receives (receive, discard). They
 // may be two at the same moment, each with its user's lock for that direction. ready(), unread_bytes(),
-// undelivered() and abort() may run beside both; the rest runs beside nothing.
+// undelivered(), want() and abort() may run beside both. rest() belongs to the thread that receives. The
+// others run beside nothing.
 //
-// Readiness is level-triggered: descriptor() is readable as long as bytes, an end or a failure wait for
-// receive(), and writable as long as send() takes something, whoever asks and however often. Threads take a
-// group over from each other without a word about its links, and lose nothing by it.
+// Readiness is level-triggered: the descriptor of a link at rest tells of all that its user wants (want()),
+// as long as that is there, whoever asks and however often. Threads take a group over from each other without
+// a word about its links, and lose nothing by it. A link comes to rest with rest(), and leaves it with the
+// next receive(); a user who looks at the link again and again need not let it rest.
 //
 // A new link is a class like TcpLink. tests/unit/link/contract.hpp has the tests that every link passes.
 #pragma once
@@ -24,6 +26,15 @@
 #include "base/result.hpp"
 
 namespace soft {
+
+// The user of a link, or of another socket, waits for this.
+struct Interest {
+    bool readable = false;
+    bool writable = false;
+    bool ended = false;  // the peer's end or a failure, for a user that does not read
+
+    friend bool operator==(const Interest &, const Interest &) = default;
+};
 
 class Link {
 public:
@@ -67,9 +78,14 @@ public:
     // From here on the destructor resets the connection, and the peer loses what it has not received.
     virtual void abandon() = 0;
 
-    // The user watches it for reading, for writing, or for the peer's end alone (EPOLLIN, EPOLLOUT,
-    // EPOLLRDHUP).
+    // The user watches the descriptor for watched(wanted).
     [[nodiscard]] virtual int descriptor() const = 0;
+    [[nodiscard]] virtual Interest watched(Interest wanted) const { return wanted; }
+    // The descriptor of the link at rest tells of this from now on. Returns false if a part of it is there
+    // already and the descriptor does not tell: then the user looks at the link once more.
+    [[nodiscard]] virtual bool want(Interest) { return true; }
+    // The user will look again when the descriptor tells. Returns false if there is something to look at now.
+    [[nodiscard]] virtual bool rest() { return true; }
     // The lender of the link's descriptor may close it from here on. False: the process has no more of them.
     [[nodiscard]] virtual bool own_descriptor() = 0;
     // Takes the descriptor out of the link, which is over; nothing is closed.
@@ -85,7 +101,8 @@ public:
 
     // How many bytes have arrived that nobody has received.
     [[nodiscard]] virtual std::size_t unread_bytes() const = 0;
-    // True while the peer's side has not confirmed all that was sent.
+    // Returns true while the peer's side has not confirmed all that was sent. A peer may confirm the last
+    // bytes only when it looks for more, or rests.
     [[nodiscard]] virtual bool undelivered() const = 0;
     // The link is full when so many bytes wait here for the peer to have room.
     virtual void limit_unsent(std::size_t bytes) = 0;

@@ -30,7 +30,9 @@ public:
 
     void begin() {
         group_->mutex().assert_held();
-        group_->add(*this, link_->descriptor(), {.readable = true});
+        (void)link_->want({.readable = true});  // its turn comes first
+        group_->add(*this, link_->descriptor(), link_->watched({.readable = true}));
+        group_->let_rest(*this);
         group_->set_deadline(*this, began_ + limits::drain_timeout);
     }
 
@@ -39,6 +41,8 @@ public:
             end();
         }
     }
+
+    [[nodiscard]] bool rest() override { return link_->rest(); }
 
     void expire() override {
         group_->mutex().assert_held();

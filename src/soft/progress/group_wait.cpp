@@ -27,11 +27,24 @@ void Group::begin_sleep() {
     const base::Lock lock{mutex_};
     ++sleepers_;
     arm(Arm::No);
+    begin_to_rely_or_cease();
+}
+
+void Group::fall_asleep() {
+    const base::Lock lock{mutex_};
+    ++asleep_;
+    begin_to_rely_or_cease();
+}
+
+void Group::wake_up() {
+    const base::Lock lock{mutex_};
+    --asleep_;
+    begin_to_rely_or_cease();
 }
 
 void Group::serve_for_sleeper() {
     const base::Lock lock{mutex_};
-    ++looks_;
+    ++looks_.count;
     serve();
 }
 
@@ -40,6 +53,7 @@ void Group::end_sleep() {
     const base::Lock lock{mutex_};
     --sleepers_;
     claim();
+    begin_to_rely_or_cease();
 }
 
 bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
@@ -64,8 +78,16 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
         if (base::Clock::now() < sleep_at) {
             continue;
         }
-        if (::poll(fds.data(), fds.size(), -1) < 0) {
-            interrupted = true;
+        for (const auto &group : groups) {
+            group->fall_asleep();
+        }
+        interrupted = ::poll(fds.data(), fds.size(), -1) < 0;
+        const int error = errno;
+        for (const auto &group : groups) {
+            group->wake_up();
+        }
+        errno = error;
+        if (interrupted) {
             break;
         }
     }
@@ -98,25 +120,27 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
 void Group::begin_outside() {
     const base::Lock lock{mutex_};
     ++outsiders_;
-    ++looks_;
+    ++looks_.count;
     arm(Arm::No);
     watch(false);
+    begin_to_rely_or_cease();
 }
 
 void Group::end_outside() {
     const base::Lock lock{mutex_};
     --outsiders_;
     claim();
+    begin_to_rely_or_cease();
 }
 
 // The engine was woken: whether the group is not its own.
 bool Group::is_left_to_outside() {
-    if (outsiders_ == 0 || (outside_ == Outside::Absent && looks_ == known_looks_)) {
+    if (outsiders_ == 0 || (outside_ == Outside::Absent && looks_.count == looks_.known)) {
         return false;
     }
     outside_ = Outside::Asked;
-    known_looks_ = looks_;
-    known_since_ = base::Clock::now();
+    looks_.known = looks_.count;
+    looks_.known_since = base::Clock::now();
     arm(Arm::No);
     watch(false);
     return true;
@@ -127,9 +151,9 @@ bool Group::look_after_outside(base::Clock::time_point now) {
     if (outsiders_ == 0 || claimed_ || sleepers_ != 0) {
         return false;
     }
-    if (std::exchange(known_looks_, looks_) != looks_) {
+    if (std::exchange(looks_.known, looks_.count) != looks_.count) {
         outside_ = Outside::Serve;
-        known_since_ = now;
+        looks_.known_since = now;
         arm(Arm::No);
         return true;
     }
@@ -137,7 +161,7 @@ bool Group::look_after_outside(base::Clock::time_point now) {
         serve();
         return has_ready_source();
     }
-    if (now - known_since_ < absence) {
+    if (now - looks_.known_since < absence) {
         return true;
     }
     if (outside_ == Outside::Asked) {
@@ -149,7 +173,10 @@ bool Group::look_after_outside(base::Clock::time_point now) {
 
 // A turn does not take all of what came, and nobody wakes the engine for the rest.
 bool Group::has_ready_source() const {
-    std::array<epoll_event, 2> events;  // one may be that of watch_also()
+    if (nudges_.any()) {
+        return true;
+    }
+    std::array<epoll_event, 3> events;  // two may be those of watch_also() and of nudges
     const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     const auto found = std::span{events}.first(static_cast<std::size_t>(std::max(count, 0)));
     return std::ranges::any_of(found, [](const epoll_event &event) { return event.data.ptr != nullptr; });

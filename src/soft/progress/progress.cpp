@@ -72,6 +72,7 @@ void Group::add(Source &source, int fd, Interest interest) {
     sources_.push_back(&source);
     source.place_ = sources_.size() - 1;
     change(source, fd, Interest{}, interest);
+    begin_to_rely_or_cease();
 }
 
 void Group::remove(Source &source, int fd) {
@@ -81,6 +82,7 @@ void Group::remove(Source &source, int fd) {
         return;
     }
     std::ranges::replace(due_, &source, nullptr);
+    forget_nudge(source);
     sources_[place] = sources_.back();
     sources_.pop_back();
     if (place < sources_.size()) {
@@ -133,7 +135,7 @@ void Group::give_back(Buffer buffer) {
 
 // A source may remove itself and others, or add others, while it makes progress.
 void Group::serve() {
-    std::array<Source *, max_events> now;
+    std::array<Source *, 2 * max_events> now;
     std::size_t count = sources_.size();
     if (count <= direct_sources) {
         std::copy_n(sources_.begin(), count, now.begin());
@@ -144,13 +146,80 @@ void Group::serve() {
             now[i] = static_cast<Source *>(events[i].data.ptr);
         }
     }
+    if (nudges_.any()) {
+        count += take_nudged(std::span{now}.subspan(count, max_events));
+    }
     due_ = std::span{now}.first(count);
     for (Source *const source : due_) {
         if (source != nullptr) {
             source->progress();
         }
     }
+    if (relies_) {
+        for (Source *const source : due_) {
+            if (source != nullptr) {
+                let_rest(*source);
+            }
+        }
+    }
     due_ = {};
+}
+
+// Those for which there is no place stay nudged.
+std::size_t Group::take_nudged(std::span<Source *> to) {
+    std::size_t count = 0;
+    Source *source = nudges_.take_all();
+    while (source != nullptr) {
+        Source *const next = source->nudge_.next;
+        source->nudge_.given.store(false, std::memory_order_release);
+        if (count < to.size()) {
+            to[count++] = source;
+        } else {
+            nudge(*source);
+        }
+        source = next;
+    }
+    return count;
+}
+
+void Group::forget_nudge(Source &source) {
+    if (!source.nudge_.given.load(std::memory_order_acquire)) {
+        return;
+    }
+    for (Source *one = nudges_.take_all(); one != nullptr;) {
+        Source *const next = one->nudge_.next;
+        one->nudge_.given.store(false, std::memory_order_release);
+        if (one != &source) {
+            nudge(*one);
+        }
+        one = next;
+    }
+}
+
+base::Result<void> Group::allow_nudges() {
+    const base::Lock lock{mutex_};
+    if (nudges_.is_open()) {
+        return {};
+    }
+    return nudges_.open() ? watch_also(nudges_.fd()) : base::Result<void>{base::last_failure()};
+}
+
+void Group::let_rest(Source &source) {
+    if (relies_ && !source.rest()) {
+        nudge(source);
+    }
+}
+
+// A poller that has claimed the group and looks at all its sources needs no descriptor to tell.
+void Group::begin_to_rely_or_cease() {
+    const bool relies =
+        asleep_ != 0 || outsiders_ != 0 || (sleepers_ == 0 && !claimed_) || sources_.size() > direct_sources;
+    if (relies && !std::exchange(relies_, true)) {
+        for (Source *const source : sources_) {
+            let_rest(*source);
+        }
+    }
+    relies_ = relies;
 }
 
 void Group::poll(bool spinning) {
@@ -164,7 +233,7 @@ void Group::poll(bool spinning) {
     if (spinning && sleepers_ == 0 && outsiders_ == 0) {
         claim();
     }
-    ++looks_;
+    ++looks_.count;
     serve();
 }
 
@@ -174,9 +243,10 @@ void Group::hand_over() {
     }
     const base::Lock lock{mutex_};
     claimed_ = false;
-    is_looked_at_often_ = false;  // what came before does not count
-    counted_looks_ = looks_;
-    counted_since_ = base::Clock::now();
+    looks_.are_often = false;  // what came before does not count
+    looks_.counted = looks_.count;
+    looks_.counted_since = base::Clock::now();
+    begin_to_rely_or_cease();
     if (sleepers_ == 0) {
         arm(outsiders_ == 0 ? Arm::Once : Arm::Always);
     }
@@ -223,16 +293,22 @@ Group::Watch Group::tick(base::Clock::time_point now) {
     missed_ticks_ = 0;
     if (!is_looked_at_often(now) && claimed_ && !claimed_since_tick_) {
         claimed_ = false;
+        begin_to_rely_or_cease();
         if (sleepers_ == 0 && outsiders_ == 0) {
             arm(Arm::Once);
         }
     }
     claimed_since_tick_ = false;
     while (!timed_.empty() && timed_.begin()->first <= now) {
-        Source &source = *timed_.begin()->second;
-        clear_deadline(source);
-        source.expire();
+        Source *source = timed_.begin()->second;
+        clear_deadline(*source);
+        due_ = {&source, 1};
+        source->expire();
+        if (source != nullptr) {
+            let_rest(*source);
+        }
     }
+    due_ = {};
     const bool looks_again = look_after_outside(now);
     fast_ = claimed_;
     watched_ = fast_ || looks_again || !timed_.empty();
@@ -241,11 +317,11 @@ Group::Watch Group::tick(base::Clock::time_point now) {
 
 // The engine asks. It counts on where the last count is not old enough, and tells what that one was.
 bool Group::is_looked_at_often(base::Clock::time_point now) {
-    if (const auto time = now - counted_since_; time >= counted) {
-        is_looked_at_often_ = (looks_ - std::exchange(counted_looks_, looks_)) * often >= time;
-        counted_since_ = now;
+    if (const auto time = now - looks_.counted_since; time >= counted) {
+        looks_.are_often = (looks_.count - std::exchange(looks_.counted, looks_.count)) * often >= time;
+        looks_.counted_since = now;
     }
-    return is_looked_at_often_;
+    return looks_.are_often;
 }
 
 void Group::claim() {
@@ -254,6 +330,7 @@ void Group::claim() {
         claimed_ = true;
         arm(Arm::No);
         watch(true);
+        begin_to_rely_or_cease();
     }
 }
 

@@ -9,8 +9,9 @@
 //   polls in a loop has claimed the group: only that thread. One outside may have left it (group_wait.cpp);
 //   - otherwise the engine: its thread, or a poller that has nothing to do (Engine::assist), so that a
 //   program that spins leaves its processors to those who work.
-// Hand-over loses nothing, because links and sockets are level-triggered: whoever takes over sees what is
-// still unread. A poller that stops without a word is found by the engine's tick, at most two ticks later.
+// Hand-over loses nothing, because links at rest and sockets are level-triggered: whoever takes over sees
+// what is still unread. A poller that has claimed the group looks at each of its sources itself, and does not
+// let them rest. A poller that stops without a word is found by the engine's tick, at most two ticks later.
 #pragma once
 
 #include <atomic>
@@ -31,6 +32,7 @@
 #include "base/result.hpp"
 #include "soft/ground/allowance.hpp"
 #include "soft/link/link.hpp"
+#include "soft/progress/nudges.hpp"
 
 namespace soft {
 
@@ -51,6 +53,9 @@ public:
     virtual void progress() = 0;
     // The deadline that was set has passed.
     virtual void expire() {}
+    // The group will call again when a descriptor of the source tells. Returns false if there is something to
+    // do now.
+    [[nodiscard]] virtual bool rest() { return true; }
 
 private:
     friend class Group;
@@ -58,21 +63,13 @@ private:
     std::size_t place_ = nowhere;           // in its group's sources_
     Deadlines::node_type unused_deadline_;  // when it has none: to set one needs no memory
     std::optional<base::Clock::time_point> deadline_;
+    Nudge nudge_;
 };
 
 // Memory to receive into.
 struct Buffer {
     std::unique_ptr<std::byte[]> bytes;
     std::size_t size = 0;
-};
-
-// A source waits for this.
-struct Interest {
-    bool readable = false;
-    bool writable = false;
-    bool ended = false;  // the peer's end of stream or an error, of a source that does not read
-
-    friend bool operator==(const Interest &, const Interest &) = default;
 };
 
 // One that is inherited touches no socket and no epoll set: those are the parent's.
@@ -100,6 +97,13 @@ public:
 
     // Needs no lock: several callers' changes to one source must be ordered by the caller.
     void change(Source &source, int fd, Interest from, Interest to);
+
+    // Allows nudge() from now on. EMFILE, ENFILE, ENOMEM.
+    [[nodiscard]] base::Result<void> allow_nudges() EXCLUDES(mutex_);
+    // The source has something to do of which no descriptor tells. Needs no lock; the source is in the group.
+    void nudge(Source &source) { nudges_.give(source, source.nudge_); }
+    // Lets a source rest that had its turn outside of the group's.
+    void let_rest(Source &source) REQUIRES(mutex_);
 
     // A look without sleeping. `spinning`: the caller polls in a loop and need not be helped by the engine.
     void poll(bool spinning) EXCLUDES(mutex_);
@@ -129,8 +133,23 @@ private:
     // to have been asked, because something came that they have not served yet; or to be absent.
     enum class Outside : std::uint8_t { Serve, Asked, Absent };
 
+    // The looks at the sockets by others than the engine.
+    struct Looks {
+        std::uint64_t count = 0;
+        std::uint64_t counted = 0;  // when it was last decided whether they are often
+        base::Clock::time_point counted_since;
+        bool are_often = false;
+        std::uint64_t known = 0;
+        base::Clock::time_point known_since;  // no look has been added since
+    };
+
     void serve() REQUIRES(mutex_);
+    [[nodiscard]] std::size_t take_nudged(std::span<Source *> to) REQUIRES(mutex_);
+    void forget_nudge(Source &source) REQUIRES(mutex_);
+    void begin_to_rely_or_cease() REQUIRES(mutex_);
     void begin_sleep() EXCLUDES(mutex_);
+    void fall_asleep() EXCLUDES(mutex_);
+    void wake_up() EXCLUDES(mutex_);
     void serve_for_sleeper() EXCLUDES(mutex_);
     void end_sleep() EXCLUDES(mutex_);
     void serve_for_engine() EXCLUDES(mutex_);
@@ -156,6 +175,7 @@ private:
     std::span<Source *> due_
         GUARDED_BY(mutex_);  // while it serves: those that it looks at; null in place of those removed since
     Deadlines timed_ GUARDED_BY(mutex_);
+    Nudges nudges_;
     Buffer spare_ GUARDED_BY(mutex_);
     Arm armed_ GUARDED_BY(mutex_) = Arm::No;
     bool claimed_ GUARDED_BY(mutex_) = false;             // a poller serves it
@@ -163,14 +183,13 @@ private:
     bool watched_ GUARDED_BY(mutex_) = false;             // the engine's tick looks at it
     bool fast_ GUARDED_BY(mutex_) = false;                // and soon: a poller may have stopped
     Outside outside_ GUARDED_BY(mutex_) = Outside::Serve;
-    unsigned sleepers_ GUARDED_BY(mutex_) = 0;    // threads asleep in wait()
-    unsigned outsiders_ GUARDED_BY(mutex_) = 0;   // threads between begin_outside() and end_outside()
-    std::uint64_t looks_ GUARDED_BY(mutex_) = 0;  // at the sockets, by others than the engine
-    std::uint64_t counted_looks_ GUARDED_BY(mutex_) = 0;
-    base::Clock::time_point counted_since_ GUARDED_BY(mutex_);
-    bool is_looked_at_often_ GUARDED_BY(mutex_) = false;
-    std::uint64_t known_looks_ GUARDED_BY(mutex_) = 0;
-    base::Clock::time_point known_since_ GUARDED_BY(mutex_);  // no look has been added
+    unsigned sleepers_ GUARDED_BY(mutex_) = 0;  // threads in wait()
+    unsigned asleep_ GUARDED_BY(mutex_) = 0;    // of these, asleep
+    // Somebody sleeps on the group's descriptor, or may: then its sources rest, but for those that are
+    // nudged.
+    bool relies_ GUARDED_BY(mutex_) = true;
+    unsigned outsiders_ GUARDED_BY(mutex_) = 0;  // threads between begin_outside() and end_outside()
+    Looks looks_ GUARDED_BY(mutex_);
 
     unsigned missed_ticks_ = 0;  // the engine's thread alone uses it
 };

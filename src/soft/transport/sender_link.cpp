@@ -153,8 +153,11 @@ void Sender::want_writable_alone(bool wanted) {
 
 void Sender::set_interest(Interest interest) {
     if (interest != interest_) {
-        group_.change(source_, link_->descriptor(), interest_, interest);
+        group_.change(source_, link_->descriptor(), link_->watched(interest_), link_->watched(interest));
         interest_ = interest;
+        if (!link_->want(interest)) {
+            group_.nudge(source_);
+        }
     }
 }
 

@@ -26,6 +26,7 @@ constexpr std::uint16_t flag_enhanced = 0x1000;
 // Two bits, because siw echoes the bits of a request in its reply.
 constexpr std::uint16_t flag_soft_offer = 0x0400;
 constexpr std::uint16_t flag_soft_accept = 0x0200;
+constexpr std::uint16_t flag_same_host = 0x0100;
 constexpr std::uint16_t revision_mask = 0x00ff;
 
 constexpr std::uint16_t ird_peer_to_peer = 0x8000;
@@ -83,6 +84,7 @@ Decoded<MpaFrame> decode_mpa_frame(std::span<const std::byte> bytes, MpaRole rol
     frame.crc = (flags & flag_crc) != 0;
     frame.reject = (flags & flag_reject) != 0;
     frame.soft_operations = (flags & soft_flag(role)) != 0;
+    frame.same_host = frame.soft_operations && (flags & flag_same_host) != 0;
     frame.enhanced = frame.revision >= 2 && (flags & flag_enhanced) != 0;
     std::size_t private_bytes = *tail;
     if (frame.enhanced) {
@@ -111,10 +113,10 @@ std::size_t encode_mpa_frame(const MpaFrame &frame, std::span<std::byte, mpa_max
     assert(frame.private_data.size() + enhanced_bytes <= mpa_max_private_bytes);
     base::Writer writer{bytes};
     writer.bytes(std::as_bytes(std::span{key_of(frame.role), key_bytes}));
-    writer.big(
-        static_cast<std::uint16_t>(bit(frame.markers, flag_markers) | bit(frame.crc, flag_crc) |
-                                   bit(frame.reject, flag_reject) | bit(frame.enhanced, flag_enhanced) |
-                                   bit(frame.soft_operations, soft_flag(frame.role)) | frame.revision));
+    writer.big(static_cast<std::uint16_t>(
+        bit(frame.markers, flag_markers) | bit(frame.crc, flag_crc) | bit(frame.reject, flag_reject) |
+        bit(frame.enhanced, flag_enhanced) | bit(frame.soft_operations, soft_flag(frame.role)) |
+        bit(frame.same_host, flag_same_host) | frame.revision));
     writer.big(static_cast<std::uint16_t>(frame.private_data.size() + enhanced_bytes));
     if (frame.enhanced) {
         writer.big(static_cast<std::uint16_t>(bit(frame.peer_to_peer, ird_peer_to_peer) |

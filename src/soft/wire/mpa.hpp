@@ -5,10 +5,10 @@
 //     +---------------------------------+-----+-----+--------------------------+
 //     | "MPA ID Req Frame" or "... Rep" |flags| len | [IRD ORD] private data   |
 //     +---------------------------------+-----+-----+--------------------------+
-//     flags: M C R S . o a . | revision (8 bits); IRD and ORD are there when S is set.
-//     o and a are reserved bits; o offers, in a request, and a accepts, in a reply, the operations of two
-//     soft devices. In a reply that rejects, a says that the peer's process has too few file descriptors for
-//     the connection.
+//     flags: M C R S . o a h | revision (8 bits); IRD and ORD are there when S is set.
+//     o, a and h are reserved bits; o offers, in a request, and a accepts, in a reply, the operations of two
+//     soft devices. Beside them h offers and accepts to go on through memory of the host that both are on. In
+//     a reply that rejects, a says that the peer's process has too few file descriptors for the connection.
 #pragma once
 
 #include <array>
@@ -35,6 +35,7 @@ struct MpaFrame {
     bool crc = false;
     bool reject = false;
     bool soft_operations = false;  // offered in a request, accepted in a reply; with `reject`: see above
+    bool same_host = false;        // offered and accepted: to go on through memory
     bool enhanced = true;          // RFC 6581; the rest is meaningful only then
     bool peer_to_peer = false;
     bool rtr_send =

@@ -31,6 +31,11 @@ public:
     void abort() override { link_->abort(); }
     void abandon() override { link_->abandon(); }
     [[nodiscard]] int descriptor() const override { return link_->descriptor(); }
+    [[nodiscard]] soft::Interest watched(soft::Interest wanted) const override {
+        return link_->watched(wanted);
+    }
+    [[nodiscard]] bool want(soft::Interest interest) override { return link_->want(interest); }
+    [[nodiscard]] bool rest() override { return link_->rest(); }
     [[nodiscard]] bool own_descriptor() override { return link_->own_descriptor(); }
     [[nodiscard]] base::Fd take_descriptor() override { return link_->take_descriptor(); }
     [[nodiscard]] Ready ready() const override { return link_->ready(); }

@@ -8,16 +8,25 @@
 namespace {
 
 // A few bytes at once, and nothing every other time: legal, and as unpleasant as a link can be.
-test::Links unpleasant_links() {
+test::Links unpleasant(test::Links links) {
     constexpr test::LinkFaults faults{.most = 1000, .delays = true};
-    test::Links links = test::tcp_links();
     return {.here = std::make_unique<test::FaultyLink>(std::move(links.here), faults),
             .there = std::make_unique<test::FaultyLink>(std::move(links.there), faults)};
+}
+
+test::Links unpleasant_tcp_links() {
+    return unpleasant(test::tcp_links());
+}
+
+test::Links unpleasant_memory_links() {
+    return unpleasant(test::memory_links());
 }
 
 }  // namespace
 
 int main() {
     return test::run_link_contract("TcpLink", test::tcp_links) +
-           test::run_link_contract("FaultyLink", unpleasant_links);
+           test::run_link_contract("FaultyLink on TcpLink", unpleasant_tcp_links) +
+           test::run_link_contract("MemoryLink", test::memory_links) +
+           test::run_link_contract("FaultyLink on MemoryLink", unpleasant_memory_links);
 }

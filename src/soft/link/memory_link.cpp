@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/link/memory_link: see the header.
+#include "soft/link/memory_link.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <limits>
+
+#include "base/parts.hpp"
+#include "persist/guard.hpp"
+
+namespace soft {
+
+namespace {
+
+using End = SharedRings::End;
+
+// A thread that looks at the ring in a loop asks so seldom whether the peer's process is still there.
+constexpr unsigned looks_for_peer = 1024;
+
+// Copies into or out of a ring, whose bytes wrap; false when the memory of the piece is gone.
+template <typename Copy>
+bool copy_piece(std::size_t bytes, Copy copy) {
+    for (std::size_t done = 0; done < bytes;) {
+        const std::size_t count = copy(done, bytes - done);
+        if (count == 0) {
+            return false;
+        }
+        done += count;
+    }
+    return true;
+}
+
+}  // namespace
+
+MemoryLink::MemoryLink(SharedRings rings, base::Fd socket, std::unique_ptr<Link> met_on)
+    : rings_{std::move(rings)},
+      socket_{std::move(socket)},
+      met_on_{std::move(met_on)},
+      out_{rings_.outgoing()},
+      in_{rings_.incoming()} {}
+
+// A child of fork(2) only closes its copies: the parent goes on. The peer still reads what is in the ring,
+// which stays as long as one of the two has it mapped.
+MemoryLink::~MemoryLink() {
+    if (inherited() || !socket_) {
+        return;
+    }
+    if (abandoned_) {
+        out_.end.store(End::Abandoned, std::memory_order_release);
+        met_on_->abandon();
+    } else {
+        finish();
+    }
+    in_.closed.store(true, std::memory_order_release);
+    (void)shutdown(socket_.get(), SHUT_RDWR);
+}
+
+// ---- sending ----
+
+int MemoryLink::why_not_send() const {
+    if (violated()) {
+        return EPROTO;
+    }
+    if (out_.end.load(std::memory_order_relaxed) != End::None ||
+        out_.closed.load(std::memory_order_relaxed)) {
+        return EPIPE;
+    }
+    return peer_is_gone() ? ECONNRESET : 0;
+}
+
+std::size_t MemoryLink::room() const {
+    // Acquire: the peer has read the bytes whose room is used again.
+    const std::uint64_t unread = written() - out_.used.load(std::memory_order_acquire);
+    return unread < most_unread_ ? most_unread_ - unread : 0;
+}
+
+Link::Sent MemoryLink::send(std::span<const iovec> pieces) {
+    if (const int error = why_not_send(); error != 0) [[unlikely]] {
+        return {.error = error};
+    }
+    const std::uint64_t begin = written();
+    std::size_t room_left = room();
+    std::uint64_t end = begin;
+    for (const iovec &piece : pieces) {
+        const std::size_t bytes = std::min(piece.iov_len, room_left);
+        const auto *const from = static_cast<const std::byte *>(piece.iov_base);
+        if (!copy_piece(bytes, [&](std::size_t done, std::size_t left) {
+                const auto to = rings_.outgoing_bytes(end + done, left);
+                return persist::guarded_copy(to.data(), from + done, to.size()) ? to.size() : 0;
+            })) {
+            if (end == begin) {
+                return {.error = EFAULT};
+            }
+            break;
+        }
+        end += bytes;
+        room_left -= bytes;
+    }
+    if (end != begin) {
+        written_.store(end, std::memory_order_relaxed);
+        // Sequentially consistent, with arm(): either the peer sees the bytes, or this end its wish.
+        out_.written.store(end, std::memory_order_seq_cst);
+        ring_for(SharedRings::wants_bytes);
+    }
+    return {.bytes = static_cast<std::size_t>(end - begin)};
+}
+
+void MemoryLink::finish() {
+    auto none = End::None;
+    if (out_.end.compare_exchange_strong(none, End::Finished, std::memory_order_seq_cst)) {
+        ring_for(SharedRings::wants_bytes);
+    }
+}
+
+// A peer that does not take its bells has enough of them. One that is gone shows in the next look.
+void MemoryLink::ring_for(std::uint32_t event) const {
+    auto &wanted = rings_.peers_bell().wanted;
+    if ((wanted.load(std::memory_order_seq_cst) & event) != 0 &&
+        wanted.exchange(0, std::memory_order_seq_cst) != 0) {
+        constexpr std::byte bell{1};
+        (void)::send(socket_.get(), &bell, sizeof(bell), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+}
+
+bool MemoryLink::undelivered() const {
+    return !peer_is_gone() && !out_.closed.load(std::memory_order_relaxed) &&
+           out_.used.load(std::memory_order_acquire) != written();
+}
+
+// ---- receiving ----
+
+Link::Received MemoryLink::receive(std::span<const iovec> pieces) {
+    if (rests_.load(std::memory_order_relaxed)) {
+        rests_.store(false, std::memory_order_relaxed);
+    }
+    release_used();
+    const std::size_t there = unread_bytes();
+    if (there == 0 || there > ring || in_.end.load(std::memory_order_relaxed) == End::Abandoned) {
+        return nothing_came();
+    }
+    const std::uint64_t begin = taken();
+    std::size_t received = 0;
+    std::size_t room = 0;
+    for (const iovec &piece : pieces) {
+        const std::size_t bytes = std::min(piece.iov_len, there - received);
+        auto *const to = static_cast<std::byte *>(piece.iov_base);
+        if (!copy_piece(bytes, [&](std::size_t done, std::size_t left) {
+                const auto from = rings_.incoming_bytes(begin + received + done, left);
+                return persist::guarded_copy(to + done, from.data(), from.size()) ? from.size() : 0;
+            })) {
+            if (received == 0) {
+                return {.state = Received::State::Failed, .error = EFAULT};
+            }
+            break;
+        }
+        received += bytes;
+        room += piece.iov_len;
+    }
+    taken_.store(begin + received, std::memory_order_relaxed);
+    vain_looks_ = 0;
+    const bool more = received < there || received == room;
+    return {.bytes = received, .state = more ? Received::State::More : Received::State::Drained};
+}
+
+Link::Received MemoryLink::nothing_came() {
+    const auto failed = [](int error) { return Received{.state = Received::State::Failed, .error = error}; };
+    if (unread_bytes() > ring) {
+        violated_.store(true, std::memory_order_relaxed);
+        return failed(EPROTO);
+    }
+    // Acquire: what was written before the end is seen.
+    const End end = in_.end.load(std::memory_order_acquire);
+    if (end == End::Abandoned) {
+        return failed(ECONNRESET);
+    }
+    if (end == End::None && !aborted()) {
+        if (++vain_looks_ % looks_for_peer == 0) {
+            look_for_peer();
+        }
+        if (!peer_is_gone()) {
+            return {};
+        }
+    }
+    if (unread_bytes() != 0) {
+        return {.state = Received::State::More};
+    }
+    return reset_by_peer() ? failed(ECONNRESET) : Received{.state = Received::State::Ended};
+}
+
+// What receive() returned before has been placed by now.
+void MemoryLink::release_used() {
+    if (released_ != taken()) {
+        released_ = taken();
+        in_.used.store(released_, std::memory_order_seq_cst);
+        // A peer that waits for room gets half of the ring at once, so that it is not woken for each message.
+        if (unread_bytes() <= ring / 2) {
+            ring_for(SharedRings::wants_room);
+        }
+    }
+}
+
+std::size_t MemoryLink::unread_bytes() const {
+    // Acquire: the bytes are there.
+    return in_.written.load(std::memory_order_acquire) - taken();
+}
+
+// ---- rest ----
+
+void MemoryLink::take_bells() {
+    std::array<std::byte, 64> bells;
+    while (true) {
+        const ssize_t count = recv(socket_.get(), bells.data(), bells.size(), MSG_DONTWAIT);
+        if (count > 0) {
+            continue;
+        }
+        if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+            peer_gone_.store(true, std::memory_order_relaxed);
+        }
+        return;
+    }
+}
+
+// Leaves the bells where they are.
+void MemoryLink::look_for_peer() const {
+    pollfd socket{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
+    if (poll(&socket, 1, 0) > 0) {
+        peer_gone_.store(true, std::memory_order_relaxed);
+    }
+}
+
+bool MemoryLink::is_there(Interest wanted) const {
+    const bool ended =
+        in_.end.load(std::memory_order_acquire) != End::None || peer_is_gone() || aborted() || violated();
+    return (wanted.readable && (ended || unread_bytes() != 0)) || (wanted.ended && ended) ||
+           (wanted.writable && (why_not_send() != 0 || room() != 0));
+}
+
+bool MemoryLink::want(Interest interest) {
+    const base::Lock lock{resting_mutex_};
+    wanted_ = interest;
+    return !rests_.load(std::memory_order_seq_cst) || arm();
+}
+
+bool MemoryLink::rest() {
+    const base::Lock lock{resting_mutex_};
+    if (wanted_.readable) {
+        release_used();
+    }
+    take_bells();
+    rests_.store(true, std::memory_order_seq_cst);
+    return arm();
+}
+
+// From here on the peer rings for what is wanted. Returns false if that is there.
+bool MemoryLink::arm() {
+    const std::uint32_t wishes = (wanted_.readable || wanted_.ended ? SharedRings::wants_bytes : 0U) |
+                                 (wanted_.writable ? SharedRings::wants_room : 0U);
+    rings_.own_bell().wanted.store(wishes, std::memory_order_seq_cst);
+    return !is_there(wanted_);
+}
+
+// ---- the end ----
+
+void MemoryLink::abort() {
+    aborted_.store(true, std::memory_order_relaxed);
+    finish();
+    in_.closed.store(true, std::memory_order_release);
+    (void)shutdown(socket_.get(), SHUT_RDWR);
+}
+
+Link::Ready MemoryLink::ready() const {
+    look_for_peer();
+    return {.readable = is_there({.readable = true}),
+            .writable = is_there({.writable = true}),
+            .ended = is_there({.ended = true})};
+}
+
+bool MemoryLink::reset_by_peer() const {
+    return in_.end.load(std::memory_order_relaxed) == End::None && !aborted() && peer_is_gone() &&
+           out_.used.load(std::memory_order_relaxed) != written();
+}
+
+int MemoryLink::failure() {
+    const bool reset = in_.end.load(std::memory_order_relaxed) == End::Abandoned || reset_by_peer();
+    const int error = violated() ? EPROTO : reset ? ECONNRESET : 0;
+    return error != 0 && !failure_told_.exchange(true) ? error : 0;
+}
+
+std::size_t MemoryLink::max_segment() const {
+    return std::numeric_limits<std::uint16_t>::max();
+}
+
+}  // namespace soft

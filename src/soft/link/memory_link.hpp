@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/link/memory_link: a link between two processes of one host: rings of bytes in memory that both have
+// mapped, and a Unix socket over which an end that rests is rung awake. An end that looks by itself costs its
+// peer no system call. The Unix socket also tells that the peer's process is gone. The TCP connection on
+// which the two met stays open, unused: it is the descriptor that a program knows.
+//
+// The bytes that receive() has returned are the peer's room again with the next call, or when the link comes
+// to rest: the user has placed them by then. So undelivered() is false only when all that was sent is placed.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+#include "base/fork.hpp"
+#include "base/mutex.hpp"
+#include "soft/link/link.hpp"
+#include "soft/link/shared_rings.hpp"
+
+namespace soft {
+
+class MemoryLink final : public Link, private base::Inheritable {
+public:
+    // `socket` is a Unix socket that does not block, whose other end is the peer's. `met_on` is the link on
+    // which the two ends agreed.
+    MemoryLink(SharedRings rings, base::Fd socket, std::unique_ptr<Link> met_on);
+    ~MemoryLink() override;
+
+    [[nodiscard]] Sent send(std::span<const iovec> pieces) override;
+    void finish() override;
+    [[nodiscard]] Received receive(std::span<const iovec> pieces) override;
+    void abort() override;
+    void abandon() override { abandoned_ = true; }
+    [[nodiscard]] int descriptor() const override { return socket_.get(); }
+    // The bells are bytes to read, whatever they are rung for.
+    [[nodiscard]] Interest watched(Interest wanted) const override {
+        return {.readable = wanted != Interest{}};
+    }
+    [[nodiscard]] bool want(Interest interest) override EXCLUDES(resting_mutex_);
+    [[nodiscard]] bool rest() override EXCLUDES(resting_mutex_);
+    [[nodiscard]] bool own_descriptor() override { return met_on_->own_descriptor(); }
+    [[nodiscard]] base::Fd take_descriptor() override { return std::move(socket_); }
+    [[nodiscard]] Ready ready() const override;
+    [[nodiscard]] int failure() override;
+    [[nodiscard]] std::size_t unread_bytes() const override;
+    [[nodiscard]] bool undelivered() const override;
+    void limit_unsent(std::size_t bytes) override { most_unread_ = std::clamp<std::size_t>(bytes, 1, ring); }
+    [[nodiscard]] std::size_t max_segment() const override;
+
+private:
+    static constexpr std::size_t ring = SharedRings::ring_bytes;
+
+    [[nodiscard]] int why_not_send() const;
+    // How many bytes send() takes now. It takes none where the peer's counter cannot be.
+    [[nodiscard]] std::size_t room() const;
+    [[nodiscard]] Received nothing_came();
+    void release_used();
+    void ring_for(std::uint32_t event) const;
+    void take_bells();
+    void look_for_peer() const;
+    [[nodiscard]] bool arm() REQUIRES(resting_mutex_);
+    [[nodiscard]] bool is_there(Interest wanted) const;
+    [[nodiscard]] bool peer_is_gone() const { return peer_gone_.load(std::memory_order_relaxed); }
+    [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_relaxed); }
+    [[nodiscard]] bool violated() const { return violated_.load(std::memory_order_relaxed); }
+    [[nodiscard]] std::uint64_t written() const { return written_.load(std::memory_order_relaxed); }
+    [[nodiscard]] std::uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
+    // The peer ended without a word, and has not read all.
+    [[nodiscard]] bool reset_by_peer() const;
+
+    SharedRings rings_;
+    base::Fd socket_;
+    const std::unique_ptr<Link> met_on_;
+    SharedRings::Direction &out_;
+    SharedRings::Direction &in_;
+
+    // This process's own counters, which the peer cannot change.
+    std::atomic<std::uint64_t> written_{0};  // by the thread that sends
+    std::atomic<std::uint64_t> taken_{0};    // by the thread that receives
+    std::uint64_t released_ = 0;             // of these, the peer's room again
+    std::size_t most_unread_ = ring;
+    unsigned vain_looks_ = 0;
+    bool abandoned_ = false;
+
+    mutable std::atomic<bool> peer_gone_{false};  // its process, or its end of the socket
+    std::atomic<bool> violated_{false};           // the peer wrote counters that cannot be
+    std::atomic<bool> aborted_{false};
+    std::atomic<bool> failure_told_{false};
+
+    base::Mutex resting_mutex_;  // nothing else is taken with it
+    Interest wanted_ GUARDED_BY(resting_mutex_){.readable = true};
+    std::atomic<bool> rests_{false};  // changed with the mutex, or by receive()
+};
+
+}  // namespace soft

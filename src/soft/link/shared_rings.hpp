@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/link/shared_rings: the memory that the two ends of a memory link have mapped: a ring of bytes for each
+// direction, with the counters of its sender and its receiver. An end trusts nothing that the other may
+// write.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+
+namespace soft {
+
+class SharedRings {
+public:
+    // Bytes that wait in one direction: messages to a peer that does not receive yet have as much room as
+    // with many a TCP. A ring that is larger leaves the processor's cache sooner.
+    static constexpr std::size_t ring_bytes = std::size_t{512} << 10;
+
+    enum class End : std::uint32_t { None, Finished, Abandoned };
+    // One direction. Each line of the cache has one writer.
+    struct Direction {
+        alignas(64) std::atomic<std::uint64_t> written{0};  // bytes so far, by the sender
+        std::atomic<End> end{End::None};                    // by the sender, behind the bytes
+        alignas(64) std::atomic<std::uint64_t> used{0};     // bytes so far, by the receiver
+        std::atomic<bool> closed{false};                    // by the receiver, which takes no more
+    };
+    // The end that set it wants a bell for these; the end that rings takes it back.
+    static constexpr std::uint32_t wants_bytes = 1;
+    static constexpr std::uint32_t wants_room = 2;
+    struct Bell {
+        alignas(64) std::atomic<std::uint32_t> wanted{0};
+    };
+    static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<End>::is_always_lock_free);
+
+    // The end that made the memory sends in the first direction, the other end in the second.
+    enum class Side : std::uint8_t { Maker, Guest };
+
+    SharedRings() = default;
+    // Makes the memory and maps it. EMFILE, ENFILE, ENOMEM.
+    [[nodiscard]] static base::Result<SharedRings> make();
+    // Maps what the peer has made. EPROTO: it is not such memory, or the peer could take it away from us.
+    [[nodiscard]] static base::Result<SharedRings> join(base::Fd memory);
+    SharedRings(SharedRings &&other) noexcept
+        : file_{std::move(other.file_)}, memory_{std::exchange(other.memory_, nullptr)}, side_{other.side_} {}
+    SharedRings &operator=(SharedRings &&other) noexcept {
+        std::swap(file_, other.file_);
+        std::swap(memory_, other.memory_);
+        std::swap(side_, other.side_);
+        return *this;
+    }
+    SharedRings(const SharedRings &) = delete;
+    SharedRings &operator=(const SharedRings &) = delete;
+    ~SharedRings();
+
+    // The descriptor of the memory, for the peer, until it is closed here.
+    [[nodiscard]] int file() const { return file_.get(); }
+    void close_file() { file_.reset(); }
+
+    [[nodiscard]] Direction &outgoing() const { return memory_->directions[index()]; }
+    [[nodiscard]] Direction &incoming() const { return memory_->directions[1 - index()]; }
+    [[nodiscard]] Bell &own_bell() const { return memory_->bells[index()]; }
+    [[nodiscard]] Bell &peers_bell() const { return memory_->bells[1 - index()]; }
+    // The bytes of a ring from the position on, up to `most` and to the end of the ring.
+    [[nodiscard]] std::span<std::byte> outgoing_bytes(std::uint64_t position, std::size_t most) const {
+        return bytes_of(index(), position, most);
+    }
+    [[nodiscard]] std::span<std::byte> incoming_bytes(std::uint64_t position, std::size_t most) const {
+        return bytes_of(1 - index(), position, most);
+    }
+
+private:
+    struct Memory {
+        std::array<Direction, 2> directions;
+        std::array<Bell, 2> bells;
+        alignas(4096) std::array<std::array<std::byte, ring_bytes>, 2> bytes;
+    };
+
+    SharedRings(base::Fd file, void *memory, Side side);
+    [[nodiscard]] std::size_t index() const { return side_ == Side::Maker ? 0 : 1; }
+    [[nodiscard]] std::span<std::byte> bytes_of(std::size_t ring, std::uint64_t position,
+                                                std::size_t most) const {
+        const std::size_t at = position % ring_bytes;
+        return std::span{memory_->bytes[ring]}.subspan(at, std::min(most, ring_bytes - at));
+    }
+
+    base::Fd file_;
+    Memory *memory_ = nullptr;
+    Side side_ = Side::Maker;
+};
+
+}  // namespace soft
