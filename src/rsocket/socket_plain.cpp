@@ -64,7 +64,7 @@ bool Socket::decide_by_what_came() {
     std::array<char, request_key.size()> bytes{};
     const auto count = look_at(fd(), bytes);
     if (!count) {
-        return false;
+        return lose_to_another();
     }
     const std::string_view came{bytes.data(), *count};
     if (!came.empty() && came == request_key) {
