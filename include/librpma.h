@@ -133,7 +133,7 @@ enum rpma_conn_event {
     RPMA_CONN_ESTABLISHED = 0, /* it is ready for operations, both ways */
     RPMA_CONN_CLOSED = 1,      /* either side disconnected; the event may come twice */
     RPMA_CONN_LOST = 2,        /* connecting failed, or the device went away */
-    RPMA_CONN_REJECTED = 3,    /* the other side said no, or nobody listens there */
+    RPMA_CONN_REJECTED = 3,    /* the other side refused, or no program listens there */
     RPMA_CONN_UNREACHABLE = 4  /* the other side did not answer in time */
 };
 
@@ -665,7 +665,7 @@ int rpma_conn_get_compl_fd(const struct rpma_conn *conn, int *fd);
  *
  *   flags   0 or RPMA_WAIT_NO_REARM.
  *   cq      It becomes the queue, which stays its owner's; NULL when the queue cannot be armed again.
- *   is_rcq  It becomes whether that is the receive queue. With NULL the caller does not ask.
+ *   is_rcq  It becomes true when that is the receive queue, otherwise false. It may be NULL.
  *
  * Blocks: until a completion comes, unless the channel's descriptor is non-blocking.
  * Threads: one thread at a time for each connection.
@@ -899,7 +899,7 @@ int rpma_cq_wait(struct rpma_cq *cq);
  * code that the call returns.
  *
  *   num_entries      How many completions wc has room for, at least 1.
- *   num_entries_got  It becomes how many there are. With NULL the caller does not ask, and num_entries is 1.
+ *   num_entries_got  It becomes the number of completions in wc. It may be NULL when num_entries is 1.
  *
  * Errors:
  *   RPMA_E_INVAL          num_entries is below 1, or above 1 with num_entries_got NULL.
@@ -1002,11 +1002,11 @@ int rpma_srq_get_rcq(const struct rpma_srq *srq, struct rpma_cq **rcq_ptr);
 
 /* The level of a log line. A threshold lets lines of its own level pass, and of those before it. */
 enum rpma_log_level {
-    RPMA_LOG_DISABLED = -1, /* as a threshold: nothing */
+    RPMA_LOG_DISABLED = -1, /* as a threshold: no line passes */
     RPMA_LOG_LEVEL_FATAL = 0,
     RPMA_LOG_LEVEL_ERROR = 1,   /* the call that logs it fails */
     RPMA_LOG_LEVEL_WARNING = 2, /* something is not as it should be, and the call goes on */
-    RPMA_LOG_LEVEL_NOTICE = 3,  /* connections made and ended, the device chosen */
+    RPMA_LOG_LEVEL_NOTICE = 3,  /* a connection begins or ends, a device is chosen */
     RPMA_LOG_LEVEL_INFO = 4,
     RPMA_LOG_LEVEL_DEBUG = 5
 };
@@ -1181,8 +1181,8 @@ struct rpma_op {
  * Where a place is given as address and key, only the peer knows the bounds.
  *
  *   num_ops     How many elements ops has, at least 1.
- *   num_posted  It becomes how many operations were posted, also when the call fails: those go on, the call
- *               refused the next one and did not look at the others. With NULL the caller does not ask.
+ *   num_posted  It becomes the number of operations that were posted, also when the call fails. Those go on;
+ *               the call refused the next one and did not look at the others. It may be NULL.
  *
  * Threads: any number of threads may post to one connection at once.
  * Errors:
@@ -1210,8 +1210,7 @@ struct rpma_recv_op {
  * Posts receives in order, each as rpma_recv does, and hands them to the device together.
  *
  *   num_ops     How many elements ops has, at least 1.
- *   num_posted  It becomes how many receives were posted, also when the call fails. With NULL the caller does
- *               not ask.
+ *   num_posted  It becomes the number of receives that were posted, also when the call fails. It may be NULL.
  *
  * Threads: any number of threads may post to one connection at once.
  * Errors:
@@ -1227,8 +1226,7 @@ int rpma_recv_many(struct rpma_conn *conn, const struct rpma_recv_op *ops, size_
  * here too.
  *
  *   num_ops     How many elements ops has, at least 1.
- *   num_posted  It becomes how many receives were posted, also when the call fails. With NULL the caller does
- *               not ask.
+ *   num_posted  It becomes the number of receives that were posted, also when the call fails. It may be NULL.
  *
  * Threads: one thread at a time uses a request.
  * Errors:
@@ -1403,7 +1401,7 @@ int rpma_conn_cfg_set_retry_count(struct rpma_conn_cfg *cfg, uint8_t retry_count
 int rpma_conn_cfg_get_retry_count(const struct rpma_conn_cfg *cfg, uint8_t *retry_count);
 
 /**
- * Sets how often a device sends again what found no receive. It has an effect where
+ * Sets how often a device sends a message again that found no receive. It has an effect where
  * rpma_conn_cfg_set_retry_count has one.
  *
  *   rnr_retry_count  0 to 6; or 7, the default, which stands for no limit.
@@ -1413,7 +1411,7 @@ int rpma_conn_cfg_get_retry_count(const struct rpma_conn_cfg *cfg, uint8_t *retr
  */
 int rpma_conn_cfg_set_rnr_retry_count(struct rpma_conn_cfg *cfg, uint8_t rnr_retry_count);
 
-/** Gets how often a device sends again what found no receive. */
+/** Gets how often a device sends a message again that found no receive. */
 int rpma_conn_cfg_get_rnr_retry_count(const struct rpma_conn_cfg *cfg, uint8_t *rnr_retry_count);
 
 /**
@@ -1627,9 +1625,9 @@ int rpma_conn_get_context(const struct rpma_conn *conn, void **context);
  * (rpma_conn_disconnect flushes the operations that TCP has not taken yet.) An operation that the program
  * posts later may be done too, or be flushed.
  *
- * The program may deregister memory now that only the peer uses. When the peer still writes there, the device
- * does not listen to it any more; the peer gets what was posted, unless that has to wait for an answer. A
- * peer that takes nothing delays the end; rpma_conn_disconnect then still ends the connection at once.
+ * The program may now deregister memory that only the peer uses. When the peer still writes there, the device
+ * takes nothing more from it. The peer gets what was posted, unless that has to wait for an answer. A peer
+ * that receives nothing delays the end; rpma_conn_disconnect then still ends the connection at once.
  *
  * Threads: any number at once.
  * Errors:
@@ -1644,10 +1642,10 @@ int rpma_conn_drain(struct rpma_conn *conn);
  * and the values behind it). Kernel devices tell only 0 for RPMA_CONN_CLOSED. The value is one of these, or
  * another error of connect(2):
  *   0             The connection has not ended, or either side disconnected.
- *   ECONNREFUSED  The other side said no, or nobody listens there.
+ *   ECONNREFUSED  The other side refused, or no program listens there.
  *   ECONNRESET    The other side went away.
  *   ETIMEDOUT     The other side did not answer.
- *   EPROTO        One side broke the protocol, or reached for what it may not have.
+ *   EPROTO        One side broke the protocol, or accessed memory without the right to.
  *   ECONNABORTED  An operation failed here.
  *
  * Threads: any number at once.
@@ -1837,7 +1835,7 @@ int rpma_conn_req_prepare(struct rpma_conn_req *req, struct rpma_peer *peer, con
 
 /**
  * Registers memory as rpma_mr_reg does, but only the other side of the connection that the request becomes
- * reaches it. To others that come to know the descriptor, its key is a key of nothing.
+ * reaches it. For every other peer that has the descriptor, the key is not valid.
  *
  * The other side loses access when rpma_mr_dereg ends the registration or when the connection is deleted, in
  * either order. The program here uses the region as any of the peer's: with other connections too, and for

@@ -255,7 +255,7 @@ public:
     // Returns the first failure of a setter.
     [[nodiscard]] expected<void> ok() const { return detail::result_of(first_failure_); }
 
-    // These two take a configuration that may be nullptr.
+    // In these two functions the configuration may be nullptr.
     [[nodiscard]] static expected<void> check(const connection_configuration *configuration) {
         return configuration != nullptr ? configuration->ok() : expected<void>{};
     }
@@ -416,7 +416,8 @@ public:
     expected<rpma_conn_event> next_event() {
         return detail::value_of<rpma_conn_event>(rpma_conn_next_event, object_);
     }
-    // Returns what the peer said when it asked, or answered. The bytes are valid as long as the connection.
+    // Returns the bytes that came with the peer's request, or with its answer. They are valid as long as the
+    // connection.
     [[nodiscard]] std::span<const std::byte> private_data() const {
         rpma_conn_private_data data{};
         (void)rpma_conn_get_private_data(object_, &data);

@@ -87,7 +87,7 @@ SOFTRDMA_LIKE(ibv_dereg_mr);
 
 /**
  * Registers memory that only the peer of one queue pair reaches, as through a memory window of type 2 (which
- * this device does not have). To every other peer its keys are keys of nothing. The program itself uses lkey
+ * this device does not have). For every other peer its keys are not valid. The program itself uses lkey
  * with any queue pair or shared receive queue of the protection domain.
  *
  * The region belongs to that queue pair and not to its number: when the queue pair is destroyed no peer
@@ -262,9 +262,9 @@ extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
  *
  * Returns: 0 before its end, and when either side disconnected; or one of these, or another errno value of
  * the socket's:
- *   ECONNRESET    The peer or the network cut it short.
+ *   ECONNRESET    The peer or the network cut the connection.
  *   ETIMEDOUT     The peer did not answer.
- *   EPROTO        One side broke the protocol, or reached for what it may not have.
+ *   EPROTO        One side broke the protocol, or accessed memory without the right to.
  *   ECONNABORTED  A request failed here.
  */
 extern int softrdma_end_error(const struct ibv_qp *qp);
@@ -329,8 +329,8 @@ SOFTRDMA_LIKE(rdma_disconnect);
  * now; the call returns before that. (rdma_disconnect flushes the requests that TCP has not taken.) A request
  * that the program posts later may be done too, or be flushed.
  *
- * When the peer asks meanwhile for what it may not have, the device does not listen to it any more; the peer
- * gets what was posted all the same, unless that has to wait for an answer.
+ * When the peer meanwhile asks for an access that it may not have, the device takes nothing more from it. The
+ * peer still gets what was posted, unless that has to wait for an answer.
  *
  * Returns: 0; or -1 and errno.
  * Errors:
@@ -347,7 +347,7 @@ SOFTRDMA_LIKE(rdma_leave_multicast);
  * RDMA_OPTION_ID_ACK_TIMEOUT changes nothing, for TCP acknowledges; RDMA_OPTION_IB_PATH fails with
  * EOPNOTSUPP. */
 SOFTRDMA_LIKE(rdma_set_option);
-/* Both fail with EOPNOTSUPP: enhanced connection establishment is for other hardware. */
+/* Both calls fail with EOPNOTSUPP: enhanced connection establishment is for other hardware. */
 SOFTRDMA_LIKE(rdma_set_local_ece);
 SOFTRDMA_LIKE(rdma_get_remote_ece);
 SOFTRDMA_LIKE(rdma_get_src_port);

@@ -9,9 +9,9 @@
  *
  * Descriptors. An rsocket's descriptor is a TCP socket, which the soft device uses, or, of type SOCK_DGRAM, a
  * UDP socket. Where a device of the kernel serves the local address, the TCP socket only holds the number and
- * the port (librsocket(7)). Only functions of this library may read, write, wait for or close the descriptor;
- * names and options are those of that socket, too. The descriptor of something else may be in rpoll, rselect
- * and repoll, beside rsockets.
+ * the port (librsocket(7)). Only functions of this library may read, write, wait for or close the descriptor.
+ * The rsocket has the names and the options of that socket. rpoll, rselect and repoll also take descriptors
+ * that are no rsockets.
  *
  * Signals. The library sends none: where a socket would raise SIGPIPE, the call fails with EPIPE. The library
  * makes no thread. A signal handler may call its functions. Where the handler has interrupted another of them
@@ -27,7 +27,7 @@
  * Returns: 0; or -1 and errno.
  * Errors:
  *   EBADF    socket is no rsocket.
- *   EDEADLK  A signal handler calls, and has interrupted a call of this library.
+ *   EDEADLK  A signal handler made the call, and had interrupted a call of this library.
  */
 #ifndef RSOCKET_H /* librdmacm's header has the same name for this: both declare the same */
 #define RSOCKET_H 1
@@ -54,7 +54,8 @@ extern "C" {
 enum {
     RDMA_SQSIZE, /* messages that may be on their way, 1 to 65534 */
     RDMA_RQSIZE, /* messages of the peer that have a place, 1 to 65534; there are 16 at least */
-    RDMA_INLINE, /* bytes of a message that has no copy in the send buffer, which the soft device has not */
+    RDMA_INLINE, /* bytes of a message that has no copy in the send buffer; the soft device has no such copy
+                  */
     RDMA_IOMAPSIZE, /* mappings that the peer may have (riomap), 0 to 32512, above 128 in steps of 256 */
     RDMA_ROUTE,     /* a path of InfiniBand, which no stream here takes: ENOPROTOOPT */
     /* These are of this library alone. */
@@ -72,13 +73,13 @@ enum {
 
 /* The reason says why an rsocket is TCP. */
 enum {
-    RDMA_REASON_NONE,            /* it is not */
+    RDMA_REASON_NONE,            /* it is not TCP */
     RDMA_REASON_PEER_SPEAKS_TCP, /* the peer sent, or answered, something else than a request, or closed */
     RDMA_REASON_SPOKE_FIRST,     /* our program sent, and the client had not asked for RDMA */
     RDMA_REASON_PEER_REFUSED,    /* the server refused our request */
     RDMA_REASON_PEER_SILENT,     /* the server did not answer our request for a second */
-    RDMA_REASON_NOT_ASKED,       /* RS_PROBE says that the server is not asked */
-    RDMA_REASON_REMEMBERED,      /* it is not asked, because it spoke TCP less than a minute ago */
+    RDMA_REASON_NOT_ASKED,       /* RS_PROBE says not to ask the server */
+    RDMA_REASON_REMEMBERED,      /* the server was not asked: it spoke TCP less than a minute ago */
     RDMA_REASON_ADOPTED          /* radopt: TCP had carried bytes of the program before */
 };
 
@@ -140,22 +141,23 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
 /**
  * Connects an rsocket. After a failure it may connect again.
  *
- * One of type SOCK_DGRAM sends to that address from then on, and hears only that address. The call sends
- * nothing; AF_UNSPEC takes the address back.
+ * An rsocket of type SOCK_DGRAM then sends to that address, and receives only from it. The call sends
+ * nothing. An address of the family AF_UNSPEC undoes that.
  *
  * A stream asks the peer for RDMA, and waits for the answer. Over the soft device the peer answers when its
  * program uses what it accepted. The call stops waiting after a second: the library keeps what the program
  * sends, up to SO_SNDBUF, until it is known whether the peer takes it by RDMA or by TCP (RDMA_FALLBACK,
  * RS_PROBE, librsocket(7)).
  *
- * An rsocket that does not block fails with EINPROGRESS. It is ready for POLLOUT when it is connected, or
- * with POLLERR when it could not connect; SO_ERROR, the next rconnect or the next receive tells why.
+ * On an rsocket that does not block, the call fails with EINPROGRESS. The rsocket is ready for POLLOUT when
+ * it is connected, and has POLLERR when it could not connect; SO_ERROR, the next rconnect or the next receive
+ * tells why.
  *
  * Blocks: until the peer answers, for a second at most. With RDMA_FALLBACK 0 it waits for the answer.
  * Errors:
- *   ECONNREFUSED   Nobody listens there, or the peer said no.
+ *   ECONNREFUSED   No program listens there, or the peer refused.
  *   ETIMEDOUT      The peer did not answer; the soft device waits for 10 seconds.
- *   ECONNRESET     The peer closed instead.
+ *   ECONNRESET     The peer closed the connection and did not answer.
  *   EPROTO         The peer answered in another protocol.
  *   ENOTSUP        The peer speaks another version of this protocol.
  *   EADDRNOTAVAIL  No RDMA device serves the local address.
@@ -170,13 +172,13 @@ int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
  * is no rsocket here. The caller closes it with rclose from then on.
  *
  * A socket that listens, also one of rlisten in another process, then gives connections by raccept. A
- * connected socket becomes what raccept gives, and answers its peer at its first use. But one that has been
- * read or written carries TCP, and goes on so (RDMA_REASON_ADOPTED), with its own O_NONBLOCK.
+ * connected socket becomes an rsocket as raccept gives it, and answers its peer at its first use. But a
+ * socket that has been read or written stays TCP (RDMA_REASON_ADOPTED), with its own O_NONBLOCK.
  *
- * An rsocket of another process waits in its calls, or does not, as it did there (rfcntl); another socket
- * does as O_NONBLOCK says. They have the settings of a new rsocket. The call sets O_NONBLOCK of the kernel's
- * socket, also for other processes that have it. Where a device of the kernel serves the address, only the
- * soft device serves this rsocket.
+ * An rsocket of another process blocks, or does not, as it did there (rfcntl); any other socket blocks unless
+ * it has O_NONBLOCK. Both get the settings of a new rsocket. The call sets O_NONBLOCK of the kernel's socket,
+ * also for other processes that have it. Only the soft device serves this rsocket, also where a device of the
+ * kernel serves the address.
  *
  *   fd  It stays the same number.
  *
@@ -184,24 +186,24 @@ int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
  *   EEXIST      fd is an rsocket already.
  *   ENOTSOCK    fd is no socket.
  *   ENOTSUP     fd is a socket of something else than TCP.
- *   ECONNRESET  fd carries, or has asked for, a stream, which is another process's.
+ *   ECONNRESET  fd carries a stream of another process, or has asked for one.
  */
 int radopt(int fd);
 
 /**
- * Ends one direction of a stream, or both. The peer reads what was sent before, then the end of the stream.
- * The call does not wait for that.
+ * Ends one direction of a stream, or both. The peer reads the bytes that were sent before, then the end of
+ * the stream. The call does not wait for that.
  *
  * See shutdown(2).
  */
 int rshutdown(int socket, int how);
 
 /**
- * Closes an rsocket. Bytes that were sent go on to the peer, and the end of the stream behind it.
+ * Closes an rsocket. Bytes that were sent still go to the peer, and the end of the stream after them.
  *
  * With SO_LINGER the call waits until the peer has everything, but no longer than the option says. With 0
- * seconds it cuts the stream off, and the peer gets ECONNRESET. The end of the process (exit(3)) closes what
- * is open, and waits up to two seconds for what was sent.
+ * seconds it cuts the stream off, and the peer gets ECONNRESET. The end of the process (exit(3)) closes the
+ * rsockets that are open, and waits up to two seconds until their bytes have left.
  *
  * Blocks: for two seconds at most, and only for what was sent to a peer that has not answered; with SO_LINGER
  * as long as the option says.
@@ -224,9 +226,9 @@ int rclose(int socket);
  * there is no signal, and a send goes at once.
  *
  * A stream that broke fails with ECONNRESET when its peer is gone, ETIMEDOUT when the peer is silent, and
- * EPROTO when the peer sent what the protocol does not allow; a receive first gives what had come. An end
- * that the peer has announced is 0 bytes. When a send returns, the program may change the bytes; the peer may
- * not have them yet.
+ * EPROTO when the peer broke the protocol; a receive first gives the bytes that had come. After an end that
+ * the peer has announced, a receive gives 0 bytes. When a send returns, the program may change the bytes; the
+ * peer may not have them yet.
  *
  * Errors:
  *   EOPNOTSUPP  flags has MSG_OOB, MSG_ERRQUEUE or MSG_FASTOPEN, or, of datagrams, MSG_MORE or MSG_DONTROUTE;
@@ -347,18 +349,17 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
  * A program gives its peer the right to write into memory of its own, and the peer does so without any call
  * of the program. Each direction of a stream does this by itself, or both do.
  *
- * First the peer says with RDMA_IOMAPSIZE how many mappings it may know, before the stream begins. The peer
- * knows a mapping when it has received anything that was sent after riomap. The owner has what riowrite wrote
- * when it has received anything that was sent after riowrite.
+ * Before the stream begins, the peer says with RDMA_IOMAPSIZE how many mappings it may know. The peer knows a
+ * mapping when it has received anything that was sent after riomap. The owner has the bytes of riowrite when
+ * it has received anything that was sent after riowrite.
  *
  * The memory stays the program's, which may read it at any time, and keeps it until riounmap or rclose. A
  * stream that broke gives the errors of rsend.
  */
 
 /**
- * Maps memory for the other end of a stream. The peer writes there with riowrite. No other peer can write
- * there, where the device is the soft one; a device of the kernel lets every peer write that knows address
- * and key.
+ * Maps memory for the other end of a stream. The peer writes there with riowrite. On the soft device no other
+ * peer can write there; a device of the kernel lets every peer write that knows address and key.
  *
  * The program may map memory several times; where mappings overlap, the peer writes to the youngest.
  *
@@ -388,8 +389,8 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
  * Ends the oldest mapping of exactly these bytes. No byte of the peer comes there after this call.
  *
  * The library tells the peer, whose riowrite there then fails with ENXIO; the call does not wait for the
- * peer. When the peer writes before it knows, its bytes go nowhere and the stream breaks. librdmacm's
- * rsockets do not know until then.
+ * peer. When the peer writes before it knows, its bytes are dropped and the stream breaks. librdmacm's
+ * rsockets learn of the end of a mapping only by that.
  *
  *   len  In bytes.
  *
@@ -400,11 +401,12 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
 int riounmap(int socket, void *buf, size_t len);
 
 /**
- * Writes to what the peer has mapped (riomap). Nothing tells the peer; it has the bytes in its memory before
- * it receives what is sent later. When the call returns, the program may change the bytes at buf.
+ * Writes to memory that the peer has mapped (riomap). Nothing tells the peer; it has the bytes in its memory
+ * before it receives any byte that is sent later. When the call returns, the program may change the bytes at
+ * buf.
  *
- * The call goes on where another mapping follows on the first, and ends early where nothing is mapped. An
- * rsocket that blocks writes everything else.
+ * The call goes on where another mapping follows on the first, and ends early where nothing is mapped. On an
+ * rsocket that blocks, it writes all other bytes.
  *
  *   count   In bytes.
  *   offset  The number by which the peer knows the first byte.
@@ -486,8 +488,8 @@ int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, stru
 int repoll_create(int flags);
 
 /**
- * Puts a descriptor into a repoll (EPOLL_CTL_ADD), changes what it is asked for, which also arms a one-shot
- * anew (EPOLL_CTL_MOD), or takes it out (EPOLL_CTL_DEL).
+ * Puts a descriptor into a repoll (EPOLL_CTL_ADD), changes its events, which also arms a one-shot anew
+ * (EPOLL_CTL_MOD), or takes it out (EPOLL_CTL_DEL).
  *
  *   fd     An rsocket, or what epoll takes.
  *   event  EPOLL_CTL_DEL does not read it.
@@ -551,9 +553,9 @@ int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);
  *
  * SO_RCVBUF and SO_SNDBUF are the stream's buffers, which are fixed when the stream begins: later they change
  * what is reported and nothing else. SO_RCVTIMEO, SO_SNDTIMEO, SO_RCVLOWAT and SO_LINGER are the stream's.
- * All others are the TCP socket's (socket(7), tcp(7), ip(7), ipv6(7)), and do there what they do: keep-alive,
- * TCP_USER_TIMEOUT, TCP_CORK, SO_REUSEADDR, IPV6_V6ONLY. The soft device sets TCP_NODELAY unless the program
- * sets it. Where an rsocket is TCP, all options are the TCP socket's.
+ * All others are the TCP socket's (socket(7), tcp(7), ip(7), ipv6(7)) and have their effect there:
+ * keep-alive, TCP_USER_TIMEOUT, TCP_CORK, SO_REUSEADDR, IPV6_V6ONLY. The soft device sets TCP_NODELAY unless
+ * the program sets it. Where an rsocket is TCP, all options are the TCP socket's.
  *
  * Errors:
  *   EINVAL       An option of SOL_RDMA is set, and the stream has begun or the rsocket is TCP, or the value
@@ -564,8 +566,9 @@ int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen);
 
 /**
- * Gets an option's value. It has the options of rsetsockopt, and RDMA_MODE and RDMA_MODE_REASON: what carries
- * the bytes, and why. SO_ERROR tells once why rconnect failed, and always why the stream is broken.
+ * Gets an option's value. The options are those of rsetsockopt, and RDMA_MODE and RDMA_MODE_REASON, which
+ * tell what carries the bytes, and why. SO_ERROR tells once why rconnect failed, and always why the stream is
+ * broken.
  *
  * Errors:
  *   ENOPROTOOPT  There is no such option.
