@@ -19,7 +19,7 @@ namespace base {
     return length_of(reinterpret_cast<const sockaddr &>(address));
 }
 
-// The port, in the host's order.
+// Returns the port, in the host's order.
 [[nodiscard]] inline std::uint16_t port_of(const sockaddr_storage &address) {
     return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6 &>(address).sin6_port
                                                : reinterpret_cast<const sockaddr_in &>(address).sin_port);
@@ -51,7 +51,7 @@ inline void set_port(sockaddr_storage &address, std::uint16_t port) {
     return plain;
 }
 
-// Whether two addresses are the same, whatever their ports. Addresses of other families never are.
+// Returns whether two addresses are the same, whatever their ports. Addresses of other families never are.
 [[nodiscard]] inline bool same_host(const sockaddr &one, const sockaddr &other) {
     if (one.sa_family != other.sa_family) {
         return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/condition: what threads wait for with a mutex.
+// base/condition: a condition that threads wait for with a mutex.
 #pragma once
 
 #include <condition_variable>
@@ -11,8 +11,8 @@
 
 namespace base {
 
-// As std::condition_variable: a wait may end without a reason, so it
-// stands in a loop that looks.
+// Works like std::condition_variable. A wait may end without a reason, so the caller waits in a loop that
+// checks the condition.
 class Condition {
 public:
     void notify_one() { condition_.notify_one(); }
@@ -22,7 +22,7 @@ public:
         condition_.wait(lock);
         static_cast<void>(lock.release());
     }
-    // False when it is past the deadline.
+    // Returns false when the deadline has passed.
     [[nodiscard]] bool wait_until(LastingMutex &mutex, Clock::time_point deadline) REQUIRES(mutex) {
         std::unique_lock lock{mutex.mutex_, std::adopt_lock};
         const auto status = condition_.wait_until(lock, deadline);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/cursor: bounded reading and writing of bytes that a peer sent or will get. Out of bounds never touches
-// memory: it sets a flag that the caller checks once at the end.
+// base/cursor: bounded reading and writing of bytes that a peer sent or will get. An access out of bounds
+// does not touch memory: it sets a flag that the caller checks once at the end.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class Reader {
 public:
     explicit Reader(std::span<const std::byte> bytes) : bytes_{bytes} {}
 
-    // The next value, or 0 and not ok() when too few bytes are left.
+    // Returns the next value, or 0 and not ok() when too few bytes are left.
     template <std::unsigned_integral T>
     [[nodiscard]] T big() {
         return take<T>(std::endian::big);
@@ -32,7 +32,7 @@ public:
         return take<T>(std::endian::little);
     }
 
-    // The next `size` bytes, borrowed; empty and not ok() when too few are left.
+    // Returns the next `size` bytes, borrowed; none and not ok() when too few are left.
     [[nodiscard]] std::span<const std::byte> bytes(std::size_t size) {
         if (size > bytes_.size()) {
             ok_ = false;

@@ -8,13 +8,13 @@
 
 namespace base {
 
-// Owns one file descriptor and closes it once; or borrows it from an owner who outlives this. -1 means
-// "none".
+// Owns one file descriptor and closes it once, or borrows it from an owner that outlives this object. -1
+// means "none".
 class Fd {
 public:
     Fd() = default;
     explicit Fd(int fd) : fd_{fd} {}
-    // Never closed here.
+    // Returns an Fd that never closes the descriptor.
     [[nodiscard]] static Fd borrowed(int fd) {
         Fd one{fd};
         one.borrowed_ = true;

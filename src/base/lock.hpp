@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/lock: how every mutex of the tree is held: until a scope ends.
+// base/lock: holds a mutex until a scope ends, as all code of the tree does.
 #pragma once
 
 #include "base/thread_safety.hpp"
@@ -10,8 +10,9 @@ namespace base {
 struct Adopt {};
 inline constexpr Adopt adopt;
 
-// Holds a mutex of any kind until its scope ends. Its begin and end are inline also where a compiler thinks
-// that a place is rarely reached: a call there would keep held_ in memory, which the usual way then pays for.
+// Holds a mutex of any kind until its scope ends. Constructor and destructor are inline also where the
+// compiler expects that a place is rarely reached. A call there would keep held_ in memory, and the usual
+// path would pay for that.
 template <typename Held>
 class SCOPED_CAPABILITY Lock {
 public:
@@ -27,7 +28,7 @@ public:
     Lock(const Lock &) = delete;
     Lock &operator=(const Lock &) = delete;
 
-    // Before the end of the scope.
+    // Releases the mutex before the end of the scope.
     void unlock() RELEASE() RPMA_THREAD_SAFETY(no_thread_safety_analysis) {
         held_ = false;
         mutex_.unlock();
@@ -42,7 +43,7 @@ private:
     bool held_ = true;
 };
 
-// Does not hold the mutex until its scope ends; then it is held again.
+// Releases the mutex, and takes it again when its scope ends.
 template <typename Held>
 class SCOPED_CAPABILITY Unlock {
 public:

@@ -29,7 +29,7 @@ std::atomic<LogSink> current_sink{standard_error_sink};
 
 }  // namespace
 
-// Release and acquire: the program's function sees, in any thread, what the program prepared for it.
+// Release and acquire make the program's preparations visible to its function in every thread.
 void set_log_sink(LogSink sink) {
     base::set_shared(current_sink, sink != nullptr ? sink : standard_error_sink, std::memory_order_release);
 }
@@ -44,7 +44,7 @@ constinit LastingMutex LogPlace::mutex;
 struct LogPlaces {
     LogPlace *first GUARDED_BY(LogPlace::mutex) = nullptr;
 
-    // A child of a fork tells nothing of its parent's: the parent tells it itself.
+    // A forked child does not report its parent's lines, because the parent reports them itself.
     void forget() {
         LogPlace::mutex.assert_held();
         for (LogPlace *place = std::exchange(first, nullptr); place != nullptr;) {
@@ -110,7 +110,7 @@ void LogPlace::write(int level, const char *format, ...) {
     log_sink()(level, file_, line_, function_, "%s\n", text.data());
 }
 
-// Nothing when none is withheld.
+// Returns nothing when no line is withheld.
 LogPlace::Withheld LogPlace::take(Clock::time_point now) {
     if (withheld_ == 0) {
         return {};

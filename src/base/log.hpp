@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/log: one line of log, with its level and place, handed to the sink of the library it is compiled into.
-// Lines that peers cause, and could cause without end, become a count.
+// base/log: hands one line of log, with its level and place, to the sink of the library that it is compiled
+// into. Lines that peers can cause without end become a count.
 #pragma once
 
 #include <array>
@@ -24,24 +24,24 @@ enum class LogLevel : int {
     Debug = 5
 };
 
-// printf-style; the format ends in "\n". Called from any thread, also with locks of the caller held: it must
-// not call back.
+// The arguments are printf's; the format ends in "\n". Any thread may call the sink, also while it holds
+// locks, so the sink must not call the library.
 using LogSink = void (*)(int level, const char *file, int line, const char *function, const char *format,
                          ...);
 
-// The sink and threshold of this library. Any thread, any time.
+// Sets the sink and threshold of this library. Any thread may call it at any time.
 void set_log_sink(LogSink sink);
 [[nodiscard]] LogSink log_sink();
 inline std::atomic<int> log_threshold{static_cast<int>(LogLevel::Warning)};
 
-// Relaxed: a threshold that changes is seen soon, which is all that is promised.
+// Relaxed is enough: a new threshold need only be seen soon.
 [[nodiscard]] inline bool log_wanted(LogLevel level) {
     return static_cast<int>(level) <= log_threshold.load(std::memory_order_relaxed);
 }
 
-// A place in the code whose lines peers cause. It writes the first log_lines_of_place in log_window; what
-// comes then is counted. When the window is over, the count is one line, with the text of the last that was
-// written: the next line of the place writes it before itself, or tell_withheld_lines() does.
+// A place in the code whose lines peers cause. It writes the first log_lines_of_place lines in log_window,
+// and counts the later ones. When the window is over, the count becomes one line, with the text of the last
+// line that was written. The next line of the place, or tell_withheld_lines(), writes it.
 inline std::atomic<unsigned> log_lines_of_place{16};  // tests raise it
 inline constexpr std::chrono::seconds log_window{10};
 
@@ -53,9 +53,9 @@ public:
     LogPlace &operator=(const LogPlace &) = delete;
     ~LogPlace() = default;
 
-    // Whether a line is to be written now. Any thread.
+    // Returns whether to write a line now. Any thread may call it.
     [[nodiscard]] bool admits(int level, Clock::time_point now = Clock::now());
-    // Writes it: printf's format, without a newline. Any thread.
+    // Writes the line; the format is printf's, without a newline. Any thread may call it.
     [[gnu::format(printf, 3, 4)]] void write(int level, const char *format, ...);
 
 private:
@@ -72,29 +72,29 @@ private:
     };
     [[nodiscard]] Withheld take(Clock::time_point now) REQUIRES(mutex);
 
-    static LastingMutex mutex;  // of all places; nothing else is locked with it held
+    static LastingMutex mutex;  // of all places; no other lock is taken with it
 
     const char *const file_;
     const int line_;
     const char *const function_;
-    Clock::time_point window_ GUARDED_BY(mutex);  // its beginning
+    Clock::time_point window_ GUARDED_BY(mutex);  // the beginning of the window
     unsigned written_ GUARDED_BY(mutex) = 0;      // in the window
     std::uint64_t withheld_ GUARDED_BY(mutex) = 0;
-    int level_ GUARDED_BY(mutex) = 0;             // the gravest of those
-    Text last_ GUARDED_BY(mutex){};               // that was written
-    LogPlace *next_ GUARDED_BY(mutex) = nullptr;  // that withholds lines
+    int level_ GUARDED_BY(mutex) = 0;             // the gravest level of the withheld lines
+    Text last_ GUARDED_BY(mutex){};               // the last line that was written
+    LogPlace *next_ GUARDED_BY(mutex) = nullptr;  // the next place that withholds lines
 };
 
-// Some place has withheld lines that are not told yet.
+// True while a place has withheld lines that are not written yet.
 inline std::atomic<bool> log_withholds{false};
-// Writes the counts of the places whose window is over, or of all. With no lock held that the sink might
-// take.
+// Writes the counts of the places whose window is over, or of all places. The caller holds no lock that the
+// sink might take.
 void tell_withheld_lines(Clock::time_point now, bool before_their_time);
 
 }  // namespace base
 
-// A macro, because it needs the caller's file, line and function, and must not evaluate its arguments when
-// not wanted.
+// This is a macro because it needs the caller's file, line and function, and must not evaluate its arguments
+// when the line is not wanted.
 #define BASE_LOG(level, format, ...)                                                                \
     do {                                                                                            \
         if (base::log_wanted(base::LogLevel::level)) {                                              \
@@ -103,7 +103,7 @@ void tell_withheld_lines(Clock::time_point now, bool before_their_time);
         }                                                                                           \
     } while (false)
 
-// The same of what a peer causes; the second takes the level's value.
+// These two are for lines that a peer causes; the second takes the level's value.
 #define BASE_LOG_PEER(level, format, ...) \
     BASE_LOG_PEER_AT(static_cast<int>(base::LogLevel::level), format __VA_OPT__(, ) __VA_ARGS__)
 #define BASE_LOG_PEER_AT(level, format, ...)                                            \

@@ -15,8 +15,8 @@
 
 namespace base {
 
-// The mutex of a table that the process keeps: it is never destroyed, because a thread may still be in a call
-// when main() has returned.
+// The mutex of a table that lives as long as the process. It is never destroyed, because a thread may still
+// be in a call when main() has returned.
 class CAPABILITY("mutex") LastingMutex {
 public:
     constexpr LastingMutex() = default;
@@ -26,15 +26,15 @@ public:
     void lock() ACQUIRE() { mutex_.lock(); }
     [[nodiscard]] bool try_lock() TRY_ACQUIRE(true) { return mutex_.try_lock(); }
     void unlock() RELEASE() { mutex_.unlock(); }
-    // For the analysis, where it cannot see who took the mutex. A debug build checks that a thread has it.
+    // Tells the analysis that the mutex is held, where it cannot see that. A debug build checks it.
     void assert_held() const ASSERT_CAPABILITY(this) {
         assert(pthread_mutex_trylock(mutex_.native_handle()) == EBUSY);
     }
-    // As lock() and unlock(), for a mutex that one function takes and another leaves: the handlers of a fork,
-    // or what a program calls. The analysis does not follow these.
+    // These are lock() and unlock() for a mutex that one function takes and another releases: the handlers of
+    // a fork, or two calls of the program. The analysis does not follow them.
     void take() { mutex_.lock(); }
     void leave() { mutex_.unlock(); }
-    // In a child of fork(2), where the thread that held it does not exist.
+    // Is for a child of fork(2), where the thread that held the mutex does not exist.
     void renew_after_fork() { new (&mutex_) std::mutex; }
 
 protected:
@@ -42,12 +42,13 @@ protected:
     mutable std::mutex mutex_;
 };
 
-// The mutex of an object that ends. A std::mutex begins and ends without a call, and a race detector takes
-// the next one at its address for the same: it then knows an order of locks that there never was.
+// The mutex of an object that is destroyed. A std::mutex begins and ends without a call. So a race detector
+// takes the next mutex at the same address for the same one, and reports an order of locks that never
+// existed.
 class Mutex : public LastingMutex {
 public:
     Mutex() { static_cast<void>(pthread_mutex_init(mutex_.native_handle(), nullptr)); }
-    // The owner's last reference may have been given up without this mutex, in a way that a race detector
+    // A thread may release the last reference to the owner without this mutex, in a way that a race detector
     // does not see (the count of a shared_ptr). Taking the mutex shows it that each unlock came before the
     // end.
     ~Mutex() {
@@ -60,8 +61,8 @@ public:
     Mutex &operator=(const Mutex &) = delete;
 };
 
-// For what is changed with two locks and read with either: the members are guarded by a Role, and functions
-// without a body, which require the locks, assert it.
+// A Role guards members that are changed with two locks and read with either. Functions without a body, which
+// require the locks, assert it.
 class CAPABILITY("role") Role {};
 
 }  // namespace base

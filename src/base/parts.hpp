@@ -12,12 +12,12 @@
 
 namespace base {
 
-// Returns bytes as a part. Those that are sent are not written to.
+// Returns bytes as a part. A send does not write to them.
 [[nodiscard]] inline iovec part_of(const void *bytes, std::size_t size) {
     return {.iov_base = const_cast<void *>(bytes), .iov_len = size};
 }
 
-// Returns a message of these parts, without a name. Those that are sent are not written to.
+// Returns a message of these parts, without a name. A send does not write to them.
 [[nodiscard]] inline msghdr message_of(const iovec *parts, std::size_t count) {
     msghdr message{};
     message.msg_iov = const_cast<iovec *>(parts);
@@ -25,7 +25,7 @@ namespace base {
     return message;
 }
 
-// Returns how many bytes the parts have together. The caller knows that the sum does not overflow.
+// Returns how many bytes the parts have together. The caller ensures that the sum does not overflow.
 [[nodiscard]] inline std::size_t size_of(std::span<const iovec> parts) {
     std::size_t size = 0;
     for (const iovec &part : parts) {
@@ -34,8 +34,8 @@ namespace base {
     return size;
 }
 
-// Appends the first bytes of the parts, as many as leave `to` with at most `most` bytes. Returns how many.
-// std::bad_alloc, and then none is appended.
+// Appends the first bytes of the parts, until `to` has `most` bytes. Returns how many it appended. Throws
+// std::bad_alloc, and then appends none.
 inline std::size_t append(std::span<const iovec> parts, std::size_t most, std::vector<std::byte> &to) {
     const std::size_t bytes = std::min(size_of(parts), most - std::min(most, to.size()));
     if (to.size() + bytes > to.capacity()) {

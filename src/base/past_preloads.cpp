@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/past_preloads: linked into a library of ours, these let its sockets and epoll sets be the kernel's,
-// also where librsocket-preload.so is in the process and makes rsockets of what a program asks libc for: the
-// library is what rsockets run on. All other calls for such a descriptor pass that by, because it is no
-// rsocket's. The link binds the library's own calls here (ld --wrap).
+// base/past_preloads: gives a library of ours, which rsockets run on, the kernel's sockets and epoll sets.
+// Without it, librsocket-preload.so in the same process would make rsockets of them. The linker binds the
+// library's own calls to these functions (ld --wrap). All other calls for such a descriptor pass the
+// preloaded library anyway, because the descriptor is no rsocket.
 #include <sys/syscall.h>
 #include <unistd.h>
 

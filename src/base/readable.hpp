@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/readable: a descriptor that is readable while there is something to take (eventfd(2)).
+// base/readable: a descriptor that is readable while there is an item to take (eventfd(2)).
 #pragma once
 
 #include <sys/eventfd.h>
@@ -13,7 +13,7 @@
 
 namespace base {
 
-// Goes with a queue, whose lock guards it.
+// Belongs to a queue, whose lock guards it.
 class Readable {
 public:
     [[nodiscard]] static Result<Readable> create() {
@@ -25,8 +25,8 @@ public:
     }
 
     [[nodiscard]] int fd() const { return fd_.get(); }
-    // Whether it is to be readable; a system call only when that changes. Does not block, even if another
-    // process has read what was written: whether reading blocks is the program's to choose, and not this.
+    // Makes the descriptor readable or not, with a system call only when that changes. Does not block, even
+    // if another process has read the value and the program has made the descriptor blocking.
     void set(bool readable) {
         if (readable == is_set_) {
             return;

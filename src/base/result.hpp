@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/result: how a function inside the project reports failure.
+// base/result: the result by which a function inside the project reports failure.
 #pragma once
 
 #include <cerrno>
@@ -7,8 +7,8 @@
 
 namespace base {
 
-// A failure, as an errno value. The text for a person goes to the log where the failure was found;
-// the code travels up to the C boundary, which translates it once.
+// A failure, as an errno value. The function that finds a failure logs a text for a person. The code is
+// returned up to the C boundary, which translates it once.
 struct Error {
     int number;
 };
@@ -22,7 +22,7 @@ using Failure = std::unexpected<Error>;
     return Failure{Error{number}};
 }
 
-// The failure that errno holds right after a system call.
+// Returns the failure that errno holds right after a system call.
 [[nodiscard]] inline Failure last_failure() {
     return failure(errno);
 }

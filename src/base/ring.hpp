@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // base/ring: a first-in first-out queue whose capacity is set once. A place is not touched before an item is
-// put there, and an empty ring begins at its first place again, so that a ring takes as much memory as it had
-// items at once. Not thread-safe: its owner locks.
+// put there, and an empty ring begins at its first place again. So a ring takes only the memory for the most
+// items that it had at once. It is not thread-safe: its owner locks.
 #pragma once
 
 #include <cassert>
@@ -13,7 +13,7 @@ namespace base {
 
 template <typename T>
 class Ring {
-    // push() begins an item, and nothing has to end it.
+    // push() begins the lifetime of an item, and nothing ends it.
     static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
 public:
@@ -25,7 +25,7 @@ public:
     [[nodiscard]] bool empty() const { return size_ == 0; }
     [[nodiscard]] bool full() const { return size_ == capacity_; }
 
-    // The item `index` places behind the oldest.
+    // Returns the item `index` places behind the oldest.
     [[nodiscard]] T &at(std::size_t index) {
         assert(index < size_);
         return places_[place(index)].item;
@@ -37,7 +37,7 @@ public:
     [[nodiscard]] T &front() { return at(0); }
     [[nodiscard]] T &back() { return at(size_ - 1); }
 
-    // The caller has seen that it is not full().
+    // The caller has checked that the ring is not full().
     T &push(const T &item) {
         assert(!full());
         Place &youngest = places_[place(size_)];
@@ -49,7 +49,7 @@ public:
         --size_;
         head_ = size_ == 0 || head_ + 1 == capacity_ ? 0 : head_ + 1;
     }
-    // Takes back the youngest item.
+    // Removes the youngest item.
     void pop_back() {
         assert(!empty());
         --size_;

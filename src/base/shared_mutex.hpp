@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/shared_mutex: a mutex that many threads hold at once to read, or one alone to change.
+// base/shared_mutex: a mutex that many threads hold at once to read, or one thread alone to write.
 #pragma once
 
 #include <shared_mutex>
@@ -19,7 +19,7 @@ private:
     std::shared_mutex mutex_;
 };
 
-// Holds it to read until its scope ends.
+// Holds the mutex to read until its scope ends.
 class SCOPED_CAPABILITY SharedLock {
 public:
     [[nodiscard]] explicit SharedLock(SharedMutex &mutex) ACQUIRE_SHARED(mutex) : mutex_{mutex} {

@@ -7,9 +7,9 @@
 
 namespace base {
 
-// Valgrind's helgrind and drd see instructions: they take the plain store of a relaxed or releasing store()
-// for a race, and an exchange for what it is. It costs a locked instruction: not for what each operation
-// does.
+// Valgrind's helgrind and drd see only instructions. They take the plain store of a relaxed or releasing
+// store() for a race, but not an exchange. The exchange costs a locked instruction, so it is not for the path
+// of every operation.
 template <typename T>
 void set_shared(std::atomic<T> &shared, std::type_identity_t<T> value,
                 std::memory_order order = std::memory_order_relaxed) {

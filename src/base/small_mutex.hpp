@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/small_mutex: a mutex that is taken in every call, and seldom by two threads at once. It is taken and
-// left with an instruction each, inline; std::mutex calls the C library for 30 each. A thread that has to
-// wait sleeps.
+// base/small_mutex: a mutex for every call, seldom used by two threads at once. To take it and to release it
+// costs one inline instruction each; std::mutex calls the C library for 30 each. A thread that has to wait
+// sleeps.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace base {
 
-// As std::mutex. It is not recursive, and a thread leaves what it has taken.
+// Works like std::mutex. It is not recursive, and the thread that took it releases it.
 class CAPABILITY("mutex") SmallMutex {
 public:
     SmallMutex() = default;
@@ -30,7 +30,7 @@ public:
             state_.notify_one();
         }
     }
-    // For the analysis, where it cannot see who took the mutex. A debug build checks that a thread has it.
+    // Tells the analysis that the mutex is held, where it cannot see that. A debug build checks it.
     void assert_held() const ASSERT_CAPABILITY(this) {
         assert(state_.load(std::memory_order_relaxed) != free);
     }
@@ -45,7 +45,7 @@ private:
         return state_.compare_exchange_strong(expected, taken, std::memory_order_acquire,
                                               std::memory_order_relaxed);
     }
-    // The thread cannot know whether it was the last that slept: it leaves the mutex as awaited.
+    // The thread cannot know whether others still sleep, so it leaves the mutex as awaited.
     [[gnu::noinline]] void wait() {
         while (state_.exchange(awaited, std::memory_order_acquire) != free) {
             state_.wait(awaited, std::memory_order_relaxed);

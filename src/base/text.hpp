@@ -9,10 +9,10 @@
 
 namespace base {
 
-// Returns what is in the file; nothing when it is not there, or cannot be read, which is logged.
+// Returns the content of the file; nothing when the file does not exist, or cannot be read, which is logged.
 [[nodiscard]] std::optional<std::string> text_of_file(const char *path);
 
-// Takes the first word of a line off it, and returns that; an empty one when there is none.
+// Removes the first word of a line and returns it; an empty one when there is none.
 std::string_view take_word(std::string_view &line);
 
 struct Line {

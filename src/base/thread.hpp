@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/thread: the library's own threads. They end by themselves and are joined all the same, so that none is
-// half gone when the process ends.
+// base/thread: the library's own threads. They end by themselves, and are joined all the same, so that none
+// is left half ended when the process ends.
 #pragma once
 
 #include <pthread.h>
@@ -14,8 +14,8 @@ namespace base {
 // True on the threads that start_thread() has started.
 inline thread_local bool on_own_thread = false;
 
-// A thread that runs owner.*run(). Just the signals of `blocked` are blocked in it, from its first
-// instruction. 0, or an errno value.
+// Starts a thread that runs owner.*run(). It blocks exactly the signals of `blocked`, from its first
+// instruction. Returns 0 or an errno value.
 template <auto run, typename Owner>
 [[nodiscard]] int start_thread(Owner &owner, const sigset_t &blocked) {
     sigset_t before;
@@ -31,16 +31,16 @@ template <auto run, typename Owner>
     return error;
 }
 
-// Which of one owner's threads ended last. A thread that ends joins the one before it, if nobody has taken
-// that. Its owner locks.
+// Remembers which of one owner's threads ended last. A thread that ends joins the one before it, unless
+// take() has returned that one. The owner locks.
 class EndedThread {
 public:
-    // The thread that is to be joined when the lock is released.
+    // The thread to join when the lock is released.
     using Earlier = std::optional<pthread_t>;
 
-    // The calling thread ends.
+    // Is called by a thread that ends. Returns the thread that ended before it.
     [[nodiscard]] Earlier follow() { return std::exchange(last_, pthread_self()); }
-    // The caller joins it instead of the next thread that ends.
+    // Returns the thread that ended last. The caller joins it, instead of the next thread that ends.
     [[nodiscard]] Earlier take() { return std::exchange(last_, std::nullopt); }
 
     static void join(const Earlier &earlier) {

@@ -58,7 +58,7 @@ std::vector<Item> read_items(const base::Fd &file, std::size_t most, std::size_t
     return items;
 }
 
-// Whether a segment of notes has one of Go's linker.
+// Returns whether a segment of notes has one of Go's linker.
 bool has_note_of_go(const base::Fd &file, const ElfW(Phdr) & segment) {
     const auto bytes =
         read_items<char>(file, std::min<std::size_t>(segment.p_filesz, most_notes_bytes), segment.p_offset);

@@ -25,7 +25,8 @@ Outcome<std::string> numeric(const sockaddr *address) {
     return text.data();
 }
 
-// Whether a peer can reach this address of the machine: it is up, of a wanted family, and not link-local.
+// Returns whether a peer can reach this address of the machine: it is up, of a wanted family, and not
+// link-local.
 bool is_reachable(const ifaddrs &one, bool both_families) {
     if (one.ifa_addr == nullptr || (one.ifa_flags & IFF_UP) == 0) {
         return false;

@@ -41,8 +41,8 @@ public:
     [[nodiscard]] Outcome<> serve_copy();
     [[nodiscard]] bool is_copied() const { return static_cast<bool>(copy_); }
 
-    // Whether what is written here can be found again: fails when the file is not (any longer) the pool that
-    // it has to be, or was deleted. Before every push.
+    // Returns whether what is written here can be found again: fails when the file is not (any longer) the
+    // pool that it has to be, or was deleted. Before every push.
     [[nodiscard]] Outcome<> check() const;
 
     // These wait for storage, in any one thread at a time, and are 0 or an errno value. After a failure what

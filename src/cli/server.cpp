@@ -17,7 +17,7 @@
 
 namespace cli {
 
-// Whether the device can make the pool's memory durable.
+// Returns whether the device can make the pool's memory durable.
 Outcome<Durability> Server::find_durability(const DevicePeer &device) const {
     if (pool_.is_copied()) {
         return Durability::PageCache;

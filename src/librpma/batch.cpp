@@ -11,7 +11,8 @@ namespace librpma {
 
 namespace {
 
-// Whether an operation has a source that is given as bytes, or a place that is given as address and key.
+// Returns whether an operation has a source that is given as bytes, or a place that is given as address and
+// key.
 bool has_bytes(const rpma_op &op, ibv_wr_opcode opcode) {
     return op.bytes != nullptr && opcode != IBV_WR_RDMA_READ;
 }

@@ -40,10 +40,10 @@ public:
     // So long a source may be given as bytes.
     [[nodiscard]] std::uint32_t most_source_bytes() const { return most_source_bytes_; }
     [[nodiscard]] bool checks_bounds() const { return checks_bounds_; }
-    // Whether a post of so many bytes has to look at one of the two, or is too long. One comparison, on the
-    // way of every post.
+    // Returns whether a post of so many bytes has to look at one of the two, or is too long. One comparison,
+    // on the way of every post.
     [[nodiscard]] bool looks_closer(std::size_t len) const { return len >= looks_closer_from_; }
-    // Whether the device does a write only after the flushes ahead of it.
+    // Returns whether the device does a write only after the flushes ahead of it.
     [[nodiscard]] bool keeps_order() const {
         return provider_.post_native == nullptr && has_native(verbs::native_flush);
     }
@@ -56,7 +56,7 @@ public:
     [[nodiscard]] bool has_native(unsigned operations) const {
         return (native_operations_.load(std::memory_order_relaxed) & operations) == operations;
     }
-    // Whether both ends have it, of operations on this region.
+    // Returns whether both ends have it, of operations on this region.
     [[nodiscard]] bool has_native(unsigned operation, const rpma_mr_remote &region) const {
         return has_native(operation) && region.takes_native();
     }

@@ -42,7 +42,7 @@ public:
     // An event that came to the rpma_events. True when the program is to hear of it: the request is ready, or
     // has failed.
     [[nodiscard]] bool take(verbs::Event event) EXCLUDES(beginning_);
-    // Whether proceed() is for the program to call, when the descriptor is readable.
+    // Returns whether proceed() is for the program to call, when the descriptor is readable.
     [[nodiscard]] bool waits_on_descriptor() const { return waits_on_descriptor_; }
     [[nodiscard]] int event_fd() const { return connection_.event_channel->fd; }
 

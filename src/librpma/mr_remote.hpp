@@ -11,7 +11,7 @@ public:
 
     [[nodiscard]] std::uint64_t size() const { return descriptor_.size; }
     [[nodiscard]] int usage() const { return descriptor_.usage; }
-    // Whether the peer says that it takes native flush and atomic write.
+    // Returns whether the peer says that it takes native flush and atomic write.
     [[nodiscard]] bool takes_native() const { return descriptor_.takes_native; }
     // Not checked: the target does that.
     [[nodiscard]] verbs::Remote at(std::size_t offset) const {

@@ -72,8 +72,8 @@ void explain_refused_registration(const verbs::Provider &provider, std::size_t s
     }
 }
 
-// Whether a region for this usage is told to take native flush and atomic write: where a peer has both to
-// post.
+// Returns whether a region for this usage is told to take native flush and atomic write: where a peer has
+// both to post.
 bool takes_native(int usage, unsigned native_operations) {
     constexpr unsigned both = verbs::native_flush | verbs::native_atomic_write;
     return (usage & flush_usages) != 0 && (usage & RPMA_MR_USAGE_WRITE_DST) != 0 &&

@@ -37,7 +37,7 @@ inline std::uint64_t wr_id(const void *op_context) {
     return std::bit_cast<std::uintptr_t>(op_context);
 }
 
-// Whether bytes from offset on lie in a region.
+// Returns whether bytes from offset on lie in a region.
 inline bool is_within(std::size_t offset, std::size_t len, std::uint64_t size) {
     return offset <= size && len <= size - offset;
 }
@@ -190,7 +190,7 @@ inline int post(const rpma_conn &conn, Request &request) {
     return posted(verbs::post(conn.qp(), request.wr));
 }
 
-// Whether the provider takes the flush or atomic write only by itself.
+// Returns whether the provider takes the flush or atomic write only by itself.
 inline bool is_posted_alone(const rpma_conn &conn, const Request &request) {
     return request.is_native && conn.provider().post_native != nullptr;
 }

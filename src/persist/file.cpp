@@ -14,7 +14,7 @@ namespace persist {
 
 namespace {
 
-// Never destroyed: connections may end after main().
+// The table is never destroyed, because connections may end after main().
 struct Table {
     base::LastingMutex mutex;
     std::map<FileNumber, std::shared_ptr<File>> files GUARDED_BY(mutex);
@@ -63,7 +63,8 @@ int File::sync(std::uintptr_t first_page, std::size_t length) {
     *last = &call;
     lock.unlock();
     const int error = ::msync(reinterpret_cast<void *>(first_page), length, MS_SYNC) == 0 ? 0 : errno;
-    // ENOMEM says either; storage then has kept its own for a later call.
+    // ENOMEM may come from the mapping or from storage. In the first case storage keeps its error for a later
+    // call.
     const bool vanished = error == ENOMEM && !is_mapped(first_page, length);
     lock.lock();
     end(call);
@@ -81,7 +82,7 @@ int File::sync(std::uintptr_t first_page, std::size_t length) {
     return vanished ? error : 0;
 }
 
-// The threads that held locks or were in msync are the parent's.
+// The threads that held locks or were in msync exist only in the parent.
 void File::after_fork_in_child() {
     mutex_.renew_after_fork();
     ended_.renew_after_fork();
@@ -89,8 +90,8 @@ void File::after_fork_in_child() {
     oldest_ = nullptr;
 }
 
-// Made here, when the library is loaded: a fork cannot come in between. The table is whole in the child,
-// because its lock is held, never for long, while the process forks.
+// This is initialized when the library is loaded, so that no fork comes before it. The table is consistent in
+// the child, because its lock is held, briefly, while the process forks.
 const int File::renews_after_forks =
     pthread_atfork([] { table().mutex.take(); }, [] { table().mutex.leave(); },
                    [] {

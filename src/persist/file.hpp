@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/file: msync of a file's pages, and what this process knows of it since. The kernel tells an open
-// file only once that it lost bytes, whoever of its mappings, threads and connections asks first; so what is
-// known belongs to the file, and lasts as long as the process.
+// persist/file: msync of a file's pages, and the errors that it has reported. The kernel reports lost bytes
+// of an open file only once, to the first of its mappings, threads and connections that asks. So the error
+// belongs to the file, and is remembered as long as the process lives.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace persist {
 
 class File {
 public:
-    // The only one with this number. Kept until nobody uses it; for ever when storage has lost bytes of it.
-    // Any thread.
+    // Returns the only File with this number. It is kept while it is used, and for ever when storage has lost
+    // bytes of it. Any thread may call it.
     [[nodiscard]] static std::shared_ptr<File> of(FileNumber number);
     File() = default;
 
-    // Makes the pages of a mapping of this file durable: 0, ENOMEM when a part is no longer mapped, or the
-    // error of storage (EIO, ENOSPC), from then on always. Waits for storage, and before it says 0 for the
-    // calls on this file that began before: one of them may have been told of these bytes. Any number of
-    // threads.
+    // Makes the pages of a mapping of this file durable. Returns 0; ENOMEM when a part is no longer mapped;
+    // or the error of storage (EIO, ENOSPC), and then always. Waits for storage. Before it returns 0 it also
+    // waits for the earlier calls on this file, because one of them may get the error of these bytes. Any
+    // number of threads may call it at once.
     [[nodiscard]] int sync(std::uintptr_t first_page, std::size_t length) EXCLUDES(mutex_);
 
-    // The error of storage, or 0.
+    // Returns the error of storage, or 0.
     [[nodiscard]] int failed() const EXCLUDES(mutex_);
 
 private:
-    // One msync under way, oldest first.
+    // One msync that is under way; the oldest comes first.
     struct Call {
         std::uint64_t number;
         Call *next;

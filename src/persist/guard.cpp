@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/guard: the fault handler, and the three things that run under it.
+// persist/guard: the fault handler, and the three functions that run under it.
 #include "persist/guard.hpp"
 #include "base/shared_value.hpp"
 
@@ -20,7 +20,7 @@ struct Range {
     std::uintptr_t begin;
     std::size_t size;
 
-    // Whether one of the bytes from `first` on is in it.
+    // Returns whether the range has one of the bytes from `first` on.
     [[nodiscard]] bool touches(std::uintptr_t first, std::size_t bytes) const {
         return begin < first ? first - begin < size : begin - first < bytes && size != 0;
     }
@@ -30,26 +30,26 @@ Range range_of(const void *address, std::size_t size) {
     return {reinterpret_cast<std::uintptr_t>(address), size};
 }
 
-// A guarded section: what it touches, and where its thread goes on after a fault there.
+// A guarded section: the memory that it touches, and where its thread continues after a fault there.
 struct Section {
     Range to;
     Range from;
     sigjmp_buf place;
 };
 
-// Null outside guarded sections. Initial-exec, because the handler must not make the C library allocate this
-// thread's copy. Volatile, because the handler reads what looks like a dead store.
+// Null outside guarded sections. It is initial-exec, because the handler must not make the C library allocate
+// this thread's copy. It is volatile, because the compiler would remove a store that only the handler reads.
 __attribute__((tls_model("initial-exec"))) thread_local Section *volatile innermost = nullptr;
 
-// A handler that ours replaced. Never freed: a fault may need it at any time.
+// A handler that ours replaced. It is never freed, because a fault may need it at any time.
 struct Previous {
     struct sigaction action;
-    Previous *older;        // what had been replaced before
-    std::atomic_flag used;  // it asked for SA_RESETHAND and has been called
+    Previous *older;        // the handler that was replaced before this one
+    std::atomic_flag used;  // it has SA_RESETHAND and has been called
 };
 std::atomic<Previous *> newest_segv, newest_bus;
 
-// The call of a previous handler that this thread made last. That handler may have ended by a jump; a call is
+// The last call of a previous handler in this thread. That handler may have ended by a jump. The call is
 // still under way when the same fault comes again on a deeper frame.
 struct Chained {
     const siginfo_t *info;
@@ -58,14 +58,14 @@ struct Chained {
 };
 __attribute__((tls_model("initial-exec"))) thread_local Chained chained = {};
 
-// Whether the instruction below the handler runs into the same fault again when the handler returns. Not so
-// for what another process or thread sent, and for a broken page that nobody has touched yet.
+// Returns whether the interrupted instruction faults again when the handler returns. It does not for a signal
+// that another process or thread sent, and for a broken page that has not been touched yet.
 bool faults_again(int signal, const siginfo_t *info) {
     return info->si_code > 0 && !(signal == SIGBUS && info->si_code == BUS_MCEERR_AO);
 }
 
-// Ends the process the way it would have ended without us: the fault repeats, a signal that was sent is sent
-// again.
+// Ends the process as it would have ended without this handler: the fault repeats, and a signal that was sent
+// is sent again.
 void die_by_default(int signal, siginfo_t *info) {
     struct sigaction action = {};
     action.sa_handler = SIG_DFL;
@@ -75,7 +75,8 @@ void die_by_default(int signal, siginfo_t *info) {
     }
 }
 
-// The signals that were blocked where the fault happened. The kernel fills 64 bits of the larger sigset_t.
+// Returns the signals that were blocked where the fault happened. The kernel fills 64 bits of the larger
+// sigset_t.
 sigset_t blocked_at_fault(const void *context) {
     sigset_t blocked;
     sigemptyset(&blocked);
@@ -83,13 +84,13 @@ sigset_t blocked_at_fault(const void *context) {
     return blocked;
 }
 
-// Does what the handler before ours would have done: same arguments, same signals blocked (the kernel puts
-// the mask back when we return). A handler that was installed over ours, and hands on to ours, gets to the
-// one before it.
+// Calls the handler that ours replaced, with the same arguments and the same blocked signals (the kernel
+// restores the mask when ours returns). A handler that was installed over ours, and calls ours, so reaches
+// the one before it.
 void chain(int signal, siginfo_t *info, void *context) {
     const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
     const bool handed_on = info == chained.info && frame < chained.frame;
-    // Acquire: the handler that we find is whole.
+    // Acquire makes the contents of *previous visible.
     Previous *const previous =
         handed_on ? chained.previous->older
                   : (signal == SIGSEGV ? newest_segv : newest_bus).load(std::memory_order_acquire);
@@ -121,7 +122,8 @@ void chain(int signal, siginfo_t *info, void *context) {
     }
 }
 
-// Whether the fault is in what a section touches. The kernel names a broken page by its beginning.
+// Returns whether the fault is in the memory that a section touches. The kernel names a broken page by its
+// beginning.
 bool is_of(const Section &section, int signal, const siginfo_t *info) {
     const bool broken = signal == SIGBUS && info->si_code == BUS_MCEERR_AR;
     const std::size_t bytes = broken ? std::size_t{1} << info->si_addr_lsb : 1;
@@ -130,12 +132,12 @@ bool is_of(const Section &section, int signal, const siginfo_t *info) {
            (section.to.touches(first, bytes) || section.from.touches(first, bytes));
 }
 
-// A fault that is no section's goes to the handler before, also when it interrupts a section: a signal
-// handler of the program may fault on purpose, and has a handler for that.
+// A fault that belongs to no section goes to the handler before ours, also when it interrupts a section: a
+// signal handler of the program may fault on purpose, and has a handler for that.
 void on_fault(int signal, siginfo_t *info, void *context) {
     Section *const section = innermost;
     if (section != nullptr && is_of(*section, signal, info)) {
-        // Changes something only where a sanitizer has blocked signals around its call of us.
+        // This has an effect only where a sanitizer has blocked signals around its call of this handler.
         const sigset_t blocked = blocked_at_fault(context);
         pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
         siglongjmp(section->place, 1);
@@ -143,15 +145,16 @@ void on_fault(int signal, siginfo_t *info, void *context) {
     chain(signal, info, context);
 }
 
-// Puts our handler in front of what is there. Without a lock, which a fork could leave held: two threads at
-// once do the same thing twice.
+// Puts our handler in front of the present one. It takes no lock, because a fork could leave that held. Two
+// threads at once do the same work twice, which does no harm.
 void install(int signal, std::atomic<Previous *> &newest) {
     struct sigaction current;
     sigaction(signal, nullptr, &current);
     if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == on_fault) {
         return;
     }
-    // Published first: a fault in another thread must find it as soon as our handler is there.
+    // It is published first, because a fault in another thread must find it as soon as our handler is
+    // installed.
     Previous *const older = newest.load(std::memory_order_acquire);
     if (older == nullptr || older->action.sa_sigaction != current.sa_sigaction ||
         older->action.sa_flags != current.sa_flags) {
@@ -160,18 +163,18 @@ void install(int signal, std::atomic<Previous *> &newest) {
     struct sigaction action = {};
     action.sa_sigaction = on_fault;
     sigemptyset(&action.sa_mask);
-    // Not deferred: a fault leaves sigsetjmp's mask as it is, so that a section costs no system call. The
-    // rest is how the previous handler, which may be for an alternate stack, is used to being called.
+    // With SA_NODEFER a fault leaves sigsetjmp's mask unchanged, so that a section costs no system call. The
+    // other flags are those of the previous handler, which may need an alternate stack.
     action.sa_flags = SA_SIGINFO | SA_NODEFER | (current.sa_flags & (SA_RESTART | SA_ONSTACK));
     sigaction(signal, &action, nullptr);
 }
 
-// Relaxed: only whether to install; the handler finds what it needs by itself.
+// Relaxed is enough, because it only says whether to install; the handler finds its data by itself.
 std::atomic<bool> installed{false};
 
-// One guarded section. A function of its own: `outer` is not changed after sigsetjmp, so its value is sure
-// after a jump. The signal fences keep the compiler from moving the work out of the section; no other thread
-// is concerned.
+// Runs one guarded section. It is a function of its own so that `outer` is not changed after sigsetjmp, and
+// keeps its value after a jump. The signal fences keep the compiler from moving the work out of the section;
+// no other thread is concerned.
 template <typename Work>
 [[gnu::noinline]] bool attempt(Range to, Range from, Work work) {
     if (!installed.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -194,12 +197,12 @@ template <typename Work>
     return true;
 }
 
-// Release: a program that polls these bytes must see what was placed before them.
+// Release makes the bytes that were placed before visible to a program that polls these bytes.
 void store(std::uint64_t *to, std::uint64_t value) {
     const std::atomic_ref<std::uint64_t> target{*to};
 #ifdef __SANITIZE_THREAD__
-    // ThreadSanitizer makes a release store under a lock of its own, which a fault would leave locked: fault
-    // before.
+    // ThreadSanitizer makes a release store under a lock of its own, which a fault would leave locked. This
+    // access faults before that.
     target.fetch_add(0, std::memory_order_relaxed);
 #endif
     target.store(value, std::memory_order_release);
@@ -219,7 +222,7 @@ void install_guard() {
 
 bool guarded_copy(void *to, const void *from, std::size_t size) {
     if (size == 0) {
-        return true;  // the places may be null
+        return true;  // the pointers may be null
     }
     const Range written = range_of(to, size);
     const Range read = range_of(from, size);
@@ -227,7 +230,7 @@ bool guarded_copy(void *to, const void *from, std::size_t size) {
         return attempt(written, read, [to, from] {
             std::uint64_t value = 0;
             if (aligned(from)) {
-                // Acquire: pairs with the program's own store of these bytes.
+                // Acquire pairs with the program's own store of these bytes.
                 value = __atomic_load_n(static_cast<const std::uint64_t *>(from), __ATOMIC_ACQUIRE);
             } else {
                 std::memcpy(&value, from, sizeof(value));

@@ -40,7 +40,8 @@ Verdict lost(std::string why, const char *remedy) {
 constexpr const char *use_a_file = "map a file on a disk or a DAX device with MAP_SHARED";
 constexpr const char *move_the_file = "put the file on a disk or a DAX device";
 
-// Kinds on a block device, and those known to reach storage without one of this machine's.
+// These are the kinds on a block device, and the kinds that reach storage without a block device of this
+// machine.
 bool reaches_storage(const Mount &mount) {
     return mount.source.starts_with("/dev/") || mount.kind.starts_with("fuse") ||
            one_of(mount.kind, "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "zfs", "btrfs",
@@ -96,7 +97,7 @@ Mapping mapping_of(const Area &area, Verdict verdict) {
     return {area.begin, area.end, verdict.durability, std::move(text), area.file};
 }
 
-// All of a file of /proc, which has no size before it is read.
+// Reads all of a file of /proc, whose size is not known before.
 base::Result<std::string> contents_of(const char *path) {
     const base::Fd fd{::open(path, O_RDONLY | O_CLOEXEC)};
     if (!fd) {
@@ -150,7 +151,8 @@ base::Result<std::vector<Mapping>> mappings_in(std::string_view smaps, std::stri
 }
 
 base::Result<std::vector<Mapping>> mappings_of(const void *address, std::size_t length) {
-    // The thread's, not the process's: those of the main thread are empty once it has ended.
+    // It reads the thread's file and not the process's, because the main thread's is empty once that thread
+    // has ended.
     const auto smaps = contents_of("/proc/thread-self/smaps");
     const auto mountinfo = contents_of("/proc/thread-self/mountinfo");
     if (!smaps || !mountinfo) {
@@ -163,10 +165,10 @@ base::Result<std::vector<Mapping>> mappings_of(const void *address, std::size_t 
                        is_character_device, "/sys");
 }
 
-// By mincore, not by msync, which memcheck takes for a use of whole pages.
+// It uses mincore and not msync, because memcheck takes msync for a use of whole pages.
 bool is_mapped(std::uintptr_t address, std::size_t length) {
     const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    std::array<unsigned char, 4096> resident;  // which pages are: not asked for
+    std::array<unsigned char, 4096> resident;  // the result is not used
     const std::uintptr_t end = address + length;
     for (std::uintptr_t page = address - address % page_size; page < end;) {
         const std::size_t bytes = std::min<std::size_t>(end - page, resident.size() * page_size);
@@ -180,7 +182,7 @@ bool is_mapped(std::uintptr_t address, std::size_t length) {
 
 namespace {
 
-// PROCMAP_QUERY takes and gives this (proc_pid_maps(5)); the headers of Linux before 6.11 lack it.
+// PROCMAP_QUERY takes and returns this (proc_pid_maps(5)); the headers of Linux before 6.11 lack it.
 struct AreaQuery {
     std::uint64_t size = sizeof(AreaQuery);
     std::uint64_t query_flags = 0;
@@ -195,7 +197,7 @@ struct AreaQuery {
 constexpr std::uint64_t query_writable = 2;
 constexpr unsigned long procmap_query = _IOWR('f', 17, AreaQuery);
 
-// Whether the area that the address is in may be written; an error where the kernel cannot be asked (ENOTTY
+// Returns whether the area of the address may be written, or an error when the kernel cannot tell (ENOTTY
 // before Linux 6.11).
 base::Result<bool> asked_of_kernel(const base::Fd &maps, std::uintptr_t address) {
     AreaQuery query{.query_addr = address};
@@ -205,7 +207,7 @@ base::Result<bool> asked_of_kernel(const base::Fd &maps, std::uintptr_t address)
     return (query.vma_flags & query_writable) != 0;
 }
 
-// Returns what /proc says of the area that the address is in.
+// Returns whether, by the text of /proc, the area of the address may be written.
 bool is_in_writable_area(std::uintptr_t address) {
     std::ifstream maps{"/proc/self/maps"};
     for (std::string line; std::getline(maps, line);) {
@@ -223,10 +225,10 @@ bool is_in_writable_area(std::uintptr_t address) {
 
 }  // namespace
 
-// The page is written only where an older kernel leaves no quicker way: that first write to one page of a
-// file keeps the kernel from ever mapping the pages around it as one large page, and then each transfer into
-// the file faults on each page. Linux before 5.14 does not know the advice, and no Linux gives it of the
-// memory of devices: then the text of /proc decides.
+// The page is written only where an older kernel leaves no quicker way. A first write to one page of a file
+// keeps the kernel from ever mapping the pages around it as one large page, and then each transfer into the
+// file faults on each page. Linux before 5.14 does not know the advice, and no Linux gives it for the memory
+// of devices; then the text of /proc decides.
 bool is_writable(std::uintptr_t address, std::size_t length) {
     const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     const base::Fd maps{::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};

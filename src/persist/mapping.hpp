@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/mapping: what kind of memory an address is, told from the text of /proc. Paths are never opened
-// again: they may name something else by now.
+// persist/mapping: the kind of memory at an address, from the text of /proc. Paths are never opened again,
+// because they may name another file by then.
 #pragma once
 
 #include <cstddef>
@@ -14,39 +14,41 @@
 
 namespace persist {
 
-// How bytes stored there become durable.
+// The way in which stored bytes become durable.
 enum class Durability {
-    CacheLines,  // DAX (MAP_SYNC or a devdax): by writing back cache lines
-    PageCache,   // a file on storage: by msync
-    Volatile,    // not at all
+    CacheLines,  // DAX (MAP_SYNC or a devdax): cache lines are written back
+    PageCache,   // a file on storage: msync makes them durable
+    Volatile,    // they never become durable
 };
 
 struct Mapping {
     std::uintptr_t begin;
     std::uintptr_t end;
     Durability durability;
-    std::string text;  // names the mapping; when Volatile, also why, and what to do
+    std::string text;  // names the mapping; when Volatile, also the reason, and a remedy
     FileNumber file{};
 };
 
-// The mappings that [address, address + length) touches, whole and in order. Reads /proc: microseconds to
-// milliseconds. Any thread. EFAULT when a part is not mapped; the error of reading /proc.
+// Returns the mappings that [address, address + length) touches, whole and in order. Reads /proc, which takes
+// microseconds to milliseconds. Any thread may call it. Fails with EFAULT when a part is not mapped, or with
+// the error of reading /proc.
 [[nodiscard]] base::Result<std::vector<Mapping>> mappings_of(const void *address, std::size_t length);
 
-// The same from given text. `is_devdax` says whether a path /dev/daxN.M is the character device it looks
-// like; sysfs is mounted at `sys`.
+// Does the same with given text. `is_devdax` says whether a path /dev/daxN.M is the character device that it
+// looks like; sysfs is mounted at `sys`.
 [[nodiscard]] base::Result<std::vector<Mapping>> mappings_in(std::string_view smaps,
                                                              std::string_view mountinfo,
                                                              std::uintptr_t address, std::size_t length,
                                                              bool (*is_devdax)(const std::string &path),
                                                              std::string sys);
 
-// Whether all pages of [address, address + length) are mapped, to whatever. Microseconds. Any thread.
+// Returns whether all pages of [address, address + length) are mapped. Takes microseconds. Any thread may
+// call it.
 [[nodiscard]] bool is_mapped(std::uintptr_t address, std::size_t length);
 
-// Whether the first and the last page of mapped memory may be written. Linux from 6.11 on only looks; an
-// older one writes to them, so that they are there afterwards. Microseconds; an older kernel takes
-// milliseconds where they may not be written. Any thread.
+// Returns whether the first and the last page of mapped memory may be written. From Linux 6.11 on it only
+// looks; on an older kernel it writes to them, so that they are present afterwards. Takes microseconds; an
+// older kernel takes milliseconds when they may not be written. Any thread may call it.
 [[nodiscard]] bool is_writable(std::uintptr_t address, std::size_t length);
 
 }  // namespace persist

@@ -9,7 +9,7 @@ namespace persist {
 
 namespace {
 
-// Cuts off and returns what stands before `separator`; everything when it is not there.
+// Removes and returns the text before `separator`, or all of it when there is no separator.
 std::string_view take(std::string_view &text, char separator) {
     const std::size_t end = std::min(text.find(separator), text.size());
     const std::string_view head = text.substr(0, end);
@@ -53,7 +53,7 @@ std::optional<Area> area_of(std::string_view line) {
     return area;
 }
 
-// Space, tab, newline, backslash and # are written as a backslash and three octal digits.
+// In this text, space, tab, newline, backslash and # are a backslash and three octal digits.
 std::string unescaped(std::string_view text) {
     std::string plain;
     while (!text.empty()) {
@@ -76,7 +76,7 @@ std::optional<Mount> mount_of(std::string_view line) {
         return std::nullopt;
     }
     line.remove_prefix(dash + 3);
-    // Not by field(): a source may be empty.
+    // This does not use field(), because a source may be empty.
     const std::string_view kind = take(line, ' ');
     const std::string_view source = take(line, ' ');
     return Mount{*device, unescaped(point), std::string{kind}, unescaped(source), unescaped(line)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/proc_text: reading the text of /proc/PID/smaps and /proc/PID/mountinfo (proc(5)). Pure: no I/O.
+// persist/proc_text: parses the text of /proc/PID/smaps and /proc/PID/mountinfo (proc(5)), without I/O.
 #pragma once
 
 #include <compare>
@@ -11,13 +11,14 @@
 
 namespace persist {
 
-// A device number as both files mean it: major in the upper 32 bits, minor in the lower.
+// A device number: major in the upper 32 bits, minor in the lower.
 using DeviceNumber = std::uint64_t;
 
-// "MAJOR:MINOR", in hexadecimal in smaps, decimal in mountinfo and in sysfs; nothing when it is not that.
+// Parses "MAJOR:MINOR", which is hexadecimal in smaps, and decimal in mountinfo and in sysfs. Returns nothing
+// for any other text.
 [[nodiscard]] std::optional<DeviceNumber> device_number(std::string_view text, int radix);
 
-// Which file: no other has the number while it is mapped.
+// Identifies a file: no other has the number while it is mapped.
 struct FileNumber {
     DeviceNumber device = 0;
     std::uint64_t inode = 0;
@@ -29,7 +30,7 @@ struct Area {
     std::uintptr_t begin = 0;
     std::uintptr_t end = 0;
     bool shared = false;    // MAP_SHARED
-    bool writable = false;  // MAP_SHARED of a file open for writing ("sh"): msync does something
+    bool writable = false;  // MAP_SHARED of a file open for writing ("sh"): msync has an effect
     bool sync = false;      // MAP_SYNC ("sf")
     FileNumber file;
     std::string path;  // as the kernel prints it, "" for plain anonymous memory
@@ -44,10 +45,10 @@ struct Mount {
     std::string options;  // of the file system, not of the mount
 };
 
-// The areas that lie in [begin, end) at least in part, in order; lines that make no sense are skipped.
+// Returns the areas that are at least partly in [begin, end), in order. Lines that are not valid are skipped.
 [[nodiscard]] std::vector<Area> areas_in(std::string_view smaps, std::uintptr_t begin, std::uintptr_t end);
 
-// Every mount, in order; lines that make no sense are skipped.
+// Returns every mount, in order. Lines that are not valid are skipped.
 [[nodiscard]] std::vector<Mount> mounts_in(std::string_view mountinfo);
 
 }  // namespace persist

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/region: cache lines through libpmem2, pages through msync.
+// persist/region: makes cache lines durable through libpmem2, and pages through msync.
 #include "persist/region.hpp"
 
 #include <libpmem2.h>
@@ -17,16 +17,16 @@ namespace persist {
 
 namespace {
 
-// libpmem2's function that writes back cache lines; null when libpmem2 fails. It depends on the granularity
-// of a map, not on its addresses, so one map, of a page of our own, gives it for all memory. A map of each
-// region could not: libpmem2 refuses memory that the program itself, or a region that overlaps this one, has
-// mapped through it.
+// Returns libpmem2's function that writes back cache lines, or null when libpmem2 fails. The function depends
+// on the granularity of a map, and not on its addresses, so one map, of a page of our own, gives it for all
+// memory. A map for each region would fail: libpmem2 refuses memory that the program itself, or an
+// overlapping region, has mapped through it.
 pmem2_persist_fn cache_line_function() {
     static const pmem2_persist_fn function = []() -> pmem2_persist_fn {
         const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
         void *const page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         pmem2_source *source = nullptr;
-        // Never deleted: the function is good as long as the library.
+        // The map is never deleted, so the function is valid as long as the library.
         static pmem2_map *map = nullptr;
         int error = page == MAP_FAILED ? -errno : pmem2_source_from_anon(&source, size);
         if (error == 0) {
@@ -42,13 +42,14 @@ pmem2_persist_fn cache_line_function() {
     return function;
 }
 
-// Not instrumented: others store to these bytes at the same time, and what is read does not matter.
+// This is not instrumented: other threads store to these bytes at the same time, and the value that is read
+// does not matter.
 __attribute__((no_sanitize("thread"), no_sanitize("address"), noinline)) void touch(std::uintptr_t address) {
     static_cast<void>(*reinterpret_cast<const volatile char *>(address));
 }
 
-// Whether the byte is still there. Asked of the last byte of a range, as that is what a truncation takes
-// first: msync says nothing of it, nor do emulators of the instruction that flushes.
+// Returns whether the byte is still mapped. The caller passes the last byte of a range, because a truncation
+// takes that first. msync does not report a truncation, nor do emulators of the flush instruction.
 [[nodiscard]] bool still_there(std::uintptr_t address) {
     return guarded(reinterpret_cast<const void *>(address), 1, [address] { touch(address); });
 }
@@ -56,7 +57,7 @@ __attribute__((no_sanitize("thread"), no_sanitize("address"), noinline)) void to
 int persist_cache_lines(std::uintptr_t begin, std::uintptr_t end) {
     const pmem2_persist_fn function = cache_line_function();
     const auto *const address = reinterpret_cast<const void *>(begin);
-    // The first line that is written back may begin before the first byte.
+    // The first cache line that is written back may begin before the first byte.
     constexpr std::uintptr_t most_line_bytes = 256;
     const std::uintptr_t first_line = begin / most_line_bytes * most_line_bytes;
     return guarded(reinterpret_cast<const void *>(first_line), end - first_line,
@@ -93,7 +94,7 @@ base::Result<std::unique_ptr<Region>> Region::open_as(void *address, std::size_t
     Worker *worker = nullptr;
     for (Mapping &mapping : mappings) {
         if (mapping.durability == Durability::Volatile) {
-            // The program may do without.
+            // The program may not need durability.
             BASE_LOG(Warning, "memory at %p, %zu bytes, cannot be made durable: %s", address, length,
                      mapping.text.c_str());
             return base::failure(EOPNOTSUPP);
@@ -124,7 +125,7 @@ base::Result<std::unique_ptr<Region>> Region::open_as(void *address, std::size_t
 Region::Region(std::uintptr_t begin, std::uintptr_t end, std::vector<Part> parts, Worker *worker)
     : begin_{begin}, end_{end}, parts_{std::move(parts)}, worker_{worker} {}
 
-// The first failure; none when all of the range is durable.
+// Returns the first failure; none when the whole range is durable.
 std::optional<Region::Failure> Region::sync(std::uintptr_t begin, std::uintptr_t end) const {
     for (const auto &[mapping, file] : parts_) {
         const std::uintptr_t from = std::max(begin, mapping.begin);
@@ -147,14 +148,15 @@ base::Result<void> Region::persist(const void *address, std::size_t length) {
     }
     if (failed_.load(std::memory_order_relaxed) == 0 && !closed_.load(std::memory_order_acquire)) {
         const auto failure = sync(begin, begin + length);
-        // If the region was closed meanwhile, the memory may be another's by now, and close() knows more.
+        // If the region was closed meanwhile, other data may be mapped there now, and only close() knows the
+        // result.
         if (failure && !closed_.load(std::memory_order_acquire)) {
             failed_.store(failure->error, std::memory_order_relaxed);
             BASE_LOG(Error, "%zu bytes at %p are not durable: %s; the mapping %s", length, address,
                      strerrordesc_np(failure->error), failure->mapping->text.c_str());
         }
     }
-    // Relaxed: a number, with which nothing else is published; that of close() is published by closed_.
+    // Relaxed is enough: the number publishes nothing else, and closed_ publishes that of close().
     const int failed = failed_.load(std::memory_order_relaxed);
     return failed == 0 ? base::Result<void>{} : base::failure(failed);
 }

@@ -17,28 +17,31 @@ namespace persist {
 
 class Region {
 public:
-    // Looks at the memory, which stays the caller's and may vanish at any time. Blocks as long as reading
-    // /proc does. Any thread. EOPNOTSUPP when a part cannot be durable (logged: which, and what to do),
-    // EFAULT when a part is not mapped, the error of storage when it has lost bytes of a file of the region.
+    // Opens a region over memory that stays the caller's and may vanish at any time. Blocks while it reads
+    // /proc. Any thread may call it. Fails with EOPNOTSUPP when a part cannot be durable (the log names it,
+    // and a remedy), EFAULT when a part is not mapped, or the error of storage when storage has lost bytes of
+    // a file of the region.
     [[nodiscard]] static base::Result<std::unique_ptr<Region>> open(void *address, std::size_t length);
 
-    // The same with mappings already known; they cover the range, in order.
+    // Does the same with known mappings, which cover the range in order.
     [[nodiscard]] static base::Result<std::unique_ptr<Region>> open_as(void *address, std::size_t length,
                                                                        std::vector<Mapping> mappings);
 
-    // The worker of the device that persist() may wait for, on whose threads it belongs; nullptr when it
-    // waits for none. A region on several devices names the first one's.
+    // Returns the worker on whose threads persist() should run, because it may wait for the worker's device;
+    // nullptr when it waits for none. For a region on several devices this is the first one's worker.
     [[nodiscard]] Worker *worker() const { return worker_; }
 
-    // Makes what was stored in the range before the call durable before it returns. Any number of threads.
-    // EINVAL when the range leaves the region; EFAULT or ENOMEM when the memory has vanished, and then
-    // always; else the error of storage (EIO, ENOSPC), and then always, for every region of the file (File).
+    // Makes the bytes durable that were stored in the range before the call. Any number of threads may call
+    // it at once. Fails with EINVAL when the range is not inside the region; with EFAULT or ENOMEM when the
+    // memory has vanished, and then always; or with the error of storage (EIO, ENOSPC), and then always, for
+    // every region of the file (File).
     [[nodiscard]] base::Result<void> persist(const void *address, std::size_t length);
 
-    // Makes all of it durable, while the memory is still the program's to keep, and touches it no more: from
-    // then on persist() says what came of this. Blocks for storage. Once.
+    // Makes the whole region durable, and then never touches the memory again: persist() returns the result
+    // of this call from then on. The memory is still mapped during the call. Blocks for storage. It is called
+    // once.
     void close();
-    // Closed, and all of it durable.
+    // Returns whether the region is closed and all of it is durable.
     [[nodiscard]] bool closed_durable() const;
 
 private:

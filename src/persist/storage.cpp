@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/storage: from a mount down to what holds the bytes.
+// persist/storage: follows a mount down to the storage that holds the bytes.
 #include "persist/storage.hpp"
 
 #include <sys/stat.h>
@@ -34,7 +34,7 @@ std::optional<DeviceNumber> block_device_at(const std::string &path) {
     return number_of(status.st_rdev);
 }
 
-// "" when there is none.
+// Returns the first line of a file, or "" when there is none.
 std::string first_line(const fs::path &path) {
     std::ifstream file{path};
     std::string line;
@@ -42,7 +42,8 @@ std::string first_line(const fs::path &path) {
     return line;
 }
 
-// That of a file system on one block device; that of its source where the kernel gives it another (btrfs).
+// Returns the device number of a file system on one block device, or that of its source when the kernel gives
+// the file system another number (btrfs).
 std::optional<DeviceNumber> device_below(const Mount &mount) {
     if (mount.device >> 32 != 0) {
         return mount.device;
@@ -52,7 +53,8 @@ std::optional<DeviceNumber> device_below(const Mount &mount) {
 
 }  // namespace
 
-// The mount whose point is the longest beginning of `path`; among equals the last, which hides the others.
+// Returns the mount whose point is the longest prefix of `path`; among equals the last, which hides the
+// others.
 const Mount *Storage::mount_above(std::string_view path) const {
     const Mount *best = nullptr;
     for (const Mount &mount : mounts_) {
@@ -66,8 +68,8 @@ const Mount *Storage::mount_above(std::string_view path) const {
     return best;
 }
 
-// By device number; by path where the kernel shows another number in smaps than in mountinfo (btrfs,
-// overlay).
+// Searches by device number, or by path when the kernel shows another number in smaps than in mountinfo
+// (btrfs, overlay).
 const Mount *Storage::mount_of(const Area &area) const {
     const auto found = std::ranges::find(mounts_, area.file.device, &Mount::device);
     return found != mounts_.end() ? &*found : mount_above(area.path);
@@ -86,8 +88,8 @@ std::string Storage::why_lost(const Mount &mount, int layers) const {
     return why.empty() ? "" : mount.kind + " on " + why;
 }
 
-// An overlay writes to its upper folder, and not durably when mounted "volatile". An upper folder outside our
-// view (we are in a container) is taken to be on storage.
+// An overlay writes to its upper folder, and not durably when it is mounted "volatile". In a container the
+// upper folder may be out of view; it then counts as on storage.
 std::string Storage::why_upper_lost(const Mount &overlay, int layers) const {
     const std::string options = "," + overlay.options + ",";
     if (options.find(",volatile,") != options.npos) {

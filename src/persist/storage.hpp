@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/storage: whether files outlive the machine's memory, told from the text of mountinfo and, for what
-// is below a block device (a loop device's file, a mapped device's parts), from the tree of sysfs.
+// persist/storage: tells whether files outlive the machine's memory, from the text of mountinfo and, for the
+// layers below a block device (a loop device's file, a mapped device's parts), from the tree of sysfs.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ public:
     // sys: where sysfs is mounted.
     Storage(std::vector<Mount> mounts, std::string sys) : mounts_{std::move(mounts)}, sys_{std::move(sys)} {}
 
-    // The mount that holds the file of a mapping; nullptr when there is none.
+    // Returns the mount that holds the file of a mapping; nullptr when there is none.
     [[nodiscard]] const Mount *mount_of(const Area &area) const;
 
-    // Why files there are lost with the memory of this machine, beginning with the mount's kind; empty when
-    // nothing says that they are. Reads /sys. Any thread.
+    // Returns the reason why files on a mount are lost with the memory of this machine, beginning with the
+    // mount's kind; empty when no reason is known. Reads /sys. Any thread may call it.
     [[nodiscard]] std::string why_lost(const Mount &mount) const { return why_lost(mount, most_layers); }
 
 private:

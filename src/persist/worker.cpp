@@ -13,7 +13,7 @@
 
 namespace persist {
 
-// Everything a thread of the pool touches. It outlives the threads, some of which may end after main().
+// All data that a thread of the pool touches. It outlives the threads, some of which may end after main().
 struct Worker::Pool {
     base::Mutex mutex;  // never held while a job runs
     base::Condition wake;
@@ -23,7 +23,7 @@ struct Worker::Pool {
     unsigned queued GUARDED_BY(mutex) = 0;
     unsigned idle GUARDED_BY(mutex) = 0;
     unsigned threads GUARDED_BY(mutex) = 0;
-    bool ending GUARDED_BY(mutex) = false;  // the process
+    bool ending GUARDED_BY(mutex) = false;  // the process ends
     base::EndedThread ended_thread GUARDED_BY(mutex);
 
     Job *take() REQUIRES(mutex) {
@@ -33,7 +33,7 @@ struct Worker::Pool {
         return job;
     }
 
-    // True when the job was still in the queue, and is no longer.
+    // Takes a job out of the queue. Returns false when it was not there any more.
     bool take_back(const Job &job) REQUIRES(mutex) {
         Job *before = nullptr;
         for (Job *here = first; here != nullptr; before = here, here = here->next) {
@@ -74,12 +74,12 @@ struct Worker::Pool {
     }
 };
 
-// A list that only grows, and without a lock: a fork finds it whole.
+// The list only grows, and needs no lock, so a forked child finds it consistent.
 std::atomic<Worker *> Worker::newest;
 
 Worker &Worker::of(DeviceNumber device) {
     std::unique_ptr<Worker> made;
-    // Acquire: who finds a worker finds it complete.
+    // Acquire makes a worker's contents visible to the thread that finds it.
     Worker *known = newest.load(std::memory_order_acquire);
     for (;;) {
         for (Worker *here = known; here != nullptr; here = here->older_) {
@@ -108,7 +108,7 @@ bool Worker::submit(Job &job) {
     (pool.first == nullptr ? pool.first : pool.last->next) = &job;
     pool.last = &job;
     ++pool.queued;
-    // Each idle thread is already owed to one job of the queue.
+    // Each idle thread will take one job of the queue.
     if (pool.queued <= pool.idle || pool.threads == most_threads) {
         lock.unlock();
         pool.wake.notify_one();
@@ -145,12 +145,13 @@ void Worker::end(base::Clock::time_point deadline) {
     base::EndedThread::join(last);
 }
 
-// Made anew where it is. Touches no lock that a vanished thread might hold, an allocator's neither.
+// Makes the pool anew in the same place. It touches no lock that a vanished thread might hold, not even an
+// allocator's.
 void Worker::drop_after_fork() {
     new (pool_.get()) Pool;
 }
 
-// Made here, when the library is loaded: a fork cannot come in between.
+// This is initialized when the library is loaded, so that no fork comes before it.
 const int Worker::renews_after_forks = pthread_atfork(nullptr, nullptr, [] {
     for (Worker *here = newest.load(std::memory_order_acquire); here != nullptr; here = here->older_) {
         here->drop_after_fork();

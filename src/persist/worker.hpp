@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/worker: a few threads a device for work that waits for storage, so that a slow one delays no other.
+// persist/worker: a few threads for each device, for work that waits for storage, so that a slow device does
+// not delay another.
 #pragma once
 
 #include <atomic>
@@ -10,41 +11,41 @@
 
 namespace persist {
 
-// A worker runs it. The caller owns it, from submit() until `run` begins; `run` may free it or submit it
+// A worker runs a job. From submit() until `run` begins the caller keeps it; `run` may free it or submit it
 // again.
 struct Job {
     void (*run)(void *argument) = nullptr;
     void *argument = nullptr;
-    Job *next = nullptr;  // the queue's
+    Job *next = nullptr;  // for the queue
 };
 
-// The threads of this process for one device: started when there is work, ended when there is none. All
-// signals but those of faults are blocked in them.
+// The threads of this process for one device. They start when there is work, and end when there is none. They
+// block all signals except those of faults.
 class Worker {
 public:
     static constexpr unsigned most_threads = 4;
     static constexpr base::Milliseconds idle_limit{250};
     static constexpr base::Milliseconds end_limit{1000};
 
-    // The only one for the device; never destroyed. Any thread.
+    // Returns the only worker for the device, which is never destroyed. Any thread may call it.
     [[nodiscard]] static Worker &of(DeviceNumber device);
 
-    // Runs the job on a thread, in the order of submission when all are busy. Any thread; allocates nothing
-    // and waits for nothing. False when the system gave no thread: the job was not taken, and is the caller's
-    // to run.
+    // Runs the job on a thread, in the order of submission when all are busy. Any thread may call it; it
+    // neither allocates nor waits. Returns false when the system gave no thread: then the caller has to run
+    // the job.
     [[nodiscard]] bool submit(Job &job);
 
-    // When the process ends: waits until the threads of all devices have run all jobs and are gone, a second
-    // at most.
+    // Is called when the process ends. Waits until the threads of all devices have run all jobs and have
+    // ended, a second at most.
     static void end_all();
 
 private:
     struct Pool;
-    friend std::default_delete<Worker>;  // of one that another thread was faster to make
+    friend std::default_delete<Worker>;  // destroys a worker when another thread was faster to make one
     explicit Worker(DeviceNumber device);
     ~Worker();
     void end(base::Clock::time_point deadline);
-    // A child starts with no threads and no jobs: those of the parent stay the parent's.
+    // A child starts without threads and without jobs.
     void drop_after_fork();
     static const int renews_after_forks;
 

@@ -13,8 +13,8 @@
 
 namespace verbs::extended {
 
-// Whether the file of a libibverbs is one of rdma-core 45 or later: libibverbs.so.1.MINOR.PACKAGE. The
-// package's number is in the name only: no symbol version came with 45.
+// Returns whether the file of a libibverbs is one of rdma-core 45 or later: libibverbs.so.1.MINOR.PACKAGE.
+// The package's number is in the name only: no symbol version came with 45.
 [[nodiscard]] bool has_flush(std::string_view library_file);
 // The same of the libibverbs that this process has loaded.
 [[nodiscard]] bool library_has_flush();

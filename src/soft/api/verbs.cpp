@@ -37,7 +37,7 @@ constexpr unsigned known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
 // Verbs has these, and this device does not.
 constexpr unsigned lacking_access = IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND;
 
-// 0 or an errno value.
+// Returns 0 or an errno value.
 int why_not(std::uintptr_t address, std::size_t length, std::uint64_t iova, unsigned access) {
     const bool writes = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
     if ((access & ~(known_access | lacking_access)) != 0 ||

@@ -31,11 +31,11 @@ public:
     explicit LookupService(base::Fd socket) : socket_{std::move(socket)} {}
 
     [[nodiscard]] int socket() const { return socket_.get(); }
-    // True when the request is new: then it is to be answered. One that was answered gets the same answer.
-    // Where there are too many another is forgotten.
+    // Returns true when the request is new: then it is to be answered. One that was answered gets the same
+    // answer. Where there are too many another is forgotten.
     [[nodiscard]] bool begin(const Lookup &lookup) EXCLUDES(mutex_);
-    // 0 or an errno value: EINVAL when it was answered, or is forgotten. The token of the reply is the
-    // lookup's.
+    // Returns 0 or an errno value: EINVAL when it was answered, or is forgotten. The token of the reply is
+    // the lookup's.
     [[nodiscard]] int answer(const Lookup &lookup, wire::LookupReply reply) EXCLUDES(mutex_);
 
 private:

@@ -61,7 +61,7 @@ struct Arrival {
 // a connected socket was told of its peer, or 0.
 [[nodiscard]] std::optional<Arrival> receive(int socket, std::span<std::byte> buffer, int &error);
 
-// 0 or an errno value. From that source, unless it is unspecified.
+// Returns 0 or an errno value. From that source, unless it is unspecified.
 [[nodiscard]] int send(int socket, const ibv_gid &source, const Endpoint &to, std::span<iovec> pieces);
 
 }  // namespace soft::udp

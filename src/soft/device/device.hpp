@@ -44,7 +44,7 @@ inline constexpr __be16 default_pkey = 0xffff;
 [[nodiscard]] __be64 guid_of(const Device &device);
 // The device that serves a local address; null when no interface has it; a failure when that cannot be known.
 [[nodiscard]] base::Result<Device *> device_of(const sockaddr &address);
-// Whether a local address is one of its interface.
+// Returns whether a local address is one of its interface.
 [[nodiscard]] bool has_address(const Device &device, const sockaddr &address);
 [[nodiscard]] std::vector<tcp::Address> addresses_of(const Device &device);
 // EMFILE, ENFILE; EINVAL, logged, when a variable of the environment has no meaning: then no device opens.

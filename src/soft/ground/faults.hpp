@@ -25,7 +25,7 @@ public:
     [[nodiscard]] static std::expected<Faults, std::string> parse(std::string_view text);
     // Returns what SOFTRDMA_FAULTS asks for; nullptr when that is nothing.
     [[nodiscard]] static const Faults *active();
-    // False when the variable has no meaning, which is logged once: then no device opens.
+    // Returns false when the variable has no meaning, which is logged once: then no device opens.
     [[nodiscard]] static bool understood();
 
     // The amount when a fault of that kind happens to the object at this occasion, else `none`.

@@ -27,7 +27,7 @@ public:
     // Makes all that was noted durable. True when a worker has begun that: it will call back. False: it is
     // done, see error().
     [[nodiscard]] bool begin();
-    // 0, or an errno value of the last time.
+    // Returns 0, or an errno value of the last time.
     [[nodiscard]] int error() const { return error_; }
     [[nodiscard]] bool persisting() const { return persisting_; }
 

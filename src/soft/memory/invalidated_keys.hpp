@@ -18,8 +18,8 @@ public:
     [[nodiscard]] bool empty() const { return entries_.empty(); }
     [[nodiscard]] std::size_t size() const { return entries_.size(); }
     [[nodiscard]] bool contains(const Asker &peer, std::uint32_t key) const;
-    // False, and nothing is changed, when the key is not the peer's to give back: no region of the protection
-    // domain has it that peers have a right to, or it was given back before.
+    // Returns false, and nothing is changed, when the key is not the peer's to give back: no region of the
+    // protection domain has it that peers have a right to, or it was given back before.
     [[nodiscard]] bool add(const Asker &peer, std::uint32_t key);
 
 private:

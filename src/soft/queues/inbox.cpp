@@ -149,7 +149,7 @@ Accepted<> Inbox::receive_failed(ibv_wc_status status) {
                                    .of = kept_.empty() ? Refusal::Of::Segment : Refusal::Of::KeptMessage}};
 }
 
-// False: the completion queue is full.
+// Returns false: the completion queue is full.
 bool Inbox::complete(ibv_wc_status status, const Arrival &arrival) {
     ibv_wc completion{};
     completion.wr_id = receive_.wr_id;

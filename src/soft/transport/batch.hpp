@@ -26,7 +26,7 @@ public:
     // Before the first segment.
     void use_crc();
 
-    // True when another segment of any size, and immediate data behind it, can be added.
+    // Returns true when another segment of any size, and immediate data behind it, can be added.
     [[nodiscard]] bool has_room() const {
         return pieces_ + max_segment_pieces <= max_pieces && used_ + max_segment_own_bytes <= own_bytes &&
                queued_ < enough_bytes && (!copy_ || queued_ == 0);

@@ -42,8 +42,8 @@ std::size_t RequestSegments::next_segment_bytes(const SendRequest &request) cons
     return std::min<std::size_t>(max_payload_bytes_, end - offset_);
 }
 
-// Whether payload of the request goes from the program's memory, to be copied only where the link does not
-// take it.
+// Returns whether payload of the request goes from the program's memory, to be copied only where the link
+// does not take it.
 bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) const {
     return request.is_inline && bytes > Batch::max_copied_bytes && !crc_ && request.kept == nullptr;
 }

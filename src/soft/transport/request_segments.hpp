@@ -33,9 +33,9 @@ public:
     // wait for answers.
     void begin(std::size_t max_payload_bytes, unsigned most_awaiting, bool crc);
 
-    // True in the middle of a message.
+    // Returns true in the middle of a message.
     [[nodiscard]] bool inside() const { return offset_ != 0; }
-    // True when a request of `bytes` is one segment.
+    // Returns true when a request of `bytes` is one segment.
     [[nodiscard]] bool is_whole(std::size_t bytes) const {
         return bytes <= max_payload_bytes_ && faults_ == nullptr;
     }

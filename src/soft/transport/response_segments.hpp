@@ -27,7 +27,7 @@ public:
     [[nodiscard]] bool full() const { return owed_.full(); }
     void push(const Response &response) { owed_.push(response); }
 
-    // True in the middle of an answer.
+    // Returns true in the middle of an answer.
     [[nodiscard]] bool inside() const { return offset_ != 0; }
     [[nodiscard]] bool has_next() const { return !owed_.empty(); }
     // The next segment of the oldest answer goes into the batch. There is one.

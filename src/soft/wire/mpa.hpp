@@ -48,7 +48,7 @@ struct MpaFrame {
     std::span<const std::byte> private_data = {};
 };
 
-// Whether a frame of this role may begin with these bytes, of which more may come.
+// Returns whether a frame of this role may begin with these bytes, of which more may come.
 [[nodiscard]] bool may_begin_mpa_frame(std::span<const std::byte> bytes, MpaRole role);
 
 // Length of what follows the fixed 20 bytes, or why they are no MPA frame of this role.
