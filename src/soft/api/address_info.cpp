@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/api/address_info: rdma_getaddrinfo: names and services to the addresses that ids are bound to and
+// soft/api/address_info: rdma_getaddrinfo, which turns names and services into addresses for ids to bind and
 // resolve.
 #include <netdb.h>
 
@@ -47,7 +47,7 @@ int errno_of(int lookup_error) {
     }
 }
 
-// The queue pair type or the port space asks for datagrams. A stream is meant when neither is given.
+// Returns whether the queue pair type or the port space asks for datagrams. The default is a stream.
 bool wants_datagrams(const rdma_addrinfo &hints) {
     if (hints.ai_qp_type != 0) {
         return hints.ai_qp_type == IBV_QPT_UD;
@@ -84,7 +84,8 @@ bool fits(const sockaddr *address, socklen_t length) {
 
 }  // namespace
 
-// The answer says what the hints do not, or the other way round; RAI_NOROUTE has nothing to leave out.
+// The answer takes each value from the hints or from the look-up. RAI_NOROUTE has no effect, because there is
+// no route to leave out.
 int softrdma_rdma_getaddrinfo(const char *node, const char *service, const rdma_addrinfo *hints,
                               rdma_addrinfo **res) {
     static constexpr rdma_addrinfo no_hints{};

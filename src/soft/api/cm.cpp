@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/api/cm: softrdma_rdma_X, the C face of the connection manager: 0, or -1 and errno.
+// soft/api/cm: softrdma_rdma_X, the C functions of the connection manager. They return 0, or -1 and errno.
 #include <netinet/in.h>
 
 #include <algorithm>
@@ -161,7 +161,7 @@ int softrdma_rdma_listen(rdma_cm_id *id, int backlog) {
     return status_of_call(id, [&](CmId &called) { return called.listen(backlog); });
 }
 
-// The timeout is not used, because only the routing table is asked, which never waits.
+// The timeout is not used: only the routing table is asked, which never waits.
 int softrdma_rdma_resolve_addr(rdma_cm_id *id, sockaddr *src_addr, sockaddr *dst_addr, int) {
     if (!is_internet(dst_addr) || (src_addr != nullptr && !is_internet(src_addr))) {
         return status_failed(EINVAL);

@@ -30,7 +30,7 @@ int post_shared_receive(ibv_srq *queue, ibv_recv_wr *request, ibv_recv_wr **bad)
     return static_cast<SharedReceiveQueue *>(queue)->post(request, bad);
 }
 
-// Gives programs that were compiled with smaller structures what they have room for.
+// Gives programs that were compiled with smaller structures the members that fit.
 int query_port(ibv_context *context, std::uint8_t port, ibv_port_attr *attributes, std::size_t room) {
     ibv_port_attr whole;
     if (const int error = softrdma_ibv_query_port(context, port, &whole)) {

@@ -24,7 +24,7 @@ constexpr std::uint64_t reliable_operations =
 
 constexpr std::uint64_t datagram_operations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 
-// IBV_QP_EX_WITH_ bits of what a type of queue pair can be asked for.
+// Returns the IBV_QP_EX_WITH_ bits that a program may ask for with a type of queue pair.
 std::uint64_t operations_of(ibv_qp_type type) {
     return type == IBV_QPT_RC ? reliable_operations : type == IBV_QPT_UD ? datagram_operations : 0;
 }
@@ -52,7 +52,7 @@ base::Result<AnyQueuePair *> create_queue_pair(ibv_pd &domain, ibv_qp_init_attr 
         return base::failure(EOPNOTSUPP);
     }
     if ((send_operations & IBV_QP_EX_WITH_ATOMIC_WRITE) != 0) {
-        // Its eight bytes are copied when it is posted.
+        // The eight bytes of an atomic write are copied when it is posted.
         attributes.cap.max_inline_data =
             std::max(attributes.cap.max_inline_data, static_cast<std::uint32_t>(wire::atomic_write_bytes));
     }

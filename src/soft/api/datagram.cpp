@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/api/datagram: softrdma_X, the C face of address handles and multicast groups.
+// soft/api/datagram: softrdma_X, the C functions of address handles and multicast groups.
 #include <cerrno>
 
 #include "soft/api/made.hpp"

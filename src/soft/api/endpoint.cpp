@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/api/endpoint: the C face of what an id makes for itself: completion queues for a program that gives
-// none, a shared receive queue, the queue pair, and endpoints, which are all of it in one call. These
-// functions use the other public calls, as librdmacm's do.
+// soft/api/endpoint: the C functions by which an id makes its own objects: completion queues when the program
+// gives none, a shared receive queue, the queue pair, and endpoints, which are all of these in one call. They
+// use the other public calls, as librdmacm's do.
 
 #include <algorithm>
 #include <cerrno>
@@ -20,7 +20,7 @@ using soft::status_of;
 
 constexpr int resolve_timeout_ms = 2000;
 
-// A queue or channel of an id that the program gave is not destroyed here: its place is null.
+// A queue or channel that the program gave is not destroyed here; its pointer in the id is null.
 void destroy_completion(ibv_cq *&queue, ibv_comp_channel *&channel) {
     if (queue != nullptr) {
         (void)softrdma_ibv_destroy_cq(std::exchange(queue, nullptr));
@@ -47,7 +47,7 @@ bool make_completion(rdma_cm_id &id, std::uint32_t entries, ibv_cq *&queue, ibv_
     return queue != nullptr;
 }
 
-// Makes the objects that the program did not give, whose places in the attributes are null.
+// Makes the objects that the program did not give; their pointers in the attributes are null.
 bool complete(rdma_cm_id &id, ibv_qp_init_attr_ex &attributes) {
     attributes.srq = attributes.srq == nullptr ? id.srq : attributes.srq;
     if (attributes.send_cq == nullptr) {
@@ -70,7 +70,7 @@ bool complete(rdma_cm_id &id, ibv_qp_init_attr_ex &attributes) {
     return true;
 }
 
-// Undoes what was made, and returns -1 with the errno of what failed.
+// Destroys the objects that were made, and returns -1 with the errno of the failure.
 template <typename Undo>
 int undone(Undo undo) {
     const int error = errno;
@@ -78,7 +78,7 @@ int undone(Undo undo) {
     return status_failed(error);
 }
 
-// Binds a fresh id that will listen, or resolves one that will connect and makes its queue pair.
+// Binds a new id that will listen, or resolves one that will connect and makes its queue pair.
 int prepare(rdma_cm_id &id, const rdma_addrinfo &to, ibv_pd *pd, ibv_qp_init_attr *attributes) {
     if ((to.ai_flags & RAI_PASSIVE) != 0) {
         if (softrdma_rdma_bind_addr(&id, to.ai_src_addr) != 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/api/made: what the C face gives where it makes an object, a pointer, or null and errno; and what its
-// calls give: 0 or an errno value; the connection manager's 0, or -1 and errno.
+// soft/api/made: the return values of the C functions. A function that makes an object returns a pointer, or
+// null and errno. Other functions return 0 or an errno value; those of the connection manager return 0, or -1
+// and errno.
 #pragma once
 
 #include <cerrno>
@@ -17,7 +18,7 @@ T *failed(int error) {
     return nullptr;
 }
 
-// Runs what may allocate: out of memory becomes ENOMEM.
+// Runs a call that may allocate; missing memory becomes ENOMEM.
 template <typename Make>
 std::invoke_result_t<Make> made(Make make) {
     try {
@@ -37,7 +38,7 @@ T *value_of(const base::Result<T *> &result) {
     return *result;
 }
 
-// Runs what gives 0 or an errno value; memory that is out becomes ENOMEM.
+// Runs a call that returns 0 or an errno value; missing memory becomes ENOMEM.
 template <typename Call>
 int error_of(Call call) {
     try {
@@ -52,7 +53,7 @@ inline int status_failed(int error) {
     return -1;
 }
 
-// Runs a call; a failure, or memory that is out, becomes -1 and errno.
+// Runs a call; a failure, or missing memory, becomes -1 and errno.
 template <typename Call>
 int status_of(Call call) {
     try {
@@ -63,7 +64,7 @@ int status_of(Call call) {
     }
 }
 
-// The same of a call that makes something; *out is written on success only.
+// Does the same for a call that makes an object; *out is written only on success.
 template <typename Make, typename T>
 int status_of(Make make, T **out) {
     return status_of([&]() -> base::Result<void> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/api/queues: softrdma_ibv_X, the C face of completion, queue pairs, shared receive queues and
+// soft/api/queues: softrdma_ibv_X, the C functions of completion, queue pairs, shared receive queues and
 // asynchronous events.
 #include <cerrno>
 

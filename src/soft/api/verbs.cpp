@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/api/verbs: softrdma_ibv_X, the C face of devices and memory. Here failures become errno values.
+// soft/api/verbs: softrdma_ibv_X, the C functions of devices and memory. Here failures become errno values.
 #include <net/if.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ constexpr unsigned known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
                                   SOFTRDMA_ACCESS_FLUSH_GLOBAL | SOFTRDMA_ACCESS_FLUSH_PERSISTENT |
                                   IBV_ACCESS_OPTIONAL_RANGE;
 
-// Verbs has these, and this device does not.
+// The access flags of verbs that this device does not support.
 constexpr unsigned lacking_access = IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND;
 
 // Returns 0 or an errno value.
@@ -65,13 +65,15 @@ int why_not(std::uintptr_t address, std::size_t length, std::uint64_t iova, unsi
     return 0;
 }
 
-// queue_pair: whose peer alone reaches it (AnyQueuePair::creation), or 0.
+// Registers memory. Only the peer of `queue_pair` reaches it (AnyQueuePair::creation); 0 stands for all
+// peers.
 ibv_mr *registered(ibv_pd *pd, void *address, std::size_t length, std::uint64_t iova, unsigned access,
                    std::uint64_t queue_pair = 0) {
     if (const int error = why_not(reinterpret_cast<std::uintptr_t>(address), length, iova, access)) {
         return failed<ibv_mr>(error);
     }
-    // Memory for many peers is not looked at: that would take two pages of it before anybody writes there.
+    // Memory for all peers is not checked, because that would allocate two of its pages before a peer writes
+    // there.
     if (queue_pair != 0 && (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0 &&
         !persist::is_writable(reinterpret_cast<std::uintptr_t>(address), length)) {
         BASE_LOG(Error,
@@ -292,8 +294,8 @@ ibv_mr *softrdma_reg_mr_for_qp(ibv_qp *qp, void *addr, size_t length, int access
 int softrdma_ibv_dereg_mr(ibv_mr *mr) {
     auto *const region = static_cast<MemoryRegion *>(mr);
     soft::Memory::instance().erase(*region);
-    // Connections that wrote here hold it until they are asked to flush, which the memory may not live to
-    // see.
+    // Connections that wrote here hold the persist::Region until a flush, and the memory may be unmapped
+    // before that.
     if (region->durable.use_count() > 1 && !region->inherited()) {
         region->durable->close();
     }
@@ -302,8 +304,8 @@ int softrdma_ibv_dereg_mr(ibv_mr *mr) {
     return 0;
 }
 
-// Nothing to advise: pages are found when they are touched. Ranges are checked as a device with on-demand
-// paging does.
+// The advice has no effect, because pages are found when they are touched. Ranges are checked as by a device
+// with on-demand paging.
 int softrdma_ibv_advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t, ibv_sge *sg_list,
                            uint32_t num_sge) {
     if (advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) {
@@ -321,7 +323,7 @@ int softrdma_ibv_advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t, ib
     return 0;
 }
 
-// The log of base, with this library's own copy of it.
+// This sets base's log, of which this library has its own copy.
 void softrdma_set_log(softrdma_log_function log_function, int threshold) {
     base::set_log_sink(log_function);
     base::set_shared(base::log_threshold, threshold);

@@ -12,7 +12,7 @@ namespace {
 
 using base::LogLevel;
 
-// In the order of EndReason.
+// The entries are in the order of EndReason.
 constexpr std::array<Ending, 9> endings{{
     {"disconnected here", LogLevel::Info, IBV_WC_WR_FLUSH_ERR, true, 0},
     {"it was given up before it was connected", LogLevel::Info, IBV_WC_WR_FLUSH_ERR, true, 0},

@@ -13,26 +13,26 @@ namespace soft {
 
 enum class EndReason : std::uint8_t {
     DisconnectedHere,
-    GivenUp,          // before it was connected
-    RequestFailed,    // a request that was posted here
-    LinkLost,         // by the network, or by the peer's silence
+    GivenUp,          // it ended before it was connected
+    RequestFailed,    // a request that was posted here failed
+    LinkLost,         // the network failed, or the peer was silent
     Violation,        // the peer broke a rule, or cannot be served
     Terminated,       // the peer sent a TERMINATE
-    Closed,           // by the peer, in order
-    ClosedInside,     // by the peer, inside a message
-    ClosedUnclaimed,  // by the peer; messages that found no receive are lost
+    Closed,           // the peer closed in order
+    ClosedInside,     // the peer closed inside a message
+    ClosedUnclaimed,  // the peer closed; messages that found no receive are lost
 };
 
 struct Ending {
-    const char *text;  // of the log line
+    const char *text;  // the log line's text
     base::LogLevel level;
-    ibv_wc_status oldest;  // of the oldest operation still open; everything behind it is flushed
+    ibv_wc_status oldest;  // the status of the oldest open operation; all later ones are flushed
     bool drain;            // the peer may still have to read
-    int error;             // an errno value; 0: ended in order, by either side
+    int error;             // an errno value; 0 when either side ended it in order
 };
 
 [[nodiscard]] Ending ending_of(EndReason reason);
-// `closed`: how the peer ended its bytes.
+// Returns the row for a Broken. `closed` tells how the peer ended its bytes.
 [[nodiscard]] Ending ending_of(const Broken &broken, EndReason closed);
 
 }  // namespace soft

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/connected/owner: what a queue pair tells the connection manager.
+// soft/connected/owner: the events that a queue pair tells the connection manager.
 #pragma once
 
 namespace soft {
 
-// The connection manager's id, which is told what becomes of a connection. The caller holds the group's lock.
+// The connection manager's id, which is told the events of a connection. The caller holds the group's lock.
 class ConnectionOwner {
 public:
     virtual void connection_established() = 0;

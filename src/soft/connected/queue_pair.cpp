@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/connected/queue_pair: its life up to the end of its connection, and what verbs calls.
+// soft/connected/queue_pair: the life of a queue pair up to the end of its connection, and the functions that
+// verbs calls.
 #include "soft/connected/queue_pair.hpp"
 
 #include <cerrno>
@@ -75,7 +76,7 @@ void QueuePair::leave() {
             }
             if (phase_.load(std::memory_order_relaxed) == Phase::Draining && ending_locally_ &&
                 owner_ != nullptr) {
-                std::exchange(owner_, nullptr)->connection_ended();  // it waits to hear of it
+                std::exchange(owner_, nullptr)->connection_ended();  // the owner waits for this call
             }
             base::set_shared(phase_, Phase::Ended, std::memory_order_release);
             if (inbox_.shared() != nullptr) {
@@ -123,8 +124,8 @@ int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
     return error;
 }
 
-// A queue pair's states up to RTS are the connection manager's to change. Programs of rdma_cm ask for them
-// too, in between; what they say with that of paths and numbers of packets means nothing on this wire.
+// The connection manager changes a queue pair's states up to RTS. Programs of rdma_cm ask for these states
+// too; the paths and packet numbers that they give have no meaning on this wire.
 int QueuePair::go_to(const ibv_qp_attr &attributes, int mask) {
     switch (attributes.qp_state) {
         case IBV_QPS_RESET:
@@ -189,18 +190,18 @@ void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
 
 void QueuePair::start(std::unique_ptr<Link> link, const tcp::Address &peer,
                       const ConnectionParameters &parameters, ConnectionOwner *owner) {
-    // The group's lock goes last: a thread that waits for it may then destroy this queue pair.
+    // The group's lock is released last, because a thread that waits for it may then destroy this queue pair.
     const auto keeps_group = group_;
     const base::Lock lock{group_->mutex()};
     if (going_) {
-        owner->connection_ended();  // its destroyer only waits until nobody has found it any more
+        owner->connection_ended();  // the thread that destroys it only waits until every Hold is gone
         return;
     }
     const bool given_up = !idle();
     begin_connection(std::move(link), peer, parameters, owner);
-    // The responder says nothing before the initiator's first FPDU (RFC 5044 section 7.1.2). It waits with
-    // ESTABLISHED too when that FPDU is promised, though not for ever; an initiator that promised none may be
-    // one that only listens, and both programs would wait for each other.
+    // The responder sends nothing before the initiator's first FPDU (RFC 5044 section 7.1.2). When that FPDU
+    // is promised, ESTABLISHED waits for it too, within a time limit. An initiator that promised none may be
+    // one that only receives, and both programs would wait for each other.
     if (receiver_.awaits_peer()) {
         group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
     } else if (owner_ != nullptr) {
@@ -214,7 +215,7 @@ void QueuePair::start(std::unique_ptr<Link> link, const tcp::Address &peer,
 
 void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address &peer,
                                  const ConnectionParameters &parameters, ConnectionOwner *owner) {
-    // All that needs memory comes first: without it nothing has begun.
+    // The steps that need memory come first; when one fails, nothing has begun.
     sender_.reserve(parameters);
     Allowance allowance{origin_of(peer)};
     if (allowance.bytes() < limits::most_unread_bytes) {
@@ -227,7 +228,8 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     access_.begin(peer);
     receiver_.begin(*link_, parameters);
     base::set_shared(phase_, Phase::Connected, std::memory_order_release);
-    // Before the program hears: one that connects again has then said that it is ready.
+    // This comes before the program is told, so that a program which connects again has already sent its
+    // first FPDU.
     sender_.begin(*link_, access_.text(), parameters);
 }
 

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/connected/queue_pair: a reliable-connected queue pair on one link. It wires what has a part of the
-// work:
+// soft/connected/queue_pair: a reliable-connected queue pair on one link. It connects these parts:
 //   Sender      the send queue, and segments into the link         (transport/sender, with its own lock)
 //   Receiver    segments from the link, and where payload goes     (transport/receiver)
 //   Inbox       incoming messages and the receives posted for them (queues/inbox)
 //   PeerAccess  what the peer may reach                            (memory/peer_access)
 //   Durability  what it wrote that is not durable                  (memory/durability)
-// The parts return what breaks the connection; the queue pair alone ends it.
-//
-// Two locks. The group's lock: everything about receiving, and the connection's life. The sender's, taken
-// after it: everything about sending.
+// The parts return the reason when the connection breaks; only the queue pair ends it. It has two locks. The
+// group's lock guards receiving and the connection's life. The sender's lock, which is taken after it, guards
+// sending.
 //
 //     Idle ──start()──► Connected ──end()──► Draining ──finish_draining()──► Ended
 //       └──give_up()────────────────────────────────────────────────────────►┘
@@ -54,18 +52,18 @@ public:
 
     // ---- connection manager ----
     [[nodiscard]] bool idle() const { return phase_.load(std::memory_order_acquire) == Phase::Idle; }
-    // The handshake is over: from now on the link is this queue pair's. Memory was reserved: cannot fail
-    // but for ENOMEM.
+    // Takes the link over after the handshake. Memory was reserved, so it can fail only with ENOMEM.
     void start(std::unique_ptr<Link> link, const tcp::Address &peer, const ConnectionParameters &parameters,
                ConnectionOwner *owner) EXCLUDES(group_->mutex());
-    // The initiator's first FPDU, when it is here, is not left to the thread that serves this queue pair.
+    // Takes the initiator's first FPDU, if it has come, without waiting for the thread that serves this queue
+    // pair.
     void look_for_first_fpdu() EXCLUDES(group_->mutex());
-    // That owner hears of nothing more.
+    // Tells that owner nothing more.
     void forget_owner(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
-    // Flushes what is open, tells the peer, and lets it read what was completed. The owner hears when that is
-    // done. False when the connection was never that owner's.
+    // Flushes the open operations, tells the peer, and lets it read the completed ones. The owner is told
+    // when that is done. Returns false when the connection never belonged to that owner.
     [[nodiscard]] bool disconnect(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
-    // The same, when what is posted now is done.
+    // Does the same when the operations that are posted now are done.
     [[nodiscard]] bool disconnect_when_sent(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
 
     // ---- Source ----
@@ -109,16 +107,17 @@ private:
     void finish_draining() REQUIRES(group_->mutex());
     static void back_from_worker(void *queue_pair);
 
-    // Counts persists that came back to their queue pair: a thread that destroys one waits for a change.
+    // Counts the workers that returned to their queue pair. A thread that destroys a queue pair waits for a
+    // change.
     static std::atomic<unsigned> persists_returned;
 
     const std::shared_ptr<Group> group_;
     std::atomic<Phase> phase_{Phase::Idle};
     std::atomic<int> end_error_{0};
 
-    // Its own lock.
+    // The sender has its own lock.
     Sender sender_;
-    // These know the group's lock as their owner's; some of their functions need none, and say so.
+    // For these parts the group's lock is their owner's. Some of their functions need no lock, and say so.
     PeerAccess access_;
     Inbox inbox_;
     Durability durability_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/connected/queue_pair: its turns, and how its connection ends.
+// soft/connected/queue_pair: the turns of a queue pair, and the end of its connection.
 #include <utility>
 
 #include "base/log.hpp"
@@ -17,7 +17,8 @@ void QueuePair::progress() {
         return;
     }
     if (receiver_.parked()) {
-        sender_.want_readable(false, false);  // a sender may have broken the link, and wants a look at it
+        sender_.want_readable(false,
+                              false);  // a sender may have found the link broken, and asked for reading
     }
     const Sender::Turn turn = sender_.serve();
     if (turn.all_sent) {
@@ -42,8 +43,8 @@ bool QueuePair::rest() {
     return !link_ || link_->rest();
 }
 
-// The time is over for the first FPDU of an initiator that promised it, for the rest of a segment, for
-// receives for the last messages, or for the end of a connection that ended.
+// Is called when the time is over for the first FPDU that an initiator promised, for the rest of a segment,
+// for receives for the last messages, or for the peer's end of a connection that ended.
 void QueuePair::expire() {
     group_->mutex().assert_held();
     if (connected()) {
@@ -65,7 +66,7 @@ void QueuePair::end(const Broken &broken) {
         last_words_ = sender_.last_words(broken);
     }
     if (broken.by == Broken::By::End) {
-        // A thread that sends may have found the cause before.
+        // A thread that sends may have found the cause earlier.
         if (const auto cause = sender_.broken(true)) {
             end(ending_of(*cause, EndReason::Closed));
             return;
@@ -104,7 +105,7 @@ void QueuePair::end(const Ending &how) {
     }
 }
 
-// Goes on with the end of a connection: its last words, and then the peer's last bytes.
+// Continues the end of a connection: first its last words, then the peer's last bytes.
 void QueuePair::drain() {
     if (!last_words_.empty()) {
         send_last_words();
@@ -117,8 +118,8 @@ void QueuePair::drain() {
     }
 }
 
-// The link gets as many of them as it takes now; the end of the bytes follows the last. Nobody else sends:
-// the sender has ended.
+// Sends as many of the last words as the link takes now. The end of the bytes follows the last one. Nothing
+// else is sent, because the sender has ended.
 void QueuePair::send_last_words() {
     while (!last_words_.empty()) {
         const iovec rest{.iov_base = last_words_.data(), .iov_len = last_words_.size()};
@@ -140,7 +141,7 @@ void QueuePair::send_last_words() {
 void QueuePair::finish_draining() {
     if (link_) {
         leave_group();
-        link_->abort();  // to destroy it is not enough where a child has its descriptor too
+        link_->abort();  // destroying it is not enough when a child has its descriptor too
         take_link().reset();
     }
     allowance_ = {};
@@ -150,7 +151,8 @@ void QueuePair::finish_draining() {
     }
 }
 
-// The program need not wait any longer. But a reset would destroy what it was told is done and the link has.
+// The program need not wait any longer. But a reset would destroy completed operations whose bytes the link
+// still has.
 void QueuePair::leave_to_engine() {
     if (last_words_.empty() && link_->undelivered()) {
         leave_group();
@@ -201,7 +203,7 @@ void QueuePair::end_here() {
     }
 }
 
-// As disconnect(), and of a queue pair that was never connected what was posted is flushed.
+// Works as disconnect(). On a queue pair that was never connected it flushes the posted requests.
 void QueuePair::give_up() {
     const base::Lock lock{group_->mutex()};
     if (!idle()) {
@@ -213,10 +215,10 @@ void QueuePair::give_up() {
     inbox_.flush();
 }
 
-// A worker has made durable what the connection waited for; it calls this without a lock.
+// A worker calls this, without a lock, when it has made the bytes durable for which the connection waited.
 void QueuePair::back_from_worker(void *queue_pair) {
     auto &self = *static_cast<QueuePair *>(queue_pair);
-    const auto group = self.group_;  // outlives the queue pair here
+    const auto group = self.group_;  // it outlives the queue pair here
     if (self.durability_.run_on_worker()) {
         return;
     }
@@ -227,7 +229,7 @@ void QueuePair::back_from_worker(void *queue_pair) {
             self.go_on_or_end(self.receiver_.unpark());
         }
     }
-    // Release: pairs with the destructor's acquire; it looks again under the lock.
+    // Release pairs with the destructor's acquire, which looks again under the lock.
     persists_returned.fetch_add(1, std::memory_order_release);
     persists_returned.notify_all();
 }

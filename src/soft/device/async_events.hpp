@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/device/async_events: a context's asynchronous events: what happened to a queue pair, completion queue
-// or shared receive queue that no completion tells.
+// soft/device/async_events: a context's asynchronous events, which tell what no completion tells about a
+// queue pair, completion queue or shared receive queue.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -19,14 +19,16 @@ class AsyncEvents : public base::Inheritable {
 public:
     explicit AsyncEvents(base::Readable readable) : readable_{std::move(readable)} {}
 
-    // Readable while there is an event.
+    // Returns a descriptor that is readable while there is an event.
     [[nodiscard]] int fd() const { return readable_.fd(); }
-    // element: the ibv_qp, ibv_cq or ibv_srq.
+    // Adds an event. `element` is the ibv_qp, ibv_cq or ibv_srq.
     void push(ibv_event_type type, void *element) EXCLUDES(mutex_);
-    // The next event: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR; EINVAL when inherited.
+    // Returns the next event. Blocks unless fd is O_NONBLOCK. Fails with EAGAIN or EINTR, and with EINVAL
+    // when inherited.
     [[nodiscard]] base::Result<ibv_async_event> next() EXCLUDES(mutex_);
     void acknowledge(const ibv_async_event &event);
-    // The element is going: its events are dropped; returns when those that were fetched are acknowledged.
+    // Drops the events of an element that is to be destroyed. Returns when its fetched events are
+    // acknowledged.
     void forget(const void *element) EXCLUDES(mutex_);
 
 private:
@@ -35,7 +37,7 @@ private:
         void *element;
     };
 
-    base::Mutex mutex_;  // nothing else is locked with it held
+    base::Mutex mutex_;  // no other lock is taken with it
     base::Readable readable_;
     base::Condition acknowledged_;
     std::deque<Pending> pending_ GUARDED_BY(mutex_);

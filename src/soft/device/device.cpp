@@ -25,19 +25,19 @@ namespace soft {
 namespace {
 
 constexpr char name_prefix[] = "soft_";
-constexpr std::uint32_t vendor_id = 0x02736f;  // locally administered: no maker has it
+constexpr std::uint32_t vendor_id = 0x02736f;  // locally administered: it belongs to no maker
 
 constinit base::LastingMutex registry_lock;
 
 [[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<registry_lock> registry_survives_forks;
 
 std::vector<std::unique_ptr<Device>> &registry() REQUIRES(registry_lock) {
-    static auto &all = *new std::vector<std::unique_ptr<Device>>;  // never destroyed: contexts stay good
+    static auto &all = *new std::vector<std::unique_ptr<Device>>;  // never destroyed: contexts stay valid
                                                                    // while the process ends
     return all;
 }
 
-// All of 127.0.0.0/8 is the loopback interface's.
+// All of 127.0.0.0/8 belongs to the loopback interface.
 bool is_loopback(const sockaddr &address) {
     return address.sa_family == AF_INET &&
            ntohl(reinterpret_cast<const sockaddr_in &>(address).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
@@ -66,13 +66,13 @@ Device *device_named(const std::string &interface) {
     return registry().back().get();
 }
 
-// verbs.h's marks of a context that has the extended members (its own macro casts between pointer and
+// Returns verbs.h's mark of a context that has the extended members (its own macro casts between pointer and
 // integer).
 void *extended_abi() {
     return reinterpret_cast<void *>(UINTPTR_MAX);  // NOLINT(performance-no-int-to-ptr)
 }
 
-// Events of this process; what was there is the parent's, whose lock may be held.
+// Makes new events for a child process. The old ones are the parent's, and their lock may be held.
 base::Result<void> renew_events(Context &context) {
     auto readable = base::Readable::create();
     if (!readable) {
@@ -107,7 +107,7 @@ ibv_gid gid_of(const sockaddr &address) {
 
 namespace {
 
-// As far as the kernel tells.
+// Returns the addresses as far as the kernel tells them.
 std::shared_ptr<const LocalAddresses> known_addresses() {
     auto all = local_addresses();
     return all ? *std::move(all) : std::make_shared<const LocalAddresses>();
@@ -175,7 +175,7 @@ base::Result<ibv_context *> context_of(Device &device) {
         add_calls(*made);
         pthread_mutex_init(&context.mutex, nullptr);
         made->domain.context = &context;
-        made->domain.users = 1;  // the device's: nobody deallocates it
+        made->domain.users = 1;  // the device itself: no caller deallocates it
         device.context = std::move(made);
     } else if (device.context->async_events->inherited()) {
         if (auto renewed = renew_events(*device.context); !renewed) {
@@ -230,7 +230,7 @@ void query(const Device &device, ibv_port_attr &attributes) {
     attributes.max_msg_sz = limits::max_message_bytes;
     attributes.pkey_tbl_len = 1;
     attributes.active_width = 2;  // 4X
-    attributes.active_speed = 4;  // 10 Gb/s: a number for tools that ask, not a measure
+    attributes.active_speed = 4;  // 10 Gb/s: a number for tools, not a measurement
     attributes.phys_state = 5;    // link up
     attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/device/device: one device an interface that is up and has an address, and its context.
+// soft/device/device: the device of an interface that is up and has an address, and its context.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,37 +17,39 @@ namespace soft {
 
 struct Device;
 
-// A genuine verbs_context: posting and polling of verbs.h go through its ops.
+// A verbs_context with the layout of verbs.h: its inlines for posting and polling go through the ops.
 struct Context : verbs_context {
     Device *device = nullptr;
-    ProtectionDomain domain;  // of those who bring none
+    ProtectionDomain domain;  // for callers without one of their own
     std::unique_ptr<AsyncEvents> async_events;
     std::vector<std::unique_ptr<AsyncEvents>> of_parents;  // from before a fork, never touched again
 };
 
 struct Device : ibv_device {
     std::string interface;
-    std::unique_ptr<Context> context;  // made when first asked for, and kept
+    std::unique_ptr<Context> context;  // made at the first use, and kept
 };
 
 [[nodiscard]] AsyncEvents &async_events_of(const ibv_context &context);
 
 [[nodiscard]] ibv_pd &default_domain_of(const ibv_context &context);
 
-// An address as a GID; IPv4 is mapped into IPv6.
+// Returns an address as a GID; IPv4 is mapped into IPv6.
 [[nodiscard]] ibv_gid gid_of(const sockaddr &address);
 inline constexpr __be16 default_pkey = 0xffff;
 
-// The devices there are now. A device once seen stays, so that pointers to it stay good.
+// Returns the present devices. A device is never destroyed, so pointers to it stay valid.
 [[nodiscard]] std::vector<Device *> devices();
-// The index of the interface, which devices of one machine do not share.
+// Returns the index of the interface, which devices of one machine do not share.
 [[nodiscard]] __be64 guid_of(const Device &device);
-// The device that serves a local address; null when no interface has it; a failure when that cannot be known.
+// Returns the device that serves a local address; null when no interface has it; a failure when the addresses
+// cannot be read.
 [[nodiscard]] base::Result<Device *> device_of(const sockaddr &address);
-// Returns whether a local address is one of its interface.
+// Returns whether the device's interface has a local address.
 [[nodiscard]] bool has_address(const Device &device, const sockaddr &address);
 [[nodiscard]] std::vector<tcp::Address> addresses_of(const Device &device);
-// EMFILE, ENFILE; EINVAL, logged, when a variable of the environment has no meaning: then no device opens.
+// Returns the device's context. Fails with EMFILE or ENFILE, and with EINVAL, logged, when the value of an
+// environment variable is not valid; then no device opens.
 [[nodiscard]] base::Result<ibv_context *> context_of(Device &device);
 // Fills in the table of calls of a new context. It is defined in api/context_calls, which knows all queues.
 void add_calls(verbs_context &context);

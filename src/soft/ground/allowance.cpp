@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t part = 16;
 
-constinit base::LastingMutex lock_of_given;  // nothing else is locked with it held
+constinit base::LastingMutex lock_of_given;  // no other lock is taken with it
 
 [[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<lock_of_given> given_survives_forks;
 
@@ -24,7 +24,7 @@ struct Given {
     Shares shares;
 };
 Given &given() REQUIRES(lock_of_given) {
-    static auto &all = *new Given;  // never destroyed: connections may be, while the process ends
+    static auto &all = *new Given;  // never destroyed, because connections may end while the process ends
     return all;
 }
 
@@ -57,7 +57,7 @@ Allowance::Allowance(Allowance &&other) noexcept
     : origin_{other.origin_}, bytes_{std::exchange(other.bytes_, 0)} {}
 
 Allowance &Allowance::operator=(Allowance &&other) noexcept {
-    const Allowance before{std::move(*this)};  // which ends
+    const Allowance before{std::move(*this)};  // gives its part back when it is destroyed
     origin_ = other.origin_;
     bytes_ = std::exchange(other.bytes_, 0);
     return *this;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/allowance: what the kernel may keep of what a connection sent and its peer does not read. Peers
-// that read nothing pin no more memory than the process, and each origin, has for all of its connections.
+// soft/ground/allowance: how many bytes the kernel may keep that a connection has sent and its peer does not
+// read. Peers that read nothing pin no more memory than the limits of the process and of each origin.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace soft {
 
-// A connection's part, for as long as its socket is open. Any thread.
+// A connection's part, for as long as its socket is open. Any thread may use it.
 class Allowance {
 public:
     Allowance() = default;
-    // A 16th of what is left of the origin's and the process', between the limits of one connection.
+    // Takes a 16th of what the origin and the process have left, between the limits of one connection.
     explicit Allowance(Origin origin);
     ~Allowance();
     Allowance(Allowance &&other) noexcept;

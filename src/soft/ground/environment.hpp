@@ -11,8 +11,8 @@
 
 namespace soft {
 
-// Returns whether this value of SOFTRDMA_CRC, nullptr when it is not set, asks for CRC32C. EINVAL, logged:
-// the value has no meaning.
+// Returns whether this value of SOFTRDMA_CRC, nullptr when it is not set, asks for CRC32C. Fails with EINVAL,
+// and logs it, when the value is not valid.
 [[nodiscard]] inline base::Result<bool> crc_asked_for(const char *value) {
     const std::string_view word{value != nullptr ? value : ""};
     if (!word.empty() && word != "0" && word != "1") {
@@ -22,14 +22,14 @@ namespace soft {
     return word == "1";
 }
 
-// Returns what SOFTRDMA_CRC said when this was first called. A failure: then no device opens.
+// Returns the meaning of SOFTRDMA_CRC at the first call. After a failure no device opens.
 [[nodiscard]] inline const base::Result<bool> &crc_of_environment() {
     static const base::Result<bool> once = crc_asked_for(secure_getenv("SOFTRDMA_CRC"));
     return once;
 }
 
 // Returns whether this value of SOFTRDMA_SHM, nullptr when it is not set, lets connections within the host go
-// through memory. EINVAL, logged: the value has no meaning.
+// through memory. Fails with EINVAL, and logs it, when the value is not valid.
 [[nodiscard]] inline base::Result<bool> memory_links_asked_for(const char *value) {
     const std::string_view word{value != nullptr ? value : ""};
     if (!word.empty() && word != "off" && word != "on") {
@@ -39,7 +39,7 @@ namespace soft {
     return word == "on";
 }
 
-// Returns what SOFTRDMA_SHM said when this was first called. A failure: then no device opens.
+// Returns the meaning of SOFTRDMA_SHM at the first call. After a failure no device opens.
 [[nodiscard]] inline const base::Result<bool> &memory_links_of_environment() {
     static const base::Result<bool> once = memory_links_asked_for(secure_getenv("SOFTRDMA_SHM"));
     return once;

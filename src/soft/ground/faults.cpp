@@ -24,7 +24,7 @@ struct Item {
     std::uint64_t most;
 };
 
-// In the order of Faults::Kind.
+// The items are in the order of Faults::Kind.
 constexpr std::array<Item, Faults::kinds> items{{
     {"drop", "drop=REQUESTS[:CHANCE], REQUESTS up to 4294967295", UINT32_MAX},
     {"delay_us", "delay_us=MICROSECONDS[:CHANCE], MICROSECONDS up to 10000000", 10'000'000},
@@ -33,7 +33,7 @@ constexpr std::array<Item, Faults::kinds> items{{
     {"fill", "fill=COMPLETIONS[:CHANCE], COMPLETIONS up to 4294967295", UINT32_MAX},
 }};
 
-// For the other kinds the number says how many occasions are spared.
+// For the other kinds the number is how many occasions have no fault.
 constexpr bool is_amount(Faults::Kind kind) {
     return kind == Faults::Kind::Delay || kind == Faults::Kind::Tear;
 }
@@ -43,7 +43,7 @@ bool read_number(std::string_view text, std::uint64_t &number) {
     return error == std::errc{} && end == text.data() + text.size();
 }
 
-// "0.01": no sign, no exponent, not a number that is none.
+// Reads a number like "0.01", without sign or exponent; "nan" and "inf" are not valid.
 bool read_chance(std::string_view text, double &chance) {
     const bool plain = !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
     const auto [end, error] =
@@ -145,7 +145,7 @@ std::uint64_t Faults::at(Kind kind, std::uint32_t object, std::uint64_t occasion
          {std::uint64_t{static_cast<std::uint8_t>(kind)}, std::uint64_t{object}, occasion}) {
         draw = mixed(draw ^ word);
     }
-    // 53 bits: as many as a double holds exactly.
+    // A double holds 53 bits exactly.
     return static_cast<double>(draw >> 11) * 0x1p-53 < wish.chance ? wish.number : none;
 }
 
@@ -173,7 +173,7 @@ RequestFaults::RequestFaults(const Faults &faults, std::uint32_t queue_pair)
       queue_pair_{queue_pair},
       timer_{timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)} {}
 
-// 0: never.
+// Sets the timer; with 0 it never fires.
 void RequestFaults::set_timer(std::uint64_t us) {
     constexpr std::uint64_t us_in_a_second = 1'000'000;
     itimerspec time{};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/faults: faults on purpose (SOFTRDMA_FAULTS, softrdma(7)), for programs that want to see how
-// they fail. Whether one happens is computed from the seed, its kind, the number of the object it happens to,
-// and the number of occasions that object had before. There is no stream of random numbers: threads cannot
-// take each other's.
+// soft/ground/faults: injected faults (SOFTRDMA_FAULTS, softrdma(7)), for programs that want to see how they
+// fail. Whether a fault happens is computed from the seed, its kind, the number of the object, and the number
+// of occasions that this object had before. So the result does not depend on the order of threads, as it
+// would with one stream of random numbers.
 #pragma once
 
 #include <array>
@@ -21,26 +21,26 @@ public:
     enum class Kind : std::uint8_t { Drop, Delay, Tear, Register, Fill };
     static constexpr std::size_t kinds = 5;
 
-    // Returns what a text asks for; else what is wrong with it: the item, and what was expected.
+    // Returns the faults that a text asks for, or an error text: the wrong item, and the expected form.
     [[nodiscard]] static std::expected<Faults, std::string> parse(std::string_view text);
-    // Returns what SOFTRDMA_FAULTS asks for; nullptr when that is nothing.
+    // Returns the faults that SOFTRDMA_FAULTS asks for; nullptr when there are none.
     [[nodiscard]] static const Faults *active();
-    // Returns false when the variable has no meaning, which is logged once: then no device opens.
+    // Returns false when the variable's value is not valid, which is logged once; then no device opens.
     [[nodiscard]] static bool understood();
 
-    // The amount when a fault of that kind happens to the object at this occasion, else `none`.
+    // Returns the amount when a fault of that kind happens to the object at this occasion, otherwise `none`.
     static constexpr std::uint64_t none = UINT64_MAX;
     [[nodiscard]] std::uint64_t at(Kind kind, std::uint32_t object, std::uint64_t occasion) const;
 
-    // The process's next registration fails.
+    // Returns whether the process's next registration fails.
     [[nodiscard]] bool fails_registration() const;
-    // The completion queue takes no entry, as if it were full.
+    // Returns whether the completion queue takes no entry, as if it were full.
     [[nodiscard]] bool fills(std::uint32_t completion_queue, std::uint64_t completion) const;
 
 private:
     struct Wish {
         bool given = false;
-        std::uint64_t number = 0;  // an amount, or how many occasions are spared
+        std::uint64_t number = 0;  // an amount, or how many occasions have no fault
         double chance = 1;
     };
 
@@ -48,24 +48,25 @@ private:
     std::array<Wish, kinds> wishes_;
 };
 
-// The faults of one queue pair's requests. Guarded by its lock for sending.
+// The faults of one queue pair's requests. The queue pair's lock for sending guards it.
 class RequestFaults {
 public:
     RequestFaults(const Faults &faults, std::uint32_t queue_pair);
 
-    // Says what becomes of the request in hand when `offset` of its bytes are built; `write_bytes`: those of
-    // a write.
+    // Says what to do with the current request when `offset` of its bytes are built; `write_bytes` is the
+    // length of a write.
     enum class Verdict { Go, Wait, Die };
     [[nodiscard]] Verdict verdict(std::size_t offset, std::size_t write_bytes);
-    // So much of the request in hand may be built.
+    // Returns how many bytes of the current request may be built.
     [[nodiscard]] std::size_t most(std::size_t length) const { return length < torn_at_ ? length : torn_at_; }
-    // Readable when the request in hand has waited; -1 when the process had no more file descriptors.
+    // Returns a descriptor that is readable when the current request has waited long enough; -1 when the
+    // process had no more file descriptors.
     [[nodiscard]] int timer() const { return timer_.get(); }
-    // It has, since the last time this was asked; the timer is not readable any more.
+    // Returns whether the delay has ended since the last call. The timer is then not readable any more.
     [[nodiscard]] bool delay_is_over();
-    // The timer stays silent: nothing is sent any more.
+    // Stops the timer, because no request is sent any more.
     void stop();
-    // The request in hand is built: the next one's turn.
+    // Goes on to the next request; the current one is built.
     void next();
 
 private:
@@ -75,7 +76,7 @@ private:
     const Faults &faults_;
     const std::uint32_t queue_pair_;
     const base::Fd timer_;
-    std::uint64_t request_ = 0;  // the number of the one in hand
+    std::uint64_t request_ = 0;  // the number of the current one
     bool drawn_ = false;
     bool waiting_ = false;
     std::size_t torn_at_ = SIZE_MAX;

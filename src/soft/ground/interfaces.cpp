@@ -20,13 +20,13 @@ namespace soft {
 
 namespace {
 
-// Where the kernel tells of changes.
+// The socket on which the kernel reports changes.
 class Changes {
 public:
-    // Since the last call; also when that cannot be known.
+    // Returns whether there was a change since the last call, or may have been one.
     [[nodiscard]] bool any() {
         if (generation_ != base::fork_generation()) {
-            (void)socket_.release();  // the parent's: what one reads the other misses
+            (void)socket_.release();  // the parent's: a message that one process reads is lost for the other
             generation_ = base::fork_generation();
         }
         if (!socket_) {
@@ -67,8 +67,8 @@ bool serves(const ifaddrs &entry) {
            (entry.ifa_addr->sa_family == AF_INET || entry.ifa_addr->sa_family == AF_INET6);
 }
 
-// An address of IPv4 comes with its label in place of the interface: that, or that, a colon and more. No
-// interface has a colon in its name.
+// An IPv4 address comes with a label in place of the interface: the interface's name, sometimes followed by a
+// colon and more text. No interface has a colon in its name.
 std::string interface_of(std::string_view label) {
     return std::string{label.substr(0, label.find(':'))};
 }
@@ -93,12 +93,12 @@ base::Result<std::shared_ptr<const LocalAddresses>> asked_for() {
 }  // namespace
 
 base::Result<std::shared_ptr<const LocalAddresses>> local_addresses() {
-    static auto &changes = *new Changes;  // never destroyed: ids may be made while the process ends
+    static auto &changes = *new Changes;  // never destroyed, because ids may be made while the process ends
     static auto &known = *new std::shared_ptr<const LocalAddresses>;
     const base::Lock lock{addresses_lock};
-    // Before asking: what changes meanwhile is told again.
+    // This comes before the query, so that a change during the query is reported again.
     if (changes.any() || known == nullptr) {
-        known = nullptr;  // what is asked for in vain is asked for again
+        known = nullptr;  // after a failure the next call asks again
         auto told = asked_for();
         if (!told) {
             return told;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/interfaces: the addresses of this machine, and the interface that has each. To ask for them
-// takes a dozen system calls, and the longer the more interfaces there are: too much for each id. So it is
-// asked for once, and again when the kernel has said that there was a change.
+// soft/ground/interfaces: the addresses of this machine, and the interface of each. To ask the kernel for
+// them takes a dozen system calls, and more time with more interfaces, which is too much for each id. So the
+// device asks once, and again when the kernel has reported a change.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ struct LocalAddress {
 };
 using LocalAddresses = std::vector<LocalAddress>;
 
-// Returns the addresses of the interfaces that are up, in the kernel's order, or why the kernel does not tell
-// them. They are those of the network namespace in which the process first asked.
+// Returns the addresses of the interfaces that are up, in the kernel's order, or the reason why the kernel
+// does not tell them. They are those of the network namespace in which the process first asked.
 [[nodiscard]] base::Result<std::shared_ptr<const LocalAddresses>> local_addresses();
 
 }  // namespace soft

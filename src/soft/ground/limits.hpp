@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/ground/limits: limits of the device. ibv_query_device and ibv_query_port report some. A limit that
-// concerns one file is there.
+// concerns one file only is in that file.
 #pragma once
 
 #include <bit>
@@ -18,11 +18,11 @@ inline constexpr int max_sge = 6;
 inline constexpr int max_sge_rd = 1;  // a READ has one sink on this wire (RFC 5040 section 4.4)
 inline constexpr int max_inline_data = SOFTRDMA_MAX_INLINE_SIZE;
 inline constexpr int max_cq = 65536;
-inline constexpr int max_cqe = 1 << 24;  // of 20,000 streams with default queues
+inline constexpr int max_cqe = 1 << 24;  // enough for 20,000 streams with default queues
 inline constexpr int max_srq = 65536;
 inline constexpr int max_srq_wr = 65536;
-// A queue that is asked for so many entries has at least one, and a power of two, as cards give; programs
-// rely on the places beyond what they asked for. A request within a limit stays within it.
+// Returns how many entries a queue gets when a program asks for `asked`: a power of two, at least one, as
+// cards give. Programs rely on the additional entries. A number within a limit stays within it.
 [[nodiscard]] constexpr std::uint32_t granted_entries(std::uint32_t asked) {
     return std::bit_ceil(asked);
 }
@@ -34,81 +34,83 @@ inline constexpr int max_pd = 65536;
 inline constexpr int max_ah = 65536;
 inline constexpr std::uint8_t max_rd_atomic =
     64;  // reads, flushes and atomic operations that a queue pair serves or has open at once
-inline constexpr std::uint32_t max_message_bytes = UINT32_MAX;  // also the most that one flush names
+inline constexpr std::uint32_t max_message_bytes = UINT32_MAX;  // also the longest range of one flush
 
-// Datagrams. A message is one UDP datagram, which IP carries in pieces where it must; the port's MTU says how
-// long it may be. Groups are on one UDP port, the same for all: who sends to one knows only its address.
+// Datagrams. A message is one UDP datagram, which IP fragments if necessary; the port's MTU says how long it
+// may be. All groups use the same UDP port, because a sender knows only the address of a group.
 inline constexpr std::size_t max_datagram_bytes = 4096;
-inline constexpr int datagram_buffer_bytes = 4 << 20;  // of a socket; the kernel may give less
-inline constexpr int datagrams_in_a_turn = 64;         // then others have theirs
+inline constexpr int datagram_buffer_bytes = 4 << 20;  // for each socket; the kernel may give less
+inline constexpr int datagrams_in_a_turn = 64;         // then other queue pairs have their turn
 inline constexpr std::uint16_t multicast_port = 14791;
 inline constexpr int multicast_hops = 1;
 inline constexpr int max_groups = 1024;
 inline constexpr std::size_t max_groups_of_qp = 16;
-// How often a service is asked for, and how many times before it counts as unreachable. Tests shorten the
-// first.
+// The interval at which a device asks for a service, and the number of requests after which the service
+// counts as unreachable. Tests shorten the first.
 inline std::chrono::milliseconds lookup_interval{500};
 inline constexpr int lookup_attempts = 20;
 
 inline constexpr std::size_t max_private_bytes = 196;  // as rdma_cm's RDMA_PS_TCP promises for an accept
 inline constexpr int max_listen_backlog = 1024;
-// Requests that a listener keeps until the program fetches them. Behind that the newest of the origin that
-// has most is rejected. Tests shorten it.
+// The number of requests that a listener keeps until the program fetches them. Beyond that the newest of the
+// origin that has most is rejected. Tests reduce it.
 inline int max_unfetched_requests = 1024;
-// Start-ups that a listener has at once, and not more than a quarter of the descriptors that the process may
-// have open. Behind that the oldest of the origin that has most gives way. Tests shorten it.
+// The number of start-ups that a listener has at once; it also has at most a quarter of the descriptors that
+// the process may have open. Beyond that the oldest of the origin that has most is dropped. Tests reduce it.
 inline std::size_t max_handshakes = 1024;
 inline constexpr int default_listen_backlog = 128;
 
-// Wrong keys of the peers of one origin that cost it nothing but their connections; beyond them its requests
-// wait, at the double for the longest delay. Tests change the first.
+// The number of wrong keys for which the peers of one origin lose only their connections. Beyond it the
+// origin's requests wait, and at twice this number for the longest delay. Tests change the first.
 inline std::size_t wrong_keys_a_minute = 256;
 inline constexpr std::chrono::milliseconds longest_guess_delay{1'000};
-// And no request waits longer: those that would are dropped.
+// A request that would wait longer than this is dropped.
 inline constexpr std::chrono::milliseconds longest_guess_wait{10'000};
 
-// Sends that found no receive posted are kept up to this; then the stream stalls.
+// Sends without a posted receive are kept up to this limit; then the stream stalls.
 inline constexpr std::size_t max_unexpected_bytes = std::size_t{64} * 1024;
 inline constexpr std::size_t max_unexpected_messages = 256;
 
-// How long a peer may take for its start-up frame, and again for the first FPDU that it promised.
+// The time that a peer has for its start-up frame, and again for the first FPDU that it promised.
 inline constexpr std::chrono::seconds handshake_timeout{10};
-// And for the rest of a segment that it has begun: at least this, at most twice as long. Tests shorten it.
-inline std::chrono::milliseconds segment_timeout{60'000};
-// A message that is not whole takes a receive of a shared queue only when so much of it is here: to hold many
-// receives costs as much.
-inline constexpr std::size_t shared_message_bytes = 8192;
-// And then it has to end, or to go on by a pace: at least this for each so many bytes, at most twice as long.
+// The time that a peer has for the rest of a segment that it has begun: at least this, at most twice as long.
 // Tests shorten it.
+inline std::chrono::milliseconds segment_timeout{60'000};
+// A message that is not complete takes a receive of a shared queue only when this many bytes of it have come.
+// So a peer has to send as much for each receive that it holds.
+inline constexpr std::size_t shared_message_bytes = 8192;
+// After that the message has to end, or to continue at a pace: it has this time for each
+// shared_message_pace_bytes bytes, at most twice as long. Tests shorten it.
 inline std::chrono::milliseconds shared_message_timeout{10'000};
 inline constexpr std::size_t shared_message_pace_bytes = std::size_t{64} * 1024;
-// How long the end of a stream waits for receives for the messages before it, since the last that found one.
-// Tests shorten it.
+// The time that the end of a stream waits for receives for the messages before it, since the last message
+// that found one. Tests shorten it.
 inline std::chrono::milliseconds unclaimed_timeout{2'000};
-// A peer that acknowledges nothing, or takes nothing, for so long is given up (TCP_USER_TIMEOUT).
+// The connection ends when a peer acknowledges nothing, or takes nothing, for this long (TCP_USER_TIMEOUT).
 inline constexpr std::chrono::seconds silence_timeout{60};
-// How long a program that disconnects waits for the peer's end, and how long a slow peer may take to read why
-// it ended. Bytes that TCP has by then go on behind its back, up to silence_timeout. Tests shorten the first.
+// The time that a program that disconnects waits for the peer's end, and the time that a slow peer has to
+// read the reason of an end. TCP still sends the bytes that it has by then, up to silence_timeout. Tests
+// shorten the first.
 inline std::chrono::milliseconds drain_timeout{2'000};
 inline constexpr std::chrono::seconds last_words_timeout{10};
-// How long the end of the process waits for a thread of the library.
+// The time that the end of the process waits for a thread of the library.
 inline constexpr std::chrono::seconds thread_timeout{1};
 
-// Sockets whose owners are gone and whose peers have not read all; and not more than a quarter of the
-// descriptors that the process may have open. Behind that the oldest of the origin that has most is reset.
-// Tests shorten it.
+// The number of sockets whose owners are gone and whose peers have not read everything; there is also at most
+// a quarter of the descriptors that the process may have open. Beyond that the oldest of the origin that has
+// most is reset. Tests reduce it.
 inline std::size_t max_draining = 1024;
 
-// The kernel may keep so much of what peers do not read, for the whole process and for one origin. A
-// connection gets a part, between a least, which all get beyond that, and a most, which is what Linux keeps
-// by itself (net.ipv4.tcp_wmem). Tests shorten them.
+// The number of bytes that the kernel may keep for peers that do not read, for the whole process and for one
+// origin. A connection gets a part, which has a minimum and a maximum. It gets the minimum also beyond these
+// limits. The maximum is Linux's own (net.ipv4.tcp_wmem). Tests reduce them.
 inline std::size_t unread_bytes_of_process = std::size_t{256} << 20;
 inline std::size_t unread_bytes_of_origin = std::size_t{64} << 20;
 inline constexpr std::size_t least_unread_bytes = std::size_t{64} << 10;
 inline constexpr std::size_t most_unread_bytes = std::size_t{4} << 20;
 
-// The share of the descriptors that the process may have open (RLIMIT_NOFILE), a quarter, that peers which a
-// program has not accepted may take; those that it has ended may take another.
+// Returns a quarter of the descriptors that the process may have open (RLIMIT_NOFILE). Peers that the program
+// has not accepted may take so many, and peers whose connections it has ended may take as many again.
 [[nodiscard]] std::size_t share_of_descriptors();
 
 }  // namespace soft::limits

@@ -11,7 +11,8 @@ namespace soft {
 
 namespace {
 
-// Where an IPv4 address is, mapped into an IPv6 one, in the lower 64 bits. As upper bits no network has it.
+// An IPv4 address that is mapped into an IPv6 one has these bits in its lower 64. No network has them as its
+// upper 64.
 constexpr std::uint64_t mapped_ipv4 = std::uint64_t{0xffff} << 32;
 
 std::uint64_t half_of(const in6_addr &address, std::size_t first_byte) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/origin: where peers are, as far as limits and delays tell them apart. Origins share what a
-// listener or the process has little of: when it is used up, the oldest of the origin that has most gives
-// way.
+// soft/ground/origin: the addresses of peers, as far as limits and delays tell them apart. Origins share the
+// scarce resources of a listener or the process: when one is used up, the oldest holder of the origin that
+// has most loses it.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +12,24 @@
 
 namespace soft {
 
-// An IPv4 address, or the upper 64 bits of an IPv6 one, because a network gives the lower ones to one host;
-// of a link-local address the lower 64, because the upper ones are the same for all.
+// An IPv4 address, or the upper 64 bits of an IPv6 one, because one host may have all of the lower ones. A
+// link-local address counts with its lower 64 bits, because the upper ones are the same for all.
 enum class Origin : std::uint64_t {};
 [[nodiscard]] Origin origin_of(const tcp::Address &address);
 
-// How much of something each origin has. Not thread-safe.
+// The amount of a resource that each origin has. It is not thread-safe.
 class Shares {
 public:
-    // Needs memory when the origin has none.
+    // Allocates memory when the origin has none of the resource.
     void add(Origin origin, std::size_t amount = 1) { amounts_[origin] += amount; }
-    // The amount was added before.
+    // Removes an amount that was added before.
     void remove(Origin origin, std::size_t amount = 1);
     [[nodiscard]] std::size_t of(Origin origin) const;
-    // The amount of the origin that has most.
+    // Returns the amount of the origin that has most.
     [[nodiscard]] std::size_t most() const;
 
 private:
-    std::map<Origin, std::size_t> amounts_;  // without those that have none
+    std::map<Origin, std::size_t> amounts_;  // only of origins that have some
 };
 
 }  // namespace soft

@@ -85,7 +85,7 @@ Address peer_address(int socket) {
     return name_of(socket, getpeername);
 }
 
-// A socket for IPv6 gets both: it may carry IPv4. The kernel leaves out the two bits of ECN.
+// A socket for IPv6 gets both options, because it may carry IPv4. The kernel ignores the two bits of ECN.
 void set_service_type(int socket, std::uint8_t service_type) {
     set(socket, IPPROTO_IP, IP_TOS, int{service_type});
     set(socket, IPPROTO_IPV6, IPV6_TCLASS, int{service_type});
@@ -103,8 +103,8 @@ base::Result<base::Fd> bound(const sockaddr &address, const Options &options) {
         set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, *options.v6_only ? 1 : 0);
     }
     if (::bind(socket.get(), &address, base::length_of(address)) != 0) {
-        // Taken, or only not forgotten: the closed connections of a listener before us (see listen()) do not
-        // count. A socket that listens, or is bound and has not said SO_REUSEADDR, still does.
+        // The port is in use, or only closed connections of an earlier listener have it (see listen()). Those
+        // do not count; a socket that listens, or is bound without SO_REUSEADDR, still does.
         if (errno != EADDRINUSE || options.reuse_address) {
             return base::last_failure();
         }
@@ -118,7 +118,7 @@ base::Result<base::Fd> bound(const sockaddr &address, const Options &options) {
 }
 
 base::Result<void> listen(int socket, int backlog) {
-    // Inherited by the connections: a server that ends them first starts again on its port at once.
+    // The connections inherit it, so that a server which ends them first can start again on its port at once.
     set(socket, SOL_SOCKET, SO_REUSEADDR, 1);
     if (::listen(socket, backlog) != 0) {
         return base::last_failure();
@@ -126,7 +126,8 @@ base::Result<void> listen(int socket, int backlog) {
     return {};
 }
 
-// The address is asked for here: of a connection that its peer has reset it is not known any more.
+// The address comes with the call, because the kernel no longer knows it for a connection that its peer has
+// reset.
 base::Result<Accepted> accept(int socket) {
     Address address{};
     socklen_t length = sizeof(address);
@@ -162,10 +163,10 @@ base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to, const 
         return base::last_failure();
     }
     set_connection_options(socket.get());
-    // The kernel holds back the packet that completes the connection until the request goes with it: a server
-    // that accepts has the request.
+    // The kernel holds back the packet that completes the connection until the request goes with it. So a
+    // server that accepts has the request.
     set(socket.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, 1);
-    // EISCONN: the program has connected it, and we have adopted it.
+    // EISCONN says that the program had connected the socket before the device adopted it.
     if (::connect(socket.get(), &to, base::length_of(to)) != 0 && errno != EINPROGRESS && errno != EISCONN) {
         return base::last_failure();
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/tcp: sockets up to a connection, whose bytes are TcpLink's. All are non-blocking and closed on
+// soft/ground/tcp: sockets up to a connection; TcpLink carries its bytes. All are non-blocking and closed on
 // exec.
 #pragma once
 
@@ -18,9 +18,11 @@ namespace soft::tcp {
 
 using Address = sockaddr_storage;
 
-// An IPv4 address that is mapped into an IPv6 one, as a socket of both families tells it, is IPv4 again.
+// Returns a copy of an address. An IPv4 address that is mapped into an IPv6 one, as a socket of both families
+// returns it, becomes IPv4 again.
 [[nodiscard]] Address copy_of(const sockaddr &address);
-// "127.0.0.1:7204", "[::1]:7204": for logs, also of memory that is out.
+// An address as text, "127.0.0.1:7204" or "[::1]:7204". It needs no memory, because the log may be about
+// missing memory.
 class Text {
 public:
     [[nodiscard]] const char *c_str() const { return characters_.data(); }
@@ -30,7 +32,7 @@ private:
     std::array<char, INET6_ADDRSTRLEN + sizeof("[]:65535")> characters_{};
 };
 [[nodiscard]] Text text_of(const Address &address);
-// As copy_of().
+// Returns the socket's own address, as copy_of() does.
 [[nodiscard]] Address local_address(int socket);
 [[nodiscard]] Address peer_address(int socket);
 
@@ -42,28 +44,28 @@ struct Options {
 
 void set_service_type(int socket, std::uint8_t service_type);
 
-// A socket bound to the address; port 0 takes a free one.
+// Returns a socket that is bound to the address; port 0 takes a free one.
 [[nodiscard]] base::Result<base::Fd> bound(const sockaddr &address, const Options &options);
 [[nodiscard]] base::Result<void> listen(int socket, int backlog);
-// The next connection, and where its peer is; EAGAIN when there is none.
+// The next connection and its peer's address; EAGAIN when there is none.
 struct Accepted {
     base::Fd socket;
     Address peer;
 };
 [[nodiscard]] base::Result<Accepted> accept(int socket);
-// A connected stream socket that somebody else made, ready to be served: by a descriptor of its own, or by fd
-// itself, borrowed. EINVAL for anything else.
+// Makes a connected stream socket of the program ready to be served, with a descriptor of its own, or with fd
+// itself, borrowed. Fails with EINVAL for anything else.
 [[nodiscard]] base::Result<base::Fd> adopted(int fd, bool borrow);
-// Starts to connect, from bound_socket or a fresh one. Done when it becomes writable.
+// Starts to connect, from bound_socket or a new one. The connection is made when the socket becomes writable.
 [[nodiscard]] base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to,
                                              const Options &options);
 
-// The source address that the routing table chooses towards `to`, with port 0; `from` when that is given, and
-// can be.
+// Returns the source address that the routing table chooses towards `to`, with port 0, or `from` when that is
+// given and possible.
 [[nodiscard]] base::Result<Address> source_towards(const sockaddr &to, const Address *from);
 
-// No delay. A peer that vanished is noticed after limits::silence_timeout, also when idle: keep-alives ask it
-// meanwhile, and with a user timeout TCP does not count them.
+// Sets TCP_NODELAY and the time-outs. A peer that vanished is noticed after limits::silence_timeout, also on
+// an idle connection, because keep-alives are sent; with a user time-out TCP does not count them.
 void set_connection_options(int socket);
 
 }  // namespace soft::tcp

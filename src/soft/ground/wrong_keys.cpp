@@ -13,11 +13,11 @@ namespace soft {
 
 namespace {
 
-constinit base::LastingMutex lock_of_guessers;  // of every table's; nothing else is locked with it held
+constinit base::LastingMutex lock_of_guessers;  // one for all tables; no other lock is taken with it
 
 [[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<lock_of_guessers> guessers_survive_forks;
 
-// An origin is delayed so long at most after its last guess.
+// After its last guess an origin is delayed at most this long.
 constexpr double minutes_remembered = 60;
 
 double most_free() {
@@ -36,8 +36,8 @@ double WrongKeys::keys_of(const Guesser &guesser, base::Clock::time_point now) {
     return std::max(guesser.keys - minutes.count() * most_free(), 0.0);
 }
 
-// It counts beyond what makes the longest delay, because each connection that was there before gives a guess
-// without a delay: the connections that come later pay for those guesses.
+// The count goes beyond the number for the longest delay. Each connection that was open before gives a guess
+// without a delay, and later connections are delayed for those guesses.
 void WrongKeys::note(Origin origin, base::Clock::time_point now) {
     const base::Lock lock{lock_of_guessers};
     auto *place = std::ranges::find(guessers_, origin, &Guesser::origin);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/ground/wrong_keys: the origins whose peers ask for memory with keys that they were not given. A guess
-// costs the guesser a connection; beyond so many a minute (limits::wrong_keys_a_minute) each next connection
-// costs it time too, until the origin has been silent long enough for all its guesses, an hour at most.
+// ends the guesser's connection. Beyond limits::wrong_keys_a_minute each further connection is delayed too,
+// until the origin has been silent long enough for all its guesses, an hour at most.
 #pragma once
 
 #include <array>
@@ -13,33 +13,33 @@
 
 namespace soft {
 
-// Thread-safe, and needs no memory. When it has no room for another origin, it forgets that with the fewest
-// wrong keys.
+// It is thread-safe, and allocates no memory. When it has no room for another origin, it forgets the one with
+// the fewest wrong keys.
 class WrongKeys {
 public:
     static constexpr std::size_t most_origins = 512;
 
-    // The process has one.
+    // Returns the one of the process.
     [[nodiscard]] static WrongKeys &instance();
 
-    // A peer there had its key refused.
+    // Counts a key of a peer of the origin that was refused.
     void note(Origin origin, base::Clock::time_point now);
-    // A request comes from there: how long it waits before it is looked at. Nothing up to the limit. Beyond
-    // it, since the turn of the request before, in proportion to what is beyond, and at most
-    // limits::longest_guess_delay: connections that wait side by side guess no faster. Nothing, and no turn,
-    // when that would be later than limits::longest_guess_wait.
+    // Returns how long a request from the origin waits before it is read. Up to the limit that is 0. Beyond
+    // it the delay grows with the excess, to limits::longest_guess_delay, and begins at the turn of the
+    // request before, so that connections that wait side by side guess no faster. Returns nothing, and gives
+    // no turn, when the wait would be longer than limits::longest_guess_wait.
     [[nodiscard]] std::optional<base::Milliseconds> turn(Origin origin, base::Clock::time_point now);
 
 private:
     struct Guesser {
         Origin origin{};
-        double keys = 0;  // at `at`; since then the limit's worth of them is forgotten each minute
+        double keys = 0;  // at the time `at`; since then the limit is taken off each minute
         base::Clock::time_point at;
-        base::Clock::time_point last_turn;  // of a request; it may be still to come
+        base::Clock::time_point last_turn;  // of a request; it may be in the future
     };
     [[nodiscard]] static double keys_of(const Guesser &guesser, base::Clock::time_point now);
 
-    std::array<Guesser, most_origins> guessers_{};  // those with no keys are free
+    std::array<Guesser, most_origins> guessers_{};  // entries without keys are free
 };
 
 }  // namespace soft

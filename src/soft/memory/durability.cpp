@@ -11,7 +11,7 @@ namespace soft {
 
 namespace {
 
-// Ranges kept apart; more are joined, and what lies between them is persisted too.
+// The number of ranges that are kept apart. More are joined, and the bytes between them are persisted too.
 constexpr std::size_t max_dirty_ranges = 16;
 
 }  // namespace
@@ -50,7 +50,7 @@ bool Durability::begin() {
         if (worker->submit(job_)) {
             return true;
         }
-        persisting_ = false;  // the system gives no thread: here and now, while others wait
+        persisting_ = false;  // the system gives no thread: this thread persists, and others wait
     }
     error_ = persist_all();
     return false;
@@ -69,15 +69,15 @@ bool Durability::run_on_worker() {
     return false;
 }
 
-// That of the first range that waits for storage; nullptr when there is none.
+// Returns the worker of the first range that waits for storage; nullptr when there is none.
 persist::Worker *Durability::worker_to_wait_for() const {
     const auto waits =
         std::ranges::find_if(dirty_, [](const Dirty &range) { return range.region->worker() != nullptr; });
     return waits != dirty_.end() ? waits->region->worker() : nullptr;
 }
 
-// The ranges that belong on this worker. An errno value. No region is pinned meanwhile: deregistering one
-// does not wait for storage that others need.
+// Persists the ranges that belong to this worker, and returns an errno value. No region is pinned meanwhile,
+// so deregistering a region does not wait for the storage of others.
 int Durability::persist_on(const persist::Worker *worker) {
     int error = 0;
     std::erase_if(dirty_, [&](const Dirty &range) {
@@ -96,7 +96,7 @@ int Durability::persist_on(const persist::Worker *worker) {
     return error;
 }
 
-// All there are, up to the first error.
+// Persists all ranges, up to the first error.
 int Durability::persist_all() {
     int error = 0;
     while (error == 0 && !dirty_.empty()) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/durability: what one connection's peer wrote into durable regions and is not yet durable. A
-// worker makes durable what would wait for storage. Until it is back, the connection waits, and only this
-// connection.
+// soft/memory/durability: the ranges of durable regions that one connection's peer wrote and that are not yet
+// durable. A worker makes those durable that wait for storage. Meanwhile this connection waits, and no other.
 #pragma once
 
 #include <cassert>
@@ -16,24 +15,25 @@
 
 namespace soft {
 
-// The owner locks. While persisting(), the worker alone uses the ranges.
+// The owner locks. While persisting() is true, only the worker uses the ranges.
 class Durability {
 public:
-    // The worker calls back(argument) without a lock, with what run_on_worker() is for.
+    // The worker calls back(argument) without a lock; `back` calls run_on_worker().
     Durability(void (*back)(void *), void *argument) : job_{.run = back, .argument = argument} {}
 
-    // So many bytes were written, or are to be made durable.
+    // Adds a range that was written, or is to be made durable.
     void note(const MemoryRegion &region, std::uint64_t address, std::uint64_t bytes);
-    // Makes all that was noted durable. True when a worker has begun that: it will call back. False: it is
-    // done, see error().
+    // Makes all noted ranges durable. Returns true when a worker has begun that; it will call back. Returns
+    // false when it is done; error() then has the result.
     [[nodiscard]] bool begin();
-    // Returns 0, or an errno value of the last time.
+    // Returns 0, or the errno value of the last time.
     [[nodiscard]] int error() const { return error_; }
     [[nodiscard]] bool persisting() const { return persisting_; }
 
-    // On the worker, in the call back: true when the rest is another worker's, who will call back again.
+    // Is called on the worker, in the call back. Returns true when another worker does the rest, and will
+    // call back again.
     [[nodiscard]] bool run_on_worker();
-    // The worker is back, and the owner has locked.
+    // Is called by the owner, which has locked, when the worker has finished.
     void worker_is_back() { persisting_ = false; }
 
 private:

@@ -28,7 +28,7 @@ bool InvalidatedKeys::add(const Asker &peer, std::uint32_t key) {
         entries_.insert(place, {.key = key, .registration = *registration});
         return true;
     }
-    // By chance, a key that another region had before.
+    // Another region may by chance have had the same key before.
     return std::exchange(place->registration, *registration) != *registration;
 }
 

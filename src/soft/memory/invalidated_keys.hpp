@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/invalidated_keys: what the peer of one connection has given back (send with invalidate, RFC
-// 5040 section 5.3). It holds for that connection: hardware invalidates no ordinary regions, and the memory
-// windows that it does are bound to one queue pair, so that no peer takes anything from another.
+// soft/memory/invalidated_keys: the keys that the peer of one connection has invalidated (send with
+// invalidate, RFC 5040 section 5.3). They are invalid for that connection only, so that no peer takes memory
+// away from another. Hardware invalidates no ordinary regions; its memory windows are bound to one queue
+// pair.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +13,24 @@
 
 namespace soft {
 
-// Not thread-safe: its queue pair locks.
+// It is not thread-safe: its queue pair locks.
 class InvalidatedKeys {
 public:
     [[nodiscard]] bool empty() const { return entries_.empty(); }
     [[nodiscard]] std::size_t size() const { return entries_.size(); }
     [[nodiscard]] bool contains(const Asker &peer, std::uint32_t key) const;
-    // Returns false, and nothing is changed, when the key is not the peer's to give back: no region of the
-    // protection domain has it that peers have a right to, or it was given back before.
+    // Returns false, and changes nothing, when the peer cannot invalidate the key: it was invalidated before,
+    // or no region of the protection domain that peers have a right to has it.
     [[nodiscard]] bool add(const Asker &peer, std::uint32_t key);
 
 private:
     struct Entry {
         std::uint32_t key;
-        std::uint64_t registration;  // the region's that had the key then
+        std::uint64_t registration;  // of the region that had the key then
     };
 
-    // Sorted by key. Those of regions that are gone are dropped before more memory is taken, so that there
-    // are at most twice as many as regions.
+    // The entries are sorted by key. Entries of regions that are gone are dropped before the vector grows, so
+    // there are at most twice as many as regions.
     std::vector<Entry> entries_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/key_source: the keys of memory regions: a counter, encrypted with a secret of the process. No
-// key comes twice before all 2^32 have come, so that a stale one stays dead; and who knows some keys knows
-// nothing of the others, so that a guess finds a region of n with a chance of n in 2^32.
+// soft/memory/key_source: the keys of memory regions. A key is a counter, encrypted with a secret of the
+// process. No key comes twice before all 2^32 have come, so a stale key stays invalid. Known keys tell
+// nothing about others, so a guess finds one of n regions with a chance of n in 2^32.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@ public:
     KeySource() { renew(); }
 
     [[nodiscard]] std::uint32_t next() { return encrypted(counter_++, secret_); }
-    // Another secret, for a child process: its keys are not the parent's next.
+    // Makes a new secret in a child process, so that its keys are not the parent's next ones.
     void renew();
 
-    // The block cipher Speck32/64.
+    // Encrypts a block with the cipher Speck32/64.
     [[nodiscard]] static std::uint32_t encrypted(std::uint32_t block, const Secret &secret);
 
 private:

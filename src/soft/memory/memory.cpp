@@ -10,7 +10,7 @@
 
 namespace soft {
 
-// The upper bits of a key are its slot's number: what the key source gives is taken when that slot is free.
+// The upper bits of a key are its slot's number. A key from the key source is used when that slot is free.
 struct Pin::Slot {
     std::atomic<std::uint32_t> key{0};  // 0: empty
     std::atomic<std::uint32_t> users{0};
@@ -18,24 +18,25 @@ struct Pin::Slot {
 };
 
 Pin::~Pin() {
-    // Release: what was done through the pin is done before erase() sees the last user leave.
+    // Release makes all accesses through the pin come before erase() sees the last user leave.
     if (slot_ != nullptr && slot_->users.fetch_sub(1, std::memory_order_release) == 1) {
         slot_->users.notify_all();
     }
 }
 
 const MemoryRegion &Pin::region() const {
-    return *slot_->region.load(std::memory_order_relaxed);  // the key came after it
+    return *slot_->region.load(std::memory_order_relaxed);  // the key was stored after it
 }
 
 Memory &Memory::instance() {
-    static Memory &memory = *new Memory;  // never destroyed: the engine may use it while the process ends
+    static Memory &memory =
+        *new Memory;  // never destroyed, because the engine may use it while the process ends
     return memory;
 }
 
 Pin::Slot *Memory::slot(std::uint32_t key) const {
     const std::uint32_t number = key >> key_bits_in_slot;
-    // Acquire: the slots of a chunk are seen initialised.
+    // Acquire makes the initialised slots of a chunk visible.
     Pin::Slot *const chunk = chunks_[number / chunk_slots].load(std::memory_order_acquire);
     return chunk == nullptr ? nullptr : chunk + number % chunk_slots;
 }
@@ -48,7 +49,7 @@ Pin::Slot &Memory::slot_for(std::uint32_t key) {
     return *slot(key);
 }
 
-// Half of the slots at least are free: two draws are the mean.
+// At least half of the slots are free, so it takes two keys on average.
 base::Result<void> Memory::insert(MemoryRegion &region) {
     const base::Lock lock{mutex};
     if (used_ == limits::max_mr) {
@@ -69,8 +70,8 @@ base::Result<void> Memory::insert(MemoryRegion &region) {
     return {};
 }
 
-// Sequentially consistent, with pin(): either the pinning thread sees the key gone, or this one sees it as a
-// user.
+// The order with pin() is sequentially consistent: either the pinning thread sees that the key is gone, or
+// this thread sees that thread as a user.
 void Memory::erase(const MemoryRegion &region) {
     Pin::Slot &place = *slot(region.lkey);
     place.key.store(0, std::memory_order_seq_cst);
@@ -88,7 +89,7 @@ void Memory::take_lock(std::uint64_t &seen) {
     seen = registrations_.load(std::memory_order_relaxed);
 }
 
-// The threads that held pins are the parent's.
+// The threads that held pins exist only in the parent.
 void Memory::after_fork_in_child() {
     mutex.assert_held();
     Memory &all = instance();
@@ -107,7 +108,7 @@ constinit base::LastingMutex Memory::mutex;
 
 namespace {
 
-// Made here, when the library is loaded: a fork cannot come in between.
+// This is initialized when the library is loaded, so that no fork comes before it.
 [[maybe_unused]] const Memory &made_when_loaded = Memory::instance();
 
 }  // namespace
@@ -165,9 +166,10 @@ std::optional<std::uint64_t> Memory::registration_for(const Asker &peer, std::ui
 
 namespace {
 
-// DDP knows no access rights: a write without the right has RDMAP's code (RFC 5040 section 7.2). Whether a
-// key is another's or nobody's is not told: a peer that guesses keys learns nothing from a refusal.
-constexpr struct {  // in the order of Fault
+// DDP has no access rights, so a write without the right has RDMAP's code (RFC 5040 section 7.2). The code
+// does not tell whether another connection has the key, so a peer that guesses keys learns nothing from a
+// refusal.
+constexpr struct {  // the entries are in the order of Fault
     const char *text;
     wire::TerminateCode of_reads;
     wire::TerminateCode of_writes;

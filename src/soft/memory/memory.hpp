@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/memory: protection domains, memory regions and their keys (STags). Every access a peer asks for
-// goes through Memory::pin().
+// soft/memory/memory: protection domains, memory regions and their keys (STags). Every access of a peer goes
+// through Memory::pin().
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -27,10 +27,11 @@ struct ProtectionDomain : ibv_pd {
 
 struct MemoryRegion : ibv_mr, base::Inheritable {
     unsigned access = 0;
-    std::uint64_t registration = 0;  // no other has this number, before or after
-    std::uint64_t queue_pair = 0;    // only whose peer reaches it (AnyQueuePair::creation); 0: all
-    std::uint64_t iova = 0;          // the address that peers and scatter lists use for `addr`
-    // When registered for persistent flush; shared with the connections that wrote what is not durable yet.
+    std::uint64_t registration = 0;  // no other registration ever has this number
+    std::uint64_t queue_pair =
+        0;                   // only this one's peer reaches the region (AnyQueuePair::creation); 0: all peers
+    std::uint64_t iova = 0;  // the address that peers and scatter lists use for `addr`
+    // Is set when registered for persistent flush. Connections with writes that are not durable yet share it.
     std::shared_ptr<persist::Region> durable;
 
     [[nodiscard]] std::byte *at(std::uint64_t address) const {
@@ -38,26 +39,26 @@ struct MemoryRegion : ibv_mr, base::Inheritable {
     }
 };
 
-// Why an access is refused; the codes of RFC 5040 and 5041 for it.
+// The reason why an access is refused, and its codes in RFC 5040 and 5041.
 enum class Fault { InvalidKey, Bounds, Access, ProtectionDomain, QueuePair, QueuePairAccess, Wrap };
 [[nodiscard]] const char *text_of(Fault fault);
 [[nodiscard]] wire::TerminateCode rdmap_code(Fault fault);   // for requests
 [[nodiscard]] wire::TerminateCode tagged_code(Fault fault);  // for writes
 
-// The asker is the peer of a queue pair (AnyQueuePair::creation), or the program itself, which reaches all of
-// its protection domain.
+// The peer of a queue pair (AnyQueuePair::creation), or the program itself, which reaches its whole
+// protection domain.
 struct Asker {
     const ibv_pd *pd;
     std::uint64_t queue_pair = 0;  // 0: the program
 };
 
-// An access needs this.
+// The properties of an access.
 struct Access {
     Asker by;
     std::uint32_t key;
     std::uint64_t address;
     std::uint64_t length;
-    unsigned rights;  // IBV_ACCESS_ and SOFTRDMA_ACCESS_ bits, all of them needed; 0 for local reading
+    unsigned rights;  // IBV_ACCESS_ and SOFTRDMA_ACCESS_ bits, which are all needed; 0 for local reading
 };
 
 // A region that cannot be deregistered while this lives.
@@ -88,23 +89,24 @@ class Memory {
 public:
     static Memory &instance();
 
-    // Gives the region its key, and puts it into the table. ENOMEM when limits::max_mr are registered.
+    // Gives the region its key, and puts it into the table. Fails with ENOMEM when limits::max_mr are
+    // registered.
     [[nodiscard]] base::Result<void> insert(MemoryRegion &region) EXCLUDES(mutex);
     // Returns when no access to the region is under way and none can begin.
     void erase(const MemoryRegion &region) EXCLUDES(mutex);
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
 
-    // For the peer of a connection, which `seen` belongs to: takes insert()'s lock when regions were
-    // registered since the last call. A key orders its registration before each access; Valgrind's race
-    // detectors see only the lock do so.
+    // Is called for the peer of a connection, to which `seen` belongs. Takes insert()'s lock when regions
+    // were registered since the last call. The key already orders a registration before each access, but
+    // Valgrind's race detectors see that order only by the lock.
     void see_registrations(std::uint64_t &seen) {
         if (registrations_.load(std::memory_order_relaxed) != seen) {
             take_lock(seen);
         }
     }
 
-    // The registration of the region that has the key now, if this peer has any right to it.
+    // Returns the registration of the region that has the key now, if this peer has any right to it.
     [[nodiscard]] std::optional<std::uint64_t> registration_for(const Asker &peer, std::uint32_t key) const;
 
 private:

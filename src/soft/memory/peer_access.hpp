@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/peer_access: what the peer of one connection may reach: the rights of its queue pair, the keys
-// that it has given back, and the regions themselves. An access that is refused is logged, and counted where
-// it looks like a guess.
+// soft/memory/peer_access: checks the accesses of one connection's peer: the rights of its queue pair, the
+// keys that it has invalidated, and the regions themselves. A refused access is logged, and counted when it
+// looks like a guess.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -19,12 +19,12 @@
 
 namespace soft {
 
-// qp_access_flags grant or withhold these, and rdma_cm asks for all of them. The region's rights alone allow
+// qp_access_flags grant these rights or not, and rdma_cm asks for all of them. Only the region's rights allow
 // a flush.
 inline constexpr unsigned governed_access =
     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-// Not thread-safe, but for grant() and granted(): its owner locks.
+// It is not thread-safe, except grant() and granted(): its owner locks.
 class PeerAccess {
 public:
     explicit PeerAccess(const Asker &peer) : peer_{peer} {}
@@ -36,14 +36,15 @@ public:
     void grant(unsigned access) { base::set_shared(granted_, access & governed_access); }
     [[nodiscard]] unsigned granted() const { return granted_.load(std::memory_order_relaxed); }
 
-    // Pins what the peer asks for. `refusal` says what was asked, `read_request` is the body of a read.
+    // Pins the memory of the peer's access. `refusal` names the access for the log; `read_request` is the
+    // body of a read.
     [[nodiscard]] Accepted<Pin> pin(const Access &access, const char *refusal,
                                     std::span<const std::byte> read_request = {});
-    // The peer gives a key back.
+    // Invalidates a key for the peer.
     [[nodiscard]] Accepted<> invalidate(std::uint32_t key);
 
     [[nodiscard]] const Asker &peer() const { return peer_; }
-    // The peer's address, for log lines.
+    // Returns the peer's address, for log lines.
     [[nodiscard]] const tcp::Text &text() const { return text_; }
     [[nodiscard]] const Origin &origin() const { return origin_; }
 

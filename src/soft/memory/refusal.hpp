@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/refusal: why a segment of the peer's is not served, as a value.
+// soft/memory/refusal: the reason why a segment of the peer is not served, as a value.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,13 @@ namespace soft {
 
 struct Refusal {
     enum class Of : std::uint8_t {
-        Segment,     // of what the segment at hand says
-        Access,      // of memory that the peer may not reach
+        Segment,     // of the current segment's content
+        Access,      // of an access to memory that the peer may not reach
         KeptMessage  // of a message whose headers are gone
     };
     wire::Violation violation;
     Of of = Of::Segment;
-    // The body of a read that is refused. g++ asks for the initializer where a Refusal names some members
-    // only.
+    // The body of a refused read. g++ asks for the initializer where a Refusal names only some members.
     std::span<const std::byte> read_request{};  // NOLINT(readability-redundant-member-init)
 };
 

@@ -22,21 +22,22 @@ namespace {
 constexpr std::uint32_t first_number = 2;  // 0 and 1 are special on InfiniBand
 constexpr std::uint32_t last_number = first_datagram_number - 1;
 
-constinit base::LastingMutex numbers_lock;  // nothing is taken with it
+constinit base::LastingMutex numbers_lock;  // no other lock is taken with it
 
 const base::HeldWhileForking<numbers_lock> numbers_survive_forks;
 
 // Counts holds of queue pairs that ended: a thread that destroys a queue pair waits for a change.
 std::atomic<unsigned> holds_ended{0};
 
-// A number is taken from the beginning, but what is still being made is not found by it.
+// A queue pair has its number from the beginning, but is not found by it until it is complete.
 struct Numbered {
     AnyQueuePair *queue_pair;
     bool complete = false;
 };
 using Numbers = std::unordered_map<std::uint32_t, Numbered>;
 Numbers &numbers() REQUIRES(numbers_lock) {
-    static auto &all = *new Numbers;  // never destroyed: queue pairs may be, while the process ends
+    static auto &all =
+        *new Numbers;  // never destroyed, because queue pairs may be destroyed while the process ends
     return all;
 }
 
@@ -69,9 +70,10 @@ bool exceeds(const ibv_qp_cap &cap) {
            cap.max_inline_data > limits::max_inline_data;
 }
 
-// A queue without a scatter list cannot be used: verbs lets the device give more than was asked for. It
-// gives the inline bytes that librdmacm's rsockets (before version 51) need and do not ask for in their
-// bandwidth mode: on iWARP they send each message, and the place for the next bytes, inline.
+// verbs lets a device give more than a program asks for. This gives at least one scatter entry, because a
+// queue without one cannot be used. It also gives the inline bytes that librdmacm's rsockets (before version
+// 51) need in their bandwidth mode but do not ask for: on iWARP they send each message, and the place for the
+// next bytes, inline.
 ibv_qp_cap given(ibv_qp_cap cap, bool shares_receives) {
     cap.max_send_wr = limits::granted_entries(cap.max_send_wr);
     cap.max_send_sge = std::max(cap.max_send_sge, 1U);
@@ -137,7 +139,7 @@ AnyQueuePair::Hold::Hold(AnyQueuePair &queue_pair) : queue_pair_{&queue_pair} {
 
 AnyQueuePair::Hold::~Hold() {
     if (queue_pair_ != nullptr) {
-        // Release: what was done with the queue pair comes before its end, which may be at once.
+        // Release makes the use of the queue pair come before its end, which may follow at once.
         queue_pair_->holds_.fetch_sub(1, std::memory_order_release);
         holds_ended.fetch_add(1, std::memory_order_release);
         holds_ended.notify_all();
@@ -146,7 +148,7 @@ AnyQueuePair::Hold::~Hold() {
 
 void AnyQueuePair::show_number() {
     const base::Lock lock{numbers_lock};
-    numbers().find(qp_base.qp_num)->second.complete = true;  // its own: nobody takes it over
+    numbers().find(qp_base.qp_num)->second.complete = true;  // no other queue pair can have this number
 }
 
 int AnyQueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
@@ -171,7 +173,7 @@ int AnyQueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
 
 void AnyQueuePair::forget_number() {
     {
-        // A datagram queue pair's socket is closed already: the number may be another's by now.
+        // A datagram queue pair's socket is closed already, so another queue pair may have the number.
         const base::Lock lock{numbers_lock};
         const auto known = numbers().find(qp_base.qp_num);
         if (known != numbers().end() && known->second.queue_pair == this) {
@@ -201,7 +203,7 @@ base::Result<ibv_qp_cap> granted_sizes(const ibv_qp_init_attr &attributes) {
     }
     ibv_qp_cap cap = attributes.cap;
     if (attributes.srq != nullptr) {
-        cap.max_recv_wr = cap.max_recv_sge = 0;  // not its own
+        cap.max_recv_wr = cap.max_recv_sge = 0;  // those of the shared queue
     }
     if (exceeds(cap)) {
         BASE_LOG(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/queues/any_queue_pair: what verbs calls of a queue pair, whatever its type (connected: RC; datagram:
-// UD), and all of them by number.
+// soft/queues/any_queue_pair: the functions of a queue pair of any type (connected: RC; datagram: UD) that
+// verbs calls, and the table of queue pairs by number.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -16,8 +16,8 @@
 
 namespace soft {
 
-// UD queue pairs have their UDP port in their number (datagram/queue_pair.hpp); all others are numbered
-// below.
+// UD queue pairs have their UDP port in their number (datagram/queue_pair.hpp); all others have lower
+// numbers.
 inline constexpr std::uint32_t first_datagram_number = 0x800000;
 
 // The requests that a program prepares one by one (ibv_wr_start): work_requests.hpp.
@@ -26,8 +26,8 @@ public:
     virtual ~PreparedRequests() = default;
 };
 
-// A genuine ibv_qp_ex. Its constructor counts it with its protection domain and completion queues, its
-// destructor takes that back.
+// An ibv_qp_ex with the layout of verbs.h. The constructor counts it as a user of its protection domain and
+// completion queues; the destructor undoes that.
 class AnyQueuePair : public ibv_qp_ex, public Completing {
 public:
     static void destroy(AnyQueuePair *queue_pair);
@@ -42,8 +42,8 @@ public:
     [[nodiscard]] static const AnyQueuePair *of(const ibv_qp *qp) {
         return static_cast<const AnyQueuePair *>(reinterpret_cast<const ibv_qp_ex *>(qp));
     }
-    // A queue pair that is not destroyed while this lives. A thread that holds one may wait for the queue
-    // pair's group, and holds up nobody but the thread that destroys this queue pair.
+    // A queue pair that is not destroyed while this lives. A thread with a Hold may wait for the queue pair's
+    // group; it delays only a thread that destroys this queue pair.
     class Hold {
     public:
         Hold() = default;
@@ -51,19 +51,20 @@ public:
         Hold(Hold &&other) noexcept : queue_pair_{std::exchange(other.queue_pair_, nullptr)} {}
         Hold &operator=(Hold &&) = delete;
         ~Hold();
-        // Null when there is none.
+        // Returns null when there is no queue pair.
         [[nodiscard]] AnyQueuePair *get() const { return queue_pair_; }
 
     private:
         AnyQueuePair *queue_pair_ = nullptr;
     };
-    // The queue pair that has a number.
+    // Returns the queue pair that has a number.
     [[nodiscard]] static Hold find(std::uint32_t number);
-    // It is complete: from now on it is found. When it is created, behind its constructors.
+    // Lets find() return the queue pair. It is called after the constructors, when the queue pair is
+    // complete.
     void show_number();
 
-    // ---- verbs: 0 or an errno value; EINVAL in a child of the process that made it ----
-    // What of a chain is posted when one of its requests cannot be.
+    // ---- verbs: they return 0 or an errno value; EINVAL in a child of the process that made it ---- The
+    // part of a chain that is posted when one of its requests cannot be.
     enum class Part : std::uint8_t { BeforeTheBad, Nothing };
     int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
         return inherited() ? refused(request, bad) : post_sends(request, bad, when_bad);
@@ -76,34 +77,36 @@ public:
     }
     int query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const;
     [[nodiscard]] bool inherited() const { return send_queue_cq_.inherited(); }
-    // No other queue pair has this number, before or after, unlike qp_num. Not 0.
+    // Returns a number, not 0, that no other queue pair ever has, unlike qp_num.
     [[nodiscard]] std::uint64_t creation() const { return creation_; }
-    // SOFTRDMA_OPERATION_ bits of its peer.
+    // Returns the SOFTRDMA_OPERATION_ bits of its peer.
     [[nodiscard]] virtual unsigned peer_operations() const { return 0; }
-    // Why its connection ended, an errno value; 0 before its end, and when it ended in order.
+    // Returns the reason why its connection ended, as an errno value; 0 before the end, and after an orderly
+    // end.
     [[nodiscard]] virtual int end_error() const { return 0; }
 
-    // From now on requests can be prepared one by one: the table of ibv_qp_ex is there.
+    // Takes the object by which requests can be prepared one by one; the table of ibv_qp_ex is filled in.
     void prepare_requests_by(std::unique_ptr<PreparedRequests> requests) { prepared_ = std::move(requests); }
-    // Null without the above.
+    // Returns null when there is no such object.
     [[nodiscard]] PreparedRequests *prepared_requests() const { return prepared_.get(); }
 
 protected:
-    // `number` is one that no other has, or 0 for the next that is free below first_datagram_number.
+    // `number` is one that no other has, or 0 for the next free one below first_datagram_number.
     AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number = 0);
-    // Its completions stay in their queues, but free nothing. Before its destructor ends.
+    // Lets the completions stay in their queues without freeing places of this queue pair. It is called
+    // before the destructor ends.
     void forget_completions();
-    // Nobody finds it any more, and every Hold is gone. In leave() of each type, without a lock.
+    // Removes the number from the table, and waits until every Hold is gone. leave() of each type calls it
+    // without a lock.
     void forget_number();
 
-    // The type's share of the above, in the process that made it.
-    // The end of it, when it is destroyed: before its destructor, which may not begin while its group serves
-    // it.
+    // The functions of each type, for the process that made the queue pair. leave() ends it before its
+    // destructor, which may not begin while its group serves it.
     virtual void leave() = 0;
     virtual int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) = 0;
     virtual int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) = 0;
     virtual int change_state(const ibv_qp_attr &attributes, int mask) = 0;
-    // Tells query() the state, and what only this type has.
+    // Tells query() the state, and the attributes that only this type has.
     virtual void query_state(ibv_qp_attr &attributes) const = 0;
 
     CompletionQueue &send_queue_cq_;
@@ -123,8 +126,8 @@ private:
     std::unique_ptr<PreparedRequests> prepared_;
 };
 
-// The sizes that a queue pair is given, at least those that are asked for; EINVAL when the device has not so
-// much, or its queues are none of this process.
+// Returns the sizes that a queue pair gets, at least those that are asked for. Fails with EINVAL when they
+// exceed the device's limits, or when its queues belong to a parent process.
 [[nodiscard]] base::Result<ibv_qp_cap> granted_sizes(const ibv_qp_init_attr &attributes);
 
 }  // namespace soft

@@ -34,7 +34,7 @@ bool CompletionChannel::busy() {
 void CompletionChannel::attach(CompletionQueue &queue) {
     const base::Lock lock{mutex_};
     base::Ring<CompletionQueue *> larger{attached_.size() + 1};
-    attached_.push_back(&queue);  // the last that needs memory
+    attached_.push_back(&queue);  // the last step that needs memory
     refcnt = static_cast<int>(attached_.size());
     for (; !pending_.empty(); pending_.pop()) {
         larger.push(pending_.front());
@@ -109,7 +109,7 @@ base::Result<CompletionQueue *> CompletionChannel::next_event() {
         }
         event = take();
     }
-    groups.clear();  // holds no group alive while this thread is elsewhere
+    groups.clear();  // so that no group is kept alive while this thread does something else
     if (event != nullptr) {
         return event;
     }

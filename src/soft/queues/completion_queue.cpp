@@ -17,18 +17,19 @@ namespace soft {
 
 namespace {
 
-// A poller that found nothing this often in a row spins: one that only looks, and then waits for something
-// else, perhaps for a byte in its memory, still needs the engine. If it asked for a notification it takes
-// more.
+// A poller that found nothing this often in a row spins. A poller that only looks, and then waits for
+// something else, perhaps for a byte in its memory, still needs the engine. After a request for a
+// notification the number is larger.
 constexpr unsigned polls_of_a_spinner = 8;
 constexpr unsigned polls_of_a_spinner_to_notify = 64;
-// And after so many it has nothing to do for a while: it helps the engine with each polls_for_oneself-th.
+// After this many polls the poller is idle: it does the engine's work with every polls_for_oneself-th poll.
 constexpr unsigned polls_of_an_idler = 1024;
 constexpr unsigned polls_for_oneself = 8;
 
 std::atomic<std::uint32_t> next_handle{1};
 
-// The queue that this thread serves, to take what comes: nobody need be told of that.
+// The queue for which this thread serves groups and takes the completions itself, so that no other thread
+// need be woken for them.
 thread_local const CompletionQueue *served_here = nullptr;
 
 }  // namespace
@@ -91,10 +92,10 @@ void CompletionQueue::serve(bool spinning) {
     }
 }
 
-// Relaxed: a poller's own counters, only a hint.
+// Relaxed is enough: these are a poller's own counters, and only a hint.
 int CompletionQueue::poll(int entries, ibv_wc *completions) {
     if (inherited()) {
-        return -1;  // its queue pairs may be gone, which forget no completions here
+        return -1;  // its queue pairs may be gone, and have not removed themselves from the completions here
     }
     int taken = take(entries, completions);
     if (taken == 0) {
@@ -115,8 +116,8 @@ int CompletionQueue::poll(int entries, ibv_wc *completions) {
     return taken;
 }
 
-// Asking for a notification is what a program does before it sleeps: unless it sleeps in next_event(), the
-// engine takes over.
+// A program asks for a notification before it sleeps. The engine then takes over, unless the program sleeps
+// in next_event().
 int CompletionQueue::request_notification(bool solicited_only) {
     if (inherited()) {
         return EINVAL;
@@ -150,7 +151,7 @@ void CompletionQueue::stop_spinning() {
     }
 }
 
-// The engine serves meanwhile what other groups receive for this queue.
+// Meanwhile the engine serves the other groups that receive for this queue.
 base::Result<int> CompletionQueue::begin_wait() {
     if (inherited()) {
         return base::failure(EINVAL);
@@ -261,14 +262,14 @@ void CompletionQueue::stop_serving(const std::shared_ptr<Group> &group) {
     }
 }
 
-// A poller takes a reference to the whole list, and allocates nothing.
+// The list is replaced as a whole, so a poller takes a reference to it and allocates nothing.
 void CompletionQueue::publish(std::shared_ptr<const Groups> groups) {
     has_others_.store(!groups->empty(), std::memory_order_release);
     other_groups_ = std::move(groups);
 }
 
 std::shared_ptr<const CompletionQueue::Groups> CompletionQueue::other_groups() {
-    // Acquire: pairs with publish(), though the lock would do; it saves the lock where there are none.
+    // Acquire pairs with publish(). This check saves the lock when there are no other groups.
     if (!has_others_.load(std::memory_order_acquire)) {
         return nullptr;
     }
@@ -306,7 +307,7 @@ void CompletionQueue::acknowledge(unsigned events) {
 }
 
 void CompletionQueue::leave_channel() {
-    // After a fork the channel's descriptor is the parent's too.
+    // After a fork the parent uses the channel's descriptor too.
     if (channel == nullptr || inherited()) {
         return;
     }

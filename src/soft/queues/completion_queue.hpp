@@ -22,25 +22,26 @@ namespace soft {
 
 class CompletionQueue;
 
-// A queue pair, to its completion queues: the polled entries free places of its queues.
+// A queue pair as its completion queues see it: polled entries free places of its queues.
 class Completing {
 public:
     enum class Queue : std::uint8_t { Send, Receive };
-    // A program polled completions of `slots` requests of one of the queues. Any thread.
+    // Frees `slots` places of one of the queues; the program has polled the completions of their requests.
+    // Any thread may call it.
     virtual void release(Queue queue, unsigned slots) = 0;
 
 protected:
     ~Completing() = default;
 };
 
-// The events of the completion queues attached to it. `fd` is readable while there is one.
+// The events of the attached completion queues. `fd` is readable while there is an event.
 class CompletionChannel : public ibv_comp_channel, public base::Inheritable {
 public:
     [[nodiscard]] static base::Result<CompletionChannel *> create(ibv_context *context);
     ~CompletionChannel() = default;
 
-    // The next event: blocks unless fd is O_NONBLOCK, and serves connections meanwhile. EAGAIN, EINTR; EINVAL
-    // in a child of the process whose channel it is.
+    // Returns the next event. Blocks unless fd is O_NONBLOCK, and serves connections meanwhile. Fails with
+    // EAGAIN or EINTR, and with EINVAL in a child of the process that made the channel.
     [[nodiscard]] base::Result<CompletionQueue *> next_event();
     [[nodiscard]] bool busy() EXCLUDES(mutex_);
 
@@ -54,14 +55,16 @@ private:
     CompletionQueue *take() EXCLUDES(mutex_);
 
     base::Mutex mutex_;  // taken with a group's or queue pair's lock held, before a queue's
-    base::Readable readable_ GUARDED_BY(mutex_);  // fd; while something is pending
+    base::Readable readable_ GUARDED_BY(mutex_);  // has fd; readable while an event is pending
     std::vector<CompletionQueue *> attached_ GUARDED_BY(mutex_);
-    base::Ring<CompletionQueue *> pending_ GUARDED_BY(mutex_){0};  // grows with attach(): one place a queue
-    // The last event was waited for in next_event(), not on fd: the waiter keeps its groups while it is away.
+    base::Ring<CompletionQueue *> pending_ GUARDED_BY(mutex_){
+        0};  // grows with attach(): one place for each queue
+    // The program waited for the last event in next_event(), and not on fd. The waiter then keeps its groups
+    // while it is away.
     std::atomic<bool> sleeps_here_{false};
 };
 
-// A ring of work completions. A genuine ibv_cq_ex: completion_queue_extended.cpp.
+// A ring of work completions. It is an ibv_cq_ex with the layout of verbs.h (completion_queue_extended.cpp).
 class CompletionQueue : public ibv_cq_ex {
 public:
     // Returns the queue of a pointer that verbs passes.
@@ -74,32 +77,33 @@ public:
     CompletionQueue(const CompletionQueue &) = delete;
     CompletionQueue &operator=(const CompletionQueue &) = delete;
 
-    // ---- verbs, refused in a child of the process that made it: -1, EINVAL, or nothing happens ----
+    // ---- verbs; in a child of the process that made it they return -1 or EINVAL, or do nothing ----
     int poll(int entries, ibv_wc *completions);
     int request_notification(bool solicited_only);
     void acknowledge(unsigned events);
-    // Between the two the caller waits on the descriptor, and polls. EMFILE; EINVAL when nobody waits.
+    // Between these two calls the caller waits on the descriptor, and polls. begin_wait() fails with EMFILE,
+    // end_wait() with EINVAL when no wait has begun.
     [[nodiscard]] base::Result<int> begin_wait();
     [[nodiscard]] base::Result<void> end_wait();
-    // EINVAL when more completions than it will then hold wait to be polled.
+    // Fails with EINVAL when more completions wait to be polled than the new size holds.
     int resize(int entries);
     // Fills in the functions of ibv_cq_ex.
     void extend();
-    // Before it is destroyed: no new events, and returns when all are acknowledged.
+    // Is called before the queue is destroyed. Stops new events, and returns when all are acknowledged.
     void leave_channel();
 
-    // A completion of `queue_pair` that frees `slots` of its queue when it is polled. False when the ring is
-    // full: the completion is lost, and so must be its queue pair.
+    // Adds a completion of `queue_pair` that frees `slots` places of its queue when it is polled. Returns
+    // false when the ring is full: the completion is lost, and the caller must end the connection.
     using Queue = Completing::Queue;
     [[nodiscard]] bool push(const ibv_wc &completion, Completing &queue_pair, Queue queue, unsigned slots,
                             bool solicited) EXCLUDES(mutex_);
-    // The queue pair is going: its completions stay, but free nothing.
+    // Lets the completions of a queue pair that is to be destroyed stay, without freeing its places.
     void forget(const Completing &queue_pair) EXCLUDES(mutex_);
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
     [[nodiscard]] bool inherited() const { return group_->inherited(); }
-    // This queue's poller serves that group too: a queue pair that completes here has its socket there. All
-    // is as it was when there is no memory for that.
+    // Has this queue's poller serve another group too, in which a queue pair that completes here has its
+    // socket. Changes nothing when there is no memory for that.
     void serve_also(const std::shared_ptr<Group> &group) EXCLUDES(mutex_);
     void stop_serving(const std::shared_ptr<Group> &group) EXCLUDES(mutex_);
 
@@ -119,7 +123,7 @@ private:
 
     int take(int entries, ibv_wc *completions) EXCLUDES(mutex_);
     void serve(bool spinning);
-    // The caller is about to sleep.
+    // Is called when the caller is about to sleep.
     void forget_empty_polls();
     void stop_spinning();
     [[nodiscard]] int poll_extended();
@@ -130,7 +134,7 @@ private:
         unsigned queue_pairs;
     };
     void publish(std::shared_ptr<const Groups> groups) REQUIRES(mutex_);
-    // Null when there is none.
+    // Returns null when there are none.
     [[nodiscard]] std::shared_ptr<const Groups> other_groups() EXCLUDES(mutex_);
     template <typename Do>
     void for_other_groups(Do action) {
@@ -144,22 +148,22 @@ private:
     base::Ring<Entry> ring_ GUARDED_BY(mutex_);
     Notify notify_ GUARDED_BY(mutex_) = Notify::No;
     OutsideWait waiters_;
-    bool overrun_ GUARDED_BY(mutex_) = false;  // said so
+    bool overrun_ GUARDED_BY(mutex_) = false;  // it has been reported
     const Faults *const faults_ = Faults::active();
-    std::uint64_t pushes_ GUARDED_BY(mutex_) = 0;  // counted for faults
+    std::uint64_t pushes_ GUARDED_BY(mutex_) = 0;  // the count for injected faults
     std::vector<Other> others_ GUARDED_BY(mutex_);
     std::shared_ptr<const Groups> other_groups_ GUARDED_BY(mutex_);
     std::atomic<bool> has_others_{false};
     const std::shared_ptr<Group> group_;
 
-    // These tell whether a poller's loop spins.
+    // These counters tell whether a poller spins.
     std::atomic<bool> notify_wanted_{false};
     std::atomic<unsigned> empty_polls_{0};
     std::atomic<base::Clock::time_point> last_assist_;
-    // A wait has begun: its descriptor tells of sockets, for which the look before it need not ask them.
+    // A wait has begun. Its descriptor reports the sockets, so the look before it need not check them.
     std::atomic<bool> wait_begun_{false};
 
-    // The completion that a thread reads by ibv_cq_ex, one thread from start_poll() to end_poll().
+    // One thread at a time reads a completion by ibv_cq_ex, from start_poll() to end_poll().
     base::Mutex reading_;
     ibv_wc read_{};
 

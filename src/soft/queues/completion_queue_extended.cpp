@@ -24,7 +24,7 @@ int CompletionQueue::poll_extended() {
     return 0;
 }
 
-// No connection of this device has time stamps or tags: they are refused when they are asked for, and their
+// No connection of this device has time stamps or tags. A program that asks for them is refused, and their
 // functions stay null.
 void CompletionQueue::extend() {
     start_poll = [](ibv_cq_ex *self, ibv_poll_cq_attr *attributes) {
@@ -34,7 +34,7 @@ void CompletionQueue::extend() {
         queue_of(self).reading_.take();
         const int error = queue_of(self).poll_extended();
         if (error != 0) {
-            queue_of(self).reading_.leave();  // then there is no end_poll
+            queue_of(self).reading_.leave();  // the program then makes no call of end_poll
         }
         return error;
     };

@@ -71,7 +71,7 @@ void Inbox::begin(bool may_take) {
     }
 }
 
-// A shared receive queue's receives are in memory of its own protection domain.
+// The receives of a shared queue are in memory of that queue's protection domain.
 ibv_wc_status Inbox::aim(Target &target, std::size_t offset, std::size_t most_bytes) const {
     return target.aim_at(qp_.srq != nullptr ? qp_.srq->pd : qp_.pd, receive_.sges, offset, most_bytes);
 }
@@ -149,7 +149,7 @@ Accepted<> Inbox::receive_failed(ibv_wc_status status) {
                                    .of = kept_.empty() ? Refusal::Of::Segment : Refusal::Of::KeptMessage}};
 }
 
-// Returns false: the completion queue is full.
+// Returns false when the completion queue is full.
 bool Inbox::complete(ibv_wc_status status, const Arrival &arrival) {
     ibv_wc completion{};
     completion.wr_id = receive_.wr_id;
@@ -163,7 +163,7 @@ bool Inbox::complete(ibv_wc_status status, const Arrival &arrival) {
                              shared_ != nullptr ? 0 : 1, arrival.solicited || status != IBV_WC_SUCCESS);
 }
 
-// A completion that finds no room is lost, and so is the connection, which has ended.
+// A completion that finds no room is lost. The connection has ended anyway.
 void Inbox::flush() {
     if (message_ == Message::Delivered) {
         static_cast<void>(complete(IBV_WC_WR_FLUSH_ERR, {}));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/queues/inbox: incoming messages, and the receives posted for them. A message takes the oldest posted
-// receive; of a shared queue when it is whole, or large and well begun, so that peers that begin messages and
-// do not end them take nothing from others. A message that finds none, or takes none yet, is kept, within a
-// bound.
+// receive. It takes one of a shared queue only when the message is complete, or large and well begun, so that
+// peers that begin messages and do not end them take no receives from others. A message that finds no
+// receive, or takes none yet, is kept, within a bound.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -20,16 +20,16 @@
 
 namespace soft {
 
-// Its owner locks, with the group's lock; post(), release() and shared() need no lock.
+// The owner calls it with the group's lock held; post(), release() and shared() need no lock.
 class Inbox {
 public:
-    // The completion of a receive says this of the message that took it.
+    // The facts about a message that the completion of its receive has.
     struct Arrival {
         ibv_wc_opcode opcode = IBV_WC_RECV;
         std::uint32_t bytes = 0;
         bool solicited = false;
         unsigned flags = 0;           // IBV_WC_WITH_IMM or IBV_WC_WITH_INV
-        std::uint32_t immediate = 0;  // or the rkey that was invalidated, which has the same place
+        std::uint32_t immediate = 0;  // or the rkey that was invalidated, in the same place
     };
 
     // The inbox belongs to the queue pair `qp`, which may have a shared receive queue; `taker` stands in line
@@ -38,49 +38,49 @@ public:
           TakesReceives &taker);
 
     // ---- receives ----
-    // 0 or an errno value. `starved`: messages wait for receives.
+    // Returns 0 or an errno value. Sets `starved` when messages wait for receives.
     int post(ibv_recv_wr *request, ibv_recv_wr **bad, bool &starved);
-    // Completions of so many receives were polled.
+    // Frees the places of receives whose completions were polled.
     void release(unsigned slots) { receives_.release(slots); }
     [[nodiscard]] SharedReceiveQueue *shared() const { return shared_; }
 
     // ---- the message that arrives ----
     [[nodiscard]] bool inside_message() const { return message_ != Message::None; }
     [[nodiscard]] bool keeps() const { return message_ == Message::Kept; }
-    // A receive that other connections could use waits for the rest of a message.
+    // Returns whether a receive that other connections could use waits for the rest of a message.
     [[nodiscard]] bool holds_shared_receive() const {
         return shared_ != nullptr && message_ == Message::Delivered;
     }
-    // Bytes of the message's whole segments.
+    // Returns the bytes of the message's complete segments.
     [[nodiscard]] std::uint32_t bytes() const { return bytes_; }
     [[nodiscard]] std::uint32_t next_msn() const { return next_msn_; }
-    // There is no room to keep one more message.
+    // Returns whether there is no room to keep one more message.
     [[nodiscard]] bool is_full() const;
     [[nodiscard]] bool keeps_nothing() const { return kept_.empty(); }
-    // The oldest message that is kept is whole: the end of the bytes comes behind it.
+    // Returns whether the oldest kept message is complete; the end of the bytes comes after it.
     [[nodiscard]] bool keeps_whole() const { return !kept_.empty() && kept_.front().complete; }
     [[nodiscard]] std::size_t kept_messages() const { return kept_.size(); }
     [[nodiscard]] std::size_t kept_bytes() const { return kept_bytes_.size(); }
 
-    // The segment is next in its message, or begins one.
+    // Checks that the segment is next in its message, or begins one.
     [[nodiscard]] Accepted<> check(std::uint32_t msn, std::uint64_t offset, std::size_t more) const;
-    // A message begins: it takes a receive if it may and there is one, and else is kept.
+    // Begins a message. It takes a receive if it may and there is one; otherwise it is kept.
     void begin(bool may_take);
-    // Memory of the receive for the message's bytes from `offset` on.
+    // Finds the memory of the receive for the message's bytes from `offset` on.
     [[nodiscard]] ibv_wc_status aim(Target &target, std::size_t offset, std::size_t most_bytes) const;
-    // The payload goes behind what is kept of the message. False: too much is kept.
+    // Appends payload to the kept message. Returns false when too much is kept.
     [[nodiscard]] bool keep(std::span<const std::byte> bytes);
-    // A segment of the message is whole.
+    // Is called when a segment of the message is complete.
     void segment_arrived(std::size_t bytes) { bytes_ += static_cast<std::uint32_t>(bytes); }
-    // The message is whole.
+    // Is called when the message is complete.
     [[nodiscard]] Accepted<> message_arrived(const Arrival &arrival);
-    // The kept messages take what receives there are.
+    // Gives posted receives to the kept messages.
     [[nodiscard]] Accepted<> deliver();
-    // The receive in hand cannot be filled, and the connection ends over that.
+    // Completes the current receive, which cannot be filled, with an error. The connection ends then.
     [[nodiscard]] Accepted<> receive_failed(ibv_wc_status status);
 
-    // The connection has ended: receives that wait are flushed. From a shared queue only the receive that is
-    // half filled: the others are not this connection's.
+    // Flushes the waiting receives after the connection's end. Of a shared queue it flushes only the receive
+    // that is partly filled; the others do not belong to this connection.
     void flush();
 
 private:
@@ -102,7 +102,7 @@ private:
     TakesReceives &taker_;
     SharedReceiveQueue *const shared_;  // in place of receives_, or null
     ReceiveQueue receives_;
-    Receive receive_;  // the one that the arriving message fills
+    Receive receive_;  // the receive that the arriving message fills
     Message message_ = Message::None;
     std::uint32_t bytes_ = 0;
     std::uint32_t next_msn_ = 1;

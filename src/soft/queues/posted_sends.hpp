@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/queues/posted_sends: the requests of one send queue in their order, each with its scatter list. Inline
-// data is the program's until the post returns. The bytes that the link has not taken by then are kept, in
-// memory that the request has as long as it is in the queue.
+// data is in the program's memory until the post returns. Bytes that the link has not taken by then are
+// copied into memory that the request has as long as it is in the queue.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -25,8 +25,8 @@ namespace soft {
     return total;
 }
 
-// Request has the members `slot`, its place here; `sges`, how many; `length`, of the bytes in all;
-// `is_inline`; and `kept`, for this class alone. Its owner locks; release() needs no lock.
+// Request has the members `slot`, its place here; `sges`, the number of elements; `length`, of all bytes;
+// `is_inline`; and `kept`, for this class alone. The owner locks; release() needs no lock.
 template <typename Request>
 class PostedSends : public base::Ring<Request> {
 public:
@@ -38,16 +38,17 @@ public:
     PostedSends(const PostedSends &) = delete;
     PostedSends &operator=(const PostedSends &) = delete;
 
-    // A place is free again when a completion behind it was polled, as on hardware.
+    // Returns whether all places are taken. As on hardware, a place is free again when a completion at or
+    // after it was polled.
     [[nodiscard]] bool full() const {
         return used_.load(std::memory_order_relaxed) >= this->capacity() || base::Ring<Request>::full();
     }
 
-    // The caller has seen that it is not full(), and that the scatter list is not too long.
+    // The caller has checked that the queue is not full(), and that the scatter list is not too long.
     Request &push(const Request &made, const ibv_send_wr &posted) {
         used_.fetch_add(1, std::memory_order_relaxed);
         if (this->empty()) {
-            next_ = 0;  // where the processor's cache has a slot
+            next_ = 0;  // this slot is in the processor's cache
         }
         Request &request = base::Ring<Request>::push(made);
         request.slot = next_;
@@ -60,8 +61,8 @@ public:
         base::Ring<Request>::pop();
     }
 
-    // Copies the inline data of a request: from here on sges_of() says where the copy is. False: there is no
-    // memory for it.
+    // Copies the inline data of a request; sges_of() then returns the place of the copy. Returns false when
+    // there is no memory for it.
     [[nodiscard]] bool keep(Request &request) {
         if (!request.is_inline || request.length == 0 || request.kept != nullptr) {
             return true;
@@ -81,9 +82,9 @@ public:
             .addr = reinterpret_cast<std::uintptr_t>(request.kept), .length = request.length, .lkey = 0};
         return true;
     }
-    // A post of `posted` requests, from `chain` on, returns, and the `waiting` youngest of them wait for the
-    // link. Keeps their inline data, and takes back those from the first on for which there is no memory.
-    // Returns that one's place in the chain, or nullptr.
+    // Is called at the end of a post of `posted` requests, from `chain` on, when the `waiting` youngest of
+    // them wait for the link. Copies their inline data. When there is no memory for one, it removes that
+    // request and those after it, and returns its place in the chain; otherwise it returns nullptr.
     [[nodiscard]] ibv_send_wr *keep_waiting(ibv_send_wr *chain, std::size_t posted, std::size_t waiting) {
         std::size_t left = waiting;
         while (left != 0 && keep(this->at(this->size() - left))) {
@@ -99,7 +100,7 @@ public:
         return chain;
     }
 
-    // The youngest requests, none of which has been looked at since it was posted.
+    // Removes the youngest requests, none of which has been processed since it was posted.
     void take_back(std::size_t count) {
         used_.fetch_sub(static_cast<unsigned>(count), std::memory_order_relaxed);
         for (; count != 0; --count) {
@@ -109,10 +110,10 @@ public:
         }
     }
 
-    // Completions of so many requests were polled.
+    // Frees the places of requests whose completions were polled.
     void release(unsigned count) { used_.fetch_sub(count, std::memory_order_relaxed); }
 
-    // Forgets what is posted; every place is free.
+    // Removes all requests, and frees every place.
     void clear() {
         for (std::size_t i = 0; i < this->size(); ++i) {
             delete[] this->at(i).kept;
@@ -124,7 +125,7 @@ public:
     [[nodiscard]] std::span<const ibv_sge> sges_of(const Request &request) const {
         return {sges_.get() + request.slot * max_sge_, request.sges};
     }
-    // Where the bytes of a piece of inline data are.
+    // Returns the address of a piece of inline data.
     [[nodiscard]] static std::byte *address_of(const ibv_sge &sge) {
         // NOLINTNEXTLINE(performance-no-int-to-ptr): verbs passes addresses as integers.
         return reinterpret_cast<std::byte *>(sge.addr);
@@ -132,9 +133,9 @@ public:
 
 private:
     const std::size_t max_sge_;
-    std::unique_ptr<ibv_sge[]> sges_;  // max_sge_ a slot; touched where a request has used it
+    std::unique_ptr<ibv_sge[]> sges_;  // max_sge_ for each slot; touched only where a request has used it
     std::size_t next_ = 0;
-    std::atomic<unsigned> used_{0};  // relaxed: only a count; the slots are guarded by the owner's lock
+    std::atomic<unsigned> used_{0};  // relaxed, because it is only a count; the owner's lock guards the slots
 };
 
 }  // namespace soft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/queues/receive_queue: the buffers that were posted for incoming sends: those of one queue pair.
+// soft/queues/receive_queue: the receives that were posted to one queue pair.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -21,7 +21,7 @@ struct Receive {
     std::vector<ibv_sge> sges;  // reserved once for the queue's max_sge
 };
 
-// Posted receives in their order. Not thread-safe: its owner locks.
+// Posted receives in their order. It is not thread-safe: its owner locks.
 class PostedReceives {
 public:
     PostedReceives(std::size_t max_wr, std::size_t max_sge)
@@ -33,7 +33,7 @@ public:
     [[nodiscard]] std::size_t max_wr() const { return slots_.capacity(); }
     [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
 
-    // The caller has seen that there is room, and not too many scatter entries.
+    // The caller has checked that there is room, and that the scatter list is not too long.
     void push(const ibv_recv_wr &request) {
         const auto count = static_cast<std::size_t>(request.num_sge);
         slots_.push({.wr_id = request.wr_id, .place = next_, .sges = static_cast<std::uint32_t>(count)});
@@ -41,7 +41,7 @@ public:
         next_ = next_ + 1 == slots_.capacity() ? 0 : next_ + 1;
     }
 
-    // The oldest one; false when there is none.
+    // Takes the oldest receive; returns false when there is none.
     [[nodiscard]] bool pop(Receive &receive) {
         if (slots_.empty()) {
             return false;
@@ -62,7 +62,7 @@ private:
     };
 
     base::Ring<Slot> slots_;
-    std::unique_ptr<ibv_sge[]> sges_;  // max_sge_ a place, touched when a receive needs it
+    std::unique_ptr<ibv_sge[]> sges_;  // max_sge_ for each place; touched only where a receive has used it
     std::size_t max_sge_;
     std::uint32_t next_ = 0;
 };
@@ -71,8 +71,8 @@ class ReceiveQueue {
 public:
     ReceiveQueue(std::size_t max_wr, std::size_t max_sge) : posted_{max_wr, max_sge} {}
 
-    // ENOMEM when max_wr receives are posted and not yet completed and polled. `starved`: take() had found
-    // nothing before.
+    // Fails with ENOMEM when max_wr receives are posted and their completions not yet polled. Sets `starved`
+    // when take() had found nothing before.
     [[nodiscard]] base::Result<void> post(const ibv_recv_wr &request, bool &starved) {
         const base::Lock lock{mutex_};
         if (used_ == posted_.max_wr()) {
@@ -84,20 +84,20 @@ public:
         return {};
     }
 
-    // The oldest one. When there is none, the next post() will tell its caller.
+    // Takes the oldest receive. When there is none, it returns false, and the next post() sets `starved`.
     [[nodiscard]] bool take(Receive &receive) {
         const base::Lock lock{mutex_};
         starved_ = !posted_.pop(receive);
         return !starved_;
     }
 
-    // `count` completions of this queue were polled.
+    // Frees `count` places; the program has polled their completions.
     void release(unsigned count) {
         const base::Lock lock{mutex_};
         used_ -= count;
     }
 
-    // Forgets what is posted; every place is free.
+    // Removes all receives, and frees every place.
     void clear() {
         const base::Lock lock{mutex_};
         for (Receive forgotten; posted_.pop(forgotten);) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/queues/send_queue: the requests of one queue pair, from ibv_post_send to a work completion. A write or
-// send is done when the link has all its bytes; a read, flush or atomic operation is done when its answer is
-// here. Completions come in the order of posting.
+// send is done when the link has all its bytes; a read, flush or atomic operation is done when its answer has
+// come. Completions come in the order of posting.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,8 +17,8 @@
 
 namespace soft {
 
-// Not thread-safe: its owner locks. release() and sges_of() need no lock: a request in the queue keeps its
-// scatter list as it was posted.
+// It is not thread-safe: its owner locks. release() and sges_of() need no lock, because the scatter list of a
+// request in the queue does not change.
 class SendQueue {
 public:
     // `completing` is the queue pair, whose completions free places here.
@@ -30,7 +30,7 @@ public:
     [[nodiscard]] bool full() const { return requests_.full(); }
 
     // ---- posting ----
-    // The caller has seen that it is not full(), and that the request's `bytes` are right.
+    // The caller has checked that the queue is not full(), and that the request's `bytes` are right.
     [[gnu::always_inline]] SendRequest &push(const ibv_send_wr &posted, std::uint32_t bytes) {
         const int opcode = static_cast<int>(posted.opcode);
         SendRequest made{
@@ -53,11 +53,11 @@ public:
         }
         return requests_.push(made, posted);
     }
-    // Copies the inline data of a request. False: there is no memory for it.
+    // Copies the inline data of a request. Returns false when there is no memory for it.
     [[nodiscard]] bool keep(SendRequest &request) { return requests_.keep(request); }
-    // The youngest `count` requests, none of which is in a batch.
+    // Removes the youngest `count` requests, none of which is in a batch.
     void take_back(std::size_t count) { requests_.take_back(count); }
-    // See PostedSends: a post of `posted` requests, from `chain` on, returns.
+    // Works as PostedSends::keep_waiting, with the requests that are not built yet.
     [[nodiscard]] ibv_send_wr *keep_waiting(ibv_send_wr *chain, std::size_t posted) {
         const std::size_t waiting = std::min(posted, requests_.size() - first_unbuilt_);
         return waiting == 0 ? nullptr : requests_.keep_waiting(chain, posted, waiting);
@@ -71,41 +71,42 @@ public:
     }
 
     // ---- sending ----
-    // Whether there is a request that is not wholly in a batch; the oldest of them.
+    // has_next() tells whether a request is not wholly in a batch; next() returns the oldest of these.
     [[nodiscard]] bool has_next() const { return first_unbuilt_ != requests_.size(); }
     [[nodiscard]] SendRequest &next() { return requests_.at(first_unbuilt_); }
-    // A fence lets nothing pass before the answers to what was posted earlier; at most `most_awaiting`
-    // requests wait for an answer.
+    // Returns whether a request may begin. After a fence nothing begins before the answers to earlier
+    // requests have come, and at most `most_awaiting` requests wait for an answer.
     [[nodiscard]] bool may_begin(const SendRequest &request, unsigned most_awaiting) const {
         return !(request.fence && awaiting_ != 0) &&
                !(is_answered(request.opcode) && awaiting_ >= most_awaiting);
     }
-    // Everything that was posted before next() is done, or would be.
+    // Returns whether all requests before next() are done.
     [[nodiscard]] bool next_is_oldest() const {
         return awaiting_ == 0 && first_uncommitted_ == first_unbuilt_;
     }
-    // A segment that asks for next()'s answer is in a batch.
+    // Notes that a segment that asks for next()'s answer is in a batch.
     void awaits_answer() { ++awaiting_; }
-    // next() is wholly in a batch.
+    // Notes that next() is wholly in a batch.
     void built() { requests_.at(first_unbuilt_++).state = SendRequest::State::Built; }
-    // The link has taken all that was built.
+    // Is called when the link has taken all that was built.
     void sent();
 
     // ---- answers ----
-    // The request whose answer comes next; null when none is due.
+    // Returns the request whose answer comes next; null when none is due.
     [[nodiscard]] SendRequest *oldest_awaiting();
     void answered(SendRequest &request);
 
     // ---- the end ----
-    // The oldest open request gets the status; everything behind it is flushed, also a write that the link
-    // has: the target did nothing that came after what failed.
+    // Gives the oldest open request the status and flushes all later ones, also a write that the link has:
+    // the target did nothing after the request that failed.
     void flush(ibv_wc_status oldest);
-    // When what is posted now is done, all_sent() is true for ever.
+    // Makes all_sent() true for ever as soon as the requests that are posted now are done.
     void finish_when_sent() { last_left_ = requests_.size(); }
     [[nodiscard]] bool all_sent() const { return all_sent_; }
-    // The connection ends as soon as what was posted has left, and needs nothing of the peer for that.
+    // Returns whether the connection ends as soon as the posted requests have left, and none of them needs an
+    // answer.
     [[nodiscard]] bool only_has_to_send() const;
-    // The completion queue had no room for a completion, which is lost.
+    // Returns whether a completion was lost because the completion queue had no room.
     [[nodiscard]] bool overrun() const { return overrun_; }
 
 private:
@@ -120,7 +121,7 @@ private:
     std::size_t first_unbuilt_ = 0;      // index of the first that is not wholly in a batch
     std::size_t first_uncommitted_ = 0;  // index of the first that the link has not taken wholly
     unsigned awaiting_ = 0;              // requests whose answer is due
-    unsigned unsignaled_ = 0;            // completed since the last completion entry: freed with the next
+    unsigned unsignaled_ = 0;            // completed since the last completion entry; the next one frees them
     std::size_t last_left_ = 0;  // requests that are still to be done before a disconnect; then all_sent_
     bool all_sent_ = false;
     bool overrun_ = false;

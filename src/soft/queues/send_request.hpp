@@ -23,13 +23,13 @@ struct SendRequest {
     ibv_wc_status status = IBV_WC_SUCCESS;
     std::uint32_t length = 0;
     std::uint32_t rkey = 0;
-    std::uint32_t received = 0;  // of a read's response
-    // imm_data: of a flush its level, of an atomic operation its identifier; else as it goes onto the wire
-    // (an rkey to invalidate has the same place).
+    std::uint32_t received = 0;  // bytes of a read's response
+    // imm_data: the level of a flush, the identifier of an atomic operation; otherwise the value as on the
+    // wire (an rkey to invalidate has the same place).
     std::uint32_t immediate = 0;
     std::uint64_t wr_id = 0;
     std::uint64_t remote_address = 0;
-    std::uint64_t compare_add = 0;  // of an atomic operation, as is what follows
+    std::uint64_t compare_add = 0;  // this and the next members are of an atomic operation
     std::uint64_t swap = 0;
     std::size_t slot = 0;
     std::byte *kept = nullptr;  // the copy of inline data
@@ -38,7 +38,7 @@ struct SendRequest {
 [[nodiscard]] constexpr bool is_atomic(int opcode) {
     return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
-// The peer answers it, and only then is it done.
+// Returns whether an operation is done only when the peer has answered it.
 [[nodiscard]] constexpr bool is_answered(int opcode) {
     return opcode == IBV_WR_RDMA_READ || is_atomic(opcode) || opcode == SOFTRDMA_WR_FLUSH;
 }

@@ -45,7 +45,7 @@ SharedReceiveQueue::~SharedReceiveQueue() {
 
 int SharedReceiveQueue::post(ibv_recv_wr *request, ibv_recv_wr **bad) {
     if (inherited()) {
-        *bad = request;  // a connection of the parent's waits for it
+        *bad = request;  // a connection of the parent waits for it
         return EINVAL;
     }
     int error = 0;
@@ -68,9 +68,10 @@ int SharedReceiveQueue::post(ibv_recv_wr *request, ibv_recv_wr **bad) {
     return error;
 }
 
-// In their order, while there are receives: the first in line keeps its place until it takes one, so that no
-// newcomer is served before it. A queue pair leaves the line with its group locked, and so is there as long
-// as the lock is held on one that was still in it.
+// Serves the queue pairs in their order while there are receives. The first in line keeps its place until it
+// takes a receive, so that no later one is served before it. A queue pair leaves the line with its group
+// locked. So a queue pair that is still in line when this thread has its group's lock stays there as long as
+// the lock is held.
 void SharedReceiveQueue::serve_waiters() {
     while (true) {
         Waiter waiter;
@@ -88,7 +89,8 @@ void SharedReceiveQueue::serve_waiters() {
     }
 }
 
-// Its group too: another queue pair, with another group, may have come to stand at the same address.
+// The group is compared too, because another queue pair, with another group, may have the same address by
+// now.
 bool SharedReceiveQueue::is_first(const Waiter &waiter) {
     const base::Lock lock{mutex_};
     return !waiters_.empty() && waiters_.front() == waiter;
@@ -126,7 +128,7 @@ int SharedReceiveQueue::query(ibv_srq_attr &attributes) {
 
 void SharedReceiveQueue::attach() {
     const base::Lock lock{mutex_};
-    // Before it counts, so that take() always has room.
+    // The room is reserved before the queue pair counts, so that take() always has room.
     waiters_.reserve(static_cast<std::size_t>(users.load(std::memory_order_relaxed)) + 1);
     users.fetch_add(1, std::memory_order_relaxed);
 }
@@ -134,7 +136,8 @@ void SharedReceiveQueue::attach() {
 bool SharedReceiveQueue::take(Receive &receive, TakesReceives &taker) {
     const base::Lock lock{mutex_};
     const auto place = std::ranges::find(waiters_, &taker, &Waiter::taker);
-    // With others before it, one of them is about to be served: who posts goes on while there are both.
+    // When others are before it, one of them is about to be served: the thread that posts goes on while there
+    // are waiters and receives.
     if (place != waiters_.begin() || !posted_.pop(receive)) {
         if (place == waiters_.end()) {
             waiters_.push_back({.taker = &taker, .group = taker.group()});

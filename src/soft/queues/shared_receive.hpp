@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/queues/shared_receive: a shared receive queue: posted receives that the sends of many connections
+// soft/queues/shared_receive: a shared receive queue, whose posted receives the sends of many connections
 // take. A receive's place is free again when it is taken.
 #pragma once
 
@@ -20,7 +20,8 @@ namespace soft {
 // A connection that takes receives of a shared queue.
 class TakesReceives {
 public:
-    // There are receives again, and this one is the first in line. The caller holds its group's lock.
+    // Is called when there are receives again and this one is the first in line. The caller holds its group's
+    // lock.
     virtual void receives_posted() = 0;
     [[nodiscard]] virtual const std::shared_ptr<Group> &group() const = 0;
 
@@ -30,15 +31,15 @@ protected:
 
 class SharedReceiveQueue final : public ibv_srq, public base::Inheritable {
 public:
-    // The attributes' sizes become those that are given.
+    // Writes the sizes of the queue into the attributes.
     [[nodiscard]] static base::Result<SharedReceiveQueue *> create(ibv_pd &domain,
                                                                    ibv_srq_init_attr &attributes);
-    // No queue pair uses it. Blocks until its events are acknowledged.
+    // No queue pair uses the queue any more. Blocks until its events are acknowledged.
     ~SharedReceiveQueue();
     SharedReceiveQueue(const SharedReceiveQueue &) = delete;
     SharedReceiveQueue &operator=(const SharedReceiveQueue &) = delete;
 
-    // ---- verbs: 0 or an errno value; EINVAL in a child of the process that made it ----
+    // ---- verbs: they return 0 or an errno value; EINVAL in a child of the process that made it ----
     int post(ibv_recv_wr *request, ibv_recv_wr **bad) EXCLUDES(mutex_);
     int modify(const ibv_srq_attr &attributes, int mask);
     int query(ibv_srq_attr &attributes);
@@ -47,10 +48,12 @@ public:
     [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
     void attach() EXCLUDES(mutex_);
     void detach() { users.fetch_sub(1, std::memory_order_release); }
-    // The oldest receive, for a queue pair whose group the caller has locked. When there is none, or others
-    // wait for it, the queue pair stands in line and hears when it is first (receives_posted).
+    // Takes the oldest receive, for a queue pair whose group the caller has locked. When there is none, or
+    // others wait for it, the queue pair stands in line, and receives_posted() is called when it is the
+    // first.
     [[nodiscard]] bool take(Receive &receive, TakesReceives &taker);
-    // It is going, or its connection has ended, with its group locked: it hears of nothing more.
+    // Removes a queue pair from the line. Its connection has ended, or it is to be destroyed; the caller has
+    // locked its group.
     void forget(TakesReceives &taker);
 
     std::atomic<int> users{0};  // queue pairs
@@ -71,8 +74,8 @@ private:
     base::Mutex mutex_;  // taken with a group's lock held, never the other way round
     PostedReceives posted_ GUARDED_BY(mutex_);
     std::vector<Waiter> waiters_
-        GUARDED_BY(mutex_);                       // in line, all of them connected; the longest waiting first
-    std::uint32_t limit_ GUARDED_BY(mutex_) = 0;  // fewer posted than this: an event, once
+        GUARDED_BY(mutex_);  // the line, of connected queue pairs; the one that has waited longest is first
+    std::uint32_t limit_ GUARDED_BY(mutex_) = 0;  // when fewer receives are posted there is an event, once
 };
 
 }  // namespace soft

@@ -39,7 +39,7 @@ void add_atomic(ibv_qp_ex *qp, ibv_wr_opcode opcode, std::uint32_t rkey, std::ui
     }
 }
 
-// No queue pair of this device has these, and complete() says so.
+// No queue pair of this device has these operations; complete() returns the error.
 template <typename... Arguments>
 void refuse(ibv_qp_ex *qp, Arguments...) {
     of(qp).fail(EOPNOTSUPP);
@@ -140,7 +140,7 @@ int WorkRequests::complete() {
         ibv_send_wr *bad = nullptr;
         error = queue_pair_.post_send(requests_.data(), &bad, AnyQueuePair::Part::Nothing);
     }
-    abort();  // of what was posted nothing is left here: the next one may start
+    abort();  // nothing of the chain is left here, and the next one may start
     return error;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/answers: the peer's answers to our reads, flushes and atomic operations, and the requests
-// that they are done with.
+// soft/transport/answers: the peer's answers to our reads, flushes and atomic operations, which complete
+// these requests.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@
 
 namespace soft {
 
-// The owner locks, with the group's lock.
+// The owner calls it with the group's lock held.
 class Answers {
 public:
-    // `domain` is the queue pair's, whose keys name local memory.
+    // `domain` is the queue pair's; its keys name local memory.
     Answers(const ibv_pd &domain, Sender &sender) : domain_{domain}, sender_{sender} {}
 
-    // A segment of an answer to a read begins; returns the offset of its payload.
+    // Begins a segment of an answer to a read. Returns the offset of its payload.
     [[nodiscard]] Accepted<std::uint64_t> begin_read(const wire::Segment &segment);
-    // Memory of the read for the bytes from `offset` on.
+    // Finds the memory of the read for the bytes from `offset` on.
     [[nodiscard]] Accepted<> aim(Target &target, std::uint64_t offset, std::size_t most_bytes) const;
-    // The segment is whole.
+    // Is called when the segment is complete.
     void finish_read(const wire::Segment &segment);
 
-    // Answers that fit one segment.
+    // These take answers that fit into one segment.
     [[nodiscard]] Accepted<> flush(const wire::Segment &segment, std::span<const std::byte> body);
     [[nodiscard]] Accepted<> atomic(const wire::Segment &segment, std::span<const std::byte> body);
 

@@ -22,7 +22,7 @@ void Batch::put_piece(const void *data, std::size_t size, bool lent) {
         return;
     }
     queued_ += size;
-    // A trailer and the header behind it lie side by side. A lent piece stays by itself.
+    // A trailer and the header behind it are adjacent, and become one piece. A lent piece stays separate.
     if (pieces_ != next_ && !lent && (lent_pieces_ >> (pieces_ - 1) & 1) == 0) {
         iovec &last = iov_[pieces_ - 1];
         if (static_cast<const std::byte *>(last.iov_base) + last.iov_len == data) {

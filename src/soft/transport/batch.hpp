@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/batch: FPDUs on their way into a link with one call. Headers, trailers and small inline data
-// lie in the batch, payload stays where it is; with CRC32C on, payload is copied, so that what was summed up
-// is what is sent. Payload that is lent stays where it is until keep(), which copies what the link has not
-// taken.
+// soft/transport/batch: FPDUs that go into a link with one call. Headers, trailers and small inline data are
+// in the batch, and payload stays where it is. With CRC32C payload is copied, so that the bytes that are sent
+// match the checksum. Lent payload stays where it is until keep(), which copies the bytes that the link has
+// not taken.
 #pragma once
 
 #include <sys/uio.h>
@@ -23,7 +23,7 @@ namespace soft {
 
 class Batch {
 public:
-    // Before the first segment.
+    // Turns CRC32C on. It is called before the first segment.
     void use_crc();
 
     // Returns true when another segment of any size, and immediate data behind it, can be added.
@@ -34,31 +34,34 @@ public:
     [[nodiscard]] bool empty() const { return next_ == pieces_; }
     [[nodiscard]] std::size_t bytes() const { return queued_; }
 
-    // A segment whose payload the application or a region owns, and which stays there until the batch is
-    // sent; EFAULT when it vanished (seen here only with CRC32C on).
+    // Adds a segment whose payload is in memory of the application or of a region, and stays there until the
+    // batch is sent. Fails with EFAULT when the memory vanished (only with CRC32C).
     [[nodiscard]] base::Result<void> add(const wire::Segment &segment, std::span<const iovec> payload);
-    // A segment with a small payload, which is copied.
+    // Adds a segment with a small payload, which is copied.
     void add_copied(const wire::Segment &segment, std::span<const std::byte> payload);
     void add_gathered(const wire::Segment &segment, std::span<const iovec> payload);
-    // A segment with payload that is there until keep(), which copies what is not sent by then. There is room
-    // for it once make_room_to_keep() was true (false: no memory), in an empty batch for max_lent_bytes.
+    // add_lent() adds a segment whose payload stays in place until keep(), which copies the bytes that are
+    // not sent by then. Before that, make_room_to_keep() must return true (false: there is no memory); an
+    // empty batch then has room for max_lent_bytes.
     [[nodiscard]] bool make_room_to_keep();
     [[nodiscard]] bool has_room_to_lend(std::size_t bytes) const { return lent_ + bytes <= max_lent_bytes; }
     void add_lent(const wire::Segment &segment, std::span<const iovec> payload);
     void keep();
 
-    // Sends what the link takes: it is full when the batch is not empty then. A failure ends the connection.
+    // Sends the bytes that the link takes. When the batch is not empty then, the link is full. A failure ends
+    // the connection.
     [[nodiscard]] base::Result<void> send(Link &link);
-    // Appends what is not sent yet; EFAULT when its memory has vanished, ENOMEM.
+    // Appends the bytes that are not sent yet. Fails with EFAULT when their memory has vanished, and with
+    // ENOMEM.
     [[nodiscard]] base::Result<void> copy_rest(std::vector<std::byte> &to) const;
-    // The piece that holds the last segment's payload, when there was any; whether the link has a piece
-    // whole.
+    // payload_piece() returns the piece of the last segment's payload, when there was any; the next function
+    // tells whether the link has taken a piece completely.
     [[nodiscard]] std::size_t payload_piece() const { return pieces_ - 2; }
     [[nodiscard]] bool has_sent(std::size_t piece) const { return piece < next_; }
-    // All of it was sent: begin anew.
+    // Empties the batch, which was sent completely.
     void clear();
 
-    // Largest payload that add_copied() takes.
+    // The largest payload that add_copied() takes.
     static constexpr std::size_t max_copied_bytes = 512;
     static constexpr std::size_t max_lent_bytes = std::size_t{64} << 10;
     static constexpr std::size_t max_payload_pieces = 6;
@@ -83,15 +86,15 @@ private:
 
     std::array<std::byte, own_bytes> own_;
     std::array<iovec, max_pieces> iov_;
-    std::unique_ptr<std::byte[]> copy_;  // with CRC32C on: room for one segment's payload
-    std::unique_ptr<std::byte[]> kept_;  // what was lent, max_lent_bytes; made when it is first needed
-    std::uint64_t lent_pieces_ = 0;      // a bit a piece
+    std::unique_ptr<std::byte[]> copy_;  // with CRC32C: room for one segment's payload
+    std::unique_ptr<std::byte[]> kept_;  // room for lent payload, max_lent_bytes; allocated at the first use
+    std::uint64_t lent_pieces_ = 0;      // a bit for each piece
     std::size_t lent_ = 0;               // bytes
     wire::Crc crc_;
     std::size_t used_ = 0;    // of own_
     std::size_t pieces_ = 0;  // of iov_
     std::size_t next_ = 0;    // the first piece that is not wholly sent
-    std::size_t queued_ = 0;  // bytes in all
+    std::size_t queued_ = 0;  // bytes of all pieces
 };
 
 }  // namespace soft

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/broken: why a connection cannot go on, as a value. The transport finds it and returns it;
-// the queue pair alone ends the connection.
+// soft/transport/broken: the reason why a connection cannot continue, as a value. The transport returns it;
+// only the queue pair ends the connection.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,20 +17,20 @@ namespace soft {
 
 struct Broken {
     enum class By : std::uint8_t {
-        Violation,  // the peer broke a rule, or this side cannot serve it: the peer is told by a TERMINATE
-        Network,    // the link failed, or was given up with an errno value
-        Cut,        // the same, but what the link has still reaches the peer
+        Violation,  // the peer broke a rule, or this side cannot serve it: it gets a TERMINATE
+        Network,    // the link failed, or this side gave it up with an errno value
+        Cut,        // the same, but the peer still gets the bytes that the link has
         Terminate,  // the peer sent a TERMINATE
         End         // the peer ended its bytes
     };
     By by;
     int error = 0;                               // Network, Cut: an errno value; 0: a request failed here
-    ibv_wc_status oldest = IBV_WC_WR_FLUSH_ERR;  // Terminate: of the oldest operation that is open
+    ibv_wc_status oldest = IBV_WC_WR_FLUSH_ERR;  // Terminate: the status of the oldest open operation
     wire::Violation violation{"", {}};           // Violation
-    std::array<std::byte, wire::untagged_bytes> header{};  // of the segment at hand, header_bytes of it
+    std::array<std::byte, wire::untagged_bytes> header{};  // of the current segment, header_bytes of it
     std::size_t header_bytes = 0;
-    // The body of a read that is refused, in the receiver's memory. g++ asks for the initializer where a
-    // Broken names some members only.
+    // The body of a refused read, in the receiver's memory. g++ asks for the initializer where a Broken names
+    // only some members.
     std::span<const std::byte> read_request{};  // NOLINT(readability-redundant-member-init)
 };
 

@@ -9,13 +9,14 @@ namespace soft {
 
 namespace {
 
-// Room for a few small messages; with CRC32C on, for any FPDU, because it is checked before it is placed.
+// The buffer has room for a few small messages. With CRC32C it has room for any FPDU, because an FPDU is
+// checked before it is placed.
 constexpr std::size_t plain_buffer_bytes = 8192;
 constexpr std::size_t crc_buffer_bytes =
     wire::fpdu_length_bytes + wire::max_segment_bytes + wire::fpdu_max_trailer_bytes;
-// So much is received behind a segment's payload.
+// The number of bytes that are received behind a segment's payload.
 constexpr std::size_t bytes_ahead = 256;
-// A message that is not data: request, answer, TERMINATE with what it quotes.
+// The longest message that is not data: a request, an answer, or a TERMINATE with its quotes.
 constexpr std::size_t max_control_bytes = 1024;
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/pace: a peer that has begun a segment has to end it, and a message that others could use the
-// receive of has to go on. Nothing is timed while segments come whole.
+// soft/transport/pace: the time that a peer has to end a segment that it has begun, and to continue a message
+// whose receive other connections could use. Complete segments are not timed.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,20 @@
 
 namespace soft {
 
-// Where the peer is in its bytes.
+// How far the peer has come.
 struct Progress {
     bool inside_segment;
     bool holds_shared_receive;
     std::uint64_t segments;  // begun so far
     std::uint32_t next_msn;
-    std::uint64_t message_bytes;  // that have arrived of the message
+    std::uint64_t message_bytes;  // bytes of the message that have come
 };
 
-// Not thread-safe: its owner locks.
+// It is not thread-safe: its owner locks.
 class Pace {
 public:
-    // Times what the peer has begun, unless that is timed already. True: timeout() begins now.
+    // Begins to time the segment or message that the peer has begun, unless it is timed already. Returns true
+    // when timeout() begins now.
     [[nodiscard]] bool begin(const Progress &now) {
         const bool message = now.holds_shared_receive && !message_watched_;
         if (!message && (!now.inside_segment || segment_watched_)) {
@@ -36,7 +37,7 @@ public:
     [[nodiscard]] base::Clock::duration timeout() const {
         return message_watched_ ? limits::shared_message_timeout : limits::segment_timeout;
     }
-    // The time is over: true when the peer has not gone on.
+    // Is called when the time is over. Returns true when the peer has not continued.
     [[nodiscard]] bool is_late(const Progress &now) const {
         if (message_watched_) {
             return now.holds_shared_receive && now.next_msn == then_.next_msn &&
@@ -44,12 +45,12 @@ public:
         }
         return now.inside_segment && now.segments == then_.segments;
     }
-    // The peer has its whole time again.
+    // Gives the peer its whole time again.
     void forget() { segment_watched_ = message_watched_ = false; }
 
 private:
     bool segment_watched_ = false;
-    bool message_watched_ = false;  // that holds a shared receive
+    bool message_watched_ = false;  // a message that holds a shared receive
     Progress then_{};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/parameters: the two ends agreed on this in the handshake.
+// soft/transport/parameters: the parameters on which the two ends agreed in the handshake.
 #pragma once
 
 #include <cstdint>

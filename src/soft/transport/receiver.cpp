@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/receiver: the bytes that come, segment by segment.
+// soft/transport/receiver: takes the incoming bytes segment by segment.
 #include "soft/transport/receiver.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace soft {
 
 namespace {
 
-// Reads in one turn, so that others of the group have theirs.
+// The number of reads in one turn, so that other connections of the group have theirs.
 constexpr int rounds_in_a_turn = 32;
 
 using State = Link::Received::State;
@@ -21,7 +21,7 @@ std::unexpected<Broken> network(int error) {
     return std::unexpected{Broken{.by = Broken::By::Network, .error = error}};
 }
 
-// The status of the operation that the peer ended the connection for.
+// Returns the status of the operation for which the peer ended the connection.
 ibv_wc_status status_of(const wire::TerminateCode &code) {
     if (code == wire::terminate::untagged_no_buffer) {
         return IBV_WC_RNR_RETRY_EXC_ERR;
@@ -82,7 +82,7 @@ Outcome<> Receiver::receive() {
     return {};
 }
 
-// Sends the answers that parsing added, and times what the peer has begun.
+// Sends the answers that parsing added, and times the segment or message that the peer has begun.
 void Receiver::answer_and_watch() {
     serves();
     if (responder_.take_answer_due()) {
@@ -120,8 +120,8 @@ Outcome<> Receiver::expire() {
     if (end_held_) {
         return std::unexpected{Broken{.by = Broken::By::End}};
     }
-    // The link may still have bytes that the peer sent in time, when this process or its thread did not run
-    // meanwhile.
+    // When this process or its thread did not run for a while, the link may have bytes that the peer sent in
+    // time.
     if (!stalled_ && !parked()) {
         if (const Outcome<> received = receive(); !received) {
             return received;
@@ -153,7 +153,7 @@ Outcome<> Receiver::parse() {
     }
 }
 
-// One step; false when more bytes are needed.
+// Makes one step; returns false when more bytes are needed.
 Outcome<bool> Receiver::parse_one() {
     if (!incoming_.in_segment()) {
         return begin_segment();
@@ -213,10 +213,10 @@ Outcome<bool> Receiver::begin_segment() {
     return segment.opcode == wire::Opcode::Terminate ? terminated(body) : accepted(control_message(body));
 }
 
-// A refusal ends the connection. But a connection that ends when all is sent goes on sending, and ignores the
-// peer, when that asks for memory which it may not reach: a program that disconnects so may deregister memory
-// at once, and the peer does not know that yet. All that the program sent before arrives all the same.
-// Nothing that the peer sends is looked at any more, so that it cannot guess keys.
+// A refusal ends the connection. There is an exception: a connection that is to end when everything is sent
+// continues to send, and ignores the peer from then on. Its program may already have deregistered memory, and
+// the peer does not know that. So the bytes that the program sent before still arrive, and the peer cannot
+// guess keys, because all its further bytes are ignored.
 Outcome<bool> Receiver::accepted(const Accepted<> &result) {
     serves();
     if (result) {
@@ -256,7 +256,7 @@ Accepted<> Receiver::begin_data() {
     }
 }
 
-// A message that fits one segment.
+// Takes a message that fits into one segment.
 Accepted<> Receiver::control_message(std::span<const std::byte> body) {
     const wire::Segment &segment = incoming_.segment();
     const bool may_follow = wire::is_tagged(segment.opcode) || wire::is_immediate(segment.opcode);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/transport/receiver: a connection's receiving side. It takes the peer's bytes segment by segment,
-// places payload where it belongs, and hands requests to the responder, messages to the inbox and answers to
-// the sender. What ends the connection is returned.
+// places payload, and hands requests to the responder, messages to the inbox and answers to the sender. Its
+// functions return the reason when the connection has to end.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace soft {
 
-// Hears of the first segment that the peer promised, before anything is done with it. The caller holds the
+// Is told of the first segment that the peer promised, before the segment is processed. The caller holds the
 // group's lock.
 class HearsPeer {
 public:
@@ -33,7 +33,7 @@ protected:
     ~HearsPeer() = default;
 };
 
-// The owner locks, with the group's lock.
+// The owner calls it with the group's lock held.
 class Receiver {
 public:
     struct Parts {
@@ -52,32 +52,33 @@ public:
           answers_{*parts.qp.pd, parts.sender} {}
 
     void begin(Link &link, const ConnectionParameters &parameters);
-    // The link goes.
+    // Is called before the link is destroyed.
     void leave_link() { link_ = nullptr; }
 
-    // Receives what there is, for a turn.
+    // Receives the bytes that have come, for one turn.
     [[nodiscard]] Outcome<> receive();
-    // The worker is back: goes on with what was read before the connection was parked.
+    // Is called when the worker has finished. Continues with the bytes that were read before the connection
+    // was parked.
     [[nodiscard]] Outcome<> unpark();
-    // Receives were posted: messages that are kept take them, and the connection goes on if it was stalled.
+    // Is called when receives were posted. Kept messages take them, and a stalled connection continues.
     [[nodiscard]] Outcome<> receives_posted();
-    // The link that is not read has ended or failed.
+    // Is called when a link that is not read has ended or failed.
     void link_ended();
-    // The deadline has passed.
+    // Is called when the deadline has passed.
     [[nodiscard]] Outcome<> expire();
-    // The connection has ended: the group gets its buffer back.
+    // Is called when the connection has ended. Gives the group its buffer back.
     void stop();
 
-    // The peer's first segment, which it promised, is not here yet.
+    // Returns whether the first segment that the peer promised has not come yet.
     [[nodiscard]] bool awaits_peer() const { return awaits_peer_; }
-    // Not read until receives are posted, or storage has what was written.
+    // Returns whether the link is not read until receives are posted, or until storage has the written bytes.
     [[nodiscard]] bool stalled() const { return stalled_; }
     [[nodiscard]] bool parked() const { return responder_.parked(); }
-    // Inside a segment or a message.
+    // Returns whether a segment or a message has begun and not ended.
     [[nodiscard]] bool inside() const { return incoming_.inside() || parts_.inbox.inside_message(); }
 
 private:
-    // The owner has the group's lock, which the analysis knows by another name.
+    // Tells the analysis that the owner has the group's lock, which has another name there.
     void serves() const ASSERT_CAPABILITY(parts_.group.mutex()) {}
 
     [[nodiscard]] Outcome<> parse();
@@ -118,14 +119,14 @@ private:
     bool soft_peer_ = false;
     Incoming incoming_;
     Pace pace_;
-    std::uint64_t place_at_ = 0;     // write: the address for the next byte; send, read response: the offset
-    std::uint64_t write_bytes_ = 0;  // of the arriving write, so far, or of the last
+    std::uint64_t place_at_ = 0;     // write: the address of the next byte; send, read response: its offset
+    std::uint64_t write_bytes_ = 0;  // of the arriving write so far, or of the last one
     bool in_write_ = false;
     bool awaits_peer_ = false;
-    bool peer_began_ = false;    // we initiate, or the initiator's first FPDU is here
+    bool peer_began_ = false;    // this side is the initiator, or the initiator's first FPDU has come
     bool stalled_ = false;       // until a receive is posted
-    bool end_held_ = false;      // what is stalled is the last of the stream
-    bool ignores_peer_ = false;  // what it sends is read and thrown away, until all of ours is sent
+    bool end_held_ = false;      // the stalled message is the last of the stream
+    bool ignores_peer_ = false;  // the peer's bytes are read and dropped, until all of ours are sent
 };
 
 }  // namespace soft

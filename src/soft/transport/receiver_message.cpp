@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/receiver: messages. One that finds no receive is kept, within a bound, while the connection
-// goes on being parsed; past the bound the stream stalls until a receive is posted. The end of the stream
-// comes behind the messages that are kept, though not later than limits::unclaimed_timeout after the last
-// receive: then what still has none is dropped.
+// soft/transport/receiver: messages. A message that finds no receive is kept, within a bound, while the
+// receiver continues to parse. Beyond the bound the stream stalls until a receive is posted. The end of the
+// stream comes after the kept messages, but at most limits::unclaimed_timeout after the last receive;
+// messages that have none by then are dropped.
 #include <bit>
 #include <utility>
 
@@ -26,7 +26,7 @@ Accepted<> Receiver::begin_message() {
     return {};
 }
 
-// For the message that begins.
+// Returns whether the message that begins may take a receive.
 bool Receiver::may_take_receive() const {
     const wire::Segment &segment = incoming_.segment();
     if (parts_.inbox.shared() == nullptr || !wire::is_send(segment.opcode)) {
@@ -50,7 +50,8 @@ Accepted<> Receiver::finish_message_segment() {
         return {};
     }
     const bool invalidates = wire::invalidates(segment.opcode);
-    // Before the program hears of the message, even when it has yet to wait for its receive.
+    // The key is invalidated before the program gets the message, even when the message still waits for its
+    // receive.
     if (invalidates) {
         if (const auto invalidated = parts_.access.invalidate(segment.stag); !invalidated) {
             return invalidated;
@@ -64,7 +65,7 @@ Accepted<> Receiver::finish_message_segment() {
                                   .immediate = invalidates ? segment.stag : 0});
 }
 
-// Ends the send that is arriving; when there is none, it belongs to the write before it.
+// Ends the send that is arriving. Without one, the immediate data belongs to the write before it.
 Accepted<> Receiver::immediate_arrived(std::span<const std::byte> body) {
     const auto immediate = wire::decode_immediate(body);
     if (!immediate) {
@@ -91,12 +92,13 @@ void Receiver::stall() {
     BASE_LOG_PEER(Info, "connection with %s waits for a receive: %zu messages of %zu bytes are kept",
                   parts_.access.text().c_str(), parts_.inbox.kept_messages(), parts_.inbox.kept_bytes());
     stalled_ = true;
-    // A stalled connection may be so for ever, and has to see, once, that the peer is gone.
+    // A connection may stay stalled for ever, and has to notice, once, that the peer is gone.
     parts_.sender.want_readable(false, true);
 }
 
-// The peer has ended the stream, and is told to have sent what is before the end: programs that disconnect
-// behind their last send count on it. A program that waits for that end before it posts receives gets it too.
+// Takes the end of the peer's stream. The messages before the end arrive, because programs that disconnect
+// after their last send rely on that. A program that waits for the end before it posts receives gets the end
+// too.
 Outcome<> Receiver::stream_ended() {
     if (!parts_.inbox.keeps_whole()) {
         return std::unexpected{Broken{.by = Broken::By::End}};
@@ -116,7 +118,7 @@ void Receiver::link_ended() {
 void Receiver::hold_end() {
     serves();
     const bool begins = !std::exchange(end_held_, true);
-    parts_.sender.want_readable(false, false);  // also when a break of the link has asked for it since
+    parts_.sender.want_readable(false, false);  // also when a failure of the link has asked for reading since
     if (begins) {
         parts_.group.set_deadline(parts_.source, base::Clock::now() + limits::unclaimed_timeout);
     }
@@ -141,8 +143,8 @@ Outcome<> Receiver::unpark() {
     return go_on();
 }
 
-// Parses what was read before the connection waited, here or for storage; the peer has its whole time again
-// for what is missing of a segment.
+// Parses the bytes that were read before the connection waited for receives or for storage. The peer gets its
+// whole time again for the missing part of a segment.
 Outcome<> Receiver::go_on() {
     if (const Outcome<> parsed = parse(); !parsed) {
         return parsed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/receiver: where payload goes: writes and atomic writes into regions, answers to reads and
+// soft/transport/receiver: places payload: writes and atomic writes go into regions, answers to reads and
 // atomic operations to their sinks, messages into receives.
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +11,7 @@
 
 namespace soft {
 
-// Takes what the link has.
+// Receives bytes from the link.
 Outcome<Link::Received> Receiver::fill() {
     if (incoming_.in_segment() && incoming_.payload_left() != 0 && incoming_.is_empty() && !crc_ &&
         !parts_.inbox.keeps()) {
@@ -43,7 +43,7 @@ Accepted<Link::Received> Receiver::fill_target() {
     return got;
 }
 
-// Up to most_bytes of memory for the next payload.
+// Finds up to most_bytes of memory for the next payload.
 Accepted<> Receiver::aim(Target &target, std::size_t most_bytes) {
     const wire::Segment &segment = incoming_.segment();
     if (segment.opcode == wire::Opcode::ReadResponse) {
@@ -66,7 +66,7 @@ Accepted<> Receiver::aim(Target &target, std::size_t most_bytes) {
     return {};
 }
 
-// Payload that is in the buffer already.
+// Places the payload that is in the buffer already.
 Accepted<> Receiver::place_buffered() {
     Inbox &inbox = parts_.inbox;
     while (incoming_.payload_left() != 0 && !incoming_.is_empty()) {
@@ -114,7 +114,8 @@ Accepted<> Receiver::begin_write() {
     in_write_ = !segment.last;
     const std::size_t payload = incoming_.payload_left();
     if (payload == 0 || payload <= incoming_.buffered().size()) {
-        return {};  // touches nothing, and no key is checked; or is placed, and checked, at once
+        return {};  // an empty one touches no memory, and no key is checked; an atomic write is checked and
+                    // placed at once
     }
     Target target;
     return aim(target, payload);

@@ -26,7 +26,7 @@ void RequestSegments::begin(std::size_t max_payload_bytes, unsigned most_awaitin
     crc_ = crc;
 }
 
-// Faults on purpose: the request waits, or the connection ends here, when what is in the batch is sent.
+// Applies injected faults: the request waits, or the connection ends when the batch is sent.
 Added RequestSegments::fault_stops(const SendRequest &request) {
     const bool is_write = request.opcode == IBV_WR_RDMA_WRITE || request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     const auto verdict = faults_->verdict(offset_, is_write ? request.length : 0);
@@ -36,14 +36,14 @@ Added RequestSegments::fault_stops(const SendRequest &request) {
     return verdict == RequestFaults::Verdict::Die && batch_.empty() ? Added::Cut : Added::No;
 }
 
-// How many bytes of a write or a send the next segment has.
+// Returns how many bytes of a write or a send go into the next segment.
 std::size_t RequestSegments::next_segment_bytes(const SendRequest &request) const {
     const std::size_t end = faults_ != nullptr ? faults_->most(request.length) : request.length;
     return std::min<std::size_t>(max_payload_bytes_, end - offset_);
 }
 
-// Returns whether payload of the request goes from the program's memory, to be copied only where the link
-// does not take it.
+// Returns whether the request's payload is sent from the program's memory, and only the bytes are copied that
+// the link does not take.
 bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) const {
     return request.is_inline && bytes > Batch::max_copied_bytes && !crc_ && request.kept == nullptr;
 }
@@ -66,7 +66,7 @@ Added RequestSegments::add_next() {
         request.status = gather(request, offset_, size);
     }
     if (request.status != IBV_WC_SUCCESS) {
-        // It fails when everything before it is done, as the order of completions wants.
+        // Completions come in order, so the request fails only when all requests before it are done.
         return offset_ != 0 || queue_.next_is_oldest() ? Added::Failed : Added::No;
     }
     if (is_answered(request.opcode)) {
@@ -84,8 +84,9 @@ Added RequestSegments::add_next() {
     return Added::Yes;
 }
 
-// The pieces of local memory that hold `size` bytes of the request from `offset` on, into gathered_. When a
-// message begins, all of its memory is looked at: what is refused has sent nothing, and waits for its turn.
+// Stores in gathered_ the pieces of local memory with `size` bytes of the request from `offset` on. When a
+// message begins, all of its memory is checked, so that a refused request has sent nothing, and waits for its
+// turn.
 ibv_wc_status RequestSegments::gather(const SendRequest &request, std::size_t offset, std::size_t size) {
     const unsigned rights = is_answered(request.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
     const bool begins = offset == 0;
@@ -153,7 +154,7 @@ bool RequestSegments::add_data(SendRequest &request) {
     return true;
 }
 
-// Behind a write, or as the end of a send (wire/rdmap.hpp).
+// Adds immediate data after a write, or as the end of a send (wire/rdmap.hpp).
 void RequestSegments::add_immediate(const SendRequest &request) {
     const auto body = wire::encode(std::bit_cast<wire::ImmediateValue>(request.immediate));
     batch_.add_copied(
@@ -164,7 +165,7 @@ void RequestSegments::add_immediate(const SendRequest &request) {
         body);
 }
 
-// A read, flush or atomic request: one segment on the request queue.
+// Adds a read, flush or atomic request: one segment on the request queue.
 void RequestSegments::add_answered(SendRequest &request) {
     const std::uint32_t msn = request_msn_++;
     const auto add = [&](wire::Opcode opcode, std::span<const std::byte> body) {

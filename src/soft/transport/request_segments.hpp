@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/request_segments: the requests of a send queue as segments. A message's segments stay
+// soft/transport/request_segments: makes segments of the requests of a send queue. A message's segments stay
 // together.
 #pragma once
 
@@ -17,10 +17,10 @@
 
 namespace soft {
 
-// Not thread-safe: its owner locks.
+// It is not thread-safe: its owner locks.
 class RequestSegments {
 public:
-    // `domain` is the queue pair's, whose keys name local memory.
+    // `domain` is the queue pair's; its keys name local memory.
     RequestSegments(const ibv_pd &domain, SendQueue &queue, Batch &batch)
         : domain_{domain}, queue_{queue}, batch_{batch} {}
 
@@ -29,8 +29,8 @@ public:
         faults_ = std::make_unique<RequestFaults>(faults, queue_pair);
     }
     [[nodiscard]] RequestFaults *faults() const { return faults_.get(); }
-    // The connection begins: at most so many bytes of payload go into a segment, and at most so many requests
-    // wait for answers.
+    // Begins a connection. The arguments are the most bytes of payload in a segment, the most requests that
+    // wait for answers, and whether to use CRC32C.
     void begin(std::size_t max_payload_bytes, unsigned most_awaiting, bool crc);
 
     // Returns true in the middle of a message.
@@ -40,9 +40,9 @@ public:
         return bytes <= max_payload_bytes_ && faults_ == nullptr;
     }
     [[nodiscard]] bool has_next() const { return queue_.has_next(); }
-    // The next segment of the send queue's next request goes into the batch. There is one.
+    // Adds the next segment of the send queue's next request to the batch. There is such a request.
     [[nodiscard]] Added add_next();
-    // The connection has ended.
+    // Is called when the connection has ended.
     void forget() { offset_ = 0; }
 
 private:
@@ -61,10 +61,10 @@ private:
     std::size_t max_payload_bytes_ = 0;
     unsigned most_awaiting_ = 0;
     bool crc_ = false;
-    std::size_t offset_ = 0;  // in the message at hand
+    std::size_t offset_ = 0;  // in the current message
     std::uint32_t send_msn_ = 1;
     std::uint32_t request_msn_ = 1;
-    std::array<iovec, Batch::max_payload_pieces> gathered_;  // local memory of the segment at hand
+    std::array<iovec, Batch::max_payload_pieces> gathered_;  // local memory of the current segment
     std::size_t gathered_pieces_ = 0;
 };
 

@@ -14,14 +14,14 @@ namespace soft {
 
 namespace {
 
-// Returns what was there before. The processor runs it, so that its other atomic operations on the same
-// memory are atomic with it too (IBV_ATOMIC_GLOB).
+// Runs an atomic operation and returns the old value. The processor executes it, so that the processor's
+// other atomic operations on the same memory are atomic with it too (IBV_ATOMIC_GLOB).
 std::uint64_t run(const wire::AtomicRequest &request, std::uint64_t &memory) {
     const std::atomic_ref<std::uint64_t> target{memory};
-    // Looked at as what will be written: memory that vanished faults here, and not inside what
-    // ThreadSanitizer does under a lock of its own.
+    // This first access is a write, so that memory that vanished faults here, and not inside ThreadSanitizer,
+    // which holds a lock of its own in the exchange.
     std::uint64_t original = target.fetch_add(0, std::memory_order_relaxed);
-    // Acquire and release: pairs with what the target's program does on either side of it.
+    // Acquire and release pair with the operations of the target's program.
     while (!target.compare_exchange_weak(original, wire::result_of(request, original),
                                          std::memory_order_acq_rel, std::memory_order_relaxed)) {
     }
@@ -64,7 +64,7 @@ Accepted<> Responder::read_requested(std::uint32_t msn, std::span<const std::byt
     }
     const Response response{.opcode = wire::Opcode::ReadResponse, .read = *read};
     if (read->size == 0) {
-        respond(response);  // touches nothing: no key is checked
+        respond(response);  // it touches no memory, so no key is checked
         return {};
     }
     const auto pin = access_.pin({.by = access_.peer(),
@@ -76,7 +76,7 @@ Accepted<> Responder::read_requested(std::uint32_t msn, std::span<const std::byt
     if (!pin) {
         return std::unexpected{pin.error()};
     }
-    // A read behind writes is how a peer without FLUSH asks for durability.
+    // A peer without FLUSH asks for durability by a read after its writes.
     if (pin->region().durable) {
         return respond_when_durable(response);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/responder: reads, flushes and atomic operations (RFC 7306 section 5) that the peer asks for.
-// A request that waits for storage parks the connection until it is answered.
+// soft/transport/responder: serves the peer's reads, flushes and atomic operations (RFC 7306 section 5). A
+// request that waits for storage parks the connection until it is answered.
 #pragma once
 
 #include <cstddef>
@@ -13,22 +13,22 @@
 
 namespace soft {
 
-// The owner locks, with the group's lock.
+// The owner calls it with the group's lock held.
 class Responder {
 public:
     Responder(Sender &sender, PeerAccess &access, Durability &durability)
         : sender_{sender}, access_{access}, durability_{durability} {}
 
-    // A request with number `msn` arrived.
+    // These take a request with number `msn`.
     [[nodiscard]] Accepted<> read_requested(std::uint32_t msn, std::span<const std::byte> body);
     [[nodiscard]] Accepted<> flush_requested(std::uint32_t msn, std::span<const std::byte> body);
     [[nodiscard]] Accepted<> atomic_requested(std::uint32_t msn, std::span<const std::byte> body);
 
-    // A worker makes durable what an answer waits for: nothing more is received meanwhile.
+    // Returns whether an answer waits for a worker that makes bytes durable. Meanwhile no bytes are received.
     [[nodiscard]] bool parked() const { return parked_; }
-    // The worker is back, and the connection still goes on.
+    // Is called when the worker has finished and the connection has not ended.
     [[nodiscard]] Accepted<> unpark();
-    // Answers were added since the last call: the sender can transmit.
+    // Returns whether answers were added since the last call; then the sender can transmit.
     [[nodiscard]] bool take_answer_due() { return std::exchange(answer_due_, false); }
 
 private:
@@ -46,8 +46,8 @@ private:
     bool answer_due_ = false;
 };
 
-// The program has unmapped memory that is registered, or has cut its file: logs that, and refuses the segment
-// that needs it.
+// Logs that the program has unmapped registered memory, or truncated its file, and refuses the segment that
+// needs the memory.
 [[nodiscard]] std::unexpected<Refusal> memory_vanished(const PeerAccess &access, const MemoryRegion &region,
                                                        const void *place);
 

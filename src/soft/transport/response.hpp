@@ -15,11 +15,11 @@ struct Response {
 // The result of adding a message's next segment to the batch.
 enum class Added : std::uint8_t {
     Yes,
-    No,          // none can be added now
-    Failed,      // the request at hand fails, and the connection ends over it
-    NotAllowed,  // the peer may not read any more what it asked for: the connection ends
-    MemoryGone,  // memory that the peer asked for is not mapped any more: the connection ends
-    Cut          // a fault on purpose: the connection ends behind what the link has
+    No,          // no segment can be added now
+    Failed,      // the current request fails, and the connection ends
+    NotAllowed,  // the peer may no longer read the memory that it asked for: the connection ends
+    MemoryGone,  // the memory that the peer asked for is no longer mapped: the connection ends
+    Cut          // an injected fault: the connection ends after the bytes that the link has
 };
 
 }  // namespace soft

@@ -52,7 +52,7 @@ Added ResponseSegments::add_read(const wire::ReadRequest &read) {
                         .rights = IBV_ACCESS_REMOTE_READ};
     auto pin = Memory::instance().pin(access);
     if (!pin) {
-        return Added::NotAllowed;  // deregistered since it was asked for
+        return Added::NotAllowed;  // the region was deregistered after the request
     }
     const iovec piece{.iov_base = pin->region().at(access.address), .iov_len = size};
     if (!batch_.add(segment, {&piece, 1})) {
@@ -71,7 +71,7 @@ bool ResponseSegments::pin_again() {
         }
         auto pin = Memory::instance().pin(read.access);
         if (!pin) {
-            pins_.clear();  // nothing will be sent: a thread that deregisters another of them need not wait
+            pins_.clear();  // nothing will be sent, so a thread that deregisters another region need not wait
             return false;
         }
         pins_.push_back(std::move(*pin));

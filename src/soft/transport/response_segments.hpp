@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/response_segments: the answers that are owed to the peer, as segments. A read's answer is
-// taken from the region when it is sent: the region stays registered as long as the batch reads it.
+// soft/transport/response_segments: makes segments of the answers that are owed to the peer. A read's answer
+// is taken from the region when it is sent, and the region stays registered as long as the batch reads it.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,14 @@
 
 namespace soft {
 
-// Not thread-safe: its owner locks.
+// It is not thread-safe: its owner locks.
 class ResponseSegments {
 public:
-    // `peer` asks for what is read.
+    // `peer` is the asker of the reads.
     ResponseSegments(const Asker &peer, Batch &batch) : peer_{peer}, batch_{batch} {}
 
-    // At most `most` answers are owed at a time. std::bad_alloc: nothing has changed.
+    // Reserves memory for `most` answers that are owed at a time. Throws std::bad_alloc, and then changes
+    // nothing.
     void reserve(std::size_t most);
     void begin(std::size_t max_payload_bytes) { max_payload_bytes_ = max_payload_bytes; }
 
@@ -30,14 +31,15 @@ public:
     // Returns true in the middle of an answer.
     [[nodiscard]] bool inside() const { return offset_ != 0; }
     [[nodiscard]] bool has_next() const { return !owed_.empty(); }
-    // The next segment of the oldest answer goes into the batch. There is one.
+    // Adds the next segment of the oldest answer to the batch. There is such an answer.
     [[nodiscard]] Added add_next();
-    // Memory that the peer still has to read may have been deregistered since the link was full. False: it
-    // was.
+    // Pins again the memory that the peer still has to read. Returns false when it was deregistered since the
+    // link was full.
     [[nodiscard]] bool pin_again();
-    // The batch is not being sent now: deregistering a region does not wait for it.
+    // Releases the pins while the batch is not being sent, so that deregistering a region does not wait for
+    // it.
     void unpin() { pins_.clear(); }
-    // The batch is empty again.
+    // Is called when the batch is empty again.
     void batch_was_cleared() {
         pins_.clear();
         reads_.clear();
@@ -55,7 +57,7 @@ private:
     Batch &batch_;
     base::Ring<Response> owed_{0};
     std::size_t max_payload_bytes_ = 0;
-    std::size_t offset_ = 0;  // in the answer at hand
+    std::size_t offset_ = 0;  // in the current answer
     std::uint32_t msn_ = 1;
     std::vector<Pin> pins_;  // of regions that the batch reads for the peer, while the link sends it
     std::vector<Read> reads_;

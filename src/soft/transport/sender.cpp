@@ -14,8 +14,8 @@ namespace soft {
 
 namespace {
 
-// Between two soft devices FPDUs are as long as they can be; others expect one not longer than a TCP segment
-// (RFC 5044 section 4.5), unless that has no room for any payload.
+// Between two soft devices FPDUs are as long as possible. Other peers expect an FPDU not longer than a TCP
+// segment (RFC 5044 section 4.5), unless that has no room for any payload.
 constexpr std::size_t segment_overhead_bytes = wire::untagged_bytes + wire::fpdu_crc_bytes;
 constexpr std::size_t payload_alignment = 64;
 
@@ -26,8 +26,8 @@ std::size_t payload_bytes(bool soft_peer, const Link &link) {
     return (room - segment_overhead_bytes) / payload_alignment * payload_alignment;
 }
 
-// break_link() is called with these when neither the network nor the peer is the cause: a request fails,
-// memory is gone, a completion queue is full.
+// break_link() gets these errors when neither the network nor the peer is the cause: a request fails, memory
+// is gone, or a completion queue is full.
 constexpr bool is_ours(int error) {
     return error == 0 || error == EACCES || error == EFAULT || error == ENOBUFS;
 }
@@ -90,8 +90,7 @@ bool Sender::agreed(unsigned operation, const char *name) const {
     return false;
 }
 
-// Checks what can be checked of a request when it is posted. Keys and memory are looked at when its turn
-// comes.
+// Checks a request when it is posted. Keys and memory are checked when its turn comes.
 int Sender::check(const ibv_send_wr &request, std::uint64_t &bytes) const {
     const int opcode = static_cast<int>(request.opcode);
     if (state_ == State::Idle || request.num_sge < 0 ||
@@ -144,7 +143,8 @@ int Sender::check(const ibv_send_wr &request, std::uint64_t &bytes) const {
     }
 }
 
-// Inline data that may take several segments is copied at once: a part of it could not be taken back.
+// Inline data that may take several segments is copied at once, because a request whose first segments are
+// built cannot be removed again.
 int Sender::enqueue(const ibv_send_wr &request, std::uint32_t bytes, bool all_or_nothing) {
     const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
     const bool is_large = is_inline && bytes > Batch::max_copied_bytes;

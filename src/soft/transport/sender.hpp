@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/transport/sender: a connection's sending side, with its lock: the send queue, the answers that are
-// owed to the peer, and the batch of segments on its way into the link. Any thread posts; the thread that
-// serves the group adds answers. Nothing here ends the connection: a failure is kept until that thread asks
-// for it (broken()).
+// owed to the peer, and the batch of segments that goes into the link. Any thread posts; the thread that
+// serves the group adds answers. The sender does not end the connection: it keeps a failure until that thread
+// asks for it (broken()).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -35,9 +35,10 @@ public:
            CompletionQueue &completions, Completing &completing, Group &group, Source &source);
 
     // ---- verbs ----
-    // 0 or an errno value. `all_or_nothing`: when one request cannot be posted, none of them is.
+    // Returns 0 or an errno value. With `all_or_nothing`, none of the requests is posted when one of them
+    // cannot be.
     int post(ibv_send_wr *request, ibv_send_wr **bad, bool all_or_nothing) EXCLUDES(mutex_);
-    // Completions of so many requests were polled.
+    // Frees the places of requests whose completions were polled.
     void release(unsigned slots) {
         needs_no_lock();
         queue_.release(slots);
@@ -47,24 +48,24 @@ public:
         ConnectionParameters parameters;
     };
     [[nodiscard]] Queried query() const EXCLUDES(mutex_);
-    // SOFTRDMA_OPERATION_ bits of the peer.
+    // Returns the SOFTRDMA_OPERATION_ bits of the peer.
     [[nodiscard]] unsigned peer_operations() const {
         return peer_operations_.load(std::memory_order_acquire);
     }
 
     // ---- its life: the caller has the group's lock ----
-    // Takes the memory that the connection needs. std::bad_alloc: nothing has begun.
+    // Allocates the memory that the connection needs. Throws std::bad_alloc; then nothing has begun.
     void reserve(const ConnectionParameters &parameters) EXCLUDES(mutex_);
-    // From now on it sends into the link, which the group watches for reading: an initiator at once, a
-    // responder when it is allowed to.
+    // Begins to send into the link, which the group watches for reading. An initiator sends at once, a
+    // responder after allow().
     void begin(Link &link, const tcp::Text &peer, const ConnectionParameters &parameters) EXCLUDES(mutex_);
-    // The peer is ready to receive: from now on the sender transmits.
+    // Lets the sender transmit, because the peer is ready to receive.
     void allow() EXCLUDES(mutex_);
-    // Never to be connected: what is posted from now on is flushed.
+    // Flushes all requests that are posted from now on, because there will be no connection.
     void give_up() EXCLUDES(mutex_);
-    // The connection ends: the oldest open request gets the status, the others are flushed.
+    // Ends the connection's requests: the oldest open one gets the status, the others are flushed.
     void end(ibv_wc_status oldest, bool reads_on) EXCLUDES(mutex_);
-    // The link goes.
+    // Is called before the link is destroyed.
     void leave_link() EXCLUDES(mutex_);
 
     // ---- its turns: the caller has the group's lock ----
@@ -73,26 +74,27 @@ public:
         bool broken;
         bool all_sent;  // finish_when_sent() was called, and all of it is done
     };
-    // Sends what can be sent now.
+    // Sends the segments that can be sent now.
     [[nodiscard]] Turn serve() EXCLUDES(mutex_);
-    // Sends what is owed.
+    // Sends the answers that are owed.
     void transmit_now() EXCLUDES(mutex_);
-    // `ended`: while it is not read, the peer's end wakes the group.
+    // Watches the link for reading, or not. With `ended`, the peer's end wakes the group while the link is
+    // not read.
     void want_readable(bool wanted, bool ended) EXCLUDES(mutex_);
-    // The end of the bytes waits for room in the link.
+    // Watches the link for writing only, when the end of the bytes waits for room.
     void want_writable_alone(bool wanted) EXCLUDES(mutex_);
-    // Where the network or the peer is the cause, only `at_end` of what had come before: the peer may have
-    // been told that it was done.
+    // Returns the failure that was kept. A failure by the network or the peer is returned only `at_end` of
+    // the bytes that had come before it, because the peer may have been told that their operations are done.
     [[nodiscard]] std::optional<Broken> broken(bool at_end) EXCLUDES(mutex_);
-    // The receiver found that the link has failed.
+    // Notes that the receiver found the link failed.
     void fail(int error) EXCLUDES(mutex_);
 
     // ---- answers ----
     [[nodiscard]] bool owes_all_it_may() const EXCLUDES(mutex_);
-    // The answer goes out with the next transmit_now().
+    // Adds an answer, which the next transmit_now() sends.
     void owe(const Response &response) EXCLUDES(mutex_);
-    // The request whose answer comes next; null when none is due. The thread that serves the group alone
-    // retires it, so that what it points to stays as long as that thread has the group's lock.
+    // Returns the request whose answer comes next; null when none is due. Only the thread that serves the
+    // group retires it, so the pointer is valid as long as that thread has the group's lock.
     [[nodiscard]] SendRequest *oldest_awaiting() EXCLUDES(mutex_);
     [[nodiscard]] std::span<const ibv_sge> sges_of(const SendRequest &request) const {
         needs_no_lock();
@@ -100,17 +102,17 @@ public:
     }
     void answered(SendRequest &request) EXCLUDES(mutex_);
 
-    // ---- a disconnect behind what is posted ----
-    // False when nothing is open.
+    // ---- a disconnect after the posted requests ---- False when nothing is open.
     [[nodiscard]] bool finish_when_sent() EXCLUDES(mutex_);
     [[nodiscard]] bool only_has_to_send() const EXCLUDES(mutex_);
 
-    // Sends nothing more, and composes a TERMINATE behind what the link has not taken yet of the segments
-    // before it; that is copied, because the programs whose memory it is are told that all is over. Empty
-    // when what is before it cannot be read any more, or there is no memory for it.
+    // Stops sending, and composes a TERMINATE after the bytes of earlier segments that the link has not taken
+    // yet. Those bytes are copied, because the programs that own their memory are then told that the
+    // operations are over. Returns nothing when those bytes cannot be read any more, or when there is no
+    // memory.
     [[nodiscard]] std::vector<std::byte> last_words(const Broken &broken) EXCLUDES(mutex_);
 
-    // The timer of failures on purpose; -1 when there are none, or the process had no more descriptors.
+    // Returns the timer of injected faults; -1 when there are none, or the process had no more descriptors.
     [[nodiscard]] int faults_timer() const {
         needs_no_lock();
         return requests_.faults() != nullptr ? requests_.faults()->timer() : -1;
@@ -119,8 +121,8 @@ public:
 private:
     enum class State : std::uint8_t { Idle, Open, Ended };
 
-    // The caller reads members that do not change under it: a request as it was posted, the count of free
-    // places, the faults.
+    // Tells the analysis that the caller reads only members that do not change meanwhile: a request as it was
+    // posted, the count of free places, the faults.
     void needs_no_lock() const ASSERT_SHARED_CAPABILITY(mutex_) {}
     [[nodiscard]] int check(const ibv_send_wr &request, std::uint64_t &bytes) const REQUIRES(mutex_);
     [[nodiscard]] bool agreed(unsigned operation, const char *name) const REQUIRES(mutex_);
@@ -155,9 +157,9 @@ private:
     bool ready_to_receive_due_ GUARDED_BY(mutex_) = false;
     bool response_turn_ GUARDED_BY(mutex_) = false;
     bool full_ GUARDED_BY(mutex_) =
-        false;  // the link took no more; until it says that it does, it is not asked
+        false;  // the link took no more; the sender does not try again until the link is writable
     bool broken_ GUARDED_BY(mutex_) = false;
-    bool cut_ GUARDED_BY(mutex_) = false;  // broken on purpose, behind what the link has
+    bool cut_ GUARDED_BY(mutex_) = false;  // an injected fault broke it, after the bytes that the link has
     int error_ GUARDED_BY(mutex_) = 0;     // why it is broken
 };
 

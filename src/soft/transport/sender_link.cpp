@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/sender: batches of whole segments into the link.
+// soft/transport/sender: sends batches of complete segments into the link.
 #include <cerrno>
 
 #include "soft/transport/sender.hpp"
@@ -8,12 +8,13 @@ namespace soft {
 
 namespace {
 
-constexpr std::size_t bytes_in_a_turn = std::size_t{8} << 20;  // then others have theirs
+constexpr std::size_t bytes_in_a_turn = std::size_t{8} << 20;  // then other connections have their turn
 constexpr std::uint32_t ready_to_receive_stag = 1;             // no key is checked for an empty message
 
 }  // namespace
 
-// A peer that reads as fast as this sends never fills the link: after its turn it waits as if it had.
+// A peer that reads as fast as this side sends never fills the link. After its turn the sender waits as if
+// the link were full.
 void Sender::transmit() {
     std::size_t bytes = 0;
     while (may_transmit_ && !broken_ && !full_) {
@@ -52,7 +53,7 @@ void Sender::transmit() {
     }
 }
 
-// Whole messages in turn, requests and answers; a message's segments stay together.
+// Requests and answers take turns by whole messages; a message's segments stay together.
 void Sender::build_batch() {
     if (ready_to_receive_due_) {
         ready_to_receive_due_ = false;
@@ -71,8 +72,8 @@ void Sender::build_batch() {
     }
 }
 
-// The next segment of the requests, or of the answers, of which there is one, goes into the batch. False: it
-// cannot go now, or the link is broken.
+// Adds the next segment of the requests or of the answers to the batch; there is one. Returns false when it
+// cannot be added now, or the link is broken.
 bool Sender::add_segment(bool of_answers) {
     const Added added = of_answers ? responses_.add_next() : requests_.add_next();
     if (added == Added::Yes) {
@@ -99,7 +100,7 @@ void Sender::after_retiring() {
 
 std::vector<std::byte> Sender::last_words(const Broken &broken) {
     const base::Lock lock{mutex_};
-    may_transmit_ = false;  // nothing comes behind it: a thread may post before end() is called
+    may_transmit_ = false;  // no segment may follow it, because a thread may post before end() is called
     std::vector<std::byte> words;
     if (!responses_.pin_again() || !batch_.copy_rest(words)) {
         return {};
@@ -117,10 +118,10 @@ std::vector<std::byte> Sender::last_words(const Broken &broken) {
     return batch_.copy_rest(words) ? words : std::vector<std::byte>{};
 }
 
-// The thread that serves the group sees it, and ends the connection.
+// Keeps the error. The thread that serves the group finds it, and ends the connection.
 void Sender::break_link(int error) {
     if (broken_ || state_ != State::Open) {
-        return;  // of a connection that has ended the peer may still have to read
+        return;  // the connection has ended, and the peer may still have to read
     }
     broken_ = true;
     error_ = error;
@@ -128,7 +129,8 @@ void Sender::break_link(int error) {
     set_interest({.readable = true});
 }
 
-// A fault on purpose: as if the network had gone, but what the link has still reaches the peer.
+// Applies an injected fault: the network seems to have failed, but the peer still gets the bytes that the
+// link has.
 void Sender::cut_link() {
     broken_ = cut_ = true;
     error_ = ECONNRESET;

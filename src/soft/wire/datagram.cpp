@@ -19,7 +19,7 @@ constexpr std::uint16_t flag_solicited = 0x0001;
 constexpr std::uint16_t flag_immediate = 0x0002;
 constexpr std::uint32_t qp_num_mask = 0xffffff;
 
-// The prefix's last field; nothing when it is not the prefix of this kind.
+// Returns the prefix's last field; nothing when this is not the prefix of this kind.
 std::optional<std::uint16_t> read_prefix(base::Reader &reader, Kind kind) {
     const bool ours = reader.big<std::uint32_t>() == magic && reader.big<std::uint8_t>() == version &&
                       reader.big<std::uint8_t>() == static_cast<std::uint8_t>(kind);

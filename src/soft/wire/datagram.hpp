@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/datagram: what two soft devices say over UDP: messages of UD queue pairs, and the look-up of a
-// service (what the InfiniBand specification calls SIDR). Our own format; all numbers are big-endian.
+// soft/wire/datagram: the datagrams of two soft devices over UDP: messages of UD queue pairs, and the look-up
+// of a service (SIDR in the InfiniBand specification). The format is our own; all numbers are big-endian.
 //
 //      0        4         5      6       8
 //     +--------+---------+------+-------+
@@ -18,9 +18,8 @@
 //     +-------+--------+----+-------+--------------+
 //     | token | status | QP | Q_Key | private data |          reply; extra: bytes of private data
 //     +-------+--------+----+-------+--------------+
-//
-// A request is longer than any reply, and only a request is replied to: who forges a source gains nothing,
-// and nothing goes round in circles.
+// A request is longer than any reply, and only a request gets a reply. So a sender that forges its source
+// gains nothing, and no messages can circulate.
 #pragma once
 
 #include <array>
@@ -33,17 +32,17 @@ namespace soft::wire {
 
 inline constexpr std::size_t datagram_prefix_bytes = 8;
 inline constexpr std::size_t message_header_bytes = datagram_prefix_bytes + 4 * sizeof(std::uint32_t);
-inline constexpr std::size_t lookup_max_private_bytes = 180;  // what rdma_connect's manual promises
+inline constexpr std::size_t lookup_max_private_bytes = 180;  // as rdma_connect's manual promises
 inline constexpr std::size_t lookup_request_bytes =
     datagram_prefix_bytes + sizeof(std::uint64_t) + lookup_max_private_bytes;
 inline constexpr std::size_t reply_header_bytes =
     datagram_prefix_bytes + sizeof(std::uint64_t) + 3 * sizeof(std::uint32_t);
-inline constexpr std::size_t reply_max_private_bytes = 136;  // and rdma_accept's
+inline constexpr std::size_t reply_max_private_bytes = 136;  // as rdma_accept's manual promises
 inline constexpr std::size_t reply_max_bytes = reply_header_bytes + reply_max_private_bytes;
 static_assert(message_header_bytes == 24 && lookup_request_bytes == 196 && reply_header_bytes == 28);
 static_assert(reply_max_bytes < lookup_request_bytes);
 
-// The header of a message: its payload is the rest of the datagram.
+// The header of a message. Its payload is the rest of the datagram.
 struct MessageHeader {
     bool solicited = false;
     bool has_immediate = false;
@@ -71,7 +70,8 @@ struct LookupReply {
     std::span<const std::byte> private_data = {};
 };
 
-// Nothing when the bytes are not that: they are dropped without a word. Private data borrows from `datagram`.
+// These return nothing when the bytes are no such message; the caller then drops them silently. Private data
+// borrows from `datagram`.
 [[nodiscard]] std::optional<MessageHeader> decode_message(std::span<const std::byte> datagram);
 [[nodiscard]] std::optional<LookupRequest> decode_lookup_request(std::span<const std::byte> datagram);
 [[nodiscard]] std::optional<LookupReply> decode_lookup_reply(std::span<const std::byte> datagram);
@@ -81,9 +81,9 @@ using LookupRequestBytes = std::array<std::byte, lookup_request_bytes>;
 using LookupReplyBytes = std::array<std::byte, reply_max_bytes>;
 
 [[nodiscard]] MessageHeaderBytes encode(const MessageHeader &header);
-// The caller's private data is not longer than the most there can be.
+// The caller's private data is not longer than the maximum.
 [[nodiscard]] LookupRequestBytes encode(const LookupRequest &request);
-// The number of bytes written.
+// Returns the number of bytes written.
 [[nodiscard]] std::size_t encode(const LookupReply &reply, LookupReplyBytes &bytes);
 
 }  // namespace soft::wire

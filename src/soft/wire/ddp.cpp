@@ -19,7 +19,7 @@ constexpr std::uint16_t control_rdmap_version = 0x0040;
 constexpr std::uint16_t control_opcode_mask = 0x000f;
 constexpr std::uint8_t max_opcode = static_cast<std::uint8_t>(Opcode::AtomicWrite);
 
-// The queue an untagged opcode belongs to.
+// Returns the queue to which an untagged opcode belongs.
 Queue queue_of(Opcode opcode) {
     switch (opcode) {
         case Opcode::ReadRequest:

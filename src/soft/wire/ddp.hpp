@@ -46,8 +46,8 @@ inline constexpr std::size_t tagged_bytes = 16;
 inline constexpr std::size_t untagged_bytes = 20;
 inline constexpr std::size_t max_segment_bytes = 65535;
 
-// One segment. Tagged: stag and offset are STag and TO. Untagged: stag is the reserved word (the STag to
-// invalidate), offset is MO.
+// One segment. In a tagged one, stag and offset are STag and TO. In an untagged one, stag is the reserved
+// word (the STag to invalidate), and offset is MO.
 struct Segment {
     Opcode opcode = Opcode::Write;
     bool last = true;
@@ -64,7 +64,7 @@ struct Segment {
 [[nodiscard]] constexpr bool is_send(Opcode opcode) {
     return opcode >= Opcode::Send && opcode <= Opcode::SendSolicitedInvalidate;
 }
-// Segment::stag is an STag to invalidate.
+// Returns whether Segment::stag is an STag to invalidate.
 [[nodiscard]] constexpr bool invalidates(Opcode opcode) {
     return opcode == Opcode::SendInvalidate || opcode == Opcode::SendSolicitedInvalidate;
 }
@@ -75,26 +75,25 @@ struct Segment {
     return is_tagged(opcode) ? tagged_bytes : untagged_bytes;
 }
 
-// Returns the length of a header whose control word is there, whatever else is in it.
+// Returns the length of a header, from its control word alone.
 [[nodiscard]] constexpr std::size_t header_bytes(std::span<const std::byte> bytes) {
     return (bytes[fpdu_length_bytes] & std::byte{0x80}) != std::byte{0} ? tagged_bytes : untagged_bytes;
 }
 
-// Length of the segment as the FPDU's length field has it.
+// Returns the length of the segment for the FPDU's length field.
 [[nodiscard]] constexpr std::size_t segment_bytes(const Segment &segment) {
     return header_bytes(segment.opcode) - fpdu_length_bytes + segment.payload_bytes;
 }
-// Length of the whole FPDU: length field, segment, pad, CRC.
+// Returns the length of the whole FPDU: length field, segment, pad, CRC.
 [[nodiscard]] constexpr std::size_t fpdu_bytes(const Segment &segment) {
     return fpdu_length_bytes + segment_bytes(segment) + fpdu_trailer_bytes(segment_bytes(segment));
 }
 
-// The header at the start of `bytes`: nothing while it is not all there. Checks what the header alone shows:
-// versions, opcode against tagged bit, queue number, length. Reserved bits are ignored (RFC 5041
-// section 4.1).
+// Returns the header at the start of `bytes`; nothing while it is not complete. Checks versions, opcode
+// against tagged bit, queue number and length. Reserved bits are ignored (RFC 5041 section 4.1).
 [[nodiscard]] Decoded<std::optional<Segment>> decode_header(std::span<const std::byte> bytes);
 
-// The number of bytes written: header_bytes(segment.opcode).
+// Returns the number of bytes written: header_bytes(segment.opcode).
 std::size_t encode_header(const Segment &segment, std::span<std::byte> bytes);
 
 }  // namespace soft::wire

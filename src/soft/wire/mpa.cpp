@@ -23,7 +23,7 @@ constexpr std::uint16_t flag_markers = 0x8000;
 constexpr std::uint16_t flag_crc = 0x4000;
 constexpr std::uint16_t flag_reject = 0x2000;
 constexpr std::uint16_t flag_enhanced = 0x1000;
-// Two bits, because siw echoes the bits of a request in its reply.
+// Offer and acceptance have different bits, because siw echoes the bits of a request in its reply.
 constexpr std::uint16_t flag_soft_offer = 0x0400;
 constexpr std::uint16_t flag_soft_accept = 0x0200;
 constexpr std::uint16_t flag_same_host = 0x0100;

@@ -22,7 +22,7 @@ namespace soft::wire {
 
 inline constexpr std::size_t mpa_header_bytes = 20;
 inline constexpr std::size_t mpa_enhanced_bytes = 4;
-inline constexpr std::size_t mpa_max_private_bytes = 512;  // RFC 5044: longer is a protocol error
+inline constexpr std::size_t mpa_max_private_bytes = 512;  // RFC 5044: longer data is a protocol error
 inline constexpr std::size_t mpa_max_frame_bytes = mpa_header_bytes + mpa_max_private_bytes;
 inline constexpr std::uint16_t mpa_max_depth = 0x3fff;
 
@@ -35,7 +35,7 @@ struct MpaFrame {
     bool crc = false;
     bool reject = false;
     bool soft_operations = false;  // offered in a request, accepted in a reply; with `reject`: see above
-    bool same_host = false;        // offered and accepted: to go on through memory
+    bool same_host = false;        // offered and accepted: to continue through memory
     bool enhanced = true;          // RFC 6581; the rest is meaningful only then
     bool peer_to_peer = false;
     bool rtr_send =
@@ -51,14 +51,14 @@ struct MpaFrame {
 // Returns whether a frame of this role may begin with these bytes, of which more may come.
 [[nodiscard]] bool may_begin_mpa_frame(std::span<const std::byte> bytes, MpaRole role);
 
-// Length of what follows the fixed 20 bytes, or why they are no MPA frame of this role.
+// Returns the length of the bytes after the fixed 20, or the reason why they are no MPA frame of this role.
 [[nodiscard]] Decoded<std::size_t> mpa_tail_bytes(std::span<const std::byte, mpa_header_bytes> header,
                                                   MpaRole role);
 
-// A whole frame: header and tail. private_data borrows from `bytes`.
+// Decodes a whole frame: header and tail. private_data borrows from `bytes`.
 [[nodiscard]] Decoded<MpaFrame> decode_mpa_frame(std::span<const std::byte> bytes, MpaRole role);
 
-// The number of bytes written. The caller's private data is at most mpa_max_private_bytes -
+// Returns the number of bytes written. The caller's private data is at most mpa_max_private_bytes -
 // mpa_enhanced_bytes.
 [[nodiscard]] std::size_t encode_mpa_frame(const MpaFrame &frame,
                                            std::span<std::byte, mpa_max_frame_bytes> bytes);
@@ -76,7 +76,7 @@ inline constexpr std::size_t fpdu_max_trailer_bytes = 3 + fpdu_crc_bytes;
     return fpdu_pad_bytes(segment_bytes) + fpdu_crc_bytes;
 }
 
-// CRC32C of an FPDU, fed piece by piece; digest() is what stands in the last four bytes, in their order.
+// The CRC32C of an FPDU, computed piece by piece; digest() returns the last four bytes, in their order.
 class Crc {
 public:
     void feed(std::span<const std::byte> bytes);

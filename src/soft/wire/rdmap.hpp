@@ -23,10 +23,9 @@
 //     |layer type code M D R rsvd  | DDP length |DDP header | READ REQUEST's body |
 //     | (4)  (4)  (8) 1 1 1  (13)  | (M)        |(D)        | (R)                 |
 //     +----------------------------+------------+-----------+---------------------+
-//
-// IMMEDIATE DATA takes a receive. On its own it belongs to the write before it. A send with immediate, which
-// no RFC has, is a send whose segments are none of them the last: IMMEDIATE DATA of the same MSN, at the
-// offset where the send's bytes end, is its last segment.
+// IMMEDIATE DATA takes a receive. Alone it belongs to the write before it. A send with immediate, which is in
+// no RFC, is a send without a last segment of its own: IMMEDIATE DATA of the same MSN, at the offset of the
+// end of the send's bytes, is its last segment.
 #pragma once
 
 #include <array>
@@ -61,8 +60,8 @@ struct ReadRequest {
 
 enum class FlushLevel : std::uint32_t { Visibility = 1, Persistent = 2 };
 
-// Everything this connection wrote before is placed (Visibility) or durable (Persistent), and so is the named
-// range.
+// Asks that all earlier writes of the connection, and the named range, are placed (Visibility) or durable
+// (Persistent).
 struct FlushRequest {
     std::uint32_t stag;
     std::uint64_t offset;
@@ -74,11 +73,12 @@ struct FlushRequest {
 
 enum class AtomicOperation : std::uint32_t { FetchAdd = 0, CompareSwap = 2 };
 
-// On 64 bits of memory. A mask of a FetchAdd has the highest bit of each field that is added by itself: 0 for
-// one of 64 bits. Those of a CompareSwap have the bits that are swapped, and that are compared.
+// An operation on 64 bits of memory. The mask of a FetchAdd has the highest bit of each field that is added
+// by itself; it is 0 for one field of 64 bits. The masks of a CompareSwap have the bits that are swapped, and
+// those that are compared.
 struct AtomicRequest {
     AtomicOperation operation = AtomicOperation::FetchAdd;
-    std::uint32_t identifier = 0;  // comes back in the response
+    std::uint32_t identifier = 0;  // the response has the same
     std::uint32_t stag = 0;
     std::uint64_t offset = 0;
     std::uint64_t add_swap = 0;
@@ -88,11 +88,11 @@ struct AtomicRequest {
 
     friend bool operator==(const AtomicRequest &, const AtomicRequest &) = default;
 };
-// Returns what the memory holds after the operation found `original` there.
+// Returns the new value of the memory when its old value is `original`.
 [[nodiscard]] constexpr std::uint64_t result_of(const AtomicRequest &request, std::uint64_t original) {
     const std::uint64_t mask = request.add_swap_mask;
     if (request.operation == AtomicOperation::FetchAdd) {
-        // Below its highest bit a field carries; out of that bit it does not.
+        // Inside a field the addition carries; it does not carry out of the field's highest bit.
         return ((original & ~mask) + (request.add_swap & ~mask)) ^ ((original ^ request.add_swap) & mask);
     }
     const bool equal = ((original ^ request.compare) & request.compare_mask) == 0;
@@ -118,19 +118,21 @@ struct AtomicResponse {
 [[nodiscard]] std::array<std::byte, atomic_response_bytes> encode(const AtomicResponse &response);
 [[nodiscard]] Decoded<AtomicResponse> decode_atomic_response(std::span<const std::byte> body);
 
-// Immediate data as verbs has it, four bytes that pass as they are.
+// Immediate data of verbs: four bytes that are not converted.
 using ImmediateValue = std::array<std::byte, 4>;
 
 [[nodiscard]] std::array<std::byte, immediate_bytes> encode(const ImmediateValue &immediate);
 [[nodiscard]] Decoded<ImmediateValue> decode_immediate(std::span<const std::byte> body);
 
 [[nodiscard]] std::array<std::byte, terminate_bytes> encode(const TerminateCode &code);
-// With what of the message that broke the rule goes with such a code (RFC 5040 figure 10), as far as it is
-// given: its FPDU's length field and DDP header, and a READ REQUEST's body. The number of bytes written.
+// Encodes the code together with the quoted parts of the message that broke the rule (RFC 5040 figure 10), as
+// far as they are given: the FPDU's length field and DDP header, and a READ REQUEST's body. Returns the
+// number of bytes written.
 std::size_t encode(const TerminateCode &code, std::span<const std::byte> header,
                    std::span<const std::byte> read_request, std::span<std::byte, terminate_max_bytes> bytes);
 [[nodiscard]] Decoded<TerminateCode> decode_terminate(std::span<const std::byte> body);
-// Says of its receiver, as a clause, what was wrong: "the peer knows no region with this key".
+// Returns the meaning of a code from its receiver's view, as a clause: "the peer knows no region with this
+// key".
 [[nodiscard]] const char *meaning_of(const TerminateCode &code);
 
 }  // namespace soft::wire

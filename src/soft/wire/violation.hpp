@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/violation: what a peer did wrong, and what to tell it (RFC 5040 section 4.8, RFC 5041
-// section 7.2, RFC 5044).
+// soft/wire/violation: the rule that a peer broke, and the code that tells it so (RFC 5040 section 4.8, RFC
+// 5041 section 7.2, RFC 5044).
 #pragma once
 
 #include <cstdint>
