@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs/address: names and ports to socket addresses.
+// verbs/address: turns names and ports into socket addresses.
 #include "verbs/address.hpp"
 
 #include <netdb.h>
@@ -13,8 +13,7 @@ namespace verbs {
 
 namespace {
 
-// getaddrinfo(3) takes any number and drops its upper bits: the caller would get another port than he asked
-// for.
+// getaddrinfo(3) takes any number and drops its upper bits, so the caller would get a wrong port.
 bool out_of_range(const char *port) {
     const char *const end = port + std::strlen(port);
     std::uint16_t number = 0;
@@ -37,7 +36,7 @@ AddressResult look_up(const Provider &provider, const char *address, const char 
     if (result == 0) {
         return AddressInfo{provider, found};
     }
-    // rdma_getaddrinfo gives -1 with errno for its own failures and passes getaddrinfo's codes on.
+    // rdma_getaddrinfo returns -1 with errno for its own failures, and passes getaddrinfo's codes on.
     return std::unexpected{result == -1 ? error_text(errno) : gai_strerror(result)};
 }
 

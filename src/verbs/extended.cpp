@@ -18,7 +18,8 @@ namespace {
 
 constexpr int first_package_with_flush = 45;
 
-// Later versions of rdma-core name these, and the headers may not. The kernel's values do not change.
+// Later versions of rdma-core name these bits, and the present headers may not. The kernel's values do not
+// change.
 constexpr std::uint64_t device_flush = std::uint64_t{1} << 38 | std::uint64_t{1} << 39;  // global, persistent
 constexpr std::uint64_t device_atomic_write = std::uint64_t{1} << 40;
 constexpr std::uint64_t send_operation_flush = 1 << 11;
@@ -45,7 +46,7 @@ bool has_flush(std::string_view library_file) {
         return false;
     }
     std::string_view version = library_file.substr(start + stem.size());
-    // The first two numbers are the interface's.
+    // The first two numbers are those of the interface.
     for (int i = 0; i < 2; ++i) {
         const auto dot = version.find('.');
         if (dot == std::string_view::npos) {
@@ -74,7 +75,7 @@ bool library_has_flush() {
 
 unsigned device_operations(const ibv_device_attr_ex &attributes, bool library_has_flush) {
     unsigned operations = 0;
-    // Both kinds, or none: a connection flushes in one way.
+    // The device must support both kinds, because a connection flushes in one way.
     if (library_has_flush && (attributes.device_cap_flags_ex & device_flush) == device_flush) {
         operations |= native_flush;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs/native: operations beyond RFC 5040 that a device, or both ends of a connection, may have, as a set of
-// bits.
+// verbs/native: operations beyond RFC 5040 that a device, or both ends of a connection, may support, as a set
+// of bits.
 #pragma once
 
 #include <softrdma.h>

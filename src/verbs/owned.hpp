@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs/owned: verbs and rdma_cm objects with an owner, destroyed through the provider they came from.
+// verbs/owned: owners of verbs and rdma_cm objects, which destroy them through their provider.
 #pragma once
 
 #include <cerrno>
@@ -10,7 +10,7 @@
 
 namespace verbs {
 
-// Owns one object; Destroy is the member of Provider that ends it.
+// Owns one object; Destroy is the member of Provider that destroys it.
 template <typename T, auto Destroy>
 class Owned {
 public:
@@ -35,10 +35,10 @@ public:
     T &operator*() const { return *object_; }
     explicit operator bool() const { return object_ != nullptr; }
 
-    // Destroys the object now, if there is one. 0, or the errno of the failure; it is not owned any more
-    // either way.
+    // Destroys the object now, if there is one. Returns 0 or the errno of the failure. In either case the
+    // object is no longer owned.
     int reset() { return destroy(std::exchange(object_, nullptr)); }
-    // The same, but what cannot be destroyed stays owned.
+    // Does the same, but an object that cannot be destroyed stays owned.
     int try_reset() {
         const int number = destroy(object_);
         object_ = number == 0 ? nullptr : object_;
@@ -55,7 +55,7 @@ private:
             call(object);
             return 0;
         } else {
-            // ibv_ calls return an errno, rdma_ calls -1 and set it.
+            // ibv_ calls return an errno value; rdma_ calls return -1 and set errno.
             const int result = call(object);
             return result == -1 ? errno : result;
         }
@@ -75,7 +75,7 @@ using AddressInfo = Owned<rdma_addrinfo, &Provider::freeaddrinfo>;
 using EventChannel = Owned<rdma_event_channel, &Provider::destroy_event_channel>;
 using Event = Owned<rdma_cm_event, &Provider::ack_cm_event>;
 using Id = Owned<rdma_cm_id, &Provider::destroy_id>;
-// An id's queue pair: rdma_cm makes and ends it through the id, which must outlive it.
+// An id's queue pair. rdma_cm makes and destroys it through the id, which must outlive it.
 using QueuePair = Owned<rdma_cm_id, &Provider::destroy_qp>;
 
 }  // namespace verbs

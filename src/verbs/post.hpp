@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs/post: work requests, and posting them. Inlines through the context's own operations: no table is on
-// this path. A post returns 0, or something for post_error(). Only the members of a request that its opcode
-// uses are set.
+// verbs/post: makes work requests and posts them. These are inlines that use the context's own operations,
+// without a table of calls. A post returns 0, or a value for post_error(). Only the members of a request that
+// its opcode uses are set.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,8 +12,8 @@
 
 namespace verbs {
 
-// The errno value of a post that failed. Not every driver returns it as it should: siw's makes it negative,
-// others return -1 and set errno.
+// Returns the errno value of a post that failed. Some drivers do not return it correctly: siw's makes it
+// negative, others return -1 and set errno.
 inline int post_error(int returned) {
     return returned > 0 ? returned : (returned == -1 ? errno : -returned);
 }
@@ -24,8 +24,8 @@ struct Remote {
     std::uint32_t rkey;
 };
 
-// Requests by opcode; local is one element, which stays until the request is posted, or nullptr for an
-// operation on nothing.
+// These make a request by its opcode. `local` is one element, which stays until the request is posted, or
+// nullptr for an operation without bytes.
 inline ibv_send_wr request_of(ibv_wr_opcode opcode, ibv_sge *local, unsigned send_flags,
                               std::uint64_t wr_id) {
     ibv_send_wr request;
@@ -38,7 +38,7 @@ inline ibv_send_wr request_of(ibv_wr_opcode opcode, ibv_sge *local, unsigned sen
     return request;
 }
 
-// A read or write.
+// Makes a read or write.
 inline ibv_send_wr request_of(ibv_wr_opcode opcode, ibv_sge *local, Remote remote, unsigned send_flags,
                               std::uint64_t wr_id) {
     ibv_send_wr request = request_of(opcode, local, send_flags, wr_id);
@@ -47,8 +47,9 @@ inline ibv_send_wr request_of(ibv_wr_opcode opcode, ibv_sge *local, Remote remot
     return request;
 }
 
-// 8 bytes from the element's address, which is free again after the post, stored at once. Posted like this to
-// the soft device only; a kernel device has it in ibv_qp_ex (verbs/extended.hpp).
+// Makes an atomic write of the 8 bytes at the element's address, which may change after the post. It is
+// posted like this only to the soft device; a kernel device has the operation in ibv_qp_ex
+// (verbs/extended.hpp).
 inline ibv_send_wr atomic_write_request(ibv_sge *local, Remote remote, unsigned send_flags,
                                         std::uint64_t wr_id) {
     return request_of(IBV_WR_ATOMIC_WRITE, local, remote, send_flags | IBV_SEND_INLINE, wr_id);
@@ -59,7 +60,8 @@ enum class Flush : std::uint32_t {
     Persistent = SOFTRDMA_FLUSH_PERSISTENT
 };
 
-// extent->length bytes; of the element only that counts. As atomic_write_request.
+// Makes a flush of extent->length bytes; only this member of the element counts. It is posted as an
+// atomic_write_request.
 inline ibv_send_wr flush_request(ibv_sge *extent, Remote remote, Flush flush, unsigned send_flags,
                                  std::uint64_t wr_id) {
     ibv_send_wr request =

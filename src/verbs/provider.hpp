@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs/provider: every control call of libibverbs and librdmacm that the project uses, as one table a kind
-// of device. Posting and polling need none: they are inlines through the context (verbs/post.hpp); only
-// native operations are posted in two ways.
+// verbs/provider: every control call of libibverbs and librdmacm that the project uses, as one table for each
+// kind of device. Posting and polling are not in it: they are inlines that use the context (verbs/post.hpp).
+// Only native operations are posted in two ways.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -14,7 +14,7 @@
 
 namespace verbs {
 
-// The members have the names and the meaning of the calls: their man pages are the reference.
+// The members have the names and the meaning of the calls; their man pages are the reference.
 struct Provider {
     const char *name;
 
@@ -62,63 +62,66 @@ struct Provider {
     decltype(&rdma_reject) reject;
     decltype(&rdma_disconnect) disconnect;
 
-    // Verbs has no calls for these.
+    // Verbs has no calls for the next members.
 
-    // A region that only the peer of one queue pair reaches; nullptr where the device has none
-    // (softrdma_reg_mr_for_qp).
+    // Registers a region that only the peer of one queue pair reaches; nullptr where the device does not
+    // support that (softrdma_reg_mr_for_qp).
     ibv_mr *(*reg_mr_for_qp)(ibv_qp *qp, void *addr, size_t length, int access);
 
-    // A request for a connection from an accepted TCP socket, which it then owns; nullptr where the device
-    // does not speak over TCP (softrdma_adopt_fd).
+    // Makes a request for a connection of an accepted TCP socket, which the request then owns; nullptr where
+    // the device does not use TCP (softrdma_adopt_fd).
     int (*adopt)(rdma_event_channel *channel, int fd, int flags, void *context, rdma_cm_id **id);
 
-    // Waiting on a descriptor that needs no notification, 0 or an errno value; nullptr where notifications
-    // are what there is (softrdma_cq_wait_begin).
+    // Begin and end a wait on a descriptor that needs no notification. They return 0 or an errno value, and
+    // are nullptr where there are only notifications (softrdma_cq_wait_begin).
     int (*cq_wait_begin)(ibv_cq *cq, int *fd);
     int (*cq_wait_end)(ibv_cq *cq);
     int (*events_wait_begin)(rdma_event_channel *channel, int *fd);
     int (*events_wait_end)(rdma_event_channel *channel);
 
-    // Disconnects when what is posted is done, 0 or -1 and errno; nullptr where completions say that it is.
+    // Disconnects when the posted operations are done. Returns 0, or -1 and errno; nullptr where completions
+    // tell that.
     int (*disconnect_when_sent)(rdma_cm_id *id);
-    // Why the connection of a queue pair ended, an errno value or 0; nullptr where events alone tell.
+    // Returns the reason why the connection of a queue pair ended, an errno value or 0; nullptr where only
+    // events tell.
     int (*end_error)(const ibv_qp *qp);
-    // The most bytes of inline data; 0 when only creating a queue pair tells.
+    // The most bytes of inline data; 0 when only the creation of a queue pair tells.
     std::uint32_t most_inline_size;
 
-    // Which native_ operations a device has.
+    // Returns the native_ operations of a device.
     unsigned (*device_operations)(const ibv_device_attr_ex &attributes);
-    // Returns the flags (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) with which a queue pair is created that has these
-    // native_ operations; 0 when it needs none.
+    // Returns the flags (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) that create a queue pair with these native_
+    // operations; 0 when it needs none.
     std::uint64_t (*send_operations)(unsigned native_operations);
-    // Which native_ operations can be posted to a queue pair: those it was created with and, if the provider
-    // knows its peer, that has. 0 before it is connected. A kernel's device must have been asked for some
-    // when the queue pair was made: if not, its driver may have made less than an ibv_qp_ex (siw's does).
+    // Returns the native_ operations that can be posted to a queue pair: those that it was created with, and
+    // that its peer supports if the provider knows the peer; 0 before it is connected. A kernel's queue pair
+    // must have been created with some: otherwise the driver may have made less than an ibv_qp_ex (siw's
+    // does).
     unsigned (*native_operations)(const ibv_qp *qp);
-    // Whether that says what the peer has. InfiniBand's connection manager does not ask; posting what the
-    // peer or its region does not take ends the connection.
+    // Whether native_operations() knows the peer's. InfiniBand's connection manager does not ask for them; an
+    // operation that the peer or its region does not support ends the connection.
     bool knows_peer;
-    // Posts a flush_request or atomic_write_request to a queue pair that has it natively; nullptr where
-    // ibv_post_send takes them like any other.
+    // Posts a flush_request or atomic_write_request to a queue pair that supports it natively; nullptr where
+    // ibv_post_send takes them.
     int (*post_native)(ibv_qp *qp, const ibv_send_wr &request);
 };
 
 extern const Provider rdma_core;
 extern const Provider soft;
 
-// The access flags that make memory a target of this kind of flush: for peers that flush natively, if the
-// device can, and for those that flush by reading.
+// Returns the access flags that make memory a target of this kind of flush, for peers that flush natively, if
+// the device can, and for peers that flush by a read.
 [[nodiscard]] inline int flush_access(unsigned native_operations, Flush flush) {
     const int native =
         flush == Flush::Persistent ? SOFTRDMA_ACCESS_FLUSH_PERSISTENT : SOFTRDMA_ACCESS_FLUSH_GLOBAL;
     return IBV_ACCESS_REMOTE_READ | ((native_operations & native_flush) != 0 ? native : 0);
 }
-// The same of a queue pair that was created without operations of its own.
+// Returns the same for a queue pair that was created without operations of its own.
 [[nodiscard]] inline int flush_access(const Provider &provider, Flush flush) {
     return flush_access(&provider == &soft ? native_flush : 0, flush);
 }
 
-// Where the soft device's log lines go, and up to which level.
+// Sets where the soft device's log lines go, and up to which level.
 void set_soft_log(base::LogSink sink, int threshold);
 
 }  // namespace verbs

@@ -7,13 +7,12 @@ namespace verbs {
 
 namespace {
 
-// ibv_reg_mr is a macro as well, which picks another call for access flags that are optional; none are used
-// here.
+// ibv_reg_mr is also a macro, which chooses another call for optional access flags; none are used here.
 ibv_mr *register_memory(ibv_pd *pd, void *address, size_t length, int access) {
     return (ibv_reg_mr)(pd, address, length, access);
 }
 
-// Macros and inlines in verbs.h, which compare what the header and the library know.
+// In verbs.h these calls are macros and inlines, which compare the versions of header and library.
 int query_port(ibv_context *context, std::uint8_t port_num, ibv_port_attr *attributes) {
     return ibv_query_port(context, port_num, attributes);
 }
@@ -26,7 +25,7 @@ unsigned device_operations(const ibv_device_attr_ex &attributes) {
     return extended::device_operations(attributes, extended::library_has_flush());
 }
 
-// NULL for a queue pair that was created without operations of its own.
+// Returns NULL for a queue pair that was created without operations of its own.
 ibv_qp_ex *extended_of(const ibv_qp *qp) {
     return ibv_qp_to_qp_ex(const_cast<ibv_qp *>(qp));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs/select: which provider serves an address, and whose a context is.
+// verbs/select: finds the provider that serves an address, and the provider of a context.
 #include "verbs/select.hpp"
 
 #include <dirent.h>
@@ -21,7 +21,8 @@ namespace {
 constexpr const char *variable = "RPMA_DEVICE";
 constexpr int resolve_timeout_ms = 1000;
 
-// Asked before librdmacm is: without a device it fails in many ways, some of them on standard error.
+// This check comes before librdmacm is called, because without a device librdmacm fails in many ways, some of
+// them on standard error.
 bool kernel_has_devices() {
     DIR *const devices = ::opendir("/sys/class/infiniband");
     if (devices == nullptr) {
@@ -35,7 +36,7 @@ bool kernel_has_devices() {
     return any && ::access("/dev/infiniband/rdma_cm", R_OK | W_OK) == 0;
 }
 
-// Why no context serves an address: an errno value, and a static text.
+// The reason why no context serves an address: an errno value, and a static text.
 struct Unserved {
     int number;
     const char *text;
@@ -44,12 +45,13 @@ std::unexpected<Unserved> unserved(int number) {
     return std::unexpected{Unserved{number, error_text(number)}};
 }
 
-// It may serve it: this process has no descriptors or memory to find out.
+// Returns whether a device may serve the address, but this process lacks the descriptors or memory to find
+// out.
 bool is_unknown(const Unserved &reason) {
     return reason.number == EMFILE || reason.number == ENFILE || reason.number == ENOMEM;
 }
 
-// The context that serves the address.
+// Returns the context that serves the address.
 std::expected<ibv_context *, Unserved> resolve(const Provider &provider, const char *address, Side side) {
     const auto info = look_up(provider, address, nullptr, side);
     if (!info) {
@@ -70,8 +72,8 @@ std::expected<ibv_context *, Unserved> resolve(const Provider &provider, const c
     return raw->verbs;
 }
 
-// Writes the numeric address of an interface that is up. False for what has none, and for link-local ones,
-// which mean nothing without their interface.
+// Writes the numeric address of an interface that is up. Returns false when it has none, and for link-local
+// addresses, which have no meaning without their interface.
 bool numeric_address(const ifaddrs &entry, char (&text)[NI_MAXHOST]) {
     if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) {
         return false;
@@ -83,8 +85,8 @@ bool numeric_address(const ifaddrs &entry, char (&text)[NI_MAXHOST]) {
            !std::string_view{text}.starts_with("fe80:");
 }
 
-// This machine's addresses with a device of the provider, as "ADDRESS (DEVICE), ...": as many as fit into a
-// line of log. Found by binding to each, which is what decides.
+// This machine's addresses with a device of the provider, as "ADDRESS (DEVICE), ...", as many as fit into a
+// log line. It binds to each address, because only that tells the device.
 struct ServedAddresses {
     char text[512];
 
@@ -185,7 +187,8 @@ base::Result<ibv_context *> find_context(const char *address, Side side) {
     }
     if (*choice == Choice::Automatic && kernel_has_devices()) {
         const auto context = resolve(rdma_core, address, side);
-        // Bound to no device (a wildcard): the kernel's would serve some of the machine's addresses only.
+        // A wildcard address is bound to no device: the kernel's devices would serve only some of the
+        // machine's addresses.
         if (context && *context != nullptr) {
             log_chosen(rdma_core, address, *context);
             return *context;

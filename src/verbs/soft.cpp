@@ -14,7 +14,7 @@ int query_gid(ibv_context *context, std::uint32_t port_num, std::uint32_t index,
     return softrdma_ibv_query_gid_ex(context, port_num, index, entry, 0);
 }
 
-// Its queue pairs have all operations that their peers have.
+// The soft device's queue pairs have all operations that their peers have.
 std::uint64_t no_send_operations(unsigned) {
     return 0;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs_preload/forward: one line a name. FORWARD(2, ibv_query_device) defines ibv_query_device, a function
-// of 2 parameters, as a call of softrdma_ibv_query_device; REFUSE(2, ibv_query_ece, EOPNOTSUPP) defines what
-// the device does not have: it says so in the log and returns that failure, with errno set. Types are those
-// of the headers' declarations, which the compiler compares.
+// verbs_preload/forward: defines a function with one line. FORWARD(2, ibv_query_device) defines
+// ibv_query_device, with 2 parameters, as a call of softrdma_ibv_query_device. REFUSE(2, ibv_query_ece,
+// EOPNOTSUPP) defines a function that the device does not support: it logs that and returns the failure, with
+// errno set. The types come from the headers' declarations, and the compiler checks them.
 #pragma once
 
 #include <cerrno>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs_preload/ibverbs: the names of libibverbs. A function that is not here takes no object of ours, and
-// stays the real library's: tests/compat/preload_symbols.sh has the list.
+// verbs_preload/ibverbs: the functions of libibverbs. A function that is not here takes no object of ours,
+// and stays the real library's; tests/compat/preload_symbols.sh has the list.
 #include <algorithm>
 #include <cstring>
 
@@ -79,13 +79,13 @@ FORWARD(1, ibv_ack_async_event)
 
 extern "C" {
 
-// The kernel has no index of it.
+// The kernel has no index for this device.
 [[gnu::visibility("default")]] int ibv_get_device_index(ibv_device *) {
     return -1;
 }
 
-// The function of this name fills no more than what is before port_cap_flags2; verbs.h's inline takes the
-// context's query_port for all of it.
+// The function of this name fills only the members before port_cap_flags2; verbs.h's inline calls the
+// context's query_port for all of them.
 [[gnu::visibility("default")]] int ibv_query_port(ibv_context *context, uint8_t port_num,
                                                   _compat_ibv_port_attr *port_attr) {
     ibv_port_attr whole;
@@ -101,8 +101,8 @@ extern "C" {
     return softrdma_ibv_reg_mr_iova2(pd, addr, length, iova, static_cast<unsigned>(access));
 }
 
-// Behind verbs.h's ibv_query_gid_ex and ibv_query_gid_table, which tell the size of the struct they were
-// compiled with.
+// verbs.h's inlines ibv_query_gid_ex and ibv_query_gid_table call these, with the size of the struct that
+// they were compiled with.
 [[gnu::visibility("default")]] int _ibv_query_gid_ex(ibv_context *context, uint32_t port_num,
                                                      uint32_t gid_index, ibv_gid_entry *entry, uint32_t flags,
                                                      size_t entry_size) {
@@ -123,7 +123,7 @@ extern "C" {
     return softrdma_ibv_query_gid_table(context, entries, max_entries, flags);
 }
 
-// It belongs to libibverbs' private node, for ibv_devinfo. Type 0 is InfiniBand's and RoCE version 1's.
+// It has libibverbs' private version node, for ibv_devinfo. Type 0 is that of InfiniBand and RoCE version 1.
 [[gnu::visibility("default")]] int ibv_query_gid_type(ibv_context *context, uint8_t port_num, unsigned index,
                                                       int *type) {
     ibv_gid_entry entry;

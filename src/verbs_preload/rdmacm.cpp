@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs_preload/rdmacm: the names of librdmacm; rsocket() is in rsockets.cpp.
+// verbs_preload/rdmacm: the functions of librdmacm; rsocket() is in rsockets.cpp.
 #include <rdma/rdma_verbs.h>
 
 #include "softrdma.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs_preload/rsockets: the door to librdmacm's own rsockets. They look into ids behind what rdma_cma.h
-// declares, where a soft device's ids have what librdmacm 44 expects and nothing else: with another version
-// they would read something else. So they run only when SOFTRDMA_RSOCKETS=librdmacm asks for it, which is for
-// tests, and only with the version that was looked at. Without rsocket() no other r* call has a descriptor to
-// work on. Then they also get the one address handle that no device of Ethernet gives them.
+// verbs_preload/rsockets: lets librdmacm's own rsockets run, or refuses them. They read the memory of an id
+// behind the members that rdma_cma.h declares. A soft device's ids have there what librdmacm 44 expects;
+// another version would read something else. So they run only when SOFTRDMA_RSOCKETS=librdmacm asks for it,
+// which is for tests, and only with the known version. Without rsocket() no other r* call has a descriptor to
+// work on. When they run, they also get an address handle that no Ethernet device gives them.
 #include <dlfcn.h>
 #include <rdma/rsocket.h>
 #include <softrdma.h>
@@ -63,8 +63,8 @@ extern "C" [[gnu::visibility("default")]] int rsocket(int domain, int type, int 
     return real(domain, type, protocol);
 }
 
-// Datagram rsockets send to their own queue pair what came to them over UDP, by an address handle without a
-// GID, which verbs allow on InfiniBand only. Here it leads to the device's first GID.
+// Datagram rsockets send the messages that came to them over UDP to their own queue pair, with an address
+// handle without a GID. Verbs allow that on InfiniBand only. Here the handle leads to the device's first GID.
 extern "C" [[gnu::visibility("default")]] ibv_ah *ibv_create_ah(ibv_pd *pd, ibv_ah_attr *attributes) {
     if (!librdmacms_are_wanted() || attributes->is_global != 0) {
         return softrdma_ibv_create_ah(pd, attributes);

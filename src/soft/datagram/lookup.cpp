@@ -40,7 +40,7 @@ bool LookupService::begin(const Lookup &lookup) {
     return true;
 }
 
-// The oldest that was answered; when there is none, the oldest of the origin that has most.
+// Forgets the oldest request that was answered; when there is none, the oldest of the origin that has most.
 void LookupService::forget_one() {
     auto gone = std::ranges::find_if(exchanges_, [](const Exchange &one) { return one.reply_bytes != 0; });
     if (gone == exchanges_.end()) {
@@ -64,7 +64,7 @@ int LookupService::answer(const Lookup &lookup, wire::LookupReply reply) {
     return send_reply(*open);
 }
 
-// A reply that is lost is sent again when it is asked for again.
+// A lost reply is sent again when the request comes again.
 int LookupService::send_reply(Exchange &exchange) const {
     iovec piece{.iov_base = exchange.reply.data(), .iov_len = exchange.reply_bytes};
     return udp::send(socket_.get(), exchange.lookup.to, exchange.lookup.from, {&piece, 1});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/datagram/lookup: the socket on which the requests for a service come. It remembers what was asked and
-// answered: a request that comes again, because its reply was lost, is no second one.
+// soft/datagram/lookup: the socket on which the requests for a service come. It remembers requests and
+// replies, so that a request that comes again, because its reply was lost, does not count as a second one.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace soft {
 
-// The asker, and what makes its request different from others.
+// The sender of a request, and the token that tells it from others.
 struct Lookup {
     udp::Endpoint from;
     ibv_gid to{};
@@ -25,17 +25,17 @@ struct Lookup {
     }
 };
 
-// Shared by a listener and the requests that came to it. Any thread.
+// A listener and its requests share it. Any thread may use it.
 class LookupService {
 public:
     explicit LookupService(base::Fd socket) : socket_{std::move(socket)} {}
 
     [[nodiscard]] int socket() const { return socket_.get(); }
-    // Returns true when the request is new: then it is to be answered. One that was answered gets the same
-    // answer. Where there are too many another is forgotten.
+    // Returns true when the request is new and needs an answer. A request that was answered gets the same
+    // answer again. When there are too many requests, another one is forgotten.
     [[nodiscard]] bool begin(const Lookup &lookup) EXCLUDES(mutex_);
-    // Returns 0 or an errno value: EINVAL when it was answered, or is forgotten. The token of the reply is
-    // the lookup's.
+    // Sends the answer, with the token of the lookup. Returns 0 or an errno value: EINVAL when the request
+    // was answered, or is forgotten.
     [[nodiscard]] int answer(const Lookup &lookup, wire::LookupReply reply) EXCLUDES(mutex_);
 
 private:
@@ -48,10 +48,10 @@ private:
     [[nodiscard]] int send_reply(Exchange &exchange) const;
 
     const base::Fd socket_;
-    base::Mutex mutex_;  // nothing else is locked with it held
+    base::Mutex mutex_;  // no other lock is taken with it
     std::deque<Exchange> exchanges_
-        GUARDED_BY(mutex_);             // in the order of their beginning; at most limits::max_listen_backlog
-    Shares shares_ GUARDED_BY(mutex_);  // that origins have of them
+        GUARDED_BY(mutex_);             // in the order of their arrival; at most limits::max_listen_backlog
+    Shares shares_ GUARDED_BY(mutex_);  // how many each origin has
 };
 
 }  // namespace soft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/datagram/queue_pair: the life and the states of a datagram queue pair, and its groups.
+// soft/datagram/queue_pair: the life and the states of a datagram queue pair, and its multicast groups.
 #include "soft/datagram/queue_pair.hpp"
 
 #include <net/if.h>
@@ -20,14 +20,15 @@ namespace {
 
 constexpr unsigned port_bits = 16;
 
-// 0xff is left out: with it a number could be the multicast one.
+// 0xff is left out, because with it the number could be the multicast one.
 std::uint32_t number_of(std::uint16_t port) {
     std::uint8_t chance = 0;
     (void)getrandom(&chance, sizeof(chance), 0);
     return first_datagram_number | static_cast<std::uint32_t>(chance % 0x7f) << port_bits | port;
 }
 
-// Which state may follow which, and what must and may be set with it (the InfiniBand specification's table).
+// A change of state, and the attributes that must and may be set with it (the InfiniBand specification's
+// table).
 struct Step {
     ibv_qp_state from;
     ibv_qp_state to;
@@ -237,7 +238,7 @@ int DatagramQueuePair::detach(const ibv_gid &group) {
     return 0;
 }
 
-// This source is in its group once, however many sockets it has.
+// The queue pair is in its group as one source, with any number of sockets.
 void DatagramQueuePair::watch(const Membership &membership, bool wanted) {
     group_->change(*this, membership.socket.get(), {.readable = !wanted}, {.readable = wanted});
 }

@@ -4,12 +4,10 @@
 //   datagram/queue_pair.cpp        its life and states, groups
 //   datagram/send.cpp      from ibv_post_send into UDP
 //   datagram/receive.cpp   from UDP into posted receives
-//
-// Its number says where it is: the low 16 bits are its UDP port, the others are by chance, so that what was
-// meant for an earlier queue pair on the port does not reach this one. A message is one datagram; a send is
-// done when the socket has taken it, and a message that finds no receive, or too small a one, is dropped.
-//
-// The locks are those of a connected queue pair (qp.hpp).
+// Its number is its address: the low 16 bits are its UDP port. The others are random, so that a message for
+// an earlier queue pair on the port does not reach this one. A message is one datagram. A send is done when
+// the socket has taken it; a message that finds no receive, or one that is too small, is dropped. The locks
+// are those of a connected queue pair (connected/queue_pair.hpp).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -40,7 +38,7 @@ public:
     // ---- AnyQueuePair ----
     void release(CompletionQueue::Queue queue, unsigned slots) override;
 
-    // ---- multicast groups: 0 or an errno value ----
+    // ---- multicast groups: they return 0 or an errno value ----
     int attach(const ibv_gid &group);
     int detach(const ibv_gid &group);
 
@@ -73,7 +71,7 @@ private:
         ibv_gid group;
         base::Fd socket;
     };
-    // Why datagrams were dropped, for the log when the queue pair goes.
+    // The reasons for which datagrams were dropped, for the log when the queue pair is destroyed.
     enum class Drop : std::uint8_t { Malformed, Misaddressed, Unready, NoReceive, TooLong };
     static constexpr std::size_t drop_reasons = 5;
 
@@ -112,27 +110,28 @@ private:
     const base::Fd socket_;
     const std::uint32_t interface_;
 
-    // Changed with send_mutex_, and with the group's lock too but where sending fails; read with either, or
-    // as a hint. `state` is the same for the program.
+    // It is changed with send_mutex_, and also with the group's lock except where sending fails. It is read
+    // with either lock, or as a hint. `state` is the same value for the program.
     std::atomic<ibv_qp_state> phase_{IBV_QPS_RESET};
     std::atomic<std::uint32_t> qkey_{0};
 
     // ---- guarded by the group's lock ----
     std::vector<Membership> memberships_ GUARDED_BY(group_->mutex());
-    ibv_gid last_destination_ GUARDED_BY(group_->mutex()){};  // to which a message came: one of the device's
+    ibv_gid last_destination_
+        GUARDED_BY(group_->mutex()){};  // the device's GID to which the last message came
     ReceiveQueue receives_;
-    Receive receive_ GUARDED_BY(group_->mutex());  // the next one, once has_receive_
+    Receive receive_ GUARDED_BY(group_->mutex());  // the next one, when has_receive_ is true
     bool has_receive_ GUARDED_BY(group_->mutex()) = false;
     std::array<std::uint64_t, drop_reasons> drops_ GUARDED_BY(group_->mutex()){};
 
     // ---- guarded by send_mutex_ ----
     mutable base::Mutex send_mutex_;
-    std::uint32_t send_psn_ GUARDED_BY(send_mutex_) = 0;  // kept for who asks
-    // The count of free places needs no lock.
+    std::uint32_t send_psn_ GUARDED_BY(send_mutex_) = 0;  // kept for ibv_query_qp
+    // Tells the analysis that the count of free places needs no lock.
     void uses_what_stays() const ASSERT_SHARED_CAPABILITY(send_mutex_) {}
     PostedSends<SendRequest> requests_ GUARDED_BY(send_mutex_);
     unsigned unsignaled_ GUARDED_BY(send_mutex_) =
-        0;  // completed since the last completion entry: freed with the next
+        0;  // completed since the last completion entry; the next one frees them
     std::atomic<bool> waits_for_socket_{false};
 };
 

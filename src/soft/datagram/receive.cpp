@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/datagram: from UDP into posted receives. Everything of a datagram is a stranger's.
+// soft/datagram: from UDP into posted receives. No part of a datagram can be trusted.
 #include <infiniband/verbs.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr std::uint32_t port_mask = 0xffff;
 constexpr std::uint32_t grh_version = 6U << 28;
 constexpr std::uint8_t grh_next_header = 0x1b;  // an InfiniBand transport header
 
-// Returns the 40 bytes that stand before a message in its receive: from whom, and to whom.
+// Returns the 40 bytes that stand before a message in its receive: its source and its destination.
 ibv_grh global_route_header(const udp::Arrival &arrival, std::size_t payload_bytes) {
     ibv_grh header{};
     header.version_tclass_flow = htonl(grh_version);
@@ -55,7 +55,7 @@ int DatagramQueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
 
 void DatagramQueuePair::progress() {
     group_->mutex().assert_held();
-    // Relaxed: only a hint; the socket stays writable.
+    // Relaxed is enough for a hint; the socket stays writable.
     if (waits_for_socket_.load(std::memory_order_relaxed)) {
         const base::Lock lock{send_mutex_};
         if (phase_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
@@ -82,7 +82,7 @@ void DatagramQueuePair::receive_from(int socket, bool multicast) {
     }
 }
 
-// Sent to us, by the queue pair that it says: whose number has the port that it came from.
+// Returns whether a message is for this queue pair, and came from the port of the queue pair that it names.
 bool DatagramQueuePair::addressed(const wire::MessageHeader &header, const udp::Arrival &arrival,
                                   bool multicast) {
     return header.destination == (multicast ? multicast_qp_num : qp_base.qp_num) &&
@@ -91,7 +91,8 @@ bool DatagramQueuePair::addressed(const wire::MessageHeader &header, const udp::
            (multicast || is_of_device(arrival.destination));
 }
 
-// As its interface is now: addresses come while there are queue pairs. Most messages come to the same one.
+// Checks the interface's present addresses, because they may change while the queue pair exists. Most
+// messages come to the same address.
 bool DatagramQueuePair::is_of_device(const ibv_gid &gid) {
     if (udp::same(gid, last_destination_)) {
         return true;
@@ -103,7 +104,7 @@ bool DatagramQueuePair::is_of_device(const ibv_gid &gid) {
             return false;
         }
     } catch (const std::bad_alloc &) {
-        return false;  // lost, as datagrams may be
+        return false;  // the datagram is lost, which UD allows
     }
     last_destination_ = gid;
     return true;
@@ -134,7 +135,8 @@ std::optional<DatagramQueuePair::Drop> DatagramQueuePair::deliver(std::span<cons
         room += sge.length;
     }
     if (room < sizeof(route) + payload.size()) {
-        return Drop::TooLong;  // the receive waits for one that fits: no peer ends this queue pair
+        return Drop::TooLong;  // the receive stays for a datagram that fits, so that no peer can end this
+                               // queue pair
     }
     has_receive_ = false;
     ibv_wc completion{};
@@ -155,11 +157,11 @@ std::optional<DatagramQueuePair::Drop> DatagramQueuePair::deliver(std::span<cons
     return std::nullopt;
 }
 
-// Both parts, one after the other, into receive_, which has room for them.
+// Copies both parts, one after the other, into receive_, which has room for them.
 ibv_wc_status DatagramQueuePair::scatter(std::span<const std::byte> route,
                                          std::span<const std::byte> payload) const {
     std::size_t sge_index = 0;
-    std::size_t filled = 0;  // of that scatter entry
+    std::size_t filled = 0;  // in the current scatter entry
     for (auto part : {route, payload}) {
         while (!part.empty()) {
             const ibv_sge &sge = receive_.sges[sge_index];

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t qp_num_mask = 0xffffff;
 constexpr std::uint32_t port_mask = 0xffff;
-constexpr std::uint32_t own_qkey = 0x80000000;  // in a request: the queue pair's
+constexpr std::uint32_t own_qkey = 0x80000000;  // in a request it stands for the queue pair's Q_Key
 
 }  // namespace
 
@@ -69,8 +69,8 @@ int DatagramQueuePair::check(const ibv_send_wr &request) const {
     return 0;
 }
 
-// The request gets a copy of the address handle, which may be destroyed before a send that waits for its
-// socket.
+// The request gets a copy of the address handle, because the program may destroy the handle while a send
+// waits for its socket.
 int DatagramQueuePair::enqueue(const ibv_send_wr &request, Part when_bad) {
     if (requests_.full()) {
         return ENOMEM;
@@ -103,8 +103,8 @@ int DatagramQueuePair::enqueue(const ibv_send_wr &request, Part when_bad) {
     return 0;
 }
 
-// Datagrams get lost: one that the network refuses is lost at once. Only bad memory of our own is an error,
-// and a completion for which there is no room: what is behind it is flushed.
+// A datagram that the network refuses is lost, which UD allows. Only bad memory of the program, and a
+// completion without room, are errors; later requests are then flushed.
 void DatagramQueuePair::transmit() {
     while (!requests_.empty() && phase_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
         const SendRequest request = requests_.front();

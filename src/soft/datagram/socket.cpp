@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/datagram/socket: see the header. Linux takes IPv4 through IPv6 sockets, addresses mapped, multicast
-// too.
+// soft/datagram/socket: see the header. On Linux IPv6 sockets also carry IPv4, also multicast, with mapped
+// addresses.
 #include "soft/datagram/socket.hpp"
 
 #include <sys/socket.h>
@@ -53,7 +53,8 @@ base::Result<base::Fd> fresh(bool only_ipv6) {
         BASE_LOG(Error, "no UDP socket of both IP families: %s", std::strerror(error));
         return base::failure(error);
     }
-    // As much as the kernel allows: who does not look at once loses what comes then.
+    // The buffer is as large as the kernel allows, because a program that does not poll at once loses
+    // messages when it is full.
     (void)set(socket.get(), SOL_SOCKET, SO_RCVBUF, limits::datagram_buffer_bytes);
     return socket;
 }
@@ -155,7 +156,7 @@ base::Result<base::Fd> join(const ibv_gid &group, std::uint32_t interface) {
     }
     bool joined = false;
     if (is_ipv4(group)) {
-        // Not what other sockets of this machine have joined on other interfaces.
+        // With 0 the socket does not get messages of groups that other sockets of this machine have joined.
         joined = set(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0) &&
                  set(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP,
                      ip_mreqn{.imr_multiaddr = ipv4_part(group), .imr_address = {}, .imr_ifindex = index});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/datagram/socket: the UDP sockets of UD queue pairs and of the look-up of services. An address is a GID
-// as RoCE version 2 has them: an IPv6 address, or an IPv4 address mapped into one. All sockets are of both
-// families, non-blocking and closed on exec.
+// soft/datagram/socket: the UDP sockets of UD queue pairs and of the look-up of services. As with RoCE
+// version 2, an address is a GID: an IPv6 address, or an IPv4 address mapped into one. All sockets are of
+// both families, non-blocking and closed on exec.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -25,10 +25,11 @@ namespace soft::udp {
 [[nodiscard]] bool is_multicast(const ibv_gid &gid);
 [[nodiscard]] bool is_unspecified(const ibv_gid &gid);
 
-// The GIDs of a device in the order of ibv_query_gid.
+// Returns the GIDs of a device in the order of ibv_query_gid.
 [[nodiscard]] std::vector<ibv_gid> gids_of(const Device &device);
 
-// Where datagrams go to or come from. `interface` is an index; it matters for link-local and multicast ones.
+// The destination or source of a datagram. `interface` is an index; it matters for link-local and multicast
+// addresses.
 struct Endpoint {
     ibv_gid gid{};
     std::uint16_t port = 0;
@@ -39,16 +40,18 @@ struct Endpoint {
     }
 };
 [[nodiscard]] Endpoint endpoint_of(const sockaddr &address);
-// As programs know it: of IPv4 when it is that.
+// Returns the address in the form that programs use; an IPv4 address is not mapped.
 [[nodiscard]] tcp::Address address_of(const Endpoint &endpoint);
 
-// A queue pair's socket: any address, a free port; multicast leaves by the interface and comes back.
+// Opens a queue pair's socket with any address and a free port. Its multicast messages leave by the interface
+// and also reach this machine.
 [[nodiscard]] base::Result<base::Fd> open(std::uint32_t interface);
-// A member of a group on the interface, and of nothing else; any number of them in any number of processes.
+// Opens a socket that is a member of one group on the interface. Any number of sockets in any number of
+// processes may join.
 [[nodiscard]] base::Result<base::Fd> join(const ibv_gid &group, std::uint32_t interface);
-// Bound to an address; port 0 takes a free one.
+// Returns a socket that is bound to an address; port 0 takes a free one.
 [[nodiscard]] base::Result<base::Fd> bound(const sockaddr &address, tcp::Options options);
-// From here on nothing comes but from there; EHOSTUNREACH and the like.
+// Connects the socket, so that it receives only from that peer. Fails with EHOSTUNREACH and the like.
 [[nodiscard]] base::Result<void> connect(int socket, const Endpoint &to);
 [[nodiscard]] Endpoint local_endpoint(int socket);
 
@@ -57,11 +60,11 @@ struct Arrival {
     Endpoint source;
     ibv_gid destination{};
 };
-// The next datagram that fits; nothing when there is none. Those that do not fit are dropped. `error` is what
-// a connected socket was told of its peer, or 0.
+// Returns the next datagram that fits; nothing when there is none. Datagrams that do not fit are dropped.
+// `error` becomes the error that a connected socket got about its peer, or 0.
 [[nodiscard]] std::optional<Arrival> receive(int socket, std::span<std::byte> buffer, int &error);
 
-// Returns 0 or an errno value. From that source, unless it is unspecified.
+// Sends a datagram from the source address, unless that is unspecified. Returns 0 or an errno value.
 [[nodiscard]] int send(int socket, const ibv_gid &source, const Endpoint &to, std::span<iovec> pieces);
 
 }  // namespace soft::udp

@@ -63,8 +63,8 @@ public:
     // complete.
     void show_number();
 
-    // ---- verbs: they return 0 or an errno value; EINVAL in a child of the process that made it ---- The
-    // part of a chain that is posted when one of its requests cannot be.
+    // ---- verbs: they return 0 or an errno value; EINVAL in a child of the process that made it ----
+    // The part of a chain that is posted when one of its requests cannot be.
     enum class Part : std::uint8_t { BeforeTheBad, Nothing };
     int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
         return inherited() ? refused(request, bad) : post_sends(request, bad, when_bad);

@@ -102,7 +102,8 @@ public:
     }
     void answered(SendRequest &request) EXCLUDES(mutex_);
 
-    // ---- a disconnect after the posted requests ---- False when nothing is open.
+    // ---- a disconnect after the posted requests ----
+    // Returns false when no request is open.
     [[nodiscard]] bool finish_when_sent() EXCLUDES(mutex_);
     [[nodiscard]] bool only_has_to_send() const EXCLUDES(mutex_);
 
