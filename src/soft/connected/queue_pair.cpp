@@ -258,6 +258,7 @@ void QueuePair::forget_owner(const ConnectionOwner &owner) {
 
 void QueuePair::leave_group() {
     group_->remove(*this, link_->descriptor());
+    group_->clear_deadline(patience_);
     if (const int timer = sender_.faults_timer(); timer >= 0) {
         group_->change(*this, timer, {.readable = true}, {});
     }

@@ -74,6 +74,18 @@ public:
 private:
     enum class Phase : std::uint8_t { Idle, Connected, Draining, Ended };
 
+    // Makes the queue pair look at a full link again when the link gives its peer up.
+    class Patience final : public Source {
+    public:
+        explicit Patience(QueuePair &queue_pair) : queue_pair_{queue_pair} {}
+        void progress() override {}
+        void expire() override { queue_pair_.progress(); }
+        [[nodiscard]] bool rest() override { return queue_pair_.rest(); }
+
+    private:
+        QueuePair &queue_pair_;
+    };
+
     QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
 
     void leave() override;
@@ -126,6 +138,7 @@ private:
     std::unique_ptr<Link> link_ GUARDED_BY(group_->mutex());
     Allowance allowance_ GUARDED_BY(group_->mutex());
     ConnectionOwner *owner_ GUARDED_BY(group_->mutex()) = nullptr;
+    Patience patience_ GUARDED_BY(group_->mutex()){*this};
     std::vector<std::byte> last_words_ GUARDED_BY(group_->mutex());  // up to and with a TERMINATE
     bool ending_locally_ GUARDED_BY(group_->mutex()) = false;
     bool going_ GUARDED_BY(group_->mutex()) = false;  // it is being destroyed

@@ -31,6 +31,9 @@ void QueuePair::progress() {
             return;
         }
     }
+    if (turn.gives_up_at != base::Clock::time_point::max()) {
+        group_->set_deadline(patience_, turn.gives_up_at);
+    }
     if (receiver_.stalled() && link_->ready().ended) {
         receiver_.link_ended();
     } else if (turn.readable) {

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "base/result.hpp"
 
@@ -104,6 +105,11 @@ public:
     // Returns true while the peer's side has not confirmed all that was sent. A peer may confirm the last
     // bytes only when it looks for more, or rests.
     [[nodiscard]] virtual bool undelivered() const = 0;
+    // Returns when the link, which is full, fails with ETIMEDOUT if the peer takes nothing until then. The
+    // user tries to send again at that time.
+    [[nodiscard]] virtual base::Clock::time_point gives_up_at() const {
+        return base::Clock::time_point::max();
+    }
     // The link is full when so many bytes wait here for the peer to have room.
     virtual void limit_unsent(std::size_t bytes) = 0;
     // The largest packet of the path, in bytes.

@@ -2,12 +2,16 @@
 // soft/link/memory_link: see the header.
 #include "soft/link/memory_link.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <limits>
+#include <utility>
 
 #include "base/parts.hpp"
 #include "persist/guard.hpp"
@@ -69,7 +73,31 @@ int MemoryLink::why_not_send() const {
         out_.closed.load(std::memory_order_relaxed)) {
         return EPIPE;
     }
-    return peer_is_gone() ? ECONNRESET : 0;
+    if (peer_is_gone()) {
+        return ECONNRESET;
+    }
+    return is_full() && has_given_up() ? ETIMEDOUT : 0;
+}
+
+void MemoryLink::note_full() {
+    const std::uint64_t used = out_.used.load(std::memory_order_relaxed);
+    if (!is_full() || full_used_.load(std::memory_order_relaxed) != used) {
+        full_used_.store(used, std::memory_order_relaxed);
+        full_since_.store(base::Clock::now(), std::memory_order_relaxed);
+    }
+}
+
+// TCP has such a limit for a peer that has closed its window.
+base::Clock::time_point MemoryLink::gives_up_at() const {
+    unsigned milliseconds = 0;
+    socklen_t size = sizeof(milliseconds);
+    if (!is_full() ||
+        full_used_.load(std::memory_order_relaxed) != out_.used.load(std::memory_order_relaxed) ||
+        getsockopt(met_on_->descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) != 0 ||
+        milliseconds == 0) {
+        return base::Clock::time_point::max();
+    }
+    return full_since_.load(std::memory_order_relaxed) + std::chrono::milliseconds{milliseconds};
 }
 
 std::size_t MemoryLink::room() const {
@@ -99,6 +127,11 @@ Link::Sent MemoryLink::send(std::span<const iovec> pieces) {
         }
         end += bytes;
         room_left -= bytes;
+    }
+    if (room_left == 0) {
+        note_full();
+    } else if (is_full()) {
+        full_since_.store(base::Clock::time_point::max(), std::memory_order_relaxed);
     }
     if (end != begin) {
         written_.store(end, std::memory_order_relaxed);
@@ -241,8 +274,10 @@ bool MemoryLink::is_there(Interest wanted) const {
 
 bool MemoryLink::want(Interest interest) {
     const base::Lock lock{resting_mutex_};
-    wanted_ = interest;
-    return !rests_.load(std::memory_order_seq_cst) || arm();
+    const bool begins_to_wait = !std::exchange(wanted_, interest).writable && interest.writable;
+    const bool is_quiet = !rests_.load(std::memory_order_seq_cst) || arm();
+    // The user looks once more, and so learns when the link gives its peer up.
+    return is_quiet && !begins_to_wait;
 }
 
 bool MemoryLink::rest() {
@@ -286,7 +321,7 @@ bool MemoryLink::reset_by_peer() const {
 
 int MemoryLink::failure() {
     const bool reset = in_.end.load(std::memory_order_relaxed) == End::Abandoned || reset_by_peer();
-    const int error = violated() ? EPROTO : reset ? ECONNRESET : 0;
+    const int error = violated() ? EPROTO : reset ? ECONNRESET : has_given_up() ? ETIMEDOUT : 0;
     return error != 0 && !failure_told_.exchange(true) ? error : 0;
 }
 

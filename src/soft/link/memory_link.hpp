@@ -3,6 +3,7 @@
 // mapped, and a Unix socket over which an end that rests is rung awake. An end that looks by itself costs its
 // peer no system call. The Unix socket also tells that the peer's process is gone. The TCP connection on
 // which the two met stays open, unused: it is the descriptor that a program knows.
+// Its options hold here too: a peer that takes nothing for TCP_USER_TIMEOUT is given up.
 //
 // The bytes that receive() has returned are the peer's room again with the next call, or when the link comes
 // to rest: the user has placed them by then. So undelivered() is false only when all that was sent is placed.
@@ -44,6 +45,7 @@ public:
     [[nodiscard]] int failure() override;
     [[nodiscard]] std::size_t unread_bytes() const override;
     [[nodiscard]] bool undelivered() const override;
+    [[nodiscard]] base::Clock::time_point gives_up_at() const override;
     void limit_unsent(std::size_t bytes) override { most_unread_ = std::clamp<std::size_t>(bytes, 1, ring); }
     [[nodiscard]] std::size_t max_segment() const override;
 
@@ -51,8 +53,13 @@ private:
     static constexpr std::size_t ring = SharedRings::ring_bytes;
 
     [[nodiscard]] int why_not_send() const;
+    void note_full();
+    [[nodiscard]] bool is_full() const {
+        return full_since_.load(std::memory_order_relaxed) != base::Clock::time_point::max();
+    }
     // How many bytes send() takes now. It takes none where the peer's counter cannot be.
     [[nodiscard]] std::size_t room() const;
+    [[nodiscard]] bool has_given_up() const { return base::Clock::now() >= gives_up_at(); }
     [[nodiscard]] Received nothing_came();
     void release_used();
     void ring_for(std::uint32_t event) const;
@@ -79,6 +86,9 @@ private:
     std::atomic<std::uint64_t> taken_{0};    // by the thread that receives
     std::uint64_t released_ = 0;             // of these, the peer's room again
     std::size_t most_unread_ = ring;
+    // While the ring is full: since when the peer has taken nothing, and what it had taken by then.
+    std::atomic<base::Clock::time_point> full_since_{base::Clock::time_point::max()};
+    std::atomic<std::uint64_t> full_used_{0};
     unsigned vain_looks_ = 0;
     bool abandoned_ = false;
 

@@ -243,7 +243,10 @@ Sender::Turn Sender::serve() {
     if (interest_.writable || delay_is_over) {
         transmit();
     }
-    return {.readable = readable, .broken = broken, .all_sent = queue_.all_sent() && !broken_};
+    return {.readable = readable,
+            .broken = broken,
+            .all_sent = queue_.all_sent() && !broken_,
+            .gives_up_at = full_ ? link_->gives_up_at() : base::Clock::time_point::max()};
 }
 
 void Sender::transmit_now() {

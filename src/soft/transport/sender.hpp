@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/link/link.hpp"
@@ -73,6 +74,8 @@ public:
         bool readable;  // the receiver may have something to do
         bool broken;
         bool all_sent;  // finish_when_sent() was called, and all of it is done
+        // The link is full, and gives its peer up then.
+        base::Clock::time_point gives_up_at;
     };
     // Sends the segments that can be sent now.
     [[nodiscard]] Turn serve() EXCLUDES(mutex_);

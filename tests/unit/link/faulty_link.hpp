@@ -42,6 +42,7 @@ public:
     [[nodiscard]] int failure() override { return link_->failure(); }
     [[nodiscard]] std::size_t unread_bytes() const override { return link_->unread_bytes(); }
     [[nodiscard]] bool undelivered() const override { return link_->undelivered(); }
+    [[nodiscard]] base::Clock::time_point gives_up_at() const override { return link_->gives_up_at(); }
     void limit_unsent(std::size_t bytes) override { link_->limit_unsent(bytes); }
     [[nodiscard]] std::size_t max_segment() const override { return link_->max_segment(); }
 
