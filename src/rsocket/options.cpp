@@ -50,7 +50,7 @@ Result<void> Socket::set_option(int level, int name, const void *value, socklen_
     if (state_ != State::Plain && level == SOL_SOCKET && SocketOptions::is_of_stream(name)) {
         auto set = options_.set_of_stream(name, value, length);
         if (set && name == SO_RCVLOWAT) {
-            receive_low_water_ = options_.receive_low_water();
+            open_stream_.set_low_water(options_.receive_low_water());
             waiters_.wake();
         }
         return set;

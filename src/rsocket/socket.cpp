@@ -38,13 +38,8 @@ bool Socket::is_connecting() const {
 
 void Socket::become_stream() {
     state_ = State::Streaming;
-    kept_shard_ = stream_->shard();
-    {
-        const base::Lock in_stream{kept_shard_->mutex()};
-        open_stream_ = stream_.get();
-    }
-    shard_.store(kept_shard_.get(), std::memory_order_release);
-    timer_.reset();
+    open_stream_.open(*stream_);
+    decision_time_.drop_timer();
 }
 
 bool Socket::serve() {
@@ -94,11 +89,16 @@ AnySocket::Watched Socket::descriptors_before_stream() {
         descriptors.push_back(
             {.fd = fd(), .events = static_cast<short>(reads ? POLLIN : POLLOUT), .revents = 0});
     }
-    const auto timer = decision_timer();
+    const State state = state_;
+    std::optional<pollfd> timer;
+    if ((state == State::Undecided || state == State::Offered) && options_.may_be_tcp()) {
+        timer = decision_time_.timer(state == State::Undecided);
+    }
     if (timer) {
         descriptors.push_back(*timer);
     }
-    return {.descriptors = std::move(descriptors), .timer = timer ? timer_ : nullptr};
+    return {.descriptors = std::move(descriptors),
+            .timer = timer ? decision_time_.owner_of_timer() : nullptr};
 }
 
 Result<AnySocket::Watched> Socket::watch(short events) {
@@ -131,8 +131,7 @@ Socket::Socket(base::Fd fd, const Socket &parents)
       loss_told_{parents.loss_told_},
       pending_error_{parents.pending_error_},
       reason_{parents.reason_},
-      grace_ends_{parents.grace_ends_},
-      answer_due_{parents.answer_due_},
+      decision_time_{parents.decision_time_.in_child()},
       peer_{parents.peer_},
       bound_{parents.bound_},
       in_tcp_{parents.in_tcp_} {

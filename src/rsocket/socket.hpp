@@ -31,7 +31,9 @@
 #include "base/small_mutex.hpp"
 #include "rsocket/any_socket.hpp"
 #include "rsocket/configuration.hpp"
+#include "rsocket/decision_time.hpp"
 #include "rsocket/kernel_socket.hpp"
+#include "rsocket/open_stream.hpp"
 #include "rsocket/socket_options.hpp"
 #include "stream/connection.hpp"
 
@@ -95,9 +97,6 @@ public:
     [[nodiscard]] std::shared_ptr<AnySocket> in_child() const override;
 
 private:
-    // Flags of sends that streams refuse.
-    static constexpr int send_flags_refused = MSG_OOB | MSG_FASTOPEN;
-
     // The wish of a call that receives. It may return with less than is wanted, but waits for `least` bytes.
     struct Wish {
         stream::Reading reading;
@@ -110,14 +109,8 @@ private:
         }
         [[nodiscard]] bool is_granted(std::size_t received) const { return received >= least || peeks(); }
     };
-    // Receives bytes that are here, if nothing stands in the way, as most calls find it. Returns how many; 0:
-    // none are received, and receive_any() looks closer.
-    [[nodiscard]] std::size_t receive_at_once(void *bytes, std::size_t size, int flags);
     [[nodiscard]] Result<std::size_t> receive_any(msghdr &message, int flags);
     [[nodiscard]] Result<std::size_t> receive_parts(std::span<const iovec> parts, int flags);
-    // Sends the bytes if nothing stands in the way, as most calls find it. False: nothing is sent, and
-    // send_any() looks closer.
-    [[nodiscard]] bool send_at_once(const void *bytes, std::size_t size, int flags);
     [[nodiscard]] Result<std::size_t> send_any(const msghdr &message, int flags);
     [[nodiscard]] Result<std::size_t> send_parts(std::span<const iovec> parts, int flags);
     // These go on when the first look, which gave `first`, was not enough.
@@ -151,8 +144,6 @@ private:
         REQUIRES(mutex_);
     [[nodiscard]] Result<std::shared_ptr<Socket>> next_of_listener(sockaddr *address, socklen_t *length,
                                                                    int flags) REQUIRES(mutex_);
-    // How long a peer has for the rest of a request, or for the answer to ours.
-    static constexpr std::chrono::seconds time_to_answer{1};
     [[nodiscard]] bool reach() REQUIRES(mutex_);
     // These return whether the state has changed.
     [[nodiscard]] bool take_answer() REQUIRES(mutex_);
@@ -181,8 +172,9 @@ private:
     // Whether another process that has the descriptor has begun a stream on it. Then this one has lost it.
     [[nodiscard]] bool lose_to_another() REQUIRES(mutex_);
     // Until when more may come that decides; nothing when that time is over.
-    [[nodiscard]] Deadline decision_due() const REQUIRES(mutex_);
-    [[nodiscard]] std::optional<pollfd> decision_timer() REQUIRES(mutex_);
+    [[nodiscard]] Deadline decision_due() const REQUIRES(mutex_) {
+        return options_.may_be_tcp() ? decision_time_.due() : std::nullopt;
+    }
     void become_plain(int reason) REQUIRES(mutex_);
     void set_kernel_blocking(bool blocks) const;
     // These take the lock by themselves. Waits until an accepted socket is a stream or TCP.
@@ -243,7 +235,7 @@ private:
     [[nodiscard]] int mode() REQUIRES(mutex_);
     void copy_options(const Socket &from) REQUIRES(mutex_, from.mutex_) {
         options_ = from.options_;
-        receive_low_water_ = options_.receive_low_water();
+        open_stream_.set_low_water(options_.receive_low_water());
     }
     // Whether it is still open what the rsocket's stream will be like.
     [[nodiscard]] bool can_set_stream_options() const REQUIRES(mutex_);
@@ -301,27 +293,20 @@ private:
     bool loss_told_ GUARDED_BY(mutex_) = false;
     // Why there is no stream, as an errno value, until a call or SO_ERROR has told it.
     int pending_error_ GUARDED_BY(mutex_) = 0;
-    std::atomic<std::size_t> receive_low_water_{1};  // options_ has it, for calls without the lock
-    int reason_ GUARDED_BY(mutex_) = 0;              // RDMA_REASON_
-    Deadline grace_ends_ GUARDED_BY(mutex_);         // for the request of a peer that has said nothing
-    Deadline answer_due_ GUARDED_BY(mutex_);         // for the rest of a request, or the answer to ours
+    int reason_ GUARDED_BY(mutex_) = 0;  // RDMA_REASON_
+    DecisionTime decision_time_ GUARDED_BY(mutex_);
     // An rsocket that connects has these.
     sockaddr_storage peer_ GUARDED_BY(mutex_){};                // the server
     std::optional<sockaddr_storage> bound_ GUARDED_BY(mutex_);  // the program has bound the rsocket to it
     std::vector<std::byte> unsent_ GUARDED_BY(mutex_);          // goes to the server in TCP
     bool ends_sending_ GUARDED_BY(mutex_) = false;              // nothing comes behind that
     bool ends_receiving_ GUARDED_BY(mutex_) = false;            // as rshutdown has said
-    std::shared_ptr<const base::Fd> timer_ GUARDED_BY(mutex_);
     // Takes peers over devices of the kernel; nullptr where no such device serves the address.
     std::unique_ptr<stream::Listener> listener_ GUARDED_BY(mutex_);
     bool in_tcp_ GUARDED_BY(mutex_) = false;  // listens there
     Stream stream_ GUARDED_BY(mutex_);
-    // The same for calls that find all as usual, which take the shard's lock alone: both are set when the
-    // state becomes Streaming, the shard for as long as the socket lives. The shard's lock guards
-    // open_stream_, which is nullptr again when the socket is closed.
-    std::shared_ptr<stream::Shard> kept_shard_ GUARDED_BY(mutex_);
-    std::atomic<stream::Shard *> shard_{nullptr};
-    stream::Connection *open_stream_ = nullptr;
+    // The same from when the state becomes Streaming until the socket is closed, for calls without the lock.
+    OpenStream open_stream_;
 };
 
 template <typename Attempt>

@@ -36,7 +36,7 @@ Result<void> Socket::shutdown(int how) {
 }
 
 bool Socket::waits_with_bytes() const {
-    const bool asks = state_ == State::Offered && answer_due_;
+    const bool asks = state_ == State::Offered && decision_time_.awaits_answer();
     return state_ == State::Replaying ||
            (asks && !stream_->early_sends().empty() && !stream_->life().was_established());
 }
@@ -56,7 +56,7 @@ void Socket::close() {
     const linger &lingering = options_.lingering();
     const bool lingers = lingering.l_onoff != 0;
     const bool cuts = lingers && lingering.l_linger == 0;
-    const auto time = lingers ? std::chrono::seconds{lingering.l_linger} : 2 * time_to_answer;
+    const auto time = lingers ? std::chrono::seconds{lingering.l_linger} : 2 * DecisionTime::time_to_answer;
     const Deadline deadline = base::Clock::now() + time;
     // The kernel's close does everything that TCP needs, and cuts what is undecided. No stream begins here:
     // another process may have inherited the descriptor, and use it.
@@ -85,7 +85,7 @@ void Socket::close() {
         list();
     }
     if (const StreamLock in_stream{stream_}) {
-        open_stream_ = nullptr;
+        open_stream_.close();
         stream_->unmap_all();  // the program may free the memory from now on
     }
     waiters_.wake();
@@ -114,7 +114,7 @@ bool Socket::end_with_process() {
     }
     {
         const StreamLock in_stream{stream_};
-        open_stream_ = nullptr;
+        open_stream_.close();
         stream_->leave();
         stream_->forget_observer();
     }

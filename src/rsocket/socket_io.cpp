@@ -51,34 +51,12 @@ Result<std::size_t> Socket::receive(msghdr &message, int flags) {
 }
 
 Result<std::size_t> Socket::receive_part(void *bytes, std::size_t size, int flags) {
-    if (const std::size_t received = receive_at_once(bytes, size, flags); received != 0) [[likely]] {
+    if (const std::size_t received = open_stream_.receive(bytes, size, flags); received != 0) [[likely]] {
         return received;
     }
     const iovec part = base::part_of(bytes, size);
     msghdr message = base::message_of(&part, 1);
     return receive_any(message, flags);
-}
-
-[[gnu::always_inline]] inline std::size_t Socket::receive_at_once(void *bytes, std::size_t size, int flags) {
-    stream::Shard *const shard = shard_.load(std::memory_order_acquire);
-    if ((flags & ~MSG_DONTWAIT) != 0 || shard == nullptr || stream::Shard::any_expects()) [[unlikely]] {
-        return 0;
-    }
-    const base::Lock lock{shard->mutex()};
-    stream::Connection *const stream = open_stream_;
-    if (stream == nullptr) [[unlikely]] {
-        return 0;
-    }
-    stream->mutex().assert_held();
-    const std::size_t least = receive_low_water_.load(std::memory_order_relaxed);
-    if (stream->readable() < least) {
-        // A look into the soft device is a system call.
-        if (!shard->device().is_of_kernel() || !shard->serve() || stream->readable() < least) {
-            return 0;
-        }
-        Looking::found_at_once();
-    }
-    return stream->receive_at_once(bytes, size);
 }
 
 [[gnu::noinline]] Result<std::size_t> Socket::receive_any(msghdr &message, int flags) {
@@ -97,7 +75,7 @@ Result<std::size_t> Socket::receive_part(void *bytes, std::size_t size, int flag
 Result<std::size_t> Socket::send(const msghdr &message, int flags) {
     if (message.msg_iovlen == 1) {
         const iovec &part = *message.msg_iov;
-        if (send_at_once(part.iov_base, part.iov_len, flags)) [[likely]] {
+        if (open_stream_.send(part.iov_base, part.iov_len, flags)) [[likely]] {
             return part.iov_len;
         }
     }
@@ -105,24 +83,11 @@ Result<std::size_t> Socket::send(const msghdr &message, int flags) {
 }
 
 Result<std::size_t> Socket::send_part(const void *bytes, std::size_t size, int flags) {
-    if (send_at_once(bytes, size, flags)) [[likely]] {
+    if (open_stream_.send(bytes, size, flags)) [[likely]] {
         return size;
     }
     const iovec part = base::part_of(bytes, size);
     return send_any(base::message_of(&part, 1), flags);
-}
-
-[[gnu::always_inline]] inline bool Socket::send_at_once(const void *bytes, std::size_t size, int flags) {
-    stream::Shard *const shard = shard_.load(std::memory_order_acquire);
-    if ((flags & send_flags_refused) != 0 || shard == nullptr) [[unlikely]] {
-        return false;
-    }
-    const base::Lock lock{shard->mutex()};
-    if (open_stream_ == nullptr) [[unlikely]] {
-        return false;
-    }
-    open_stream_->mutex().assert_held();
-    return open_stream_->send_at_once(bytes, size);
 }
 
 [[gnu::noinline]] Result<std::size_t> Socket::send_any(const msghdr &message, int flags) {
@@ -163,12 +128,11 @@ Result<std::size_t> Socket::receive_parts(std::span<const iovec> parts, int flag
     const auto taking = copies ? stream::Reading::Take : stream::Reading::Discard;
     const auto peeking = copies ? stream::Reading::Peek : stream::Reading::Count;
     const std::size_t wanted = base::size_of(parts);
-    const Wish wish{.reading = (flags & MSG_PEEK) != 0 ? peeking : taking,
-                    .blocks = blocks_ && (flags & MSG_DONTWAIT) == 0,
-                    .wanted = wanted,
-                    .least = (flags & MSG_WAITALL) != 0
-                                 ? wanted
-                                 : std::min(wanted, receive_low_water_.load(std::memory_order_relaxed))};
+    const Wish wish{
+        .reading = (flags & MSG_PEEK) != 0 ? peeking : taking,
+        .blocks = blocks_ && (flags & MSG_DONTWAIT) == 0,
+        .wanted = wanted,
+        .least = (flags & MSG_WAITALL) != 0 ? wanted : std::min(wanted, open_stream_.low_water())};
     const auto got = look([&] {
         assert_looks();
         return try_to_receive(parts, wish, 0);
@@ -310,7 +274,7 @@ short Socket::listener_readiness(short events) const {
 
 short Socket::stream_readiness(short events) const {
     short ready = 0;
-    if (stream_->can_receive(receive_low_water_)) {
+    if (stream_->can_receive(open_stream_.low_water())) {
         ready |= POLLIN | POLLRDNORM;
     }
     if (stream_->can_send()) {

@@ -105,7 +105,7 @@ Result<std::shared_ptr<AnySocket>> Socket::accept(sockaddr *address, socklen_t *
     socket.is_new();
     socket.copy_options(*this);
     if (socket.state_ == State::Undecided && configuration().grace.count() != 0) {
-        socket.grace_ends_ = base::Clock::now() + grace_of(client_of(socket.fd()));
+        socket.decision_time_.begin_grace(base::Clock::now() + grace_of(client_of(socket.fd())));
     }
     if (blocks_ && socket.stream_ == nullptr) {
         Unanswered::of_this_thread().add(*accepted);

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
-#include <sys/timerfd.h>
 
 #include <algorithm>
 #include <array>
@@ -69,7 +68,7 @@ bool Socket::decide_by_what_came() {
     const std::string_view came{bytes.data(), *count};
     if (!came.empty() && came == request_key) {
         set_low_water(fd(), 1);
-        if (grace_ends_) {
+        if (decision_time_.has_grace()) {
             forget_tcp(client_of(fd()));
         }
         return begin_stream(stream::Side::Passive);
@@ -79,10 +78,9 @@ bool Socket::decide_by_what_came() {
     }
     const bool may_be_request = !came.empty() && request_key.starts_with(came) &&
                                 (polled(fd(), POLLRDHUP) & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
-    const auto now = base::Clock::now();
-    if (may_be_request && (!answer_due_ || now < *answer_due_)) {
-        if (!answer_due_) {
-            answer_due_ = now + time_to_answer;
+    if (may_be_request && !decision_time_.is_answer_late()) {
+        if (!decision_time_.awaits_answer()) {
+            decision_time_.await_answer();
             set_low_water(fd(), request_key.size());
         }
         return false;
@@ -99,7 +97,7 @@ void Socket::speak_first() {
     }
     decide_now();
     if (state_ == State::Undecided && !decision_due() && !lose_to_another()) {
-        if (grace_ends_) {
+        if (decision_time_.has_grace()) {
             remember_tcp(client_of(fd()));
         }
         become_plain(RDMA_REASON_SPOKE_FIRST);
@@ -111,41 +109,10 @@ bool Socket::lose_to_another() {
     if (!is_marked_as_stream(fd())) {
         return false;
     }
-    timer_.reset();
+    decision_time_.drop_timer();
     state_ = State::Lost;
     list();
     return true;
-}
-
-Deadline Socket::decision_due() const {
-    const Deadline due = answer_due_ ? answer_due_ : grace_ends_;
-    return options_.may_be_tcp() && due && base::Clock::now() < *due ? due : std::nullopt;
-}
-
-// Returns a descriptor that becomes readable when the time has come, as long as it has not.
-std::optional<pollfd> Socket::decision_timer() {
-    const Deadline due =
-        state_ == State::Undecided || state_ == State::Offered ? decision_due() : std::nullopt;
-    if (!due) {
-        return std::nullopt;
-    }
-    if (timer_ == nullptr || !*timer_) {
-        timer_ =
-            std::make_shared<const base::Fd>(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-    }
-    const auto since_boot = due->time_since_epoch();
-    const auto whole = std::chrono::floor<std::chrono::seconds>(since_boot);
-    const itimerspec at{.it_interval = {},
-                        .it_value = {.tv_sec = whole.count(),
-                                     .tv_nsec = std::chrono::nanoseconds{since_boot - whole}.count()}};
-    if (!*timer_ || timerfd_settime(timer_->get(), TFD_TIMER_ABSTIME, &at, nullptr) != 0) {
-        // Nobody would be woken: so it is now. An answer may still come, or the device gives it up.
-        if (state_ == State::Undecided) {
-            (answer_due_ ? answer_due_ : grace_ends_) = base::Clock::now();
-        }
-        return std::nullopt;
-    }
-    return pollfd{.fd = timer_->get(), .events = POLLIN, .revents = 0};
 }
 
 void Socket::set_kernel_blocking(bool blocks) const {
@@ -158,7 +125,7 @@ void Socket::become_plain(int reason) {
     set_kernel_blocking(blocks_);
     set_low_water(fd(), 1);
     options_.of_stream().apply(fd());
-    timer_.reset();
+    decision_time_.drop_timer();
     reason_ = reason;
     state_ = State::Plain;
     list();

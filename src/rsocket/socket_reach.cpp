@@ -148,7 +148,7 @@ Result<void> Socket::wait_for_peer() {
     };
     auto connected = wait(deadline, false);
     if (connected && may_fall_back()) {
-        const auto soon = base::Clock::now() + time_to_answer;
+        const auto soon = base::Clock::now() + DecisionTime::time_to_answer;
         connected = wait(deadline ? std::min(*deadline, soon) : soon, true);
         if (!connected && connected.error().number == EAGAIN && state_ == State::Offered) {
             return {};
@@ -176,7 +176,7 @@ bool Socket::reach() {
         return false;
     }
     if (may_fall_back()) {
-        answer_due_ = base::Clock::now() + time_to_answer;
+        decision_time_.await_answer();
         const StreamLock in_stream{stream_};
         stream_->early_sends().begin();
     }
@@ -214,13 +214,13 @@ bool Socket::take_answer() {
     }
     if (is_stream) {
         become_stream();
-        answer_due_.reset();
+        decision_time_.await_no_answer();
         forget_tcp(base::without_mapping(peer_));
         list();
         return false;
     }
-    if (error == 0 && is_tcp && answer_due_ && base::Clock::now() >= *answer_due_) {
-        answer_due_.reset();
+    if (error == 0 && is_tcp && decision_time_.is_answer_late()) {
+        decision_time_.await_no_answer();
         // An rsocket that is only slow has as long as the device gives it. With Probe::Known it was one when
         // it was asked, and may listen no more.
         const bool is_rsocket =
@@ -257,8 +257,8 @@ void Socket::drop_stream() {
             *live = {};  // the stream has written it
         }
     }
-    answer_due_.reset();
-    timer_.reset();
+    decision_time_.await_no_answer();
+    decision_time_.drop_timer();
     make_unconnected(fd());
     if (bound_) {
         // The kernel keeps a port that was chosen, and forgets one that it chose itself.
