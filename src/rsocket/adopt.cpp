@@ -63,7 +63,9 @@ Result<std::shared_ptr<AnySocket>> Socket::adopt(int fd) {
     const bool blocks = is_plain ? (flags & O_NONBLOCK) == 0 : kept_blocking(fd, flags);
     auto adopted = std::make_shared<Socket>(base::Fd{fd}, state, configuration().settings, blocks);
     adopted->is_new();
-    adopted->in_tcp_ = state == State::Listening;
+    if (state == State::Listening) {
+        adopted->listening_.begin_in_tcp();
+    }
     if (is_plain) {
         adopted->reason_ = RDMA_REASON_ADOPTED;
         adopted->list();

@@ -105,7 +105,7 @@ void Socket::list() {
         description.mode = Mode::Tcp;
         description.reason = text_of<sizeof(description.reason)>(text_of_reason(reason_));
     }
-    if (state_ == State::Listening && !in_tcp_) {
+    if (state_ == State::Listening && !listening_.is_in_tcp()) {
         description.mode = Mode::Rdma;
     }
     if (const StreamLock in_stream{stream_}) {

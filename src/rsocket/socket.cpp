@@ -81,10 +81,8 @@ Result<void> Socket::begin_wait_locked(Sleep &sleep) {
 AnySocket::Watched Socket::descriptors_before_stream() {
     list_in_child();
     std::vector<pollfd> descriptors;
-    if (listener_ != nullptr) {
-        descriptors.push_back({.fd = listener_->fd(), .events = POLLIN, .revents = 0});
-    }
-    if (!is_lost() && stream_ == nullptr && (state_ != State::Listening || in_tcp_)) {
+    listening_.add_descriptor(descriptors);
+    if (!is_lost() && stream_ == nullptr && (state_ != State::Listening || listening_.is_in_tcp())) {
         const bool reads = state_ == State::Listening || state_ == State::Undecided || state_ == State::Fresh;
         descriptors.push_back(
             {.fd = fd(), .events = static_cast<short>(reads ? POLLIN : POLLOUT), .revents = 0});
@@ -123,7 +121,8 @@ base::Failure Socket::lost() {
 Socket::Socket(base::Fd fd, const Socket &parents)
     : AnySocket{std::move(fd)},
       state_{parents.state_ == State::Streaming || parents.state_ == State::Offered ||
-                     parents.state_ == State::Replaying || (parents.listener_ != nullptr && !parents.in_tcp_)
+                     parents.state_ == State::Replaying ||
+                     (parents.listening_.is_at_devices() && !parents.listening_.is_in_tcp())
                  ? State::Lost
                  : parents.state_.load()},
       options_{parents.options_},
@@ -132,9 +131,10 @@ Socket::Socket(base::Fd fd, const Socket &parents)
       pending_error_{parents.pending_error_},
       reason_{parents.reason_},
       decision_time_{parents.decision_time_.in_child()},
-      peer_{parents.peer_},
-      bound_{parents.bound_},
-      in_tcp_{parents.in_tcp_} {
+      replay_{parents.replay_.in_child()} {
+    if (parents.listening_.is_in_tcp()) {
+        listening_.begin_in_tcp();
+    }
     copy_options(parents);
 }
 

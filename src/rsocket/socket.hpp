@@ -33,7 +33,9 @@
 #include "rsocket/configuration.hpp"
 #include "rsocket/decision_time.hpp"
 #include "rsocket/kernel_socket.hpp"
+#include "rsocket/listening.hpp"
 #include "rsocket/open_stream.hpp"
+#include "rsocket/replay.hpp"
 #include "rsocket/socket_options.hpp"
 #include "stream/connection.hpp"
 
@@ -138,12 +140,9 @@ private:
     }
     void decide_now() REQUIRES(mutex_);
     [[nodiscard]] Result<void> begin_to_reach(const sockaddr *address, socklen_t length) REQUIRES(mutex_);
-    [[nodiscard]] Result<sockaddr_storage> local_address_to(const sockaddr_storage &remote) const;
-    [[nodiscard]] Result<void> listen_at(sockaddr_storage local, int backlog) REQUIRES(mutex_);
-    [[nodiscard]] Result<std::shared_ptr<Socket>> next_in_tcp(sockaddr *address, socklen_t *length, int flags)
+    [[nodiscard]] Result<void> listen_at(const sockaddr_storage &local, int backlog) REQUIRES(mutex_);
+    [[nodiscard]] Result<std::shared_ptr<Socket>> next_client(sockaddr *address, socklen_t *length, int flags)
         REQUIRES(mutex_);
-    [[nodiscard]] Result<std::shared_ptr<Socket>> next_of_listener(sockaddr *address, socklen_t *length,
-                                                                   int flags) REQUIRES(mutex_);
     [[nodiscard]] bool reach() REQUIRES(mutex_);
     // These return whether the state has changed.
     [[nodiscard]] bool take_answer() REQUIRES(mutex_);
@@ -220,7 +219,6 @@ private:
     void report_stream() REQUIRES(mutex_);
     // A child that waits for the listener that it inherited has it in a file of its own.
     void list_in_child() REQUIRES(mutex_);
-    [[nodiscard]] short listener_readiness(short events) const REQUIRES(mutex_);
     [[nodiscard]] short stream_readiness(short events) const REQUIRES(mutex_, stream_->mutex());
     [[nodiscard]] Result<void> begin_wait_locked(Sleep &sleep) REQUIRES(mutex_);
     // Returns the descriptors that tell when the stream may begin, or another may be accepted.
@@ -295,15 +293,11 @@ private:
     int pending_error_ GUARDED_BY(mutex_) = 0;
     int reason_ GUARDED_BY(mutex_) = 0;  // RDMA_REASON_
     DecisionTime decision_time_ GUARDED_BY(mutex_);
-    // An rsocket that connects has these.
-    sockaddr_storage peer_ GUARDED_BY(mutex_){};                // the server
-    std::optional<sockaddr_storage> bound_ GUARDED_BY(mutex_);  // the program has bound the rsocket to it
-    std::vector<std::byte> unsent_ GUARDED_BY(mutex_);          // goes to the server in TCP
-    bool ends_sending_ GUARDED_BY(mutex_) = false;              // nothing comes behind that
-    bool ends_receiving_ GUARDED_BY(mutex_) = false;            // as rshutdown has said
-    // Takes peers over devices of the kernel; nullptr where no such device serves the address.
-    std::unique_ptr<stream::Listener> listener_ GUARDED_BY(mutex_);
-    bool in_tcp_ GUARDED_BY(mutex_) = false;  // listens there
+    Replay replay_ GUARDED_BY(mutex_);
+    // The directions that rshutdown has ended.
+    bool ends_sending_ GUARDED_BY(mutex_) = false;
+    bool ends_receiving_ GUARDED_BY(mutex_) = false;
+    Listening listening_ GUARDED_BY(mutex_);
     Stream stream_ GUARDED_BY(mutex_);
     // The same from when the state becomes Streaming until the socket is closed, for calls without the lock.
     OpenStream open_stream_;

@@ -254,7 +254,7 @@ short Socket::readiness(short events) {
         return stream_readiness(events);
     }
     if (state_ == State::Listening) {
-        return listener_readiness(events);
+        return listening_.readiness(fd(), events);
     }
     if (state_ == State::Undecided) {
         // The first bytes of the peer decide. The program may speak first when the grace is over.
@@ -264,12 +264,6 @@ short Socket::readiness(short events) {
     const bool connects = state_ == State::Reaching || state_ == State::Replaying;
     const short ready = polled(fd(), connects ? short{0} : events);
     return pending_error_ != 0 ? static_cast<short>(ready | POLLERR | (events & (POLLIN | POLLOUT))) : ready;
-}
-
-short Socket::listener_readiness(short events) const {
-    const short in_tcp = in_tcp_ ? polled(fd(), events) : short{0};
-    return listener_ != nullptr ? static_cast<short>(in_tcp | (polled(listener_->fd(), events) & POLLIN))
-                                : in_tcp;
 }
 
 short Socket::stream_readiness(short events) const {

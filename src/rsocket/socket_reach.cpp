@@ -18,10 +18,12 @@
 
 namespace rsockets {
 
-// Returns the address that a connection to another begins at, with the port that the socket is bound to, or
-// 0.
-Result<sockaddr_storage> Socket::local_address_to(const sockaddr_storage &remote) const {
-    auto bound = stream::name_of(fd());
+namespace {
+
+// Returns the address that the socket's connection to another begins at, with the port that the socket is
+// bound to, or 0.
+Result<sockaddr_storage> local_address_to(int fd, const sockaddr_storage &remote) {
+    auto bound = stream::name_of(fd);
     if (!bound) {
         return bound;
     }
@@ -36,21 +38,21 @@ Result<sockaddr_storage> Socket::local_address_to(const sockaddr_storage &remote
     return source;
 }
 
+}  // namespace
+
 // Asks the peer over a device of the kernel where one serves the route's local address, and connects in TCP
 // elsewhere.
 Result<void> Socket::begin_to_reach(const sockaddr *address, socklen_t length) {
     ends_receiving_ = ends_sending_ = false;
     if (auto remote = copied(address, length)) {
-        peer_ = *remote;
-        const auto name = stream::name_of(fd());
-        bound_ = name && base::port_of(*name) != 0 ? std::optional{*name} : std::nullopt;
+        replay_.begin(fd(), *remote);
         *remote = base::without_mapping(*remote);
         if (const int reason = options_.may_be_tcp() ? why_not_ask(*remote) : RDMA_REASON_NONE;
             reason != RDMA_REASON_NONE) {
             become_plain(reason);
             return {};
         }
-        const auto local = local_address_to(*remote);
+        const auto local = local_address_to(fd(), *remote);
         // Where there is no route, TCP's connect says so.
         const auto device =
             local ? stream::Device::of_kernel_at(*local) : Result<const stream::Device *>{nullptr};
@@ -215,7 +217,7 @@ bool Socket::take_answer() {
     if (is_stream) {
         become_stream();
         decision_time_.await_no_answer();
-        forget_tcp(base::without_mapping(peer_));
+        forget_tcp(base::without_mapping(replay_.server()));
         list();
         return false;
     }
@@ -224,7 +226,7 @@ bool Socket::take_answer() {
         // An rsocket that is only slow has as long as the device gives it. With Probe::Known it was one when
         // it was asked, and may listen no more.
         const bool is_rsocket =
-            configuration().probe == Probe::Known || is_known(base::without_mapping(peer_));
+            configuration().probe == Probe::Known || is_known(base::without_mapping(replay_.server()));
         error = is_rsocket ? 0 : ETIMEDOUT;
     }
     if (error == 0) {
@@ -240,7 +242,7 @@ bool Socket::take_answer() {
 
 void Socket::give_up(int error) {
     drop_stream();
-    unsent_.clear();
+    replay_.forget();
     pending_error_ = error;
     state_ = State::Fresh;
     list();
@@ -259,32 +261,25 @@ void Socket::drop_stream() {
     }
     decision_time_.await_no_answer();
     decision_time_.drop_timer();
-    make_unconnected(fd());
-    if (bound_) {
-        // The kernel keeps a port that was chosen, and forgets one that it chose itself.
-        (void)::bind(fd(), reinterpret_cast<const sockaddr *>(&*bound_), base::length_of(*bound_));
-    }
+    replay_.disconnect(fd());
     options_.of_kernel().apply(fd());
 }
 
-// The same socket of the kernel connects once more: it keeps its number, its options and its name, and is
-// still in every set that waits for it.
 void Socket::fall_back(int reason) {
     {
         const StreamLock in_stream{stream_};
-        unsent_ = stream_->early_sends().take();
+        replay_.keep_all(stream_->early_sends().take());
     }
     drop_stream();
     // An rsocket's server that closes what it has accepted, and not used, drops the connection as well.
-    const auto server = base::without_mapping(peer_);
+    const auto server = base::without_mapping(replay_.server());
     if (reason != RDMA_REASON_PEER_REFUSED && !is_known(server)) {
         remember_tcp(server);
     }
     reason_ = reason;
     state_ = State::Replaying;
-    if (::connect(fd(), reinterpret_cast<const sockaddr *>(&peer_), base::length_of(peer_)) != 0 &&
-        errno != EINPROGRESS) {
-        give_up(errno);
+    if (const auto begun = replay_.connect(fd()); !begun) {
+        give_up(begun.error().number);
     }
     list();
 }
@@ -293,17 +288,13 @@ bool Socket::replay() {
     if (polled(fd(), POLLOUT) == 0) {
         return false;
     }
-    int error = pending_error(fd());
-    while (error == 0 && !unsent_.empty()) {
-        const ssize_t count = ::send(fd(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
-            return false;
-        }
-        error = count < 0 ? errno : 0;
-        unsent_.erase(unsent_.begin(), unsent_.begin() + std::max<ssize_t>(count, 0));
+    const int failed = pending_error(fd());
+    const auto sent = failed == 0 ? replay_.send(fd()) : base::failure(failed);
+    if (!sent && failed == 0 && sent.error().number == EAGAIN) {
+        return false;
     }
-    if (error != 0) {
-        give_up(error);
+    if (!sent) {
+        give_up(sent.error().number);
         return true;
     }
     if (ends_receiving_) {
@@ -321,8 +312,7 @@ Result<std::size_t> Socket::keep_for_replay(std::span<const iovec> parts) {
         return base::failure(EPIPE);
     }
     const auto most = static_cast<std::size_t>(buffer_bytes(&stream::Settings::send_bytes));
-    const std::size_t bytes = base::append(parts, most, unsent_);
-    return bytes != 0 || base::size_of(parts) == 0 ? Result<std::size_t>{bytes} : base::failure(EAGAIN);
+    return replay_.keep(parts, most);
 }
 
 bool Socket::begin_stream(stream::Side side) {
