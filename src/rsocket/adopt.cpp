@@ -61,23 +61,12 @@ Result<std::shared_ptr<AnySocket>> Socket::adopt(int fd) {
         return base::last_failure();
     }
     const bool blocks = is_plain ? (flags & O_NONBLOCK) == 0 : kept_blocking(fd, flags);
-    auto adopted = std::make_shared<Socket>(base::Fd{fd}, state, configuration().settings, blocks);
-    adopted->is_new();
-    if (state == State::Listening) {
-        adopted->listening_.begin_in_tcp();
-    }
-    if (is_plain) {
-        adopted->reason_ = RDMA_REASON_ADOPTED;
-        adopted->list();
-    }
-    return adopted;
+    return std::make_shared<Socket>(base::Fd{fd}, state, configuration().settings, blocks,
+                                    is_plain ? RDMA_REASON_ADOPTED : RDMA_REASON_NONE);
 }
 
 std::shared_ptr<AnySocket> Socket::of_anothers_stream(int fd) {
-    auto lost = std::make_shared<Socket>(base::Fd{fd}, State::Lost, configuration().settings, true);
-    lost->is_new();
-    lost->loss_told_ = true;
-    return lost;
+    return std::make_shared<Socket>(base::Fd{fd}, State::Lost, configuration().settings, true);
 }
 
 bool carries_stream(int fd) {

@@ -126,18 +126,20 @@ public:
     // this one any more.
     [[nodiscard]] virtual std::shared_ptr<AnySocket> in_child() const = 0;
 
+    // Tells other programs what the socket is now. The caller says what the kernel's socket does not.
+    void describe(registry::Description description);
+    // As other programs see the socket. In a forked child there is none until describe().
+    [[nodiscard]] registry::Entry &entry() { return entry_; }
+
 protected:
     explicit AnySocket(base::Fd fd) : fd_{std::move(fd)} {}
-    // Tells other programs what the socket is now. The caller says what the kernel's socket does not.
-    void list(registry::Description description);
     [[nodiscard]] base::Fd take_fd() { return std::move(fd_); }
 
     Waiters waiters_;
-    // As other programs see the socket. In a forked child there is none until list().
-    registry::Entry entry_;
 
 private:
     base::Fd fd_;
+    registry::Entry entry_;
 };
 
 }  // namespace rsockets

@@ -161,7 +161,7 @@ Result<std::size_t> DatagramSocket::take(msghdr &message, int flags) {
     message.msg_controllen = 0;
     message.msg_flags = copied < size ? int{MSG_TRUNC} : 0;
     if ((flags & MSG_PEEK) == 0) {
-        if (registry::Live *const live = entry_.live()) {
+        if (registry::Live *const live = entry().live()) {
             live->received_bytes += size;
         }
         endpoint_->drop_message();
@@ -190,7 +190,7 @@ Result<std::size_t> DatagramSocket::send(const msghdr &message, int flags) {
                 return std::unexpected{sent.error()};
             }
             const std::size_t bytes = base::size_of(parts);
-            if (registry::Live *const live = entry_.live()) {
+            if (registry::Live *const live = entry().live()) {
                 live->sent_bytes += bytes;
                 ++live->sent_messages;
             }

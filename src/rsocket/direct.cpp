@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "rsocket/socket.hpp"
+#include "rsocket/wait.hpp"
 
 namespace rsockets {
 
@@ -27,26 +28,26 @@ Result<off_t> Socket::map(void *begin, std::size_t bytes, int protection, off_t 
         bytes > static_cast<std::size_t>(most_offset - place)) {
         return base::failure(EINVAL);
     }
-    const base::Lock lock{mutex_};
-    const milliseconds most = blocks_ ? options_.send_timeout() : handshake_timeout;
-    const auto mapped = until(true, deadline_of(most), [&]() -> Result<void> {
-        assert_looks();
-        if (stream_ == nullptr) {
-            return base::failure(why_no_stream());
+    const base::Lock lock{carrier_.mutex()};
+    const milliseconds most = carrier_.blocks() ? carrier_.options().send_timeout() : handshake_timeout;
+    const auto mapped = Wait{beginning_, true, Wait::deadline_of(most)}.until([&]() -> Result<void> {
+        carrier_.assert_looks();
+        if (carrier_.stream() == nullptr) {
+            return base::failure(carrier_.why_no_stream());
         }
-        return stream_->map(begin, bytes, for_peer, static_cast<std::uint64_t>(place));
+        return carrier_.stream()->map(begin, bytes, for_peer, static_cast<std::uint64_t>(place));
     });
     return mapped ? Result<off_t>{place} : std::unexpected{mapped.error()};
 }
 
 Result<void> Socket::unmap(const void *begin, std::size_t bytes) {
-    const base::Lock lock{mutex_};
-    serve();
-    if (state_ == State::Plain) {
+    const base::Lock lock{carrier_.mutex()};
+    (void)beginning_.serve();
+    if (is_plain()) {
         return base::failure(EOPNOTSUPP);
     }
-    const StreamLock in_stream{stream_};
-    const bool was_mapped = in_stream && stream_->unmap(begin, bytes);
+    const StreamLock in_stream{carrier_.stream()};
+    const bool was_mapped = in_stream && carrier_.stream()->unmap(begin, bytes);
     return was_mapped ? Result<void>{} : base::failure(EINVAL);
 }
 
@@ -57,20 +58,20 @@ Result<std::size_t> Socket::write_at(const void *from, std::size_t bytes, off_t 
     if (offset < 0) {
         return base::failure(EINVAL);
     }
-    const base::Lock lock{mutex_};
-    const bool blocks = blocks_ && (flags & MSG_DONTWAIT) == 0;
-    const Deadline deadline = deadline_of(options_.send_timeout());
-    serve();  // what the peer has mapped, and what no more
+    const base::Lock lock{carrier_.mutex()};
+    const bool blocks = carrier_.blocks() && (flags & MSG_DONTWAIT) == 0;
+    Wait wait{beginning_, blocks, Wait::deadline_of(carrier_.options().send_timeout())};
+    (void)beginning_.serve();  // what the peer has mapped, and what no more
     auto *const begin = static_cast<std::byte *>(const_cast<void *>(from));  // what is sent is not written to
     std::size_t written = 0;
     while (true) {
-        const auto put = until(blocks, deadline, [&]() -> Result<std::size_t> {
-            assert_looks();
-            if (stream_ == nullptr) {
-                return base::failure(why_no_stream());
+        const auto put = wait.until([&]() -> Result<std::size_t> {
+            carrier_.assert_looks();
+            if (carrier_.stream() == nullptr) {
+                return base::failure(carrier_.why_no_stream());
             }
-            return stream_->write_at({.iov_base = begin + written, .iov_len = bytes - written},
-                                     static_cast<std::uint64_t>(offset) + written);
+            return carrier_.stream()->write_at({.iov_base = begin + written, .iov_len = bytes - written},
+                                               static_cast<std::uint64_t>(offset) + written);
         });
         if (!put) {
             return written != 0 ? Result<std::size_t>{written} : put;

@@ -16,6 +16,7 @@
 
 #include "base/address.hpp"
 #include "base/fd.hpp"
+#include "base/result.hpp"
 
 namespace rsockets {
 
@@ -61,6 +62,27 @@ inline void keep_blocking(int fd, bool blocks) {
 [[nodiscard]] inline bool kept_blocking(int fd, int flags) {
     const int kept = fcntl(fd, F_GETSIG);
     return kept == SIGURG || (kept != SIGIO && (flags & O_NONBLOCK) == 0);
+}
+
+inline void set_kernel_blocking(int fd, bool blocks) {
+    const int flags = fcntl(fd, F_GETFL);
+    (void)fcntl(fd, F_SETFL, blocks ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
+}
+
+inline void set_low_water(int fd, std::size_t bytes) {
+    const int value = static_cast<int>(bytes);
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &value, sizeof(value));
+}
+
+// These move the bytes of an rsocket that is TCP.
+[[nodiscard]] inline base::Result<std::size_t> receive_from_kernel(int fd, msghdr &message, int flags) {
+    const ssize_t count = recvmsg(fd, &message, flags);
+    return count >= 0 ? base::Result<std::size_t>{static_cast<std::size_t>(count)} : base::last_failure();
+}
+
+[[nodiscard]] inline base::Result<std::size_t> send_to_kernel(int fd, const msghdr &message, int flags) {
+    const ssize_t count = sendmsg(fd, &message, flags | MSG_NOSIGNAL);
+    return count >= 0 ? base::Result<std::size_t>{static_cast<std::size_t>(count)} : base::last_failure();
 }
 
 [[nodiscard]] inline int family_of(int fd) {

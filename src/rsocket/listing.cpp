@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "rsocket/carrier.hpp"
 #include "rsocket/datagram_socket.hpp"
 #include "rsocket/process.hpp"
-#include "rsocket/socket.hpp"
 
 #include <rpma/rsocket.h>
 
@@ -32,21 +32,21 @@ std::array<char, size> text_of(std::string_view text) {
     return copy;
 }
 
-registry::State state_of(Socket::State state) {
+registry::State state_of(Carrier::State state) {
     switch (state) {
-        case Socket::State::Fresh:
-        case Socket::State::Lost:
+        case Carrier::State::Fresh:
+        case Carrier::State::Lost:
             break;
-        case Socket::State::Listening:
+        case Carrier::State::Listening:
             return registry::State::Listening;
-        case Socket::State::Reaching:
-        case Socket::State::Offered:
-        case Socket::State::Replaying:
+        case Carrier::State::Reaching:
+        case Carrier::State::Offered:
+        case Carrier::State::Replaying:
             return registry::State::Connecting;
-        case Socket::State::Undecided:
+        case Carrier::State::Undecided:
             return registry::State::Accepted;
-        case Socket::State::Streaming:
-        case Socket::State::Plain:
+        case Carrier::State::Streaming:
+        case Carrier::State::Plain:
             return registry::State::Connected;
     }
     return registry::State::Fresh;
@@ -75,7 +75,7 @@ const char *text_of_reason(int reason) {
     }
 }
 
-void AnySocket::list(Description description) {
+void AnySocket::describe(Description description) {
     if (!entry_) {
         entry_ = registry::Book::instance().add();
     }
@@ -99,7 +99,7 @@ void AnySocket::list(Description description) {
     entry_.describe(description);
 }
 
-void Socket::list() {
+void Carrier::list() {
     Description description{.state = closed_ ? registry::State::Closing : state_of(state_)};
     if (state_ == State::Plain) {
         description.mode = Mode::Tcp;
@@ -108,36 +108,28 @@ void Socket::list() {
     if (state_ == State::Listening && !listening_.is_in_tcp()) {
         description.mode = Mode::Rdma;
     }
-    if (const StreamLock in_stream{stream_}) {
-        const stream::Device &device = stream_->shard()->device();
+    if (const StreamLock in_stream{stream()}) {
+        const stream::Device &device = stream()->shard()->device();
         description.mode = Mode::Rdma;
         description.device = text_of<sizeof(description.device)>(device.name());
         if (device.is_of_kernel()) {
-            description.local = address_of(stream_->local_name().value_or(sockaddr_storage{}));
-            description.peer = address_of(stream_->peer_name().value_or(sockaddr_storage{}));
+            description.local = address_of(stream()->local_name().value_or(sockaddr_storage{}));
+            description.peer = address_of(stream()->peer_name().value_or(sockaddr_storage{}));
         }
     }
-    AnySocket::list(description);
+    rsocket_.describe(description);
 }
 
-void Socket::report_stream() {
-    list();
-    const StreamLock in_stream{stream_};
-    if (registry::Live *const live = entry_.live(); live != nullptr && in_stream) {
-        stream_->report_to(*live);
-    }
-}
-
-void Socket::list_in_child() {
-    if (state_ == State::Listening && !entry_) {
+void Carrier::list_in_child() {
+    if (state_ == State::Listening && !rsocket_.entry()) {
         list();
     }
 }
 
 void DatagramSocket::list() {
-    AnySocket::list({.kind = registry::Kind::Datagram,
-                     .state = closed_ ? registry::State::Closing : registry::State::Fresh,
-                     .mode = Mode::Udp});
+    describe({.kind = registry::Kind::Datagram,
+              .state = closed_ ? registry::State::Closing : registry::State::Fresh,
+              .mode = Mode::Udp});
 }
 
 }  // namespace rsockets

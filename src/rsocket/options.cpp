@@ -11,46 +11,60 @@
 
 namespace rsockets {
 
+namespace {
+
+// Whether it is still open what the rsocket's stream will be like.
+bool can_set_stream_options(Carrier::State state) {
+    switch (state) {
+        case Carrier::State::Fresh:
+        case Carrier::State::Listening:
+        case Carrier::State::Undecided:
+            return true;
+        case Carrier::State::Reaching:
+        case Carrier::State::Offered:
+        case Carrier::State::Replaying:
+        case Carrier::State::Streaming:
+        case Carrier::State::Plain:
+        case Carrier::State::Lost:
+            break;
+    }
+    return false;
+}
+
+// Returns one of RDMA_MODE_. A stream does not begin for being asked about: another process may have the
+// socket.
+int mode_of(Carrier &carrier, Beginning &beginning) REQUIRES(carrier.mutex()) {
+    if (carrier.stream() != nullptr) {
+        (void)beginning.serve();
+    }
+    const StreamLock in_stream{carrier.stream()};
+    return carrier.state() == Carrier::State::Plain                  ? RDMA_MODE_TCP
+           : in_stream && carrier.stream()->life().was_established() ? RDMA_MODE_RDMA
+                                                                     : RDMA_MODE_OPEN;
+}
+
+}  // namespace
+
 bool Socket::blocks() {
-    const base::Lock lock{mutex_};
-    return blocks_;
+    const base::Lock lock{carrier_.mutex()};
+    return carrier_.blocks();
 }
 
 void Socket::set_blocking(bool blocks) {
-    const base::Lock lock{mutex_};
-    blocks_ = blocks;
-    if (state_ == State::Plain) {
-        set_kernel_blocking(blocks);
-    } else if (state_ != State::Streaming) {
-        keep_blocking(fd(), blocks);
-    }
-}
-
-bool Socket::can_set_stream_options() const {
-    return state_ != State::Streaming && state_ != State::Plain && !is_lost() &&
-           (!is_open_yet() || state_ == State::Undecided);
-}
-
-// A stream does not begin for being asked about: another process may have the socket.
-int Socket::mode() {
-    if (stream_ != nullptr) {
-        (void)serve();
-    }
-    const StreamLock in_stream{stream_};
-    return state_ == State::Plain                           ? RDMA_MODE_TCP
-           : in_stream && stream_->life().was_established() ? RDMA_MODE_RDMA
-                                                            : RDMA_MODE_OPEN;
+    const base::Lock lock{carrier_.mutex()};
+    carrier_.set_blocking(blocks);
 }
 
 Result<void> Socket::set_option(int level, int name, const void *value, socklen_t length) {
-    const base::Lock lock{mutex_};
+    const base::Lock lock{carrier_.mutex()};
     if (level == SOL_RDMA) {
-        return can_set_stream_options() ? options_.set_of_rdma(name, value, length) : base::failure(EINVAL);
+        return can_set_stream_options(carrier_.state()) ? carrier_.options().set_of_rdma(name, value, length)
+                                                        : base::failure(EINVAL);
     }
-    if (state_ != State::Plain && level == SOL_SOCKET && SocketOptions::is_of_stream(name)) {
-        auto set = options_.set_of_stream(name, value, length);
+    if (!is_plain() && level == SOL_SOCKET && SocketOptions::is_of_stream(name)) {
+        auto set = carrier_.options().set_of_stream(name, value, length);
         if (set && name == SO_RCVLOWAT) {
-            open_stream_.set_low_water(options_.receive_low_water());
+            carrier_.open_stream().set_low_water(carrier_.options().receive_low_water());
             waiters_.wake();
         }
         return set;
@@ -61,61 +75,55 @@ Result<void> Socket::set_option(int level, int name, const void *value, socklen_
     if (setsockopt(fd(), level, name, value, length) != 0) {
         return base::last_failure();
     }
-    options_.of_kernel().keep(level, name, value, length);
+    carrier_.options().of_kernel().keep(level, name, value, length);
     return {};
 }
 
-int Socket::buffer_bytes(std::uint32_t stream::Settings::*buffer) const {
-    std::uint32_t bytes = options_.settings().*buffer;
-    if (bytes == 0) {
-        bytes = stream_ != nullptr ? stream_->settings().*buffer : stream::usual_bytes_of_soft;
-    }
-    return static_cast<int>(bytes);
-}
-
 Result<void> Socket::get_option(int level, int name, void *value, socklen_t *length) {
-    const base::Lock lock{mutex_};
+    const base::Lock lock{carrier_.mutex()};
     if (level == SOL_RDMA) {
         switch (name) {
             case RDMA_SQSIZE:
-                return give(int{options_.settings().sends}, value, length);
+                return give(int{carrier_.options().settings().sends}, value, length);
             case RDMA_RQSIZE:
-                return give(int{options_.settings().receives}, value, length);
+                return give(int{carrier_.options().settings().receives}, value, length);
             case RDMA_INLINE:
-                return give(static_cast<int>(options_.settings().inline_bytes), value, length);
+                return give(static_cast<int>(carrier_.options().settings().inline_bytes), value, length);
             case RDMA_IOMAPSIZE:
-                return give(static_cast<int>(options_.settings().slots), value, length);
+                return give(static_cast<int>(carrier_.options().settings().slots), value, length);
             case RDMA_FALLBACK:
-                return give(int{options_.may_be_tcp()}, value, length);
+                return give(int{carrier_.options().may_be_tcp()}, value, length);
             case RDMA_MODE:
-                return give(mode(), value, length);
+                return give(mode_of(carrier_, beginning_), value, length);
             case RDMA_MODE_REASON:
-                (void)serve();
-                return give(reason_, value, length);
+                (void)beginning_.serve();
+                return give(carrier_.reason(), value, length);
             default:
                 return base::failure(ENOPROTOOPT);
         }
     }
-    if (level == SOL_SOCKET && state_ != State::Plain) {
+    if (level == SOL_SOCKET && !is_plain()) {
         switch (name) {
             case SO_RCVTIMEO:
-                return give(timeval_of(options_.receive_timeout()), value, length);
+                return give(timeval_of(carrier_.options().receive_timeout()), value, length);
             case SO_SNDTIMEO:
-                return give(timeval_of(options_.send_timeout()), value, length);
+                return give(timeval_of(carrier_.options().send_timeout()), value, length);
             case SO_LINGER:
-                return give(options_.lingering(), value, length);
+                return give(carrier_.options().lingering(), value, length);
             case SO_RCVBUF:
-                return give(buffer_bytes(&stream::Settings::receive_bytes), value, length);
+                return give(carrier_.buffer_bytes(&stream::Settings::receive_bytes), value, length);
             case SO_SNDBUF:
-                return give(buffer_bytes(&stream::Settings::send_bytes), value, length);
+                return give(carrier_.buffer_bytes(&stream::Settings::send_bytes), value, length);
             case SO_RCVLOWAT:
-                return give(static_cast<int>(options_.receive_low_water()), value, length);
+                return give(static_cast<int>(carrier_.options().receive_low_water()), value, length);
             case SO_ERROR: {
-                (void)serve();
-                const StreamLock in_stream{stream_};
-                const bool is_broken = stream_ != nullptr && state_ == State::Streaming;
-                const int broken = is_lost() ? ECONNRESET : is_broken ? stream_->life().error() : 0;
-                return give(pending_error_ != 0 ? std::exchange(pending_error_, 0) : broken, value, length);
+                (void)beginning_.serve();
+                const StreamLock in_stream{carrier_.stream()};
+                const bool is_streaming = in_stream && carrier_.state() == State::Streaming;
+                const int broken = carrier_.state() == State::Lost ? ECONNRESET
+                                   : is_streaming                  ? carrier_.stream()->life().error()
+                                                                   : 0;
+                return give(carrier_.has_error() ? carrier_.take_error() : broken, value, length);
             }
             default:
                 break;

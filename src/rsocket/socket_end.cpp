@@ -3,9 +3,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "rsocket/kernel_socket.hpp"
 #include "rsocket/leaving.hpp"
 #include "rsocket/socket.hpp"
+#include "rsocket/wait.hpp"
 
 #include <rpma/rsocket.h>
 
@@ -15,112 +15,93 @@ Result<void> Socket::shutdown(int how) {
     if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
         return base::failure(EINVAL);
     }
-    const base::Lock lock{mutex_};
-    (void)serve();
-    if (state_ == State::Undecided && options_.may_be_tcp() && !lose_to_another()) {
-        become_plain(RDMA_REASON_SPOKE_FIRST);
+    const base::Lock lock{carrier_.mutex()};
+    (void)beginning_.serve();
+    if (is_undecided() && carrier_.options().may_be_tcp() && !beginning_.lose_to_another()) {
+        beginning_.stay_tcp(RDMA_REASON_SPOKE_FIRST);
     }
-    if (state_ == State::Listening || state_ == State::Plain) {
+    const State state = carrier_.state();
+    if (state == State::Listening || state == State::Plain) {
         return ::shutdown(fd(), how) == 0 ? Result<void>{} : base::last_failure();
     }
-    if (stream_ == nullptr && state_ != State::Replaying) {
-        return is_lost() ? lost() : base::failure(ENOTCONN);
+    if (carrier_.stream() == nullptr && state != State::Replaying) {
+        return state == State::Lost ? carrier_.lost() : base::failure(ENOTCONN);
     }
-    ends_receiving_ = ends_receiving_ || how != SHUT_WR;
-    ends_sending_ = ends_sending_ || how != SHUT_RD;
-    if (const StreamLock in_stream{stream_}) {
-        stream_->shut(how != SHUT_WR, how != SHUT_RD);
+    const bool receiving = how != SHUT_WR;
+    const bool sending = how != SHUT_RD;
+    Carrier::Ended &ended = carrier_.ended();
+    ended = {.receiving = ended.receiving || receiving, .sending = ended.sending || sending};
+    if (const StreamLock in_stream{carrier_.stream()}) {
+        carrier_.stream()->shut(receiving, sending);
     }
     waiters_.wake();
     return {};
 }
 
-bool Socket::waits_with_bytes() const {
-    const bool asks = state_ == State::Offered && decision_time_.awaits_answer();
-    return state_ == State::Replaying ||
-           (asks && !stream_->early_sends().empty() && !stream_->life().was_established());
-}
-
-// The bytes that were sent to a peer that has not answered go by the stream, or in TCP.
-void Socket::send_what_is_kept(Deadline deadline) {
-    if (state_ == State::Replaying || state_ == State::Offered) {
-        (void)until(true, deadline, [&]() -> Result<void> {
-            assert_looks();
-            return waits_with_bytes() ? base::failure(EAGAIN) : Result<void>{};
-        });
-    }
-}
-
 void Socket::close() {
-    const base::Lock lock{mutex_};
-    const linger &lingering = options_.lingering();
+    const base::Lock lock{carrier_.mutex()};
+    const linger &lingering = carrier_.options().lingering();
     const bool lingers = lingering.l_onoff != 0;
     const bool cuts = lingers && lingering.l_linger == 0;
     const auto time = lingers ? std::chrono::seconds{lingering.l_linger} : 2 * DecisionTime::time_to_answer;
-    const Deadline deadline = base::Clock::now() + time;
+    Wait wait{beginning_, true, base::Clock::now() + time};
     // The kernel's close does everything that TCP needs, and cuts what is undecided. No stream begins here:
     // another process may have inherited the descriptor, and use it.
-    if (cuts && state_ == State::Undecided) {
-        options_.of_stream().apply(fd());
+    if (cuts && is_undecided()) {
+        carrier_.options().of_stream().apply(fd());
     }
-    if (!cuts) {
-        send_what_is_kept(deadline);
-    }
-    if (const StreamLock in_stream{stream_}) {
-        (void)stream_->serve_shard();
-        if (cuts) {
-            stream_->abort();
-        } else {
-            stream_->leave();
-        }
-    }
-    if (lingers && !cuts && stream_ != nullptr) {
-        (void)until(true, deadline, [&]() -> Result<void> {
-            assert_looks();
-            return stream_ == nullptr || stream_->gone() ? Result<void>{} : base::failure(EAGAIN);
+    if (!cuts && (carrier_.state() == State::Replaying || carrier_.state() == State::Offered)) {
+        // The bytes that were sent to a peer that has not answered go by the stream, or in TCP.
+        (void)wait.until([&]() -> Result<void> {
+            carrier_.assert_looks();
+            return beginning_.waits_with_bytes() ? base::failure(EAGAIN) : Result<void>{};
         });
     }
-    closed_ = true;
-    if (entry_) {
-        list();
+    if (const StreamLock in_stream{carrier_.stream()}) {
+        (void)carrier_.stream()->serve_shard();
+        if (cuts) {
+            carrier_.stream()->abort();
+        } else {
+            carrier_.stream()->leave();
+        }
     }
-    if (const StreamLock in_stream{stream_}) {
-        open_stream_.close();
-        stream_->unmap_all();  // the program may free the memory from now on
+    if (lingers && !cuts && carrier_.stream() != nullptr) {
+        (void)wait.until([&]() -> Result<void> {
+            carrier_.assert_looks();
+            return carrier_.stream() == nullptr || carrier_.stream()->gone() ? Result<void>{}
+                                                                             : base::failure(EAGAIN);
+        });
     }
-    waiters_.wake();
+    carrier_.close();
 }
 
 bool Socket::end_with_process() {
-    if (!mutex_.try_lock()) {
+    if (!carrier_.mutex().try_lock()) {
         return false;
     }
-    const base::Lock lock{mutex_, base::adopt};
-    if (stream_ != nullptr) {
-        if (!stream_->mutex().try_lock()) {
+    const base::Lock lock{carrier_.mutex(), base::adopt};
+    if (carrier_.stream() != nullptr) {
+        if (!carrier_.stream()->mutex().try_lock()) {
             return false;
         }
-        stream_->mutex().unlock();
+        carrier_.stream()->mutex().unlock();
     }
-    if (state_ == State::Replaying || state_ == State::Offered) {
-        (void)serve();
-        const StreamLock in_stream{stream_};
-        if (waits_with_bytes()) {
+    if (carrier_.state() == State::Replaying || carrier_.state() == State::Offered) {
+        (void)beginning_.serve();
+        const StreamLock in_stream{carrier_.stream()};
+        if (beginning_.waits_with_bytes()) {
             return false;
         }
     }
-    if (stream_ == nullptr) {
+    if (carrier_.stream() == nullptr) {
         return true;
     }
     {
-        const StreamLock in_stream{stream_};
-        open_stream_.close();
-        stream_->leave();
-        stream_->forget_observer();
+        const StreamLock in_stream{carrier_.stream()};
+        carrier_.stream()->leave();
     }
-    closed_ = true;
-    state_ = State::Fresh;
-    Leaving::instance().add(std::move(stream_), take_fd());
+    carrier_.end_with_process();
+    Leaving::instance().add(carrier_.release(), take_fd());
     return true;
 }
 

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// rsocket/transfer: see the header.
+#include "rsocket/transfer.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/parts.hpp"
+#include "rsocket/kernel_socket.hpp"
+
+namespace rsockets {
+
+void PartsLeft::move(std::size_t bytes) {
+    moved_ += bytes;
+    rest_.clear();
+    std::size_t skipped = moved_;
+    for (const iovec &part : all_) {
+        const std::size_t gone = std::min(skipped, part.iov_len);
+        skipped -= gone;
+        if (gone < part.iov_len) {
+            rest_.push_back(
+                {.iov_base = static_cast<std::byte *>(part.iov_base) + gone, .iov_len = part.iov_len - gone});
+        }
+    }
+    left_ = rest_;
+}
+
+namespace {
+
+stream::Reading reading_of(int flags) {
+    const bool copies = (flags & MSG_TRUNC) == 0;
+    const auto taking = copies ? stream::Reading::Take : stream::Reading::Discard;
+    const auto peeking = copies ? stream::Reading::Peek : stream::Reading::Count;
+    return (flags & MSG_PEEK) != 0 ? peeking : taking;
+}
+
+}  // namespace
+
+Receiving::Receiving(Carrier &carrier, std::span<const iovec> parts, int flags, bool blocks)
+    : carrier_{carrier},
+      parts_{parts},
+      reading_{reading_of(flags)},
+      blocks_{blocks},
+      wanted_{base::size_of(parts)},
+      least_{(flags & MSG_WAITALL) != 0 ? wanted_ : std::min(wanted_, carrier.open_stream().low_water())} {}
+
+[[gnu::always_inline]] inline Result<std::size_t> Receiving::attempt() {
+    carrier_.assert_looks();
+    if (carrier_.stream() == nullptr) {
+        return carrier_.state() == Carrier::State::Replaying && carrier_.ended().receiving
+                   ? Result<std::size_t>{0}
+                   : base::failure(carrier_.why_no_stream());
+    }
+    // A peek leaves the bytes there, so that it has to wait for all of them together.
+    const std::size_t at_once = peeks() || parts_.moved() == 0
+                                    ? std::min(least_, carrier_.stream()->settings().receive_bytes / 2UL)
+                                    : 1;
+    if (blocks_ && wanted_ != 0 && !carrier_.stream()->can_receive(at_once)) {
+        return base::failure(EAGAIN);
+    }
+    return carrier_.stream()->receive(parts_.left(), reading_);
+}
+
+Result<std::size_t> Receiving::run(Beginning &beginning) {
+    Wait wait{beginning, blocks_};
+    const auto got = wait.look([this] { return attempt(); });
+    return got && is_granted(*got) ? got : run_rest(wait, got);
+}
+
+Result<std::size_t> Receiving::run_rest(Wait &wait, Result<std::size_t> first) {
+    carrier_.mutex().assert_held();
+    wait.end_at(Wait::deadline_of(carrier_.options().receive_timeout()));
+    for (auto got = first;; got = wait.look([this] { return attempt(); })) {
+        if (Wait::is_waiting(got)) {
+            got = wait.keep_looking([this] { return attempt(); });
+        }
+        if (!got && blocks_ && (Wait::is_waiting(got) || got.error().number == EINTR)) {
+            // The wait is over before there was enough. The program gets what is there.
+            blocks_ = false;
+            const auto some = wait.look([this] { return attempt(); });
+            got = some ? some : got;
+            return got                   ? Result<std::size_t>{parts_.moved() + *got}
+                   : parts_.moved() != 0 ? Result<std::size_t>{parts_.moved()}
+                                         : got;
+        }
+        if (!got) {
+            return parts_.moved() != 0 ? Result<std::size_t>{parts_.moved()} : got;
+        }
+        if (*got == 0 || is_granted(parts_.moved() + *got)) {
+            return parts_.moved() + *got;
+        }
+        parts_.move(*got);
+    }
+}
+
+[[gnu::always_inline]] inline Result<std::size_t> Sending::attempt() {
+    Carrier &carrier = beginning_.carrier();
+    carrier.assert_looks();
+    const std::span<const iovec> parts = parts_.left();
+    if (carrier.stream() == nullptr) {
+        if (carrier.state() == Carrier::State::Plain) {
+            return send_to_kernel(carrier.fd(), base::message_of(parts.data(), parts.size()), MSG_DONTWAIT);
+        }
+        return carrier.state() == Carrier::State::Replaying ? beginning_.keep(parts)
+                                                            : base::failure(carrier.why_no_stream());
+    }
+    if (carrier.state() == Carrier::State::Offered && carrier.stream()->life().error() != 0) {
+        return base::failure(EAGAIN);  // the next look goes on without it
+    }
+    // As TCP, which does not ask whether the peer reads.
+    const std::size_t bytes = base::size_of(parts);
+    if (bytes == 0 && !carrier.ended().sending && carrier.stream()->life().error() == 0) {
+        return 0;
+    }
+    // Bytes that have left give their place in the send buffer back, and the next bytes take the same one.
+    // Where all have left already there is nothing to look for.
+    if (bytes > carrier.options().settings().inline_bytes && carrier.stream()->looks_before_send(bytes)) {
+        (void)carrier.stream()->serve_shard();
+    }
+    return carrier.stream()->send(parts);
+}
+
+Result<std::size_t> Sending::run() {
+    Wait wait{beginning_, blocks_};
+    const auto put = wait.look([this] { return attempt(); });
+    return put && *put == base::size_of(parts_.all()) ? put : run_rest(wait, put);
+}
+
+Result<std::size_t> Sending::run_rest(Wait &wait, Result<std::size_t> first) {
+    Carrier &carrier = beginning_.carrier();
+    carrier.mutex().assert_held();
+    wait.end_at(Wait::deadline_of(carrier.options().send_timeout()));
+    const std::size_t wanted = base::size_of(parts_.all());
+    for (auto put = first;; put = wait.look([this] { return attempt(); })) {
+        if (Wait::is_waiting(put)) {
+            put = wait.keep_looking([this] { return attempt(); });
+        }
+        if (!put) {
+            return parts_.moved() != 0 ? Result<std::size_t>{parts_.moved()} : put;
+        }
+        if (parts_.moved() + *put == wanted) {
+            return wanted;
+        }
+        parts_.move(*put);
+    }
+}
+
+}  // namespace rsockets
