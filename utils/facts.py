@@ -19,7 +19,7 @@ import re
 import sys
 
 # The largest that is there today. These numbers may only go down: whoever makes one smaller writes the new one here.
-# The target of a class is 25 members and 40 functions.
+# The target of a class is 25 members.
 LIMITS = {
     'files in a room': 74,
     'lines of a file': 424,
@@ -28,7 +28,7 @@ LIMITS = {
     'pairs of rooms that include each other': 0,
     'pairs of files that include each other': 0,
     'members of a class': 55,
-    'functions of a class': 61,
+    'functions of a class': 40,
 }
 SHOWN = 5  # of the largest classes, files and functions
 

@@ -33,8 +33,8 @@ bool Beginning::begin_stream(stream::Side side) {
     mark_as_stream(carrier_.fd());
     // With a waiter made now, this thread can wait for the stream also when no descriptor is left later.
     const auto waiter = Waiter::of_this_thread();
-    auto stream = waiter ? stream::Connection::begin(side, carrier_.fd(), carrier_.options().settings(),
-                                                     carrier_.observer())
+    auto stream = waiter ? stream::Connection::begin(stream::Approach::on_socket(side, carrier_.fd()),
+                                                     carrier_.options().settings(), carrier_.observer())
                          : std::unexpected{waiter.error()};
     if (!stream) {
         // The kernel says why there is no connection any more.
@@ -43,7 +43,7 @@ bool Beginning::begin_stream(stream::Side side) {
         if (asks) {
             give_up(error);
         } else {
-            (void)::shutdown(carrier_.fd(), SHUT_RDWR);  // nobody would answer the peer
+            (void)::shutdown(carrier_.fd(), SHUT_RDWR);  // the peer would get no answer
             carrier_.fail(error);
         }
         return true;

@@ -76,8 +76,8 @@ Result<void> Beginning::reach(const sockaddr *address, socklen_t length) {
         }
         if (*device != nullptr) {
             share_port(fd);
-            auto stream = stream::Connection::reach(**device, *local, *remote, carrier_.options().settings(),
-                                                    carrier_.observer());
+            auto stream = stream::Connection::begin(stream::Approach::to(**device, *local, *remote),
+                                                    carrier_.options().settings(), carrier_.observer());
             if (!stream) {
                 return std::unexpected{stream.error()};
             }

@@ -102,7 +102,7 @@ void Carrier::close() {
     }
     if (const StreamLock in_stream{stream()}) {
         open_stream_.close();
-        stream()->unmap_all();  // the program may free the memory from now on
+        stream()->unmap_all();
     }
     rsocket_.waiters().wake();
 }

@@ -85,8 +85,9 @@ public:
     [[nodiscard]] OpenStream &open_stream() { return open_stream_; }
     [[nodiscard]] Listening &listening() REQUIRES(mutex_) { return listening_; }
 
-    // The rsocket is closed. With the process nobody is told.
+    // The program has closed the rsocket, and may free the memory that it has mapped.
     void close() REQUIRES(mutex_);
+    // The rsocket is closed because the process ends. No thread and no other program is told.
     void end_with_process() REQUIRES(mutex_);
     [[nodiscard]] bool is_closed() const REQUIRES(mutex_) { return closed_; }
     // The directions that rshutdown has ended.

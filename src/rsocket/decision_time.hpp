@@ -35,8 +35,8 @@ public:
     // Until when more may come that decides; nothing when that time is over.
     [[nodiscard]] Deadline due() const;
     // Returns a descriptor that becomes readable when the time is over, as long as it is not. Where the
-    // kernel gives none, nobody would be woken: then the time of an accepted rsocket is over now. An rsocket
-    // that connects may still get its answer, or the device gives the connection up.
+    // kernel gives none, no thread would be woken: then the time of an accepted rsocket is over now. An
+    // rsocket that connects may still get its answer, or the device gives the connection up.
     [[nodiscard]] std::optional<pollfd> timer(bool is_accepted);
     // Keeps the timer's descriptor open.
     [[nodiscard]] const std::shared_ptr<const base::Fd> &owner_of_timer() const { return timer_; }

@@ -95,8 +95,8 @@ Result<void> Socket::wait_for_peer() {
 Result<void> Socket::name(End end, sockaddr *address, socklen_t *length) {
     const base::Lock lock{carrier_.mutex()};
     if (const StreamLock in_stream{carrier_.stream()}) {
-        const auto known =
-            end == End::Local ? carrier_.stream()->local_name() : carrier_.stream()->peer_name();
+        const auto known = carrier_.stream()->name(end == End::Peer ? stream::Connection::End::Theirs
+                                                                    : stream::Connection::End::Ours);
         if (known) {
             if (address == nullptr || length == nullptr) {
                 return base::failure(EFAULT);

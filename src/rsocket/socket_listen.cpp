@@ -92,7 +92,8 @@ Result<std::shared_ptr<Socket>> Socket::next_client(sockaddr *address, socklen_t
         const auto peer = stream::as_seen_by(family_of(fd()), client->asked->peer);
         auto accepted = std::make_shared<Socket>(std::move(client->fd), State::Fresh, settings, blocks);
         Carrier &carrier = accepted->carrier_;
-        auto stream = stream::Connection::answer(std::move(*client->asked), settings, carrier.observer());
+        auto stream = stream::Connection::begin(stream::Approach::answering(std::move(*client->asked)),
+                                                settings, carrier.observer());
         if (!stream) {
             return std::unexpected{stream.error()};
         }

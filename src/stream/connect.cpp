@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "stream/address.hpp"
 #include "stream/connection.hpp"
 
 namespace stream {
@@ -13,17 +12,8 @@ namespace stream {
 namespace {
 
 constexpr std::uint16_t least_receives = 16;
-// The device may take this long to find the peer's address, and as long to find the route.
-constexpr int resolve_timeout_ms = 4000;
 // Windows and slots are posted inline, from memory that is not registered.
 constexpr std::uint32_t least_inline_bytes = std::max(window_bytes, slot_bytes);
-
-// When the connection ended without an error, and the peer announced no end, the stream was reset.
-int reason_of_end(const rpma_conn *conn) {
-    int error = 0;
-    (void)rpma_conn_get_error(conn, &error);
-    return error != 0 ? error : ECONNRESET;
-}
 
 // Returns the settings, each at least what the protocol needs and at most what the device has.
 Settings within(Settings settings, const Device &device, std::uint32_t kept_places) {
@@ -48,87 +38,56 @@ Settings within(Settings settings, const Device &device, std::uint32_t kept_plac
     return settings;
 }
 
+Hello hello_of(const Settings &settings, const StreamMemory &memory) {
+    return {.credits = static_cast<std::uint16_t>(settings.receives - kept_receives),
+            .slots = settings.slots,
+            .list = {.address = reinterpret_cast<std::uintptr_t>(memory.windows_list()),
+                     .key = memory.shared_key(),
+                     .length = windows},
+            .data = {.address = reinterpret_cast<std::uintptr_t>(memory.receive_buffer()),
+                     .key = memory.shared_key(),
+                     .length = settings.receive_bytes / 2}};
+}
+
 }  // namespace
 
-Connection::Made Connection::begin(Side side, int socket, const Settings &settings, Observer &observer) {
-    const auto name = name_of(socket);
-    if (!name) {
-        return std::unexpected{name.error()};
-    }
-    const auto device = Device::soft_at(*name);
-    if (!device) {
-        return std::unexpected{device.error()};
-    }
-    const int flags = RPMA_ADOPT_SHARE_FD | (side == Side::Active ? RPMA_ADOPT_INITIATOR : 0);
-    return begin(**device, side, settings, observer, [&](rpma_conn_cfg *cfg) {
-        return made<Request>(rpma_conn_req_adopt_fd, (*device)->peer(), socket, flags,
-                             static_cast<const rpma_conn_cfg *>(cfg));
-    });
-}
+Connection::Connection(std::shared_ptr<Shard> shard, Side side, const Settings &settings, Observer &observer)
+    : shard_{std::move(shard)},
+      device_{shard_->device()},
+      side_{side},
+      settings_{settings},
+      observer_{&observer},
+      rpma_{*shard_, settings_.sends + Outgoing::kept_places + settings_.receives} {}
 
-Connection::Made Connection::reach(const Device &device, const sockaddr_storage &local,
-                                   const sockaddr_storage &remote, const Settings &settings,
+Connection::Made Connection::begin(base::Result<Approach> approach, const Settings &settings,
                                    Observer &observer) {
-    return begin(device, Side::Active, settings, observer, [&](rpma_conn_cfg *cfg) -> base::Result<Request> {
-        const auto host = host_of(remote);
-        if (!host) {
-            return std::unexpected{host.error()};
-        }
-        int result = rpma_conn_cfg_set_timeout(cfg, resolve_timeout_ms);
-        result = result != 0 ? result
-                             : rpma_conn_cfg_set_source_addr(cfg, reinterpret_cast<const sockaddr *>(&local));
-        if (result != 0) {
-            return failure_of(result);
-        }
-        return made<Request>(rpma_conn_req_begin, device.peer(), host->c_str(), port_text(remote).c_str(),
-                             static_cast<const rpma_conn_cfg *>(cfg));
-    });
-}
-
-Connection::Made Connection::answer(Asked asked, const Settings &settings, Observer &observer) {
-    return begin(*asked.device, Side::Passive, settings, observer,
-                 [&](rpma_conn_cfg *cfg) -> base::Result<Request> {
-                     const int result = rpma_conn_req_prepare(asked.request.get(), asked.device->peer(), cfg);
-                     if (result != 0) {
-                         return failure_of(result);
-                     }
-                     return std::move(asked.request);
-                 });
-}
-
-Connection::Made Connection::begin(const Device &device, Side side, const Settings &settings,
-                                   Observer &observer, const MakeRequest &make_request) {
+    if (!approach) {
+        return std::unexpected{approach.error()};
+    }
+    const Device &device = *approach->device;
     auto shard = Shard::of_this_thread(device);
     if (!shard) {
         return std::unexpected{shard.error()};
     }
     std::unique_ptr<Connection> connection{new (std::nothrow) Connection{
-        std::move(*shard), side, within(settings, device, Outgoing::kept_places), observer}};
+        std::move(*shard), approach->side, within(settings, device, Outgoing::kept_places), observer}};
     if (connection == nullptr) {
         return base::failure(ENOMEM);
     }
     base::Lock lock{connection->mutex()};
-    if (auto asked = connection->ask(make_request); !asked) {
+    const auto asked =
+        connection->rpma_.ask(*connection, connection->settings_, std::move(approach->make_request));
+    if (!asked) {
         lock.unlock();
         return std::unexpected{asked.error()};
     }
+    connection->take_request_event();
     return connection;
 }
 
 Connection::~Connection() {
     const base::Lock lock{mutex()};
-    if (conn_ != nullptr && life_.phase() != Phase::Over) {
-        (void)rpma_conn_disconnect(conn_.get());
-    }
-    request_.reset();
-    if (conn_ != nullptr) {
-        conn_.reset();
-        shard_->detach(*lane_, number_);
-    }
-    expect_event(false);
-    if (lane_ != nullptr) {
-        Shard::leave(*lane_, most_completions());
-    }
+    rpma_.end(life_.phase() != Phase::Over);
 }
 
 void Connection::report_to(registry::Live &live) {
@@ -140,82 +99,25 @@ void Connection::forget_observer() {
     report_.end();
 }
 
-void Connection::expect_event(bool expected) {
-    shard_->expect_events(int{expected} - int{expects_event_});
-    expects_event_ = expected;
-}
-
-base::Result<void> Connection::ask(const MakeRequest &make_request) {
-    const auto lane = shard_->join(most_completions());
-    if (!lane) {
-        return std::unexpected{lane.error()};
-    }
-    lane_ = *lane;
-    auto configuration = made<Configuration>(rpma_conn_cfg_new);
-    if (!configuration) {
-        return std::unexpected{configuration.error()};
-    }
-    rpma_conn_cfg *const cfg = configuration->get();
-    int result = rpma_conn_cfg_set_cq(cfg, Shard::queue_of(*lane_));
-    result = result != 0 ? result : rpma_conn_cfg_set_events(cfg, shard_->events());
-    result = result != 0 ? result : rpma_conn_cfg_set_sq_size(cfg, settings_.sends + Outgoing::kept_places);
-    result = result != 0 ? result : rpma_conn_cfg_set_rq_size(cfg, settings_.receives);
-    result = result != 0 ? result : rpma_conn_cfg_set_inline_size(cfg, settings_.inline_bytes);
-    if (result != 0) {
-        return failure_of(result);
-    }
-    auto request = make_request(cfg);
-    if (!request) {
-        return std::unexpected{request.error()};
-    }
-    request_ = std::move(*request);
-    (void)rpma_conn_req_set_context(request_.get(), static_cast<Member *>(this));
-    expect_event(true);
-    go_on_asking();
-    return {};
-}
-
 void Connection::take_request_event() {
     mutex().assert_held();
-    if (request_ != nullptr) {
-        go_on_asking();
-    }
-}
-
-void Connection::go_on_asking() {
-    const int result = rpma_conn_req_proceed(request_.get());
-    if (result == RPMA_E_AGAIN) {
+    if (!rpma_.asks()) {
         return;
     }
-    if (result != 0) {
-        int error = 0;
-        (void)rpma_conn_req_get_error(request_.get(), &error);
-        request_.reset();
-        fail(error);
-        return;
+    const auto ready = rpma_.proceed();
+    if (!ready) {
+        fail(ready.error().number);
+    } else if (*ready) {
+        if (auto connected = connect(); !connected) {
+            rpma_.drop_request();
+            fail(connected.error().number);
+        }
     }
-    if (auto connected = connect(); !connected) {
-        request_.reset();
-        fail(connected.error().number);
-    }
-}
-
-Hello Connection::hello() const {
-    return {.credits = static_cast<std::uint16_t>(settings_.receives - kept_receives),
-            .slots = settings_.slots,
-            .list = {.address = reinterpret_cast<std::uintptr_t>(memory_.windows_list()),
-                     .key = memory_.shared_key(),
-                     .length = windows},
-            .data = {.address = reinterpret_cast<std::uintptr_t>(memory_.receive_buffer()),
-                     .key = memory_.shared_key(),
-                     .length = settings_.receive_bytes / 2}};
 }
 
 base::Result<void> Connection::connect() {
     if (side_ == Side::Passive) {
-        rpma_conn_private_data data{};
-        (void)rpma_conn_req_get_private_data(request_.get(), &data);
-        meet(data);
+        meet(rpma_.request_data());
         if (life_.error() != 0) {
             return base::failure(life_.error());
         }
@@ -229,25 +131,12 @@ base::Result<void> Connection::connect() {
     for (std::size_t index = 0; device_.is_iwarp() && index < receives.size(); ++index) {
         receives[index] = receive_of(memory_, index);
     }
-    if (const int result = rpma_conn_req_recv_many(request_.get(), receives.data(), receives.size(), nullptr);
-        result != 0) {
-        return failure_of(result);
+    const bool reaches = side_ == Side::Active && device_.is_of_kernel();
+    auto connected = rpma_.connect(*this, receives, encode(hello_of(settings_, memory_)), reaches);
+    if (connected) {
+        life_.enter(Phase::Connecting);
     }
-    auto bytes = encode(hello());
-    const rpma_conn_private_data data{.ptr = bytes.data(), .len = static_cast<std::uint8_t>(bytes.size())};
-    rpma_conn_req *request = request_.release();
-    rpma_conn *conn = nullptr;
-    if (const int result = rpma_conn_req_connect(&request, &data, &conn); result != 0) {
-        // siw reaches for its peer in this call, and finds in it that nobody listens.
-        return result == RPMA_E_PROVIDER && side_ == Side::Active && device_.is_of_kernel()
-                   ? base::failure(ECONNREFUSED)
-                   : failure_of(result);
-    }
-    conn_.reset(conn);
-    (void)rpma_conn_get_qp_num(conn, &number_);
-    Shard::attach(*lane_, number_, *this);
-    enter(Phase::Connecting);
-    return {};
+    return connected;
 }
 
 // Takes the peer's Hello: from here on this end knows the peer's memory.
@@ -262,55 +151,46 @@ void Connection::meet(const rpma_conn_private_data &data) {
     const Ground ground{.device = device_,
                         .settings = settings_,
                         .memory = memory_,
-                        .conn = conn_,
+                        .conn = rpma_.conn(),
                         .report = report_,
                         .scratch = shard_->scratch()};
-    outgoing_.emplace(ground, *theirs);
-    incoming_.emplace(ground, *theirs);
+    exchange_.emplace(ground, *theirs, life_, early_sends_);
 }
 
 void Connection::take_event(rpma_conn_event event) {
     mutex().assert_held();
     if (device_.is_of_kernel() && event == RPMA_CONN_CLOSED) {
-        (void)rpma_conn_disconnect(conn_.get());  // the peer's connection waits for this answer
+        rpma_.disconnect();  // the peer's connection waits for this answer
     }
     if (life_.phase() == Phase::Over) {
         return;
     }
-    expect_event(false);
+    rpma_.expect_event(false);
     if (event == RPMA_CONN_ESTABLISHED) {
         life_.accepted();
         if (side_ == Side::Active) {
-            rpma_conn_private_data data{};
-            (void)rpma_conn_get_private_data(conn_.get(), &data);
-            meet(data);
+            meet(rpma_.answer_data());
         }
-        enter(life_.error() == 0 ? Phase::Established : Phase::Over);
+        life_.enter(life_.error() == 0 ? Phase::Established : Phase::Over);
         for (const ibv_wc &completion : std::exchange(early_completions_, {})) {
             take_completion(completion);
         }
         return;
     }
     if (life_.peer_left()) {
-        enter(Phase::Over);
+        life_.enter(Phase::Over);
     } else {
-        fail(reason_of_end(conn_.get()));
+        // Without an error, and without an end that the peer announced, the stream was reset.
+        const int error = rpma_.error();
+        fail(error != 0 ? error : ECONNRESET);
     }
 }
 
-base::Result<sockaddr_storage> Connection::local_name() const {
-    sockaddr_storage name{};
-    const bool known = device_.is_of_kernel() &&
-                       (conn_ != nullptr ? rpma_conn_get_local_addr(conn_.get(), &name)
-                                         : rpma_conn_req_get_local_addr(request_.get(), &name)) == 0;
-    return known ? base::Result<sockaddr_storage>{name} : base::failure(ENOTCONN);
-}
-
-base::Result<sockaddr_storage> Connection::peer_name() const {
-    sockaddr_storage name{};
-    const bool known = device_.is_of_kernel() && conn_ != nullptr && life_.phase() != Phase::Connecting &&
-                       rpma_conn_get_peer_addr(conn_.get(), &name) == 0;
-    return known ? base::Result<sockaddr_storage>{name} : base::failure(ENOTCONN);
+base::Result<sockaddr_storage> Connection::name(End end) const {
+    if (!device_.is_of_kernel() || (end == End::Theirs && life_.phase() == Phase::Connecting)) {
+        return base::failure(ENOTCONN);
+    }
+    return end == End::Theirs ? rpma_.peer_name() : rpma_.local_name();
 }
 
 }  // namespace stream

@@ -2,32 +2,29 @@
 // stream/connection: one byte stream on one connection of librpma. The lock of its shard guards it, which the
 // caller holds.
 //
-//      Connection ── Life         how far it has come, which directions have ended (life.hpp has the states)
-//                 ├─ EarlySends   bytes for a peer that has not answered
-//                 ├─ Outgoing     posts: bytes, words, news of mappings   ┐ once the peer's Hello is there
-//                 └─ Incoming     the peer's bytes, words and mappings    ┘
+//      Connection ── Life             how far it has come, which directions have ended (life.hpp has the
+//      states)
+//                 ├─ RpmaConnection   the request and the connection of librpma, the place in the shard
+//                 ├─ EarlySends       bytes for a peer that has not answered
+//                 └─ Exchange         what both ends say to each other, once the peer's Hello is there
+//                     ├─ Outgoing     posts: bytes, words, news of mappings
+//                     └─ Incoming     the peer's bytes, words and mappings
 //
-// Connection alone ends the stream: the two directions return why they cannot go on.
+// Connection alone ends the stream: the others return why they cannot go on.
 //
-// take_word checks what a peer sends; the first word that the protocol does not allow ends the stream with
+// Exchange checks what a peer sends; the first word that the protocol does not allow ends the stream with
 // EPROTO.
 #pragma once
 
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include <functional>
 #include <vector>
 
-#include "stream/early_sends.hpp"
-#include "stream/incoming.hpp"
-#include "stream/life.hpp"
-#include "stream/listener.hpp"
-#include "stream/outgoing.hpp"
+#include "stream/approach.hpp"
+#include "stream/exchange.hpp"
 
 namespace stream {
-
-enum class Side { Active, Passive };
 
 // Take copies the bytes to the program and consumes them, Peek only copies them, Discard only consumes them,
 // Count does neither.
@@ -49,16 +46,8 @@ public:
 
     // The stream joins the shard of this thread. The caller does not hold the shard's lock here, nor in the
     // destructor.
-    // Begins a stream over the soft device, on a TCP socket that is connected. On it the peer asks (Passive),
-    // or is asked (Active). The socket stays the caller's, who closes it after the connection is destroyed.
-    [[nodiscard]] static Made begin(Side side, int socket, const Settings &settings, Observer &observer);
-    // Asks the peer at the remote address, over the device of the kernel that serves the local one. When the
-    // local port is 0 the device chooses one.
-    [[nodiscard]] static Made reach(const Device &device, const sockaddr_storage &local,
-                                    const sockaddr_storage &remote, const Settings &settings,
+    [[nodiscard]] static Made begin(base::Result<Approach> approach, const Settings &settings,
                                     Observer &observer);
-    // Answers a peer that asked over a device of the kernel.
-    [[nodiscard]] static Made answer(Asked asked, const Settings &settings, Observer &observer);
     // Operations that are posted still go out, where the device sends them without us. A forked child never
     // destroys or uses what it inherited: base::leave_to_parent().
     ~Connection();
@@ -79,7 +68,6 @@ public:
 
     // The bytes that the program sent before the peer has answered.
     [[nodiscard]] EarlySends &early_sends() REQUIRES(mutex()) { return early_sends_; }
-    [[nodiscard]] const EarlySends &early_sends() const REQUIRES(mutex()) { return early_sends_; }
     // How far the stream has come, and how it ended.
     [[nodiscard]] const Life &life() const REQUIRES(mutex()) { return life_; }
     // Whether receive() would give at least `bytes` bytes, or all that can come before some are read, or an
@@ -88,24 +76,25 @@ public:
     // Whether send() would take bytes, or give an error.
     [[nodiscard]] bool can_send() const REQUIRES(mutex());
     [[nodiscard]] std::size_t readable() const REQUIRES(mutex()) {
-        return incoming_ ? incoming_->readable() : 0;
+        return exchange_ ? exchange_->incoming().readable() : 0;
     }
-    // The addresses of both ends, of a stream over a device of the kernel. ENOTCONN: they are not known yet,
-    // or the stream is over the soft device.
-    [[nodiscard]] base::Result<sockaddr_storage> local_name() const REQUIRES(mutex());
-    [[nodiscard]] base::Result<sockaddr_storage> peer_name() const REQUIRES(mutex());
+    // The address of one end, of a stream over a device of the kernel. ENOTCONN: it is not known yet, or the
+    // stream is over the soft device.
+    enum class End { Ours, Theirs };
+    [[nodiscard]] base::Result<sockaddr_storage> name(End end) const REQUIRES(mutex());
     // The settings, as far as the device and the protocol allow them.
     [[nodiscard]] const Settings &settings() const { return settings_; }
     // Whether a send of many bytes should first look for bytes that have left. The look makes room where
     // there is too little. Where there is a send buffer, the next bytes then take its first place.
     [[nodiscard]] bool looks_before_send(std::size_t bytes) const REQUIRES(mutex()) {
-        return outgoing_ && !idle() &&
-               (!Outgoing::sends_in_place(device_) || !outgoing_->has_room_at_once(bytes));
+        return exchange_ && !idle() &&
+               (!Outgoing::sends_in_place(device_) || !exchange_->outgoing().has_room_at_once(bytes));
     }
     // Whether everything that was sent has left this end: the device needs none of it any more.
     [[nodiscard]] bool idle() const REQUIRES(mutex()) {
         return life_.phase() == Phase::Over ||
-               (early_sends_.empty() && (!life_.established() || (!life_.owes_word() && outgoing_->idle())));
+               (early_sends_.empty() &&
+                (!life_.established() || (!life_.owes_word() && exchange_->outgoing().idle())));
     }
     // Whether, after leave(), the peer has everything that was sent, or cannot have it.
     [[nodiscard]] bool gone() const REQUIRES(mutex()) { return idle() && (!life_.established() || !drains_); }
@@ -146,55 +135,18 @@ public:
     void leave() REQUIRES(mutex());
 
 private:
-    Connection(std::shared_ptr<Shard> shard, Side side, const Settings &settings, Observer &observer)
-        : shard_{std::move(shard)},
-          device_{shard_->device()},
-          side_{side},
-          settings_{settings},
-          observer_{&observer} {}
-
-    // Makes the request of librpma: the one difference between the three ways to begin.
-    using MakeRequest = std::function<base::Result<Request>(rpma_conn_cfg *)>;
+    Connection(std::shared_ptr<Shard> shard, Side side, const Settings &settings, Observer &observer);
 
     // Connecting, in connect.cpp.
-    [[nodiscard]] static Made begin(const Device &device, Side side, const Settings &settings,
-                                    Observer &observer, const MakeRequest &make_request);
-    [[nodiscard]] base::Result<void> ask(const MakeRequest &make_request) REQUIRES(mutex());
     [[nodiscard]] base::Result<void> connect() REQUIRES(mutex());
-    [[nodiscard]] Hello hello() const REQUIRES(mutex());
     void meet(const rpma_conn_private_data &data) REQUIRES(mutex());
-    void go_on_asking() REQUIRES(mutex());
     void take_request_event() override;
     void take_event(rpma_conn_event event) override;
-    void expect_event(bool expected) REQUIRES(mutex());
 
     // Messages, in messages.cpp.
     void take_completion(const ibv_wc &completion) override;
-    void keep_early(const ibv_wc &completion) REQUIRES(mutex());
-    void take_failure(ibv_wc_status status) REQUIRES(mutex());
-    void take_closely(std::uint32_t bits) REQUIRES(mutex());
+    void take_unusual(const ibv_wc &completion) REQUIRES(mutex());
     void go_on() override;
-    // Takes a word that tells of no bytes.
-    void take_word(Word word) REQUIRES(mutex());
-    // Whether send_what_is_owed() may have something to send.
-    [[nodiscard]] bool owes() const REQUIRES(mutex()) {
-        return incoming_->owes_update() || life_.owes_word() || !early_sends_.empty() ||
-               outgoing_->has_news();
-    }
-    void send_what_is_owed() REQUIRES(mutex());
-    void send_early_sends() REQUIRES(mutex());
-    // Notes that the program has taken bytes, and tells the peer if that is due.
-    void consumed(std::size_t bytes) REQUIRES(mutex()) {
-        incoming_->consume(bytes);
-        if (incoming_->owes_update() && life_.established()) {
-            send_what_is_owed();
-        }
-    }
-    // How many completions of this stream there may be at once.
-    [[nodiscard]] std::uint32_t most_completions() const {
-        return settings_.sends + Outgoing::kept_places + settings_.receives;
-    }
-    void enter(Phase phase) REQUIRES(mutex());
     void fail(int number) REQUIRES(mutex());
     // Ends the stream if there is an error, which is 0 or an errno value. Returns whether there is none.
     bool fail_if(int error) REQUIRES(mutex()) {
@@ -204,19 +156,7 @@ private:
         return error == 0;
     }
     void break_off(int number) REQUIRES(mutex());
-    void violated(const char *what) REQUIRES(mutex());
-
-    // Keeps bytes for a peer that has not answered.
-    [[nodiscard]] base::Result<std::size_t> keep(std::span<const iovec> parts) REQUIRES(mutex());
-    // Says what became of `wanted` bytes. The stream ends if the device took none.
-    [[nodiscard]] base::Result<std::size_t> sent(const Outgoing::Sent &outcome, std::size_t wanted)
-        REQUIRES(mutex());
-    // Whether what is sent is kept for later.
-    [[nodiscard]] bool keeps_sends() const REQUIRES(mutex()) {
-        const bool asks = life_.phase() == Phase::Asking || life_.phase() == Phase::Connecting;
-        return life_.may_write() &&
-               (!early_sends_.empty() ? life_.phase() != Phase::Over : asks && early_sends_.wanted());
-    }
+    void end_for(const Trouble &trouble) REQUIRES(mutex());
 
     const std::shared_ptr<Shard> shard_;
     const Device &device_;
@@ -224,11 +164,8 @@ private:
     const Settings settings_;
     Observer *observer_ GUARDED_BY(mutex());
     Report report_ GUARDED_BY(mutex());
-    Life life_ GUARDED_BY(mutex());
+    Life life_ GUARDED_BY(mutex()){report_};
     EarlySends early_sends_ GUARDED_BY(mutex());
-    Shard::Lane *lane_ GUARDED_BY(mutex()) = nullptr;
-    std::uint32_t number_ GUARDED_BY(mutex()) = 0;  // the queue pair's, of conn_
-    bool expects_event_ GUARDED_BY(mutex()) = false;
     // The device ends the connection by itself when what is posted has left.
     bool drains_ GUARDED_BY(mutex()) = false;
     // Completions that came before the connection was established.
@@ -236,28 +173,26 @@ private:
 
     // Members are destroyed from the last to the first: the connection before the memory that it uses.
     StreamMemory memory_ GUARDED_BY(mutex());
-    Request request_ GUARDED_BY(mutex());
-    Connected conn_ GUARDED_BY(mutex());
+    RpmaConnection rpma_ GUARDED_BY(mutex());
 
-    // These are there once the peer's Hello is.
-    std::optional<Outgoing> outgoing_ GUARDED_BY(mutex());
-    std::optional<Incoming> incoming_ GUARDED_BY(mutex());
+    // It is there once the peer's Hello is.
+    std::optional<Exchange> exchange_ GUARDED_BY(mutex());
 };
 
 [[gnu::always_inline]] inline std::size_t Connection::receive_at_once(void *bytes, std::size_t size) {
-    const std::size_t received = incoming_->copy_at_once(bytes, size);
+    const std::size_t received = exchange_->incoming().copy_at_once(bytes, size);
     if (received != 0) [[likely]] {
-        consumed(received);
+        (void)fail_if(exchange_->consume(received));
     }
     return received;
 }
 
 [[gnu::always_inline]] inline bool Connection::send_at_once(const void *bytes, std::size_t size) {
     if (!life_.may_send() || !early_sends_.empty() || size - 1 >= settings_.inline_bytes ||
-        size > outgoing_->room()) [[unlikely]] {
+        size > exchange_->outgoing().room()) [[unlikely]] {
         return false;
     }
-    return fail_if(outgoing_->send_piece(bytes, static_cast<std::uint32_t>(size)));
+    return fail_if(exchange_->outgoing().send_piece(bytes, static_cast<std::uint32_t>(size)));
 }
 
 }  // namespace stream

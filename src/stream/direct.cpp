@@ -10,26 +10,26 @@ base::Result<void> Connection::map(void *begin, std::size_t bytes, bool for_peer
     if (!life_.may_send()) {
         return base::failure(life_.why_not_send());
     }
-    auto mapped = outgoing_->map(begin, bytes, for_peer, offset);
+    auto mapped = exchange_->outgoing().map(begin, bytes, for_peer, offset);
     if (mapped && for_peer) {
-        send_what_is_owed();
+        (void)fail_if(exchange_->settle());
     }
     return mapped;
 }
 
 bool Connection::unmap(const void *begin, std::size_t bytes) {
-    if (!outgoing_ || !outgoing_->unmap(begin, bytes)) {
+    if (!exchange_ || !exchange_->outgoing().unmap(begin, bytes)) {
         return false;
     }
     if (life_.established()) {
-        send_what_is_owed();
+        (void)fail_if(exchange_->settle());
     }
     return true;
 }
 
 void Connection::unmap_all() {
-    if (outgoing_) {
-        outgoing_->unmap_all();
+    if (exchange_) {
+        exchange_->outgoing().unmap_all();
     }
 }
 
@@ -39,14 +39,15 @@ base::Result<std::size_t> Connection::write_at(const iovec &from, std::uint64_t 
     }
     std::size_t written = 0;
     while (written < from.iov_len) {
-        const auto to = incoming_->find(offset + written);
+        const auto to = exchange_->incoming().find(offset + written);
         if (!to) {
             return written != 0 ? base::Result<std::size_t>{written} : base::failure(ENXIO);
         }
-        const auto outcome = outgoing_->write(from, written, *to);
+        const auto outcome = exchange_->outgoing().write(from, written, *to);
         written += outcome.bytes;
         if (outcome.bytes == 0) {
-            return sent({.bytes = written, .error = outcome.error}, from.iov_len);
+            (void)fail_if(outcome.error);
+            return Outgoing::Sent{.bytes = written, .error = outcome.error}.result(from.iov_len);
         }
     }
     return written;

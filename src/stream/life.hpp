@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "stream/report.hpp"
 #include "stream/wire.hpp"
 
 namespace stream {
@@ -18,6 +19,9 @@ enum class Phase { Asking, Connecting, Established, Over };
 
 class Life {
 public:
+    // The report is told of each phase.
+    explicit Life(Report &report) : report_{report} {}
+
     [[nodiscard]] Phase phase() const { return phase_; }
     // Whether the request has been sent, or the peer's has been answered.
     [[nodiscard]] bool answered() const { return phase_ != Phase::Asking; }
@@ -48,10 +52,17 @@ public:
     void enter(Phase phase) {
         phase_ = phase;
         was_established_ = was_established_ || phase == Phase::Established;
+        report_->phase = phase == Phase::Over          ? registry::Phase::Over
+                         : phase == Phase::Established ? registry::Phase::Established
+                                                       : registry::Phase::Connecting;
+        report_->error = error_;
     }
     void accepted() { was_accepted_ = true; }
-    // The first error is the reason.
-    void break_with(int number) { error_ = error_ != 0 ? error_ : number; }
+    // The stream is over. The first error is the reason.
+    void fail(int number) {
+        error_ = error_ != 0 ? error_ : number;
+        enter(Phase::Over);
+    }
     // The program ends one direction or both. Returns whether there is news for the peer.
     bool shut(bool receiving, bool sending) {
         const bool could_read = may_read_ && !peer_ended_;
@@ -85,6 +96,7 @@ public:
     [[nodiscard]] Control take_word() { return *std::exchange(owed_, std::nullopt); }
 
 private:
+    Report &report_;
     Phase phase_ = Phase::Asking;
     int error_ = 0;
     bool was_accepted_ = false;

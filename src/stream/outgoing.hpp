@@ -8,6 +8,7 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <optional>
 
 #include "stream/allowance.hpp"
@@ -76,6 +77,12 @@ public:
     struct Sent {
         std::size_t bytes;
         int error;
+
+        // What the program is told of a send of `wanted` bytes. EAGAIN: there was no room.
+        [[nodiscard]] base::Result<std::size_t> result(std::size_t wanted) const {
+            return bytes != 0 || wanted == 0 ? base::Result<std::size_t>{bytes}
+                                             : base::failure(error != 0 ? error : EAGAIN);
+        }
     };
     // Sends bytes, as many as there is room for.
     [[nodiscard]] Sent send(std::span<const iovec> parts);

@@ -8,7 +8,7 @@
 namespace stream {
 
 bool Connection::can_receive(std::size_t bytes) const {
-    const bool has_bytes = readable() != 0 && (readable() >= bytes || incoming_->is_full());
+    const bool has_bytes = readable() != 0 && (readable() >= bytes || exchange_->incoming().is_full());
     return has_bytes || life_.peer_ended() || !life_.may_read() || life_.phase() == Phase::Over;
 }
 
@@ -24,10 +24,10 @@ base::Result<std::size_t> Connection::receive(std::span<const iovec> parts, Read
         return life_.phase() != Phase::Over ? base::Result<std::size_t>{base::failure(EAGAIN)} : 0;
     }
     if (reading == Reading::Take || reading == Reading::Peek) {
-        incoming_->copy(parts, bytes);
+        exchange_->incoming().copy(parts, bytes);
     }
     if (reading == Reading::Take || reading == Reading::Discard) {
-        consumed(bytes);
+        (void)fail_if(exchange_->consume(bytes));
     }
     return bytes;
 }
@@ -36,28 +36,20 @@ bool Connection::can_send() const {
     if (!life_.may_write() || life_.is_over()) {
         return true;
     }
-    if (keeps_sends()) {
+    if (early_sends_.keeps(life_)) {
         return early_sends_.size() < settings_.send_bytes;
     }
-    return life_.established() && outgoing_->has_room();
+    return life_.established() && exchange_->outgoing().has_room();
 }
 
 base::Result<std::size_t> Connection::send(std::span<const iovec> parts) {
     if (!life_.may_send() || !early_sends_.empty()) {
-        return keeps_sends() ? keep(parts) : base::failure(life_.why_not_send());
+        return early_sends_.keeps(life_) ? early_sends_.keep(parts, settings_.send_bytes)
+                                         : base::failure(life_.why_not_send());
     }
-    return sent(outgoing_->send(parts), base::size_of(parts));
-}
-
-base::Result<std::size_t> Connection::keep(std::span<const iovec> parts) {
-    const std::size_t bytes = early_sends_.keep(parts, settings_.send_bytes);
-    return bytes != 0 || base::size_of(parts) == 0 ? base::Result<std::size_t>{bytes} : base::failure(EAGAIN);
-}
-
-base::Result<std::size_t> Connection::sent(const Outgoing::Sent &outcome, std::size_t wanted) {
-    (void)fail_if(outcome.error);
-    return outcome.bytes != 0 || wanted == 0 ? base::Result<std::size_t>{outcome.bytes}
-                                             : base::failure(life_.error() != 0 ? life_.error() : EAGAIN);
+    const auto sent = exchange_->outgoing().send(parts);
+    (void)fail_if(sent.error);
+    return sent.result(base::size_of(parts));
 }
 
 void Connection::abort() {
@@ -67,14 +59,14 @@ void Connection::abort() {
 
 void Connection::shut(bool receiving, bool sending) {
     if (life_.shut(receiving, sending) && life_.established()) {
-        send_what_is_owed();
+        (void)fail_if(exchange_->settle());
     }
 }
 
 void Connection::leave() {
     shut(true, true);
     if (!device_.is_of_kernel() && life_.established() && !life_.owes_word()) {
-        drains_ = rpma_conn_drain(conn_.get()) == 0;
+        drains_ = rpma_.drain();
     }
 }
 

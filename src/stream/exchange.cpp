@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/exchange: see the header.
+#include "stream/exchange.hpp"
+
+#include <cerrno>
+
+namespace stream {
+
+namespace {
+
+constexpr const char *beyond_its_room = "data beyond its windows, its credits or its end";
+
+Trouble violated(const char *what) {
+    return {.error = EPROTO, .violation = what};
+}
+
+Trouble failed(int error) {
+    return {.error = error};
+}
+
+}  // namespace
+
+Trouble Exchange::take(const ibv_wc &completion) {
+    if ((completion.opcode & IBV_WC_RECV) == 0) {
+        outgoing_.completed();
+        if (completion.wr_id == farewell) {
+            life_.peer_leaves();
+        }
+        return {};
+    }
+    const auto bits = incoming_.take_word(completion);
+    if (!bits) [[unlikely]] {
+        return violated("a message that is no word of 4 bytes");
+    }
+    const Word word = decode_word(*bits);
+    const bool is_data = static_cast<Op>(word.op) == Op::Data;
+    if (!is_data || incoming_.must_post_receives() || life_.peer_ended()) [[unlikely]] {
+        return take_closely(*bits);
+    }
+    return incoming_.arrived(word.value) ? Trouble{} : violated(beyond_its_room);
+}
+
+// Takes a word that is not data alone: receives are posted again, or it comes behind the peer's end.
+[[gnu::noinline]] Trouble Exchange::take_closely(std::uint32_t bits) {
+    const Word word = decode_word(bits);
+    const bool is_data = static_cast<Op>(word.op) == Op::Data;
+    if (!is_data || incoming_.must_post_receives()) {
+        if (const int error = incoming_.post_receives(); error != 0) {
+            return failed(error);
+        }
+    }
+    // A peer goes on for as long as it does not know that both directions have ended.
+    if (life_.peer_left()) {
+        return {};
+    }
+    if (!is_data) {
+        return take_word(word);
+    }
+    return !life_.peer_ended() && incoming_.arrived(word.value) ? Trouble{} : violated(beyond_its_room);
+}
+
+// Takes a word that tells of no bytes.
+Trouble Exchange::take_word(Word word) {
+    switch (static_cast<Op>(word.op)) {
+        case Op::Data:
+            break;
+        case Op::Window:
+            return outgoing_.take_update(static_cast<std::uint16_t>(word.value))
+                       ? Trouble{}
+                       : violated("credits or a window that it cannot give");
+        case Op::Control:
+            switch (static_cast<Control>(word.value)) {
+                case Control::Disconnect:
+                    life_.peer_leaves();
+                    return {};
+                case Control::Shutdown:
+                    life_.peer_ends();
+                    return {};
+                case Control::KeepAlive:
+                    return {};
+            }
+            break;
+        case Op::Slot:
+            return incoming_.take_slot(word.value)
+                       ? Trouble{}
+                       : violated("a mapping that cannot be, or without a credit");
+    }
+    return violated("a word that means nothing");
+}
+
+int Exchange::settle() {
+    if (!early_sends_.empty()) {
+        if (const int error = send_early_sends(); error != 0) {
+            return error;
+        }
+    }
+    if (life_.owes_word() && early_sends_.empty() && outgoing_.has_place_for_control()) {
+        if (const int error = outgoing_.send_control(life_.take_word()); error != 0) {
+            return error;
+        }
+    }
+    while (!life_.peer_left() && incoming_.owes_update() && outgoing_.has_place_for_update()) {
+        if (const int error = incoming_.post_receives(); error != 0) {
+            return error;
+        }
+        if (const int error = outgoing_.send_update(incoming_.update()); error != 0) {
+            return error;
+        }
+    }
+    return outgoing_.has_news() && life_.may_write() && !life_.peer_left() ? outgoing_.tell_mappings() : 0;
+}
+
+// Posts what was kept, as much as there is room for. The program may have ended this direction since: the
+// word of that end goes behind the bytes.
+int Exchange::send_early_sends() {
+    if (life_.peer_left()) {
+        early_sends_.clear();
+        return 0;
+    }
+    const iovec all = early_sends_.all();
+    const auto [bytes, error] = outgoing_.send({&all, 1});
+    early_sends_.sent(bytes);
+    if (error != 0) {
+        early_sends_.clear();
+    }
+    return error;
+}
+
+}  // namespace stream

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// stream/exchange: what both ends of a stream say to each other once they know each other's memory: bytes and
+// words of the peer, and what this end owes to it.
+//
+// A function that may find that the stream cannot go on returns why. Its Connection ends the stream.
+#pragma once
+
+#include "stream/early_sends.hpp"
+#include "stream/incoming.hpp"
+#include "stream/life.hpp"
+#include "stream/outgoing.hpp"
+
+namespace stream {
+
+// Why a stream cannot go on.
+struct Trouble {
+    int error = 0;                    // an errno value; 0: it can
+    const char *violation = nullptr;  // what the peer sent that the protocol does not allow
+    explicit operator bool() const { return error != 0; }
+};
+
+// The lock of the shard guards it. The stream's Life and EarlySends are its Connection's.
+class Exchange {
+public:
+    Exchange(const Ground &ground, const Hello &theirs, Life &life, EarlySends &early_sends)
+        : outgoing_{ground, theirs}, incoming_{ground, theirs}, life_{life}, early_sends_{early_sends} {}
+    Exchange(const Exchange &) = delete;
+    Exchange &operator=(const Exchange &) = delete;
+
+    [[nodiscard]] Outgoing &outgoing() { return outgoing_; }
+    [[nodiscard]] const Outgoing &outgoing() const { return outgoing_; }
+    [[nodiscard]] Incoming &incoming() { return incoming_; }
+    [[nodiscard]] const Incoming &incoming() const { return incoming_; }
+
+    // Takes a completion that succeeded: a post of ours, or a word of the peer.
+    [[nodiscard]] Trouble take(const ibv_wc &completion);
+    // Whether settle() may have something to send.
+    [[nodiscard]] bool owes() const {
+        return incoming_.owes_update() || life_.owes_word() || !early_sends_.empty() || outgoing_.has_news();
+    }
+    // Sends what is owed: early sends, the word of our end, windows and credits, news of mappings. Returns 0
+    // or an errno value.
+    [[nodiscard]] int settle();
+    // Notes that the program has taken bytes, and tells the peer if that is due. Returns 0 or an errno value.
+    [[nodiscard]] int consume(std::size_t bytes) {
+        incoming_.consume(bytes);
+        return incoming_.owes_update() && life_.established() ? settle() : 0;
+    }
+
+private:
+    [[nodiscard]] Trouble take_closely(std::uint32_t bits);
+    [[nodiscard]] Trouble take_word(Word word);
+    [[nodiscard]] int send_early_sends();
+
+    Outgoing outgoing_;
+    Incoming incoming_;
+    Life &life_;
+    EarlySends &early_sends_;
+};
+
+}  // namespace stream
