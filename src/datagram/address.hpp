@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// datagram/address: where datagrams come from and go to, IPv4 and IPv6 alike.
+// datagram/address: the addresses of datagrams, IPv4 and IPv6 alike.
 #pragma once
 
 #include <netinet/in.h>

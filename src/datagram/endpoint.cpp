@@ -19,7 +19,7 @@ using std::chrono::seconds;
 constexpr std::size_t most_peers = 1024;
 // At how many addresses of this machine an endpoint has queue pairs. Messages from others go over UDP.
 constexpr std::size_t most_locals = 16;
-// How long a peer that is not heard is believed to have the queue pair that it had.
+// How long an endpoint uses the queue pair of a peer from which it hears nothing.
 constexpr seconds trust{1};
 // How long an endpoint waits before it looks for the way to a peer again.
 constexpr seconds look_up_pause{1};
@@ -59,7 +59,7 @@ void Endpoint::peer_changed() {
     look_ups_ = 0;
 }
 
-// ---- who is sent to ----
+// ---- peers ----
 
 Endpoint::Peer &Endpoint::peer_at(const Address &address) {
     const auto now = base::Clock::now();
@@ -249,7 +249,7 @@ void Endpoint::serve_socket() {
     }
 }
 
-// Any stranger may have written the datagram.
+// Any sender may have written the datagram.
 void Endpoint::arrived(const udp::Arrival &arrival, std::span<const std::byte> datagram) {
     const auto envelope = decode_envelope(datagram);
     if (!envelope || envelope->ip.is_v4() != arrival.from.ip.is_v4() ||
@@ -271,8 +271,8 @@ void Endpoint::arrived(const udp::Arrival &arrival, std::span<const std::byte> d
     deliver(arrival.from, datagram.subspan(envelope_bytes(envelope->ip)));
 }
 
-// There is one answer for each message, and it is no longer than that: a sender that forges an address cannot
-// flood it with answers.
+// Each message gets one answer, which is no longer than the message. So a sender that forges an address
+// cannot flood that address with answers.
 void Endpoint::answer(const udp::Arrival &arrival) {
     const QueuePair *const pair = pair_at(with_scope({.ip = arrival.to}, arrival.from.scope));
     if (pair == nullptr || pair->is_broken()) {
@@ -304,8 +304,8 @@ void Endpoint::serve_pair(const Local &local) {
     }
 }
 
-// A label says from whom a message is, and any sender that reaches the queue pair can write one: it must have
-// the address that the device saw, where the device tells that.
+// A label names the sender of a message, and any sender that reaches the queue pair can write one. So its
+// address must be the one that the device saw, if the device tells that.
 void Endpoint::received(const Local &local, const QueuePair::Received &message) {
     const auto label = decode_label(message.message);
     const bool is_genuine = label && (!message.source || *message.source == label->ip);

@@ -39,7 +39,7 @@ public:
     Endpoint &operator=(const Endpoint &) = delete;
     ~Endpoint();
 
-    // The socket has another peer now, or none: from elsewhere nothing comes any more.
+    // The socket has another peer now, or none. From now on no message comes from elsewhere.
     void peer_changed();
 
     // Sends the parts as one message, to the name or, where it is nullptr, to the socket's peer. EAGAIN;
@@ -51,7 +51,7 @@ public:
     // Whether everything that was sent has left the devices.
     [[nodiscard]] bool has_sent_all() const;
 
-    // Takes what has come, as far as there is room for messages.
+    // Takes the messages that have come, as far as there is room for them.
     void serve();
     [[nodiscard]] bool has_message() const { return !inbox_.empty(); }
     [[nodiscard]] const Message &message() const { return inbox_.front(); }
@@ -62,7 +62,7 @@ public:
     // Whether any call found something new since this was asked.
     [[nodiscard]] bool take_news() { return std::exchange(has_news_, false); }
 
-    // Whether serve() would take what the socket has.
+    // Whether serve() has room for the socket's messages.
     [[nodiscard]] bool has_room() const { return !inbox_.full(); }
     // The queue pairs that are to be waited for, beside the socket. A new one is news, and lives as long as
     // the endpoint does.
@@ -115,7 +115,7 @@ private:
     std::optional<Address> default_peer_;
     std::vector<Local> locals_;                               // at most most_locals
     std::unordered_map<Address, Peer, Address::Hash> peers_;  // at most most_peers; they use the queue pairs
-    std::size_t look_ups_ = 0;                                // peers that the way to is looked for
+    std::size_t look_ups_ = 0;                                // peers to which the way is looked for
 };
 
 }  // namespace datagram

@@ -55,7 +55,7 @@ public:
     template <typename Take>
     std::size_t poll(std::size_t most, Take take);
 
-    // The end of a look-up that `who` began. The handle is empty when there is no way.
+    // The result of a look-up that `who` began. The handle is empty when there is no way.
     struct Found {
         void *who;
         verbs::AddressHandle handle;

@@ -12,7 +12,7 @@
 
 namespace datagram::udp {
 
-// Makes the socket tell which address each datagram came to.
+// Makes the socket report the address to which each datagram came.
 [[nodiscard]] base::Result<void> prepare(int socket, int family);
 
 struct Arrival {

@@ -29,7 +29,7 @@ struct AtExit {
     ~AtExit() { Book::instance().remove_files(); }
 } at_exit;
 
-// A file without a name, with memory for all its bytes: a store into the mapping cannot fail then.
+// Makes a file without a name, with memory for all its bytes, so that a store into the mapping cannot fail.
 base::Result<base::Fd> make_nameless(const std::string &folder, std::size_t bytes) {
     constexpr mode_t readable = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
     base::Fd file{open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, readable)};
@@ -139,7 +139,8 @@ bool Book::make_file() {
     const std::size_t bytes = first_file_bytes << files_.size();
     const auto file = bytes <= most_file_bytes ? make_nameless(path_, bytes) : base::failure(ENOSPC);
     const auto memory = file ? map(*file, bytes) : std::unexpected{file.error()};
-    // It has its name last: a file that nobody has mapped is taken for one that was left behind, and removed.
+    // It gets its name last, because a reader takes a file that no process has mapped for one that was left
+    // behind, and removes it.
     const auto name = memory ? give_name(*file, path_) : std::unexpected{memory.error()};
     if (!name) {
         if (memory) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// registry/process: processes as /proc tells of them.
+// registry/process: reads /proc about processes.
 #include "registry/process.hpp"
 
 #include <sys/stat.h>

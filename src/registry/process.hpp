@@ -16,7 +16,7 @@ struct FileName {
     ino_t space = 0;  // pid_namespaces(7): of process numbers
     pid_t process = 0;
     std::uint64_t start = 0;
-    ino_t inode = 0;  // of the file itself: a name is given once, so nobody removes the next file that has it
+    ino_t inode = 0;  // of the file itself: a name is given once, so no process removes a later file by it
 
     [[nodiscard]] std::string text() const;
 };
@@ -32,9 +32,9 @@ struct FileName {
 // parent has not asked for it yet.
 [[nodiscard]] std::optional<std::uint64_t> start_of(pid_t process);
 
-// Whether the process that the file's name means is there, and has the file in its memory. A process that has
-// begun another program has not. Where the caller may not look into the process, or it is one of another
-// namespace, it counts that the process is there.
+// Whether the process of the file's name is there, and has the file in its memory. A process that has begun
+// another program has not. If the caller may not look into the process, or if the process is of another
+// namespace, it is enough that the process is there.
 [[nodiscard]] bool is_in_use(const FileName &name, const std::string &path);
 
 }  // namespace registry

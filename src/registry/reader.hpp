@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// registry/reader: the rsockets of other processes. A file that is not what its name says, or that another
-// user wrote under this user's name, is left alone, and a line of log at the level Debug says why. A file
+// registry/reader: the rsockets of other processes. A file that does not fit its name, or that another user
+// wrote under this user's name, is left alone, and a line of the log at the level Debug says why. A file
 // whose process is gone is removed.
 #pragma once
 

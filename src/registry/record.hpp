@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// registry/record: what a process tells other programs of its rsockets. A process has a few files in memory
-// (/dev/shm), each named rsocket-UID-SPACE-PID-START-NUMBER: SPACE is the namespace of PID (the inode of
-// /proc/PID/ns/pid), and START is when the process began, as /proc/PID/stat has it. A file begins with a
-// Header, in the place of one record, and records follow to its end. The process writes them in its mapping,
-// so that no record costs a system call; the others read the file.
+// registry/record: the facts that a process tells other programs about its rsockets. A process has a few
+// files in memory (/dev/shm), each named rsocket-UID-SPACE-PID-START-NUMBER: SPACE is the namespace of PID
+// (the inode of /proc/PID/ns/pid), and START is when the process began, as /proc/PID/stat has it. A file
+// begins with a Header, in the place of one record, and records follow to its end. The process writes them
+// in its mapping, so that no record costs a system call; the others read the file.
 //
-// Every user may read the files. They tell no more than the kernel tells every user of its sockets, and a
-// client has to find the listeners of other users.
+// Every user may read the files, because a client has to find the listeners of other users. The files tell
+// no more than the kernel tells every user about its sockets.
 #pragma once
 
 #include <netinet/in.h>
@@ -62,10 +62,11 @@ struct Live {
     std::uint64_t sent_messages = 0;
     std::uint64_t received_bytes = 0;
     std::uint64_t placed_bytes = 0;  // by riowrite
-    // The peer's windows and credits since the beginning. The rest of them is this less what was sent.
+    // The peer's windows and credits since the beginning. Those that are left are this number less the
+    // number that was sent.
     std::uint64_t granted_bytes = 0;
     std::uint64_t granted_messages = 0;
-    // How often a send had to wait for the peer to grant more; and for the device to send what it has.
+    // How often a send had to wait until the peer granted more, and until the device had sent its bytes.
     std::uint64_t stalls_for_peer = 0;
     std::uint64_t stalls_for_device = 0;
 };

@@ -21,7 +21,7 @@ namespace registry {
 
 namespace {
 
-// As <netinet/tcp.h> has it, which does not go with <linux/tcp.h>.
+// This is the value of <netinet/tcp.h>, which cannot be included beside <linux/tcp.h>.
 constexpr int tcp_listen = 10;
 
 struct Place {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// registry/tcp_diag: what the kernel tells everybody of a TCP socket (sock_diag(7)), as ss(8) shows it.
+// registry/tcp_diag: the facts that the kernel tells every user about a TCP socket (sock_diag(7)), as ss(8)
+// shows them.
 #pragma once
 
 #include <netinet/in.h>

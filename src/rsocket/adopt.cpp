@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/socket: an rsocket of a TCP socket that another program made, which handed its descriptor over.
+// rsocket/socket: how an rsocket is made of a TCP socket that another program made and handed over.
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
@@ -20,10 +20,10 @@ namespace rsockets {
 
 namespace {
 
-// As <netinet/tcp.h> has them, which does not go with <linux/tcp.h>.
+// These are the values of <netinet/tcp.h>, which cannot be included beside <linux/tcp.h>.
 enum TcpState { TcpClosed = 7, TcpListening = 10 };
 
-// Whether somebody has sent bytes, or taken some of those that came.
+// Returns whether a program has sent bytes, or read some of the bytes that came.
 bool is_used(int fd, const tcp_info &tcp) {
     int unread = 0;
     return tcp.tcpi_bytes_sent != 0 || ioctl(fd, SIOCINQ, &unread) != 0 ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/any_socket: what the API does with an rsocket, whatever its type. Any number of threads.
+// rsocket/any_socket: the calls of the API on an rsocket of any type. Any number of threads may call.
 #pragma once
 
 #include <poll.h>
@@ -82,12 +82,12 @@ public:
         return base::failure(EOPNOTSUPP);
     }
 
-    // A thread that waits for several sockets calls this: it does what the socket alone can do, and returns
-    // the shard of its stream, if it has one, which the caller then serves.
+    // A thread that waits for several sockets calls this. It takes the socket further without its shard, and
+    // returns the shard of its stream, if it has one. The caller then serves that.
     [[nodiscard]] virtual std::shared_ptr<stream::Shard> advance() = 0;
     // Whether advance() may begin a stream, which takes longer than anything else that it does.
     [[nodiscard]] virtual bool is_undecided() const { return false; }
-    // Whether the kernel does everything: then receive and send take no lock. Does not change any more.
+    // Whether the kernel does everything: then receive and send take no lock. It stays so.
     [[nodiscard]] virtual bool is_plain() const { return false; }
     // Answers the peer of an accepted socket if the peer has asked. Returns whether this did something, which
     // may be for another socket of the shard, and whether the peer still waits for its answer.
@@ -103,27 +103,27 @@ public:
     [[nodiscard]] virtual Result<void> begin_wait(Sleep &sleep, short events) = 0;
     virtual void end_wait(const Sleep &sleep) = 0;
 
-    // The kernel's descriptors that tell when to advance() again, beside the shard if that gives one, and
-    // what they become ready for then. They do so until end_watch(); a device of the kernel once, and again
-    // when this is called again. The socket keeps them open until it is closed, except for a timer, which it
-    // drops when it needs it no more: whoever has put the timer into a set holds it until it is out of there,
-    // because another descriptor may get its number from then on.
+    // The kernel's descriptors that tell when to advance() again, beside the shard if advance() gives one,
+    // and the events that they become ready for then. They become ready until end_watch(); those of a device
+    // of the kernel once, and again after another call of this. The socket keeps them open until it is
+    // closed, except for a timer, which it drops when it no longer needs it. A caller that has put the timer
+    // into a set holds it until it has taken it out, because another descriptor may then get its number.
     struct Watched {
         std::vector<pollfd> descriptors;
         std::shared_ptr<const base::Fd> timer;  // of one of them; nullptr: none is a timer
     };
     [[nodiscard]] virtual Result<Watched> watch(short events) = 0;
     virtual void end_watch() {}
-    // Those who are told when something has become of the socket.
+    // The threads and watchers that are told when the socket changes.
     [[nodiscard]] Waiters &waiters() { return waiters_; }
 
-    // Closes the socket because the process ends, perhaps in the middle of a call. It waits for nothing, not
+    // Closes the socket because the process ends, perhaps in the middle of a call. It does not wait, not
     // even for a lock. False: the socket has not ended, because another thread has a lock, or the peer has
     // not answered and is to get bytes.
     [[nodiscard]] virtual bool end_with_process() = 0;
-    // Called in a forked child, where a thread of the parent may be about to change this rsocket, or hold its
-    // locks for ever. Makes the child's own rsocket of the same descriptor. Nobody there uses or destroys
-    // this one any more.
+    // Called in a forked child, where a thread of the parent may be about to change this rsocket, or hold
+    // its locks for ever. Makes the child's own rsocket of the same descriptor. The child never uses or
+    // destroys this one again.
     [[nodiscard]] virtual std::shared_ptr<AnySocket> in_child() const = 0;
 
     // Tells other programs what the socket is now. The caller says what the kernel's socket does not.

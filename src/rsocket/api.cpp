@@ -28,7 +28,7 @@ namespace rsockets {
 
 namespace {
 
-// Returns what use(socket) gives for the rsocket behind the descriptor.
+// Returns the result of use(socket) for the rsocket behind the descriptor.
 template <typename Use>
 [[gnu::always_inline]] inline long with_socket(int fd, Use use) {
     return guarded([&]() -> decltype(use(std::declval<AnySocket &>())) {
@@ -37,8 +37,8 @@ template <typename Use>
     });
 }
 
-// The same for calls that move bytes, which the kernel does alone where the rsocket stayed TCP: a handler may
-// interrupt anything with those.
+// Does the same for calls that move bytes. When the rsocket stayed TCP, the kernel does these alone, so a
+// signal handler may call them at any time.
 template <typename Move>
 [[gnu::noinline, gnu::cold]] long move_while_interrupted(int fd, Move move) {
     const auto socket = Table::instance().find(fd);
@@ -55,7 +55,7 @@ template <typename Move>
         [&] { return move_while_interrupted(fd, move); });
 }
 
-// Returns what a system call says of the socket of the kernel behind the descriptor.
+// Returns the result of a system call on the kernel's socket behind the descriptor.
 template <typename SystemCall>
 int with_descriptor(int fd, SystemCall call) {
     return static_cast<int>(with_socket(fd, [&](const AnySocket &socket) -> Result<int> {
@@ -97,7 +97,7 @@ bool is_negative(socklen_t length) {
     });
 }
 
-// In these the message is looked at first, because the compiler knows the one part that most calls have.
+// These check the message first, because the compiler knows the one part that most calls have.
 [[gnu::always_inline]] inline long receive(int fd, msghdr &message, int flags) {
     const bool is_valid = has_valid_parts(message);
     return move_bytes(fd, [&](AnySocket &socket) -> Result<std::size_t> {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/beginning: from one state to the next, and what a thread waits for meanwhile.
+// rsocket/beginning: the way from one state to the next, and the descriptors that a thread waits for
+// meanwhile.
 #include "rsocket/beginning.hpp"
 
 #include "rsocket/kernel_socket.hpp"
@@ -31,7 +32,8 @@ bool Beginning::begin_stream(stream::Side side) {
     // A child that is forked meanwhile has lost it.
     carrier_.set_state(asks ? Carrier::State::Offered : Carrier::State::Streaming);
     mark_as_stream(carrier_.fd());
-    // With a waiter made now, this thread can wait for the stream also when no descriptor is left later.
+    // The waiter is made now, so that this thread can also wait for the stream when no descriptor is left
+    // later.
     const auto waiter = Waiter::of_this_thread();
     auto stream = waiter ? stream::Connection::begin(stream::Approach::on_socket(side, carrier_.fd()),
                                                      carrier_.options().settings(), carrier_.observer())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/beginning: how an rsocket becomes a stream or TCP: it asks the server to which it connects, or
-// looks at what a client sends first. Carrier has the states.
+// rsocket/beginning: how an rsocket becomes a stream or TCP. It asks the server to which it connects, or
+// looks at the first bytes of its client. Carrier has the states.
 #pragma once
 
 #include "rsocket/carrier.hpp"
@@ -13,7 +13,7 @@ namespace rsockets {
 class Beginning {
 public:
     explicit Beginning(Carrier &carrier) : carrier_{carrier} {}
-    // In a forked child: the child's own of its parent's.
+    // Makes a forked child's own object of its parent's.
     Beginning(Carrier &carrier, const Beginning &parents)
         : carrier_{carrier},
           decision_time_{parents.decision_time_.in_child()},
@@ -41,20 +41,20 @@ public:
     [[nodiscard]] bool may_fall_back();
     // Keeps bytes that are sent while it is Replaying.
     [[nodiscard]] Result<std::size_t> keep(std::span<const iovec> parts);
-    // Whether the peer is to get what was sent, and it is not decided how. The caller holds the stream's
-    // lock.
+    // Whether there are bytes for the peer, and it is not decided yet whether they go by the stream or in
+    // TCP. The caller holds the stream's lock.
     [[nodiscard]] bool waits_with_bytes();
 
     // In beginning_accepted.cpp.
     // The peer of an accepted rsocket has until then to begin its request.
     void begin_grace(base::Clock::time_point ends) { decision_time_.begin_grace(ends); }
-    // The program has something to say. The rsocket becomes TCP if the time of the peer is over.
+    // The program is about to send. The rsocket becomes TCP if the peer's time is over.
     void speak_first();
     // Whether another process that has the descriptor has begun a stream on it. Then this one has lost it.
     [[nodiscard]] bool lose_to_another();
     // The rsocket is TCP from now on.
     void stay_tcp(int reason);
-    // Until when more may come that decides; nothing when that time is over.
+    // Returns until when bytes of the peer may decide; nothing when that time is over.
     [[nodiscard]] Deadline due();
 
     // Begins a wait for the stream, or for what comes before there is one.
@@ -68,7 +68,7 @@ private:
     [[nodiscard]] bool take_connection() REQUIRES(carrier_.mutex());
     [[nodiscard]] bool take_answer() REQUIRES(carrier_.mutex());
     [[nodiscard]] bool replay() REQUIRES(carrier_.mutex());
-    // Looks at what an accepted rsocket's peer has sent first.
+    // Looks at the first bytes of an accepted rsocket's peer.
     [[nodiscard]] bool look_at_request() REQUIRES(carrier_.mutex());
     [[nodiscard]] bool begin_stream(stream::Side side) REQUIRES(carrier_.mutex());
     void fall_back(int reason) REQUIRES(carrier_.mutex());

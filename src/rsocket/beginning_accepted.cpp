@@ -29,8 +29,8 @@ namespace {
 constexpr std::string_view request_key = "MPA ID Req Frame";
 
 // Looks at the first bytes that have come. Returns how many there are, 0 at the peer's end; nothing when
-// there are none yet. An error stays in the socket, which tells it once, to the program: without bytes it is
-// not read.
+// there are none yet. An error stays in the socket, which reports it once. It is left for the program,
+// because a socket without bytes is not read here.
 std::optional<std::size_t> look_at(int fd, std::span<char> first) {
     const auto has_bytes = [fd] {
         int unread = 0;
@@ -84,8 +84,8 @@ bool Beginning::look_at_request() {
     return true;
 }
 
-// There was nothing of the peer's. This thread may not have run since it looked: a request, or the beginning
-// of one, that came in the meantime came in time.
+// The peer had sent nothing when this thread looked. This thread may not have run since then, so it looks
+// again: a request, or the beginning of one, that has come meanwhile came in time.
 void Beginning::speak_first() {
     carrier_.mutex().assert_held();
     if (carrier_.state() != Carrier::State::Undecided || due()) {
@@ -100,7 +100,7 @@ void Beginning::speak_first() {
     }
 }
 
-// That process's device receives what comes there, and sends what goes out.
+// That process's device receives and sends the bytes of the connection.
 bool Beginning::lose_to_another() {
     carrier_.mutex().assert_held();
     if (!is_marked_as_stream(carrier_.fd())) {

@@ -68,7 +68,7 @@ Result<void> Beginning::reach(const sockaddr *address, socklen_t length) {
             return {};
         }
         const auto local = local_address_to(fd, *remote);
-        // Where there is no route, TCP's connect says so.
+        // If there is no route, TCP's connect reports it.
         const auto device =
             local ? stream::Device::of_kernel_at(*local) : Result<const stream::Device *>{nullptr};
         if (!device) {
@@ -155,8 +155,8 @@ bool Beginning::take_answer() {
     }
     if (error == 0 && is_tcp && decision_time_.is_answer_late()) {
         decision_time_.await_no_answer();
-        // An rsocket that is only slow has as long as the device gives it. With Probe::Known it was one when
-        // it was asked, and may listen no more.
+        // A slow rsocket has as long as the device gives it. With Probe::Known the server was an rsocket
+        // when it was asked, and may no longer listen.
         const bool is_rsocket =
             configuration().probe == Probe::Known || is_known(base::without_mapping(replay_.server()));
         error = is_rsocket ? 0 : ETIMEDOUT;
@@ -192,7 +192,8 @@ void Beginning::fall_back(int reason) {
         replay_.keep_all(carrier_.stream()->early_sends().take());
     }
     drop_stream();
-    // An rsocket's server that closes what it has accepted, and not used, drops the connection as well.
+    // A server with rsockets also drops the connection when it closes an rsocket that it has accepted and
+    // not used.
     const auto server = base::without_mapping(replay_.server());
     if (reason != RDMA_REASON_PEER_REFUSED && !is_known(server)) {
         remember_tcp(server);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/call: whether this thread is in a call of this library. A handler of a signal may have interrupted
-// one, which holds locks, or allocates memory: nothing goes on until the handler returns.
+// rsocket/call: whether this thread is in a call of this library. A signal handler may have interrupted a
+// call that holds locks or allocates memory. That call goes on only after the handler returns.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@ namespace rsockets {
 // A call of this thread, while it lives.
 class Call {
 public:
-    // The caller is in the handler of a signal that has interrupted a call of this thread.
+    // Whether the caller is in a signal handler that has interrupted a call of this thread.
     [[nodiscard]] static bool is_interrupted() { return is_under_way.load(std::memory_order_relaxed); }
 
     Call() { begin(); }
@@ -18,8 +18,8 @@ public:
     Call(const Call &) = delete;
     Call &operator=(const Call &) = delete;
 
-    // The caller is in the handler of a signal that has interrupted a Pause of this thread: what it takes may
-    // be what the thread is about to wait for.
+    // Whether the caller is in a signal handler that has interrupted a Pause of this thread. The handler may
+    // take the bytes that the thread is about to wait for.
     [[nodiscard]] static bool has_interrupted_pause() { return pauses.load(std::memory_order_relaxed); }
 
     // The thread waits in the kernel while this lives, and holds nothing that another call needs.
@@ -51,8 +51,8 @@ private:
         is_under_way.store(false, std::memory_order_relaxed);
     }
 
-    // They are small enough for the place that a process keeps for libraries it loads late (dlopen(3)): a
-    // thread finds its own without a call.
+    // They are small enough for the room that a process keeps for libraries that it loads late (dlopen(3)),
+    // so that a thread finds its own without a call.
     [[gnu::tls_model("initial-exec")]] static constinit inline thread_local std::atomic<bool> is_under_way{
         false};
     [[gnu::tls_model("initial-exec")]] static constinit inline thread_local std::atomic<bool> pauses{false};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/carrier: what carries the bytes of an rsocket: nothing yet, a stream, or TCP. The descriptor is a
-// TCP socket of the kernel, which has the names and most of the options, and which the soft device uses for
-// as long as there is a stream. Where a device of the kernel serves the address, the TCP socket only keeps
-// the descriptor's number and the port.
+// rsocket/carrier: the state of an rsocket: whether nothing yet, a stream, or TCP carries its bytes. The
+// descriptor is a TCP socket of the kernel, which has the names and most of the options, and which the soft
+// device uses for as long as there is a stream. Where a device of the kernel serves the address, the TCP
+// socket only keeps the descriptor's number and the port.
 //
 //      Fresh ──► Listening            rsocket, rbind; rlisten
 //        │
@@ -17,12 +17,13 @@
 //                                              reads, writes or waits, so that options can still be set
 //                                              (beginning_accepted.cpp)
 //
-// Plain is TCP for good: the kernel does everything. Replaying connects in TCP again, and sends there what
-// was kept. Over a device of the kernel rconnect goes to Offered at once, and raccept to Streaming.
+// Plain is TCP for good: the kernel does everything. Replaying connects in TCP again, and sends the kept
+// bytes there. Over a device of the kernel rconnect goes to Offered at once, and raccept to Streaming.
 //
-// A forked child has lost what is Offered, Replaying or Streaming, and uses the others. So does a process
-// that gets the descriptor by exec or SCM_RIGHTS, when it adopts it (adopt.cpp). Where several
-// processes have an Undecided one, the first that begins its stream has it, and the others have lost it.
+// A forked child has lost the rsockets that are Offered, Replaying or Streaming, and uses the others. So
+// does a process that gets the descriptor by exec or SCM_RIGHTS, when it adopts it (adopt.cpp). Where
+// several processes have an Undecided one, the first that begins its stream has it, and the others have lost
+// it.
 #pragma once
 
 #include <atomic>
@@ -46,13 +47,13 @@ public:
 
     // reason: RDMA_REASON_, why it is Plain. The caller logs why it is Lost.
     Carrier(AnySocket &rsocket, State state, const stream::Settings &settings, bool blocks, int reason);
-    // In a forked child: the child's own of its parent's.
+    // Makes a forked child's own object of its parent's.
     Carrier(AnySocket &rsocket, const Carrier &parents);
     Carrier(const Carrier &) = delete;
     Carrier &operator=(const Carrier &) = delete;
 
     [[nodiscard]] base::SmallMutex &mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
-    // The rsocket is not in the table yet, and nobody else uses it.
+    // The rsocket is not in the table yet, so no other thread uses it.
     void is_new() const ASSERT_CAPABILITY(mutex_) {}
     // For the analysis, in what Wait calls.
     void assert_looks() const ASSERT_CAPABILITY(mutex_, stream()->mutex());
@@ -74,11 +75,11 @@ public:
     [[nodiscard]] stream::Observer &observer() { return *this; }
     // The stream that was Offered can be used with the lock of its shard alone from now on.
     void become_stream() REQUIRES(mutex_);
-    // The kernel has the socket from now on. It gets everything that the program has set.
+    // From now on the kernel alone uses the socket. It gets all options that the program has set.
     void become_plain(int reason) REQUIRES(mutex_);
     // There is no stream and no connection. A call of the program is told the error.
     void fail(int error) REQUIRES(mutex_);
-    // Gives the stream away. It tells nobody of its changes any more.
+    // Gives the stream away. From now on it does not tell this object of its changes.
     [[nodiscard]] Stream release() REQUIRES(mutex_);
     void destroy_stream() REQUIRES(mutex_);
     // The shortest way for the bytes, without the lock.
@@ -107,7 +108,7 @@ public:
     // Why it is Plain, or is to be: RDMA_REASON_.
     [[nodiscard]] int reason() const REQUIRES(mutex_) { return reason_; }
     void set_reason(int reason) REQUIRES(mutex_) { reason_ = reason; }
-    // The stream is that of the process that forked this one. Says so once in the log.
+    // Returns the failure of an rsocket that is Lost, and says so once in the log.
     [[nodiscard]] base::Failure lost() REQUIRES(mutex_);
     // Returns why there is no stream, as an errno value, until a call or SO_ERROR is told; 0: nothing failed.
     [[nodiscard]] int take_error() REQUIRES(mutex_) { return std::exchange(pending_error_, 0); }
@@ -136,7 +137,7 @@ private:
     Ended ended_ GUARDED_BY(mutex_);
     Listening listening_ GUARDED_BY(mutex_);
     Stream stream_ GUARDED_BY(mutex_);
-    // The same from when the state becomes Streaming until the rsocket is closed.
+    // It is open from when the state becomes Streaming until the rsocket is closed.
     OpenStream open_stream_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/configuration: what the system's administrator and the environment say, read once a process.
+// rsocket/configuration: the settings of the system's administrator and of the environment, which a process
+// reads once.
 #include "rsocket/configuration.hpp"
 
 #include <array>

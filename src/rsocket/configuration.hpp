@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/configuration: what the system's administrator and the environment say, read once a process.
+// rsocket/configuration: the settings of the system's administrator and of the environment, which a process
+// reads once.
 #pragma once
 
 #include <chrono>
@@ -23,7 +24,7 @@ struct Configuration {
     std::vector<Network> peers;
     // How long a server that speaks first waits for the request of a peer that has said nothing (probe.hpp).
     std::chrono::milliseconds grace{10};
-    // Devices of interfaces where the choice by address is not wanted.
+    // The devices of interfaces whose device is not chosen by address.
     base::InterfaceTable devices;
     // The settings that a new socket has.
     stream::Settings settings;

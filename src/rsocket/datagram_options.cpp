@@ -72,7 +72,7 @@ Result<void> DatagramSocket::set_option(int level, int name, const void *value, 
         }
         return timeout ? Result<void>{} : std::unexpected{timeout.error()};
     }
-    // With these the kernel would change its datagrams, but not the messages that the program sees.
+    // These options would change the kernel's datagrams, but not the messages that the program sees.
     if (level == IPPROTO_UDP || (level == IPPROTO_IP && name == IP_PKTINFO) ||
         (level == IPPROTO_IPV6 && name == IPV6_RECVPKTINFO)) {
         return base::failure(ENOPROTOOPT);

@@ -12,13 +12,13 @@ namespace rsockets {
 
 namespace {
 
-// How long rclose waits for a device to send what it was given.
+// How long rclose waits until a device has sent its messages.
 constexpr milliseconds close_timeout{100};
 
 constexpr int send_flags_refused = MSG_OOB | MSG_MORE | MSG_FASTOPEN | MSG_DONTROUTE;
 constexpr int receive_flags_refused = MSG_OOB | MSG_ERRQUEUE;
 
-// Copies what fits.
+// Copies as many bytes as fit.
 void scatter(std::span<const std::byte> content, std::span<const iovec> parts) {
     for (const iovec &part : parts) {
         const auto here = content.first(std::min(content.size(), part.iov_len));

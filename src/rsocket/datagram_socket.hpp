@@ -19,7 +19,7 @@ public:
         : AnySocket{std::move(fd)}, domain_{domain}, blocks_{blocks} {
         list();
     }
-    // In a forked child: the child's own of its parent's.
+    // Makes a forked child's own rsocket of its parent's.
     DatagramSocket(base::Fd fd, const DatagramSocket &parents);
 
     [[nodiscard]] Result<void> listen(int backlog) override;
@@ -77,7 +77,7 @@ private:
     stream::Settings settings_ GUARDED_BY(mutex_) = configuration().settings;
     milliseconds receive_timeout_ GUARDED_BY(mutex_){0};
     milliseconds send_timeout_ GUARDED_BY(mutex_){0};
-    // The queue pairs that a thread sleeps for, or that are watched, which is for nullptr.
+    // The queue pairs that a thread sleeps for; nullptr stands for the watch.
     struct Waiting {
         const Waiter *waiter;
         std::vector<datagram::QueuePair *> pairs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/datagram_socket: what a socket is ready for, and how threads wait for that.
+// rsocket/datagram_socket: the events that a socket is ready for, and how threads wait for them.
 #include <algorithm>
 #include <new>
 
@@ -19,7 +19,8 @@ short DatagramSocket::readiness(short events) {
     if (closed_) {
         return POLLNVAL;
     }
-    // The kernel's socket is asked only about sending and about its end: what has come is in the inbox.
+    // The kernel's socket is asked only about sending and about its end, because messages that have come are
+    // in the inbox.
     int ready = polled(fd(), static_cast<short>(events & ~(POLLIN | POLLRDNORM)));
     if (!endpoint().can_send()) {
         ready &= ~(POLLOUT | POLLWRNORM);
@@ -87,7 +88,7 @@ Result<AnySocket::Watched> DatagramSocket::watch(short events) {
         return std::unexpected{descriptors.error()};
     }
     if (!descriptors->empty()) {
-        // The socket says when there is news, so that it does not matter what there is already.
+        // The socket tells of news; earlier messages do not matter.
         descriptors->front().events = static_cast<short>(POLLIN | (events & POLLOUT));
         serve();  // a queue pair does not tell of what came before
         tell_news();

@@ -32,7 +32,7 @@ public:
     // The peer may answer at any time, or has answered.
     void await_no_answer() { answer_due_.reset(); }
 
-    // Until when more may come that decides; nothing when that time is over.
+    // Returns until when bytes of the peer may decide; nothing when that time is over.
     [[nodiscard]] Deadline due() const;
     // Returns a descriptor that becomes readable when the time is over, as long as it is not. Where the
     // kernel gives none, no thread would be woken: then the time of an accepted rsocket is over now. An

@@ -4,9 +4,10 @@
 //     segment ──► slot of a descriptor ──► entry: users, object
 //
 // A thread that looks for an object takes no lock, and looks once. A slot never moves, and an entry is never
-// freed: it becomes another object's. The slot is one user of its entry, and each Found is one. The last user
-// ends the object, and the entry waits in the list of free entries. A thread that had read the slot before
-// may still count itself in: it then sees that the slot has changed, leaves, and has found nothing.
+// freed: it becomes another object's. The slot is one user of its entry, and each Found is one. The last
+// user ends the object, and the entry waits in the list of free entries. A thread that had read the slot
+// before may still add itself to the users. It then sees that the slot has changed, leaves, and has found
+// nothing.
 #pragma once
 
 #include <array>
@@ -56,7 +57,7 @@ public:
     constexpr Descriptors() = default;
     Descriptors(const Descriptors &) = delete;
     Descriptors &operator=(const Descriptors &) = delete;
-    // Nobody has a Found.
+    // No thread has a Found.
     ~Descriptors() {
         for (std::size_t i = 0; i < segments; ++i) {
             const Slot *const slots = slots_of(i);
@@ -109,7 +110,7 @@ public:
         return entry != nullptr ? Found{*entry}.shared() : nullptr;
     }
 
-    // Calls use(object) for each object that is there; those that come or go meanwhile it may miss.
+    // Calls use(object) for each object that is there. It may miss objects that come or go meanwhile.
     template <typename Use>
     void for_each(Use use) const {
         for (std::size_t i = 0; i < segments; ++i) {

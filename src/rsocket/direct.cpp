@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/socket: direct placement, into memory that the peer's program has mapped, and that ours has.
+// rsocket/socket: direct placement, into memory that the peer's program or our program has mapped.
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -61,8 +61,8 @@ Result<std::size_t> Socket::write_at(const void *from, std::size_t bytes, off_t 
     const base::Lock lock{carrier_.mutex()};
     const bool blocks = carrier_.blocks() && (flags & MSG_DONTWAIT) == 0;
     Wait wait{beginning_, blocks, Wait::deadline_of(carrier_.options().send_timeout())};
-    (void)beginning_.serve();  // what the peer has mapped, and what no more
-    auto *const begin = static_cast<std::byte *>(const_cast<void *>(from));  // what is sent is not written to
+    (void)beginning_.serve();  // takes the news of the peer's mappings
+    auto *const begin = static_cast<std::byte *>(const_cast<void *>(from));  // sent bytes are not written to
     std::size_t written = 0;
     while (true) {
         const auto put = wait.until([&]() -> Result<std::size_t> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/kernel_socket: what rsockets ask and tell the socket of the kernel behind their descriptor.
+// rsocket/kernel_socket: the calls that rsockets make on the kernel's socket behind their descriptor.
 #pragma once
 
 #include <fcntl.h>
@@ -38,9 +38,9 @@ inline void share_port(int fd) {
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 }
 
-// A socket that a stream has begun to use is marked, so that another program that gets it knows it. The
-// kernel keeps this value of an option that has an effect on listeners only, and gives a connection the value
-// of its listener: this one, to save the link's header too, hardly any program sets.
+// A socket that a stream has begun to use is marked, so that another program that gets it knows it. The mark
+// is a value of an option that has an effect on listeners only. The kernel keeps it, and gives a connection
+// the value of its listener. Hardly any program sets this value, which saves the link's header too.
 constexpr int save_syn_of_streams = 2;
 
 inline void mark_as_stream(int fd) {
@@ -53,8 +53,8 @@ inline void mark_as_stream(int fd) {
     return getsockopt(fd, IPPROTO_TCP, TCP_SAVE_SYN, &value, &length) == 0 && value == save_syn_of_streams;
 }
 
-// The kernel's socket of an rsocket never blocks. Whether the program's calls wait is kept with it for a
-// process that gets the descriptor: as the signal of O_ASYNC, which rsockets do not have.
+// The kernel's socket of an rsocket never blocks. The socket also keeps whether the program's calls wait,
+// for a process that gets the descriptor. It is kept as the signal of O_ASYNC, which rsockets do not have.
 inline void keep_blocking(int fd, bool blocks) {
     (void)fcntl(fd, F_SETSIG, blocks ? SIGURG : SIGIO);
 }
@@ -103,8 +103,8 @@ inline void set_low_water(int fd, std::size_t bytes) {
     return client;
 }
 
-// Ends the connection of a socket of TCP, if there is one, so that it may connect again, and takes back what
-// the device and rconnect have set. It also loses such options as the program has set.
+// Ends the connection of a TCP socket, if there is one, so that it may connect again. Takes back the options
+// that the device, rconnect and the program have set.
 inline void make_unconnected(int fd) {
     const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
     (void)::connect(fd, &nobody, sizeof(nobody));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/leaving: streams whose rsockets are closed, until what was sent has left.
+// rsocket/leaving: streams whose rsockets are closed, until their bytes have left.
 #include "rsocket/leaving.hpp"
 
 #include <utility>

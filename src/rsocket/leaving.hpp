@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/leaving: streams whose rsockets are closed, until what was sent has left.
+// rsocket/leaving: streams whose rsockets are closed, until their bytes have left.
 #pragma once
 
 #include <list>
@@ -11,14 +11,14 @@
 
 namespace rsockets {
 
-// The device sends without anyone's help. A thread that makes an rsocket destroys the streams that are done.
-// Any number of threads may call.
+// The device sends without a thread of these streams. A thread that makes an rsocket destroys the streams
+// that are done. Any number of threads may call.
 class Leaving {
 public:
     // The one that the process has.
     [[nodiscard]] static Leaving &instance();
 
-    // Destroys the stream and closes its descriptor, at once or when what was sent has left. The caller has
+    // Destroys the stream and closes its descriptor, at once or when its bytes have left. The caller has
     // called leave() on the stream.
     void add(std::unique_ptr<stream::Connection> stream, base::Fd fd);
     // Destroys the streams that are done. Returns whether there may be others. It waits for no lock.

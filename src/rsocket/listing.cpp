@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/any_socket: what other programs see of an rsocket (src/registry).
+// rsocket/any_socket: the facts about an rsocket that other programs see (src/registry).
 #include <sys/stat.h>
 
 #include <algorithm>

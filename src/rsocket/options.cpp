@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/socket: options. The kernel's TCP socket does all that it can; the rest says what a stream is made
-// of, and how long its calls wait.
+// rsocket/socket: options. The kernel's TCP socket has all options that it can have. The others set the
+// sizes of a stream, and how long its calls wait.
 #include <cerrno>
 
 #include "rsocket/kernel_socket.hpp"
@@ -13,7 +13,7 @@ namespace rsockets {
 
 namespace {
 
-// Whether it is still open what the rsocket's stream will be like.
+// Returns whether the sizes of the rsocket's stream can still be set.
 bool can_set_stream_options(Carrier::State state) {
     switch (state) {
         case Carrier::State::Fresh:
@@ -70,7 +70,7 @@ Result<void> Socket::set_option(int level, int name, const void *value, socklen_
         return set;
     }
     if (level == IPPROTO_TCP && name == TCP_SAVE_SYN && value_of<int>(value, length) == save_syn_of_streams) {
-        return base::failure(EINVAL);  // what a listener accepted would look like streams of others
+        return base::failure(EINVAL);  // the sockets that a listener accepts would look like streams
     }
     if (setsockopt(fd(), level, name, value, length) != 0) {
         return base::last_failure();

@@ -79,11 +79,11 @@ public:
     }
 
 private:
-    // So many streams begin in one look: a call waits for a thousand clients no longer than it says, and what
-    // is ready is told meanwhile.
+    // At most so many streams begin in one look, so that a call with a thousand clients keeps to its
+    // time-out and reports ready entries meanwhile.
     static constexpr int most_beginnings = 64;
 
-    // Does what the rsockets can do by themselves, and finds the shards that are to be served.
+    // Advances the rsockets, and finds the shards that are to be served.
     void advance() {
         shards_.clear();
         is_cut_short_ = false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/probe: whom rconnect asks for RDMA, and how long a server that speaks first waits to be asked. A
-// server that speaks TCP and was asked drops the connection, or waits for more; a client that speaks TCP
-// costs its server the wait. So both are remembered for a while. Any number of threads may call. Addresses
-// are not mapped ones; a client's port is 0.
+// rsocket/probe: which servers rconnect asks for RDMA, and how long a server that speaks first waits to be
+// asked. A server that speaks TCP and was asked drops the connection, or waits for more; a client that
+// speaks TCP costs its server the wait. So both are remembered for a while. Any number of threads may call.
+// Addresses are not mapped ones; a client's port is 0.
 #pragma once
 
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/process: what librsocket-preload.so asks beside rpma/rsocket.h, because a program knows nothing of
-// rsockets when it begins, and when it ends.
+// rsocket/process: the calls of librsocket-preload.so that are not in rpma/rsocket.h. It needs them because
+// its program knows nothing of rsockets when it begins and when it ends.
 #pragma once
 
 namespace rsockets {
@@ -10,13 +10,15 @@ namespace rsockets {
 // Makes an rsocket of such a socket. Each use of it gives ECONNRESET; the caller logs why. std::bad_alloc.
 void add_lost(int fd);
 
-// Says in words what an RDMA_REASON_ is; nothing of RDMA_REASON_NONE.
+// Returns an RDMA_REASON_ in words; "" for RDMA_REASON_NONE.
 [[nodiscard]] const char *text_of_reason(int reason);
 
-// As the kernel does with the sockets of a process that ends: their peers see an end of the stream. Waits
-// until what was sent has left, two seconds at most; the rest is lost. Has no effect in a child of vfork(2).
+// Ends the streams, as the kernel ends the sockets of a process that ends: their peers see an end of the
+// stream. Waits until their bytes have left, two seconds at most; the rest is lost. Has no effect in a child
+// of vfork(2).
 void end_streams_with_process();
-// Whether a thread is about to do that, or has done it: others may be in calls for streams that end so.
+// Whether a thread is about to do that, or has done it. Other threads may be in calls for streams that end
+// so.
 [[nodiscard]] bool process_ends();
 
 }  // namespace rsockets

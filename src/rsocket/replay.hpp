@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/replay: what an rsocket that connects keeps, so that it can connect once more, in TCP, and send
-// there what the program sent before.
+// rsocket/replay: the server and the bytes that an rsocket keeps while it connects, so that it can connect
+// once more, in TCP, and send the bytes there.
 #pragma once
 
 #include <sys/socket.h>
@@ -25,7 +25,7 @@ public:
     // The same server, and nothing to send, for the rsocket of a forked child.
     [[nodiscard]] Replay in_child() const;
 
-    // Keeps what the stream has kept.
+    // Keeps the bytes that the stream has kept.
     void keep_all(std::vector<std::byte> unsent) { unsent_ = std::move(unsent); }
     // Keeps bytes, up to `most` with those that are here. EAGAIN: there is no room.
     [[nodiscard]] base::Result<std::size_t> keep(std::span<const iovec> parts, std::size_t most);
@@ -35,7 +35,7 @@ public:
     void disconnect(int fd) const;
     // Connects to the server, without waiting for it.
     [[nodiscard]] base::Result<void> connect(int fd) const;
-    // Sends what is kept. EAGAIN: the kernel does not take all of it yet.
+    // Sends the kept bytes. EAGAIN: the kernel does not take all of it yet.
     [[nodiscard]] base::Result<void> send(int fd);
 
 private:

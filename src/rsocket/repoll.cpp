@@ -104,7 +104,7 @@ Result<void> Repoll::add(int fd, const std::shared_ptr<AnySocket> &socket, const
         const base::Lock lock{mutex_};
         entry->is_checked = false;
     }
-    (void)queue(*entry);  // what there is already
+    (void)queue(*entry);  // events that are there already
     return {};
 }
 
@@ -154,7 +154,7 @@ void Repoll::forget(const Entry &entry) {
 
 void Repoll::close() {
     if (inherited()) {
-        // The kernel's sets, and what is in them, are the parent's too. Nobody destroys this here.
+        // The kernel's sets and their members are the parent's too. The child does not destroy this object.
         (void)::close(outer_.get());
         return;
     }

@@ -6,9 +6,9 @@
 //                           ├─ outside_news_  there are members to be looked at  ┐ while another loop may
 //                           └─ shards_'                                          ┘ wait for outer_
 //
-// An rsocket that something has become of is put into ready_, by whoever notices it (Watcher). A wait looks
-// at those, not at all that are there, and leaves those in it that are level-triggered and ready. A thread
-// that sleeps is woken as for any rsocket (Sleep).
+// A thread that notices a change of an rsocket puts it into ready_ (Watcher). A wait looks at those, not at
+// all that are there, and leaves those in it that are level-triggered and ready. A thread that sleeps is
+// woken as for any rsocket (Sleep).
 #pragma once
 
 #include <sys/epoll.h>

@@ -10,7 +10,7 @@
 
 namespace rsockets {
 
-// One wait. A look takes what it finds, so only one look of a wait finds something.
+// One wait. A look takes the events that it finds, so only one look of a wait finds any.
 class Repoll::Round {
 public:
     Round(Repoll &repoll, std::span<epoll_event> events, bool sleeps)
@@ -83,8 +83,8 @@ void Repoll::end_sleep(const Sleep &sleep) {
 
 // ---- what is ready ----
 
-// A look at the shards may give only what a device has put aside, and the next look what has come. So this
-// goes on while a shard had something, even if that was for no member, up to most_rounds times.
+// A look at the shards may give only the completions that a device had put aside, and the next look the new
+// ones. So this goes on while a shard has completions, even for no member, up to most_rounds times.
 Result<int> Repoll::look(std::span<epoll_event> events, Kernel kernel) {
     constexpr int most_rounds = 8;
     if (closed_) {
@@ -220,7 +220,8 @@ Result<bool> Repoll::check(Entry &entry, epoll_event &told) {
     Result<void> prepared;
     short found = 0;
     base::Lock lock{mutex_};
-    // A socket that has become something else meanwhile, perhaps by this, is waited for elsewhere.
+    // A socket that has changed its state meanwhile, perhaps by this call, is waited for on other
+    // descriptors.
     for (int round = 1; round == 1 || (prepared && found == 0 && entry.is_changed && round <= most_rounds);
          ++round) {
         entry.is_changed = false;

@@ -92,7 +92,7 @@ void Repoll::release(Entry &entry, AnySocket *socket) {
 
 // ---- for other loops that wait for outer_ ----
 
-// Watches the shards first, and then serves them, which finds what came before.
+// Watches the shards first, and then serves them, which finds earlier completions.
 void Repoll::begin_outside() {
     {
         const base::Lock lock{shards_mutex_};

@@ -24,15 +24,14 @@ template <typename T>
     }
 }
 
-// A call returns this that is made from a signal's handler, and would wait for the call that it has
-// interrupted.
+// The failure of a call from a signal handler that would wait for the call that it has interrupted.
 [[gnu::noinline, gnu::cold]] inline long refused() {
     errno = EDEADLK;
     return -1;
 }
 
-// Returns what work() gives, and sets errno also when there is no memory. A call from the handler of a signal
-// that has interrupted another call of this thread gets what interrupted() returns.
+// Returns the result of work(), and sets errno also when there is no memory. A call from the handler of a
+// signal that has interrupted another call of this thread gets what interrupted() returns.
 template <typename Work, typename Interrupted = decltype(&refused)>
 [[gnu::always_inline]] inline long guarded(Work work, Interrupted interrupted = refused) {
     if (Call::is_interrupted()) [[unlikely]] {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned most_sleeps_at_once = 1023;
 
-constexpr int tick_ms = 5;  // of a thread that nobody can wake
+constexpr int tick_ms = 5;  // of a thread that no other can wake
 
 int timeout_of(Deadline deadline, bool ticks) {
     if (!deadline) {

@@ -36,8 +36,8 @@ public:
     }
 
 private:
-    // These are few enough for the place that a process keeps for libraries it loads late (dlopen(3)): a
-    // thread finds its own without a call.
+    // They are small enough for the room that a process keeps for libraries that it loads late (dlopen(3)),
+    // so that a thread finds its own without a call.
     [[gnu::tls_model("initial-exec")]] static constinit inline thread_local unsigned sleeps_at_once = 0;
     [[gnu::tls_model("initial-exec")]] static constinit inline thread_local unsigned sleeps_at_once_left =
         0;  // at most sleeps_at_once
@@ -45,8 +45,8 @@ private:
 
 class Sleep {
 public:
-    // Anything that comes from here on ends the sleep. The caller looks for what came before, after add() and
-    // join() and before until().
+    // All that comes from here on ends the sleep. The caller looks for earlier events after add() and join()
+    // and before until().
     explicit Sleep(std::shared_ptr<Waiter> waiter);
     ~Sleep();
     Sleep(const Sleep &) = delete;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/socket: what a thread waits for, and the end of the object.
+// rsocket/socket: the descriptors that a thread waits for, and the end of the object.
 #include "rsocket/socket.hpp"
 
 #include "rsocket/leaving.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/socket: one rsocket of type SOCK_STREAM: what the program's calls do.
+// rsocket/socket: one rsocket of type SOCK_STREAM, with the calls of the program.
 //
 //      Socket ─┬─ Carrier      the states, the stream, the lock, the options (carrier.hpp draws them)
 //              │   ├─ OpenStream, Listening, SocketOptions
@@ -22,13 +22,13 @@ public:
 
     Socket(base::Fd fd, State state, const stream::Settings &settings, bool blocks, int reason = 0)
         : AnySocket{std::move(fd)}, carrier_{*this, state, settings, blocks, reason} {}
-    // In a forked child: the child's own of its parent's.
+    // Makes a forked child's own rsocket of its parent's.
     Socket(base::Fd fd, const Socket &parents)
         : AnySocket{std::move(fd)},
           carrier_{*this, parents.carrier_},
           beginning_{carrier_, parents.beginning_} {}
     // In adopt.cpp. Makes an rsocket of a TCP socket of the kernel, in the state that the kernel tells.
-    // ENOTSUP: it is something else. ECONNRESET: somebody has read or written the connection.
+    // ENOTSUP: it is no TCP socket. ECONNRESET: it carries another program's stream.
     [[nodiscard]] static Result<std::shared_ptr<AnySocket>> adopt(int fd);
     // Another program has begun the socket's stream: each use gives ECONNRESET. The caller logs why.
     [[nodiscard]] static std::shared_ptr<AnySocket> of_anothers_stream(int fd);

@@ -55,9 +55,9 @@ Result<void> Socket::connect_in_tcp(const sockaddr *address, socklen_t length) {
 }
 
 Result<void> Socket::wait_for_peer() {
-    // A program that is its own peer answers nobody while it waits here. After time_to_answer it goes on, and
-    // what it sends waits for the answer. The time is not shorter, because nobody sends what waits if the
-    // program calls nothing of rsockets any more.
+    // A program that is its own peer cannot answer while it waits here. After time_to_answer it goes on, and
+    // the bytes that it sends wait for the answer. The time is not shorter, because no thread sends these
+    // bytes if the program makes no other call of rsockets.
     const Deadline deadline = Wait::deadline_of(carrier_.options().send_timeout());
     const auto wait = [&](Deadline until_then, bool for_answer) {
         carrier_.mutex().assert_held();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/socket: bytes in and out, and what a socket is ready for.
+// rsocket/socket: bytes in and out, and the events that a socket is ready for.
 #include <cerrno>
 
 #include "base/parts.hpp"
@@ -37,7 +37,7 @@ short readiness_of(const stream::Connection &stream, std::size_t low_water, shor
 
 }  // namespace
 
-// A stream does not say from whom each byte is.
+// A stream gives no address with its bytes.
 Result<std::size_t> Socket::receive(msghdr &message, int flags) {
     const auto received = receive_any(message, flags);
     if (received && !is_plain()) {

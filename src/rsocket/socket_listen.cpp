@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/socket: listening, and taking those who connect.
+// rsocket/socket: listening, and accepting clients.
 #include <cerrno>
 
 #include "rsocket/kernel_socket.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/socket_options: what the program has set on an rsocket, and a listener hands on to what it accepts.
+// rsocket/socket_options: the options that the program has set on an rsocket. An accepted rsocket gets those
+// of its listener.
 #pragma once
 
 #include <sys/socket.h>
@@ -20,7 +21,7 @@ namespace rsockets {
 class KeptOptions {
 public:
     void keep(int level, int name, const void *value, socklen_t length);
-    // Sets them on the kernel's socket. What the kernel refuses stays as it is.
+    // Sets them on the kernel's socket. An option that the kernel refuses stays as it is.
     void apply(int fd) const;
 
 private:

@@ -13,8 +13,8 @@ namespace rsockets {
 
 namespace {
 
-// The table is whole when a process forks. The objects in it may be half changed by other threads: the child
-// has rsockets of its own, and never destroys the parent's.
+// The table is whole when a process forks. Other threads may have half changed the objects in it, so the
+// child makes rsockets of its own, and never destroys the parent's.
 [[maybe_unused]] const int renews_after_forks =
     pthread_atfork([] { Table::instance().before_fork(); }, [] { Table::instance().after_fork_in_parent(); },
                    [] { Table::instance().after_fork_in_child(); });

@@ -75,7 +75,7 @@ Result<std::size_t> Receiving::run_rest(Wait &wait, Result<std::size_t> first) {
             got = wait.keep_looking([this] { return attempt(); });
         }
         if (!got && blocks_ && (Wait::is_waiting(got) || got.error().number == EINTR)) {
-            // The wait is over before there was enough. The program gets what is there.
+            // The wait is over before there were enough bytes. The program gets the bytes that are there.
             blocks_ = false;
             const auto some = wait.look([this] { return attempt(); });
             got = some ? some : got;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/transfer: one call of the program that receives or sends, until it has moved what it has to.
+// rsocket/transfer: one call of the program that receives or sends, until it has moved its bytes.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace rsockets {
 
-// The parts of a call that are left when bytes have moved.
+// The parts of a call, and those that are left after some bytes have moved.
 class PartsLeft {
 public:
     explicit PartsLeft(std::span<const iovec> parts) : all_{parts}, left_{parts} {}

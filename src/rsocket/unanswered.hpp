@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // rsocket/unanswered: rsockets that a thread has accepted, and whose peers wait for an answer. The program's
-// first use of the rsocket answers. A program may first wait for something else, though, and in TCP its
-// client would be connected by then: so the thread also answers while it sleeps.
+// first use of the rsocket answers. But a program may first wait for something else, and a client in TCP
+// would be connected by then. Therefore the thread also answers while it sleeps.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ class Sleep;
 
 class Unanswered : public base::Inheritable {
 public:
-    // A forked child begins with none: what its parent accepted is the parent's to answer, until the child
-    // uses it.
+    // A forked child begins with none. Its parent answers the peers of the rsockets that it accepted, unless
+    // the child uses them first.
     [[nodiscard]] static Unanswered &of_this_thread();
 
     // A thread that never sleeps keeps no more places than twice the rsockets that lived at a time.

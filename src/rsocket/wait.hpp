@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/wait: how long a call of the program waits until what it attempts succeeds, and what it does
+// rsocket/wait: how long a call of the program waits until its attempt succeeds, and how it looks for work
 // meanwhile.
 #pragma once
 
@@ -38,7 +38,7 @@ public:
     // Looks until the attempt gives something else than EAGAIN, and sleeps meanwhile.
     template <typename Attempt>
     std::invoke_result_t<Attempt> until(Attempt attempt) {
-        auto answer = look(attempt);  // what is here already: the device need not be asked
+        auto answer = look(attempt);  // bytes that are here already: the device need not be asked
         if (is_waiting(answer)) {
             answer = keep_looking(attempt);
         }

@@ -18,8 +18,8 @@
 
 namespace rsockets {
 
-// Wakes one thread by an eventfd, which every thread has for itself. Where no descriptor is left there is
-// none: the thread wakes up by the clock.
+// Wakes one thread by an eventfd, which every thread has for itself. If no descriptor is left there is none,
+// and the thread wakes up by the clock.
 class Waiter final : public stream::Sleeper, public base::Inheritable {
 public:
     // Returns this thread's waiter, which is made when the thread sleeps for the first time. ENOMEM.
@@ -34,8 +34,8 @@ public:
         }
         return own;
     }
-    // Whether this thread's next look is still to come. It is not where a signal's handler calls that has
-    // interrupted the thread on its way to sleep.
+    // Whether this thread's next look is still to come. In a signal handler that has interrupted the thread
+    // on its way to sleep it is not.
     [[nodiscard]] bool is_awake() const { return this == kept().get() && !Call::has_interrupted_pause(); }
     explicit Waiter(base::Fd fd) : fd_{std::move(fd)} {}
 
@@ -115,10 +115,10 @@ public:
             watcher->closed();
         }
     }
-    // Wakes all threads but this one where it is awake, and tells the watchers. With `this_one`, a sleep that
-    // this thread has made ready ends too: what it was to sleep on is not what tells of news any more. The
-    // caller has changed something under a lock that every thread takes between add() or watch() and its last
-    // look: a thread or watcher that is not in the lists yet looks later, and sees the change.
+    // Wakes all threads but this one where it is awake, and tells the watchers. With `this_one`, a sleep
+    // that this thread has made ready ends too, because its descriptors no longer tell of news. The caller
+    // has changed something under a lock that every thread takes between add() or watch() and its last look:
+    // a thread or watcher that is not in the lists yet looks later, and sees the change.
     void wake(bool this_one = false) {
         if (!any_.load(std::memory_order_relaxed)) {
             return;

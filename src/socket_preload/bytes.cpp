@@ -62,8 +62,8 @@ INTERPOSED ssize_t recvmsg(int fd, msghdr *message, int flags) {
     return bytes;
 }
 
-// As recvmmsg(2): the time is looked at after each message, and is what is left of it then; an error behind a
-// message is the next call's.
+// Does what recvmmsg(2) does. It looks at the time after each message, and writes the time that is left. An
+// error behind a message is left to the next call.
 INTERPOSED int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags, timespec *timeout) {
     if (!is_rsocket(fd)) {
         const int came = LIBC(recvmmsg)(fd, messages, count, flags, timeout);
@@ -93,7 +93,7 @@ INTERPOSED int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags, ti
     return static_cast<int>(done);
 }
 
-// libc ends the program when there is less room than the call may fill.
+// libc ends the program when the room is less than the call may fill.
 INTERPOSED ssize_t __read_chk(int fd, void *bytes, size_t size, size_t room) {
     return size <= room ? read(fd, bytes, size) : LIBC(__read_chk)(fd, bytes, size, room);
 }

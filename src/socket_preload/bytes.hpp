@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/bytes: what libc's calls do about signals, and rsockets' do not.
+// socket_preload/bytes: the handling of signals that libc's calls have, and the calls of rsockets do not
+// have.
 #pragma once
 
 #include <pthread.h>
@@ -14,7 +15,7 @@
 
 namespace socket_preload {
 
-// Whether a call that a signal has interrupted goes on, for all handlers that may have run ask for it
+// Whether a call that a signal has interrupted goes on, because all handlers that may have run ask for that
 // (SA_RESTART). timeout is SO_RCVTIMEO or SO_SNDTIMEO: calls that have such a time do not go on.
 [[nodiscard]] bool goes_on_after_signal(int fd, int timeout);
 

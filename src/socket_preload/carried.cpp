@@ -25,7 +25,7 @@ int close_carried(int fd, Kind kind) {
     }
     const bool again = kind == Kind::RsocketAgain || kind == Kind::RepollAgain;
     const int first = again ? descriptors.first_of(fd) : fd;
-    // From here on the first number is the library's, until there is no duplicate and what was sent has left.
+    // From here on the first number is the library's, until there is no duplicate and all bytes have left.
     if (!descriptors.change(fd, kind, again ? Kind::Other : Kind::Own)) {
         errno = EBADF;  // another thread has closed it
         return -1;

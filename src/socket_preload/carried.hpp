@@ -6,7 +6,8 @@
 
 namespace socket_preload {
 
-// Makes `number` another number of what librsocket knows as `first`. again: RsocketAgain or RepollAgain.
+// Makes `number` another number of the rsocket or repoll that librsocket knows as `first`. again:
+// RsocketAgain or RepollAgain.
 void add_number(int first, int number, Kind again);
 
 // Closes the number fd, which is of this kind; the last number closes the rsocket or repoll. Returns 0; or -1

@@ -43,7 +43,7 @@ std::optional<int> value_of(std::string_view text, const std::array<Word, count>
     return known != words.end() ? std::optional{known->value} : std::nullopt;
 }
 
-// Reads what follows the program's name. A line ends after `none`.
+// Reads the words behind the program's name. A line ends after `none`.
 std::optional<Rule> rule_of(std::string_view line) {
     const auto domain = value_of(base::take_word(line), domains);
     if (domain == none) {

@@ -22,15 +22,16 @@ ssh  none
 sshd none
 )";
 
-// Returns the rules that the text has for a program. Lines that name it count, or else those for all programs
-// (*). A line that is not understood is logged under the name of its source, and left out.
+// Returns the rules that the text has for a program. The lines that name the program count, or, when there
+// is none, the lines for all programs (*). A line that is not understood is logged under the name of its
+// source, and left out.
 [[nodiscard]] std::vector<Rule> rules_of(std::string_view text, std::string_view program, const char *source);
 
 [[nodiscard]] bool admits(const std::vector<Rule> &rules, int domain, int type, int protocol);
 
 // Whether sockets of these arguments of socket(2) are rsockets in this process.
 [[nodiscard]] bool carries(int domain, int type, int protocol);
-// Whether any are.
+// Whether any sockets are rsockets in this process.
 [[nodiscard]] bool carries_anything();
 
 }  // namespace socket_preload

@@ -34,7 +34,7 @@ int refused(int error) {
     return -1;
 }
 
-// The socket stays what it is for the others who have it.
+// The socket stays as it is for the other processes that have it.
 int close_inherited(int fd) {
     if (!base::is_in_parents_memory()) {
         descriptors.set(fd, Kind::Other);  // first: then the number may be another's
@@ -42,7 +42,7 @@ int close_inherited(int fd) {
     return LIBC(close)(fd);
 }
 
-// Makes `number` another number of what `fd` is, if that is an rsocket or a repoll. Returns number.
+// Makes `number` another number of the rsocket or repoll that `fd` is, if it is one. Returns number.
 int duplicated(int fd, int number) {
     if (number < 0 || static_cast<std::size_t>(number) >= Descriptors::most || base::is_in_parents_memory()) {
         return number;
@@ -59,9 +59,9 @@ int duplicated(int fd, int number) {
     return number;
 }
 
-// Makes room at a number that the program dups onto. Returns whether that may be: librsocket knows an rsocket
-// by one number. It has that as long as there are duplicates, and after the last is closed until other
-// threads are out of their calls and what was sent has left.
+// Makes room at a number that the program dups onto. Returns whether it can: librsocket knows an rsocket by
+// one number. It keeps that number as long as there are duplicates, and after the last is closed until other
+// threads are out of their calls and all bytes have left.
 bool may_replace(int number) {
     const Kind kind = descriptors.kind(number);
     if (kind == Kind::Other || base::is_in_parents_memory()) {
@@ -107,7 +107,7 @@ int fcntl_of_any(int fd, int command, void *argument) {
 }
 
 int duplicate_onto(int fd, int number, int flags) {
-    // A call that fails leaves open what has the number.
+    // A call that fails leaves the descriptor with that number open.
     if (descriptors.kind(fd) == Kind::Own || LIBC(fcntl)(fd, F_GETFD) < 0) {
         return refused(EBADF);
     }
@@ -167,8 +167,8 @@ INTERPOSED int close(int fd) {
     return socket_preload::close_any(fd);
 }
 
-// libuv, and so Node, closes its descriptors so. A descriptor that it makes so is the kernel's, for librpma's
-// libraries for instance (base/past_preloads.cpp).
+// libuv, and therefore Node, closes its descriptors by syscall(2). A descriptor that is made by it is the
+// kernel's, for librpma's libraries for instance (base/past_preloads.cpp).
 INTERPOSED long syscall(long number, ...) noexcept {
     va_list arguments;
     va_start(arguments, number);

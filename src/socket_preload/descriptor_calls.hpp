@@ -4,7 +4,7 @@
 
 namespace socket_preload {
 
-// Does what the program wants of close(2).
+// Closes a descriptor as the program's close(2).
 int close_any(int fd);
 
 }  // namespace socket_preload

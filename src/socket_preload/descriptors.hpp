@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/descriptors: what each of the process's descriptors is.
+// socket_preload/descriptors: the kind of each of the process's descriptors.
 #pragma once
 
 #include <dirent.h>
@@ -28,7 +28,8 @@ enum class Kind : std::uint8_t {
 // One byte a descriptor, so that a call that concerns no rsocket pays one load. Any number of threads.
 class Descriptors {
 public:
-    // Those above are Kind::Other for good. Linux gives out 1048576 unless /proc/sys/fs/nr_open was raised.
+    // Descriptors above are always Kind::Other. Linux gives out 1048576 unless /proc/sys/fs/nr_open was
+    // raised.
     static constexpr std::size_t most = std::size_t{1} << 20;
 
     [[nodiscard]] Kind kind(int fd) const {

@@ -26,7 +26,7 @@ namespace {
 // Whole messages of a stream, which have 60 KiB.
 using Block = std::array<std::byte, std::size_t{120} << 10>;
 
-// This thread's, made when it copies first; nullptr when there is no memory.
+// Returns this thread's buffer, which is made at its first copy; nullptr when there is no memory.
 Block *block() {
     static thread_local const std::unique_ptr<Block> own{new (std::nothrow) Block};
     return own.get();
@@ -85,8 +85,8 @@ bool await_pipe(int pipe, short events, unsigned flags) {
     return ready > 0;
 }
 
-// The bytes are taken from the socket when they are in the pipe, so that nothing is lost. A pipe that can be
-// written to takes PIPE_BUF bytes at once.
+// The bytes are taken from the socket only when they are in the pipe, so that none are lost. A pipe that can
+// be written to takes PIPE_BUF bytes at once.
 ssize_t splice_from_socket(int socket, int pipe, std::size_t bytes, unsigned flags) {
     Block *const copies = block();
     if (copies == nullptr || !await_pipe(pipe, POLLOUT, flags)) {
@@ -114,7 +114,7 @@ struct Copy {
     base::Fd in;
 };
 
-// The bytes are taken from the pipe when they are sent.
+// The bytes are taken from the pipe only when they are sent.
 ssize_t splice_to_socket(int pipe, int socket, std::size_t bytes, unsigned flags) {
     static thread_local const Copy copy;
     Block *const copies = block();
@@ -145,7 +145,7 @@ struct Splice {
     bool has_socket_offset;
     unsigned flags;
 
-    // Returns why it cannot be, as an errno value, or 0.
+    // Returns why the call of splice(2) is not possible, as an errno value, or 0.
     [[nodiscard]] int error() const {
         constexpr unsigned known = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
         const bool has_pipe = !is_from_socket || !is_to_socket;

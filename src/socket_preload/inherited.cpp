@@ -63,8 +63,9 @@ Outcome make_rsocket(int first) {
     }
 }
 
-// Makes an rsocket of the socket of Kind::Inherited. The program may close one of its numbers, use that for
-// something else, and keep another. So librsocket knows a number that the program does not.
+// Makes an rsocket of the socket of Kind::Inherited. The program may close one of its numbers, use that
+// number for another descriptor, and keep a second one. So librsocket knows the socket by a number that the
+// program does not have.
 Outcome adopt(int fd) REQUIRES(adopting) {
     const int own = kept(LIBC(fcntl)(fd, F_DUPFD_CLOEXEC, 0));
     const int first = own >= 0 ? own : fd;

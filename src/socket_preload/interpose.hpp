@@ -20,8 +20,8 @@ struct Name {
     char characters[size]{};
 };
 
-// Returns the function of that name behind this library, libc's for instance. Other libraries' constructors
-// call before this one's, so it is looked for when it is needed first.
+// Returns the function of that name behind this library, libc's for instance. Constructors of other
+// libraries call it before those of this library run, so it is looked for at its first use.
 template <Name name, typename Function>
 Function *behind() {
     static constinit std::atomic<Function *> known{nullptr};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/libc: what the rooms below reach when they call a function that the program's calls do not
-// reach.
+// socket_preload/libc: the functions of libc as the rooms below reach them, past the functions that the
+// program's calls reach.
 #include "socket_preload/libc.hpp"
 
 #include <fcntl.h>
@@ -41,7 +41,7 @@ bool is_for_program(ForProgram::What what) {
     return next_for_program != nullptr && next_for_program->what() == what;
 }
 
-// Takes what a room has made. A call that made nothing may be repeated.
+// Takes the descriptor that a room has made. A call that made none may be repeated.
 int taken(int fd, bool is_programs) {
     if (!is_programs) {
         return kept(fd);
@@ -248,7 +248,7 @@ ssize_t __wrap_sendmsg(int fd, const msghdr *message, int flags) {
     return LIBC(sendmsg)(fd, message, flags);
 }
 
-// A thread sleeps here and nowhere else.
+// The rooms below sleep in poll(2) and in no other call.
 int __wrap_poll(pollfd *entries, nfds_t count, int timeout) {
     if (sleep_mask == nullptr || timeout == 0) {
         return LIBC(poll)(entries, count, timeout);

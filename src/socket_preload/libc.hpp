@@ -37,11 +37,12 @@ private:
     const sigset_t *const mask_;
 };
 
-// Gives a descriptor of this library's own a high number, and returns that: the program may count on the next
-// free number, on numbers below FD_SETSIZE, or dup2 onto one.
+// Gives a descriptor of this library's own a high number, and returns that. The program may count on the
+// next free number or on numbers below FD_SETSIZE, or may dup2 onto one.
 int kept(int fd);
 
-// Returns an option of SOL_SOCKET that is a number, as the kernel has it; -1 of what is no socket.
+// Returns an option of SOL_SOCKET that is a number, as the kernel has it; -1 when the descriptor is no
+// socket.
 [[nodiscard]] int option_of(int fd, int name);
 
 // The arguments of syscall(2). Those that a call does not have are passed on unused.
@@ -51,7 +52,7 @@ struct SystemCall {
             one = va_arg(list, long);
         }
     }
-    // Has it done by libc.
+    // Makes the call by libc.
     [[nodiscard]] long pass_on() const;
 
     long number;

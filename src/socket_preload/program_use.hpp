@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/program_use: what a descriptor is when the program uses it.
+// socket_preload/program_use: the descriptor that a call of the program means.
 #pragma once
 
 #include <limits>
@@ -9,9 +9,8 @@
 
 namespace socket_preload {
 
-// Whether the descriptor is an rsocket's. Then it becomes the number that librsocket knows. One of this
-// library's own becomes a number that is no descriptor: for the program, which may have closed it, it is
-// none.
+// Whether the descriptor is an rsocket's. Then it becomes the number that librsocket knows. A descriptor of
+// this library's own becomes a number that is no descriptor, because the program has none there.
 [[nodiscard]] inline bool is_rsocket(int &fd) {
     Kind kind = descriptors.kind(fd);
     if (kind == Kind::Inherited) {

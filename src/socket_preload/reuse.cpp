@@ -24,7 +24,7 @@ namespace socket_preload {
 namespace {
 
 // Ends the rsocket or repoll whose number has become another descriptor's. Meanwhile the number is that of a
-// socket that is connected to nobody, so that what librsocket does with it has no effect.
+// socket without a peer, so that the calls of librsocket on it have no effect.
 void forget(int number) {
     const int flags = LIBC(fcntl)(number, F_GETFD);
     const int others = LIBC(fcntl)(number, F_DUPFD_CLOEXEC, 0);

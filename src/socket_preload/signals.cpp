@@ -10,8 +10,8 @@ namespace socket_preload {
 
 namespace {
 
-// The kernel knows which signal it was, and this library does not. So one handler that does not ask for it is
-// enough.
+// This library does not know which signal it was. So one handler that does not ask for SA_RESTART is enough
+// to end the call.
 bool all_handlers_restart() {
     sigset_t blocked;
     (void)pthread_sigmask(SIG_SETMASK, nullptr, &blocked);

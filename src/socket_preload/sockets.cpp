@@ -37,7 +37,7 @@ INTERPOSED int socket(int domain, int type, int protocol) noexcept {
     return fresh(LIBC(socket)(domain, type, protocol));
 }
 
-// Many programs and children end so, without what exit(3) calls.
+// Many programs and children end so, without the functions that exit(3) calls.
 INTERPOSED void _exit(int status) {
     if (!base::is_in_parents_memory()) {
         statistics.tell();

@@ -54,7 +54,7 @@ struct AtExit {
     ~AtExit() { statistics.tell(); }
 } at_exit;
 
-// A child counts what it does itself.
+// A forked child counts only its own connections and bytes.
 [[maybe_unused]] const int counts_from_fork = pthread_atfork(nullptr, nullptr, [] { statistics.forget(); });
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/statistics: what `rpma run --sockets --stats` says of a process when it ends.
+// socket_preload/statistics: the line that `rpma run --sockets --stats` prints about a process when it ends.
 #pragma once
 
 #include <rpma/rsocket.h>
@@ -12,7 +12,7 @@
 
 namespace socket_preload {
 
-// Any number of threads.
+// Any number of threads may call.
 class Statistics {
 public:
     // The socket is about to be closed, or the process to end.
@@ -30,14 +30,14 @@ public:
         add(sent_, bytes);
         return bytes;
     }
-    // Counts from here on. This process says something too when it had no connection, if `always`.
+    // Counts from here on. With `always` this process prints its line even if it had no connection.
     void begin(bool always) {
         wanted_ = true;
         always_ = always;
     }
     // Counts from zero again.
     void forget();
-    // Writes a line to standard error, if they are wanted and there is something to say.
+    // Writes the line to standard error, if the statistics are wanted and there is anything to print.
     void tell();
 
 private:
@@ -47,13 +47,13 @@ private:
             count.fetch_add(static_cast<std::uint64_t>(more), std::memory_order_relaxed);
         }
     }
-    // Counts a connection of a TCP socket that is no rsocket. One that would be carried and comes by libc is
-    // a library's of ours (base/past_preloads.cpp).
+    // Counts a connection of a TCP socket that is no rsocket. A connection that would be carried and yet
+    // comes by libc is one of our libraries' (base/past_preloads.cpp).
     void add_of_kernel(int fd, Made how);
     // The connections that are TCP: how many, and for which reasons.
     [[nodiscard]] std::string plain_text() const;
 
-    // Why a connection is TCP: one of RDMA_REASON_, or one of these for what is no rsocket.
+    // Why a connection is TCP: one of RDMA_REASON_, or one of these for a socket that is no rsocket.
     enum { Excluded = RDMA_REASON_ADOPTED + 1, Unseen, reasons };
     bool wanted_ = false;
     bool always_ = false;

@@ -68,9 +68,9 @@ FILE *opened(int fd, const char *mode, const cookie_io_functions_t &calls) {
     }
 }
 
-// Bytes that the program has not flushed leave while there are rsockets: libc does it later. A stream that
-// another thread uses is left to that. NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is
-// one, and it does one thing.
+// Flushes the streams while there are still rsockets, because libc flushes later. A stream that another
+// thread uses is left to that thread.
+// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
 struct AtExit {
     ~AtExit() {
         if (!opening.try_lock()) {
@@ -124,7 +124,8 @@ bool is_any_rsocket(int fd) {
     return is_rsocket(fd);
 }
 
-// The streams that stand for stdin, stdout and stderr: the program may make something else of their numbers.
+// The streams that stand for stdin, stdout and stderr. The program may use their numbers for other
+// descriptors.
 ssize_t read_standard(void *cookie, char *bytes, std::size_t size) {
     int fd = fd_of(cookie);
     return is_rsocket(fd) ? received(fd, [&] { return rread(fd, bytes, size); })

@@ -25,7 +25,7 @@ namespace socket_preload {
     return static_cast<int>(std::min(timeout->tv_sec, most) * 1000 + (timeout->tv_nsec + 999999) / 1000000);
 }
 
-// Counts how much is left of the time that a call has; nullptr: the call has all time.
+// Counts how much time a call has left; nullptr: the call has no time limit.
 class TimeLeft {
 public:
     explicit TimeLeft(timespec *timeout) : timeout_{timeout} {
@@ -34,7 +34,7 @@ public:
                    std::chrono::nanoseconds{timeout->tv_nsec};
         }
     }
-    // Writes into the timeout what is left.
+    // Writes the time that is left into the timeout.
     [[nodiscard]] bool is_over() const {
         if (timeout_ == nullptr) {
             return false;

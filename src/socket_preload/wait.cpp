@@ -33,7 +33,7 @@ int __ppoll_chk(pollfd *entries, nfds_t count, const timespec *timeout, const si
 
 namespace {
 
-// Not of const entries: libc declares that poll only writes to them, and g++ believes that.
+// The entries are not const, because libc declares that poll only writes to them, and g++ relies on that.
 bool has_rsocket(pollfd *entries, nfds_t count) {
     return std::ranges::any_of(std::span{entries, entries != nullptr ? count : 0}, [](pollfd entry) {
         const int number = entry.fd;

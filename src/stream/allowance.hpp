@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/allowance: what the peer lets us send. A message takes one of its credits, and its bytes a place in
-// the oldest of its windows; the peer gives both back as its program reads.
+// stream/allowance: the messages and bytes that the peer lets us send. A message takes one of its credits,
+// and its bytes a place in the oldest of its windows; the peer gives both back as its program reads.
 //
 //     messages   ---- taken by the peer ----|---- on their way ----|---- may be sent ----|
 //                                       limit - given             sent                 limit
 //
-// All three counters are of 16 bits and go round. The peer is not trusted: it can stop us, and nothing else.
+// All three counters have 16 bits and wrap around. The peer is not trusted; the most that it can do is to
+// stop us.
 #pragma once
 
 #include "stream/wire.hpp"

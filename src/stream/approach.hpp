@@ -16,7 +16,7 @@ struct Approach {
     RpmaConnection::MakeRequest make_request;
 
     // Over the soft device, on a TCP socket that is connected. On it the peer asks (Passive), or is asked
-    // (Active). The socket stays the caller's, who closes it after the stream is destroyed.
+    // (Active). The caller keeps the socket, and closes it after the stream is destroyed.
     [[nodiscard]] static base::Result<Approach> on_socket(Side side, int socket);
     // Asks the peer at the remote address, over the device of the kernel that serves the local one. When the
     // local port is 0 the device chooses one.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/connection: one byte stream on one connection of librpma. The lock of its shard guards it, which the
-// caller holds.
+// stream/connection: one byte stream on one connection of librpma. The lock of its shard guards it; the
+// caller holds that lock.
 //
 //      Connection ── Life             how far it has come, which directions have ended (life.hpp has the
 //      states)
@@ -30,8 +30,8 @@ namespace stream {
 // Count does neither.
 enum class Reading { Take, Peek, Discard, Count };
 
-// The owner of a stream. Whichever thread notices that the stream has changed tells it, with the shard's lock
-// held.
+// The owner of a stream. The thread that notices a change of the stream tells the owner, with the shard's
+// lock held.
 class Observer {
 public:
     virtual void changed() = 0;
@@ -48,8 +48,8 @@ public:
     // destructor.
     [[nodiscard]] static Made begin(base::Result<Approach> approach, const Settings &settings,
                                     Observer &observer);
-    // Operations that are posted still go out, where the device sends them without us. A forked child never
-    // destroys or uses what it inherited: base::leave_to_parent().
+    // Posted operations still go out, if the device sends them by itself. A forked child never destroys or
+    // uses what it inherited: base::leave_to_parent().
     ~Connection();
     Connection(const Connection &) = delete;
     Connection &operator=(const Connection &) = delete;
@@ -60,9 +60,9 @@ public:
     }
     // As Shard::serve().
     [[nodiscard]] bool serve_shard() const REQUIRES(mutex()) { return shard_->serve(); }
-    // From now on the stream says here how it fares.
+    // From now on the stream writes its counters here.
     void report_to(registry::Live &live) REQUIRES(mutex());
-    // The observer is told nothing any more, and nobody how the stream fares.
+    // From now on the stream tells the observer nothing, and writes no counters for other programs.
     void forget_observer() REQUIRES(mutex());
     [[nodiscard]] const std::shared_ptr<Shard> &shard() const { return shard_; }
 
@@ -112,9 +112,9 @@ public:
     // Returns how many bytes it has posted. EAGAIN: there is no room now. EPIPE: no more may be sent.
     [[nodiscard]] base::Result<std::size_t> send(std::span<const iovec> parts) REQUIRES(mutex());
 
-    // Direct placement, in direct.cpp.
-    // Registers memory. With for_peer the peer may write there, and knows the memory as `offset`; it has less
-    // than 4 GiB then. EAGAIN: there is no peer yet. ENOMEM: the peer has no slot left for it.
+    // Direct placement, in direct.cpp. Registers memory. With for_peer the peer may write there, and knows
+    // the memory as `offset`; such memory has less than 4 GiB. EAGAIN: there is no peer yet. ENOMEM: the
+    // peer has no slot left for it.
     [[nodiscard]] base::Result<void> map(void *begin, std::size_t bytes, bool for_peer, std::uint64_t offset)
         REQUIRES(mutex());
     // Ends the oldest mapping of exactly this memory: the peer cannot write there any more. False: there is
@@ -127,11 +127,12 @@ public:
     [[nodiscard]] base::Result<std::size_t> write_at(const iovec &from, std::uint64_t offset)
         REQUIRES(mutex());
 
-    // Cuts the stream off at once; what has not left is lost, and nothing of the peer's is placed any more.
+    // Cuts the stream off at once. Bytes that have not left are lost, and the peer's bytes are placed no
+    // more.
     void abort() REQUIRES(mutex());
     // Ends one direction or both.
     void shut(bool receiving, bool sending) REQUIRES(mutex());
-    // Ends both directions, behind what was sent. The caller serves the shard until gone().
+    // Ends both directions behind the bytes that were sent. The caller serves the shard until gone().
     void leave() REQUIRES(mutex());
 
 private:
@@ -175,7 +176,7 @@ private:
     StreamMemory memory_ GUARDED_BY(mutex());
     RpmaConnection rpma_ GUARDED_BY(mutex());
 
-    // It is there once the peer's Hello is.
+    // It exists from the time when the peer's Hello is known.
     std::optional<Exchange> exchange_ GUARDED_BY(mutex());
 };
 

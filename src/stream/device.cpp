@@ -22,7 +22,7 @@ std::map<ibv_context *, Device> &devices() REQUIRES(lock_of_devices) {
     return by_context;
 }
 
-// The child uses its parent's peers, which do not change.
+// A forked child uses its parent's peers, which do not change.
 const base::HeldWhileForking<lock_of_devices> devices_survive_forks;
 
 base::Result<const Device *> device_of(ibv_context *context, rpma_device_kind kind) {

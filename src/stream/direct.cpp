@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/direct: direct placement, into memory that the peer's program has mapped, and that ours has.
+// stream/direct: direct placement, into memory that the peer's program or our program has mapped.
 #include <cerrno>
 
 #include "stream/connection.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/exchange: what both ends of a stream say to each other once they know each other's memory: bytes and
-// words of the peer, and what this end owes to it.
+// stream/exchange: the messages of both ends of a stream, once they know each other's memory: bytes and
+// words of the peer, and the words that this end owes to it.
 //
 // A function that may find that the stream cannot go on returns why. Its Connection ends the stream.
 #pragma once
@@ -38,8 +38,8 @@ public:
     [[nodiscard]] bool owes() const {
         return incoming_.owes_update() || life_.owes_word() || !early_sends_.empty() || outgoing_.has_news();
     }
-    // Sends what is owed: early sends, the word of our end, windows and credits, news of mappings. Returns 0
-    // or an errno value.
+    // Sends all that this end owes: early sends, the word of our end, windows and credits, news of mappings.
+    // Returns 0 or an errno value.
     [[nodiscard]] int settle();
     // Notes that the program has taken bytes, and tells the peer if that is due. Returns 0 or an errno value.
     [[nodiscard]] int consume(std::size_t bytes) {

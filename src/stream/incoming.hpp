@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/incoming: what the peer sends: bytes in the receive buffer, words, and its mappings. It is there
-// once the peer's Hello is. The lock of the stream's shard guards all of it.
+// stream/incoming: the receiving direction: bytes in the receive buffer, words of the peer, and its
+// mappings. It exists from the time when the peer's Hello is known. The lock of the stream's shard guards
+// all of it.
 #pragma once
 
 #include <arpa/inet.h>
@@ -61,10 +62,10 @@ public:
     }
     // Whether there is no room for another receive that is to be posted again.
     [[nodiscard]] bool must_post_receives() const { return taken_count_ == taken_.size(); }
-    // Posts the receives of words that have come. The peer uses that of a message with bytes again when it
-    // has got the credit back: the caller does this before each update. The receives of other words have no
-    // credit, and are posted before the word is taken, of which the peer may learn at once. Returns 0 or an
-    // errno value.
+    // Posts the receives of words that have come again. The peer uses the receive of a message with bytes
+    // again when it has got the credit back, so the caller posts the receives before each update. The
+    // receives of other words have no credit. They are posted before the word is taken, because the peer may
+    // learn of that at once. Returns 0 or an errno value.
     [[nodiscard]] int post_receives();
     // Notes that the peer has written a message. False: the peer had no credit, or no such room.
     [[nodiscard]] bool arrived(std::uint32_t bytes) { return unread_.arrived(bytes); }

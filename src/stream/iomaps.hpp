@@ -113,7 +113,7 @@ public:
         }
         return true;
     }
-    // Ends all mappings, and tells nobody.
+    // Ends all mappings. The peer is not told.
     void clear() {
         maps_.clear();
         news_.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/connection: what the shard hands over, and the end of the stream.
+// stream/connection: the completions that the shard hands over, and the end of the stream.
 #include <cerrno>
 
 #include "base/log.hpp"
@@ -28,7 +28,7 @@ void Connection::take_completion(const ibv_wc &completion) {
     }
 }
 
-// A completion may be here before it is known whom it is from.
+// A completion may come before the peer's Hello is known.
 //
 // When an operation failed, an event says why the connection has ended. On the kernel's devices it comes only
 // when one side disconnects, and the side whose operation failed does so.

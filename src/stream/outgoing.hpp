@@ -33,7 +33,7 @@ struct Ground {
     const StreamMemory &memory;  // it is there before anything is posted
     const Connected &conn;       // as the memory
     Report &report;
-    // Where a message is put together. It is of use until the caller lets go of the lock.
+    // A message is put together here. The bytes stay until the caller releases the lock.
     std::span<std::byte, longest_message> scratch;
 };
 
@@ -78,7 +78,7 @@ public:
         std::size_t bytes;
         int error;
 
-        // What the program is told of a send of `wanted` bytes. EAGAIN: there was no room.
+        // Returns the program's result of a send of `wanted` bytes. EAGAIN: there was no room.
         [[nodiscard]] base::Result<std::size_t> result(std::size_t wanted) const {
             return bytes != 0 || wanted == 0 ? base::Result<std::size_t>{bytes}
                                              : base::failure(error != 0 ? error : EAGAIN);

@@ -84,7 +84,7 @@ base::Result<void> RpmaConnection::connect(Member &member, std::span<const rpma_
     rpma_conn_req *request = owned.release();
     rpma_conn *conn = nullptr;
     if (const int result = rpma_conn_req_connect(&request, &data, &conn); result != 0) {
-        // siw reaches for its peer in this call, and finds in it that nobody listens.
+        // siw connects to its peer in this call, which fails if no program listens there.
         return result == RPMA_E_PROVIDER && reaches ? base::failure(ECONNREFUSED) : failure_of(result);
     }
     conn_.reset(conn);

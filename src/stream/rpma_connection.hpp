@@ -25,7 +25,8 @@ public:
     ~RpmaConnection() = default;
     RpmaConnection(const RpmaConnection &) = delete;
     RpmaConnection &operator=(const RpmaConnection &) = delete;
-    // Ends what there is, and gives the place in the shard back. disconnects: the peer is told first.
+    // Ends the request or the connection, and gives the place in the shard back. disconnects: it tells the
+    // peer first.
     void end(bool disconnects);
 
     // Makes the request, whose events go to the member.
@@ -34,18 +35,18 @@ public:
     [[nodiscard]] bool asks() const { return request_ != nullptr; }
     // Takes the request further. Returns whether the peer can be connected to. A failure ends the request.
     [[nodiscard]] base::Result<bool> proceed();
-    // What the peer has said in its request.
+    // Returns the private data of the peer's request.
     [[nodiscard]] rpma_conn_private_data request_data() const;
     void drop_request() { request_.reset(); }
-    // Posts the receives, and connects. The member takes the completions. reaches: a failure says that nobody
-    // listens there. A failure ends the request.
+    // Posts the receives, and connects. The member takes the completions. reaches: a failure of the provider
+    // means that no program listens there. Any failure ends the request.
     [[nodiscard]] base::Result<void> connect(Member &member, std::span<const rpma_recv_op> receives,
                                              std::span<const std::byte> hello, bool reaches);
 
     // Whether there is a connection.
     explicit operator bool() const { return conn_ != nullptr; }
     [[nodiscard]] const Connected &conn() const { return conn_; }
-    // What the peer has said in its answer.
+    // Returns the private data of the peer's answer.
     [[nodiscard]] rpma_conn_private_data answer_data() const;
     // Why the connection has ended, as an errno value; 0: there is no reason.
     [[nodiscard]] int error() const;

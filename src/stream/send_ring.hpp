@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/send_ring: what is posted and not complete. Messages complete in the order they were posted in; each
-// gives back its bytes of the send buffer and its places in the send queue. When all are complete, the next
-// bytes take the buffer's first place again, which the processor's cache has.
+// stream/send_ring: the messages that are posted and not complete. Messages complete in the order in which
+// they were posted; each gives back its bytes of the send buffer and its places in the send queue. When all
+// are complete, the next bytes take the buffer's first place again, which the processor's cache has.
 //
-// A completion costs more than it tells where the device has taken the bytes during the post. Such a message
-// is silent while there is enough room: it completes with the next one that is not.
+// When the device has taken the bytes during the post, a completion of its own is not worth its cost. Such a
+// message is silent while there is enough room: it completes with the next message that is not silent.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,8 @@ public:
         return {.offset = next_, .size = std::min(bytes, size_ - next_)};
     }
     // Whether the next message, of `bytes` bytes that the device takes during the post and of one place, may
-    // be silent. Where only silent messages are posted there is room for more: nobody waits for those.
+    // be silent. While only silent messages are posted there is room for more, because no sender waits for
+    // those.
     [[nodiscard]] bool may_be_silent(std::size_t bytes) const {
         return silent_.places < most_silent_ && free_ - bytes >= enough_;
     }

@@ -6,8 +6,8 @@
 
 namespace stream {
 
-// Buffers whose size nobody has set. On a device of the kernel all of their memory is pinned. On the soft
-// device only what has been used is there.
+// The sizes of buffers that the program has not set. On a device of the kernel all of their memory is
+// pinned. On the soft device only used pages take memory.
 inline constexpr std::uint32_t usual_bytes = 131072;
 inline constexpr std::uint32_t usual_bytes_of_soft = 1048576;
 

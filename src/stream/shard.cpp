@@ -24,8 +24,9 @@ constexpr int completions_at_once = 16;
 constexpr std::uint32_t streams_of_first = 2;
 constexpr std::uint32_t resize_growth = 2;
 constexpr std::uint32_t growth = 4;
-// On the kernel's devices nothing but an event tells that a peer is gone, and a program that never sleeps
-// does not see the descriptor: it looks for one, which is a system call, once in so many times.
+// On the kernel's devices only an event tells that a peer is gone, and a program that never sleeps does not
+// look at the descriptor. Therefore serve() looks for an event, which is a system call, once in so many
+// calls.
 constexpr std::uint32_t serves_an_event = 64;
 
 using Shards = std::vector<std::shared_ptr<Shard>>;
@@ -35,7 +36,8 @@ Shards &shards_of_this_thread() {
     return own;
 }
 
-// A child does not even destroy its parent's: another thread may be about to change one.
+// A child does not destroy its parent's shards, because another thread of the parent may have been changing
+// one.
 [[maybe_unused]] const int stay_with_parent = pthread_atfork(nullptr, nullptr, [] {
     if (Shards &own = shards_of_this_thread(); !own.empty()) {
         base::leave_to_parent(std::make_unique<Shards>(std::move(own)));
@@ -50,10 +52,10 @@ public:
     Lane(Queue owned, std::uint32_t size) : queue{std::move(owned)}, completions{size}, free{size} {}
 
     Queue queue;
-    std::uint32_t completions;  // that it has room for
+    std::uint32_t completions;  // it has room for so many
     std::uint32_t free;
     bool waited_for = false;
-    int fd = -1;  // to wait for
+    int fd = -1;  // the descriptor to wait for
 
     // Returns the stream of the connection with that number, or nullptr. Most often it is the one that the
     // last completion was for.
@@ -195,9 +197,9 @@ inline void Shard::touch(Member &member) {
     }
 }
 
-// Takes what was in the queue at the call. A peer may go on sending without a pause: what comes meanwhile is
-// for the next call. A queue that gives fewer than it was asked for is empty, and is not asked again: that
-// would ask the device's sockets.
+// Takes the completions that were in the queue at the call. A peer may go on sending without a pause, so
+// later completions are left to the next call. A queue that gives fewer completions than it was asked for is
+// empty. It is not asked again, because the device would look at its sockets.
 [[gnu::always_inline]] inline void Shard::serve(Lane &lane) {
     std::array<ibv_wc, completions_at_once> completions;
     std::uint32_t taken = 0;
@@ -214,7 +216,7 @@ inline void Shard::touch(Member &member) {
     }
 }
 
-// Another connection may get the number: the completions that are left of this one are taken first.
+// Another connection may get the number, so the completions that are left of this one are taken first.
 void Shard::detach(Lane &lane, std::uint32_t number) {
     serve(lane);
     std::erase(touched_, lane.remove(number));
@@ -248,7 +250,8 @@ bool Shard::serve() {
     return tell_touched();
 }
 
-// Events are looked for first and told last: what a peer sent before its end is in the queue by then.
+// Events are taken first and handed over last: by then the bytes that a peer sent before its end are in the
+// queue.
 [[gnu::noinline]] bool Shard::serve_with_events() {
     bool again = true;
     for (int round = 0; again && round < 2; ++round) {
@@ -267,7 +270,7 @@ bool Shard::serve() {
         }
         found_.clear();
         again = expected_.load(std::memory_order_relaxed) != 0 &&
-                !touched_.empty();  // what was just taken may have made an event
+                !touched_.empty();  // the completions may have made an event
     }
     return tell_touched();
 }
@@ -308,8 +311,8 @@ base::Result<void> Shard::arm(std::vector<int> &descriptors) {
     return {};
 }
 
-// A watch goes on. The event that woke the thread may have been for the one that watches, and a device of the
-// kernel reports it once: the queues are armed again.
+// A watch goes on. The event that woke the thread may have been for the thread that watches, and a device of
+// the kernel reports it only once, so the queues are armed again.
 void Shard::disarm() {
     if (in_device_ != nullptr || (watches_ != 0 && !device_.is_of_kernel())) {
         return;
@@ -330,7 +333,8 @@ void Shard::disarm() {
 
 base::Result<void> Shard::begin_wait(Sleeper &thread, std::vector<int> &descriptors) {
     if (in_device_ == &thread) {
-        // A signal's handler waits, and has interrupted a wait of this thread: nobody else would wake it.
+        // A signal handler that has interrupted a wait of this thread waits too. No other thread would wake
+        // it, so it sleeps on the device's descriptors.
         disarm();
         auto armed = arm(descriptors);
         nested_waits_ += armed ? 1 : 0;

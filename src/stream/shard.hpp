@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/shard: what the streams that one thread began have in common: queues for their completions, one for
-// their events, and one lock, which guards all of them. Any thread may use them then.
+// stream/shard: the objects that the streams of one thread share: queues for their completions, one queue
+// for their events, and one lock, which guards all of them. The thread that began the streams makes them;
+// any thread may use them.
 //
 //     stream ─┐
 //     stream ─┼─► lane (a completion queue) ─┐
 //     stream ─┘   lane ──────────────────────┼──► serve(), by whoever calls; asleep on the descriptors of
 //     all streams ──► events ────────────────┘    all these: one thread at a time
 //
-// The queues are not armed: nobody is told of a completion. A thread that finds nothing sleeps on the
-// device's descriptors, and is the device's thread meanwhile. Others that have nothing to do sleep on
-// something of their own until it wakes them for their streams, or until it leaves and one of them takes its
-// place.
+// The queues are not armed, so no thread is told of a completion. A thread that finds nothing sleeps on the
+// device's descriptors, and serves the device meanwhile. Other threads sleep on a descriptor of their own.
+// The first thread wakes them for their streams, or when it leaves and one of them takes its place.
 #pragma once
 
 #include <array>
@@ -25,13 +25,13 @@
 
 namespace stream {
 
-// One stream, as its shard sees it. The shard calls all of it with its lock held.
+// One stream, as its shard sees it. The shard calls all functions with its lock held.
 class Member {
 public:
     virtual void take_completion(const ibv_wc &completion) = 0;
     virtual void take_request_event() = 0;
     virtual void take_event(rpma_conn_event event) = 0;
-    // Called when the shard has taken all that there was, and something of it was this stream's.
+    // The shard calls this after it has taken all completions and events, if any was for this stream.
     virtual void go_on() = 0;
 
 protected:
@@ -65,7 +65,7 @@ public:
     Shard(const Shard &) = delete;
     Shard &operator=(const Shard &) = delete;
 
-    // The caller holds it in all calls of the streams too.
+    // The caller also holds it in all calls of the streams.
     [[nodiscard]] base::SmallMutex &mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
     [[nodiscard]] const Device &device() const { return device_; }
     // The thread that it was made for, as the kernel numbers it.
@@ -77,8 +77,8 @@ public:
     [[nodiscard]] base::Result<Lane *> join(std::uint32_t completions) REQUIRES(mutex_);
     static void leave(Lane &lane, std::uint32_t completions);
     [[nodiscard]] static rpma_cq *queue_of(const Lane &lane);
-    // Completions of the connection with that number go to the stream until it is detached, which the caller
-    // does when the connection is no more.
+    // Completions of the connection with that number go to the stream until the caller detaches it, after
+    // the end of the connection.
     static void attach(Lane &lane, std::uint32_t number, Member &member);
     void detach(Lane &lane, std::uint32_t number) REQUIRES(mutex_);
     // Adds `streams`, which may be negative, to the number of streams that expect an event. The shard looks
@@ -96,7 +96,7 @@ public:
     // Serves them. Returns whether there was anything. Takes their locks.
     static bool serve_expecting() { return any_expects() && serve_those_that_expect(); }
 
-    // Where a stream puts a message together. It is of use until the caller lets go of the lock.
+    // A stream puts a message together here. The bytes stay until the caller releases the lock.
     [[nodiscard]] std::span<std::byte, longest_message> scratch() REQUIRES(mutex_) { return scratch_; }
 
     // Hands over what has come for all streams, without waiting. Returns whether there was anything.
@@ -146,7 +146,7 @@ private:
     std::vector<Event> found_ GUARDED_BY(mutex_);
     std::vector<Member *> touched_ GUARDED_BY(mutex_);
     std::array<std::byte, longest_message> scratch_
-        GUARDED_BY(mutex_);  // not initialised: it is there when it is used
+        GUARDED_BY(mutex_);  // not initialised, so that only used pages take memory
     int watches_ GUARDED_BY(mutex_) = 0;
     bool events_waited_for_ GUARDED_BY(mutex_) = false;
     int events_fd_ GUARDED_BY(mutex_) = -1;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // stream/window_list: the windows in our list, which the peer writes.
 //
-// The peer writes a window, then says so; it does not say which. The next one may be on its way into the list
-// by then, and some of its bytes be here: they come in order, so that the length ends a window. The length is
-// known, because a peer has two halves of one size, of which its Hello named the first.
+// The peer writes a window, and then sends a word that does not say which window it is. By then the next
+// window may be on its way into the list, and some of its bytes may be here. Bytes come in order, so a
+// window is whole when its length is there. The length is known: a peer has two halves of one size, and its
+// Hello named the first.
 #pragma once
 
 #include <algorithm>
