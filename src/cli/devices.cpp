@@ -39,26 +39,13 @@ struct Kind {
     decltype(&ibv_close_device) close_device;
     decltype(&ibv_query_device) query_device;
     int (*query_port)(ibv_context *, std::uint8_t, ibv_port_attr *);
+    // The network interfaces that a device stands for.
+    std::set<std::string> (*interfaces_of)(const std::string &device);
+    // Its bits of native operations.
+    std::uint64_t (*capabilities_of)(ibv_context *);
 };
 
-// clang-format off
-constexpr Kind kernel{
-    "kernel", ibv_get_device_list, ibv_free_device_list, ibv_get_device_name, ibv_open_device, ibv_close_device,
-    ibv_query_device,
-    // A macro around the compatible call.
-    [](ibv_context *context, std::uint8_t port, ibv_port_attr *attributes) {
-        return ibv_query_port(context, port, attributes);
-    }};
-constexpr Kind soft{
-    "soft", softrdma_ibv_get_device_list, softrdma_ibv_free_device_list, softrdma_ibv_get_device_name,
-    softrdma_ibv_open_device, softrdma_ibv_close_device, softrdma_ibv_query_device, softrdma_ibv_query_port};
-// clang-format on
-
-// The network interfaces that a device stands for.
-std::set<std::string> interfaces_of(const std::string &device, const Kind &kind) {
-    if (&kind == &soft) {
-        return {device.substr(std::string_view{"soft_"}.size())};
-    }
+std::set<std::string> interfaces_of_kernel(const std::string &device) {
     std::set<std::string> interfaces;
     std::error_code none;
     const fs::path folder = fs::path{"/sys/class/infiniband"} / device;
@@ -73,6 +60,49 @@ std::set<std::string> interfaces_of(const std::string &device, const Kind &kind)
     }
     return interfaces;
 }
+
+// Capabilities, as the kernel numbers them; Debian 12's verbs.h has no names for these.
+constexpr std::uint64_t flush_bits = std::uint64_t{3} << 38;  // global and persistent
+constexpr std::uint64_t atomic_write_bit = std::uint64_t{1} << 40;
+
+std::uint64_t capabilities_of_kernel(ibv_context *context) {
+    ibv_device_attr_ex attributes{};
+    return ibv_query_device_ex(context, nullptr, &attributes) == 0 ? attributes.device_cap_flags_ex : 0;
+}
+
+constexpr Kind kernel{
+    .name = "kernel",
+    .get_device_list = ibv_get_device_list,
+    .free_device_list = ibv_free_device_list,
+    .get_device_name = ibv_get_device_name,
+    .open_device = ibv_open_device,
+    .close_device = ibv_close_device,
+    .query_device = ibv_query_device,
+    // A macro around the compatible call.
+    .query_port = [](ibv_context *context, std::uint8_t port,
+                     ibv_port_attr *attributes) { return ibv_query_port(context, port, attributes); },
+    .interfaces_of = interfaces_of_kernel,
+    .capabilities_of = capabilities_of_kernel};
+
+std::set<std::string> interfaces_of_soft(const std::string &device) {
+    return {device.substr(std::string_view{"soft_"}.size())};
+}
+
+// Between two soft devices: softrdma.h.
+std::uint64_t capabilities_of_soft(ibv_context *) {
+    return flush_bits | atomic_write_bit;
+}
+
+constexpr Kind soft{.name = "soft",
+                    .get_device_list = softrdma_ibv_get_device_list,
+                    .free_device_list = softrdma_ibv_free_device_list,
+                    .get_device_name = softrdma_ibv_get_device_name,
+                    .open_device = softrdma_ibv_open_device,
+                    .close_device = softrdma_ibv_close_device,
+                    .query_device = softrdma_ibv_query_device,
+                    .query_port = softrdma_ibv_query_port,
+                    .interfaces_of = interfaces_of_soft,
+                    .capabilities_of = capabilities_of_soft};
 
 // Link-local IPv6 addresses keep their %interface.
 std::vector<std::string> addresses_of(const std::set<std::string> &interfaces) {
@@ -103,18 +133,6 @@ const char *transport_of(const ibv_device &device, const ibv_port_attr &port) {
     return port.link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand";
 }
 
-// Capabilities, as the kernel numbers them; Debian 12's verbs.h has no names for these.
-constexpr std::uint64_t flush_bits = std::uint64_t{3} << 38;  // global and persistent
-constexpr std::uint64_t atomic_write_bit = std::uint64_t{1} << 40;
-
-std::uint64_t capabilities_of(ibv_context *context, const Kind &kind) {
-    ibv_device_attr_ex attributes{};
-    if (&kind == &soft) {  // between two soft devices: softrdma.h
-        return flush_bits | atomic_write_bit;
-    }
-    return ibv_query_device_ex(context, nullptr, &attributes) == 0 ? attributes.device_cap_flags_ex : 0;
-}
-
 Facts describe(ibv_device *device, const Kind &kind) {
     const std::string name = kind.get_device_name(device);
     ibv_device_attr limits{};
@@ -128,7 +146,7 @@ Facts describe(ibv_device *device, const Kind &kind) {
         int error = kind.query_device(context, &limits);
         error = error != 0 ? error : kind.query_port(context, 1, &port);
         state = error != 0 ? errno_text(error) : (port.state == IBV_PORT_ACTIVE ? "active" : "down");
-        capabilities = capabilities_of(context, kind);
+        capabilities = kind.capabilities_of(context);
         kind.close_device(context);
     }
     const auto number = [](const char *json_name, const char *column, auto value) {
@@ -136,7 +154,7 @@ Facts describe(ibv_device *device, const Kind &kind) {
     };
     const bool flush = (capabilities & flush_bits) == flush_bits;
     const bool atomic_write = (capabilities & atomic_write_bit) != 0;
-    const auto addresses = addresses_of(interfaces_of(name, kind));
+    const auto addresses = addresses_of(kind.interfaces_of(name));
     return {{"name", "DEVICE", name, name},
             {"kind", "KIND", kind.name, kind.name},
             {"transport", "TRANSPORT", transport_of(*device, port), transport_of(*device, port)},

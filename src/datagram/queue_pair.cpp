@@ -114,7 +114,7 @@ void QueuePair::choose_by(const base::InterfaceTable &chosen) {
 QueuePair::~QueuePair() = default;
 
 base::Result<void> QueuePair::bind(const Address &here) {
-    events_ = {provider_, provider_.create_event_channel()};
+    events_ = {provider_, provider_.cm.create_event_channel()};
     if (!events_) {
         return base::last_failure();
     }
@@ -122,12 +122,12 @@ base::Result<void> QueuePair::bind(const Address &here) {
         return set;
     }
     rdma_cm_id *raw = nullptr;
-    if (provider_.create_id(events_.get(), &raw, nullptr, RDMA_PS_UDP) != 0) {
+    if (provider_.cm.create_id(events_.get(), &raw, nullptr, RDMA_PS_UDP) != 0) {
         return base::last_failure();
     }
     id_ = {provider_, raw};
     AnyAddress name = without_port(here);
-    if (provider_.bind_addr(raw, &name.any) != 0) {
+    if (provider_.cm.bind_addr(raw, &name.any) != 0) {
         return base::last_failure();
     }
     return raw->verbs != nullptr ? base::Result<void>{} : base::failure(ENODEV);
@@ -135,7 +135,7 @@ base::Result<void> QueuePair::bind(const Address &here) {
 
 base::Result<void> QueuePair::find_port(const Ip &here) {
     ibv_port_attr port{};
-    if (const int error = provider_.query_port(id_->verbs, id_->port_num, &port); error != 0) {
+    if (const int error = provider_.device.query_port(id_->verbs, id_->port_num, &port); error != 0) {
         return base::failure(error);
     }
     is_ethernet_ = port.link_layer == IBV_LINK_LAYER_ETHERNET;
@@ -146,7 +146,8 @@ base::Result<void> QueuePair::find_port(const Ip &here) {
     bool found = false;
     for (int i = 0; i < std::min(port.gid_tbl_len, 256); ++i) {
         ibv_gid_entry entry{};
-        if (provider_.query_gid(id_->verbs, id_->port_num, static_cast<std::uint32_t>(i), &entry) == 0 &&
+        if (provider_.device.query_gid(id_->verbs, id_->port_num, static_cast<std::uint32_t>(i), &entry) ==
+                0 &&
             is_gid_of(entry.gid, here) && (!found || entry.gid_type == IBV_GID_TYPE_ROCE_V2)) {
             gid_index_ = static_cast<std::uint8_t>(i);
             found = true;
@@ -156,18 +157,18 @@ base::Result<void> QueuePair::find_port(const Ip &here) {
 }
 
 base::Result<void> QueuePair::make_queues() {
-    domain_ = {provider_, provider_.alloc_pd(id_->verbs)};
+    domain_ = {provider_, provider_.domain.alloc_pd(id_->verbs)};
     if (!domain_) {
         return base::last_failure();
     }
     const std::size_t size = room_.receives * receive_stride + room_.sends * slot_bytes;
     bytes_ = std::make_unique_for_overwrite<std::byte[]>(size);
-    region_ = {provider_, provider_.reg_mr(domain_.get(), bytes_.get(), size, IBV_ACCESS_LOCAL_WRITE)};
+    region_ = {provider_, provider_.domain.reg_mr(domain_.get(), bytes_.get(), size, IBV_ACCESS_LOCAL_WRITE)};
     if (!region_) {
         return base::last_failure();
     }
-    if (provider_.cq_wait_begin == nullptr) {
-        channel_ = {provider_, provider_.create_comp_channel(id_->verbs)};
+    if (!provider_.capabilities.waits_unarmed) {
+        channel_ = {provider_, provider_.completion.create_comp_channel(id_->verbs)};
         if (!channel_) {
             return base::last_failure();
         }
@@ -175,7 +176,8 @@ base::Result<void> QueuePair::make_queues() {
             return set;
         }
     }
-    queue_ = {provider_, provider_.create_cq(id_->verbs, static_cast<int>(room_.receives + room_.sends),
+    queue_ = {provider_,
+              provider_.completion.create_cq(id_->verbs, static_cast<int>(room_.receives + room_.sends),
                                              nullptr, channel_.get(), 0)};
     if (!queue_) {
         return base::last_failure();
@@ -189,7 +191,7 @@ base::Result<void> QueuePair::make_queues() {
     attributes.sq_sig_all = 1;
     attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
     attributes.pd = domain_.get();
-    if (provider_.create_qp_ex(id_.get(), &attributes) != 0) {
+    if (provider_.cm.create_qp_ex(id_.get(), &attributes) != 0) {
         return base::last_failure();
     }
     pair_ = {provider_, id_.get()};
@@ -255,7 +257,7 @@ bool QueuePair::send(std::size_t bytes, ibv_ah *to, std::uint32_t qp_num) {
 
 base::Result<verbs::Id> QueuePair::look_up(const Address &to, void *who) {
     rdma_cm_id *raw = nullptr;
-    if (provider_.create_id(events_.get(), &raw, who, RDMA_PS_UDP) != 0) {
+    if (provider_.cm.create_id(events_.get(), &raw, who, RDMA_PS_UDP) != 0) {
         return base::last_failure();
     }
     verbs::Id id{provider_, raw};
@@ -263,7 +265,7 @@ base::Result<verbs::Id> QueuePair::look_up(const Address &to, void *who) {
     std::memcpy(&from, rdma_get_local_addr(id_.get()), sizeof(from));
     (from.any.sa_family == AF_INET ? from.v4.sin_port : from.v6.sin6_port) = 0;
     AnyAddress name = without_port(to);
-    if (provider_.resolve_addr(raw, &from.any, &name.any, look_up_ms) != 0) {
+    if (provider_.cm.resolve_addr(raw, &from.any, &name.any, look_up_ms) != 0) {
         return base::last_failure();
     }
     return id;
@@ -271,7 +273,7 @@ base::Result<verbs::Id> QueuePair::look_up(const Address &to, void *who) {
 
 std::optional<QueuePair::Found> QueuePair::next_found() {
     rdma_cm_event *raw = nullptr;
-    while (provider_.get_cm_event(events_.get(), &raw) == 0) {
+    while (provider_.cm.get_cm_event(events_.get(), &raw) == 0) {
         verbs::Event event{provider_, raw};
         rdma_cm_id *const id = raw->id;
         const rdma_cm_event_type what = raw->event;
@@ -280,7 +282,7 @@ std::optional<QueuePair::Found> QueuePair::next_found() {
             is_broken_ = is_broken_ || what == RDMA_CM_EVENT_DEVICE_REMOVAL;
         } else if (what == RDMA_CM_EVENT_ROUTE_RESOLVED) {
             return Found{.who = id->context, .handle = handle_towards(*id)};
-        } else if (what != RDMA_CM_EVENT_ADDR_RESOLVED || provider_.resolve_route(id, look_up_ms) != 0) {
+        } else if (what != RDMA_CM_EVENT_ADDR_RESOLVED || provider_.cm.resolve_route(id, look_up_ms) != 0) {
             return Found{.who = id->context, .handle = {}};
         }
     }
@@ -303,7 +305,7 @@ verbs::AddressHandle QueuePair::handle_towards(const rdma_cm_id &id) const {
     attributes.grh.hop_limit = path.hop_limit > 1 ? path.hop_limit : default_hops;
     attributes.grh.traffic_class = path.traffic_class;
     attributes.grh.flow_label = ntohl(path.flow_label);
-    return {provider_, provider_.create_ah(domain_.get(), &attributes)};
+    return {provider_, provider_.domain.create_ah(domain_.get(), &attributes)};
 }
 
 base::Result<int> QueuePair::begin_wait() {
@@ -313,20 +315,20 @@ base::Result<int> QueuePair::begin_wait() {
         error = ibv_req_notify_cq(queue_.get(), 0);
         fd = channel_->fd;
     } else {
-        error = provider_.cq_wait_begin(queue_.get(), &fd);
+        error = provider_.beyond.cq_wait_begin(queue_.get(), &fd);
     }
     return error == 0 ? base::Result<int>{fd} : base::failure(error);
 }
 
 void QueuePair::end_wait(bool others_wait) {
     if (!channel_) {
-        (void)provider_.cq_wait_end(queue_.get());
+        (void)provider_.beyond.cq_wait_end(queue_.get());
         return;
     }
     ibv_cq *queue = nullptr;
     void *context = nullptr;
-    while (provider_.get_cq_event(channel_.get(), &queue, &context) == 0) {
-        provider_.ack_cq_events(queue, 1);
+    while (provider_.completion.get_cq_event(channel_.get(), &queue, &context) == 0) {
+        provider_.completion.ack_cq_events(queue, 1);
     }
     if (others_wait) {
         (void)ibv_req_notify_cq(queue_.get(), 0);  // the event that was taken was theirs, too

@@ -21,7 +21,7 @@ librpma::Connection rpma_conn::give_back() {
 
 void rpma_conn::learn_native_operations() {
     const unsigned asked_for = connection_.native_operations;
-    native_operations_.store(asked_for != 0 ? asked_for & provider_.native_operations(qp_) : 0,
+    native_operations_.store(asked_for != 0 ? asked_for & provider_.native.of_queue_pair(qp_) : 0,
                              std::memory_order_relaxed);
 }
 
@@ -60,7 +60,7 @@ void rpma_conn::learn_error(rdma_cm_event_type event, int status) {
             error = ENODEV;
             break;
         case RDMA_CM_EVENT_DISCONNECTED:
-            error = provider_.end_error != nullptr ? provider_.end_error(qp_) : 0;
+            error = provider_.capabilities.tells_end_error ? provider_.beyond.end_error(qp_) : 0;
             break;
         default:
             return;
@@ -79,7 +79,7 @@ librpma::Result<rpma_conn_event> rpma_conn::take_event(verbs::Event event) {
     if (established != 0) {
         return librpma::Failure{established};
     }
-    BASE_LOG(Notice, "connection event %s, status %d", provider_.event_str(type), status);
+    BASE_LOG(Notice, "connection event %s, status %d", provider_.cm.event_str(type), status);
     learn_error(type, status);
     switch (type) {
         case RDMA_CM_EVENT_ESTABLISHED:
@@ -95,7 +95,7 @@ librpma::Result<rpma_conn_event> rpma_conn::take_event(verbs::Event event) {
         case RDMA_CM_EVENT_UNREACHABLE:
             return RPMA_CONN_UNREACHABLE;
         default:
-            BASE_LOG(Warning, "%s is not an event of a connection", provider_.event_str(type));
+            BASE_LOG(Warning, "%s is not an event of a connection", provider_.cm.event_str(type));
             return librpma::Failure{RPMA_E_UNKNOWN};
     }
 }
@@ -111,7 +111,7 @@ int rpma_conn::wait(int flags, rpma_cq **ready, bool *is_rcq) {
     }
     ibv_cq *queue = nullptr;
     void *context = nullptr;
-    if (provider_.get_cq_event(shared_channel(), &queue, &context) != 0) {
+    if (provider_.completion.get_cq_event(shared_channel(), &queue, &context) != 0) {
         return RPMA_E_NO_COMPLETION;
     }
     const bool receives = rcq() != nullptr && rcq()->get() == queue;
@@ -132,7 +132,7 @@ int rpma_conn::wait(int flags, rpma_cq **ready, bool *is_rcq) {
 }
 
 int rpma_conn::disconnect() {
-    if (provider_.disconnect(connection_.id.get()) != 0) {
+    if (provider_.cm.disconnect(connection_.id.get()) != 0) {
         if (errno == EINVAL) {
             BASE_LOG(Notice, "there is nothing to disconnect: the connection was not established");
         } else {
@@ -145,13 +145,13 @@ int rpma_conn::disconnect() {
 }
 
 int rpma_conn::drain() {
-    if (provider_.disconnect_when_sent == nullptr) {
+    if (!provider_.capabilities.ends_when_sent) {
         BASE_LOG(Error,
                  "this device does not disconnect behind what is posted: await its last completion, "
                  "then rpma_conn_disconnect");
         return RPMA_E_NOSUPP;
     }
-    if (provider_.disconnect_when_sent(connection_.id.get()) != 0) {
+    if (provider_.beyond.disconnect_when_sent(connection_.id.get()) != 0) {
         return librpma::refused("softrdma_disconnect_when_sent", errno);
     }
     BASE_LOG(Notice, "disconnecting when all is sent");

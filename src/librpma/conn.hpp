@@ -45,7 +45,7 @@ public:
     [[nodiscard]] bool looks_closer(std::size_t len) const { return len >= looks_closer_from_; }
     // Returns whether the device does a write only after the flushes ahead of it.
     [[nodiscard]] bool keeps_order() const {
-        return provider_.post_native == nullptr && has_native(verbs::native_flush);
+        return provider_.capabilities.keeps_order && has_native(verbs::native_flush);
     }
     [[nodiscard]] rpma_conn_private_data private_data() const { return connection_.private_data.view(); }
     // nullptr when each completion queue has its own.

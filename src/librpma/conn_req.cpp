@@ -62,19 +62,20 @@ int rpma_conn_req::ask_on_channel(const char *address, const char *port) {
         return no_way("rdma_getaddrinfo", info.error());
     }
     rdma_cm_id *id = nullptr;
-    if (provider.create_id(channel(), &id, static_cast<librpma::IdOwner *>(this), RDMA_PS_TCP) != 0) {
+    if (provider.cm.create_id(channel(), &id, static_cast<librpma::IdOwner *>(this), RDMA_PS_TCP) != 0) {
         return no_way("rdma_create_id", librpma::error_text(errno));
     }
     connection_.id = {provider, id};
     std::uint8_t ack_timeout = parameters_.ack_timeout;
-    if (ack_timeout != 0 && provider.set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &ack_timeout,
-                                                sizeof(ack_timeout)) != 0) {
+    if (ack_timeout != 0 && provider.cm.set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
+                                                   &ack_timeout, sizeof(ack_timeout)) != 0) {
         return no_way("rdma_set_option(acknowledge timeout)", librpma::error_text(errno));
     }
     sockaddr_storage source = parameters_.source;
     const bool from_there = source.ss_family != AF_UNSPEC;
-    if (provider.resolve_addr(id, from_there ? reinterpret_cast<sockaddr *>(&source) : (*info)->ai_src_addr,
-                              (*info)->ai_dst_addr, parameters_.timeout_ms) != 0) {
+    if (provider.cm.resolve_addr(id,
+                                 from_there ? reinterpret_cast<sockaddr *>(&source) : (*info)->ai_src_addr,
+                                 (*info)->ai_dst_addr, parameters_.timeout_ms) != 0) {
         return no_way("rdma_resolve_addr", librpma::error_text(errno));
     }
     BASE_LOG(Notice, "Requesting a connection to %s:%s", address, port);
@@ -124,7 +125,7 @@ rpma_conn_req::Made rpma_conn_req::ask(const rpma_peer &peer, const char *addres
 
 rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd, int flags,
                                          const librpma::ConnectionParameters &parameters) {
-    if (peer.provider().adopt == nullptr) {
+    if (!peer.provider().capabilities.speaks_tcp) {
         BASE_LOG(Error, "%s takes no TCP connection over: the soft device does",
                  peer.pd()->context->device->name);
         return librpma::Failure{RPMA_E_NOSUPP};
@@ -148,10 +149,10 @@ rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd, int flag
             return librpma::Failure{errno == EBADF ? RPMA_E_INVAL : librpma::refused("dup", errno)};
         }
     }
-    if (peer.provider().adopt((*req)->channel(), duplicate ? duplicate.get() : fd,
-                              (initiator ? SOFTRDMA_ADOPT_INITIATOR : 0) |
-                                  ((flags & RPMA_ADOPT_SHARE_FD) != 0 ? SOFTRDMA_ADOPT_SHARE_FD : 0),
-                              static_cast<librpma::IdOwner *>(req->get()), &id) != 0) {
+    if (peer.provider().beyond.adopt((*req)->channel(), duplicate ? duplicate.get() : fd,
+                                     (initiator ? SOFTRDMA_ADOPT_INITIATOR : 0) |
+                                         ((flags & RPMA_ADOPT_SHARE_FD) != 0 ? SOFTRDMA_ADOPT_SHARE_FD : 0),
+                                     static_cast<librpma::IdOwner *>(req->get()), &id) != 0) {
         const int number = errno;
         BASE_LOG(Error, "descriptor %d cannot become a connection: %s (expected a connected TCP socket)", fd,
                  librpma::error_text(number));
@@ -171,7 +172,7 @@ rpma_conn_req::Made rpma_conn_req::keep(const rpma_peer &peer, verbs::Id id,
                                         librpma::PrivateData private_data, const rpma_events *events) {
     auto req = librpma::make<rpma_conn_req>(peer, librpma::ConnectionParameters{});
     if (req == nullptr) {
-        peer.provider().reject(id.get(), nullptr, 0);
+        peer.provider().cm.reject(id.get(), nullptr, 0);
         return librpma::Failure{RPMA_E_NOMEM};
     }
     req->connection_.id = std::move(id);
@@ -266,7 +267,7 @@ int rpma_conn_req::advance(verbs::Event event) {
     switch (event->event) {
         case RDMA_CM_EVENT_ADDR_RESOLVED:
             event.reset();
-            if (provider.resolve_route(connection_.id.get(), parameters_.timeout_ms) != 0) {
+            if (provider.cm.resolve_route(connection_.id.get(), parameters_.timeout_ms) != 0) {
                 failed_ = librpma::refused("rdma_resolve_route", errno);
             }
             return failed_;
@@ -285,7 +286,7 @@ int rpma_conn_req::advance(verbs::Event event) {
         }
         default:
             error_ = event->status < 0 ? -event->status : EHOSTUNREACH;
-            BASE_LOG(Error, "no connection: %s, %s", provider.event_str(event->event),
+            BASE_LOG(Error, "no connection: %s, %s", provider.cm.event_str(event->event),
                      librpma::error_text(event->status < 0 ? -event->status : event->status));
             failed_ = RPMA_E_PROVIDER;
             return failed_;
@@ -338,7 +339,7 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::connect(const rpma_co
     rdma_conn_param parameters = connection_parameters(parameters_, data);
     rdma_cm_id *const id = connection_.id.get();
     (*conn)->begin(std::move(connection_));
-    if ((passive_ ? provider.accept(id, &parameters) : provider.connect(id, &parameters)) != 0) {
+    if ((passive_ ? provider.cm.accept(id, &parameters) : provider.cm.connect(id, &parameters)) != 0) {
         const int number = errno;
         connection_ = (*conn)->give_back();
         const char *const call = passive_ ? "rdma_accept" : "rdma_connect";

@@ -55,7 +55,7 @@ int Connection::make_completion_queues(const rpma_peer &peer, const ConnectionPa
         return RPMA_E_INVAL;
     }
     if (parameters.shared_channel) {
-        shared_channel = {provider, provider.create_comp_channel(id->verbs)};
+        shared_channel = {provider, provider.completion.create_comp_channel(id->verbs)};
         if (!shared_channel) {
             return refused("ibv_create_comp_channel", errno);
         }
@@ -97,19 +97,19 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &p
     attributes.sq_sig_all = 0;
     attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
     attributes.pd = peer.pd();
-    attributes.send_ops_flags = peer.provider().send_operations(peer.native_operations());
+    attributes.send_ops_flags = peer.provider().native.creation_flags(peer.native_operations());
     native_operations = peer.native_operations();
     if (attributes.send_ops_flags != 0) {
         attributes.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     }
-    int result = peer.provider().create_qp_ex(id.get(), &attributes);
+    int result = peer.provider().cm.create_qp_ex(id.get(), &attributes);
     if (result != 0 && attributes.send_ops_flags != 0 && errno == EOPNOTSUPP) {
         // The device has the operations, its driver in this process does not: as if neither had.
         BASE_LOG(Info, "%s has native operations, its driver in user space has not", id->verbs->device->name);
         attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
         attributes.send_ops_flags = 0;
         native_operations = 0;
-        result = peer.provider().create_qp_ex(id.get(), &attributes);
+        result = peer.provider().cm.create_qp_ex(id.get(), &attributes);
     }
     if (result != 0) {
         const int number = errno;
@@ -139,7 +139,7 @@ int Connection::make_event_channel(const verbs::Provider &provider, const rpma_e
         own = std::move(*made);
     }
     rdma_event_channel *const channel = events != nullptr ? events->channel() : own.get();
-    if (id->channel != channel && provider.migrate_id(id.get(), channel) != 0) {
+    if (id->channel != channel && provider.cm.migrate_id(id.get(), channel) != 0) {
         return refused("rdma_migrate_id", errno);
     }
     event_channel = std::move(own);
@@ -149,7 +149,7 @@ int Connection::make_event_channel(const verbs::Provider &provider, const rpma_e
 int Connection::close(const verbs::Provider &provider, bool reject) {
     FirstError error;
     // First of all: the soft device tells the peer when this process is out of descriptors.
-    if (id && reject && provider.reject(id.get(), nullptr, 0) != 0) {
+    if (id && reject && provider.cm.reject(id.get(), nullptr, 0) != 0) {
         error.add(errno, "rdma_reject");
     }
     error.add(qp.reset(), "rdma_destroy_qp");

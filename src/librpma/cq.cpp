@@ -49,8 +49,8 @@ librpma::Result<std::unique_ptr<rpma_cq>> rpma_cq::create(const verbs::Provider 
                                                           Channel channel, ibv_comp_channel *shared) {
     verbs::CompletionChannel own_channel;
     const bool unarmed = channel == Channel::Unarmed;
-    if (channel == Channel::Own || (unarmed && provider.cq_wait_begin == nullptr)) {
-        own_channel = {provider, provider.create_comp_channel(context)};
+    if (channel == Channel::Own || (unarmed && !provider.capabilities.waits_unarmed)) {
+        own_channel = {provider, provider.completion.create_comp_channel(context)};
         if (!own_channel) {
             BASE_LOG(Error, "ibv_create_comp_channel failed: %s", librpma::error_text(errno));
             return librpma::Failure{RPMA_E_PROVIDER};
@@ -61,8 +61,9 @@ librpma::Result<std::unique_ptr<rpma_cq>> rpma_cq::create(const verbs::Provider 
         }
     }
     const int entries = entries_of(size);
-    verbs::CompletionQueue queue{
-        provider, provider.create_cq(context, entries, nullptr, own_channel ? own_channel.get() : shared, 0)};
+    verbs::CompletionQueue queue{provider,
+                                 provider.completion.create_cq(context, entries, nullptr,
+                                                               own_channel ? own_channel.get() : shared, 0)};
     if (!queue) {
         BASE_LOG(Error, "ibv_create_cq(%d completions) failed: %s", entries, librpma::error_text(errno));
         librpma::log_queue_limits(provider, context);
@@ -87,7 +88,7 @@ int rpma_cq::wait(int flags) {
     }
     ibv_cq *cq = nullptr;
     void *context = nullptr;
-    if (provider_.get_cq_event(own_channel_.get(), &cq, &context) != 0) {
+    if (provider_.completion.get_cq_event(own_channel_.get(), &cq, &context) != 0) {
         return RPMA_E_NO_COMPLETION;
     }
     return take_event(flags);
@@ -97,7 +98,7 @@ int rpma_cq::take_event(int flags) {
     const unsigned before = unacknowledged_.fetch_add(1, std::memory_order_relaxed);
     if ((before + 1) % acknowledged_at_once == 0) {
         unacknowledged_.fetch_sub(acknowledged_at_once, std::memory_order_relaxed);
-        provider_.ack_cq_events(cq_.get(), acknowledged_at_once);
+        provider_.completion.ack_cq_events(cq_.get(), acknowledged_at_once);
     }
     return (flags & RPMA_WAIT_NO_REARM) != 0 ? 0 : arm(false);
 }
@@ -112,7 +113,7 @@ int rpma_cq::arm(bool solicited_only) {
 }
 
 int rpma_cq::resize(std::uint32_t size) {
-    const int error = provider_.resize_cq(cq_.get(), entries_of(size));
+    const int error = provider_.completion.resize_cq(cq_.get(), entries_of(size));
     if (error != 0) {
         BASE_LOG(Error, "ibv_resize_cq(%d completions) failed: %s", entries_of(size),
                  librpma::error_text(error));
@@ -133,7 +134,7 @@ int rpma_cq::begin_wait(int *fd) {
         }
         return result;
     }
-    return librpma::waited(provider_.cq_wait_begin(cq_.get(), fd), "softrdma_cq_wait_begin");
+    return librpma::waited(provider_.beyond.cq_wait_begin(cq_.get(), fd), "softrdma_cq_wait_begin");
 }
 
 int rpma_cq::end_wait() {
@@ -141,12 +142,12 @@ int rpma_cq::end_wait() {
         return RPMA_E_NOSUPP;
     }
     if (!own_channel_) {
-        return librpma::waited(provider_.cq_wait_end(cq_.get()), "softrdma_cq_wait_end");
+        return librpma::waited(provider_.beyond.cq_wait_end(cq_.get()), "softrdma_cq_wait_end");
     }
     int result = 0;
     ibv_cq *cq = nullptr;
     void *context = nullptr;
-    while (result == 0 && provider_.get_cq_event(own_channel_.get(), &cq, &context) == 0) {
+    while (result == 0 && provider_.completion.get_cq_event(own_channel_.get(), &cq, &context) == 0) {
         result = take_event(RPMA_WAIT_NO_REARM);
     }
     return result;
@@ -155,7 +156,7 @@ int rpma_cq::end_wait() {
 // A device waits for what is not acknowledged before it destroys a queue.
 void rpma_cq::acknowledge_all() {
     if (const unsigned left = unacknowledged_.exchange(0, std::memory_order_relaxed); left != 0 && cq_) {
-        provider_.ack_cq_events(cq_.get(), left);
+        provider_.completion.ack_cq_events(cq_.get(), left);
     }
 }
 

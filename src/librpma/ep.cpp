@@ -14,7 +14,7 @@ namespace {
 // One of rdma_cm's switches; off is what a new id has.
 bool switch_on(const verbs::Provider &provider, rdma_cm_id *id, int option, bool wanted) {
     int on = 1;
-    return !wanted || provider.set_option(id, RDMA_OPTION_ID, option, &on, sizeof(on)) == 0;
+    return !wanted || provider.cm.set_option(id, RDMA_OPTION_ID, option, &on, sizeof(on)) == 0;
 }
 
 }  // namespace
@@ -49,14 +49,14 @@ int rpma_ep::bind_and_listen(const char *address, const char *port,
         return refuse("rdma_getaddrinfo", info.error());
     }
     if (events_ == nullptr) {
-        channel_ = {provider, provider.create_event_channel()};
+        channel_ = {provider, provider.cm.create_event_channel()};
         if (!channel_) {
             return refuse("rdma_create_event_channel", librpma::error_text(errno));
         }
     }
     rdma_cm_id *raw = nullptr;
-    if (provider.create_id(events_ != nullptr ? events_->channel() : channel_.get(), &raw,
-                           static_cast<librpma::IdOwner *>(this), RDMA_PS_TCP) != 0) {
+    if (provider.cm.create_id(events_ != nullptr ? events_->channel() : channel_.get(), &raw,
+                              static_cast<librpma::IdOwner *>(this), RDMA_PS_TCP) != 0) {
         return refuse("rdma_create_id", librpma::error_text(errno));
     }
     id_ = {provider, raw};
@@ -64,13 +64,13 @@ int rpma_ep::bind_and_listen(const char *address, const char *port,
         !switch_on(provider, raw, RDMA_OPTION_ID_AFONLY, parameters.v6only)) {
         return refuse("rdma_set_option", librpma::error_text(errno));
     }
-    if (provider.bind_addr(raw, (*info)->ai_src_addr) != 0) {
+    if (provider.cm.bind_addr(raw, (*info)->ai_src_addr) != 0) {
         return refuse("rdma_bind_addr", librpma::error_text(errno));
     }
     if (raw->verbs != nullptr && std::strcmp(raw->verbs->device->name, device.name) != 0) {
         return refuse("the address is served by another device", raw->verbs->device->name);
     }
-    if (provider.listen(raw, parameters.backlog) != 0) {
+    if (provider.cm.listen(raw, parameters.backlog) != 0) {
         return refuse("rdma_listen", librpma::error_text(errno));
     }
     return 0;
@@ -93,7 +93,7 @@ void rpma_ep::reject(verbs::Event event) const {
     if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
         const verbs::Id id{peer_.provider(), event->id};
         event.reset();
-        peer_.provider().reject(id.get(), nullptr, 0);
+        peer_.provider().cm.reject(id.get(), nullptr, 0);
     }
 }
 
@@ -118,7 +118,7 @@ librpma::Result<rpma_ep::Asked> rpma_ep::next_asked(rpma_conn_req **req_ptr) {
     }
     const rdma_cm_event_type type = (*event)->event;
     if (type != RDMA_CM_EVENT_CONNECT_REQUEST) {
-        BASE_LOG(Error, "the endpoint got %s instead of a connection request", provider.event_str(type));
+        BASE_LOG(Error, "the endpoint got %s instead of a connection request", provider.cm.event_str(type));
         return librpma::Failure{RPMA_E_INVAL};
     }
     verbs::Id id{provider, (*event)->id};
@@ -127,12 +127,12 @@ librpma::Result<rpma_ep::Asked> rpma_ep::next_asked(rpma_conn_req **req_ptr) {
     const int number = event->reset();
     if (number != 0) {
         BASE_LOG(Error, "rdma_ack_cm_event failed: %s", librpma::error_text(number));
-        provider.reject(id.get(), nullptr, 0);
+        provider.cm.reject(id.get(), nullptr, 0);
         *req_ptr = nullptr;
         return librpma::Failure{RPMA_E_PROVIDER};
     }
     if (!private_data) {
-        provider.reject(id.get(), nullptr, 0);
+        provider.cm.reject(id.get(), nullptr, 0);
         return librpma::Failure{private_data.error()};
     }
     return Asked{.id = std::move(id), .private_data = std::move(*private_data)};

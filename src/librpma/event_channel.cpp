@@ -20,7 +20,7 @@ int waited(int number, const char *call) {
 }
 
 Result<verbs::EventChannel> make_channel(const verbs::Provider &provider) {
-    verbs::EventChannel channel{provider, provider.create_event_channel()};
+    verbs::EventChannel channel{provider, provider.cm.create_event_channel()};
     if (!channel) {
         return Failure{refused("rdma_create_event_channel", errno)};
     }
@@ -29,7 +29,7 @@ Result<verbs::EventChannel> make_channel(const verbs::Provider &provider) {
 
 Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_channel *channel) {
     rdma_cm_event *event = nullptr;
-    if (provider.get_cm_event(channel, &event) == 0) {
+    if (provider.cm.get_cm_event(channel, &event) == 0) {
         return verbs::Event{provider, event};
     }
     // librdmacm gives ENODATA for an event that was cut short, EAGAIN when there is none, EINTR after a

@@ -17,17 +17,18 @@ librpma::Result<std::unique_ptr<rpma_events>> rpma_events::create(const rpma_pee
 }
 
 int rpma_events::begin_wait(int *fd) {
-    if (provider_.events_wait_begin == nullptr) {
+    if (!provider_.capabilities.waits_unarmed) {
         *fd = channel_->fd;
         return 0;
     }
-    return librpma::waited(provider_.events_wait_begin(channel_.get(), fd), "softrdma_events_wait_begin");
+    return librpma::waited(provider_.beyond.events_wait_begin(channel_.get(), fd),
+                           "softrdma_events_wait_begin");
 }
 
 int rpma_events::end_wait() {
-    return provider_.events_wait_end == nullptr
-               ? 0
-               : librpma::waited(provider_.events_wait_end(channel_.get()), "softrdma_events_wait_end");
+    return provider_.capabilities.waits_unarmed
+               ? librpma::waited(provider_.beyond.events_wait_end(channel_.get()), "softrdma_events_wait_end")
+               : 0;
 }
 
 int rpma_events::close() {

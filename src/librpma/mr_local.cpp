@@ -136,8 +136,8 @@ int rpma_mr_advise(struct rpma_mr_local *mr, size_t offset, size_t len, int advi
         return librpma::invalid("mr is NULL");
     }
     ibv_sge part = mr->part(offset, len);
-    const int result =
-        mr->provider().advise_mr(mr->region().pd, static_cast<ibv_advise_mr_advice>(advice), flags, &part, 1);
+    const int result = mr->provider().domain.advise_mr(
+        mr->region().pd, static_cast<ibv_advise_mr_advice>(advice), flags, &part, 1);
     switch (result) {
         case 0:
             return 0;

@@ -13,7 +13,7 @@ namespace librpma {
 
 Result<ibv_device_attr_ex> query_device(const verbs::Provider &provider, ibv_context *context) {
     ibv_device_attr_ex attributes{};
-    const int result = provider.query_device_ex(context, nullptr, &attributes);
+    const int result = provider.device.query_device_ex(context, nullptr, &attributes);
     if (result != 0) {
         const int number = result == -1 ? errno : result;
         BASE_LOG(Error, "ibv_query_device_ex(%s) failed: %s", context->device->name, error_text(number));
@@ -27,7 +27,7 @@ DeviceAbilities abilities_of(const verbs::Provider &provider, const ibv_device_a
     const ibv_odp_caps &odp = attributes.odp_caps;
     return {.on_demand_paging = (odp.general_caps & IBV_ODP_SUPPORT) != 0 &&
                                 (odp.per_transport_caps.rc_odp_caps & needed) == needed,
-            .native_operations = provider.device_operations(attributes)};
+            .native_operations = provider.native.of_device(attributes)};
 }
 
 void log_queue_limits(const verbs::Provider &provider, ibv_context *context) {
@@ -49,7 +49,7 @@ namespace {
 // Why, where the device's answer does not say it to those who have not met it before.
 void explain_refused_registration(const verbs::Provider &provider, std::size_t size, bool on_demand_paging,
                                   int number) {
-    if (&provider == &verbs::soft) {  // pins nothing, and has said why
+    if (!provider.capabilities.pins_memory) {  // then the device has said why
         return;
     }
     rlimit limit{};
@@ -91,7 +91,7 @@ librpma::Result<std::unique_ptr<rpma_peer>> rpma_peer::create(ibv_context *conte
         return librpma::Failure{attributes.error()};
     }
     errno = 0;
-    verbs::ProtectionDomain pd{provider, provider.alloc_pd(context)};
+    verbs::ProtectionDomain pd{provider, provider.domain.alloc_pd(context)};
     if (!pd) {
         const int number = errno;
         BASE_LOG(Error, "ibv_alloc_pd(%s) failed: %s", context->device->name, librpma::error_text(number));
@@ -147,15 +147,16 @@ int rpma_peer::access_for(int usage, unsigned native_operations) const {
 
 librpma::Result<librpma::RegisteredMemory> rpma_peer::register_memory(void *address, std::size_t size,
                                                                       int usage, ibv_qp *only_for) const {
-    if (only_for != nullptr && provider_.reg_mr_for_qp == nullptr) {
+    if (only_for != nullptr && !provider_.capabilities.registers_for_qp) {
         BASE_LOG(Error, "the %s device %s registers memory for all connections of a peer only",
                  provider_.name, pd()->context->device->name);
         return librpma::Failure{RPMA_E_NOSUPP};
     }
     const auto reg_mr = [&](int with_access) {
-        return verbs::MemoryRegion{
-            provider_, only_for != nullptr ? provider_.reg_mr_for_qp(only_for, address, size, with_access)
-                                           : provider_.reg_mr(pd(), address, size, with_access)};
+        return verbs::MemoryRegion{provider_,
+                                   only_for != nullptr
+                                       ? provider_.beyond.reg_mr_for_qp(only_for, address, size, with_access)
+                                       : provider_.domain.reg_mr(pd(), address, size, with_access)};
     };
     unsigned native = native_operations();
     int access = access_for(usage, native);
@@ -166,15 +167,15 @@ librpma::Result<librpma::RegisteredMemory> rpma_peer::register_memory(void *addr
         access |= IBV_ACCESS_ON_DEMAND;
         region = reg_mr(access);
     }
-    if (!region && errno == EOPNOTSUPP && &provider_ == &verbs::soft &&
+    if (!region && errno == EOPNOTSUPP && provider_.capabilities.checks_durability &&
         (usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
         // The memory cannot be durable, as the log says; peers flush it to visibility, and read so.
         usage = (usage & ~RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
         access = access_for(usage, native);
         region = reg_mr(access);
     }
-    if (!region && errno == EINVAL && !provider_.knows_peer && (native & verbs::native_flush) != 0 &&
-        (usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
+    if (!region && errno == EINVAL && !provider_.capabilities.checks_durability &&
+        (native & verbs::native_flush) != 0 && (usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
         BASE_LOG(Notice,
                  "%s does not flush the memory at %p (%zu bytes) to persistence; peers read after they write",
                  pd()->context->device->name, address, size);
@@ -224,7 +225,7 @@ int rpma_peer_get_limits(const struct rpma_peer *peer, struct rpma_peer_limits *
     limits->max_cq_size = static_cast<uint32_t>(most.max_cqe);
     limits->max_sq_size = limits->max_rq_size = static_cast<uint32_t>(most.max_qp_wr);
     limits->max_srq_size = static_cast<uint32_t>(most.max_srq_wr);
-    limits->max_inline_size = peer->provider().most_inline_size;
+    limits->max_inline_size = peer->provider().capabilities.most_inline_size;
     limits->max_mr = static_cast<uint32_t>(most.max_mr);
     limits->max_mr_size = most.max_mr_size;
     return 0;

@@ -18,7 +18,7 @@ namespace librpma {
 struct Request {
     ibv_send_wr wr;
     ibv_sge part;
-    // Set for flush and atomic write only: the provider's post_native posts it, if there is one.
+    // Set for flush and atomic write only: native.post posts it, where the provider posts_native_alone.
     bool is_native;
 };
 
@@ -192,13 +192,13 @@ inline int post(const rpma_conn &conn, Request &request) {
 
 // Returns whether the provider takes the flush or atomic write only by itself.
 inline bool is_posted_alone(const rpma_conn &conn, const Request &request) {
-    return request.is_native && conn.provider().post_native != nullptr;
+    return request.is_native && conn.provider().capabilities.posts_native_alone;
 }
 
 // A flush or atomic write.
 inline int post_either(const rpma_conn &conn, Request &request) {
     if (is_posted_alone(conn, request)) {
-        return posted(conn.provider().post_native(conn.qp(), request.wr));
+        return posted(conn.provider().native.post(conn.qp(), request.wr));
     }
     return post(conn, request);
 }

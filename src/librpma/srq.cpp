@@ -9,7 +9,7 @@ librpma::Result<std::unique_ptr<rpma_srq>> rpma_srq::create(const rpma_peer &pee
     ibv_srq_init_attr attributes{};
     attributes.attr.max_wr = cfg.rq_size.load(std::memory_order_relaxed);
     attributes.attr.max_sge = 1;
-    verbs::SharedReceiveQueue queue{provider, provider.create_srq(peer.pd(), &attributes)};
+    verbs::SharedReceiveQueue queue{provider, provider.domain.create_srq(peer.pd(), &attributes)};
     if (!queue) {
         BASE_LOG(Error, "ibv_create_srq(%u receives) on a %s device failed: %s", attributes.attr.max_wr,
                  provider.name, librpma::error_text(errno));

@@ -32,7 +32,7 @@ AddressResult look_up(const Provider &provider, const char *address, const char 
     hints.ai_qp_type = IBV_QPT_RC;
     hints.ai_port_space = RDMA_PS_TCP;
     rdma_addrinfo *found = nullptr;
-    const int result = provider.getaddrinfo(address, port, &hints, &found);
+    const int result = provider.cm.getaddrinfo(address, port, &hints, &found);
     if (result == 0) {
         return AddressInfo{provider, found};
     }

@@ -10,8 +10,8 @@
 
 namespace verbs {
 
-// Owns one object; Destroy is the member of Provider that destroys it.
-template <typename T, auto Destroy>
+// Owns one object; Destroy is the member of Table, a table of Provider, that destroys it.
+template <typename T, auto Table, auto Destroy>
 class Owned {
 public:
     Owned() = default;
@@ -50,7 +50,7 @@ private:
         if (object == nullptr) {
             return 0;
         }
-        const auto call = provider_->*Destroy;
+        const auto call = provider_->*Table.*Destroy;
         if constexpr (std::is_void_v<decltype(call(object))>) {
             call(object);
             return 0;
@@ -65,17 +65,18 @@ private:
     T *object_ = nullptr;
 };
 
-using ProtectionDomain = Owned<ibv_pd, &Provider::dealloc_pd>;
-using MemoryRegion = Owned<ibv_mr, &Provider::dereg_mr>;
-using CompletionChannel = Owned<ibv_comp_channel, &Provider::destroy_comp_channel>;
-using CompletionQueue = Owned<ibv_cq, &Provider::destroy_cq>;
-using SharedReceiveQueue = Owned<ibv_srq, &Provider::destroy_srq>;
-using AddressHandle = Owned<ibv_ah, &Provider::destroy_ah>;
-using AddressInfo = Owned<rdma_addrinfo, &Provider::freeaddrinfo>;
-using EventChannel = Owned<rdma_event_channel, &Provider::destroy_event_channel>;
-using Event = Owned<rdma_cm_event, &Provider::ack_cm_event>;
-using Id = Owned<rdma_cm_id, &Provider::destroy_id>;
+using ProtectionDomain = Owned<ibv_pd, &Provider::domain, &DomainCalls::dealloc_pd>;
+using MemoryRegion = Owned<ibv_mr, &Provider::domain, &DomainCalls::dereg_mr>;
+using CompletionChannel =
+    Owned<ibv_comp_channel, &Provider::completion, &CompletionCalls::destroy_comp_channel>;
+using CompletionQueue = Owned<ibv_cq, &Provider::completion, &CompletionCalls::destroy_cq>;
+using SharedReceiveQueue = Owned<ibv_srq, &Provider::domain, &DomainCalls::destroy_srq>;
+using AddressHandle = Owned<ibv_ah, &Provider::domain, &DomainCalls::destroy_ah>;
+using AddressInfo = Owned<rdma_addrinfo, &Provider::cm, &ConnectionCalls::freeaddrinfo>;
+using EventChannel = Owned<rdma_event_channel, &Provider::cm, &ConnectionCalls::destroy_event_channel>;
+using Event = Owned<rdma_cm_event, &Provider::cm, &ConnectionCalls::ack_cm_event>;
+using Id = Owned<rdma_cm_id, &Provider::cm, &ConnectionCalls::destroy_id>;
 // An id's queue pair. rdma_cm makes and destroys it through the id, which must outlive it.
-using QueuePair = Owned<rdma_cm_id, &Provider::destroy_qp>;
+using QueuePair = Owned<rdma_cm_id, &Provider::cm, &ConnectionCalls::destroy_qp>;
 
 }  // namespace verbs

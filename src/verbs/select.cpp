@@ -58,14 +58,14 @@ std::expected<ibv_context *, Unserved> resolve(const Provider &provider, const c
         return std::unexpected{Unserved{ENODEV, info.error()}};
     }
     rdma_cm_id *raw = nullptr;
-    if (provider.create_id(nullptr, &raw, nullptr, RDMA_PS_TCP) != 0) {
+    if (provider.cm.create_id(nullptr, &raw, nullptr, RDMA_PS_TCP) != 0) {
         return unserved(errno);
     }
     const Id id{provider, raw};
     const rdma_addrinfo &found = **info;
-    const int result = side == Side::Local ? provider.bind_addr(raw, found.ai_src_addr)
-                                           : provider.resolve_addr(raw, found.ai_src_addr, found.ai_dst_addr,
-                                                                   resolve_timeout_ms);
+    const int result = side == Side::Local ? provider.cm.bind_addr(raw, found.ai_src_addr)
+                                           : provider.cm.resolve_addr(raw, found.ai_src_addr,
+                                                                      found.ai_dst_addr, resolve_timeout_ms);
     if (result != 0) {
         return unserved(errno);
     }

@@ -27,7 +27,7 @@ struct Area {
 
 rdma_cm_event *next_event(rdma_event_channel *events, rdma_cm_event_type type) {
     rdma_cm_event *event = nullptr;
-    if (device.get_cm_event(events, &event) != 0 || event->event != type) {
+    if (device.cm.get_cm_event(events, &event) != 0 || event->event != type) {
         die("connection manager");
     }
     return event;
@@ -35,7 +35,7 @@ rdma_cm_event *next_event(rdma_event_channel *events, rdma_cm_event_type type) {
 
 // One connected end.
 struct End {
-    rdma_event_channel *events = device.create_event_channel();
+    rdma_event_channel *events = device.cm.create_event_channel();
     rdma_cm_id *id = nullptr;
     ibv_pd *pd = nullptr;
     ibv_cq *cq = nullptr;
@@ -44,8 +44,8 @@ struct End {
     Area remote{};
 
     void create() {
-        pd = device.alloc_pd(id->verbs);
-        cq = device.create_cq(id->verbs, 2 * depth, nullptr, nullptr, 0);
+        pd = device.domain.alloc_pd(id->verbs);
+        cq = device.completion.create_cq(id->verbs, 2 * depth, nullptr, nullptr, 0);
         ibv_qp_init_attr_ex attributes{};
         attributes.send_cq = attributes.recv_cq = cq;
         attributes.cap = {.max_send_wr = 2 * depth,
@@ -56,21 +56,21 @@ struct End {
         attributes.qp_type = IBV_QPT_RC;
         attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
         attributes.pd = pd;
-        mr = device.reg_mr(pd, memory.data(), memory.size(),
-                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                               verbs::flush_access(device, verbs::Flush::Visibility));
-        if (mr == nullptr || device.create_qp_ex(id, &attributes) != 0) {
+        mr = device.domain.reg_mr(pd, memory.data(), memory.size(),
+                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                      verbs::flush_access(device, verbs::Flush::Visibility));
+        if (mr == nullptr || device.cm.create_qp_ex(id, &attributes) != 0) {
             die("queue pair");
         }
     }
 
     void destroy() {
-        device.destroy_qp(id);
-        (void)device.dereg_mr(mr);
-        (void)device.destroy_cq(cq);
-        (void)device.destroy_id(id);
-        (void)device.dealloc_pd(pd);
-        device.destroy_event_channel(events);
+        device.cm.destroy_qp(id);
+        (void)device.domain.dereg_mr(mr);
+        (void)device.completion.destroy_cq(cq);
+        (void)device.cm.destroy_id(id);
+        (void)device.domain.dealloc_pd(pd);
+        device.cm.destroy_event_channel(events);
     }
 };
 
@@ -78,25 +78,25 @@ void serve(Target target, const std::function<void(std::uint16_t)> &listening) {
     End end;
     rdma_cm_id *listener = nullptr;
     sockaddr_in here = test::loopback(0);
-    if (device.create_id(end.events, &listener, nullptr, RDMA_PS_TCP) != 0 ||
-        device.bind_addr(listener, reinterpret_cast<sockaddr *>(&here)) != 0 ||
-        device.listen(listener, 1) != 0) {
+    if (device.cm.create_id(end.events, &listener, nullptr, RDMA_PS_TCP) != 0 ||
+        device.cm.bind_addr(listener, reinterpret_cast<sockaddr *>(&here)) != 0 ||
+        device.cm.listen(listener, 1) != 0) {
         die("listen");
     }
     listening(ntohs(listener->route.addr.src_sin.sin_port));
     rdma_cm_event *const request = next_event(end.events, RDMA_CM_EVENT_CONNECT_REQUEST);
     end.id = request->id;
-    (void)device.ack_cm_event(request);
+    (void)device.cm.ack_cm_event(request);
     end.create();
     const Area area{.address = reinterpret_cast<std::uintptr_t>(end.memory.data()), .rkey = end.mr->rkey};
     rdma_conn_param parameters{};
     parameters.private_data = &area;
     parameters.private_data_len = sizeof(area);
     parameters.responder_resources = parameters.initiator_depth = depth;
-    if (device.accept(end.id, &parameters) != 0) {
+    if (device.cm.accept(end.id, &parameters) != 0) {
         die("accept");
     }
-    (void)device.ack_cm_event(next_event(end.events, RDMA_CM_EVENT_ESTABLISHED));
+    (void)device.cm.ack_cm_event(next_event(end.events, RDMA_CM_EVENT_ESTABLISHED));
     if (target == Target::Polls) {
         pollfd events{.fd = end.events->fd, .events = POLLIN, .revents = 0};
         ibv_wc completion;
@@ -107,7 +107,7 @@ void serve(Target target, const std::function<void(std::uint16_t)> &listening) {
         pollfd events{.fd = end.events->fd, .events = POLLIN, .revents = 0};
         (void)poll(&events, 1, -1);  // outside the library: only its thread can serve
     }
-    (void)device.destroy_id(listener);
+    (void)device.cm.destroy_id(listener);
     end.destroy();
 }
 
@@ -115,25 +115,25 @@ void connect(End &end, std::uint16_t port) {
     sockaddr_in there = test::loopback(port);
     rdma_conn_param parameters{};
     parameters.responder_resources = parameters.initiator_depth = depth;
-    if (device.create_id(end.events, &end.id, nullptr, RDMA_PS_TCP) != 0 ||
-        device.resolve_addr(end.id, nullptr, reinterpret_cast<sockaddr *>(&there), 1000) != 0) {
+    if (device.cm.create_id(end.events, &end.id, nullptr, RDMA_PS_TCP) != 0 ||
+        device.cm.resolve_addr(end.id, nullptr, reinterpret_cast<sockaddr *>(&there), 1000) != 0) {
         die("resolve");
     }
-    (void)device.ack_cm_event(next_event(end.events, RDMA_CM_EVENT_ADDR_RESOLVED));
-    (void)device.resolve_route(end.id, 1000);
-    (void)device.ack_cm_event(next_event(end.events, RDMA_CM_EVENT_ROUTE_RESOLVED));
+    (void)device.cm.ack_cm_event(next_event(end.events, RDMA_CM_EVENT_ADDR_RESOLVED));
+    (void)device.cm.resolve_route(end.id, 1000);
+    (void)device.cm.ack_cm_event(next_event(end.events, RDMA_CM_EVENT_ROUTE_RESOLVED));
     end.create();
-    if (device.connect(end.id, &parameters) != 0) {
+    if (device.cm.connect(end.id, &parameters) != 0) {
         die("connect");
     }
     rdma_cm_event *const established = next_event(end.events, RDMA_CM_EVENT_ESTABLISHED);
     std::memcpy(&end.remote, established->param.conn.private_data, sizeof(end.remote));
-    (void)device.ack_cm_event(established);
+    (void)device.cm.ack_cm_event(established);
 }
 
 void disconnect(End &end) {
-    (void)device.disconnect(end.id);
-    (void)device.ack_cm_event(next_event(end.events, RDMA_CM_EVENT_DISCONNECTED));
+    (void)device.cm.disconnect(end.id);
+    (void)device.cm.ack_cm_event(next_event(end.events, RDMA_CM_EVENT_DISCONNECTED));
     end.destroy();
 }
 

@@ -70,7 +70,7 @@ void only_solicited_ones(void **) {
     expect_completion(server.cq, 2);
     // An error is solicited by itself.
     arm(server.cq, true);
-    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.client.id), 0);
     expect_event(server.events, RDMA_CM_EVENT_DISCONNECTED);
     expect_cq_event(server, server.cq);
     expect_completion(server.cq, 3, IBV_WC_WR_FLUSH_ERR);
@@ -98,8 +98,8 @@ void two_queues_on_one_channel(void **) {
     ibv_cq *const one = take_cq_event(server);
     ibv_cq *const other = take_cq_event(server);
     assert_ptr_not_equal(one, other);
-    provider().ack_cq_events(one, 1);
-    provider().ack_cq_events(other, 1);
+    provider().completion.ack_cq_events(one, 1);
+    provider().completion.ack_cq_events(other, 1);
 }
 
 void a_channel_that_does_not_block(void **) {
@@ -110,14 +110,14 @@ void a_channel_that_does_not_block(void **) {
     ibv_cq *cq = nullptr;
     void *context = nullptr;
     errno = 0;
-    assert_int_equal(provider().get_cq_event(client.channel, &cq, &context), -1);
+    assert_int_equal(provider().completion.get_cq_event(client.channel, &cq, &context), -1);
     assert_int_equal(errno, EAGAIN);
     assert_int_equal(post_receive(client, 5, {sge(client, 0, 8)}), 0);
     assert_int_equal(post(ends.server, {send_request(ends.server, 0, 8, 1)}), 0);
     pollfd ready{.fd = client.channel->fd, .events = POLLIN, .revents = 0};
     assert_int_equal(poll(&ready, 1, patience_ms), 1);
     expect_cq_event(client, client.cq);
-    assert_int_equal(provider().get_cq_event(client.channel, &cq, &context), -1);
+    assert_int_equal(provider().completion.get_cq_event(client.channel, &cq, &context), -1);
     assert_int_equal(errno, EAGAIN);
     expect_completion(client.cq, 5);
 }

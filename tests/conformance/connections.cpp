@@ -45,11 +45,11 @@ void too_much_private_data_is_refused(void **) {
     const std::string too_much = private_bytes(197);
     ends.client.resolve(ends.listener.port);
     auto parameters = connection_parameters(too_much, 1);
-    assert_int_equal(provider().connect(ends.client.id, &parameters), -1);
+    assert_int_equal(provider().cm.connect(ends.client.id, &parameters), -1);
     assert_int_equal(errno, EINVAL);
     ends.client.request();
     ends.take_request();
-    assert_int_equal(provider().accept(ends.server.id, &parameters), -1);
+    assert_int_equal(provider().cm.accept(ends.server.id, &parameters), -1);
     assert_int_equal(errno, EINVAL);
     ends.accept();
     ends.expect_established();
@@ -62,9 +62,9 @@ void no_parameters_are_the_most_there_is(void **) {
     }
     Ends &ends = make<Ends>();
     ends.client.resolve(ends.listener.port);
-    assert_int_equal(provider().connect(ends.client.id, nullptr), 0);
+    assert_int_equal(provider().cm.connect(ends.client.id, nullptr), 0);
     ends.take_request();
-    assert_int_equal(provider().accept(ends.server.id, nullptr), 0);
+    assert_int_equal(provider().cm.accept(ends.server.id, nullptr), 0);
     ends.expect_established();
     assert_int_equal(post(ends.client, {read_request(ends.client, ends.server, 0, 8, 1)}), 0);
     expect_completion(ends.client.cq, 1);
@@ -76,14 +76,15 @@ void a_rejection_is_seen_with_its_data(void **) {
         Ends &ends = make<Ends>();
         ends.request("please");
         ends.take_request();
-        assert_int_equal(provider().reject(ends.server.id, data.data(), static_cast<std::uint8_t>(size)), 0);
+        assert_int_equal(provider().cm.reject(ends.server.id, data.data(), static_cast<std::uint8_t>(size)),
+                         0);
         const CmEvent event = expect_event(ends.client.events, RDMA_CM_EVENT_REJECTED);
         assert_int_not_equal(event.status, 0);
         assert_true(event.data.starts_with(data));
         // Neither end is of any more use.
-        assert_int_equal(provider().disconnect(ends.client.id), -1);
+        assert_int_equal(provider().cm.disconnect(ends.client.id), -1);
         auto parameters = connection_parameters(no_data, 1);
-        assert_int_equal(provider().accept(ends.server.id, &parameters), -1);
+        assert_int_equal(provider().cm.accept(ends.server.id, &parameters), -1);
         ends.client.destroy();
         ends.server.destroy();
     }
@@ -109,9 +110,9 @@ void either_end_disconnects(void **) {
         Ends &ends = connected();
         rdma_cm_id *const first = by_client ? ends.client.id : ends.server.id;
         rdma_cm_id *const second = by_client ? ends.server.id : ends.client.id;
-        assert_int_equal(provider().disconnect(first), 0);
+        assert_int_equal(provider().cm.disconnect(first), 0);
         ends.expect_disconnected();
-        (void)provider().disconnect(
+        (void)provider().cm.disconnect(
             second);  // as programs do; 0, or EINVAL from devices that are done with it
         assert_false(has_event(ends.client.events->fd));
         assert_false(has_event(ends.server.events->fd));
@@ -122,10 +123,10 @@ void both_ends_disconnect_at_once(void **) {
     for (unsigned round = 0; round < 10; ++round) {
         Ends &ends = connected();
         auto &server = make<Thread>([&ends]() -> std::string {
-            (void)provider().disconnect(ends.server.id);
+            (void)provider().cm.disconnect(ends.server.id);
             return {};
         });
-        (void)provider().disconnect(ends.client.id);
+        (void)provider().cm.disconnect(ends.client.id);
         server.expect_well();
         ends.expect_disconnected();
     }
@@ -135,7 +136,7 @@ void both_ends_disconnect_at_once(void **) {
 void the_end_is_told_when_the_queue_pair_is_gone(void **) {
     Ends &ends = make<Ends>();
     ends.connect();
-    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.client.id), 0);
     ends.client.destroy_queue_pair();
     ends.expect_disconnected();
 }
@@ -158,7 +159,7 @@ void a_client_goes_before_it_is_accepted(void **) {
     ends.take_request();
     ends.client.destroy();
     auto parameters = connection_parameters(no_data, 1);
-    if (provider().accept(ends.server.id, &parameters) == 0) {
+    if (provider().cm.accept(ends.server.id, &parameters) == 0) {
         const CmEvent event = next_event(ends.server.events);
         assert_int_not_equal(event.type, RDMA_CM_EVENT_ESTABLISHED);
     }
@@ -169,7 +170,7 @@ void a_client_goes_before_it_is_rejected(void **) {
     ends.request();
     ends.take_request();
     ends.client.destroy();
-    (void)provider().reject(ends.server.id, nullptr, 0);
+    (void)provider().cm.reject(ends.server.id, nullptr, 0);
 }
 
 void a_request_that_is_destroyed_is_rejected(void **) {
@@ -186,7 +187,7 @@ void a_request_that_is_destroyed_is_rejected(void **) {
 // As cmtime does: the side that asked hears of the end all the same.
 void a_queue_pair_goes_while_it_disconnects(void **) {
     Ends &ends = connected();
-    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.client.id), 0);
     ends.client.destroy_queue_pair();
     ends.expect_disconnected();
 }
@@ -223,7 +224,7 @@ void one_after_another_from_one_listener(void **) {
         expect_event(client.events, RDMA_CM_EVENT_ESTABLISHED);
         expect_event(server.events, RDMA_CM_EVENT_ESTABLISHED);
         settle(client, server);
-        assert_int_equal(provider().disconnect(round % 2 == 0 ? client.id : server.id), 0);
+        assert_int_equal(provider().cm.disconnect(round % 2 == 0 ? client.id : server.id), 0);
         if (round % 2 != 0) {
             expect_event(client.events, RDMA_CM_EVENT_DISCONNECTED);
         }
@@ -272,10 +273,10 @@ void an_empty_channel_that_does_not_block(void **) {
     Ends &ends = connected();
     make_non_blocking(ends.client.events->fd);
     rdma_cm_event *event = nullptr;
-    assert_int_equal(provider().get_cm_event(ends.client.events, &event), -1);
+    assert_int_equal(provider().cm.get_cm_event(ends.client.events, &event), -1);
     assert_int_equal(errno, EAGAIN);
     assert_false(has_event(ends.client.events->fd));
-    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.server.id), 0);
     pollfd ready{.fd = ends.client.events->fd, .events = POLLIN, .revents = 0};
     assert_int_equal(poll(&ready, 1, patience_ms), 1);
     expect_event(ends.client.events, RDMA_CM_EVENT_DISCONNECTED);

@@ -15,7 +15,7 @@ namespace conformance {
 
 CmEvent next_event(rdma_event_channel *events) {
     rdma_cm_event *event = nullptr;
-    assert_int_equal(provider().get_cm_event(events, &event), 0);
+    assert_int_equal(provider().cm.get_cm_event(events, &event), 0);
     CmEvent seen{.type = event->event,
                  .id = event->id,
                  .listen_id = event->listen_id,
@@ -25,20 +25,20 @@ CmEvent next_event(rdma_event_channel *events) {
         seen.data.assign(static_cast<const char *>(event->param.conn.private_data),
                          event->param.conn.private_data_len);
     }
-    assert_int_equal(provider().ack_cm_event(event), 0);
+    assert_int_equal(provider().cm.ack_cm_event(event), 0);
     return seen;
 }
 
 CmEvent expect_event(rdma_event_channel *events, rdma_cm_event_type type) {
     CmEvent seen = next_event(events);
     if (seen.type != type) {
-        std::fprintf(stderr, "expected %s, got %s (status %d)\n", provider().event_str(type),
-                     provider().event_str(seen.type), seen.status);
+        std::fprintf(stderr, "expected %s, got %s (status %d)\n", provider().cm.event_str(type),
+                     provider().cm.event_str(seen.type), seen.status);
     }
     assert_int_equal(seen.type, type);
     if (type == RDMA_CM_EVENT_DISCONNECTED && seen.id->verbs->device->transport_type == IBV_TRANSPORT_IB) {
         // InfiniBand's connection manager answers when the program disconnects too, and flushes then.
-        (void)provider().disconnect(seen.id);
+        (void)provider().cm.disconnect(seen.id);
     }
     return seen;
 }
@@ -84,8 +84,8 @@ sockaddr_storage numeric_address(const std::string &text, std::uint16_t port) {
 
 void resolve_address(rdma_cm_id *id, std::uint16_t port) {
     auto there = subject_address(port);
-    assert_int_equal(provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms),
-                     0);
+    assert_int_equal(
+        provider().cm.resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms), 0);
 }
 
 // At the same place for IPv6.
@@ -96,32 +96,32 @@ std::uint16_t port_of(const rdma_cm_id &id) {
 End::End(const Sizes &wanted, const End *lender) : sizes{wanted}, lender_{lender} {}
 
 void End::resolve(std::uint16_t port) {
-    events = provider().create_event_channel();
+    events = provider().cm.create_event_channel();
     assert_non_null(events);
-    assert_int_equal(provider().create_id(events, &id, this, RDMA_PS_TCP), 0);
+    assert_int_equal(provider().cm.create_id(events, &id, this, RDMA_PS_TCP), 0);
     resolve_address(id, port);
     expect_event(events, RDMA_CM_EVENT_ADDR_RESOLVED);
-    assert_int_equal(provider().resolve_route(id, patience_ms), 0);
+    assert_int_equal(provider().cm.resolve_route(id, patience_ms), 0);
     expect_event(events, RDMA_CM_EVENT_ROUTE_RESOLVED);
     create_objects();
 }
 
 void End::request(const std::string &private_data) {
     auto parameters = connection_parameters(private_data, sizes.depth);
-    assert_int_equal(provider().connect(id, &parameters), 0);
+    assert_int_equal(provider().cm.connect(id, &parameters), 0);
 }
 
 void End::take(rdma_cm_id *requested) {
     id = requested;
-    events = provider().create_event_channel();
+    events = provider().cm.create_event_channel();
     assert_non_null(events);
-    assert_int_equal(provider().migrate_id(id, events), 0);
+    assert_int_equal(provider().cm.migrate_id(id, events), 0);
     create_objects();
 }
 
 void End::accept(const std::string &private_data) {
     auto parameters = connection_parameters(private_data, sizes.depth);
-    assert_int_equal(provider().accept(id, &parameters), 0);
+    assert_int_equal(provider().cm.accept(id, &parameters), 0);
 }
 
 void End::create_objects() {
@@ -133,14 +133,15 @@ void End::create_objects() {
         srq = lender_->srq;
         channel = lender_->channel;
     } else {
-        pd = provider().alloc_pd(id->verbs);
+        pd = provider().domain.alloc_pd(id->verbs);
         assert_non_null(pd);
-        channel = provider().create_comp_channel(id->verbs);
+        channel = provider().completion.create_comp_channel(id->verbs);
         assert_non_null(channel);
         cq = sizes.extended_cq ? create_extended_cq()
-                               : provider().create_cq(id->verbs, sizes.cqe, this, channel, 0);
+                               : provider().completion.create_cq(id->verbs, sizes.cqe, this, channel, 0);
         assert_non_null(cq);
-        receive_cq = sizes.separate_cqs ? provider().create_cq(id->verbs, sizes.cqe, this, channel, 0) : cq;
+        receive_cq =
+            sizes.separate_cqs ? provider().completion.create_cq(id->verbs, sizes.cqe, this, channel, 0) : cq;
         assert_non_null(receive_cq);
     }
     if (sizes.shared_receive_wr != 0 && srq == nullptr) {
@@ -148,8 +149,8 @@ void End::create_objects() {
     }
     create_queue_pair();
     memory.assign(sizes.memory_bytes, std::byte{0});
-    mr = provider().reg_mr(pd, memory.data(), memory.size(),
-                           full_access | verbs::flush_access(provider(), verbs::Flush::Visibility));
+    mr = provider().domain.reg_mr(pd, memory.data(), memory.size(),
+                                  full_access | verbs::flush_access(provider(), verbs::Flush::Visibility));
     assert_non_null(mr);
 }
 
@@ -167,14 +168,14 @@ ibv_cq *End::create_extended_cq() {
 void End::create_shared_receive_queue() {
     ibv_srq_init_attr attributes{};
     attributes.attr = {.max_wr = sizes.shared_receive_wr, .max_sge = sizes.sge, .srq_limit = 0};
-    srq = provider().create_srq(pd, &attributes);
+    srq = provider().domain.create_srq(pd, &attributes);
     assert_non_null(srq);
     owns_srq_ = true;
 }
 
 bool End::can_share_receives() const {
     ibv_device_attr_ex attributes{};
-    assert_int_equal(provider().query_device_ex(id->verbs, nullptr, &attributes), 0);
+    assert_int_equal(provider().device.query_device_ex(id->verbs, nullptr, &attributes), 0);
     return attributes.orig_attr.max_srq > 0;
 }
 
@@ -196,11 +197,11 @@ void End::create_queue_pair() {
         attributes.send_ops_flags = sizes.send_operations;
     }
     attributes.pd = pd;
-    assert_int_equal(provider().create_qp_ex(id, &attributes), 0);
+    assert_int_equal(provider().cm.create_qp_ex(id, &attributes), 0);
 }
 
 ibv_mr *End::register_memory(void *address, std::size_t length, int access) {
-    ibv_mr *const region = provider().reg_mr(pd, address, length, access);
+    ibv_mr *const region = provider().domain.reg_mr(pd, address, length, access);
     if (region != nullptr) {
         more_regions_.push_back(region);
     }
@@ -209,52 +210,52 @@ ibv_mr *End::register_memory(void *address, std::size_t length, int access) {
 
 void End::destroy_queue_pair() {
     if (id != nullptr && id->qp != nullptr) {
-        provider().destroy_qp(id);
+        provider().cm.destroy_qp(id);
     }
 }
 
 void End::destroy() {
     destroy_queue_pair();
     if (ibv_srq *const queue = std::exchange(srq, nullptr); queue != nullptr && owns_srq_) {
-        (void)provider().destroy_srq(queue);
+        (void)provider().domain.destroy_srq(queue);
     }
     for (ibv_mr *const region : std::exchange(more_regions_, {})) {
-        (void)provider().dereg_mr(region);
+        (void)provider().domain.dereg_mr(region);
     }
     if (ibv_mr *const region = std::exchange(mr, nullptr)) {
-        (void)provider().dereg_mr(region);
+        (void)provider().domain.dereg_mr(region);
     }
     if (lender_ == nullptr) {
         if (receive_cq != nullptr && receive_cq != cq) {
-            (void)provider().destroy_cq(receive_cq);
+            (void)provider().completion.destroy_cq(receive_cq);
         }
         if (cq != nullptr) {
-            (void)provider().destroy_cq(cq);
+            (void)provider().completion.destroy_cq(cq);
         }
         if (channel != nullptr) {
-            (void)provider().destroy_comp_channel(channel);
+            (void)provider().completion.destroy_comp_channel(channel);
         }
     }
     receive_cq = cq = nullptr;
     channel = nullptr;
     if (rdma_cm_id *const old = std::exchange(id, nullptr)) {
-        (void)provider().destroy_id(old);
+        (void)provider().cm.destroy_id(old);
     }
     if (ibv_pd *const domain = std::exchange(pd, nullptr); domain != nullptr && lender_ == nullptr) {
-        (void)provider().dealloc_pd(domain);
+        (void)provider().domain.dealloc_pd(domain);
     }
     if (rdma_event_channel *const old = std::exchange(events, nullptr)) {
-        provider().destroy_event_channel(old);
+        provider().cm.destroy_event_channel(old);
     }
 }
 
 Listener::Listener(int backlog, const std::string &address) {
-    events = provider().create_event_channel();
+    events = provider().cm.create_event_channel();
     assert_non_null(events);
-    assert_int_equal(provider().create_id(events, &id, this, RDMA_PS_TCP), 0);
+    assert_int_equal(provider().cm.create_id(events, &id, this, RDMA_PS_TCP), 0);
     auto here = numeric_address(address, 0);
-    assert_int_equal(provider().bind_addr(id, reinterpret_cast<sockaddr *>(&here)), 0);
-    assert_int_equal(provider().listen(id, backlog), 0);
+    assert_int_equal(provider().cm.bind_addr(id, reinterpret_cast<sockaddr *>(&here)), 0);
+    assert_int_equal(provider().cm.listen(id, backlog), 0);
     port = port_of(*id);
 }
 
@@ -264,10 +265,10 @@ CmEvent Listener::take_request() {
 
 void Listener::destroy() {
     if (id != nullptr) {
-        (void)provider().destroy_id(std::exchange(id, nullptr));
+        (void)provider().cm.destroy_id(std::exchange(id, nullptr));
     }
     if (events != nullptr) {
-        provider().destroy_event_channel(std::exchange(events, nullptr));
+        provider().cm.destroy_event_channel(std::exchange(events, nullptr));
     }
 }
 
@@ -301,7 +302,7 @@ void Ends::connect(const std::string &client_data, const std::string &server_dat
 void Ends::expect_disconnected() {
     if (!client.is_iwarp()) {
         // InfiniBand's connections are ended by programs only, not by errors.
-        (void)provider().disconnect(client.id);
+        (void)provider().cm.disconnect(client.id);
     }
     pollfd channels[] = {{.fd = client.events->fd, .events = POLLIN, .revents = 0},
                          {.fd = server.events->fd, .events = POLLIN, .revents = 0}};

@@ -83,7 +83,7 @@ public:
     // Returns whether this connected end has these operations beyond RFC 5040 (verbs::native_ bits). The
     // queue pairs of the suite do not ask a device of the kernel for any.
     [[nodiscard]] bool native(unsigned operation) const {
-        return subject.is_soft && (provider().native_operations(id->qp) & operation) == operation;
+        return subject.is_soft && (provider().native.of_queue_pair(id->qp) & operation) == operation;
     }
     [[nodiscard]] bool is_iwarp() const { return id->verbs->device->transport_type == IBV_TRANSPORT_IWARP; }
 

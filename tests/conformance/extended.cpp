@@ -206,7 +206,7 @@ void what_is_aborted_is_not_posted(void **) {
 void after_the_end_they_are_flushed(void **) {
     Ends &ends = connected_with(rdma_and_send);
     const Prepare prepare{ends};
-    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.client.id), 0);
     ends.expect_disconnected();
     ibv_wr_start(prepare.qp);
     prepare.write(1, 0, 64);
@@ -331,7 +331,7 @@ void completions_with_what_is_not_known(void **) {
     wanted.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
     ibv_cq_ex *const queue = ibv_create_cq_ex(ends.client.id->verbs, &wanted);
     assert_non_null(queue);
-    assert_int_equal(provider().destroy_cq(ibv_cq_ex_to_cq(queue)), 0);
+    assert_int_equal(provider().completion.destroy_cq(ibv_cq_ex_to_cq(queue)), 0);
 }
 
 // The context answers programs, whichever size of structure they were compiled with.
@@ -348,7 +348,7 @@ void the_context_answers(void **) {
     assert_int_equal(ibv_query_port(context, 2, &port), EINVAL);
     ibv_device_attr_ex whole{};
     ibv_device_attr_ex mine{};
-    assert_int_equal(provider().query_device_ex(context, nullptr, &whole), 0);
+    assert_int_equal(provider().device.query_device_ex(context, nullptr, &whole), 0);
     assert_int_equal(ibv_query_device_ex(context, nullptr, &mine), 0);
     assert_memory_equal(&mine, &whole, sizeof(whole));
     assert_int_equal(whole.phys_port_cnt_ex, whole.orig_attr.phys_port_cnt);
@@ -372,7 +372,7 @@ void the_context_answers(void **) {
     // Not through the inline, which calls the system library's ibv_create_srq for the type BASIC.
     ibv_srq *const queue = calls->create_srq_ex(context, &wanted);
     assert_non_null(queue);
-    assert_int_equal(provider().destroy_srq(queue), 0);
+    assert_int_equal(provider().domain.destroy_srq(queue), 0);
     wanted.srq_type = IBV_SRQT_XRC;
     assert_null(ibv_create_srq_ex(context, &wanted));
     assert_int_equal(errno, EOPNOTSUPP);

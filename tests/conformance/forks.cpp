@@ -51,7 +51,7 @@ void expect_undisturbed(Ends &ends) {
         assert_true(holds(ends.server, 0, 4096, round));
         settle(ends.server, ends.client);
     }
-    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.client.id), 0);
     ends.expect_disconnected();
 }
 
@@ -101,11 +101,11 @@ void events_stay_with_the_parent(void **) {
     assert_true(has_event(ends.client.channel->fd));
     ibv_cq *cq = nullptr;
     void *context = nullptr;
-    assert_int_equal(provider().get_cq_event(ends.client.channel, &cq, &context), 0);
-    provider().ack_cq_events(cq, 1);
+    assert_int_equal(provider().completion.get_cq_event(ends.client.channel, &cq, &context), 0);
+    provider().completion.ack_cq_events(cq, 1);
     expect_completion(ends.client.cq, 1);
 
-    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.server.id), 0);
     ready.fd = ends.client.events->fd;
     assert_int_equal(poll(&ready, 1, patience_ms), 1);
     in_child([&ends] { ends.client.destroy(); });
@@ -217,7 +217,7 @@ void a_child_uses_the_device_anew(void **) {
             ends.server.destroy();
             ends.listener.destroy();
             settle(own.client, own.server);
-            assert_int_equal(provider().disconnect(own.client.id), 0);
+            assert_int_equal(provider().cm.disconnect(own.client.id), 0);
             own.expect_disconnected();
         }
         leave();

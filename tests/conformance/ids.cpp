@@ -13,26 +13,26 @@ namespace {
 
 // An event channel and ids on it, for tests without an End.
 struct Channel {
-    Channel() : events{provider().create_event_channel()} { assert_non_null(events); }
+    Channel() : events{provider().cm.create_event_channel()} { assert_non_null(events); }
     ~Channel() {
         for (rdma_cm_id *const id : ids) {
-            (void)provider().destroy_id(id);
+            (void)provider().cm.destroy_id(id);
         }
-        provider().destroy_event_channel(events);
+        provider().cm.destroy_event_channel(events);
     }
     Channel(const Channel &) = delete;
     Channel &operator=(const Channel &) = delete;
 
     rdma_cm_id *add() {
         rdma_cm_id *id = nullptr;
-        assert_int_equal(provider().create_id(events, &id, this, RDMA_PS_TCP), 0);
+        assert_int_equal(provider().cm.create_id(events, &id, this, RDMA_PS_TCP), 0);
         assert_ptr_equal(id->context, this);
         assert_ptr_equal(id->channel, events);
         ids.push_back(id);
         return id;
     }
     void destroy_newest() {
-        assert_int_equal(provider().destroy_id(ids.back()), 0);
+        assert_int_equal(provider().cm.destroy_id(ids.back()), 0);
         ids.pop_back();
     }
 
@@ -49,18 +49,18 @@ void calls_out_of_their_order(void **) {
     Listener &listener = make<Listener>();
     rdma_cm_id *const id = make<Channel>().add();
     auto parameters = connection_parameters(no_data, 1);
-    assert_int_equal(provider().resolve_route(id, 100), -1);
+    assert_int_equal(provider().cm.resolve_route(id, 100), -1);
     assert_int_equal(errno, EINVAL);
-    assert_int_equal(provider().connect(id, &parameters), -1);
-    assert_int_equal(provider().accept(id, &parameters), -1);
-    assert_int_equal(provider().reject(id, nullptr, 0), -1);
-    assert_int_equal(provider().disconnect(id), -1);
+    assert_int_equal(provider().cm.connect(id, &parameters), -1);
+    assert_int_equal(provider().cm.accept(id, &parameters), -1);
+    assert_int_equal(provider().cm.reject(id, nullptr, 0), -1);
+    assert_int_equal(provider().cm.disconnect(id), -1);
     resolve_address(id, listener.port);
     expect_event(id->channel, RDMA_CM_EVENT_ADDR_RESOLVED);
-    assert_int_equal(provider().connect(id, &parameters), -1);
+    assert_int_equal(provider().cm.connect(id, &parameters), -1);
     auto here = subject_address(0);
-    assert_int_equal(provider().bind_addr(id, reinterpret_cast<sockaddr *>(&here)), -1);
-    assert_int_equal(provider().bind_addr(listener.id, reinterpret_cast<sockaddr *>(&here)), -1);
+    assert_int_equal(provider().cm.bind_addr(id, reinterpret_cast<sockaddr *>(&here)), -1);
+    assert_int_equal(provider().cm.bind_addr(listener.id, reinterpret_cast<sockaddr *>(&here)), -1);
 }
 
 void a_port_space_that_the_device_does_not_have(void **) {
@@ -68,7 +68,7 @@ void a_port_space_that_the_device_does_not_have(void **) {
         skip();
     }
     rdma_cm_id *id = nullptr;
-    assert_int_equal(provider().create_id(make<Channel>().events, &id, nullptr, RDMA_PS_IB), -1);
+    assert_int_equal(provider().cm.create_id(make<Channel>().events, &id, nullptr, RDMA_PS_IB), -1);
     assert_int_equal(errno, EPROTONOSUPPORT);
     assert_null(id);
 }
@@ -96,7 +96,7 @@ void a_connection_goes_with_its_events_unfetched(void **) {
     ends.accept();
     wait_readable(ends.client.events->fd);
     wait_readable(ends.server.events->fd);
-    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.client.id), 0);
     ends.client.destroy();
     ends.server.destroy();
 }
@@ -107,16 +107,16 @@ void destroying_an_id_waits_for_its_acknowledgements(void **) {
     rdma_cm_id *const id = channel.add();
     resolve_address(id, listener.port);
     rdma_cm_event *event = nullptr;
-    assert_int_equal(provider().get_cm_event(channel.events, &event), 0);
+    assert_int_equal(provider().cm.get_cm_event(channel.events, &event), 0);
     channel.ids.clear();
     auto &acknowledged = make<std::atomic<bool>>(false);
     auto &destroyer = make<Thread>([&acknowledged, id]() -> std::string {
-        (void)provider().destroy_id(id);
+        (void)provider().cm.destroy_id(id);
         return acknowledged.load() ? "" : "destroyed while an event is not acknowledged";
     });
     std::this_thread::yield();
     acknowledged.store(true);
-    assert_int_equal(provider().ack_cm_event(event), 0);
+    assert_int_equal(provider().cm.ack_cm_event(event), 0);
     destroyer.expect_well();
 }
 
@@ -128,13 +128,13 @@ void events_move_with_their_id(void **) {
     rdma_cm_id *const moves = from.add();
     resolve_address(moves, listener.port);
     wait_readable(from.events->fd);
-    assert_int_equal(provider().migrate_id(moves, to.events), 0);
+    assert_int_equal(provider().cm.migrate_id(moves, to.events), 0);
     from.ids.pop_back();
     to.ids.push_back(moves);
     assert_ptr_equal(moves->channel, to.events);
     assert_false(has_event(from.events->fd));
     wait_readable(to.events->fd);
-    assert_int_equal(provider().resolve_route(moves, patience_ms), 0);
+    assert_int_equal(provider().cm.resolve_route(moves, patience_ms), 0);
     assert_ptr_equal(expect_event(to.events, RDMA_CM_EVENT_ADDR_RESOLVED).id, moves);
     assert_ptr_equal(expect_event(to.events, RDMA_CM_EVENT_ROUTE_RESOLVED).id, moves);
     resolve_address(stays, listener.port);
@@ -146,15 +146,15 @@ void a_client_migrates_while_it_connects(void **) {
     Ends &ends = make<Ends>();
     ends.request();
     Channel &to = make<Channel>();
-    assert_int_equal(provider().migrate_id(ends.client.id, to.events), 0);
+    assert_int_equal(provider().cm.migrate_id(ends.client.id, to.events), 0);
     // Nobody looks at the first channel any more; it may even go.
-    provider().destroy_event_channel(std::exchange(ends.client.events, nullptr));
+    provider().cm.destroy_event_channel(std::exchange(ends.client.events, nullptr));
     ends.take_request();
     ends.accept();
     assert_ptr_equal(expect_event(to.events, RDMA_CM_EVENT_ESTABLISHED).id, ends.client.id);
     expect_event(ends.server.events, RDMA_CM_EVENT_ESTABLISHED);
     settle(ends.client, ends.server);
-    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.server.id), 0);
     expect_event(to.events, RDMA_CM_EVENT_DISCONNECTED);
     ends.client.destroy();
 }
@@ -162,10 +162,10 @@ void a_client_migrates_while_it_connects(void **) {
 void a_connection_migrates(void **) {
     Ends &ends = connected();
     Channel &to = make<Channel>();
-    assert_int_equal(provider().migrate_id(ends.client.id, to.events), 0);
-    provider().destroy_event_channel(std::exchange(ends.client.events, nullptr));
+    assert_int_equal(provider().cm.migrate_id(ends.client.id, to.events), 0);
+    provider().cm.destroy_event_channel(std::exchange(ends.client.events, nullptr));
     settle(ends.client, ends.server);
-    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.server.id), 0);
     expect_event(to.events, RDMA_CM_EVENT_DISCONNECTED);
     ends.client.destroy();
 }
@@ -182,14 +182,14 @@ void two_threads_fetch_from_one_channel(void **) {
             // Half of them all: who asks for more would wait for ever.
             for (unsigned i = 0; i < ids; ++i) {
                 rdma_cm_event *event = nullptr;
-                if (provider().get_cm_event(channel.events, &event) != 0) {
+                if (provider().cm.get_cm_event(channel.events, &event) != 0) {
                     return "no event";
                 }
                 rdma_cm_id *const id = event->id;
                 const bool address = event->event == RDMA_CM_EVENT_ADDR_RESOLVED;
-                (void)provider().ack_cm_event(event);
+                (void)provider().cm.ack_cm_event(event);
                 seen.fetch_add(1);
-                if (address && provider().resolve_route(id, patience_ms) != 0) {
+                if (address && provider().cm.resolve_route(id, patience_ms) != 0) {
                     return "the route is not resolved";
                 }
             }

@@ -15,12 +15,12 @@ namespace {
 
 struct Bound {
     explicit Bound(std::uint16_t port) {
-        assert_int_equal(provider().create_id(nullptr, &id, nullptr, RDMA_PS_TCP), 0);
+        assert_int_equal(provider().cm.create_id(nullptr, &id, nullptr, RDMA_PS_TCP), 0);
         auto here = subject_address(port);
-        result = provider().bind_addr(id, reinterpret_cast<sockaddr *>(&here));
+        result = provider().cm.bind_addr(id, reinterpret_cast<sockaddr *>(&here));
         error = errno;
     }
-    ~Bound() { (void)provider().destroy_id(id); }
+    ~Bound() { (void)provider().cm.destroy_id(id); }
     Bound(const Bound &) = delete;
     Bound &operator=(const Bound &) = delete;
 
@@ -43,14 +43,14 @@ void addresses_of_other_machines(void **) {
     rdma_cm_id *const id = make<Bound>(std::uint16_t{0}).id;
     assert_non_null(id->verbs);
     rdma_cm_id *other = nullptr;
-    assert_int_equal(provider().create_id(nullptr, &other, nullptr, RDMA_PS_TCP), 0);
+    assert_int_equal(provider().cm.create_id(nullptr, &other, nullptr, RDMA_PS_TCP), 0);
     sockaddr_storage elsewhere{};
     auto &v4 = reinterpret_cast<sockaddr_in &>(elsewhere);
     v4.sin_family = AF_INET;
     assert_int_equal(inet_pton(AF_INET, "192.0.2.1", &v4.sin_addr), 1);  // documentation's own
-    const int result = provider().bind_addr(other, reinterpret_cast<sockaddr *>(&elsewhere));
+    const int result = provider().cm.bind_addr(other, reinterpret_cast<sockaddr *>(&elsewhere));
     const int error = errno;
-    (void)provider().destroy_id(other);
+    (void)provider().cm.destroy_id(other);
     assert_int_equal(result, -1);
     assert_true(error == EADDRNOTAVAIL || error == ENODEV);
 }
@@ -81,8 +81,8 @@ void ipv4_addresses_that_are_mapped_into_ipv6(void **) {
     assert_non_null(ends.listener.id->verbs);
     rdma_cm_id *const id = make<Bound>(std::uint16_t{0}).id;
     auto there = numeric_address(mapped, ends.listener.port);
-    assert_int_equal(provider().resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms),
-                     0);
+    assert_int_equal(
+        provider().cm.resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms), 0);
     assert_int_equal(id->route.addr.dst_addr.sa_family, AF_INET);
     ends.connect();
     settle(ends.client, ends.server);
@@ -92,14 +92,14 @@ void ipv4_addresses_that_are_mapped_into_ipv6(void **) {
 void a_port_is_free_again_after_its_connections(void **) {
     Ends &ends = connected();
     const std::uint16_t port = ends.listener.port;
-    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.server.id), 0);
     ends.expect_disconnected();
     ends.server.destroy();
     ends.client.destroy();
     ends.listener.destroy();
     Bound &again = make<Bound>(port);
     assert_int_equal(again.result, 0);
-    assert_int_equal(provider().listen(again.id, 1), 0);
+    assert_int_equal(provider().cm.listen(again.id, 1), 0);
 }
 
 void many_clients_before_any_is_accepted(void **) {

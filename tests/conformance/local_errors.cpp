@@ -80,7 +80,7 @@ void a_region_that_was_deregistered(void **) {
     Ends &ends = connected();
     settle(ends.client, ends.server);
     const auto bad = write_request(ends.client, ends.server, 0, 64, 1);
-    assert_int_equal(provider().dereg_mr(std::exchange(ends.client.mr, nullptr)), 0);
+    assert_int_equal(provider().domain.dereg_mr(std::exchange(ends.client.mr, nullptr)), 0);
     assert_int_equal(post(ends.client, {bad}), 0);
     expect_completion(ends.client.cq, 1, IBV_WC_LOC_PROT_ERR);
 }
@@ -118,7 +118,7 @@ void a_disconnect_flushes_what_is_open(void **) {
     assert_int_equal(post_receive(ends.client, 7, {sge(ends.client, 0, 8)}), 0);
     assert_int_equal(post_receive(ends.client, 8, {sge(ends.client, 0, 8)}), 0);
     assert_int_equal(post_receive(ends.server, 9, {sge(ends.server, 0, 8)}), 0);
-    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.client.id), 0);
     ends.expect_disconnected();
     expect_completion(ends.client.cq, 7, IBV_WC_WR_FLUSH_ERR);
     expect_completion(ends.client.cq, 8, IBV_WC_WR_FLUSH_ERR);
@@ -134,7 +134,7 @@ void a_disconnect_amid_large_requests(void **) {
                                       : read_request(ends.client, ends.server, 0, 4 << 20, i));
     }
     assert_int_equal(post(ends.client, requests), 0);
-    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.client.id), 0);
     bool flushed = false;
     for (std::uint64_t i = 0; i < 12; ++i) {
         const ibv_wc completion = next_completion(ends.client.cq);
@@ -147,7 +147,7 @@ void a_disconnect_amid_large_requests(void **) {
 
 void posts_behind_the_end_are_flushed(void **) {
     Ends &ends = connected({.send_wr = 4});
-    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.client.id), 0);
     ends.expect_disconnected();
     for (const End *end : {&ends.client, &ends.server}) {
         for (unsigned round = 0; round < 3; ++round) {

@@ -21,20 +21,20 @@ constexpr int skipped = 77;
 
 // The name of the subject's device; empty when there is none.
 std::string device_name() {
-    rdma_event_channel *const events = provider().create_event_channel();
+    rdma_event_channel *const events = provider().cm.create_event_channel();
     if (events == nullptr) {
         return {};
     }
     rdma_cm_id *id = nullptr;
     std::string found;
-    if (provider().create_id(events, &id, nullptr, RDMA_PS_TCP) == 0) {
+    if (provider().cm.create_id(events, &id, nullptr, RDMA_PS_TCP) == 0) {
         auto here = conformance::subject_address(0);
-        if (provider().bind_addr(id, reinterpret_cast<sockaddr *>(&here)) == 0 && id->verbs != nullptr) {
+        if (provider().cm.bind_addr(id, reinterpret_cast<sockaddr *>(&here)) == 0 && id->verbs != nullptr) {
             found = id->verbs->device->name;
         }
-        (void)provider().destroy_id(id);
+        (void)provider().cm.destroy_id(id);
     }
-    provider().destroy_event_channel(events);
+    provider().cm.destroy_event_channel(events);
     return found;
 }
 

@@ -80,10 +80,10 @@ bool wait_for_completion(const End &end) {
         if (ibv_poll_cq(end.cq, 1, &completion) == 1) {
             return completion.status == IBV_WC_SUCCESS;
         }
-        if (provider().get_cq_event(end.channel, &cq, &context) != 0) {
+        if (provider().completion.get_cq_event(end.channel, &cq, &context) != 0) {
             return false;
         }
-        provider().ack_cq_events(cq, 1);
+        provider().completion.ack_cq_events(cq, 1);
     }
 }
 
@@ -153,7 +153,7 @@ int run_as_peer() {
             std::exit(0);
         }
         if (command == "leave") {
-            if (provider().disconnect(peer->end.id) != 0) {
+            if (provider().cm.disconnect(peer->end.id) != 0) {
                 return 1;
             }
             break;

@@ -93,7 +93,7 @@ void large_writes_of_a_process_that_leaves_a_sleeping_target(void **) {
     for (std::uint64_t i = 0; i < 4; ++i) {
         expect_completion(client.cq, i);
     }
-    assert_int_equal(provider().disconnect(client.id), 0);
+    assert_int_equal(provider().cm.disconnect(client.id), 0);
     ends.client.destroy();
     ends.peer.go_on();
     ends.peer.expect_ok("closed");

@@ -159,7 +159,7 @@ void connections_share_a_queue(std::size_t count) {
         }
     }
     // One ends; the others go on.
-    assert_int_equal(provider().disconnect(clients[count - 1]->id), 0);
+    assert_int_equal(provider().cm.disconnect(clients[count - 1]->id), 0);
     expect_event(servers[count - 1]->events, RDMA_CM_EVENT_DISCONNECTED);
     if (count > 1) {
         settle(*clients[0], *servers[0]);
@@ -247,13 +247,13 @@ void what_was_given_is_told(void **) {
     }
     ibv_srq_init_attr shared{};
     shared.attr = {.max_wr = 36, .max_sge = 1, .srq_limit = 0};
-    ibv_srq *const receives = provider().create_srq(ends.client.pd, &shared);
+    ibv_srq *const receives = provider().domain.create_srq(ends.client.pd, &shared);
     assert_non_null(receives);
     assert_int_equal(shared.attr.max_wr, 64);
     ibv_srq_attr of_it{};
     assert_int_equal(softrdma_ibv_query_srq(receives, &of_it), 0);
     assert_int_equal(of_it.max_wr, 64);
-    assert_int_equal(provider().destroy_srq(receives), 0);
+    assert_int_equal(provider().domain.destroy_srq(receives), 0);
     for (const auto type : {IBV_QPT_RC, IBV_QPT_UD}) {
         ibv_qp_init_attr wanted{};
         wanted.send_cq = wanted.recv_cq = ends.client.cq;
@@ -266,12 +266,12 @@ void what_was_given_is_told(void **) {
         assert_int_equal(wanted.cap.max_recv_wr, 1);
         assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
     }
-    ibv_cq *const queue = provider().create_cq(ends.client.id->verbs, 100, nullptr, nullptr, 0);
+    ibv_cq *const queue = provider().completion.create_cq(ends.client.id->verbs, 100, nullptr, nullptr, 0);
     assert_non_null(queue);
     assert_int_equal(queue->cqe, 128);
     assert_int_equal(softrdma_ibv_resize_cq(queue, 200), 0);
     assert_int_equal(queue->cqe, 256);
-    assert_int_equal(provider().destroy_cq(queue), 0);
+    assert_int_equal(provider().completion.destroy_cq(queue), 0);
 }
 
 constexpr CMUnitTest tests[] = {

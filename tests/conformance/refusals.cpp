@@ -90,7 +90,7 @@ void sends_before_the_connection_is_there(void **) {
     ends.request();
     ends.take_request();
     if (subject.is_soft) {
-        assert_int_equal(provider().native_operations(ends.client.id->qp), 0);
+        assert_int_equal(provider().native.of_queue_pair(ends.client.id->qp), 0);
         const Request write{.opcode = IBV_WR_RDMA_WRITE};
         assert_int_equal(post(ends.client, {write}), EINVAL);
         assert_int_equal(post(ends.server, {write}), EINVAL);
@@ -106,13 +106,13 @@ void sends_before_the_connection_is_there(void **) {
 void objects_that_are_too_large(void **) {
     Ends &ends = connected();
     errno = 0;
-    assert_null(provider().create_cq(ends.client.id->verbs, 0, nullptr, nullptr, 0));
+    assert_null(provider().completion.create_cq(ends.client.id->verbs, 0, nullptr, nullptr, 0));
     assert_int_equal(errno, EINVAL);
-    assert_null(
-        provider().create_cq(ends.client.id->verbs, std::numeric_limits<int>::max(), nullptr, nullptr, 0));
+    assert_null(provider().completion.create_cq(ends.client.id->verbs, std::numeric_limits<int>::max(),
+                                                nullptr, nullptr, 0));
 
     ibv_device_attr_ex attributes{};
-    assert_int_equal(provider().query_device_ex(ends.client.id->verbs, nullptr, &attributes), 0);
+    assert_int_equal(provider().device.query_device_ex(ends.client.id->verbs, nullptr, &attributes), 0);
     const auto &most = attributes.orig_attr;
     assert_true(most.max_qp > 0 && most.max_qp_wr > 0 && most.max_sge > 0 && most.max_cqe > 0 &&
                 most.max_mr > 0);
@@ -133,7 +133,7 @@ void objects_that_are_too_large(void **) {
                       .max_send_sge = over(2, most.max_sge),
                       .max_recv_sge = over(3, most.max_sge),
                       .max_inline_data = 0};
-        assert_int_equal(provider().create_qp_ex(end.id, &wanted), -1);
+        assert_int_equal(provider().cm.create_qp_ex(end.id, &wanted), -1);
         assert_null(end.id->qp);
         end.destroy();
     }
@@ -142,25 +142,26 @@ void objects_that_are_too_large(void **) {
 void regions_with_impossible_access(void **) {
     Ends &ends = connected();
     std::byte *const place = ends.client.memory.data();
-    assert_null(provider().reg_mr(ends.client.pd, place, 64, IBV_ACCESS_REMOTE_WRITE));
+    assert_null(provider().domain.reg_mr(ends.client.pd, place, 64, IBV_ACCESS_REMOTE_WRITE));
     assert_int_equal(errno, EINVAL);
     if (subject.is_soft) {
-        assert_null(provider().reg_mr(ends.client.pd, place, 64, 1 << 17));
+        assert_null(provider().domain.reg_mr(ends.client.pd, place, 64, 1 << 17));
         assert_int_equal(errno, EINVAL);
         for (const int lacking : {IBV_ACCESS_MW_BIND, IBV_ACCESS_ZERO_BASED, IBV_ACCESS_ON_DEMAND}) {
-            assert_null(provider().reg_mr(ends.client.pd, place, 64, IBV_ACCESS_LOCAL_WRITE | lacking));
+            assert_null(
+                provider().domain.reg_mr(ends.client.pd, place, 64, IBV_ACCESS_LOCAL_WRITE | lacking));
             assert_int_equal(errno, EOPNOTSUPP);
         }
-        assert_null(provider().reg_mr(ends.client.pd, place, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE));
+        assert_null(provider().domain.reg_mr(ends.client.pd, place, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE));
         assert_int_equal(errno, EINVAL);
     }
 }
 
 void objects_in_use_are_not_destroyed(void **) {
     Ends &ends = connected();
-    assert_int_equal(provider().dealloc_pd(ends.client.pd), EBUSY);
-    assert_int_equal(provider().destroy_cq(ends.client.cq), EBUSY);
-    assert_int_equal(provider().destroy_comp_channel(ends.client.channel), EBUSY);
+    assert_int_equal(provider().domain.dealloc_pd(ends.client.pd), EBUSY);
+    assert_int_equal(provider().completion.destroy_cq(ends.client.cq), EBUSY);
+    assert_int_equal(provider().completion.destroy_comp_channel(ends.client.channel), EBUSY);
     settle(ends.client, ends.server);
 }
 

@@ -149,13 +149,14 @@ void rights_that_are_missing(void **) {
 
 void a_region_that_the_target_deregistered(void **) {
     Ends &ends = connected();
-    ibv_mr *const region = provider().reg_mr(ends.server.pd, ends.server.memory.data(), 4096, full_access);
+    ibv_mr *const region =
+        provider().domain.reg_mr(ends.server.pd, ends.server.memory.data(), 4096, full_access);
     Request bad = write_request(ends.client, ends.server, 0, 64);
     bad.rkey = region->rkey;
     assert_int_equal(post(ends.client, {bad}), 0);
     expect_completion(ends.client.cq, 1);
     settle(ends.client, ends.server);
-    assert_int_equal(provider().dereg_mr(region), 0);
+    assert_int_equal(provider().domain.dereg_mr(region), 0);
     expect_refused(ends, bad, false);
 }
 

@@ -181,14 +181,14 @@ void expect_no_completion(ibv_cq *cq) {
 ibv_cq *take_cq_event(const End &end) {
     ibv_cq *cq = nullptr;
     void *context = nullptr;
-    assert_int_equal(provider().get_cq_event(end.channel, &cq, &context), 0);
+    assert_int_equal(provider().completion.get_cq_event(end.channel, &cq, &context), 0);
     assert_ptr_equal(context, &end);
     return cq;
 }
 
 void expect_cq_event(const End &end, ibv_cq *cq) {
     assert_ptr_equal(take_cq_event(end), cq);
-    provider().ack_cq_events(cq, 1);
+    provider().completion.ack_cq_events(cq, 1);
 }
 
 void arm(ibv_cq *cq, bool solicited_only) {

@@ -12,7 +12,7 @@ namespace {
 // Two clients of one server, whose ends there have one protection domain, and a region for the first of them.
 struct Guarded {
     Guarded() : ends{connected()} {
-        if (provider().reg_mr_for_qp == nullptr) {
+        if (!provider().capabilities.registers_for_qp) {
             skip();
         }
         other.resolve(ends.listener.port);
@@ -26,14 +26,14 @@ struct Guarded {
     }
     ~Guarded() {
         if (region != nullptr) {
-            (void)provider().dereg_mr(region);
+            (void)provider().domain.dereg_mr(region);
         }
     }
     Guarded(const Guarded &) = delete;
     Guarded &operator=(const Guarded &) = delete;
 
     ibv_mr *register_for(const End &end) {
-        return provider().reg_mr_for_qp(
+        return provider().beyond.reg_mr_for_qp(
             end.id->qp, bytes.data(), bytes.size(),
             full_access | IBV_ACCESS_REMOTE_ATOMIC | SOFTRDMA_ACCESS_FLUSH_GLOBAL);
     }
@@ -146,7 +146,7 @@ void the_same_memory_for_each_of_two(void **) {
     expect_completion(guarded.other.cq, 1);
     settle(guarded.other, guarded.other_server);
     assert_memory_equal(guarded.bytes.data(), guarded.other.memory.data(), 8);
-    assert_int_equal(provider().dereg_mr(others), 0);
+    assert_int_equal(provider().domain.dereg_mr(others), 0);
     assert_int_equal(
         post(guarded.other, {unsignaled(write), read_request(guarded.other, guarded.other_server, 64, 8, 2)}),
         0);
@@ -160,7 +160,7 @@ void it_outlives_its_queue_pair(void **) {
     ends.server.destroy_queue_pair();
     guarded.expect_refused(guarded.to_region(write_request(guarded.other, guarded.other_server, 0, 8)),
                            false);
-    assert_int_equal(provider().dereg_mr(std::exchange(guarded.region, nullptr)), 0);
+    assert_int_equal(provider().domain.dereg_mr(std::exchange(guarded.region, nullptr)), 0);
 }
 
 // With a region that grants everything, at queue pairs that grant one thing less.

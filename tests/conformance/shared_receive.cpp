@@ -208,7 +208,7 @@ void the_end_of_one_leaves_the_receives(void **) {
     for (std::uint64_t i = 0; i < 4; ++i) {
         assert_int_equal(all.post_receive(i), 0);
     }
-    assert_int_equal(provider().disconnect(all.clients[0]->id), 0);
+    assert_int_equal(provider().cm.disconnect(all.clients[0]->id), 0);
     expect_event(all.servers[0]->events, RDMA_CM_EVENT_DISCONNECTED);
     expect_event(all.clients[0]->events, RDMA_CM_EVENT_DISCONNECTED);
     expect_no_completion(all.home().cq);
@@ -232,7 +232,7 @@ void those_that_wait_may_go(void **) {
         expect_completion(all.clients[i]->cq, 1);
         settle(*all.clients[i], *all.servers[i]);
     }
-    assert_int_equal(provider().disconnect(all.servers[0]->id), 0);
+    assert_int_equal(provider().cm.disconnect(all.servers[0]->id), 0);
     expect_event(all.clients[0]->events, RDMA_CM_EVENT_DISCONNECTED);
     expect_event(all.servers[0]->events, RDMA_CM_EVENT_DISCONNECTED);
     all.servers[1]->destroy();
@@ -301,16 +301,16 @@ void its_places_are_free_again(void **) {
 void what_is_refused(void **) {
     Hub &all = hub(1);
     const End &home = all.home();
-    assert_int_equal(provider().destroy_srq(home.srq), EBUSY);
-    assert_int_not_equal(provider().dealloc_pd(home.pd), 0);
+    assert_int_equal(provider().domain.destroy_srq(home.srq), EBUSY);
+    assert_int_not_equal(provider().domain.dealloc_pd(home.pd), 0);
     assert_int_not_equal(modify(home.srq, 0, query(home.srq).max_wr + 1, IBV_SRQ_LIMIT), 0);
     ibv_device_attr_ex device{};
-    assert_int_equal(provider().query_device_ex(home.id->verbs, nullptr, &device), 0);
+    assert_int_equal(provider().device.query_device_ex(home.id->verbs, nullptr, &device), 0);
     for (const bool too_long : {true, false}) {
         ibv_srq_init_attr attributes{};
         attributes.attr.max_wr = too_long ? static_cast<std::uint32_t>(device.orig_attr.max_srq_wr) + 1 : 1;
         attributes.attr.max_sge = too_long ? 1 : static_cast<std::uint32_t>(device.orig_attr.max_srq_sge) + 1;
-        assert_null(provider().create_srq(home.pd, &attributes));
+        assert_null(provider().domain.create_srq(home.pd, &attributes));
     }
     if (subject.is_soft) {
         assert_int_equal(post_receive(home, 1, {sge(home, 0, 8)}), EINVAL);  // it has none of its own
@@ -356,7 +356,7 @@ void the_end_of_a_connection_is_an_event(void **) {
     skip_on_other_iwarp(all);  // siw does not tell
     ibv_context *const context = all.home().id->verbs;
     ibv_qp *const ending = all.servers[1]->id->qp;
-    assert_int_equal(provider().disconnect(all.servers[1]->id), 0);
+    assert_int_equal(provider().cm.disconnect(all.servers[1]->id), 0);
     ibv_async_event event = next_async_event(context);
     assert_int_equal(event.event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
     assert_ptr_equal(event.element.qp, ending);

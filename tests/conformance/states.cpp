@@ -97,7 +97,7 @@ void error_before_it_is_accepted(void **) {
     assert_int_equal(post_receive(ends.server, 3, {sge(ends.server, 0, 8)}), 0);
     expect_completion(ends.server.cq, 3, IBV_WC_WR_FLUSH_ERR);
     rdma_conn_param parameters = connection_parameters(no_data, 1);
-    assert_int_equal(provider().accept(ends.server.id, &parameters), -1);
+    assert_int_equal(provider().cm.accept(ends.server.id, &parameters), -1);
     assert_int_equal(errno, EINVAL);
 }
 
@@ -116,15 +116,16 @@ void the_largest_there_can_be(void **) {
     Ends &ends = requested();
     const End &client = ends.client;
     ibv_device_attr_ex attributes{};
-    assert_int_equal(provider().query_device_ex(client.id->verbs, nullptr, &attributes), 0);
+    assert_int_equal(provider().device.query_device_ex(client.id->verbs, nullptr, &attributes), 0);
     const ibv_device_attr &most = attributes.orig_attr;
-    ibv_cq *const queue = provider().create_cq(client.id->verbs, most.max_cqe, nullptr, nullptr, 0);
+    ibv_cq *const queue =
+        provider().completion.create_cq(client.id->verbs, most.max_cqe, nullptr, nullptr, 0);
     assert_non_null(queue);
     ibv_srq_init_attr shared{};
     shared.attr = {.max_wr = static_cast<std::uint32_t>(most.max_srq_wr),
                    .max_sge = static_cast<std::uint32_t>(most.max_srq_sge),
                    .srq_limit = 0};
-    ibv_srq *const receives = provider().create_srq(client.pd, &shared);
+    ibv_srq *const receives = provider().domain.create_srq(client.pd, &shared);
     assert_non_null(receives);
     ibv_qp_init_attr wanted{};
     wanted.send_cq = wanted.recv_cq = queue;
@@ -137,8 +138,8 @@ void the_largest_there_can_be(void **) {
     ibv_qp *const qp = softrdma_ibv_create_qp(client.pd, &wanted);
     assert_non_null(qp);
     assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
-    assert_int_equal(provider().destroy_srq(receives), 0);
-    assert_int_equal(provider().destroy_cq(queue), 0);
+    assert_int_equal(provider().domain.destroy_srq(receives), 0);
+    assert_int_equal(provider().completion.destroy_cq(queue), 0);
     assert_int_equal(most.atomic_cap, IBV_ATOMIC_GLOB);
 }
 

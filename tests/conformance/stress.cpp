@@ -20,29 +20,29 @@ void ids_go_while_their_events_are_fetched(void **) {
     auto &fetcher = make<Thread>([&last, &stop]() -> std::string {
         while (!stop.load()) {
             rdma_cm_event *event = nullptr;
-            if (provider().get_cm_event(last.events, &event) != 0) {
+            if (provider().cm.get_cm_event(last.events, &event) != 0) {
                 return "no event";
             }
             if (event->event == RDMA_CM_EVENT_REJECTED) {
                 stop.store(true);
             }
-            (void)provider().ack_cm_event(event);
+            (void)provider().cm.ack_cm_event(event);
         }
         return {};
     });
     for (unsigned round = 0; round < rounds; ++round) {
         rdma_cm_id *id = nullptr;
-        assert_int_equal(provider().create_id(last.events, &id, nullptr, RDMA_PS_TCP), 0);
+        assert_int_equal(provider().cm.create_id(last.events, &id, nullptr, RDMA_PS_TCP), 0);
         resolve_address(id, listener.port);
         if (round % 3 == 0) {
             std::this_thread::yield();
         }
-        assert_int_equal(provider().destroy_id(id), 0);
+        assert_int_equal(provider().cm.destroy_id(id), 0);
     }
     last.request();
     const CmEvent request = listener.take_request();
-    assert_int_equal(provider().reject(request.id, nullptr, 0), 0);
-    assert_int_equal(provider().destroy_id(request.id), 0);
+    assert_int_equal(provider().cm.reject(request.id, nullptr, 0), 0);
+    assert_int_equal(provider().cm.destroy_id(request.id), 0);
     fetcher.expect_well();
 }
 
@@ -53,7 +53,7 @@ void clients_go_while_they_connect(void **) {
     auto &refuser = make<Thread>([&listener]() -> std::string {
         for (bool last = false; !last;) {
             rdma_cm_event *event = nullptr;
-            if (provider().get_cm_event(listener.events, &event) != 0) {
+            if (provider().cm.get_cm_event(listener.events, &event) != 0) {
                 return "no event";
             }
             rdma_cm_id *const id = event->id;
@@ -61,12 +61,12 @@ void clients_go_while_they_connect(void **) {
             // Zeros where there is none, on InfiniBand.
             const auto *const data = static_cast<const char *>(event->param.conn.private_data);
             last = data != nullptr && *data != 0;
-            (void)provider().ack_cm_event(event);
+            (void)provider().cm.ack_cm_event(event);
             if (!is_request) {
                 return "an event that is no request";
             }
-            (void)provider().reject(id, nullptr, 0);  // fails when the client is gone
-            (void)provider().destroy_id(id);
+            (void)provider().cm.reject(id, nullptr, 0);  // fails when the client is gone
+            (void)provider().cm.destroy_id(id);
         }
         return {};
     });
@@ -96,21 +96,21 @@ void queues_go_while_their_events_are_fetched(void **) {
         while (!stop.load()) {
             ibv_cq *cq = nullptr;
             void *context = nullptr;
-            if (provider().get_cq_event(client.channel, &cq, &context) != 0) {
+            if (provider().completion.get_cq_event(client.channel, &cq, &context) != 0) {
                 return "no event";
             }
-            provider().ack_cq_events(cq, 1);
+            provider().completion.ack_cq_events(cq, 1);
         }
         return {};
     });
     for (unsigned round = 0; round < rounds; ++round) {
-        ibv_cq *const cq = provider().create_cq(client.id->verbs, 8, nullptr, client.channel, 0);
+        ibv_cq *const cq = provider().completion.create_cq(client.id->verbs, 8, nullptr, client.channel, 0);
         assert_non_null(cq);
         assert_int_equal(ibv_req_notify_cq(cq, 0), 0);
         assert_int_equal(ibv_req_notify_cq(client.cq, 0), 0);
         assert_int_equal(post(client, {write_request(client, ends.server, 0, 8, 1)}), 0);
         expect_completion(client.cq, 1);
-        assert_int_equal(provider().destroy_cq(cq), 0);
+        assert_int_equal(provider().completion.destroy_cq(cq), 0);
     }
     stop.store(true);
     assert_int_equal(ibv_req_notify_cq(client.cq, 0), 0);
@@ -120,12 +120,12 @@ void queues_go_while_their_events_are_fetched(void **) {
 
 std::string fetch(rdma_event_channel *events, rdma_cm_event_type type) {
     rdma_cm_event *event = nullptr;
-    if (provider().get_cm_event(events, &event) != 0) {
+    if (provider().cm.get_cm_event(events, &event) != 0) {
         return "no event";
     }
     const bool right = event->event == type;
-    const std::string name = provider().event_str(event->event);
-    (void)provider().ack_cm_event(event);
+    const std::string name = provider().cm.event_str(event->event);
+    (void)provider().cm.ack_cm_event(event);
     return right ? "" : "unexpected " + name;
 }
 
@@ -152,7 +152,7 @@ std::string live(End &client, End &server, Listener &listener, std::mutex &in_tu
             return "an operation fails";
         }
     }
-    (void)provider().disconnect(client.id);
+    (void)provider().cm.disconnect(client.id);
     if (auto wrong = fetch(server.events, RDMA_CM_EVENT_DISCONNECTED); !wrong.empty()) {
         return wrong;
     }
@@ -213,7 +213,7 @@ void a_disconnect_amid_posts_and_polls(void **) {
         while (polled.load() < 20) {
             std::this_thread::yield();
         }
-        (void)provider().disconnect(round % 2 == 0 ? ends.client.id : ends.server.id);
+        (void)provider().cm.disconnect(round % 2 == 0 ? ends.client.id : ends.server.id);
         expect_event(ends.client.events, RDMA_CM_EVENT_DISCONNECTED);
         ended.store(true);
         poster.expect_well();
@@ -284,7 +284,7 @@ void states_are_asked_for_while_it_ends(void **) {
     while (!asked.load()) {
         std::this_thread::yield();
     }
-    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.server.id), 0);
     ends.expect_disconnected();
     asker.expect_well();
 }

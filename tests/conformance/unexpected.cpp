@@ -149,7 +149,7 @@ void the_receiver_disconnects_while_stalled(void **) {
     }
     Ends &ends = connected(for_a_stall);
     stall(ends);
-    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.server.id), 0);
     ends.expect_disconnected();
 }
 
@@ -161,7 +161,7 @@ void the_sender_disconnects_while_the_receiver_is_stalled(void **) {
     }
     Ends &ends = connected(for_a_stall);
     stall(ends);
-    assert_int_equal(provider().disconnect(ends.client.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.client.id), 0);
     for (std::uint64_t i = 0; i < too_many; ++i) {
         assert_int_equal(post_receive(ends.server, i, {sge(ends.server, i * 8, 8)}), 0);
     }

@@ -48,10 +48,10 @@ void a_waiting_thread_is_woken_for_every_message(void **) {
             }
             ibv_cq *cq = nullptr;
             void *context = nullptr;
-            if (provider().get_cq_event(ends.server.channel, &cq, &context) != 0) {
+            if (provider().completion.get_cq_event(ends.server.channel, &cq, &context) != 0) {
                 return "no event";
             }
-            provider().ack_cq_events(cq, 1);
+            provider().completion.ack_cq_events(cq, 1);
         }
         return {};
     });
@@ -81,8 +81,9 @@ void a_signal_interrupts_the_wait(void **) {
             ibv_cq *cq = nullptr;
             void *context = nullptr;
             rdma_cm_event *event = nullptr;
-            const int result = completions ? provider().get_cq_event(ends.client.channel, &cq, &context)
-                                           : provider().get_cm_event(ends.client.events, &event);
+            const int result = completions
+                                   ? provider().completion.get_cq_event(ends.client.channel, &cq, &context)
+                                   : provider().cm.get_cm_event(ends.client.events, &event);
             const int error = errno;
             interrupted.store(true);
             return result == -1 && error == EINTR ? "" : "no EINTR: " + std::to_string(error);
@@ -98,7 +99,7 @@ void a_signal_interrupts_the_wait(void **) {
     arm(ends.client.cq);
     write_once(ends);
     expect_cq_event(ends.client, ends.client.cq);
-    assert_int_equal(provider().disconnect(ends.server.id), 0);
+    assert_int_equal(provider().cm.disconnect(ends.server.id), 0);
     expect_event(ends.client.events, RDMA_CM_EVENT_DISCONNECTED);
 }
 
@@ -116,15 +117,15 @@ void destroying_a_queue_waits_for_its_acknowledgements(void **) {
     ibv_cq *const cq = std::exchange(client.cq, nullptr);
     client.receive_cq = nullptr;
     auto &destroyer = make<Thread>([&acknowledged, cq]() -> std::string {
-        if (provider().destroy_cq(cq) != 0) {
+        if (provider().completion.destroy_cq(cq) != 0) {
             return "not destroyed";
         }
         return acknowledged.load() ? "" : "destroyed while an event is not acknowledged";
     });
-    provider().ack_cq_events(cq, 2);  // two at once; one is left
+    provider().completion.ack_cq_events(cq, 2);  // two at once; one is left
     std::this_thread::yield();
     acknowledged.store(true);
-    provider().ack_cq_events(cq, 1);
+    provider().completion.ack_cq_events(cq, 1);
     destroyer.expect_well();
 }
 
@@ -136,7 +137,7 @@ void an_event_of_a_destroyed_queue_is_gone(void **) {
     pollfd ready{.fd = client.channel->fd, .events = POLLIN, .revents = 0};
     assert_int_equal(poll(&ready, 1, patience_ms), 1);
     client.destroy_queue_pair();
-    assert_int_equal(provider().destroy_cq(client.cq), 0);
+    assert_int_equal(provider().completion.destroy_cq(client.cq), 0);
     client.cq = nullptr;
     assert_false(has_event(client.channel->fd));
 }

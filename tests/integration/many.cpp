@@ -42,9 +42,9 @@ void begin_connection(Side &side, std::size_t number, std::uint16_t port) {
     rdma_cm_id *id = nullptr;
     sockaddr_in from = loopback(number + 1, 0);
     sockaddr_in to = loopback(number + 1, port);
-    expect(device.create_id(side.events, &id, nullptr, RDMA_PS_TCP) == 0 &&
-               device.resolve_addr(id, reinterpret_cast<sockaddr *>(&from), reinterpret_cast<sockaddr *>(&to),
-                                   1000) == 0,
+    expect(device.cm.create_id(side.events, &id, nullptr, RDMA_PS_TCP) == 0 &&
+               device.cm.resolve_addr(id, reinterpret_cast<sockaddr *>(&from),
+                                      reinterpret_cast<sockaddr *>(&to), 1000) == 0,
            "resolving an address");
     side.connections.push_back(id);
     side.create_queue_pair(id, side.connections.size() - 1);
@@ -64,11 +64,11 @@ void connect_all(Side &side, std::size_t number, std::size_t count, std::uint16_
             Slot mine{};
             rdma_conn_param parameters = side.parameters(index, mine);
             if (seen.event == RDMA_CM_EVENT_ADDR_RESOLVED) {
-                expect(device.resolve_route(seen.id, 1000) == 0, "resolving a route");
+                expect(device.cm.resolve_route(seen.id, 1000) == 0, "resolving a route");
             } else if (seen.event == RDMA_CM_EVENT_ROUTE_RESOLVED) {
-                expect(device.connect(seen.id, &parameters) == 0, "connecting");
+                expect(device.cm.connect(seen.id, &parameters) == 0, "connecting");
             } else {
-                expect(seen.event == RDMA_CM_EVENT_ESTABLISHED, device.event_str(seen.event));
+                expect(seen.event == RDMA_CM_EVENT_ESTABLISHED, device.cm.event_str(seen.event));
                 side.there[index] = told;
                 ++established;
                 --under_way;
@@ -126,9 +126,9 @@ void accept_all(Side &side, std::size_t count) {
             side.create_queue_pair(seen.id, index);
             Slot mine{};
             rdma_conn_param parameters = side.parameters(index, mine);
-            expect(device.accept(seen.id, &parameters) == 0, "accepting");
+            expect(device.cm.accept(seen.id, &parameters) == 0, "accepting");
         } else {
-            expect(seen.event == RDMA_CM_EVENT_ESTABLISHED, device.event_str(seen.event));
+            expect(seen.event == RDMA_CM_EVENT_ESTABLISHED, device.cm.event_str(seen.event));
             ++established;
         }
     }
@@ -252,9 +252,9 @@ rdma_cm_id *listening(Side &side) {
     rdma_cm_id *listener = nullptr;
     sockaddr_in anywhere{};
     anywhere.sin_family = AF_INET;
-    expect(device.create_id(side.events, &listener, nullptr, RDMA_PS_TCP) == 0 &&
-               device.bind_addr(listener, reinterpret_cast<sockaddr *>(&anywhere)) == 0 &&
-               device.listen(listener, static_cast<int>(peers * connecting_at_once)) == 0,
+    expect(device.cm.create_id(side.events, &listener, nullptr, RDMA_PS_TCP) == 0 &&
+               device.cm.bind_addr(listener, reinterpret_cast<sockaddr *>(&anywhere)) == 0 &&
+               device.cm.listen(listener, static_cast<int>(peers * connecting_at_once)) == 0,
            "listening");
     int devices_found = 0;
     ibv_device **const list = softrdma_ibv_get_device_list(&devices_found);
@@ -284,12 +284,12 @@ double end_all(Side &side, rdma_cm_id *listener) {
     side.take(count, 0, true);
     const auto ending = std::chrono::steady_clock::now();
     for (rdma_cm_id *const id : side.connections) {
-        expect(device.disconnect(id) == 0, "disconnecting");
+        expect(device.cm.disconnect(id) == 0, "disconnecting");
     }
     for (std::size_t i = 0; i < count; ++i) {
         expect_event(side, RDMA_CM_EVENT_DISCONNECTED);
     }
-    (void)device.destroy_id(listener);
+    (void)device.cm.destroy_id(listener);
     side.destroy();
     return static_cast<double>(count) / seconds_since(ending);
 }

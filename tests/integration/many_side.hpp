@@ -45,13 +45,13 @@ struct Side {
     }
 
     void create_objects(ibv_context *verbs) {
-        pd = device.alloc_pd(verbs);
-        channel = device.create_comp_channel(verbs);
-        cq = device.create_cq(verbs, static_cast<int>(3 * slots.size() + 3 * queue_depth), nullptr, channel,
-                              0);
+        pd = device.domain.alloc_pd(verbs);
+        channel = device.completion.create_comp_channel(verbs);
+        cq = device.completion.create_cq(verbs, static_cast<int>(3 * slots.size() + 3 * queue_depth), nullptr,
+                                         channel, 0);
         constexpr int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-        slots_mr = device.reg_mr(pd, slots.data(), slots.size() * sizeof(slots[0]), access);
-        inbox_mr = device.reg_mr(pd, inbox.data(), inbox.size() * sizeof(inbox[0]), access);
+        slots_mr = device.domain.reg_mr(pd, slots.data(), slots.size() * sizeof(slots[0]), access);
+        inbox_mr = device.domain.reg_mr(pd, inbox.data(), inbox.size() * sizeof(inbox[0]), access);
         expect(slots_mr != nullptr && inbox_mr != nullptr && cq != nullptr, "objects");
     }
 
@@ -70,7 +70,7 @@ struct Side {
         attributes.qp_type = IBV_QPT_RC;
         attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
         attributes.pd = pd;
-        expect(device.create_qp_ex(id, &attributes) == 0, "queue pair");
+        expect(device.cm.create_qp_ex(id, &attributes) == 0, "queue pair");
         ibv_sge into{.addr = reinterpret_cast<std::uintptr_t>(&inbox[index]),
                      .length = sizeof(inbox[index]),
                      .lkey = inbox_mr->lkey};
@@ -138,8 +138,8 @@ struct Side {
             }
             ibv_cq *of = nullptr;
             void *context = nullptr;
-            expect(device.get_cq_event(channel, &of, &context) == 0, "waiting for a completion");
-            device.ack_cq_events(of, 1);
+            expect(device.completion.get_cq_event(channel, &of, &context) == 0, "waiting for a completion");
+            device.completion.ack_cq_events(of, 1);
             asked = false;
         }
     }
@@ -153,19 +153,19 @@ struct Side {
 
     void destroy() {
         for (rdma_cm_id *const id : connections) {
-            device.destroy_qp(id);
-            (void)device.destroy_id(id);
+            device.cm.destroy_qp(id);
+            (void)device.cm.destroy_id(id);
         }
         connections.clear();
-        (void)device.dereg_mr(slots_mr);
-        (void)device.dereg_mr(inbox_mr);
-        expect(device.destroy_cq(cq) == 0, "destroying the completion queue");
-        (void)device.destroy_comp_channel(channel);
-        expect(device.dealloc_pd(pd) == 0, "destroying the protection domain");
-        device.destroy_event_channel(events);
+        (void)device.domain.dereg_mr(slots_mr);
+        (void)device.domain.dereg_mr(inbox_mr);
+        expect(device.completion.destroy_cq(cq) == 0, "destroying the completion queue");
+        (void)device.completion.destroy_comp_channel(channel);
+        expect(device.domain.dealloc_pd(pd) == 0, "destroying the protection domain");
+        device.cm.destroy_event_channel(events);
     }
 
-    rdma_event_channel *events = device.create_event_channel();
+    rdma_event_channel *events = device.cm.create_event_channel();
     ibv_pd *pd = nullptr;
     ibv_comp_channel *channel = nullptr;
     ibv_cq *cq = nullptr;
@@ -180,20 +180,20 @@ struct Side {
 // Waits for the next event of the connection manager, and acknowledges it.
 inline rdma_cm_event next_event(const Side &side, Slot *told = nullptr) {
     rdma_cm_event *event = nullptr;
-    expect(device.get_cm_event(side.events, &event) == 0, "waiting for an event");
+    expect(device.cm.get_cm_event(side.events, &event) == 0, "waiting for an event");
     const rdma_cm_event seen = *event;
     if (told != nullptr && seen.param.conn.private_data != nullptr) {
         std::memcpy(told, seen.param.conn.private_data, sizeof(*told));
     }
-    (void)device.ack_cm_event(event);
+    (void)device.cm.ack_cm_event(event);
     return seen;
 }
 
 inline void expect_event(const Side &side, rdma_cm_event_type type) {
     const rdma_cm_event seen = next_event(side);
     if (seen.event != type) {
-        std::fprintf(stderr, "%s with status %d instead of %s: ", device.event_str(seen.event), seen.status,
-                     device.event_str(type));
+        std::fprintf(stderr, "%s with status %d instead of %s: ", device.cm.event_str(seen.event),
+                     seen.status, device.cm.event_str(type));
         die("connection manager");
     }
 }

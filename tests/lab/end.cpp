@@ -84,7 +84,7 @@ Hello decoded(std::span<const std::byte> private_data) {
 CmEvent next_event(const verbs::Provider &provider, rdma_event_channel *events, std::chrono::seconds wait) {
     wait_readable(events->fd, "an event of the connection manager", wait);
     rdma_cm_event *raw = nullptr;
-    require_done(provider.get_cm_event(events, &raw), "rdma_get_cm_event");
+    require_done(provider.cm.get_cm_event(events, &raw), "rdma_get_cm_event");
     const verbs::Event event{provider, raw};
     CmEvent copy{.type = event->event, .status = event->status, .private_data = {}, .id = event->id};
     if (event->param.conn.private_data != nullptr) {
@@ -131,37 +131,37 @@ std::size_t MappedFile::dirty_kib() const {
 End::End(const verbs::Provider &provider, const char *server, const char *port)
     : address{server},
       provider_{provider},
-      events_{provider, require_made(provider.create_event_channel(), "event channel")} {
+      events_{provider, require_made(provider.cm.create_event_channel(), "event channel")} {
     rdma_cm_id *raw = nullptr;
-    require_done(provider.create_id(events_.get(), &raw, nullptr, RDMA_PS_TCP), "rdma_create_id");
+    require_done(provider.cm.create_id(events_.get(), &raw, nullptr, RDMA_PS_TCP), "rdma_create_id");
     id_ = verbs::Id{provider, raw};
     const auto there = verbs::look_up(provider, server, port, verbs::Side::Remote);
     require(there.has_value(), "no such address");
-    require_done(provider.resolve_addr(raw, nullptr, (*there)->ai_dst_addr, resolve_timeout_ms),
+    require_done(provider.cm.resolve_addr(raw, nullptr, (*there)->ai_dst_addr, resolve_timeout_ms),
                  "rdma_resolve_addr");
     expect(RDMA_CM_EVENT_ADDR_RESOLVED);
-    require_done(provider.resolve_route(raw, resolve_timeout_ms), "rdma_resolve_route");
+    require_done(provider.cm.resolve_route(raw, resolve_timeout_ms), "rdma_resolve_route");
     expect(RDMA_CM_EVENT_ROUTE_RESOLVED);
     create_objects(nullptr);
 }
 
 End::End(const verbs::Provider &provider, rdma_cm_id *requested, const char *file)
     : provider_{provider},
-      events_{provider, require_made(provider.create_event_channel(), "event channel")},
+      events_{provider, require_made(provider.cm.create_event_channel(), "event channel")},
       id_{provider, requested} {
-    require_done(provider.migrate_id(requested, events_.get()), "rdma_migrate_id");
+    require_done(provider.cm.migrate_id(requested, events_.get()), "rdma_migrate_id");
     create_objects(file);
 }
 
 void End::create_objects(const char *file) {
     require(id_->verbs != nullptr, "no device serves this address");
-    pd_ = {provider_, require_made(provider_.alloc_pd(id_->verbs), "ibv_alloc_pd")};
-    channel_ = {provider_,
-                require_made(provider_.create_comp_channel(id_->verbs), "ibv_create_comp_channel")};
+    pd_ = {provider_, require_made(provider_.domain.alloc_pd(id_->verbs), "ibv_alloc_pd")};
+    channel_ = {provider_, require_made(provider_.completion.create_comp_channel(id_->verbs),
+                                        "ibv_create_comp_channel")};
     for (auto *cq : {&send_cq_, &receive_cq_}) {
-        *cq = {provider_,
-               require_made(provider_.create_cq(id_->verbs, 2 * queue_entries, nullptr, channel_.get(), 0),
-                            "ibv_create_cq")};
+        *cq = {provider_, require_made(provider_.completion.create_cq(id_->verbs, 2 * queue_entries, nullptr,
+                                                                      channel_.get(), 0),
+                                       "ibv_create_cq")};
     }
     ibv_qp_init_attr_ex attributes{};
     attributes.send_cq = send_cq_.get();
@@ -174,21 +174,22 @@ void End::create_objects(const char *file) {
     attributes.qp_type = IBV_QPT_RC;
     attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
     attributes.pd = pd_.get();
-    require_done(provider_.create_qp_ex(id_.get(), &attributes), "rdma_create_qp_ex");
+    require_done(provider_.cm.create_qp_ex(id_.get(), &attributes), "rdma_create_qp_ex");
     qp_ = {provider_, id_.get()};
     memory_.resize(memory_bytes);
-    region_ = {
-        provider_,
-        require_made(provider_.reg_mr(pd_.get(), memory_.data(), memory_bytes,
-                                      everything | verbs::flush_access(provider_, verbs::Flush::Visibility)),
-                     "ibv_reg_mr")};
+    region_ = {provider_,
+               require_made(provider_.domain.reg_mr(
+                                pd_.get(), memory_.data(), memory_bytes,
+                                everything | verbs::flush_access(provider_, verbs::Flush::Visibility)),
+                            "ibv_reg_mr")};
     if (file != nullptr) {
         file_ = std::make_unique<MappedFile>(file);
-        file_region_ = {provider_,
-                        require_made(provider_.reg_mr(pd_.get(), file_->bytes(), durable_bytes,
-                                                      everything | verbs::flush_access(
-                                                                       provider_, verbs::Flush::Persistent)),
-                                     "ibv_reg_mr of the file")};
+        file_region_ = {
+            provider_,
+            require_made(provider_.domain.reg_mr(
+                             pd_.get(), file_->bytes(), durable_bytes,
+                             everything | verbs::flush_access(provider_, verbs::Flush::Persistent)),
+                         "ibv_reg_mr of the file")};
     }
 }
 
@@ -210,7 +211,7 @@ int End::connect(std::uint32_t number, std::size_t private_bytes) {
     parameters.private_data = bytes.data();
     parameters.private_data_len = static_cast<std::uint8_t>(bytes.size());
     parameters.responder_resources = parameters.initiator_depth = default_depth;
-    return provider_.connect(id_.get(), &parameters) == 0 ? 0 : errno;
+    return provider_.cm.connect(id_.get(), &parameters) == 0 ? 0 : errno;
 }
 
 void End::join() {
@@ -228,23 +229,23 @@ void End::accept(const Hello &client, std::size_t private_bytes, std::uint8_t de
     parameters.private_data_len = static_cast<std::uint8_t>(bytes.size());
     parameters.responder_resources = depth;
     parameters.initiator_depth = depth;
-    require_done(provider_.accept(id_.get(), &parameters), "rdma_accept");
+    require_done(provider_.cm.accept(id_.get(), &parameters), "rdma_accept");
 }
 
 void End::reject(const char *private_data) {
     require_done(
-        provider_.reject(id_.get(), private_data, static_cast<std::uint8_t>(std::strlen(private_data))),
+        provider_.cm.reject(id_.get(), private_data, static_cast<std::uint8_t>(std::strlen(private_data))),
         "rdma_reject");
 }
 
 void End::disconnect() {
-    require_done(provider_.disconnect(id_.get()), "rdma_disconnect");
+    require_done(provider_.cm.disconnect(id_.get()), "rdma_disconnect");
 }
 
 CmEvent End::expect(rdma_cm_event_type type) {
     CmEvent got = event();
-    require(got.type == type, std::string{"expected "} + provider_.event_str(type) + ", got " +
-                                  provider_.event_str(got.type) + " with status " +
+    require(got.type == type, std::string{"expected "} + provider_.cm.event_str(type) + ", got " +
+                                  provider_.cm.event_str(got.type) + " with status " +
                                   std::to_string(got.status));
     return got;
 }
@@ -374,8 +375,8 @@ void End::wait_channel() {
     wait_readable(channel_->fd, "a completion");
     ibv_cq *cq = nullptr;
     void *context = nullptr;
-    require_done(provider_.get_cq_event(channel_.get(), &cq, &context), "ibv_get_cq_event");
-    provider_.ack_cq_events(cq, 1);
+    require_done(provider_.completion.get_cq_event(channel_.get(), &cq, &context), "ibv_get_cq_event");
+    provider_.completion.ack_cq_events(cq, 1);
 }
 
 ibv_sge End::part(std::size_t offset, std::size_t length) const {

@@ -10,6 +10,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "verbs/owned.hpp"
@@ -139,10 +140,11 @@ public:
     [[nodiscard]] const MappedFile *file() const { return file_.get(); }
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] ibv_qp *qp() const { return id_->qp; }
-    [[nodiscard]] bool is_kernel() const { return &provider_ == &verbs::rdma_core; }
+    [[nodiscard]] bool is_kernel() const { return std::string_view{provider_.name} == "kernel"; }
     [[nodiscard]] bool native_flush() const {
-        // Its queue pairs ask a kernel's device for none.
-        return !is_kernel() && (provider_.native_operations(id_->qp) & verbs::native_flush) != 0;
+        // The queue pairs here are created without operations of their own.
+        return !provider_.capabilities.posts_native_alone &&
+               (provider_.native.of_queue_pair(id_->qp) & verbs::native_flush) != 0;
     }
 
     Hello peer;                 // the other end's memory

@@ -89,14 +89,14 @@ bool client(const verbs::Provider &provider, const char *address, const char *po
 }
 
 bool server(const verbs::Provider &provider, const char *address, const char *port, const char *file) {
-    const verbs::EventChannel events{provider, provider.create_event_channel()};
+    const verbs::EventChannel events{provider, provider.cm.create_event_channel()};
     interop::require(bool{events}, "no event channel");
     rdma_cm_id *raw = nullptr;
-    interop::require(provider.create_id(events.get(), &raw, nullptr, RDMA_PS_TCP) == 0, "rdma_create_id");
+    interop::require(provider.cm.create_id(events.get(), &raw, nullptr, RDMA_PS_TCP) == 0, "rdma_create_id");
     const verbs::Id listener{provider, raw};
     const auto here = verbs::look_up(provider, address, port, verbs::Side::Local);
     interop::require(here.has_value(), "no such address");
-    if (provider.bind_addr(raw, (*here)->ai_src_addr) != 0 || provider.listen(raw, 8) != 0) {
+    if (provider.cm.bind_addr(raw, (*here)->ai_src_addr) != 0 || provider.cm.listen(raw, 8) != 0) {
         throw interop::Failed{std::string{"cannot listen: "} + verbs::error_text(errno)};
     }
     std::printf("listening %u\n", ntohs(raw->route.addr.src_sin.sin_port));

@@ -164,7 +164,8 @@ std::string Stream::ended(Side &here, Side &there) {
         if (here.ending() != Ending::RefusedThere && side->ending() != Ending::Here &&
             side->messages_waiting() > side->receives_posted() && !one_in(16)) {
             side->end(Ending::Here);
-            (void)conformance::provider().disconnect(side->end().id);  // which may have seen its end already
+            (void)conformance::provider().cm.disconnect(
+                side->end().id);  // which may have seen its end already
         }
     }
     ends_->expect_disconnected();
@@ -198,7 +199,7 @@ std::string Stream::ended_by_fault() {
 std::string Stream::disconnect(Side &side, Side &other) {
     side.end(Ending::Here);
     other.end(Ending::There);
-    if (conformance::provider().disconnect(side.end().id) != 0) {
+    if (conformance::provider().cm.disconnect(side.end().id) != 0) {
         return "disconnect fails";
     }
     return ended(side, other);

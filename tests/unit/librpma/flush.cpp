@@ -30,7 +30,7 @@ void assert_ok(int result) {
 
 verbs::Provider without_native_operations() {
     verbs::Provider provider = verbs::soft;
-    provider.native_operations = [](const ibv_qp *) { return 0u; };
+    provider.native.of_queue_pair = [](const ibv_qp *) { return 0u; };
     return provider;
 }
 const verbs::Provider plain = without_native_operations();
@@ -40,14 +40,14 @@ constexpr unsigned all_operations = verbs::native_flush | verbs::native_atomic_w
 // As the kernel's devices: no word from the peer, and flush to persistence of persistent memory only.
 verbs::Provider without_knowledge_of_peer() {
     verbs::Provider provider = verbs::soft;
-    provider.knows_peer = false;
-    provider.native_operations = [](const ibv_qp *) { return all_operations; };
-    provider.reg_mr = [](ibv_pd *pd, void *address, std::size_t length, int access) -> ibv_mr * {
+    provider.capabilities.checks_durability = false;
+    provider.native.of_queue_pair = [](const ibv_qp *) { return all_operations; };
+    provider.domain.reg_mr = [](ibv_pd *pd, void *address, std::size_t length, int access) -> ibv_mr * {
         if ((access & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) != 0) {
             errno = EINVAL;
             return nullptr;
         }
-        return verbs::soft.reg_mr(pd, address, length, access);
+        return verbs::soft.domain.reg_mr(pd, address, length, access);
     };
     return provider;
 }
@@ -56,9 +56,9 @@ const verbs::Provider unknowing = without_knowledge_of_peer();
 int registrations = 0;
 verbs::Provider that_counts_registrations() {
     verbs::Provider provider = verbs::soft;
-    provider.reg_mr = [](ibv_pd *pd, void *address, std::size_t length, int access) {
+    provider.domain.reg_mr = [](ibv_pd *pd, void *address, std::size_t length, int access) {
         ++registrations;
-        return verbs::soft.reg_mr(pd, address, length, access);
+        return verbs::soft.domain.reg_mr(pd, address, length, access);
     };
     return provider;
 }
@@ -99,7 +99,7 @@ int make_connection(const verbs::Provider &provider, unsigned native_operations)
     const auto context = verbs::find_context("127.0.0.1", verbs::Side::Local);
     assert_true(context.has_value());
     ends.peer = std::make_unique<rpma_peer>(
-        provider, verbs::ProtectionDomain{provider, provider.alloc_pd(*context)},
+        provider, verbs::ProtectionDomain{provider, provider.domain.alloc_pd(*context)},
         librpma::DeviceAbilities{.on_demand_paging = false, .native_operations = native_operations});
     assert_ok(rpma_ep_listen(ends.peer.get(), "127.0.0.1", port, &ends.ep));
     assert_ok(rpma_conn_req_new(ends.peer.get(), "127.0.0.1", port, nullptr, &ends.request));

@@ -23,15 +23,15 @@ rdma_addrinfo found;
 
 verbs::Provider answering() {
     verbs::Provider provider = verbs::soft;
-    provider.getaddrinfo = [](const char *, const char *, const rdma_addrinfo *hints,
-                              rdma_addrinfo **result) {
+    provider.cm.getaddrinfo = [](const char *, const char *, const rdma_addrinfo *hints,
+                                 rdma_addrinfo **result) {
         ++calls;
         asked = *hints;
         *result = &found;
         errno = ENODEV;
         return answer;
     };
-    provider.freeaddrinfo = [](rdma_addrinfo *) {};
+    provider.cm.freeaddrinfo = [](rdma_addrinfo *) {};
     return provider;
 }
 

@@ -19,7 +19,7 @@ int destroy_errno;
 
 verbs::Provider counting() {
     verbs::Provider provider = verbs::soft;
-    provider.destroy_cq = [](ibv_cq *) {
+    provider.completion.destroy_cq = [](ibv_cq *) {
         ++destroyed;
         errno = destroy_errno;
         return destroy_result;
