@@ -13,12 +13,64 @@ namespace {
 
 std::atomic<pid_t> process{getpid()};
 
-[[maybe_unused]] const int counts_forks = pthread_atfork(nullptr, nullptr, [] {
-    forks.fetch_add(1, std::memory_order_relaxed);
-    process.store(getpid(), std::memory_order_relaxed);
-});
+}  // namespace
+
+// The hooks of this library, in the order of their levels. The mutex is held during a fork: a library may be
+// loaded, and add its hooks, while another thread forks.
+struct ForkHooks {
+    LastingMutex mutex;
+    const ForkHook *top GUARDED_BY(mutex) = nullptr;
+    const ForkHook *bottom GUARDED_BY(mutex) = nullptr;
+
+    void add(const ForkHook &hook) REQUIRES(mutex) {
+        const ForkHook *below = top;
+        while (below != nullptr && below->level_ <= hook.level_) {
+            below = below->lower_;
+        }
+        hook.lower_ = below;
+        hook.upper_ = below != nullptr ? below->upper_ : bottom;
+        (hook.upper_ != nullptr ? hook.upper_->lower_ : top) = &hook;
+        (below != nullptr ? below->upper_ : bottom) = &hook;
+    }
+    void before() {
+        mutex.take();
+        mutex.assert_held();
+        for (const ForkHook *hook = top; hook != nullptr; hook = hook->lower_) {
+            if (hook->calls_.before != nullptr) {
+                hook->calls_.before();
+            }
+        }
+    }
+    void after(void (*ForkCalls::*call)()) {
+        mutex.assert_held();
+        for (const ForkHook *hook = bottom; hook != nullptr; hook = hook->upper_) {
+            if (hook->calls_.*call != nullptr) {
+                (hook->calls_.*call)();
+            }
+        }
+        mutex.leave();
+    }
+};
+
+namespace {
+
+constinit ForkHooks hooks;
+
+// The only call of it in the tree. It belongs to the library that this is linked into, as the hooks do.
+[[maybe_unused]] const int calls_hooks =
+    pthread_atfork([] { hooks.before(); }, [] { hooks.after(&ForkCalls::after_in_parent); },
+                   [] {
+                       forks.fetch_add(1, std::memory_order_relaxed);
+                       process.store(getpid(), std::memory_order_relaxed);
+                       hooks.after(&ForkCalls::after_in_child);
+                   });
 
 }  // namespace
+
+ForkHook::ForkHook(ForkLevel level, const ForkCalls &calls) : level_{level}, calls_{calls} {
+    const Lock lock{hooks.mutex};
+    hooks.add(*this);
+}
 
 bool is_in_parents_memory() {
     return process.load(std::memory_order_relaxed) != getpid();

@@ -3,8 +3,6 @@
 // parent, and their locks may be held for ever by threads that the child does not have.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <new>
 #include <utility>
@@ -24,26 +22,64 @@ extern std::atomic<unsigned> forks;
 // not run. Its memory may then be its parent's own; its descriptors are not. Makes a system call.
 [[nodiscard]] bool is_in_parents_memory();
 
+// The place of a hook among those of the library, from the first that a fork calls to the last. A level is a
+// room, and the upper rooms come first, because a thread that holds a mutex takes others of lower rooms only.
+// No thread holds two mutexes of one level.
+enum class ForkLevel {
+    EndedThreads,  // waits for threads, and so comes before any mutex is taken
+    SocketPreloadStreams,
+    SocketPreload,
+    Rsocket,
+    Stream,
+    SoftCm,
+    SoftQueues,
+    SoftDevice,
+    SoftMemory,
+    SoftProgress,
+    SoftGround,
+    Persist,
+    Base
+};
+
+struct ForkCalls {
+    void (*before)() = nullptr;
+    void (*after_in_parent)() = nullptr;
+    void (*after_in_child)() = nullptr;
+};
+
+// fork(2) calls the functions of a hook in the thread that forks: `before` from the upper levels down, the
+// others from the lower levels up. The child's fork_generation() is counted before its first hook. The order
+// of construction does not matter. A hook lasts as long as its library; dlclose(3) ends both.
+class ForkHook {
+public:
+    ForkHook(ForkLevel level, const ForkCalls &calls);
+    ForkHook(const ForkHook &) = delete;
+    ForkHook &operator=(const ForkHook &) = delete;
+
+private:
+    friend struct ForkHooks;
+    const ForkLevel level_;
+    const ForkCalls calls_;
+    mutable const ForkHook *upper_ = nullptr;
+    mutable const ForkHook *lower_ = nullptr;
+};
+
 // Lets the process hold the mutex while it forks. So the child finds the guarded data complete, and no thread
 // changes it. The child calls `renew` before it releases the mutex.
-//
-// Each mutex has one such object, at namespace scope. fork(2) takes the mutexes in the reverse order of the
-// construction of these objects. A mutex with which no other lock is taken is taken last, because a thread
-// that holds another mutex may wait for a thread that wants this one. Its object is
-// [[gnu::init_priority(base::innermost)]].
 template <auto &mutex, void (*renew)() = nullptr>
-struct HeldWhileForking {
-    HeldWhileForking() {
-        static_cast<void>(pthread_atfork([] { mutex.take(); }, [] { mutex.leave(); },
-                                         [] {
-                                             if constexpr (renew != nullptr) {
-                                                 renew();
-                                             }
-                                             mutex.leave();
-                                         }));
-    }
+struct HeldWhileForking : ForkHook {
+    explicit HeldWhileForking(ForkLevel level)
+        : ForkHook{level,
+                   {.before = [] { mutex.take(); },
+                    .after_in_parent = [] { mutex.leave(); },
+                    .after_in_child =
+                        [] {
+                            if constexpr (renew != nullptr) {
+                                renew();
+                            }
+                            mutex.leave();
+                        }}} {}
 };
-inline constexpr int innermost = 1000;
 
 // An object that refuses its work to a child of the process that made it.
 class Inheritable {

@@ -69,7 +69,7 @@ void LogPlaces::forget_parents() {
     places.forget();
 }
 
-[[gnu::init_priority(innermost)]] const LogPlaces::Held LogPlaces::held_while_forking;
+const LogPlaces::Held LogPlaces::held_while_forking{ForkLevel::Base};
 
 bool LogPlace::admits(int level, Clock::time_point now) {
     Withheld before;

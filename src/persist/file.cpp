@@ -2,7 +2,6 @@
 // persist/file: see the header.
 #include "persist/file.hpp"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -92,15 +91,17 @@ void File::after_fork_in_child() {
 
 // This is initialized when the library is loaded, so that no fork comes before it. The table is consistent in
 // the child, because its lock is held, briefly, while the process forks.
-const int File::renews_after_forks =
-    pthread_atfork([] { table().mutex.take(); }, [] { table().mutex.leave(); },
-                   [] {
-                       Table &all = table();
-                       all.mutex.assert_held();
-                       for (const auto &known : all.files) {
-                           known.second->after_fork_in_child();
-                       }
-                       all.mutex.leave();
-                   });
+const base::ForkHook File::renews_after_forks{base::ForkLevel::Persist,
+                                              {.before = [] { table().mutex.take(); },
+                                               .after_in_parent = [] { table().mutex.leave(); },
+                                               .after_in_child =
+                                                   [] {
+                                                       Table &all = table();
+                                                       all.mutex.assert_held();
+                                                       for (const auto &known : all.files) {
+                                                           known.second->after_fork_in_child();
+                                                       }
+                                                       all.mutex.leave();
+                                                   }}};
 
 }  // namespace persist

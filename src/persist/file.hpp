@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/condition.hpp"
+#include "base/fork.hpp"
 #include "persist/proc_text.hpp"
 
 namespace persist {
@@ -36,7 +37,7 @@ private:
     };
     void end(const Call &call) REQUIRES(mutex_);
     void after_fork_in_child();
-    static const int renews_after_forks;
+    static const base::ForkHook renews_after_forks;
 
     mutable base::Mutex mutex_;  // never held during msync
     base::Condition ended_;

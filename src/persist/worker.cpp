@@ -152,10 +152,11 @@ void Worker::drop_after_fork() {
 }
 
 // This is initialized when the library is loaded, so that no fork comes before it.
-const int Worker::renews_after_forks = pthread_atfork(nullptr, nullptr, [] {
-    for (Worker *here = newest.load(std::memory_order_acquire); here != nullptr; here = here->older_) {
-        here->drop_after_fork();
-    }
-});
+const base::ForkHook Worker::renews_after_forks{
+    base::ForkLevel::Persist, {.after_in_child = [] {
+        for (Worker *here = newest.load(std::memory_order_acquire); here != nullptr; here = here->older_) {
+            here->drop_after_fork();
+        }
+    }}};
 
 }  // namespace persist

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/clock.hpp"
+#include "base/fork.hpp"
 #include "persist/proc_text.hpp"
 
 namespace persist {
@@ -47,7 +48,7 @@ private:
     void end(base::Clock::time_point deadline);
     // A child starts without threads and without jobs.
     void drop_after_fork();
-    static const int renews_after_forks;
+    static const base::ForkHook renews_after_forks;
 
     static std::atomic<Worker *> newest;
     const DeviceNumber device_;

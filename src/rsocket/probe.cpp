@@ -34,8 +34,7 @@ auto &remembered() REQUIRES(lock_of_remembered) {
     return until;
 }
 
-[[gnu::init_priority(
-    base::innermost)]] const base::HeldWhileForking<lock_of_remembered> remembered_survives_forks;
+const base::HeldWhileForking<lock_of_remembered> remembered_survives_forks{base::ForkLevel::Rsocket};
 
 std::string key_of(const sockaddr_storage &address) {
     return stream::host_of(address).value_or("") + " " + stream::port_text(address);

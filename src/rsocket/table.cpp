@@ -2,8 +2,6 @@
 // rsocket/table: which descriptors are rsockets.
 #include "rsocket/table.hpp"
 
-#include <pthread.h>
-
 #include <utility>
 
 #include "base/fork.hpp"
@@ -15,9 +13,10 @@ namespace {
 
 // The table is whole when a process forks. Other threads may have half changed the objects in it, so the
 // child makes rsockets of its own, and never destroys the parent's.
-[[maybe_unused]] const int renews_after_forks =
-    pthread_atfork([] { Table::instance().before_fork(); }, [] { Table::instance().after_fork_in_parent(); },
-                   [] { Table::instance().after_fork_in_child(); });
+const base::ForkHook renews_after_forks{base::ForkLevel::Rsocket,
+                                        {.before = [] { Table::instance().before_fork(); },
+                                         .after_in_parent = [] { Table::instance().after_fork_in_parent(); },
+                                         .after_in_child = [] { Table::instance().after_fork_in_child(); }}};
 
 template <typename Object>
 auto all_in(const Descriptors<Object> &objects) {

@@ -28,7 +28,7 @@ namespace socket_preload {
 namespace {
 
 constinit base::LastingMutex adopting;
-const base::HeldWhileForking<adopting> whole_after_forks;
+const base::HeldWhileForking<adopting> whole_after_forks{base::ForkLevel::SocketPreload};
 // No number from here on is of Kind::Inherited.
 constinit std::atomic<int> end_of_inherited{0};
 

@@ -3,7 +3,6 @@
 #include "socket_preload/statistics.hpp"
 
 #include <netinet/in.h>
-#include <pthread.h>
 #include <rpma/rsocket.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/fork.hpp"
 #include "rsocket/process.hpp"
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/descriptors.hpp"
@@ -55,7 +55,8 @@ struct AtExit {
 } at_exit;
 
 // A forked child counts only its own connections and bytes.
-[[maybe_unused]] const int counts_from_fork = pthread_atfork(nullptr, nullptr, [] { statistics.forget(); });
+const base::ForkHook counts_from_fork{base::ForkLevel::SocketPreload,
+                                      {.after_in_child = [] { statistics.forget(); }}};
 
 }  // namespace
 

@@ -42,7 +42,7 @@ struct Stream {
 };
 
 constinit base::LastingMutex opening;
-const base::HeldWhileForking<opening> whole_after_forks;
+const base::HeldWhileForking<opening> whole_after_forks{base::ForkLevel::SocketPreloadStreams};
 
 // Never destroyed: other threads may use streams when main() returns.
 std::list<Stream> &streams() REQUIRES(opening) {

@@ -23,7 +23,7 @@ std::map<ibv_context *, Device> &devices() REQUIRES(lock_of_devices) {
 }
 
 // A forked child uses its parent's peers, which do not change.
-const base::HeldWhileForking<lock_of_devices> devices_survive_forks;
+const base::HeldWhileForking<lock_of_devices> devices_survive_forks{base::ForkLevel::Stream};
 
 base::Result<const Device *> device_of(ibv_context *context, rpma_device_kind kind) {
     const base::Lock lock{lock_of_devices};

@@ -38,12 +38,12 @@ Shards &shards_of_this_thread() {
 
 // A child does not destroy its parent's shards, because another thread of the parent may have been changing
 // one.
-[[maybe_unused]] const int stay_with_parent = pthread_atfork(nullptr, nullptr, [] {
-    if (Shards &own = shards_of_this_thread(); !own.empty()) {
-        base::leave_to_parent(std::make_unique<Shards>(std::move(own)));
-        own.clear();
-    }
-});
+const base::ForkHook stay_with_parent{base::ForkLevel::Stream, {.after_in_child = [] {
+                                          if (Shards &own = shards_of_this_thread(); !own.empty()) {
+                                              base::leave_to_parent(std::make_unique<Shards>(std::move(own)));
+                                              own.clear();
+                                          }
+                                      }}};
 
 }  // namespace
 

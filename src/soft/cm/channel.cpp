@@ -20,7 +20,7 @@ namespace {
 
 constinit base::LastingMutex channels_lock;
 
-[[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<channels_lock> channels_survive_forks;
+const base::HeldWhileForking<channels_lock> channels_survive_forks{base::ForkLevel::SoftCm};
 
 // The channels that are not destroyed. A channel that a program names is looked up here before it is read.
 auto &channels() REQUIRES(channels_lock) {

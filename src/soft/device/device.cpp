@@ -29,7 +29,7 @@ constexpr std::uint32_t vendor_id = 0x02736f;  // locally administered: it belon
 
 constinit base::LastingMutex registry_lock;
 
-[[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<registry_lock> registry_survives_forks;
+const base::HeldWhileForking<registry_lock> registry_survives_forks{base::ForkLevel::SoftDevice};
 
 std::vector<std::unique_ptr<Device>> &registry() REQUIRES(registry_lock) {
     static auto &all = *new std::vector<std::unique_ptr<Device>>;  // never destroyed: contexts stay valid

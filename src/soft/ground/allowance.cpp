@@ -17,7 +17,7 @@ constexpr std::size_t part = 16;
 
 constinit base::LastingMutex lock_of_given;  // no other lock is taken with it
 
-[[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<lock_of_given> given_survives_forks;
+const base::HeldWhileForking<lock_of_given> given_survives_forks{base::ForkLevel::SoftGround};
 
 struct Given {
     std::size_t bytes = 0;

@@ -60,7 +60,7 @@ private:
 
 constinit base::LastingMutex addresses_lock;
 
-[[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<addresses_lock> addresses_survive_forks;
+const base::HeldWhileForking<addresses_lock> addresses_survive_forks{base::ForkLevel::SoftGround};
 
 bool serves(const ifaddrs &entry) {
     return entry.ifa_addr != nullptr && (entry.ifa_flags & IFF_UP) != 0 &&

@@ -15,7 +15,7 @@ namespace {
 
 constinit base::LastingMutex lock_of_guessers;  // one for all tables; no other lock is taken with it
 
-[[gnu::init_priority(base::innermost)]] const base::HeldWhileForking<lock_of_guessers> guessers_survive_forks;
+const base::HeldWhileForking<lock_of_guessers> guessers_survive_forks{base::ForkLevel::SoftGround};
 
 // After its last guess an origin is delayed at most this long.
 constexpr double minutes_remembered = 60;

@@ -104,7 +104,7 @@ void Memory::after_fork_in_child() {
 
 constinit base::LastingMutex Memory::mutex;
 
-[[gnu::init_priority(base::innermost)]] const Memory::Held Memory::held_while_forking;
+const Memory::Held Memory::held_while_forking{base::ForkLevel::SoftMemory};
 
 namespace {
 

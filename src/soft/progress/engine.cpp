@@ -81,8 +81,9 @@ void Engine::before_fork() {
     base::EndedThread::join(ended);
 }
 
-// As every room does that has something to renew.
-const int Engine::renews_after_forks = pthread_atfork(before_fork, nullptr, after_fork_in_child);
+const base::ForkHook Engine::joins_before_forks{base::ForkLevel::EndedThreads, {.before = before_fork}};
+const base::ForkHook Engine::renews_after_forks{base::ForkLevel::SoftProgress,
+                                                {.after_in_child = after_fork_in_child}};
 
 bool Engine::enrol(Group &group) {
     State &state = *state_;

@@ -238,7 +238,8 @@ private:
     int tick(base::Clock::time_point now);
     static void before_fork();
     static void after_fork_in_child();
-    static const int renews_after_forks;
+    static const base::ForkHook joins_before_forks;
+    static const base::ForkHook renews_after_forks;
 
     std::unique_ptr<State> state_;
     Engine *parents_ = nullptr;  // the one of the process that forked this one

@@ -24,7 +24,7 @@ constexpr std::uint32_t last_number = first_datagram_number - 1;
 
 constinit base::LastingMutex numbers_lock;  // no other lock is taken with it
 
-const base::HeldWhileForking<numbers_lock> numbers_survive_forks;
+const base::HeldWhileForking<numbers_lock> numbers_survive_forks{base::ForkLevel::SoftQueues};
 
 // Counts holds of queue pairs that ended: a thread that destroys a queue pair waits for a change.
 std::atomic<unsigned> holds_ended{0};
