@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/accessor: setting and getting one atomic value of a configuration, and getting an address.
+// librpma/accessor: sets and gets one atomic value of a configuration, and gets an address.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ int get(const Configuration *cfg, std::atomic<T> Configuration::*member, T *valu
     return 0;
 }
 
-// The address of one end of what has a connection manager's id.
+// Gets the address of one end of an object that has a connection manager's id.
 template <typename Object>
 int get_address(const Object *object, sockaddr_storage rdma_addr::*end, sockaddr_storage *address,
                 const char *function = __builtin_FUNCTION()) {
@@ -40,7 +40,7 @@ int get_address(const Object *object, sockaddr_storage rdma_addr::*end, sockaddr
     return 0;
 }
 
-// Unlike other "new" functions, those of configurations store NULL when out of memory.
+// Unlike other "new" functions, those of configurations store NULL when there is no memory.
 template <typename Configuration>
 int new_configuration(Configuration **cfg_ptr, const char *function = __builtin_FUNCTION()) {
     if (cfg_ptr == nullptr) {

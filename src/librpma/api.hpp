@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/api: the public header, its functions visible outside the library, and what every one of them
-// shares.
+// librpma/api: includes the public header with its functions visible outside the library, and has the code
+// that all functions share.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 #include "base/log.hpp"
 #include "verbs/address.hpp"
 
-// The functions of the header are visible outside the library; all it includes has been included.
+// The functions of the header are visible outside the library. The headers that it includes have been
+// included before.
 #pragma GCC visibility push(default)
 #include <librpma.h>
 #pragma GCC visibility pop
@@ -23,19 +24,19 @@ namespace librpma {
 
 using verbs::error_text;
 
-// A value, or an RPMA_E_ code; what it was about has been logged.
+// A value, or an RPMA_E_ code whose reason has been logged.
 template <typename T>
 using Result = std::expected<T, int>;
 using Failure = std::unexpected<int>;
 
-// The answer to an argument that the header does not allow: RPMA_E_INVAL, and an ERROR that says of which
-// public function and what it found. Out of the way of the calls that succeed.
+// Returns RPMA_E_INVAL for an argument that the header does not allow, and logs an ERROR with the public
+// function and the argument. It is not inline, so that calls that succeed do not pay for it.
 [[gnu::cold, gnu::noinline]] int invalid(const char *what, const char *function = __builtin_FUNCTION());
-// The same, printf-style.
+// Does the same with printf's format.
 [[gnu::cold, gnu::noinline, gnu::format(printf, 2, 3)]] int invalid_call(const char *function,
                                                                          const char *format, ...);
 
-// A new object, or null when out of memory.
+// Returns a new object, or null when there is no memory.
 template <typename T, typename... Arguments>
 [[nodiscard]] std::unique_ptr<T> make(Arguments &&...arguments) {
     return std::unique_ptr<T>{new (std::nothrow) T(std::forward<Arguments>(arguments)...)};
@@ -51,7 +52,7 @@ int give(Result<std::unique_ptr<T>> made, T **object_ptr) {
     return 0;
 }
 
-// Every "delete" function does this. close() of the object, if it has one, gives the return value.
+// Every "delete" function calls this. The object's close(), if it has one, gives the return value.
 template <typename T>
 int destroy(T **object_ptr, const char *function = __builtin_FUNCTION()) {
     if (object_ptr == nullptr) {
@@ -64,10 +65,10 @@ int destroy(T **object_ptr, const char *function = __builtin_FUNCTION()) {
     return 0;
 }
 
-// The errors of several steps that are all done, whatever becomes of one: the first is the one reported.
+// The errors of several steps, which are all done even when one fails. The first error is reported.
 class FirstError {
 public:
-    // number: an errno value, 0 when the step succeeded.
+    // `number` is an errno value, 0 when the step succeeded.
     void add(int number, const char *step) {
         if (number != 0) {
             BASE_LOG(Error, "%s failed: %s", step, error_text(number));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/batch: several operations, handed to the device together.
+// librpma/batch: posts several operations to the device together.
 #include <array>
 #include <cerrno>
 #include <span>
@@ -20,8 +20,8 @@ bool has_address(const rpma_op &op) {
     return op.remote_addr != 0 || op.remote_key != 0;
 }
 
-// The near end: bytes that the post takes, a part of a region, or nothing. False: it is not given in one of
-// these ways.
+// Prepares the near end: bytes that the post takes, a part of a region, or nothing. Returns false when it is
+// not given in one of these ways.
 [[gnu::always_inline]] inline bool prepare_near_end(Request &request, ibv_wr_opcode opcode,
                                                     const rpma_conn &conn, const rpma_op &op) {
     unsigned wr_flags = send_flags(op.flags);
@@ -66,7 +66,8 @@ bool has_address(const rpma_op &op) {
         op.len, op.remote_offset);
 }
 
-// The far end of a transfer with an end that no region names. False: as prepare_near_end.
+// Prepares the far end of a transfer with an end that no region names. Returns false as prepare_near_end
+// does.
 [[gnu::always_inline]] inline bool prepare_far_end(Request &request, const rpma_conn &conn,
                                                    const rpma_op &op) {
     verbs::Remote place{.address = op.remote_addr, .rkey = op.remote_key};
@@ -84,7 +85,7 @@ bool has_address(const rpma_op &op) {
     return true;
 }
 
-// A transfer with an end that no region names.
+// Prepares a transfer with an end that no region names.
 [[gnu::always_inline]] inline int prepare_without_region(Request &request, ibv_wr_opcode opcode,
                                                          const rpma_conn &conn, const rpma_op &op) {
     if (!prepare_near_end(request, opcode, conn, op)) {
@@ -151,7 +152,7 @@ bool has_address(const rpma_op &op) {
     }
 }
 
-// How many of a chain were posted when one of them was refused.
+// Returns how many requests of a chain were posted before the one that was refused.
 template <typename Wr>
 std::size_t posted_before(const Wr *chain, const Wr *refused) {
     std::size_t count = 0;
@@ -161,23 +162,23 @@ std::size_t posted_before(const Wr *chain, const Wr *refused) {
     return count;
 }
 
-// The return code for what posting a chain returned. A full queue is no failure: the caller collects
-// completions and goes on.
+// Returns the return code for the result of posting a chain. A full queue is no failure: the program collects
+// completions and continues.
 [[gnu::noinline]] int posted_chain(int number) {
     return verbs::post_error(number) == ENOMEM ? RPMA_E_AGAIN : refused_post(number);
 }
 
-// How many operations one chain has at most.
+// The most operations of one chain.
 constexpr std::size_t longest_chain = 32;
 
-// Where receives are posted.
+// The queue to which receives are posted.
 struct Receiver {
     ibv_qp *qp;
     bool checks_bounds;
 };
 
-// These post the first operations together, and add to `posted` how many those were: one at least, unless
-// they return why one was refused. Those that were prepared before that one are posted.
+// These post the first operations together, and add their number to `posted`. That is at least one, unless
+// they return the reason why one was refused. The operations that were prepared before that one are posted.
 [[gnu::always_inline]] inline int post_first(const rpma_conn &conn, std::span<const rpma_op> ops,
                                              std::size_t &posted) {
     std::array<Request, longest_chain> chain;
@@ -259,7 +260,7 @@ struct Receiver {
     return result;
 }
 
-// One operation needs no chain.
+// Posts one operation, which needs no chain.
 [[gnu::noinline]] int post_one(const rpma_conn &conn, const rpma_op &op, std::size_t *num_posted) {
     Request request;
     int result = prepare(request, conn, op);
@@ -276,8 +277,8 @@ struct Receiver {
     return result;
 }
 
-// The same for bytes: most are a message of somebody's, and no register is saved for the arguments.
-// post_one() looks again at an operation that is no such, or breaks a rule.
+// Does the same for an operation with bytes; most of these are messages. It saves no register for the
+// arguments. post_one() checks again an operation that is of another form, or breaks a rule.
 [[gnu::always_inline]] inline int post_bytes(const rpma_conn &conn, const rpma_op &op,
                                              std::size_t *num_posted) {
     Request request;
@@ -328,7 +329,7 @@ template <typename To, typename Operation>
     return result;
 }
 
-// For arguments that are not valid; *num_posted is always written.
+// Is for arguments that are not valid. It always writes *num_posted.
 [[gnu::cold, gnu::noinline]] int posted_none(std::size_t *num_posted, const char *what,
                                              const char *function = __builtin_FUNCTION()) {
     if (num_posted != nullptr) {

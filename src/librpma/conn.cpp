@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/conn: a connection, from the moment it is asked for or accepted.
+// librpma/conn: a connection, from its request or its acceptance on.
 #include "librpma/conn.hpp"
 
 #include <cerrno>
@@ -160,7 +160,7 @@ int rpma_conn::drain() {
 
 int rpma_conn::close() {
     librpma::FirstError error;
-    // A flush that is on its way reads into the buffer.
+    // A flush that is under way reads into the buffer, so the connection is closed first.
     error.add_code(connection_.close(provider_, false));
     error.add_code(flush_buffer_.close());
     return error.code();

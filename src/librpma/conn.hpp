@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/conn: a connection, from the moment it is asked for or accepted.
+// librpma/conn: a connection, from its request or its acceptance on.
 #pragma once
 
 #include <algorithm>
@@ -22,41 +22,42 @@ public:
           most_source_bytes_{std::max(inline_size_, librpma::least_inline_size)},
           checks_bounds_{parameters.bounds_check},
           looks_closer_from_{inline_size_ > 0 || checks_bounds_ ? 0 : std::size_t{UINT32_MAX} + 1} {}
-    // From now on the id's events are this object's. The request, or the answer to it, is sent after that.
+    // Takes the id's events. The request, or the answer to it, is sent after that.
     void begin(librpma::Connection connection);
-    // It could not be sent.
+    // Gives the connection back, when the request or the answer could not be sent.
     [[nodiscard]] librpma::Connection give_back();
 
     [[nodiscard]] const rpma_peer &peer() const { return peer_; }
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] ibv_qp *qp() const { return qp_; }
     [[nodiscard]] const rdma_cm_id &id() const { return *connection_.id; }
-    // nullptr when events go to an rpma_events.
+    // Returns nullptr when events go to an rpma_events.
     [[nodiscard]] rdma_event_channel *event_channel() const { return connection_.event_channel.get(); }
     [[nodiscard]] rpma_cq *cq() const { return connection_.cq; }
     [[nodiscard]] rpma_cq *rcq() const { return connection_.rcq; }
-    // Sources of at most so many bytes are taken during the post.
+    // Returns up to how many bytes a source is taken during the post.
     [[nodiscard]] std::uint32_t inline_size() const { return inline_size_; }
-    // So long a source may be given as bytes.
+    // Returns how long a source may be that is given as bytes.
     [[nodiscard]] std::uint32_t most_source_bytes() const { return most_source_bytes_; }
     [[nodiscard]] bool checks_bounds() const { return checks_bounds_; }
-    // Returns whether a post of so many bytes has to look at one of the two, or is too long. One comparison,
-    // on the way of every post.
+    // Returns whether a post of `len` bytes has to check one of these two limits, or is too long. It is one
+    // comparison, because every post makes it.
     [[nodiscard]] bool looks_closer(std::size_t len) const { return len >= looks_closer_from_; }
     // Returns whether the device does a write only after the flushes ahead of it.
     [[nodiscard]] bool keeps_order() const {
         return provider_.capabilities.keeps_order && has_native(verbs::native_flush);
     }
     [[nodiscard]] rpma_conn_private_data private_data() const { return connection_.private_data.view(); }
-    // nullptr when each completion queue has its own.
+    // Returns nullptr when each completion queue has its own channel.
     [[nodiscard]] ibv_comp_channel *shared_channel() const { return connection_.shared_channel.get(); }
     [[nodiscard]] librpma::FlushBuffer &flush_buffer() const { return flush_buffer_; }
 
-    // Relaxed: a thread that posts has learnt of the connection, or of the peer, in a way that orders these.
+    // Relaxed is enough: a thread that posts got the connection, or the peer's configuration, in a way that
+    // orders these values.
     [[nodiscard]] bool has_native(unsigned operations) const {
         return (native_operations_.load(std::memory_order_relaxed) & operations) == operations;
     }
-    // Returns whether both ends have it, of operations on this region.
+    // Returns whether both ends support the operation on this region.
     [[nodiscard]] bool has_native(unsigned operation, const rpma_mr_remote &region) const {
         return has_native(operation) && region.takes_native();
     }
@@ -65,19 +66,19 @@ public:
     }
     void set_direct_write_to_pmem(bool supported) { base::set_shared(direct_write_to_pmem_, supported); }
 
-    // The program's. Relaxed: what is behind it the program orders.
+    // The program's pointer. Relaxed is enough, because the program orders the data behind it.
     void set_context(void *context) { base::set_shared(context_, context); }
     [[nodiscard]] void *context() const { return context_.load(std::memory_order_relaxed); }
 
     [[nodiscard]] librpma::Result<rpma_conn_event> next_event();
-    // Says what an event of the id means, and acknowledges it.
+    // Returns the meaning of an event of the id, and acknowledges the event.
     [[nodiscard]] librpma::Result<rpma_conn_event> take_event(verbs::Event event);
     // Writes *ready on success, and NULL when the queue cannot be armed again; *is_rcq only on success.
     [[nodiscard]] int wait(int flags, rpma_cq **ready, bool *is_rcq);
     [[nodiscard]] int disconnect();
-    // When what is posted now is done.
+    // Disconnects when the operations that are posted now are done.
     [[nodiscard]] int drain();
-    // Why it ended: an errno value, 0 when it has not ended or ended in order.
+    // Returns the reason of the end as an errno value; 0 when it has not ended or ended in order.
     [[nodiscard]] int error() const { return error_.load(std::memory_order_acquire); }
     [[nodiscard]] int close();
 
@@ -90,7 +91,7 @@ private:
     const verbs::Provider &provider_;
     // The resources of this end.
     librpma::Connection connection_;
-    mutable librpma::FlushBuffer flush_buffer_;  // is made by a flush, which changes nothing else
+    mutable librpma::FlushBuffer flush_buffer_;  // a flush makes it, and changes nothing else
     ibv_qp *qp_ = nullptr;
     std::uint32_t inline_size_;
     std::uint32_t most_source_bytes_;

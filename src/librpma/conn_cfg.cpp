@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/conn_cfg: what a connection is to be like.
+// librpma/conn_cfg: the configuration of a connection.
 #include "librpma/conn_cfg.hpp"
 
 #include <netinet/in.h>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// rdma_conn_param has room for these.
+// rdma_conn_param has room for this many.
 constexpr std::uint8_t most_retries = 7;
 constexpr std::uint8_t longest_ack_timeout = 31;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/conn_cfg: what a connection is to be like.
+// librpma/conn_cfg: the configuration of a connection.
 #pragma once
 
 #include <sys/socket.h>
@@ -10,10 +10,10 @@
 
 namespace librpma {
 
-// An atomic write that is an inline write needs so much; every queue pair is asked for it.
+// An atomic write that is an inline write needs this many bytes, so every queue pair is created with them.
 inline constexpr std::uint32_t least_inline_size = 8;
 
-// A configuration as it was at one moment; by itself, the defaults.
+// A configuration as it was at one moment. A default-constructed one has the defaults.
 struct ConnectionParameters {
     int timeout_ms = RPMA_DEFAULT_TIMEOUT_MS;
     std::uint32_t cq_size = 10;
@@ -22,22 +22,22 @@ struct ConnectionParameters {
     std::uint32_t rq_size = 10;
     bool shared_channel = false;
     rpma_srq *srq = nullptr;
-    // Completion queues that are not the connection's own.
+    // The completion queues that do not belong to the connection.
     rpma_cq *cq = nullptr;
     rpma_cq *rcq = nullptr;
     rpma_events *events = nullptr;
-    // As often as the field can say; for receiver-not-ready that is without end.
+    // The largest number of the field; for receiver-not-ready it means no limit.
     std::uint8_t retry_count = 7;
     std::uint8_t rnr_retry_count = 7;
     std::uint8_t ack_timeout = 0;
     std::uint32_t inline_size = 0;
     bool bounds_check = false;
-    sockaddr_storage source{};  // AF_UNSPEC: the device's choice
+    sockaddr_storage source{};  // AF_UNSPEC: the device chooses
 };
 
 }  // namespace librpma
 
-// Each value by itself may be set and got by any thread; relaxed, because nothing else is published with it.
+// Any thread may set and get each value. Relaxed is enough, because a value publishes nothing else.
 struct rpma_conn_cfg final {
     std::atomic<int> timeout_ms{librpma::ConnectionParameters{}.timeout_ms};
     std::atomic<std::uint32_t> cq_size{librpma::ConnectionParameters{}.cq_size};
@@ -59,7 +59,7 @@ struct rpma_conn_cfg final {
 
 namespace librpma {
 
-// cfg may be nullptr: the defaults.
+// cfg may be nullptr; the result then has the defaults.
 [[nodiscard]] ConnectionParameters parameters_of(const rpma_conn_cfg *cfg);
 
 }  // namespace librpma

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/conn_req: a connection that is asked for, here or by a peer, and not answered yet.
+// librpma/conn_req: a request for a connection, of this side or of a peer, that is not answered yet.
 #include "librpma/conn_req.hpp"
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// rdma_cm carries these with RDMA_PS_TCP; the soft device's requests carry as much as its answers.
+// rdma_cm carries this many bytes with RDMA_PS_TCP. The soft device's requests carry as many as its answers.
 constexpr unsigned most_private_data_of_request = 56;
 constexpr unsigned most_private_data_of_answer = 196;
 
@@ -49,7 +49,7 @@ rdma_event_channel *rpma_conn_req::channel() const {
     return connection_.event_channel ? connection_.event_channel.get() : parameters_.events->channel();
 }
 
-// With the channel that it has, or its rpma_events.
+// Asks on the channel that the request has, or with its rpma_events.
 int rpma_conn_req::ask_on_channel(const char *address, const char *port) {
     const verbs::Provider &provider = peer_->provider();
     const auto no_way = [&](const char *step, const char *reason) {
@@ -96,7 +96,8 @@ rpma_conn_req::Made rpma_conn_req::begin(const rpma_peer &peer, const char *addr
     return result == 0 ? std::move(req) : librpma::Failure{result};
 }
 
-// On a channel of its own until all is resolved: no other thread can take its events.
+// Until everything is resolved the request has a channel of its own, so that no other thread can take its
+// events.
 rpma_conn_req::Made rpma_conn_req::ask(const rpma_peer &peer, const char *address, const char *port,
                                        const librpma::ConnectionParameters &parameters) {
     auto req = create(peer, parameters);
@@ -178,7 +179,7 @@ rpma_conn_req::Made rpma_conn_req::keep(const rpma_peer &peer, verbs::Id id,
     req->connection_.id = std::move(id);
     req->arrived(std::move(private_data));
     req->bare_ = true;
-    // Off the endpoint's channel at once: the request may outlive the endpoint.
+    // The id leaves the endpoint's channel at once, because the request may outlive the endpoint.
     if (const int result = req->connection_.make_event_channel(peer.provider(), events); result != 0) {
         return librpma::Failure{result};
     }
@@ -313,7 +314,7 @@ int rpma_conn_req::proceed() {
     return 0;
 }
 
-// All that can fail here comes before the answer: a peer that is accepted has a connection.
+// The steps that can fail come before the answer, so that an accepted peer has a connection.
 librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::prepare_connection() {
     if (!ready_) {
         BASE_LOG(Error, "the request cannot be connected yet (rpma_conn_req_proceed, rpma_conn_req_prepare)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/conn_req: a connection that is asked for, here or by a peer, and not answered yet.
+// librpma/conn_req: a request for a connection, of this side or of a peer, that is not answered yet.
 #pragma once
 
 #include <cerrno>
@@ -12,19 +12,19 @@ struct rpma_conn_req final : librpma::IdOwner {
 public:
     using Made = librpma::Result<std::unique_ptr<rpma_conn_req>>;
 
-    // A request of our own. ask() blocks until address and route are resolved, up to the timeout for each of
-    // the two; begin() leaves that to proceed().
+    // These make a request of this side. ask() blocks until address and route are resolved, up to the timeout
+    // for each of the two; begin() leaves that to proceed().
     [[nodiscard]] static Made ask(const rpma_peer &peer, const char *address, const char *port,
                                   const librpma::ConnectionParameters &parameters);
     [[nodiscard]] static Made begin(const rpma_peer &peer, const char *address, const char *port,
                                     const librpma::ConnectionParameters &parameters);
-    // A peer's request, which came as id; rejected when this fails.
+    // Makes a peer's request of its id. Rejects the peer when it fails.
     [[nodiscard]] static Made answer(const rpma_peer &peer, verbs::Id id, librpma::PrivateData private_data,
                                      const librpma::ConnectionParameters &parameters);
-    // The same, without queues before prepare().
+    // Does the same, but makes no queues before prepare().
     [[nodiscard]] static Made keep(const rpma_peer &peer, verbs::Id id, librpma::PrivateData private_data,
                                    const rpma_events *events);
-    // A peer's request, which is about to come on a TCP socket.
+    // Makes a peer's request that is about to come on a TCP socket.
     [[nodiscard]] static Made adopt(const rpma_peer &peer, int fd, int flags,
                                     const librpma::ConnectionParameters &parameters);
     rpma_conn_req(const rpma_peer &peer, const librpma::ConnectionParameters &parameters)
@@ -34,15 +34,16 @@ public:
     rpma_conn_req(const rpma_conn_req &) = delete;
     rpma_conn_req &operator=(const rpma_conn_req &) = delete;
 
-    // There is a queue pair, and all is known that connecting needs.
+    // Returns whether there is a queue pair, and everything that connecting needs is known.
     [[nodiscard]] bool ready() const { return ready_; }
     [[nodiscard]] int proceed();
-    // Makes the queues of a request that has none, with this peer, on whose device it must have come.
+    // Makes the queues of a request that has none, with this peer, which must be on the device that the
+    // request came by.
     [[nodiscard]] int prepare(const rpma_peer &peer, const librpma::ConnectionParameters &parameters);
-    // An event that came to the rpma_events. True when the program is to hear of it: the request is ready, or
-    // has failed.
+    // Takes an event that came to the rpma_events. Returns true when the program is to be told: the request
+    // is ready, or has failed.
     [[nodiscard]] bool take(verbs::Event event) EXCLUDES(beginning_);
-    // Returns whether proceed() is for the program to call, when the descriptor is readable.
+    // Returns whether the program calls proceed() when the descriptor is readable.
     [[nodiscard]] bool waits_on_descriptor() const { return waits_on_descriptor_; }
     [[nodiscard]] int event_fd() const { return connection_.event_channel->fd; }
 
@@ -53,12 +54,12 @@ public:
         return passive_ ? connection_.private_data.view() : rpma_conn_private_data{};
     }
     [[nodiscard]] bool checks_bounds() const { return parameters_.bounds_check; }
-    // On success this is empty.
+    // On success the request is empty afterwards.
     [[nodiscard]] librpma::Result<std::unique_ptr<rpma_conn>> connect(const rpma_conn_private_data *data);
     [[nodiscard]] int close() { return connection_.close(peer_->provider(), passive_); }
 
-    // The program's, and then the connection's.
-    // Why proceed() fails: an errno value, 0 when it does not.
+    // The program's, and then the connection's. Returns the reason why proceed() fails, as an errno value; 0
+    // when it does not fail.
     [[nodiscard]] int error() const {
         const int local = error_ != 0 ? error_ : ECONNABORTED;
         return failed_ != 0 ? local : 0;
@@ -69,13 +70,14 @@ public:
 
 private:
     [[nodiscard]] static Made create(const rpma_peer &peer, const librpma::ConnectionParameters &parameters);
-    // Makes a channel that does not block: the program waits on its descriptor and calls proceed().
+    // Makes a channel that does not block. The program waits on its descriptor and calls proceed().
     [[nodiscard]] int wait_on_own_channel();
-    // Where the events go of an id that begins with this request.
+    // Returns the channel for the events of an id that begins with this request.
     [[nodiscard]] rdma_event_channel *channel() const;
     [[nodiscard]] int ask_on_channel(const char *address, const char *port);
     [[nodiscard]] int set_blocking(bool blocking) const;
-    // Takes one event of the own channel. RPMA_E_AGAIN when there is none and the channel does not block.
+    // Takes one event of the request's own channel. Returns RPMA_E_AGAIN when there is none and the channel
+    // does not block.
     [[nodiscard]] int step();
     [[nodiscard]] int advance(verbs::Event event);
     void arrived(librpma::PrivateData private_data);
@@ -89,8 +91,9 @@ private:
     bool bare_ = false;  // it has no queues before prepare()
     bool waits_on_descriptor_ = false;
     int failed_ = 0;
-    int error_ = 0;  // an errno value, when the network or the peer is why
+    int error_ = 0;  // an errno value, when the network or the peer is the reason
     void *context_ = nullptr;
-    base::Mutex beginning_;  // its first event may come, in another thread, while it is being made
+    base::Mutex beginning_;  // held while the request is made, because its first event may come in another
+                             // thread meanwhile
     librpma::Connection connection_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/connection: what a connection request is made of, and hands on to the connection it becomes.
+// librpma/connection: the parts of a connection request, which it hands on to the connection that it becomes.
 #include "librpma/connection.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ rpma_cq *rcq_of(const rpma_srq *srq) {
 
 }  // namespace
 
-// One queue of a connection: the one it is configured with, or one of its own.
+// Returns a completion queue of a connection: the configured one, or a new one of its own.
 Result<rpma_cq *> Connection::make_completion_queue(const rpma_peer &peer, std::uint32_t size,
                                                     rpma_cq *configured, std::unique_ptr<rpma_cq> &own) {
     if (configured != nullptr) {
@@ -104,7 +104,7 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &p
     }
     int result = peer.provider().cm.create_qp_ex(id.get(), &attributes);
     if (result != 0 && attributes.send_ops_flags != 0 && errno == EOPNOTSUPP) {
-        // The device has the operations, its driver in this process does not: as if neither had.
+        // The device has the operations but its driver in this process does not, so they are not used.
         BASE_LOG(Info, "%s has native operations, its driver in user space has not", id->verbs->device->name);
         attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
         attributes.send_ops_flags = 0;
@@ -148,7 +148,8 @@ int Connection::make_event_channel(const verbs::Provider &provider, const rpma_e
 
 int Connection::close(const verbs::Provider &provider, bool reject) {
     FirstError error;
-    // First of all: the soft device tells the peer when this process is out of descriptors.
+    // The rejection comes first, because with it the soft device tells the peer when this process is out of
+    // descriptors.
     if (id && reject && provider.cm.reject(id.get(), nullptr, 0) != 0) {
         error.add(errno, "rdma_reject");
     }

@@ -13,7 +13,7 @@
 
 namespace {
 
-// Acknowledging takes a lock: it is done for so many events at once, and at the end.
+// Acknowledging takes a lock, so it is done for this many events at once, and at the end.
 constexpr unsigned acknowledged_at_once = 64;
 
 int entries_of(std::uint32_t size) {
@@ -26,7 +26,7 @@ namespace librpma {
 
 namespace {
 
-// Says why a poll did not give from one to as many completions as were asked for.
+// Returns the reason why a poll gave no completion, or more than were asked for.
 [[gnu::noinline, gnu::cold]] int polled_none(int got, int asked) {
     if (got == 0) {
         BASE_LOG(Debug, "no completion in the queue");
@@ -153,7 +153,7 @@ int rpma_cq::end_wait() {
     return result;
 }
 
-// A device waits for what is not acknowledged before it destroys a queue.
+// Before a device destroys a queue it waits until all events are acknowledged.
 void rpma_cq::acknowledge_all() {
     if (const unsigned left = unacknowledged_.exchange(0, std::memory_order_relaxed); left != 0 && cq_) {
         provider_.completion.ack_cq_events(cq_.get(), left);
@@ -246,7 +246,7 @@ int rpma_cq_get_wc(struct rpma_cq *cq, int num_entries, struct ibv_wc *wc, int *
             "cq or wc is NULL, num_entries is below 1, or num_entries_got is NULL for several");
     }
     const int got = ibv_poll_cq(cq->get(), num_entries, wc);
-    // From 1 to num_entries, in one comparison.
+    // One comparison checks that `got` is from 1 to num_entries.
     if (static_cast<unsigned>(got) - 1 >= static_cast<unsigned>(num_entries)) [[unlikely]] {
         return librpma::polled_none(got, num_entries);
     }

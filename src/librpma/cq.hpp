@@ -9,10 +9,11 @@
 
 struct rpma_cq final {
 public:
-    // The channel of a queue. An Unarmed queue has its own where waiting needs one, and arms it only
-    // meanwhile.
+    // The channel of a queue. An Unarmed queue has a channel of its own if waiting needs one, and is armed
+    // only during a wait.
     enum class Channel { Own, Shared, None, Unarmed };
-    // Armed if its channel is Own or Shared. size above INT_MAX counts as INT_MAX; shared outlives the queue.
+    // The queue is armed if its channel is Own or Shared. A size above INT_MAX counts as INT_MAX; `shared`
+    // outlives the queue.
     [[nodiscard]] static librpma::Result<std::unique_ptr<rpma_cq>> create(const verbs::Provider &provider,
                                                                           ibv_context *context,
                                                                           std::uint32_t size, Channel channel,
@@ -25,22 +26,23 @@ public:
     rpma_cq &operator=(const rpma_cq &) = delete;
 
     [[nodiscard]] ibv_cq *get() const { return cq_.get(); }
-    // There is nothing to wait for but between begin_wait() and end_wait(), if at all.
+    // Returns whether a caller can wait for the queue only between begin_wait() and end_wait(), or not at
+    // all.
     [[nodiscard]] bool is_polled() const { return unarmed_ || cq_->channel == nullptr; }
     [[nodiscard]] int fd() const { return cq_->channel->fd; }
 
-    // Waits for an event of the own channel and takes it.
+    // Waits for an event of the queue's own channel and takes it.
     [[nodiscard]] int wait(int flags);
-    // An event of this queue came: it is counted, and the queue armed again unless the RPMA_WAIT_ flags say
-    // no.
+    // Counts an event of this queue that has come, and arms the queue again unless the RPMA_WAIT_ flags
+    // forbid that.
     [[nodiscard]] int take_event(int flags);
     [[nodiscard]] int arm(bool solicited_only);
-    // As create() has the size.
+    // Changes the size, which is limited as in create().
     [[nodiscard]] int resize(std::uint32_t size);
-    // For an Unarmed queue. Between the two the caller waits on the descriptor, and polls.
+    // These are for an Unarmed queue. Between the two the caller waits on the descriptor, and polls.
     [[nodiscard]] int begin_wait(int *fd);
     [[nodiscard]] int end_wait();
-    // Ends the queue unless connections use it.
+    // Destroys the queue unless connections use it.
     [[nodiscard]] int try_close();
     [[nodiscard]] int close();
 
@@ -51,6 +53,6 @@ private:
     verbs::CompletionChannel own_channel_;
     verbs::CompletionQueue cq_;
     bool unarmed_;
-    // Events that came and were not acknowledged. Relaxed: only a count.
+    // The events that came and were not acknowledged. Relaxed is enough for a count.
     std::atomic<unsigned> unacknowledged_{0};
 };

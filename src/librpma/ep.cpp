@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/ep: an address that is listened at.
+// librpma/ep: an endpoint, which listens at an address.
 #include "librpma/ep.hpp"
 
 #include <cerrno>
@@ -11,7 +11,7 @@
 
 namespace {
 
-// One of rdma_cm's switches; off is what a new id has.
+// Sets one of rdma_cm's switches, which are off in a new id.
 bool switch_on(const verbs::Provider &provider, rdma_cm_id *id, int option, bool wanted) {
     int on = 1;
     return !wanted || provider.cm.set_option(id, RDMA_OPTION_ID, option, &on, sizeof(on)) == 0;
@@ -123,7 +123,7 @@ librpma::Result<rpma_ep::Asked> rpma_ep::next_asked(rpma_conn_req **req_ptr) {
     }
     verbs::Id id{provider, (*event)->id};
     auto private_data = librpma::PrivateData::copy((*event)->param.conn);
-    // Before the id can be destroyed, which waits for it.
+    // The event is acknowledged first, because destroying the id waits for that.
     const int number = event->reset();
     if (number != 0) {
         BASE_LOG(Error, "rdma_ack_cm_event failed: %s", librpma::error_text(number));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/ep: an address that is listened at.
+// librpma/ep: an endpoint, which listens at an address.
 #pragma once
 
 #include "base/mutex.hpp"
@@ -17,13 +17,13 @@ public:
     rpma_ep(const rpma_ep &) = delete;
     rpma_ep &operator=(const rpma_ep &) = delete;
 
-    // nullptr when events go to an rpma_events.
+    // Returns nullptr when events go to an rpma_events.
     [[nodiscard]] rdma_event_channel *channel() const { return channel_.get(); }
     [[nodiscard]] const rdma_cm_id &id() const { return *id_; }
-    // An event that came to the rpma_events: kept for the caller that asks for the next request.
+    // Keeps an event that came to the rpma_events, for the next call that asks for a request.
     [[nodiscard]] int keep(verbs::Event event) EXCLUDES(mutex_);
-    // A request of a peer. Each writes *req_ptr on success, and NULL when the event cannot be acknowledged;
-    // the second makes no queues.
+    // These return a request of a peer. Each writes *req_ptr on success, and NULL when the event cannot be
+    // acknowledged; the second makes no queues.
     [[nodiscard]] int next_request(const librpma::ConnectionParameters &parameters, rpma_conn_req **req_ptr);
     [[nodiscard]] int next_bare_request(rpma_conn_req **req_ptr);
     [[nodiscard]] int close();
@@ -41,13 +41,13 @@ private:
     [[nodiscard]] int bind_and_listen(const char *address, const char *port,
                                       const librpma::EndpointParameters &parameters);
     [[nodiscard]] librpma::Result<verbs::Event> next_event() EXCLUDES(mutex_);
-    // The peer that asks; it is rejected when this fails.
+    // Returns the next peer that asks, and rejects it when this fails.
     [[nodiscard]] librpma::Result<Asked> next_asked(rpma_conn_req **req_ptr);
     void reject(verbs::Event event) const;
 
     const rpma_peer &peer_;
     const rpma_events *const events_;
-    verbs::EventChannel channel_;  // of its own, unless there is an rpma_events
+    verbs::EventChannel channel_;  // its own, unless there is an rpma_events
     verbs::Id id_;
     base::Mutex mutex_;
     std::unique_ptr<Kept> first_ GUARDED_BY(mutex_);

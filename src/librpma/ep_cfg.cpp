@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/ep_cfg: what an endpoint is to be like.
+// librpma/ep_cfg: the configuration of an endpoint.
 #include "librpma/ep_cfg.hpp"
 
 #include "librpma/accessor.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/ep_cfg: what an endpoint is to be like.
+// librpma/ep_cfg: the configuration of an endpoint.
 #pragma once
 
 #include <atomic>
@@ -8,9 +8,9 @@
 
 namespace librpma {
 
-// A configuration as it was at one moment; by itself, the defaults.
+// A configuration as it was at one moment. A default-constructed one has the defaults.
 struct EndpointParameters {
-    int backlog = 0;  // the device's own
+    int backlog = 0;  // 0: the device chooses
     bool v6only = false;
     bool reuseaddr = false;
     rpma_events *events = nullptr;
@@ -18,7 +18,7 @@ struct EndpointParameters {
 
 }  // namespace librpma
 
-// Each value by itself may be set and got by any thread; relaxed, because nothing else is published with it.
+// Any thread may set and get each value. Relaxed is enough, because a value publishes nothing else.
 struct rpma_ep_cfg final {
     std::atomic<int> backlog{librpma::EndpointParameters{}.backlog};
     std::atomic<bool> v6only{librpma::EndpointParameters{}.v6only};
@@ -28,7 +28,7 @@ struct rpma_ep_cfg final {
 
 namespace librpma {
 
-// cfg may be nullptr: the defaults.
+// cfg may be nullptr; the result then has the defaults.
 [[nodiscard]] EndpointParameters parameters_of(const rpma_ep_cfg *cfg);
 
 }  // namespace librpma

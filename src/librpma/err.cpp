@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/err: the texts of return codes, and what is said with RPMA_E_INVAL.
+// librpma/err: the texts of return codes, and the log lines of RPMA_E_INVAL.
 #include <cstdarg>
 
 #include "librpma/api.hpp"

@@ -32,8 +32,7 @@ Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_chan
     if (provider.cm.get_cm_event(channel, &event) == 0) {
         return verbs::Event{provider, event};
     }
-    // librdmacm gives ENODATA for an event that was cut short, EAGAIN when there is none, EINTR after a
-    // signal.
+    // librdmacm sets ENODATA for an incomplete event, EAGAIN when there is none, and EINTR after a signal.
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENODATA || errno == EINTR) {
         BASE_LOG(Debug, "no event on the channel");
         return Failure{RPMA_E_NO_EVENT};

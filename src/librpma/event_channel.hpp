@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/event_channel: channels of rdma_cm events, and what the provider's calls that wait gave.
+// librpma/event_channel: channels of rdma_cm events, and the results of the provider's calls that wait.
 #pragma once
 
 #include "librpma/api.hpp"
@@ -7,12 +7,12 @@
 
 namespace librpma {
 
-// Logs that a call failed, with its errno value. RPMA_E_PROVIDER.
+// Logs that a call failed, with its errno value, and returns RPMA_E_PROVIDER.
 [[nodiscard]] int refused(const char *call, int number);
-// The return code for what beginning or ending a wait gave, an errno value; logged.
+// Returns the return code for the errno value of beginning or ending a wait, and logs a failure.
 [[nodiscard]] int waited(int number, const char *call);
 [[nodiscard]] Result<verbs::EventChannel> make_channel(const verbs::Provider &provider);
-// The next event of a channel. RPMA_E_NO_EVENT when the channel is non-blocking and has none.
+// Returns the next event of a channel; RPMA_E_NO_EVENT when the channel is non-blocking and has none.
 [[nodiscard]] Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_channel *channel);
 
 }  // namespace librpma

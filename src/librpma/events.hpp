@@ -12,7 +12,7 @@ public:
 
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] rdma_event_channel *channel() const { return channel_.get(); }
-    // The next event that the program is to hear of, after those that take a request further
+    // Returns the next event for the program, after it has handled the events that take a request further
     // (events_take.cpp).
     [[nodiscard]] librpma::Result<rpma_event> take();
     [[nodiscard]] int begin_wait(int *fd);
@@ -26,7 +26,7 @@ private:
 
 namespace librpma {
 
-// RPMA_E_INVAL, logged, when the queue for events is one of the other kind of device.
+// Returns RPMA_E_INVAL, and logs it, when the queue for events belongs to the other kind of device.
 [[nodiscard]] int check_events(const verbs::Provider &provider, const rpma_events *events);
 
 }  // namespace librpma

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/events_take: the next event of a queue for events goes to the object whose id it came for.
+// librpma/events_take: hands the next event of a queue for events to the object that owns its id.
 #include "librpma/ep.hpp"
 #include "librpma/event_channel.hpp"
 #include "librpma/events.hpp"
@@ -12,7 +12,7 @@ librpma::Result<rpma_event> rpma_events::take() {
         }
         auto *const owner = static_cast<librpma::IdOwner *>((*event)->id->context);
         if (owner == nullptr) {
-            continue;  // of a request that is no connection yet, and perhaps never will be
+            continue;  // the event of a request that is no connection yet
         }
         rpma_event taken{};
         switch (owner->kind()) {

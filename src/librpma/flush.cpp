@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/flush: making earlier writes durable or visible, natively where both ends can, otherwise by a read
-// after write: on one connection a read is not answered before what was written ahead of it is placed (RFC
-// 5040, 5.5).
+// librpma/flush: makes earlier writes durable or visible, natively if both ends support that, otherwise by a
+// read after write. On one connection a read is not answered before the earlier writes are placed (RFC 5040,
+// 5.5).
 #include "librpma/flush.hpp"
 
 #include <bit>
@@ -31,7 +31,7 @@ int FlushBuffer::make() {
 }
 
 Result<ibv_sge> FlushBuffer::part(std::uint32_t length) {
-    // Acquire: who finds it made finds all of it.
+    // Acquire makes the whole buffer visible to a thread that finds it made.
     if (!made_.load(std::memory_order_acquire)) {
         if (const int result = make(); result != 0) {
             return Failure{result};
@@ -67,8 +67,8 @@ int check_flush(const rpma_conn &conn, const rpma_mr_remote &dst, bool persisten
     return 0;
 }
 
-// A read that would pass the end of the region, though the range to flush does not, is moved back into the
-// region: which bytes are read does not matter.
+// When the read would pass the end of the region, though the range to flush does not, it begins earlier. It
+// does not matter which bytes it reads.
 int read_after_write(Request &request, const rpma_conn &conn, const rpma_mr_remote &remote,
                      std::size_t offset, std::size_t len, unsigned send_flags, std::uint64_t wr_id) {
     std::uint32_t length = flush_read_size;
@@ -102,7 +102,8 @@ int prepare_flush(Request &request, const rpma_conn *conn, const rpma_mr_remote 
     if (const int result = check_flush(*conn, *remote, persistent); result != 0) {
         return result;
     }
-    // A longer range than a native flush can name is never cut: a read after write flushes all of it.
+    // A range that is too long for a native flush is not divided, because a read after write flushes all of
+    // it.
     request.is_native =
         conn->has_native(verbs::native_flush, *remote) && len <= std::numeric_limits<std::uint32_t>::max();
     if (!request.is_native) {

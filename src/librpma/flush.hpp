@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/flush: the memory that a read after write reads into.
+// librpma/flush: the memory into which a read after write reads.
 #pragma once
 
 #include <atomic>
@@ -10,10 +10,11 @@
 
 namespace librpma {
 
-// How many bytes a read after write reads.
+// The number of bytes of a read after write.
 inline constexpr std::size_t flush_read_size = 8;
 
-// Made when the first flush needs it: where flushes are native, none does. Any number of threads.
+// The buffer is made when the first flush needs it; native flushes need none. Any number of threads may use
+// it.
 class FlushBuffer {
 public:
     explicit FlushBuffer(const rpma_peer &peer) : peer_{peer} {}
@@ -21,16 +22,17 @@ public:
     FlushBuffer(const FlushBuffer &) = delete;
     FlushBuffer &operator=(const FlushBuffer &) = delete;
 
-    // As many bytes of it. RPMA_E_NOMEM or RPMA_E_PROVIDER, logged.
+    // Returns a part of the buffer with `length` bytes. Fails with RPMA_E_NOMEM or RPMA_E_PROVIDER, and logs
+    // it.
     [[nodiscard]] Result<ibv_sge> part(std::uint32_t length);
-    // The first error; all is released.
+    // Releases everything, and returns the first error.
     [[nodiscard]] int close();
 
 private:
     [[nodiscard]] int make() EXCLUDES(mutex_);
 
     const rpma_peer &peer_;
-    base::Mutex mutex_;  // held to make it
+    base::Mutex mutex_;  // held while the buffer is made
     std::atomic<bool> made_{false};
     Pages page_;
     verbs::MemoryRegion region_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/id_owner: what an event of an rpma_events is about. An id whose events go there has it as its
-// context.
+// librpma/id_owner: the owner of an id, which an event of an rpma_events is about. An id whose events go
+// there has it as its context.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/log: thresholds, the log function of the process, and the default one. Both libraries' lines come
-// through here: librpma's own by base/log, the soft device's by its log function.
+// librpma/log: thresholds, the log function of the process, and the default one. It gets the lines of both
+// libraries: librpma's own by base/log, the soft device's by its log function.
 #include <paths.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -25,15 +25,15 @@ namespace {
 constexpr std::size_t message_size = 1024;
 
 std::atomic<int> aux_threshold{RPMA_LOG_DISABLED};
-// nullptr: the default function.
+// nullptr stands for the default function.
 std::atomic<rpma_log_function *> user_function{nullptr};
-// Each library has a threshold of its own: the lock keeps the two equal when several threads set them.
+// Each library has a threshold of its own. The lock keeps the two equal when several threads set them.
 constinit base::LastingMutex threshold_mutex;
-// The process's syslog identity is left alone until there is a first line to write.
+// The process's syslog identity does not change before the first line is written.
 std::atomic<bool> syslog_opened{false};
 std::once_flag syslog_once;
 
-// RPMA_LOG, as it was when the library was loaded.
+// The meaning of RPMA_LOG when the library was loaded.
 LogDestination destination{.level = RPMA_LOG_LEVEL_WARNING};
 
 struct LevelFormat {
@@ -49,7 +49,7 @@ const char *base_name(const char *file) {
     return slash != nullptr ? slash + 1 : file;
 }
 
-// "Mon DD HH:MM:SS.uuuuuu ", empty when the time cannot be told.
+// Writes "Mon DD HH:MM:SS.uuuuuu ", or nothing when the time is not known.
 void write_time(char (&text)[64]) {
     text[0] = '\0';
     timespec now{};
@@ -62,7 +62,7 @@ void write_time(char (&text)[64]) {
     std::snprintf(text, sizeof(text), "%s.%06ld ", seconds, now.tv_nsec / 1000);
 }
 
-// In one call, so that the lines of several threads and processes do not mix.
+// Writes a line with one call, so that the lines of several threads and processes do not mix.
 void write_line(int fd, const LevelFormat &format, const char *place, const char *message) {
     char time[64];
     char line[message_size + 512];
@@ -81,7 +81,7 @@ void write_to_syslog(const LevelFormat &format, const char *place, const char *m
     syslog(format.severity, "%s%s%s", format.tag, place, message);
 }
 
-// Once a process: the reason of a failure went where nobody reads it.
+// Writes a hint, once in a process, when the reason of a failure was lost.
 void hint() {
     static std::atomic<bool> given{false};
     if (access(_PATH_LOG, F_OK) != 0 && !given.exchange(true, std::memory_order_relaxed)) {
@@ -136,7 +136,7 @@ void set_both_thresholds(int level) {
     verbs::set_soft_log(dispatch, level);
 }
 
-// From the loading of the library to its unloading.
+// Lives from the loading of the library to its unloading.
 struct Installation {
     Installation() {
         base::set_log_sink(dispatch);
@@ -146,7 +146,8 @@ struct Installation {
     Installation(const Installation &) = delete;
     Installation &operator=(const Installation &) = delete;
     ~Installation() {
-        // The soft device may outlive this library: it must not call into it, nor begin to speak at exit.
+        // The soft device may outlive this library. It must not call into this library then, nor write lines
+        // at exit.
         verbs::set_soft_log(nullptr, RPMA_LOG_DISABLED);
         base::set_shared(base::log_threshold, RPMA_LOG_DISABLED);
         if (syslog_opened.load(std::memory_order_relaxed)) {

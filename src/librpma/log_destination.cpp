@@ -38,13 +38,14 @@ std::optional<LogDestination> to_file(const std::string &path, int level) {
     return LogDestination{.kind = LogDestination::Kind::Descriptor, .level = level, .fd = fd};
 }
 
-// Nothing, and said so, when a file cannot be opened; the same, unsaid, when it is not understood.
+// Returns nothing when a file cannot be opened, and reports that. Returns nothing, without a report, when the
+// text is not valid.
 std::optional<LogDestination> parse(std::string_view text, int level, bool &understood) {
     using Kind = LogDestination::Kind;
     understood = true;
     std::string_view where = text;
     const auto colon = text.rfind(':');
-    // A path may have colons: only what is behind its last folder can be a level.
+    // A path may have colons, so only the text after its last folder can be a level.
     if (colon != std::string_view::npos && text != "file:" &&
         (!text.starts_with("file:") || (colon > 4 && text.find('/', colon) == std::string_view::npos))) {
         const auto named = level_of(text.substr(colon + 1));

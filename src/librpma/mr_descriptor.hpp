@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/mr_descriptor: what gives a peer access to a region; 21 bytes, little endian, not aligned:
+// librpma/mr_descriptor: the bytes that give a peer access to a region; 21 bytes, little endian, not aligned:
 //
 //    0       8       16    20  21
 //    +-------+-------+-----+---+
 //    |address| size  | rkey| u |    u: usage, a set of RPMA_MR_USAGE_ bits
 //    +-------+-------+-----+---+
-//
-// In u, librpma 1.0 to 1.3 look at the two flush bits only. With them, all bits that concern the region's
-// owner alone, and not WRITE_DST, u says that the region is written to, and takes native flush and atomic
-// write: as a usage that would be flush of what nobody may write. A connection does not tell it: a peer with
-// librpma 1.3 on a device that has both registers its regions for neither.
+// In u, librpma 1.0 to 1.3 use only the two flush bits. When u has a flush bit, all bits that concern only
+// the region's owner, and not WRITE_DST, the region may be written, and takes native flush and atomic write.
+// As a plain usage that combination would have no meaning: a flush of a region that no peer may write. A
+// connection cannot tell this, because a peer with librpma 1.3 on a device that supports both registers its
+// regions for neither.
 #pragma once
 
 #include <cassert>
@@ -29,7 +29,7 @@ struct MrDescriptor {
     std::uint64_t size;
     std::uint32_t rkey;
     std::uint8_t usage;
-    // Whether native flush and atomic write may be posted to it; such a region's usage has WRITE_DST and a
+    // Whether native flush and atomic write may be posted to the region; its usage then has WRITE_DST and a
     // flush bit.
     bool takes_native = false;
 };
@@ -51,7 +51,8 @@ inline void write(const MrDescriptor &descriptor, std::span<std::byte, mr_descri
     assert(writer.ok());
 }
 
-// RPMA_E_INVAL, logged, when there are too few bytes or the region allows nothing. Bytes behind are ignored.
+// Reads a descriptor. Fails with RPMA_E_INVAL, and logs it, when there are too few bytes or the region allows
+// nothing. Bytes after it are ignored.
 [[nodiscard]] inline Result<MrDescriptor> read_mr_descriptor(std::span<const std::byte> bytes) {
     base::Reader reader{bytes};
     MrDescriptor descriptor{};

@@ -11,13 +11,13 @@
 
 struct rpma_mr_local final {
 public:
-    // only_for: as rpma_peer::register_memory.
+    // `only_for` has the meaning of rpma_peer::register_memory.
     [[nodiscard]] static librpma::Result<std::unique_ptr<rpma_mr_local>> create(const rpma_peer &peer,
                                                                                 librpma::Pages pages,
                                                                                 void *address,
                                                                                 std::size_t size, int usage,
                                                                                 ibv_qp *only_for = nullptr);
-    // pages: of memory that is the region's own.
+    // `pages` is memory that belongs to the region.
     rpma_mr_local(const verbs::Provider &provider, librpma::Pages pages, librpma::RegisteredMemory memory)
         : provider_{provider},
           pages_{std::move(pages)},
@@ -32,7 +32,8 @@ public:
     [[nodiscard]] librpma::MrDescriptor descriptor() const;
     [[nodiscard]] std::size_t size() const { return region_->length; }
 
-    // A part of the region for a work request; not checked, and of the length only the lower 32 bits count.
+    // Returns a part of the region for a work request. It is not checked, and only the lower 32 bits of the
+    // length count.
     [[nodiscard]] ibv_sge part(std::size_t offset, std::size_t length) const {
         return {.addr = address_ + offset, .length = static_cast<std::uint32_t>(length), .lkey = lkey_};
     }
@@ -40,8 +41,8 @@ public:
 
 private:
     const verbs::Provider &provider_;
-    librpma::Pages pages_;  // outlive the region
-    // The region's, at hand for every post.
+    librpma::Pages pages_;  // the pages outlive the registration
+    // A copy of the region's address and key, for every post.
     std::uint64_t address_;
     std::uint32_t lkey_;
     int usage_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/mr_remote: a peer's memory, as its descriptor gave it.
+// librpma/mr_remote: a peer's memory, from its descriptor.
 #include "librpma/mr_remote.hpp"
 
 #include <cinttypes>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/mr_remote: a peer's memory, as its descriptor gave it.
+// librpma/mr_remote: a peer's memory, from its descriptor.
 #pragma once
 
 #include "librpma/mr_descriptor.hpp"
@@ -11,9 +11,9 @@ public:
 
     [[nodiscard]] std::uint64_t size() const { return descriptor_.size; }
     [[nodiscard]] int usage() const { return descriptor_.usage; }
-    // Returns whether the peer says that it takes native flush and atomic write.
+    // Returns whether the peer's descriptor says that the region takes native flush and atomic write.
     [[nodiscard]] bool takes_native() const { return descriptor_.takes_native; }
-    // Not checked: the target does that.
+    // The offset is not checked, because the target checks it.
     [[nodiscard]] verbs::Remote at(std::size_t offset) const {
         return {.address = descriptor_.address + offset, .rkey = descriptor_.rkey};
     }

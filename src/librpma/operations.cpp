@@ -105,7 +105,7 @@ int invalid_atomic_write(const rpma_conn *conn, const rpma_mr_remote *remote, st
 
 namespace {
 
-// With the arguments where the public function has them: to go on there moves none.
+// The arguments are in the places where the public function has them, so that the call moves none.
 [[gnu::cold, gnu::noinline]] int invalid_read(const rpma_conn *conn, const rpma_mr_local *dst,
                                               std::size_t dst_offset, const rpma_mr_remote *src,
                                               std::size_t src_offset, std::size_t len) {

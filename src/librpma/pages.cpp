@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/pages: memory of its own pages, to be registered.
+// librpma/pages: memory that has its pages for itself, to be registered.
 #include "librpma/pages.hpp"
 
 #include <sys/mman.h>

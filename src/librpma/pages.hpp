@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/pages: memory of its own pages, to be registered: what is registered must not share a page with the
-// program's data (fork, ibv_fork_init(3)).
+// librpma/pages: memory that has its pages for itself, to be registered. Registered memory must not share a
+// page with the program's data (fork, ibv_fork_init(3)).
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace librpma {
 
-// Zeroed, and no memory is taken before it is touched.
+// The pages are zeroed, and take no memory before they are touched.
 class Pages {
 public:
     Pages() = default;
-    // RPMA_E_NOMEM.
+    // Fails with RPMA_E_NOMEM.
     [[nodiscard]] static Result<Pages> create(std::size_t size);
     Pages(Pages &&other) noexcept
         : address_{std::exchange(other.address_, nullptr)}, size_{std::exchange(other.size_, 0)} {}
@@ -31,7 +31,7 @@ public:
     ~Pages() { (void)close(); }
 
     [[nodiscard]] void *address() const { return address_; }
-    // RPMA_E_INVAL, logged, when the program has meddled with them.
+    // Fails with RPMA_E_INVAL, and logs it, when the program has changed the mapping.
     [[nodiscard]] int close();
 
 private:

@@ -46,10 +46,10 @@ void log_queue_limits(const verbs::Provider &provider, ibv_context *context) {
 
 namespace {
 
-// Why, where the device's answer does not say it to those who have not met it before.
+// Logs the reason of a refused registration, when the device's error does not explain it.
 void explain_refused_registration(const verbs::Provider &provider, std::size_t size, bool on_demand_paging,
                                   int number) {
-    if (!provider.capabilities.pins_memory) {  // then the device has said why
+    if (!provider.capabilities.pins_memory) {  // then the device has logged the reason
         return;
     }
     rlimit limit{};
@@ -60,7 +60,8 @@ void explain_refused_registration(const verbs::Provider &provider, std::size_t s
             "with ulimit -l, LimitMEMLOCK= of its systemd unit, or memlock in /etc/security/limits.conf",
             size, static_cast<unsigned long long>(limit.rlim_cur));
     }
-    // Linux: EOPNOTSUPP of a file on a file system with DAX, EFAULT (since 6.5) of one in the page cache.
+    // Linux returns EOPNOTSUPP for a file on a file system with DAX, and EFAULT (since 6.5) for one in the
+    // page cache.
     if ((number == EOPNOTSUPP || number == EFAULT) && !on_demand_paging) {
         BASE_LOG(
             Error,
@@ -72,8 +73,8 @@ void explain_refused_registration(const verbs::Provider &provider, std::size_t s
     }
 }
 
-// Returns whether a region for this usage is told to take native flush and atomic write: where a peer has
-// both to post.
+// Returns whether the descriptor of a region with this usage says that it takes native flush and atomic
+// write.
 bool takes_native(int usage, unsigned native_operations) {
     constexpr unsigned both = verbs::native_flush | verbs::native_atomic_write;
     return (usage & flush_usages) != 0 && (usage & RPMA_MR_USAGE_WRITE_DST) != 0 &&
@@ -125,7 +126,7 @@ int rpma_peer::access_for(int usage, unsigned native_operations) const {
     if ((usage & RPMA_MR_USAGE_READ_DST) != 0) {
         access |= IBV_ACCESS_LOCAL_WRITE;
         if (pd_->context->device->transport_type == IBV_TRANSPORT_IWARP) {
-            // RFC 5040, 5.2: a read's answer is placed as a remote write is.
+            // RFC 5040, 5.2: a read's answer is placed like a remote write.
             access |= IBV_ACCESS_REMOTE_WRITE;
         }
     }
@@ -141,7 +142,7 @@ int rpma_peer::access_for(int usage, unsigned native_operations) const {
     if ((usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
         access |= verbs::flush_access(native_operations, verbs::Flush::Persistent);
     }
-    // SEND and WRITE_SRC need none: a device may always read, so a read-only mapping will do.
+    // SEND and WRITE_SRC need no access flag: a device may always read, so a read-only mapping is enough.
     return access;
 }
 
@@ -169,7 +170,8 @@ librpma::Result<librpma::RegisteredMemory> rpma_peer::register_memory(void *addr
     }
     if (!region && errno == EOPNOTSUPP && provider_.capabilities.checks_durability &&
         (usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) {
-        // The memory cannot be durable, as the log says; peers flush it to visibility, and read so.
+        // The memory cannot be durable, as the log says. Peers flush it to visibility, and its descriptor
+        // says so.
         usage = (usage & ~RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
         access = access_for(usage, native);
         region = reg_mr(access);

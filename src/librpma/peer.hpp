@@ -7,10 +7,10 @@
 
 namespace librpma {
 
-// Asks a device what it has; RPMA_E_PROVIDER, logged.
+// Asks a device for its attributes. Fails with RPMA_E_PROVIDER, and logs it.
 [[nodiscard]] Result<ibv_device_attr_ex> query_device(const verbs::Provider &provider, ibv_context *context);
 
-// These abilities decide how a peer works.
+// The abilities of a device that decide how a peer works.
 struct DeviceAbilities {
     // Writes and reads of memory that is not pinned, over a reliable connection.
     bool on_demand_paging = false;
@@ -19,15 +19,15 @@ struct DeviceAbilities {
 [[nodiscard]] DeviceAbilities abilities_of(const verbs::Provider &provider,
                                            const ibv_device_attr_ex &attributes);
 
-// Memory that is registered, what it can be used for, and whether its descriptor is to say that it takes
-// native flush and atomic write.
+// Registered memory, its usage, and whether its descriptor says that it takes native flush and atomic write.
 struct RegisteredMemory {
     verbs::MemoryRegion region;
     int usage = 0;
     bool takes_native = false;
 };
 
-// After a queue could not be made: logs how large the device's queues can be, and what sets their sizes.
+// Is called when a queue could not be made. Logs how large the device's queues can be, and which functions
+// set their sizes.
 void log_queue_limits(const verbs::Provider &provider, ibv_context *context);
 
 }  // namespace librpma
@@ -40,13 +40,13 @@ public:
 
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
     [[nodiscard]] ibv_pd *pd() const { return pd_.get(); }
-    // The native_ operations of this end.
+    // Returns the native_ operations of this end.
     [[nodiscard]] unsigned native_operations() const { return abilities_.native_operations; }
 
-    // A region with the access that the usage needs, pinned, or on demand where pinning is not possible;
-    // without native flush where the device refuses that of this memory. Memory that the soft device cannot
-    // make durable is for flush to visibility where the usage asks for persistence. only_for: the queue pair
-    // whose peer alone reaches it, or nullptr.
+    // Registers memory with the access that the usage needs, pinned, or on demand when pinning is not
+    // possible. It is registered without native flush when the device refuses that for this memory. When the
+    // usage asks for persistence and the soft device cannot make the memory durable, it is registered for
+    // flush to visibility. Only the peer of the queue pair `only_for` reaches it, unless that is nullptr.
     [[nodiscard]] librpma::Result<librpma::RegisteredMemory> register_memory(
         void *address, std::size_t size, int usage, ibv_qp *only_for = nullptr) const;
     [[nodiscard]] int close();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/peer_cfg: what a peer declares about itself, and its descriptor:
+// librpma/peer_cfg: the configuration that a peer declares, and its descriptor:
 //
 //   byte 0: 1 when what is written to the peer is durable once flushed, otherwise 0; received: any other
 //   value is 1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/peer_cfg: what a peer declares about itself.
+// librpma/peer_cfg: the configuration that a peer declares.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 #include "base/shared_value.hpp"
 #include "librpma/api.hpp"
 
-// Relaxed throughout: the value stands for itself, nothing else is published with it.
+// Relaxed is enough, because the value publishes nothing else.
 struct rpma_peer_cfg final {
 public:
     void set_direct_write_to_pmem(bool supported) { base::set_shared(direct_write_to_pmem_, supported); }

@@ -13,7 +13,7 @@ class PrivateData {
 public:
     PrivateData() = default;
 
-    // Copies what an event carried; RPMA_E_NOMEM.
+    // Copies the private data of an event. Fails with RPMA_E_NOMEM.
     [[nodiscard]] static Result<PrivateData> copy(const rdma_conn_param &parameters) {
         PrivateData data;
         if (parameters.private_data == nullptr || parameters.private_data_len == 0) {
@@ -29,7 +29,7 @@ public:
     }
 
     [[nodiscard]] bool empty() const { return bytes_ == nullptr; }
-    // Borrowed.
+    // The result borrows the bytes.
     [[nodiscard]] rpma_conn_private_data view() const { return {.ptr = bytes_.get(), .len = size_}; }
 
 private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/request: an operation as a work request. prepare_X checks the arguments of rpma_X and makes the
-// request: 0, or the RPMA_E_ code that rpma_X answers. Inlines, for rpma_X and rpma_post both.
+// librpma/request: makes a work request of an operation. prepare_X checks the arguments of rpma_X and makes
+// the request. It returns 0, or the RPMA_E_ code that rpma_X returns. These are inlines, for rpma_X and
+// rpma_post both.
 #pragma once
 
 #include <arpa/inet.h>
@@ -14,21 +15,22 @@
 
 namespace librpma {
 
-// Not moved once prepared: the request points to its element.
+// A prepared request is not moved, because it points to its element.
 struct Request {
     ibv_send_wr wr;
     ibv_sge part;
-    // Set for flush and atomic write only: native.post posts it, where the provider posts_native_alone.
+    // It is set for flush and atomic write only: native.post posts them where the provider
+    // posts_native_alone.
     bool is_native;
 };
 
-// Only the bit of RPMA_F_ that asks for a completion in any case matters; errors complete anyway.
+// Only the RPMA_F_ bit that asks for a completion in any case matters, because errors always complete.
 inline unsigned send_flags(int flags) {
     constexpr int always = RPMA_F_COMPLETION_ALWAYS & ~RPMA_F_COMPLETION_ON_ERROR;
     return (flags & always) != 0 ? IBV_SEND_SIGNALED : 0;
 }
 
-// Messages have it, and writes that complete a receive.
+// Messages have the flag, and writes that complete a receive.
 inline unsigned solicited_flag(int flags) {
     return (flags & RPMA_F_SOLICITED) != 0 ? IBV_SEND_SOLICITED : 0;
 }
@@ -37,25 +39,25 @@ inline std::uint64_t wr_id(const void *op_context) {
     return std::bit_cast<std::uintptr_t>(op_context);
 }
 
-// Returns whether bytes from offset on lie in a region.
+// Returns whether a range is inside a region.
 inline bool is_within(std::size_t offset, std::size_t len, std::uint64_t size) {
     return offset <= size && len <= size - offset;
 }
 
-// A message's place, or none for an empty message.
+// Returns whether the arguments are a message's place, or none for an empty message.
 inline bool is_message(const rpma_mr_local *dst, std::size_t offset, std::size_t len) {
     return (dst != nullptr || (offset == 0 && len == 0)) && len <= UINT32_MAX;
 }
 
-// A small source is taken during the post; an empty one has nothing to take. Two comparisons need a register
-// less than len - 1 < inline_size, and so no register of the caller's is saved.
+// A small source is taken during the post, an empty one is not. Two comparisons need one register less than
+// len - 1 < inline_size, so that no register of the caller has to be saved.
 inline unsigned inline_flag(const rpma_conn &conn, std::size_t len) {
     return len != 0 && len <= conn.inline_size() ? IBV_SEND_INLINE : 0;
 }
 
-// Logs which of the rules for operations these arguments break, at ERROR, as their public function's;
-// RPMA_E_INVAL. The flags are not among them, for a post that kept them for this call would have to save a
-// register: where no other rule is broken, they are 0.
+// The arguments of an operation that break a rule. Its function logs the rule at ERROR, under the name of the
+// public function, and returns RPMA_E_INVAL. The flags are not among them, because a post that kept them for
+// this call would have to save a register. When no other rule is broken, the flags are 0.
 struct Arguments {
     const char *function;
     const rpma_conn *conn;
@@ -72,12 +74,12 @@ struct Arguments {
                                                   const rpma_mr_remote *remote, std::size_t remote_offset,
                                                   std::size_t len);
 
-// A read or write of nothing. Out of the way of the others: it is rare.
+// Prepares a read or write without bytes. It is not inline, because that is rare.
 void prepare_nothing(Request &request, ibv_wr_opcode opcode, int flags, const void *op_context);
 
-// A read, or a write with or without immediate: both ends, or neither and nothing at all. False when the
-// arguments break a rule: the caller says which (invalid_transfer), last of all, so that the way of those
-// that are valid pays nothing for it.
+// Prepares a read, or a write with or without immediate. It has both ends, or neither and no bytes. Returns
+// false when the arguments break a rule; the caller then reports the rule (invalid_transfer) in a tail call,
+// so that valid arguments pay nothing for it.
 inline bool prepare_transfer(Request &request, ibv_wr_opcode opcode, const rpma_conn *conn,
                              const rpma_mr_local *local, std::size_t local_offset,
                              const rpma_mr_remote *remote, std::size_t remote_offset, std::size_t len,
@@ -112,7 +114,8 @@ inline bool prepare_transfer(Request &request, ibv_wr_opcode opcode, const rpma_
     return true;
 }
 
-// A message with or without immediate; without a region an empty one. False: as prepare_transfer.
+// Prepares a message with or without immediate; without a region it is empty. Returns false as
+// prepare_transfer does.
 inline bool prepare_message(Request &request, ibv_wr_opcode opcode, const rpma_conn *conn,
                             const rpma_mr_local *local, std::size_t offset, std::size_t len, int flags,
                             const void *op_context) {
@@ -156,8 +159,8 @@ inline int prepare_atomic_write(Request &request, const rpma_conn *conn, const r
         return RPMA_E_INVAL;
     }
     request.part = {.addr = std::bit_cast<std::uintptr_t>(source), .length = length, .lkey = 0};
-    // A flush that is a read, which one above 4 GiB always is, is not done before a fence says so. Between
-    // soft devices nothing is answered before what was asked ahead of it.
+    // A flush above 4 GiB is always a read. A fence is needed so that such a flush is done first. Between
+    // soft devices it is not needed, because they answer requests in order.
     const unsigned fence = conn->keeps_order() ? 0 : IBV_SEND_FENCE;
     request.is_native = conn->has_native(verbs::native_atomic_write, *remote);
     if (request.is_native) {
@@ -171,14 +174,14 @@ inline int prepare_atomic_write(Request &request, const rpma_conn *conn, const r
     return 0;
 }
 
-// In flush.cpp; a read after write where there is no native flush.
+// Prepares a flush (flush.cpp); without native flush that is a read after write.
 int prepare_flush(Request &request, const rpma_conn *conn, const rpma_mr_remote *remote, std::size_t offset,
                   std::size_t len, int type, int flags, const void *op_context);
 
-// For what a post returned that failed. Out of the callers' way: it is rare.
+// Returns the return code for the result of a post that failed. It is not inline, because that is rare.
 [[nodiscard]] int refused_post(int returned);
 
-// The return code for what a post returned.
+// Returns the return code for the result of a post.
 inline int posted(int number) {
     if (number != 0) [[unlikely]] {
         return refused_post(number);
@@ -190,12 +193,12 @@ inline int post(const rpma_conn &conn, Request &request) {
     return posted(verbs::post(conn.qp(), request.wr));
 }
 
-// Returns whether the provider takes the flush or atomic write only by itself.
+// Returns whether the provider posts the flush or atomic write only separately, by native.post.
 inline bool is_posted_alone(const rpma_conn &conn, const Request &request) {
     return request.is_native && conn.provider().capabilities.posts_native_alone;
 }
 
-// A flush or atomic write.
+// Posts a flush or atomic write.
 inline int post_either(const rpma_conn &conn, Request &request) {
     if (is_posted_alone(conn, request)) {
         return posted(conn.provider().native.post(conn.qp(), request.wr));

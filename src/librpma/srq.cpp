@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/srq: a receive queue that many connections take their receives from.
+// librpma/srq: a receive queue from which many connections take their receives.
 #include "librpma/srq.hpp"
 
 #include <cerrno>

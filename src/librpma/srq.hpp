@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/srq: a receive queue that many connections take their receives from.
+// librpma/srq: a receive queue from which many connections take their receives.
 #pragma once
 
 #include "librpma/cq.hpp"
@@ -14,7 +14,7 @@ public:
         : srq_{std::move(srq)}, rcq_{std::move(rcq)} {}
 
     [[nodiscard]] ibv_srq *get() const { return srq_.get(); }
-    // nullptr when it has none of its own.
+    // Returns nullptr when the queue has none of its own.
     [[nodiscard]] rpma_cq *rcq() const { return rcq_.get(); }
     [[nodiscard]] int close();
 

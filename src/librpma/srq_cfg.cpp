@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/srq_cfg: what a shared receive queue is to be like.
+// librpma/srq_cfg: the configuration of a shared receive queue.
 #include "librpma/srq_cfg.hpp"
 
 #include "librpma/accessor.hpp"

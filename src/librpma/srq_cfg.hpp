@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/srq_cfg: what a shared receive queue is to be like; as made, the defaults.
+// librpma/srq_cfg: the configuration of a shared receive queue. A new one has the defaults.
 #pragma once
 
 #include <atomic>

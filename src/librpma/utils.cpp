@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/utils: finding a device, asking what it can do, the texts of connection events.
+// librpma/utils: finds a device, asks for its abilities, and has the texts of connection events.
 #include <cerrno>
 
 #include "librpma/api.hpp"
