@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/arguments: parsing is strict, so that a slip of the finger is an error and never another meaning.
+// cli/arguments: parsing is strict, so that a typing error is an error and never has another meaning.
 #include "cli/arguments.hpp"
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace {
 
 constexpr std::string_view default_port = "7204";
 
-// The whole of `text` as a decimal number.
+// Parses the whole of `text` as a decimal number.
 template <typename Number>
 bool parse_number(std::string_view text, Number &value) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     return error == std::errc{} && end == text.data() + text.size();
 }
 
-// Levenshtein's: how many letters are to be put in, taken out or replaced.
+// Returns Levenshtein's distance: how many letters must be inserted, removed or replaced.
 std::size_t distance(std::string_view left, std::string_view right) {
     std::vector<std::size_t> row(right.size() + 1);
     std::ranges::generate(row, [i = std::size_t{0}]() mutable { return i++; });

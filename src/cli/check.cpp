@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/check: `rpma check --pool` reads a pool that nobody serves, and says what each of its slots is worth;
-// `rpma check HOST:PORT` is check_peer's.
+// cli/check: `rpma check --pool` reads a pool that no server has open, and says whether each of its slots is
+// good. check_peer has `rpma check HOST:PORT`.
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/file.h>
@@ -38,7 +38,8 @@ struct CheckOptions {
     bool json = false;
 };
 
-// A slot has the content that its header names; `wrong` says what is wrong with that, if anything is.
+// A slot with the content that its header names. `wrong` names the fault of the content, and is empty without
+// one.
 struct Slot {
     Content content{};
     // NOLINTNEXTLINE(readability-redundant-member-init): g++ wants one where a slot is made without
@@ -57,7 +58,7 @@ struct Report {
     std::array<Slot, 2> slots{};
     bool is_empty = false;          // nothing was committed yet
     std::optional<unsigned> named;  // the slot that the commit word names
-    std::string wrong;              // with what is committed
+    std::string wrong;              // the fault of the committed content
 };
 
 Outcome<> read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset) {
@@ -74,7 +75,7 @@ Outcome<> read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset) {
     return {};
 }
 
-// Locked, so that no server has it meanwhile.
+// Opens and locks the pool, so that no server opens it meanwhile.
 Outcome<base::Fd> open_pool(const std::string &path) {
     base::Fd fd{open(path.c_str(), O_RDWR | O_CLOEXEC)};
     if (!fd) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/check_peer: `rpma check HOST:PORT` says what a server speaks, and what that means for a client.
+// cli/check_peer: `rpma check HOST:PORT` tells which protocol a server speaks, and the effect for a client.
 #include "cli/check_peer.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +17,8 @@ namespace {
 
 using Found = Probed::Peer;
 
-// A server of pools refuses what is no client of its own. Asked as `rpma status` asks, it says its version.
+// Returns the version of a server of pools. Such a server refuses clients that are not its own, so this asks
+// as `rpma status` does.
 std::optional<std::uint16_t> pool_version(const Address &address, double timeout_seconds) {
     const auto device = open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE);
     if (!device) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/check_peer: `rpma check HOST:PORT` says what a server speaks.
+// cli/check_peer: `rpma check HOST:PORT` tells which protocol a server speaks.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ struct PeerOptions {
     bool json = false;
 };
 
-// Prints what was found. Exit::Refused: the server has neither rsockets nor a pool. Exit::Unreachable: there
-// is none.
+// Prints the result. Fails with Exit::Refused when the server has neither rsockets nor a pool, and with
+// Exit::Unreachable when there is no server.
 [[nodiscard]] Outcome<> check_peer(const PeerOptions &options);
 
 }  // namespace cli

@@ -17,10 +17,11 @@ namespace cli {
 class Crc32c {
 public:
     void update(std::span<const std::byte> bytes) {
-        constexpr std::size_t most = 1U << 30;  // isa-l counts in int
+        constexpr std::size_t most = 1U << 30;  // isa-l takes an int
         while (!bytes.empty()) {
             const auto piece = bytes.first(std::min(bytes.size(), most));
-            // isa-l forgot the const; it only reads. It leaves both inversions of the standard to the caller.
+            // isa-l's parameter lacks the const, but it only reads. The caller makes both inversions of the
+            // standard.
             auto *data = const_cast<unsigned char *>(reinterpret_cast<const unsigned char *>(piece.data()));
             state_ = crc32_iscsi(data, static_cast<int>(piece.size()), state_);
             bytes = bytes.subspan(piece.size());
@@ -39,7 +40,7 @@ private:
     return crc.value();
 }
 
-// As it is shown to people and in JSON.
+// Returns the checksum as text, for people and for JSON.
 [[nodiscard]] inline std::string checksum_text(std::uint32_t value) {
     return fmt::format("crc32c:{:08x}", value);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/commands: the subcommands. Each add_ function declares one, with its options and its help; parsing a
-// command line that names it stores in `chosen` what is to be done.
+// cli/commands: the subcommands. Each add_ function declares one, with its options and its help. Parsing a
+// command line that names the subcommand stores its function in `chosen`.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -23,7 +23,7 @@ void add_status(CLI::App &app, Command &chosen);
 void add_check(CLI::App &app, Command &chosen);
 void add_sockets(CLI::App &app, Command &chosen);
 void add_perf(CLI::App &app, Command &chosen);
-// Arguments behind the program's name are the program's: they stay in the subcommand's remaining().
+// Arguments after the program's name belong to the program, and stay in the subcommand's remaining().
 void add_run(CLI::App &app, Command &chosen);
 
 }  // namespace cli

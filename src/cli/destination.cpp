@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/destination: which of both it is, and writes to it.
+// cli/destination: decides between file and stream, and writes to it.
 #include "cli/destination.hpp"
 
 #include <fcntl.h>
@@ -20,10 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int wait_ms = 1000;
-constexpr std::size_t stream_piece = 4096;  // a pipe that is writable takes so much without blocking
+constexpr std::size_t stream_piece = 4096;  // a pipe that is writable takes this much without blocking
 constexpr unsigned most_links = 16;
 
-// The number in /proc/self/fd/NUMBER.
+// Returns the number in /proc/self/fd/NUMBER.
 int number_in(const fs::path &path) {
     const std::string folder = path.parent_path().string();
     if (folder != "/proc/self/fd" && folder != "/dev/fd" && folder != fmt::format("/proc/{}/fd", getpid())) {
@@ -35,7 +35,7 @@ int number_in(const fs::path &path) {
     return error == std::errc{} && end == name.data() + name.size() ? number : -1;
 }
 
-// The descriptor of this process that the path leads to, such as 1 for /dev/stdout; -1 for a file.
+// Returns the descriptor of this process that the path leads to, such as 1 for /dev/stdout; -1 for a file.
 int descriptor_of(fs::path path) {
     std::error_code error;
     for (unsigned links = 0; links < most_links; ++links) {

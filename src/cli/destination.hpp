@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/destination: where a pulled content goes: a file that appears whole, or a stream.
+// cli/destination: the destination of a pulled content: a file that appears complete, or a stream.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,25 @@
 
 namespace cli {
 
-// One thread.
+// One thread uses it.
 class Destination {
 public:
-    // Called now and then while a stream takes nothing.
+    // It is called at intervals while a stream takes nothing.
     using Waiting = std::function<Outcome<>()>;
 
-    // A stream when the path is `-`, or leads to a descriptor of this process (/dev/stdout): that is written
-    // to as it is, for a file behind it is its opener's. Else a regular file, or none yet; a new file has the
-    // rights of the one that it replaces.
+    // Opens a destination. It is a stream when the path is `-`, or leads to a descriptor of this process
+    // (/dev/stdout). The process that opened such a descriptor owns the file behind it, so the stream is
+    // written as it is. Any other path is a regular file, which need not exist; a new file has the
+    // permissions of the one that it replaces.
     [[nodiscard]] static Outcome<Destination> open(const std::string &path);
 
     [[nodiscard]] bool is_stream() const { return !file_.has_value(); }
     [[nodiscard]] bool is_standard_output() const { return descriptor_ == 1; }
 
-    // The bytes at an offset of the content; a stream takes them from the first to the last. Blocks.
+    // Writes bytes at an offset of the content; a stream takes them from the first to the last. Blocks.
     [[nodiscard]] Outcome<> write(std::span<const std::byte> bytes, std::uint64_t offset,
                                   const Waiting &waiting);
-    // The content is whole, and has this length. Blocks for storage.
+    // Publishes the complete content, which has this length. Blocks for storage.
     [[nodiscard]] Outcome<> publish(std::uint64_t length);
 
 private:
@@ -38,7 +39,7 @@ private:
 
     std::string path_;
     std::optional<StagedFile> file_;
-    int descriptor_ = -1;  // a stream's
+    int descriptor_ = -1;  // of a stream
 };
 
 }  // namespace cli

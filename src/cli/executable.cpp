@@ -25,11 +25,11 @@ namespace cli {
 
 namespace {
 
-constexpr int most_interpreters = 5;      // of scripts that run scripts, as execve(2) has it
+constexpr int most_interpreters = 5;      // of scripts that run scripts, as with execve(2)
 constexpr std::size_t most_headers = 64;  // programs have about a dozen
 constexpr std::size_t most_notes_bytes = 4096;
 
-// Empty when there is no such file.
+// Returns the program's path; empty when there is no such file.
 std::string path_of(const std::string &program) {
     if (program.contains('/')) {
         return program;
@@ -49,7 +49,7 @@ std::string path_of(const std::string &program) {
     }
 }
 
-// Reads as many items as there are, at most `most`.
+// Reads the items that there are, at most `most`.
 template <typename Item>
 std::vector<Item> read_items(const base::Fd &file, std::size_t most, std::size_t offset) {
     std::vector<Item> items(most);
@@ -58,7 +58,7 @@ std::vector<Item> read_items(const base::Fd &file, std::size_t most, std::size_t
     return items;
 }
 
-// Returns whether a segment of notes has one of Go's linker.
+// Returns whether a segment of notes has a note of Go's linker.
 bool has_note_of_go(const base::Fd &file, const ElfW(Phdr) & segment) {
     const auto bytes =
         read_items<char>(file, std::min<std::size_t>(segment.p_filesz, most_notes_bytes), segment.p_offset);
@@ -76,7 +76,7 @@ bool has_note_of_go(const base::Fd &file, const ElfW(Phdr) & segment) {
     return false;
 }
 
-// As ld.so(8) has it: with these it takes libraries of the system's folders only.
+// Returns whether the file gains privileges; ld.so(8) then takes only libraries of the system's folders.
 bool gains_privileges(const base::Fd &file) {
     struct stat status{};
     struct statvfs folder{};
@@ -90,7 +90,7 @@ bool gains_privileges(const base::Fd &file) {
            (getuid() != 0 && fgetxattr(file.get(), "security.capability", nullptr, 0) > 0);
 }
 
-// The header is that of a file in ELF.
+// Returns the reason for a file in ELF, whose header this is.
 std::string why_not(const base::Fd &file, const ElfW(Ehdr) & header) {
     ElfW(Ehdr) own{};
     const base::Fd self{open("/proc/self/exe", O_RDONLY | O_CLOEXEC)};

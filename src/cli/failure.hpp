@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/failure: how a function of the command reports failure: one line of text for a person, which names the
-// thing and says what was expected.
+// cli/failure: the failure of a function of the command: one line of text for a person, which names the
+// object and the expected value.
 #pragma once
 
 #include <fmt/core.h>
@@ -13,15 +13,15 @@
 
 namespace cli {
 
-// The command ends with one of these codes; rpma(1) says the same.
+// The exit codes of the command, as in rpma(1).
 enum class Exit : int {
     Done = 0,
     Failed = 1,
     Usage = 2,
-    NotCommitted = 3,  // a push failed on its way: the pool holds what it held
-    Unknown = 4,       // a push failed at its commit: the pool holds the old content or the new
+    NotCommitted = 3,  // a push failed before its commit: the pool has the old content
+    Unknown = 4,       // a push failed at its commit: the pool has the old content or the new one
     Busy = 5,          // another push is under way
-    Refused = 6,       // the server does not give what is asked for
+    Refused = 6,       // the server refuses the request
     Unreachable = 7,   // there is no server, or it does not answer
     NotExecutable = 126,
     NotFound = 127,
@@ -30,7 +30,7 @@ enum class Exit : int {
 struct Failure {
     std::string text;
     Exit exit = Exit::Failed;
-    // With Exit::Unknown: of the content that is there or not.
+    // With Exit::Unknown, the sequence of the content that may be committed.
     std::uint64_t sequence = 0;
     std::uint32_t checksum = 0;
 };
@@ -50,7 +50,7 @@ template <typename... Arguments>
     return std::unexpected{Failure{fmt::format(format, std::forward<Arguments>(arguments)...), exit}};
 }
 
-// Says what an errno value means; a static string.
+// Returns the meaning of an errno value, as a static string.
 [[nodiscard]] inline const char *errno_text(int number) {
     const char *text = strerrordesc_np(number);
     return text != nullptr ? text : "unknown error";
@@ -58,8 +58,8 @@ template <typename... Arguments>
 
 }  // namespace cli
 
-// The value of an Outcome; its failure is returned from the calling function. A macro because only that can
-// return.
+// Gives the value of an Outcome, or returns its failure from the calling function. It is a macro because only
+// a macro can do that.
 #define TRY(...)                                                                  \
     ({                                                                            \
         auto try_outcome = (__VA_ARGS__);                                         \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/histogram: what is read off the classes.
+// cli/histogram: the results that come from the classes.
 #include "cli/histogram.hpp"
 
 #include <cmath>

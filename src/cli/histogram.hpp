@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/histogram: how often which latency occurred, in a fixed amount of memory however many there are.
+// cli/histogram: counts how often each latency occurred, in a fixed amount of memory.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace cli {
 
-// Counts nanoseconds: exactly below 128, above that in classes 1/64 of their power of two wide, so what it
-// says is at most 1.6% too much. Beyond an hour it counts as an hour.
+// Counts nanoseconds: exactly below 128, above that in classes whose width is 1/64 of their power of two, so
+// a result is at most 1.6% too large. More than an hour counts as an hour.
 class Histogram {
 public:
     static constexpr std::uint64_t largest = (std::uint64_t{1} << 42) - 1;
@@ -29,15 +29,15 @@ public:
     }
 
     [[nodiscard]] std::uint64_t count() const { return count_; }
-    // In nanoseconds; 0 without samples.
+    // These are in nanoseconds; 0 without samples.
     [[nodiscard]] std::uint64_t least() const { return count_ == 0 ? 0 : least_; }
     [[nodiscard]] std::uint64_t most() const { return most_; }
     [[nodiscard]] double mean() const;
-    // Returns the value that at least this share (0 to 1) of all did not exceed.
+    // Returns the value that at least this share (0 to 1) of all samples did not exceed.
     [[nodiscard]] std::uint64_t percentile(double share) const;
 
-    // The samples in steps of 1, 2, 5, 10, 20 ... from the first to the last that has any. A class belongs to
-    // the step in which it begins.
+    // The samples in steps of 1, 2, 5, 10, 20 ..., from the first to the last step that has any. A class
+    // belongs to the step in which it begins.
     struct Step {
         std::uint64_t from;  // nanoseconds
         std::uint64_t to;    // not included
@@ -46,7 +46,7 @@ public:
     [[nodiscard]] std::vector<Step> steps() const;
 
 private:
-    // Values below 128 are their own class; then 64 classes for each power of two.
+    // Each value below 128 is a class of its own; above that there are 64 classes for each power of two.
     static constexpr int class_bits = 6;
     static constexpr std::size_t classes = (42 - class_bits + 1) << class_bits;
     static constexpr std::size_t class_of(std::uint64_t value) {

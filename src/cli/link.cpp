@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/link: connecting, the server's offer, and waits that end.
+// cli/link: connects, gets the server's offer, and waits with time-outs.
 #include "cli/link.hpp"
 
 #include <poll.h>
@@ -15,14 +15,14 @@ namespace cli {
 
 namespace {
 
-// All is done by then: nobody waits longer for a server that does not answer.
+// Everything is done by then, so the command does not wait longer for a server that does not answer.
 constexpr auto close_timeout = std::chrono::milliseconds{2000};
 
-// Written by the signal handler, hence lock-free; relaxed, nothing is published with it.
+// The signal handler writes it, so it is lock-free. Relaxed is enough, because it publishes nothing else.
 std::atomic<bool> was_interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-// The outcome of an attempt to reach the server.
+// Returns the outcome of an attempt to reach the server.
 Outcome<> reached(Outcome<> outcome) {
     if (!outcome) {
         outcome.error().exit = Exit::Unreachable;

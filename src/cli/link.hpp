@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/link: a client's connection to a server of ours, from the request to the end.
+// cli/link: a client's connection to a server of pools, from the request to the end.
 #pragma once
 
 #include <chrono>
@@ -10,23 +10,22 @@
 
 namespace cli {
 
-// From now on SIGINT, SIGTERM and SIGHUP end every wait with a failure, so that nothing half-made is left
-// behind.
+// Makes SIGINT, SIGTERM and SIGHUP end every wait with a failure, so that no partial file stays behind.
 void end_waits_on_signals();
 [[nodiscard]] bool interrupted();
 
-// One thread. Every wait ends when nothing happens for the timeout, and at SIGINT and SIGTERM (see
-// end_waits_on_signals). The device, and a completion queue that is given, outlive it.
+// One thread uses it. Every wait ends when nothing happens for the timeout, and at SIGINT and SIGTERM (see
+// end_waits_on_signals). The device, and a given completion queue, outlive it.
 class Link {
 public:
     using Clock = std::chrono::steady_clock;
     using Milliseconds = std::chrono::milliseconds;
 
-    // How much may be under way.
+    // The numbers of operations that may be under way.
     struct Queues {
         std::uint32_t sends;
         std::uint32_t receives = 1;
-        rpma_cq *completions = nullptr;  // none: one of its own, for both
+        rpma_cq *completions = nullptr;  // nullptr: one of its own, for both
     };
 
     Link(const Address &address, double timeout_seconds)
@@ -34,8 +33,8 @@ public:
           name_{address.text()},
           timeout_{std::chrono::ceil<Milliseconds>(std::chrono::duration<double>{timeout_seconds})} {}
 
-    // Connects. The server's answer may be Busy, and then is all there is; otherwise remote() is what it
-    // offers.
+    // Connects. When the server's answer is Busy, there is nothing else; otherwise remote() is the region
+    // that it offers.
     [[nodiscard]] Outcome<Offer> connect(const DevicePeer &device, const Hello &hello, const Queues &queues);
 
     [[nodiscard]] const std::string &name() const { return name_; }  // the server's address
@@ -44,10 +43,10 @@ public:
     [[nodiscard]] rpma_mr_remote *remote() const { return remote_.get(); }
 
     [[nodiscard]] Outcome<> wait_readable(int fd, Clock::time_point deadline) const;
-    // Says what the failed completion of an operation means.
+    // Returns the meaning of an operation's failed completion.
     [[nodiscard]] std::unexpected<Failure> ended(ibv_wc_status status) const;
 
-    // Ends the connection and waits, for a moment at most, until the server knows.
+    // Ends the connection and waits, up to two seconds, until the server knows.
     void close();
 
 private:

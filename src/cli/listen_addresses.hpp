@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/listen_addresses: where a server listens when it is told to listen at a name or everywhere.
+// cli/listen_addresses: the addresses at which a server listens for a name or a wildcard.
 #pragma once
 
 #include <vector>
@@ -10,12 +10,13 @@ namespace cli {
 
 struct ListenAddresses {
     std::vector<Address> addresses;  // numeric
-    bool any;                        // those of a wildcard: not each of them need have an RDMA device
+    bool any;                        // they come from a wildcard, so some of them may have no RDMA device
 };
 
-// 0.0.0.0 is each IPv4 address of this machine, :: each of both families; but no link-local one, which has no
-// meaning without its interface. If a name has several addresses, the first counts. Blocks while a name is
-// looked up. Fails when the name is unknown, or when there is no such address.
+// Returns the addresses. 0.0.0.0 stands for each IPv4 address of this machine, :: for each of both families,
+// without link-local ones, which have no meaning without their interface. If a name has several addresses,
+// the first counts. Blocks while it looks up a name. Fails when the name is unknown, or when there is no such
+// address.
 [[nodiscard]] Outcome<ListenAddresses> listen_addresses(const Address &address);
 
 }  // namespace cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/log: keeps a line of each level, for what a failure says; prints the commands' own.
+// cli/log: keeps lines for the text of a failure, and prints the commands' own lines.
 #include "cli/log.hpp"
 
 #include <librpma.h>
@@ -35,20 +35,20 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
     if (level < 0 || level > RPMA_LOG_LEVEL_DEBUG) {
         return;
     }
-    // Relaxed: a threshold that changes is seen soon, which is all that is promised.
+    // Relaxed is enough: a new threshold need only be seen soon.
     if (level <= print_threshold.load(std::memory_order_relaxed)) {
         std::fputs(fmt::format("rpma: {}\n", line).c_str(), stderr);
     }
     const base::Lock lock{mutex};
     std::string &kept = kept_lines.at(static_cast<std::size_t>(level));
-    // The first error is the cause of those after it; of warnings the last says how it ended.
+    // The first error is the cause of the later ones; the last warning tells the result.
     if (level > RPMA_LOG_LEVEL_ERROR || kept.empty()) {
         kept = std::move(line);
     }
 }
 
-// Prints what a command itself logs, as a server does while it serves others.
-// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is base's.
+// Prints the lines that a command itself logs, for instance a server. NOLINTNEXTLINE(cert-dcl50-cpp): the
+// signature is base's.
 void print_line(int, const char *, int, const char *, const char *format, ...) {
     std::array<char, 1024> text;
     va_list arguments;
@@ -58,7 +58,7 @@ void print_line(int, const char *, int, const char *, const char *format, ...) {
     std::fputs(fmt::format("rpma: {}", text.data()).c_str(), stderr);
 }
 
-// The caller says what could not be done: the name of the call that failed adds nothing for a person.
+// Removes the name of the call that failed, because the caller's text already says what could not be done.
 std::string without_call(const std::string &line) {
     constexpr std::string_view failed_with = " failed: ";
     const std::size_t end = line.find(failed_with);

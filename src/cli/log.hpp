@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/log: librpma's log, which says why a call failed; its return value alone does not.
+// cli/log: librpma's log, which tells the reason why a call failed; the return value alone does not.
 #pragma once
 
 #include "cli/failure.hpp"
 
 namespace cli {
 
-// Takes over librpma's log, which would go to the system's: lines are kept to explain failures, and printed
-// when verbose. Commands print their own lines with BASE_LOG. Call once, before other threads.
+// Takes over librpma's log, which would go to the system's log. Lines are kept to explain failures, and
+// printed with `verbose`. Commands print their own lines with BASE_LOG. It is called once, before other
+// threads start.
 void take_log(bool verbose);
 
-// From now on warnings and errors are printed as they come: for a server, which goes on.
+// Prints warnings and errors as they come from now on; a server needs that, because it continues after them.
 void print_warnings();
 
-// Forgets what was logged: what follows explains what follows.
+// Forgets the kept lines, so that later failures are explained by later lines only.
 void clear_log();
 
-// The first error logged since clear_log, else the last warning, behind ": "; nothing when none was logged.
+// Returns ": " and the first error since clear_log, otherwise the last warning; nothing when there was none.
 [[nodiscard]] std::string logged_reason();
 
-// ": " and the reason why librpma's call returned `result`: what was logged, else what the number means.
+// Returns ": " and the reason why librpma's call returned `result`: the logged line, otherwise the meaning of
+// the number.
 [[nodiscard]] std::string reason_of(int result);
 
-// The outcome of librpma's call that returned `result`; the format says what could not be done.
+// Returns the outcome of librpma's call that returned `result`; the format says what could not be done.
 template <typename... Arguments>
 [[nodiscard]] Outcome<> checked(int result, fmt::format_string<Arguments...> format,
                                 Arguments &&...arguments) {

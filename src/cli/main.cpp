@@ -24,20 +24,20 @@ using cli::Failure;
 
 using Words = std::vector<std::string_view>;
 
-// `run`, when that is the command. No option before it has a value.
+// Finds `run`, when that is the command. No option before it has a value.
 Words::const_iterator find_run(const Words &words) {
     const auto command = std::ranges::find_if(words, [](auto word) { return !word.starts_with('-'); });
     return command != words.end() && *command == "run" ? command : words.end();
 }
 
-// Asked of the words, for a command line that is not understood is answered in JSON too.
+// This looks at the words, because the answer is in JSON also when the command line is not valid.
 bool wants_json(const Words &words) {
     const auto end = std::ranges::find(words, "--");
     return find_run(words) == words.end() && std::find(words.begin(), end, "--json") != end;
 }
 
-// The words as CLI11 takes them, from the last to the first. It would take -- behind `run` for the end of
-// run's own.
+// Returns the words in the order in which CLI11 takes them, from the last to the first. CLI11 would take a --
+// after `run` for the end of run's own options.
 std::vector<std::string> words_to_parse(const Words &words) {
     std::vector<std::string> parsed{words.begin(), words.end()};
     if (const auto run = find_run(words); run != words.end() && run + 1 != words.end() && run[1] == "--") {
@@ -68,7 +68,7 @@ std::string suggest(const std::string &word, const std::vector<std::string> &can
     return nearest.empty() ? std::string{} : fmt::format(", did you mean {}?", nearest);
 }
 
-// Says what is wrong with a word that no option and no argument took.
+// Returns the failure for a word that no option and no argument took.
 Failure unknown_word(const CLI::App &app, const std::string &word) {
     std::vector<std::string> known;
     const auto chosen = app.get_subcommands();
@@ -90,10 +90,10 @@ Failure unknown_word(const CLI::App &app, const std::string &word) {
             Exit::Usage};
 }
 
-// The words that nobody took. A program that is run has its own.
+// Returns the words that no option took. The words of a program that is run are its own.
 std::vector<std::string> unknown_words(const CLI::App &app) {
     auto words = app.remaining(!app.got_subcommand("run"));
-    std::erase(words, "--");  // what stands behind it was taken, also when it begins with a dash
+    std::erase(words, "--");  // the words after it were taken, also when they begin with a dash
     return words;
 }
 
@@ -103,7 +103,7 @@ cli::Outcome<> parse(CLI::App &app, const Words &given, const cli::Command &chos
     } catch (const CLI::Success &) {  // --help
         throw;
     } catch (const CLI::ParseError &error) {
-        // Perhaps just because of an option whose name is wrong.
+        // The reason may be an option whose name is wrong.
         const auto words = unknown_words(app);
         const auto option =
             std::ranges::find_if(words, [](const auto &word) { return word.starts_with('-'); });
@@ -149,10 +149,10 @@ Exit run(const Words &words, bool json) {
     if (const auto done = chosen(); !done) {
         return complain(done.error(), json);
     }
-    // A server's work is not what it prints.
+    // A server's output is not its work, so a failed print does not matter.
     const int unprinted = app.got_subcommand("serve") ? 0 : cli::print_failure();
     if (unprinted == EPIPE) {
-        return Exit::Failed;  // who does not read on knows
+        return Exit::Failed;  // the reader closed the output and needs no message
     }
     return unprinted == 0 ? Exit::Done
                           : complain({fmt::format("standard output: cannot write: {}; all else was done",
@@ -163,7 +163,7 @@ Exit run(const Words &words, bool json) {
 }  // namespace
 
 int main(int argc, char **argv) {
-    // A reader of our output that goes away must not end a server.
+    // A reader that closes our output must not end a server.
     std::signal(SIGPIPE, SIG_IGN);
     const Words words{argv + std::min(argc, 1), argv + argc};
     const bool json = wants_json(words);
@@ -174,7 +174,8 @@ int main(int argc, char **argv) {
         exit = complain({error.what()}, json);
     }
     if (exit != Exit::Done) {
-        // Without the two seconds that the soft device would give the rest of a connection that failed.
+        // This skips the two seconds that the soft device would wait for the rest of a connection that
+        // failed.
         std::fflush(nullptr);
         std::_Exit(static_cast<int>(exit));
     }

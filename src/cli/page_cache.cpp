@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/page_cache: pages are dropped; those that stay are compared with storage (open(2), O_DIRECT) and set
-// right.
+// cli/page_cache: drops pages, compares the pages that stay with storage (open(2), O_DIRECT), and corrects
+// them.
 #include "cli/page_cache.hpp"
 
 #include <fcntl.h>
@@ -22,13 +22,13 @@ namespace cli {
 
 namespace {
 
-constexpr std::uint64_t window_size = std::uint64_t{1} << 30;  // looked at at once
+constexpr std::uint64_t window_size = std::uint64_t{1} << 30;  // bytes that are checked at once
 
 struct alignas(page_size) Page {
     std::array<std::byte, page_size> bytes;
 };
 
-// The pages of the file from `begin` on, up to `end`, that are in the page cache (mincore(2)).
+// Returns the pages of the file from `begin` to `end` that are in the page cache (mincore(2)).
 Outcome<std::vector<std::uint64_t>> resident(int fd, std::uint64_t begin, std::uint64_t end) {
     const auto size = static_cast<std::size_t>(end - begin);
     void *const window = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(begin));
@@ -52,7 +52,7 @@ Outcome<std::vector<std::uint64_t>> resident(int fd, std::uint64_t begin, std::u
     return pages;
 }
 
-// Gives the page cache what storage has there.
+// Writes the bytes of storage into the page cache.
 Outcome<> set_right(int fd, int direct, std::uint64_t offset) {
     Page stored;
     Page cached;
@@ -74,8 +74,8 @@ Outcome<> forget(int fd) {
     if (fstat(fd, &status) != 0) {
         return failed("{}", errno_text(errno));
     }
-    // Only what is written can be dropped. A failure that is reported here is one of those that make the page
-    // cache differ from storage, which is found out below.
+    // Only pages that are written can be dropped. A failure here makes the page cache differ from storage;
+    // the code below finds that difference.
     (void)fdatasync(fd);
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     const auto size = static_cast<std::uint64_t>(status.st_size);

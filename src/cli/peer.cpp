@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/peer: address to device to librpma peer.
+// cli/peer: finds the device of an address, and makes a librpma peer on it.
 #include "cli/peer.hpp"
 
 #include <netdb.h>
@@ -14,7 +14,7 @@ namespace cli {
 
 namespace {
 
-// A name that means nothing, or a link-local address that may be on any interface.
+// Refuses a name that cannot be looked up, or a link-local address that may be on any interface.
 Outcome<> check_host(const std::string &host) {
     addrinfo *found = nullptr;
     addrinfo wanted{};
@@ -42,7 +42,7 @@ Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type
     clear_log();
     ibv_context *context = nullptr;
     const int result = rpma_utils_get_ibv_context(address.host.c_str(), type, &context);
-    if (result != 0 || context == nullptr) {  // a wildcard is bound to no device
+    if (result != 0 || context == nullptr) {  // a wildcard address has no single device
         return failed(type == RPMA_UTIL_IBV_CONTEXT_REMOTE ? Exit::Unreachable : Exit::Failed,
                       "{}: expected an address {} an RDMA device (rpma devices){}", address.host, expected,
                       result != 0 ? reason_of(result) : "");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/peer: librpma's objects with an owner each, and the RDMA device that serves an address. Lifetimes are
-// librpma's rules: a peer outlives the others, a connection goes before the memory it uses.
+// cli/peer: owners of librpma's objects, and the RDMA device that serves an address. The lifetimes follow
+// librpma's rules: a peer outlives the others, and a connection ends before the memory that it uses.
 #pragma once
 
 #include <librpma.h>
@@ -14,8 +14,7 @@
 
 namespace cli {
 
-// Deletes at the end of the scope; nobody is left then to hear about an error, and librpma frees the object
-// anyway.
+// Deletes the object at the end of the scope. An error is ignored, because librpma frees the object anyway.
 template <auto Delete>
 struct Deleter {
     template <typename T>
@@ -40,11 +39,11 @@ struct DevicePeer {
     bool is_soft = false;
 };
 
-// The device that has this address (LOCAL), or through which it is reached (REMOTE; blocks for up to a
+// Returns a peer on the device that has this address (LOCAL), or on the way to it (REMOTE; blocks for up to a
 // second).
 [[nodiscard]] Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type type);
 
-// Registers memory, which outlives the region.
+// Registers memory. The memory outlives the region.
 [[nodiscard]] Outcome<LocalRegion> register_memory(const DevicePeer &device, std::span<std::byte> memory,
                                                    int usage);
 

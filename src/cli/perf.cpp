@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf: `rpma perf` measures what a server of ours, and the way to it, can do, beside plain TCP on the
-// same way.
+// cli/perf: `rpma perf` measures the speed of a server of pools, and of the network to it, beside plain TCP
+// on the same network.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -31,7 +31,7 @@ struct PerfOptions {
     bool json = false;
 };
 
-// Tells a terminal what is being measured.
+// Shows on a terminal which row is being measured.
 void show_progress(const std::string &text) {
     if (isatty(STDERR_FILENO) == 1) {
         std::fputs(fmt::format("\r{}\033[K", text).c_str(), stderr);

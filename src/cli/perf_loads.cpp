@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_loads: lists, strictly.
+// cli/perf_loads: parses lists strictly.
 #include "cli/perf_loads.hpp"
 
 #include <ranges>
@@ -19,7 +19,7 @@ Outcome<std::vector<T>> parse_list(std::string_view text, const Parse &parse) {
     for (const auto part : std::views::split(text, ',')) {
         values.push_back(TRY(parse(std::string_view{part})));
     }
-    if (values.empty()) {  // the text was, which splits into nothing
+    if (values.empty()) {  // the text was empty
         values.push_back(TRY(parse(text)));
     }
     return values;

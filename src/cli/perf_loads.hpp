@@ -12,8 +12,8 @@ namespace cli {
 inline constexpr std::uint32_t most_depth = 1024;
 inline constexpr std::uint32_t most_connections = 64;
 
-// Each operation with each size at each depth, in the order of these comma-separated lists. An atomic write
-// has 8 bytes whatever the sizes are.
+// Returns each operation with each size at each depth, in the order of these comma-separated lists. An atomic
+// write always has 8 bytes.
 [[nodiscard]] Outcome<std::vector<Load>> parse_loads(const std::string &ops, const std::string &sizes,
                                                      const std::string &depths, std::uint32_t connections);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_path: what `rpma perf` measures, and the way on which it is done.
+// cli/perf_path: a row that `rpma perf` measures, and the path that it uses, RDMA or TCP.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,22 @@ namespace cli {
 
 enum class PerfOp : std::uint8_t { Write, Read, Flush, Send, Atomic };
 
-// A row of the table is about this.
+// The load of a row of the table.
 struct Load {
     PerfOp op;
     std::uint32_t bytes;  // of an operation
     std::uint32_t depth;  // operations under way on each connection
     std::uint32_t connections;
 
-    // Operations under way, numbered from 0: those of one connection follow each other.
+    // Returns the number of operations under way. They are numbered from 0; those of one connection have
+    // consecutive numbers.
     [[nodiscard]] std::uint32_t slots() const { return depth * connections; }
-    // Done before the server has it: then a barrier tells when it has all.
+    // Returns whether an operation is done before the server has its bytes. A barrier then tells when the
+    // server has all of them.
     [[nodiscard]] bool is_one_way() const { return op == PerfOp::Write || op == PerfOp::Atomic; }
 };
 
-// One thread. Nothing allocates once it is open.
+// One thread uses it. No function allocates once it is open.
 class Path {
 public:
     Path() = default;
@@ -32,13 +34,14 @@ public:
     Path &operator=(const Path &) = delete;
     virtual ~Path() = default;
 
-    // Starts the operation of a slot that has none under way.
+    // Starts the operation of a slot without one under way.
     [[nodiscard]] virtual Outcome<> post(std::uint32_t slot) = 0;
-    // Starts an operation in its place that is done when the server has all that the connection did before.
+    // Starts, in the slot's place, an operation that is done when the server has the bytes of all earlier
+    // operations of the connection.
     [[nodiscard]] virtual Outcome<> post_barrier(std::uint32_t slot) = 0;
-    // Fills in slots whose operation is done; how many. Does not wait.
+    // Fills in slots whose operation is done, and returns their number. Does not wait.
     [[nodiscard]] virtual Outcome<std::size_t> collect(std::span<std::uint32_t> done) = 0;
-    // Sleeps until there may be something to collect, for the timeout at most.
+    // Sleeps until there may be a completion to collect, for the timeout at most.
     [[nodiscard]] virtual Outcome<> wait() = 0;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_rdma: what each slot posts is prepared; posting and collecting only do that.
+// cli/perf_rdma: prepares the operation of each slot, so that the measurement contains only posting and
+// collecting.
 #include "cli/perf_rdma.hpp"
 
 #include <algorithm>
@@ -14,10 +15,10 @@ namespace cli {
 namespace {
 
 constexpr std::uint64_t cache_line = 64;
-constexpr std::uint32_t answer_bytes = 8;  // room for an answer; it has none
-// ibv_wc.wr_id: a slot, or one of these.
-constexpr std::uint64_t is_receive = std::uint64_t{1} << 32;  // and the connection
-constexpr std::uint64_t is_message = std::uint64_t{1} << 33;  // its answer is what counts
+constexpr std::uint32_t answer_bytes = 8;  // room for an answer, which is empty
+// ibv_wc.wr_id is a slot, or has one of these bits.
+constexpr std::uint64_t is_receive = std::uint64_t{1} << 32;  // the rest is the connection
+constexpr std::uint64_t is_message = std::uint64_t{1} << 33;  // the message is done when its answer comes
 
 constexpr std::array<char, 8> atomic_word = {1, 2, 3, 4, 5, 6, 7, 8};
 
@@ -25,7 +26,8 @@ void *context(std::uint64_t value) {
     return reinterpret_cast<void *>(static_cast<std::uintptr_t>(value));
 }
 
-// Slots have memory of their own as long as there is room, in places that begin with a cache line.
+// Returns the place of a slot. Slots have memory of their own as long as there is room, and begin at a cache
+// line.
 std::uint64_t place(std::uint64_t slot, std::uint64_t bytes, std::uint64_t room) {
     const std::uint64_t stride = (bytes + cache_line - 1) / cache_line * cache_line;
     return slot % std::max<std::uint64_t>(room / stride, 1) * stride;
@@ -76,8 +78,8 @@ Outcome<> RdmaPath::allocate(const DevicePeer &device, bool polled) {
     local_ = TRY(register_memory(
         device, memory_.bytes(),
         RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV));
-    // Each operation has two completions at most: a message its own and its answer's, a failed write its
-    // flush's.
+    // Each operation has at most two completions: a message has its own and its answer's, a failed write has
+    // its own and its flush's.
     rpma_cq *completions = nullptr;
     TRY(checked(rpma_cq_new(device.peer.get(), 2 * load_.slots() + load_.connections,
                             polled ? RPMA_CQ_POLLED : 0, &completions),
@@ -165,7 +167,7 @@ Outcome<> RdmaPath::post(std::uint32_t slot) {
     return post_all(*links_[connection], std::span{operations_}.subspan(slot * each, each));
 }
 
-// A read is answered after all before it was placed.
+// A read is answered after all earlier writes were placed.
 Outcome<> RdmaPath::post_barrier(std::uint32_t slot) {
     rpma_op read{};
     read.type = RPMA_OP_READ;
@@ -210,7 +212,7 @@ Outcome<> RdmaPath::wait() {
     (void)rpma_cq_get_fd(completions_.get(), &fd);
     const Link &link = *links_.front();
     TRY(link.wait_readable(fd, Link::Clock::now() + link.timeout()));
-    const int result = rpma_cq_wait(completions_.get());  // may be spurious
+    const int result = rpma_cq_wait(completions_.get());  // may wake up without an event
     return checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", link.name());
 }
 

@@ -16,14 +16,14 @@ namespace cli {
 
 class RdmaPath : public Path {
 public:
-    // Connects. `polled`: wait() is not called.
+    // Connects. With `polled`, wait() is not called.
     [[nodiscard]] static Outcome<std::unique_ptr<RdmaPath>> open(const DevicePeer &device,
                                                                  const Address &address, const Load &load,
                                                                  bool polled, double timeout_seconds);
     ~RdmaPath() override;
 
     [[nodiscard]] Durability durability() const { return durability_; }
-    // Where the server has a TCP baseline for each connection.
+    // Returns the addresses of the server's TCP baseline for each connection.
     [[nodiscard]] const std::vector<sockaddr_storage> &baselines() const { return baselines_; }
 
     [[nodiscard]] Outcome<> post(std::uint32_t slot) override;

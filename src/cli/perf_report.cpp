@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_report: one line a row, of 108 columns.
+// cli/perf_report: prints one line for each row, of 108 columns.
 #include "cli/perf_report.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ struct Quantile {
 constexpr std::array quantiles = {Quantile{"p50", 0.5}, Quantile{"p90", 0.9}, Quantile{"p99", 0.99},
                                   Quantile{"p99.9", 0.999}, Quantile{"p99.99", 0.9999}};
 
-// In six columns at most.
+// Returns a text of at most six columns.
 std::string microseconds(std::uint64_t nanoseconds) {
     const double value = static_cast<double>(nanoseconds) / 1e3;
     if (value >= 1e6) {
@@ -46,7 +46,7 @@ std::string in_columns(const std::vector<std::string> &cells) {
     return line;
 }
 
-// "5us".
+// Returns a text like "5us".
 std::string step_text(std::uint64_t nanoseconds) {
     const char *const units[] = {"ns", "us", "ms", "s"};
     unsigned unit = 0;

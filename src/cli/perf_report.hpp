@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_report: what `rpma perf` prints of what it measured: a line of a table, bars, or JSON.
+// cli/perf_report: prints the results of `rpma perf`: a line of a table, bars, or JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,14 +9,14 @@
 
 namespace cli {
 
-// "write"; how --op names it.
+// Returns the name of an operation for --op, such as "write".
 [[nodiscard]] const char *perf_op_text(PerfOp op);
-// "write 64K, depth 16".
+// Returns a text like "write 64K, depth 16".
 [[nodiscard]] std::string perf_load_text(const Load &load);
 
 [[nodiscard]] std::string perf_table_head();
 [[nodiscard]] std::string perf_table_line(const PerfRow &row);
-// The latencies as bars.
+// Returns the latencies as bars.
 [[nodiscard]] std::string perf_bars(const Histogram &latencies);
 [[nodiscard]] nlohmann::ordered_json perf_json(const PerfRow &row);
 

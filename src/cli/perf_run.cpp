@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_run: a closed loop: an operation follows when the one before it in its slot is done. Operations
-// that would have been asked for meanwhile do not count as waiting (coordinated omission): percentiles are of
-// operations that were started, not of time.
+// cli/perf_run: measures with a closed loop: an operation starts when the one before it in its slot is done.
+// Operations that would have been requested meanwhile do not count as waiting (coordinated omission), so the
+// percentiles are of the operations that were started, and not of time.
 #include "cli/perf_run.hpp"
 
 #include "cli/perf_tcp.hpp"
@@ -13,9 +13,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr unsigned usual_pairs = 9;
-// Looking at the clock takes as long as looking for completions does.
+// Reading the clock takes as long as looking for completions.
 constexpr unsigned looks_between_clocks = 64;
-// A signal ends the run when the operations that are under way are done, or after this time.
+// After a signal the run ends when the operations under way are done, or after this time.
 constexpr double drain_seconds = 2;
 
 // The operations of one load on one path.
@@ -24,7 +24,7 @@ public:
     Loop(Path &path, const Address &address, const Load &load, const PerfLimits &limits)
         : path_{path}, address_{address}, load_{load}, limits_{limits}, started_(load.slots()) {}
 
-    // Adds to what was measured.
+    // Adds its results to `measured`.
     Outcome<> run(double seconds, std::uint64_t operations, Measured &measured) {
         const auto begin = Clock::now();
         const auto end =
@@ -70,7 +70,7 @@ private:
         return {};
     }
 
-    // Waits for at least one.
+    // Waits for at least one completed slot.
     Outcome<std::size_t> collect() {
         auto since = Clock::time_point::max();
         for (unsigned looks = 0;; ++looks) {
@@ -96,7 +96,7 @@ private:
     const PerfLimits &limits_;
     std::vector<Clock::time_point> started_;  // of each slot's operation
     std::array<std::uint32_t, 64> done_{};
-    std::uint64_t left_ = 0;  // to be started
+    std::uint64_t left_ = 0;  // operations that are still to be started
     std::uint64_t under_way_ = 0;
 };
 

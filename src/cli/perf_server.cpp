@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_server: memory comes with the first who measures and goes with the last.
+// cli/perf_server: memory is allocated for the first client that measures, and released with the last.
 #include "cli/perf_server.hpp"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@ namespace cli {
 
 namespace {
 
-// As long as the soft device's engine looks before it sleeps.
+// The soft device's engine looks for the same time before it sleeps.
 constexpr auto spin_time = std::chrono::microseconds{30};
 constexpr int usage = RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
 
@@ -27,7 +27,7 @@ MessageAnswers::~MessageAnswers() {
     }
 }
 
-// They overlap when there is no room for all: what they hold means nothing.
+// Messages overlap when there is no room for all, because their content does not matter.
 std::size_t MessageAnswers::offset(std::uint64_t message) const {
     return message % (area_.size / hello_.message_bytes) * hello_.message_bytes;
 }
@@ -56,7 +56,8 @@ Outcome<> MessageAnswers::start(rpma_conn *connection) {
     return {};
 }
 
-// The receive is posted again before its answer goes: a client that has the answer may send the next.
+// The receive is posted again before its answer is sent, because a client that has the answer may send the
+// next message.
 bool MessageAnswers::serve(const ibv_wc &completion) const {
     if (completion.status != IBV_WC_SUCCESS) {
         return false;
@@ -113,7 +114,7 @@ Outcome<std::shared_ptr<PerfArea>> PerfServer::scratch() {
     return area;
 }
 
-// Only the slot that is not committed is registered. Nobody pushes meanwhile, so it stays that one.
+// Only the slot that is not committed is registered. No push is admitted meanwhile, so it stays that slot.
 Outcome<std::shared_ptr<PerfArea>> PerfServer::slot(unsigned slot, bool durable) {
     auto area = slot_.lock();
     if (area == nullptr) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_server: what the server of a pool has for `rpma perf`: memory, answers to messages, and a TCP
-// baseline. The committed content of the pool stays out of reach.
+// cli/perf_server: the parts of a pool's server that serve `rpma perf`: memory, answers to messages, and a
+// TCP baseline. The committed content of the pool is not accessible.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@
 
 namespace cli {
 
-// The receives that one client may ask for; every connection of the server has queues for so many.
+// The receives that one client may ask for. Every connection of the server has queues for this many.
 inline constexpr std::uint32_t most_messages = 64;
 
-// Memory that clients measure in, shared by them.
+// The memory in which clients measure, and which they share.
 struct PerfArea {
-    Mapping scratch;  // none when it is the pool's
+    Mapping scratch;  // empty when it is the pool's memory
     std::size_t size;
     LocalRegion region;
 };
@@ -34,7 +34,7 @@ public:
 
     // Posts the receives, before the connection is accepted.
     [[nodiscard]] Outcome<> prepare(rpma_conn_req *request) const;
-    // Once it is established; it outlives this object.
+    // Starts the thread when the connection is established. The connection outlives this object.
     [[nodiscard]] Outcome<> start(rpma_conn *connection);
 
 private:
@@ -50,25 +50,25 @@ private:
     std::thread thread_;
 };
 
-// One client has this. It goes before the client's connection: the area's last takes the right to
-// access it away.
+// The state of one client. It is destroyed before the client's connection, because the area's last client
+// ends the region.
 struct PerfClient {
     std::shared_ptr<PerfArea> area;
-    std::unique_ptr<MessageAnswers> messages;  // if it asked for receives
+    std::unique_ptr<MessageAnswers> messages;  // if the client asked for receives
     std::unique_ptr<TcpAnswers> baseline;
 };
 
-// One thread. The pool and the device outlive it and its clients.
+// One thread uses it. The pool and the device outlive it and its clients.
 class PerfServer {
 public:
     PerfServer(const Pool &pool, const DevicePeer &device) : pool_{pool}, device_{device} {}
 
-    // Prepares to accept a client who wants to measure, and fills in what `offer` says to it. Its status is
-    // not Ok when it asks for too much. `slot` is the pool's that is not committed.
+    // Prepares to accept a client that wants to measure, and fills in `offer`. The status is not Ok when the
+    // client asks for too much. `slot` is the pool's slot that is not committed.
     [[nodiscard]] Outcome<PerfClient> admit(const Hello &hello, rpma_conn_req *request, unsigned slot,
                                             Offer &offer);
 
-    // Somebody measures in the slot that a push would write.
+    // Returns whether a client measures in the slot that a push would write.
     [[nodiscard]] bool uses_pool() const { return !slot_.expired(); }
 
 private:

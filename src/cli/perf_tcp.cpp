@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_tcp: sockets that do not block, one system call a request or answer where TCP has room.
+// cli/perf_tcp: uses sockets that do not block, with one system call for each request or answer when TCP has
+// room.
 #include "cli/perf_tcp.hpp"
 
 #include <netinet/in.h>
@@ -18,7 +19,7 @@ namespace cli {
 namespace {
 
 constexpr std::uint32_t small_bytes = 8;
-// Nobody looks at the bytes that are received; this stays in the cache.
+// The received bytes are not used; a buffer of this size stays in the cache.
 constexpr std::size_t receive_bytes = std::size_t{256} << 10;
 
 std::unexpected<Failure> lost(const char *what) {
@@ -48,7 +49,7 @@ Outcome<> TcpPath::connect(const sockaddr_storage &server) {
     base::Fd fd{socket(server.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     const int on = 1;
     (void)setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    // Also of connect(2).
+    // The time-out is also that of connect(2).
     const timeval timeout{static_cast<time_t>(timeout_),
                           static_cast<suseconds_t>(std::fmod(timeout_, 1) * 1e6)};
     (void)setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
@@ -81,7 +82,7 @@ Outcome<> TcpPath::post_barrier(std::uint32_t slot) {
     return start(slot, true);
 }
 
-// As much as TCP takes now, a request at a time.
+// Sends as much as TCP takes now, one request at a time.
 Outcome<> TcpPath::send(Connection &connection) {
     while (connection.unsent > 0) {
         const std::uint64_t left = (connection.unsent - 1) % sizes_.request + 1;

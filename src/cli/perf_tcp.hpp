@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_tcp: the baseline of `rpma perf`: the same bytes, as often and as many at once, on plain TCP. A
-// write is a request that is sent, a read one of 8 bytes with a large answer, a send or flush one with an
-// answer of 8.
+// cli/perf_tcp: the baseline of `rpma perf`: the same bytes, with the same number and depth, on plain TCP. A
+// write is a request without an answer. A read is a request of 8 bytes with a large answer, and a send or
+// flush is a request with an answer of 8 bytes.
 #pragma once
 
 #include <poll.h>
@@ -31,9 +31,9 @@ private:
     struct Connection {
         base::Fd socket;
         base::Ring<std::uint32_t> posted;  // slots, the oldest first
-        std::uint64_t unsent = 0;          // bytes of their requests
-        std::uint64_t received = 0;        // of the oldest's answer
-        std::uint32_t done = 0;            // how many of the oldest are
+        std::uint64_t unsent = 0;          // bytes of these slots' requests
+        std::uint64_t received = 0;        // bytes of the oldest slot's answer
+        std::uint32_t done = 0;            // how many of the oldest slots are done
     };
     TcpPath(const Load &load, double timeout_seconds);
     [[nodiscard]] Outcome<> connect(const sockaddr_storage &server);
@@ -44,7 +44,7 @@ private:
     Load load_;
     double timeout_;  // seconds
     TcpSizes sizes_;
-    bool answered_ = false;  // requests now under way want an answer
+    bool answered_ = false;  // the requests under way want an answer
     std::vector<Connection> connections_;
     std::vector<pollfd> waiting_;
     std::vector<std::byte> request_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/pool: create, lock, check, map, store.
+// cli/pool: creates, locks, checks, maps and stores a pool.
 #include "cli/pool.hpp"
 
 #include <fcntl.h>
@@ -25,10 +25,10 @@ namespace cli {
 
 namespace {
 
-// Stays in the processor's cache for the checksum.
+// This size stays in the processor's cache for the checksum.
 constexpr std::uint64_t read_size = std::uint64_t{128} << 10;
 
-// As --size takes it.
+// Returns the size in the form of --size.
 std::string size_option(std::uint64_t bytes) {
     constexpr std::string_view suffixes = "KMGT";
     std::size_t suffix = 0;
@@ -77,12 +77,13 @@ Outcome<Pool> Pool::open(const std::string &path, std::optional<std::uint64_t> c
     return pool;
 }
 
-// Under its name only when complete, and locked before that: nobody ever opens half a pool.
+// Creates a pool. The file gets its name only when it is complete and locked, so that no process opens a
+// partial pool.
 Outcome<> Pool::create() {
-    // The kernel goes on calling a file deleted that it opened without a name, and what is deleted is not
+    // The kernel shows a file that was opened without a name as deleted for ever, and a deleted file is not
     // durable.
     StagedFile file = TRY(StagedFile::create(path_, 0600, StagedFile::Until::Hidden));
-    // Allocated at once, so that a full disk is an error now and not a lost connection later.
+    // The storage is allocated at once, so that a full disk is an error now and not a lost connection later.
     if (const int error = posix_fallocate(file.fd(), 0, static_cast<off_t>(layout_.file_size()));
         error != 0) {
         return failed("pool {}: cannot allocate {} bytes (two contents of {}): {}", path_,
@@ -94,7 +95,7 @@ Outcome<> Pool::create() {
     }
     TRY(lock(file.fd()));
     created_ = TRY(file.publish(StagedFile::Existing::Keep));
-    // Without one, another process was faster: its pool is the one.
+    // When it was not created, another process was faster, and its pool is used.
     fd_ = created_ ? file.release() : base::Fd{::open(path_.c_str(), O_RDWR | O_CLOEXEC)};
     return {};
 }
@@ -155,7 +156,7 @@ Outcome<> Pool::map() {
     return {};
 }
 
-// Through the file, as all that is read here: a mapping of a file that somebody truncates ends the process.
+// All reads here are through the file, because an access to the mapping of a truncated file ends the process.
 Outcome<> Pool::read_content() {
     if (!created_ && is_on_storage()) {
         TRY(forget_cached(fd_.get(), path_));
@@ -196,7 +197,7 @@ Outcome<> Pool::serve_copy() {
     return {};
 }
 
-// ENODATA: the file was truncated.
+// Returns ENODATA when the file was truncated.
 int Pool::read(std::span<std::byte> bytes, std::uint64_t offset) const {
     while (!bytes.empty()) {
         const ssize_t got = pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -249,8 +250,9 @@ int Pool::checksum(unsigned slot, std::uint64_t length, std::uint32_t &found) co
     return 0;
 }
 
-// Written each time, and not only synced: a page whose write failed is clean to the kernel, which would sync
-// nothing and report no failure. The sync is of the whole file, and so of the content's bytes as well.
+// The header is written each time, and not only synced. A page whose write failed is clean for the kernel,
+// which would sync nothing and report no failure. The sync is of the whole file, so it includes the content's
+// bytes.
 int Pool::store_header(const Content &content) const {
     const int error = write(content.header(), Layout::header(content.slot));
     return error != 0 ? error : sync(fd_.get());

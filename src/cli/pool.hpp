@@ -13,51 +13,54 @@
 
 namespace cli {
 
-// One thread, but for what says otherwise. Unlocks and unmaps at its end; nothing registered may be left
-// then.
+// One thread uses it, except where a comment says otherwise. The destructor unlocks and unmaps; no
+// registration may be left then.
 class Pool {
 public:
-    // Opens the pool at `path` and checks all of it but the contents' bytes (each pull checks those), or
-    // creates an empty one whose storage is allocated. An existing pool has the capacity that is given, if
-    // one is; a new one needs it. Locks the pool: a second open, in any process, fails until this one ends. A
-    // process killed meanwhile leaves no pool or a good one. The content of an existing pool is read
-    // from storage, whatever the page cache has.
+    // Opens the pool at `path` and checks it, except the contents' bytes (each pull checks those), or creates
+    // an empty one whose storage is allocated. A new pool needs a capacity; the capacity of an existing one
+    // must be the given one, if there is one. Locks the pool: a second open, in any process, fails until this
+    // one ends. A process that is killed meanwhile leaves no pool or a good one. The content of an existing
+    // pool is read from storage, and not from the page cache.
     [[nodiscard]] static Outcome<Pool> open(const std::string &path, std::optional<std::uint64_t> capacity);
 
     [[nodiscard]] const std::string &path() const { return path_; }
     [[nodiscard]] const Layout &layout() const { return layout_; }
     [[nodiscard]] bool created() const { return created_; }
-    // Mapped with MAP_SYNC: stores are durable once their cache lines are written back.
+    // Returns whether the pool is mapped with MAP_SYNC, so that stores are durable once their cache lines are
+    // written back.
     [[nodiscard]] bool is_dax() const { return is_dax_; }
-    // The file is on storage, and not in memory only.
+    // Returns whether the file is on storage, and not only in memory.
     [[nodiscard]] bool is_on_storage() const;
-    // The content that was committed when the pool was opened.
+    // Returns the content that was committed when the pool was opened.
     [[nodiscard]] const std::optional<Content> &content() const { return content_; }
-    // A slot's content, for remote peers.
+    // Returns the memory of a slot's content, for remote peers.
     [[nodiscard]] std::span<std::byte> slot(unsigned slot) const;
 
-    // From now on slots are a copy in memory, for a device that can register no page of a file: what is
-    // written there is in the file once it is stored. Blocks.
+    // Makes the slots a copy in memory, for a device that can register no page of a file. Bytes that are
+    // written there reach the file when they are stored. Blocks.
     [[nodiscard]] Outcome<> serve_copy();
     [[nodiscard]] bool is_copied() const { return static_cast<bool>(copy_); }
 
-    // Returns whether what is written here can be found again: fails when the file is not (any longer) the
-    // pool that it has to be, or was deleted. Before every push.
+    // Checks before every push that the written bytes can be found again. Fails when the file is no longer
+    // this pool, or was deleted.
     [[nodiscard]] Outcome<> check() const;
 
-    // These wait for storage, in any one thread at a time, and are 0 or an errno value. After a failure what
-    // the file has, and what storage has, is unknown until the pool is opened again: the kernel reports lost
-    // bytes only once, and forgets that they are not written.
+    // These wait for storage, in one thread at a time, and return 0 or an errno value. After a failure the
+    // contents of the file and of storage are unknown until the pool is opened again, because the kernel
+    // reports lost bytes only once, and forgets that they are not written.
 
-    // Makes bytes of a slot durable that were written before. The range is within the slot.
+    // Makes earlier written bytes of a slot durable. The range is within the slot.
     [[nodiscard]] int store(unsigned slot, std::uint64_t offset, std::uint64_t length) const;
-    // The checksum of the slot's first bytes, as the file has them; ESTALE when a copy has others.
+    // Computes the checksum of the slot's first bytes in the file. Returns ESTALE when a copy has other
+    // bytes.
     [[nodiscard]] int checksum(unsigned slot, std::uint64_t length, std::uint32_t &found) const;
-    // Makes the content's bytes and its header durable; then, by the second, what is committed.
+    // The first makes the content's bytes and its header durable; then the second makes the commit word
+    // durable.
     [[nodiscard]] int store_header(const Content &content) const;
     [[nodiscard]] int store_word(const Content &content) const;
 
-    // Removes the file when this open created it: for a server that refuses to start.
+    // Removes the file if this open created it, for a server that refuses to start.
     void discard_created() const;
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/pool_format: encoding and checked decoding. Every byte may come from a file or a peer that is not ours.
+// cli/pool_format: encodes, and decodes with checks. Any byte may come from a foreign file or peer.
 #include "cli/pool_format.hpp"
 
 #include <cstring>

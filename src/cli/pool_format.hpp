@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/pool_format: the bytes of a pool file. Pure: no I/O.
+// cli/pool_format: the bytes of a pool file, without I/O.
 //
 //   file offset
 //   0          superblock: magic, version, capacity. Written once, never registered for remote access
@@ -9,10 +9,11 @@
 //   16384      content of slot 0: capacity bytes, rounded up to pages
 //   ...        content of slot 1
 //
-// A push writes the content of the slot that the commit word does not name. The server makes that and its
-// header durable, and then names the slot in the word, 8 bytes: whoever dies when, the word names the old
-// content or the new. Clients reach contents only. Each thing that is committed alone has a page of its own,
-// so that making one thing durable never writes back another. All numbers are little-endian.
+// A push writes the content of the slot that the commit word does not name. The server makes that content and
+// its header durable, and then names the slot in the word, which has 8 bytes. So after a crash of either side
+// at any moment the word names the old content or the new one. Clients can access contents only. Each part
+// that is committed alone has a page of its own, so that making one part durable never writes back another.
+// All numbers are little-endian.
 #pragma once
 
 #include <array>
@@ -36,7 +37,7 @@ struct Layout {
     }
     [[nodiscard]] constexpr std::uint64_t file_size() const { return content(2); }
 
-    // Offsets in the file. All before the contents are its control bytes.
+    // Offsets in the file. The bytes before the contents are its control bytes.
     static constexpr std::uint64_t commit_word = page_size;
     static constexpr std::uint64_t control_size = 4 * page_size;
     [[nodiscard]] static constexpr std::uint64_t header(unsigned slot) { return (2 + slot) * page_size; }
@@ -50,20 +51,20 @@ struct Layout {
 using Superblock = std::array<std::byte, 32>;
 
 [[nodiscard]] Superblock encode_superblock(const Layout &layout);
-// Why the bytes are not those of a pool, or its layout.
+// Returns the layout, or the reason why the bytes are not those of a pool.
 [[nodiscard]] Outcome<Layout> decode_superblock(std::span<const std::byte> bytes);
 
 //    0           8         16               20        24
 //    | sequence  | length  | content CRC32C | CRC32C  |             the last CRC is of the 20 bytes before it
 using SlotHeader = std::array<std::byte, 24>;
 
-// Bit 0 is the slot, the rest is the sequence; 0 as a whole says that nothing was committed yet.
+// Bit 0 is the slot, the rest is the sequence; the value 0 says that nothing was committed yet.
 using CommitWord = std::array<std::byte, 8>;
 
 // A committed content.
 struct Content {
     std::uint64_t sequence;  // counts the commits, from 1
-    unsigned slot;           // 0 or 1; only the server's
+    unsigned slot;           // 0 or 1; only the server uses it
     std::uint64_t length;    // bytes
     std::uint32_t checksum;  // CRC32C of them
 
@@ -71,15 +72,15 @@ struct Content {
     [[nodiscard]] CommitWord word() const;
 };
 
-// The content that the next push writes when this one is committed; its length and checksum are 0.
+// Returns the content that the next push writes when this one is committed; its length and checksum are 0.
 [[nodiscard]] Content next_content(const std::optional<Content> &committed);
 
-// The content that a slot's header names, or the reason why it names none.
+// Returns the content that a slot's header names, or the reason why it names none.
 [[nodiscard]] Outcome<Content> slot_content(std::span<const std::byte> control, unsigned slot,
                                             const Layout &layout);
 
-// The committed content, none when nothing was pushed yet, or what is wrong. `control` is the file's first
-// Layout::control_size bytes.
+// Returns the committed content, none when nothing was pushed yet, or the fault. `control` is the file's
+// first Layout::control_size bytes.
 [[nodiscard]] Outcome<std::optional<Content>> committed_content(std::span<const std::byte> control,
                                                                 const Layout &layout);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/probe: one TCP connection, with deadlines.
+// cli/probe: makes one TCP connection, with deadlines.
 #include "cli/probe.hpp"
 
 #include <fcntl.h>
@@ -28,9 +28,9 @@ namespace wire = soft::wire;
 using std::chrono::milliseconds;
 using Time = base::Clock::time_point;
 
-// A server that speaks first has done so by then, on a network that is not slow.
+// A server that speaks first has sent its first bytes by then, unless the network is slow.
 constexpr milliseconds banner_time{250};
-// The peer has taken our end by then, or the kernel brings it.
+// The peer has taken our end by then, or the kernel delivers it later.
 constexpr milliseconds end_time{1000};
 constexpr std::size_t most_text = 60;
 
@@ -57,7 +57,7 @@ std::string printable(std::span<const std::byte> bytes) {
     return text;
 }
 
-// Connects to the first of the host's addresses that takes it, and says which.
+// Connects to the first of the host's addresses that accepts, and returns that address.
 Outcome<base::Fd> connect(const Address &address, Time until, sockaddr_storage &peer, socklen_t &length) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
@@ -94,7 +94,7 @@ bool send_all(const base::Fd &fd, std::span<const std::byte> bytes) {
     return send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
 }
 
-// Memory of ours that a peer could write to, if it had bytes for us: what it writes is read and dropped.
+// Sends the request, with memory that the peer could write to; such bytes are read and dropped.
 bool ask(const base::Fd &fd) {
     constexpr std::uint64_t somewhere = 0x10000;
     constexpr std::uint16_t credits = 16;
@@ -111,7 +111,7 @@ bool ask(const base::Fd &fd) {
     return send_all(fd, std::span{frame}.first(wire::encode_mpa_frame(request, frame)));
 }
 
-// Tells a peer of rsockets that its client has ended, and waits until it has taken that.
+// Tells a peer with rsockets that its client has ended, and waits until the peer has taken that.
 void end(const base::Fd &fd, bool crc) {
     const std::uint32_t word =
         stream::encode(stream::Op::Control, static_cast<std::uint32_t>(stream::Control::Disconnect));
@@ -119,7 +119,8 @@ void end(const base::Fd &fd, bool crc) {
     std::array<std::byte, wire::untagged_bytes + stream::word_bytes + wire::fpdu_max_trailer_bytes> bytes{};
     std::size_t at = wire::encode_header(segment, bytes);
     for (unsigned shift = 0; shift < 32; shift += 8) {
-        bytes.at(at++) = static_cast<std::byte>(word >> shift);  // we said that we are little-endian
+        bytes.at(at++) =
+            static_cast<std::byte>(word >> shift);  // the request says that this side is little-endian
     }
     at += wire::fpdu_pad_bytes(wire::segment_bytes(segment));
     if (crc) {
@@ -135,7 +136,8 @@ void end(const base::Fd &fd, bool crc) {
     }
 }
 
-// Reads until the frame is there or cannot be one, at most until the time. Returns what has come.
+// Reads until the frame is complete or cannot be one, at most until the time. Returns the bytes that have
+// come.
 std::span<const std::byte> read_answer(const base::Fd &fd, std::span<std::byte> room, Time until,
                                        bool &has_closed) {
     std::size_t size = 0;

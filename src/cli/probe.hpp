@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/probe: asks a TCP port what it speaks, by one connection. The request is that of a client of rsockets
-// over iWARP (src/soft/wire/mpa.hpp, src/stream/wire.hpp). A server of rsockets gets a stream that its client
-// ends in order at once.
+// cli/probe: finds out, with one connection, which protocol a TCP port speaks. The request is that of a
+// client of rsockets over iWARP (src/soft/wire/mpa.hpp, src/stream/wire.hpp). A server of rsockets gets a
+// stream that its client ends in order at once.
 #pragma once
 
 #include <chrono>
@@ -15,9 +15,9 @@
 namespace cli {
 
 struct ProbeOptions {
-    std::chrono::milliseconds timeout{3000};  // for the connection, and for an answer
-    // Asks before the server can speak. Otherwise a server that speaks first is not asked, unless this
-    // machine's registry has it as an rsocket.
+    std::chrono::milliseconds timeout{3000};  // for the connection, and again for an answer
+    // Sends the request before the server can speak. Without it, a server that speaks first gets no request,
+    // unless this machine's registry has it as an rsocket.
     bool at_once = false;
 };
 
@@ -25,11 +25,11 @@ struct Probed {
     enum class Peer {
         Rsockets,
         AnotherVersion,  // of rsockets
-        OtherProgram,    // iWARP, and the program takes clients that it does not understand
-        Refuses,         // iWARP, and the program refused us
-        WantsMarkers,    // iWARP, with what the soft device does not have; so is the next
+        OtherProgram,    // iWARP, and the program accepts clients of another protocol
+        Refuses,         // iWARP, and the program refused the request
+        WantsMarkers,    // iWARP with a feature that the soft device lacks, as the next
         NewerMpa,        // a revision above 2
-        SpeaksFirst,     // TCP; `text` is what it said, as in the next
+        SpeaksFirst,     // TCP; `text` has its bytes, as with the next
         Answers,
         Closes,
         Silent,
@@ -39,17 +39,17 @@ struct Probed {
     bool is_listed = false;  // in this machine's registry
     std::string text;        // printable
     double seconds = 0;      // from the request to the answer
-    // Those of a peer that speaks iWARP.
+    // The next members are of a peer that speaks iWARP.
     std::optional<int> mpa_revision;
     bool crc = false;
     bool soft_extensions = false;
-    // Those of rsockets.
+    // The next members are of a peer with rsockets.
     int version = 0;
-    bool is_ours = false;  // this project's library, not librdmacm's
+    bool is_ours = false;  // this project's library, and not librdmacm's
 };
 
-// Blocks for at most twice the timeout and 1.25 seconds. Exit::Unreachable: there is no such host, nobody
-// listens, or there is no answer from the host.
+// Probes a port. Blocks for at most twice the timeout and 1.25 seconds. Fails with Exit::Unreachable when
+// there is no such host, when no program listens, or when the host does not answer.
 [[nodiscard]] Outcome<Probed> probe(const Address &address, const ProbeOptions &options);
 
 }  // namespace cli

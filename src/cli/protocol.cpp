@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/protocol: encoding and checked decoding.
+// cli/protocol: encodes, and decodes with checks.
 #include "cli/protocol.hpp"
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace cli {
 namespace {
 
 constexpr std::uint32_t magic = 0x4c4f4f50;  // "POOL"
-// Every version begins both messages alike: magic, version, and mode or status.
+// In every version both messages begin with magic, version, and mode or status.
 constexpr std::size_t common_size = 8;
 constexpr std::size_t pusher_size = 48;
-constexpr std::size_t offer_size = 72 + pusher_size;  // what of an offer means something
+constexpr std::size_t offer_size = 72 + pusher_size;  // the bytes of an offer that are used
 
-// A peer's text goes to a terminal.
+// Makes a peer's text printable, because it goes to a terminal.
 std::string printable(std::span<const std::byte> bytes) {
     std::string text;
     for (const std::byte byte : bytes) {
@@ -184,7 +184,7 @@ Outcome<Answer> decode_answer(std::span<const std::byte> bytes) {
     const auto verdict = reader.little<std::uint32_t>();
     const auto error = reader.little<std::uint32_t>();
     const auto sequence = reader.little<std::uint64_t>();
-    constexpr std::uint32_t largest_error = 4095;  // the kernel's
+    constexpr std::uint32_t largest_error = 4095;  // the kernel's limit
     if (bytes.size() != sizeof(AnswerBytes) || verdict < static_cast<std::uint32_t>(Verdict::Done) ||
         verdict > static_cast<std::uint32_t>(Verdict::Unknown) || error > largest_error) {
         return failed("answered with {} bytes that say {} and error {} (expected {} bytes)", bytes.size(),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/protocol: what a client and the server of a pool tell each other: as private data of the connection
-// first, then by messages. Contents move by one-sided operations. Pure: no I/O. All numbers are
-// little-endian.
+// cli/protocol: the messages of a client and the server of a pool: first private data of the connection, then
+// sends. Contents move by one-sided operations. There is no I/O here. All numbers are little-endian.
 #pragma once
 
 #include <array>
@@ -17,31 +16,31 @@ namespace cli {
 enum class Mode : std::uint8_t {
     Push = 1,
     Pull = 2,
-    Measure = 3,         // in volatile memory that the server has for that
+    Measure = 3,         // in volatile memory of the server
     MeasureDurable = 4,  // in the pool's slot that is not committed, which a push would write
-    Status = 5,          // nothing but the offer
+    Status = 5,          // only the offer
 };
 
 enum class Status : std::uint8_t {
     Ok = 0,
     Busy = 1,     // another push is under way
     Version = 2,  // the server speaks another version
-    Failed = 3,   // the server cannot give what is asked for now
-    Limit = 4,    // more is asked for than the server gives
-    Full = 5,     // the server has as many clients as it takes
+    Failed = 3,   // the server cannot serve the request now
+    Limit = 4,    // the client asks for more than the server allows
+    Full = 5,     // the server has its maximum of clients
 };
 
 enum class Durability : std::uint8_t { None = 0, PageCache = 1, Dax = 2 };
-// For people: "page cache", "DAX", "not durable".
+// Returns a text for people: "page cache", "DAX", "not durable".
 [[nodiscard]] const char *durability_text(Durability durability);
 
 // Version 3: the server commits. A peer of another version gets Status::Version, which every version knows.
 inline constexpr std::uint16_t protocol_version = 3;
 
-// The client's, with the connection request.
+// The client's message, with the connection request.
 //    0        4         6      7          8          12              16
 //    | magic  | version | mode | reserved | messages | message bytes |
-// The last two are the receives that the server is to post for one who measures: how many, and how large.
+// The last two are the number and the size of the receives that the server posts for a client that measures.
 using HelloBytes = std::array<std::byte, 16>;
 static_assert(sizeof(HelloBytes) <= 56, "RDMA_PS_TCP's limit for a request");
 
@@ -52,7 +51,8 @@ struct Hello {
     std::uint32_t message_bytes = 0;
 };
 
-// The server's, when it accepts. It accepts also those it will not serve, because a reject carries no reason.
+// The server's message, when it accepts. It also accepts clients that it will not serve, because a rejection
+// carries no reason.
 //    0        4         6        7            8          16             17                38
 //    | magic  | version | status | durability | capacity | peer config  | memory region   |
 //    38         40         48       56         60                           128
@@ -60,10 +60,10 @@ struct Hello {
 //    60        64              68                72       120
 //    | clients | storage errno | pushing seconds | pusher | zeros |
 // Peer config and memory region are librpma's descriptors. The region is one slot's content: the committed
-// one for a pull, the one to write for a push. Sequence, length and checksum are those of the committed
-// content for a pull, 0 when nothing was pushed yet; a push is told the sequence that its commit will have.
-// The port is that of the baseline of one who measures. Unless the status is Ok, a text for people follows
-// at 8.
+// one for a pull, the one to write for a push. For a pull, sequence, length and checksum are those of the
+// committed content, 0 when nothing was pushed yet; for a push, the sequence is that of its commit. The port
+// is that of the baseline for a client that measures. Unless the status is Ok, a text for people follows at
+// 8.
 using OfferBytes = std::array<std::byte, 128>;
 static_assert(sizeof(OfferBytes) <= 196, "RDMA_PS_TCP's limit for an answer");
 
@@ -78,21 +78,21 @@ struct Offer {
     std::uint64_t sequence = 0;
     std::uint64_t length = 0;
     std::uint32_t checksum = 0;
-    // Mode::Status asks for these.
+    // The next members are for Mode::Status.
     std::uint32_t clients = 0;
     std::uint32_t storage_error = 0;  // errno of storage's failure, 0 without one
     std::uint32_t pushing_seconds = 0;
     // NOLINTBEGIN(readability-redundant-member-init): g++ wants them where an offer is made without
-    std::string pusher{};  // its host; empty when nobody pushes
-    std::string reason{};  // why the status is not Ok
+    std::string pusher{};  // its host; empty without a push
+    std::string reason{};  // the reason why the status is not Ok
     // NOLINTEND(readability-redundant-member-init)
 };
 
-// A client asks for these by message. The server answers each, in order; most_requests may be open at once.
+// The requests that a client sends. The server answers each, in order; most_requests may be open at once.
 enum class Ask : std::uint8_t {
     Store = 1,   // make these bytes of the slot durable
-    Commit = 2,  // the slot holds a content of this length and checksum: from now on it is the pool's
-    Alive = 3,   // nothing: a transfer is going on; a push has got `length` bytes of what it sends
+    Commit = 2,  // commit the slot, whose content has this length and checksum
+    Alive = 3,   // no request: the transfer is still active; a push has read `length` bytes of its source
 };
 
 //    0     4          8        16       24
@@ -109,9 +109,9 @@ struct Request {
 
 enum class Verdict : std::uint8_t {
     Done = 1,
-    Different = 2,   // what arrived has another checksum: nothing was committed
+    Different = 2,   // the bytes that arrived have another checksum: nothing was committed
     NotDurable = 3,  // storage failed: nothing was committed
-    Unknown = 4,     // storage failed at the commit itself: it may be found when the pool is opened again
+    Unknown = 4,     // storage failed at the commit itself: the next open of the pool may find it committed
 };
 
 //    0         4       8          16
@@ -129,8 +129,9 @@ struct Answer {
 [[nodiscard]] RequestBytes encode_request(const Request &request);
 [[nodiscard]] AnswerBytes encode_answer(const Answer &answer);
 
-// Bytes behind private data are ignored: some transports pad it with zeros. The failure says what is wrong
-// and goes behind the peer's name. A hello of another version is decoded; its mode means nothing then.
+// These ignore bytes after the private data, because some transports pad it with zeros. The failure's text
+// names the fault and follows the peer's name. A hello of another version is decoded, but its mode has no
+// meaning then.
 [[nodiscard]] Outcome<Hello> decode_hello(std::span<const std::byte> bytes);
 [[nodiscard]] Outcome<Offer> decode_offer(std::span<const std::byte> bytes);
 [[nodiscard]] Outcome<Request> decode_request(std::span<const std::byte> bytes);

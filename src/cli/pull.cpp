@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/pull: `rpma pull` reads the committed content of a pool, also while pushes are under way: it reads
-// without any lock, and when the checksum says that a push overwrote what was being read, it asks again what
-// is committed now.
+// cli/pull: `rpma pull` reads the committed content of a pool, also while pushes are under way. It reads
+// without a lock. When the checksum shows that a push has overwritten the content meanwhile, it asks again
+// for the committed content.
 #include <array>
 
 #include "cli/destination.hpp"
@@ -11,7 +11,7 @@ namespace cli {
 
 namespace {
 
-// Each failed attempt takes at least one whole push that ended meanwhile, and another that began.
+// During each failed attempt at least one push ended, and another began.
 constexpr unsigned most_attempts = 20;
 
 struct Pulled {
@@ -20,10 +20,10 @@ struct Pulled {
     unsigned attempts;
 };
 
-// Reads the content's bytes into the destination; returns the checksum of what was read.
+// Reads the content's bytes into the destination, and returns their checksum.
 Outcome<std::uint32_t> receive_content(Session &session, const Content &content, Destination &destination,
                                        const TransferOptions &options) {
-    std::array<Session::Operation, Session::depth> reads{};  // the last into each chunk
+    std::array<Session::Operation, Session::depth> reads{};  // the last read into each chunk
     Progress progress{content.length, !options.json};
     Crc32c checksum;
     const auto waiting = [&session]() -> Outcome<> {
@@ -48,8 +48,8 @@ Outcome<std::uint32_t> receive_content(Session &session, const Content &content,
     return checksum.value();
 }
 
-// One content, whole. A slot is overwritten only after a later commit, so what is wrong twice under the same
-// sequence is damaged.
+// Receives one whole content. A slot is overwritten only after a later commit, so a content with a wrong
+// checksum twice under the same sequence is damaged.
 Outcome<Pulled> receive(const Address &address, Destination &destination, const TransferOptions &options) {
     std::uint64_t last_wrong = 0;
     for (unsigned attempt = 1; attempt <= most_attempts; ++attempt) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/push: `rpma push` replicates a file into a pool: it writes the content into the slot that is not in
-// use, has the server make it durable meanwhile, and then has the server commit it.
+// cli/push: `rpma push` replicates a file into a pool. It writes the content into the slot that is not in
+// use, and the server makes it durable meanwhile. Then the server commits it.
 #include <array>
 #include <thread>
 
@@ -11,7 +11,7 @@ namespace cli {
 
 namespace {
 
-// Often enough that storage is busy all the time, seldom enough that a flush is small beside it.
+// This is often enough to keep storage busy, and seldom enough that the cost of a flush is small.
 constexpr std::uint64_t flush_interval = Session::depth * Session::chunk_size;
 constexpr auto busy_interval = std::chrono::milliseconds{50};
 
@@ -39,10 +39,11 @@ std::unexpected<Failure> too_large(const Source &source, const Session &session)
                   capacity);
 }
 
-// Writes the content and has it stored. All of it is, with its length and checksum in `content`, at the end.
+// Writes the content and has it stored. At the end all of it is stored, and `content` has its length and
+// checksum.
 Outcome<> send_content(Session &session, const Source &source, Content &content, bool show_progress) {
     const std::uint64_t capacity = session.offer().capacity;
-    std::array<Session::Operation, Session::depth> writes{};  // the last from each chunk
+    std::array<Session::Operation, Session::depth> writes{};  // the last write from each chunk
     Progress progress{source.size().value_or(0), show_progress};
     Crc32c checksum;
     std::uint64_t sent = 0;
@@ -84,7 +85,7 @@ Outcome<Content> send(Session &session, const Source &source, const TransferOpti
     return content;
 }
 
-// The one moment that changes what the pool holds.
+// Has the server commit the content; only this changes the content of the pool.
 Outcome<> commit(Session &session, const Content &content, const TransferOptions &options) {
     const auto unknown = [&](const std::string &text) {
         return std::unexpected{
@@ -115,7 +116,7 @@ Outcome<> commit(Session &session, const Content &content, const TransferOptions
                                errno_text(answer->error)));
 }
 
-// Says whether the data is durable, and by what.
+// Returns whether the data is durable, and by what means, as text.
 std::string durable_text(Durability durability) {
     switch (durability) {
         case Durability::PageCache:

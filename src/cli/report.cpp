@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/report: terminal output and the arithmetic of summaries.
+// cli/report: writes to the terminal, and computes summaries.
 #include "cli/report.hpp"
 
 #include <sys/ioctl.h>
@@ -21,7 +21,7 @@ constexpr auto draw_interval = std::chrono::milliseconds{100};
 constexpr std::size_t widest_bar = 40;
 constexpr std::size_t narrowest_bar = 10;
 
-// The terminal's width now; it may change between two lines.
+// Returns the terminal's present width, which may change between two lines.
 std::size_t columns_of_terminal() {
     winsize size{};
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
@@ -80,7 +80,7 @@ void Summary::add_text(const char *name, const std::string &text) {
     lines_ += fmt::format("{:<12}{}\n", name, text);
 }
 
-// File names need not be UTF-8; what is not is replaced.
+// File names need not be UTF-8; other bytes are replaced.
 void Summary::print(bool as_json) const {
     cli::print(as_json ? values_.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
                        : lines_);
@@ -112,7 +112,7 @@ void Progress::update(std::uint64_t bytes) {
     std::fputs(fmt::format("\r{}\033[K", line).c_str(), stderr);
 }
 
-// The last column stays empty: a terminal may begin a new line for it.
+// The last column stays empty, because a terminal may begin a new line for it.
 std::string progress_line(std::uint64_t bytes, std::uint64_t total_bytes, double seconds,
                           std::size_t columns) {
     const double share = static_cast<double>(bytes) / static_cast<double>(total_bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/report: what a command shows: a summary for people or in JSON, and the progress on a terminal.
+// cli/report: the output of a command: a summary for people or in JSON, and the progress on a terminal.
 #pragma once
 
 #include <chrono>
@@ -13,22 +13,22 @@
 
 namespace cli {
 
-// An outcome's name in JSON, such as "not committed".
+// Returns an outcome's name in JSON, such as "not committed".
 [[nodiscard]] const char *exit_text(Exit exit);
 
-// Writes to standard output at once. print_failure() tells what became of it.
+// Writes to standard output at once. print_failure() tells whether that failed.
 void print(std::string_view text);
-// From now on what is printed goes to standard error: standard output has a content.
+// Makes print() write to standard error, because standard output gets a content.
 void print_to_standard_error();
-// The errno value of the first print that failed; 0 when all is written.
+// Returns the errno value of the first print that failed; 0 when none did.
 [[nodiscard]] int print_failure();
 
-// Named values in order, printed as one JSON object in a line, or for people, a value a line.
+// Named values in order, printed as one JSON object on a line, or for people with one value on each line.
 class Summary {
 public:
     void add(const char *name, const nlohmann::json &value, const std::string &text);
     void add(const char *name, const std::string &value) { add(name, value, value); }
-    // Only in JSON, only for people.
+    // The first adds a value only for JSON, the second only for people.
     void add_json(const char *name, const nlohmann::json &value) { values_[name] = value; }
     void add_text(const char *name, const std::string &text);
     void print(bool as_json) const;
@@ -38,12 +38,12 @@ private:
     std::string lines_;
 };
 
-// How far a transfer is, in less than so many columns: with a bar where there is room, as a percentage and
-// a rate below 40.
+// Returns the progress of a transfer in fewer than `columns` columns: with a bar if there is room, below 40
+// columns as a percentage and a rate.
 [[nodiscard]] std::string progress_line(std::uint64_t bytes, std::uint64_t total_bytes, double seconds,
                                         std::size_t columns);
 
-// A progress bar on standard error, when that is a terminal and the bar is wanted; removed at the end.
+// A progress bar on standard error, if that is a terminal and the bar is wanted. It is removed at the end.
 class Progress {
 public:
     Progress(std::uint64_t total_bytes, bool wanted);
@@ -51,7 +51,7 @@ public:
     Progress &operator=(const Progress &) = delete;
     ~Progress();
 
-    // Cheap: draws at most ten times a second.
+    // Draws at most ten times a second, so it is cheap.
     void update(std::uint64_t bytes);
 
 private:
@@ -61,10 +61,10 @@ private:
     std::chrono::steady_clock::time_point next_;
 };
 
-// The smallest sample that at least this share (0 to 1) of all do not exceed; 0 without samples.
+// Returns the smallest sample that at least this share (0 to 1) of all do not exceed; 0 without samples.
 [[nodiscard]] double percentile(std::vector<double> samples, double share);
 
-// In a unit that suits it, such as "1.25 ms".
+// Returns the time in a suitable unit, such as "1.25 ms".
 [[nodiscard]] std::string format_seconds(double seconds);
 
 }  // namespace cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/run: `rpma run PROGRAM` starts a verbs program on the soft device, `rpma run --sockets PROGRAM` a
-// program that uses sockets on rsockets; both by LD_PRELOAD.
+// cli/run: `rpma run PROGRAM` starts a verbs program on the soft device, and `rpma run --sockets PROGRAM`
+// starts a program that uses sockets on rsockets. Both use LD_PRELOAD.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -31,8 +31,8 @@ struct Options {
     std::vector<std::string> words;
 };
 
-// Looks in the folder above that of this command: where the library is built, and where it is installed.
-// Empty when it is in none of them.
+// Finds a library, built or installed, from the folder above that of this command. Returns an empty path when
+// there is none.
 fs::path library(std::string_view name) {
     std::error_code error;
     const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
@@ -52,7 +52,8 @@ Outcome<> run(const Options &options) {
     if (preload.empty()) {
         return failed("{} is not where it was installed, below {}", name, RPMA_INSTALL_LIBDIR);
     }
-    // ld.so(8) takes both for the end of a name, and runs the program without the library.
+    // ld.so(8) takes each of these characters for the end of a name, and would run the program without the
+    // library.
     if (preload.string().find_first_of(" :") != std::string::npos) {
         return failed("{} cannot be preloaded (expected a path without spaces and colons)", preload.string());
     }
@@ -61,7 +62,7 @@ Outcome<> run(const Options &options) {
     std::vector<char *> arguments;
     arguments.reserve(words.size() + 1);
     for (const std::string &word : words) {
-        arguments.push_back(const_cast<char *>(word.c_str()));  // execvp does not write to them
+        arguments.push_back(const_cast<char *>(word.c_str()));  // execvp does not write to the words
     }
     arguments.push_back(nullptr);
     setenv("LD_PRELOAD", all.c_str(), 1);
@@ -69,8 +70,8 @@ Outcome<> run(const Options &options) {
         setenv("RPMA_DEVICE", options.device.c_str(), 1);
     }
     if (options.sockets) {
-        setenv("RS_PROBE", "known", 0);  // others may wait in silence, or log an attack
-        setenv("RS_GRACE_MS", "0", 0);   // clients of `rpma run` ask before a server can speak
+        setenv("RS_PROBE", "known", 0);  // other servers may wait in silence, or log an attack
+        setenv("RS_GRACE_MS", "0", 0);   // clients under `rpma run` ask before a server can speak
     }
     if (options.stats) {
         setenv("RSOCKET_PRELOAD_STATS", std::to_string(getpid()).c_str(), 1);
@@ -84,7 +85,7 @@ Outcome<> run(const Options &options) {
     std::signal(SIGPIPE, SIG_DFL);  // main() ignores it
     execvp(arguments[0], arguments.data());
     return failed(errno == ENOENT ? Exit::NotFound : Exit::NotExecutable, "cannot run {}: {}", words[0],
-                  errno_text(errno));  // as a shell
+                  errno_text(errno));  // the exit code of a shell
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/serve: `rpma serve` opens or creates a pool, says what it is, and serves it until it is told to end.
+// cli/serve: `rpma serve` opens or creates a pool, describes it, and serves it until a signal ends it.
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 
@@ -31,7 +31,8 @@ struct ServeOptions {
     bool json = false;
 };
 
-// SIGINT and SIGTERM as a file descriptor. Before any other thread, which inherits that they are blocked.
+// Returns a file descriptor for SIGINT and SIGTERM. It is called before other threads start, so that they
+// inherit the blocked signals.
 Outcome<base::Fd> open_signals() {
     sigset_t signals;
     sigemptyset(&signals);
@@ -99,7 +100,7 @@ struct Place {
     DevicePeer device;
 };
 
-// Finds where to listen. A wildcard stands for those of its addresses that a device serves.
+// Finds the addresses to listen at. A wildcard stands for those of its addresses that a device serves.
 Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
     std::vector<Place> places;
     for (const std::string &text : options.listen) {
@@ -123,8 +124,8 @@ Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
     return places;
 }
 
-// Says before the first client when storage does not have what was committed; a push then is the cure, and
-// the other slot, which it overwrites, may have the content before.
+// Warns before the first client when storage does not have the committed content. A push repairs that; the
+// other slot, which it overwrites, may have the content before.
 void check_content(const Pool &pool) {
     const auto &content = pool.content();
     std::uint32_t found = 0;
@@ -144,7 +145,7 @@ void check_content(const Pool &pool) {
     }
 }
 
-// As many clients as there are descriptors for, of all that this process may have.
+// Returns limits with as many clients as this process may have descriptors for.
 ServerLimits limits_of(const ServeOptions &options) {
     constexpr rlim_t others = 64;
     constexpr rlim_t each = 6;
@@ -161,7 +162,7 @@ ServerLimits limits_of(const ServeOptions &options) {
     return limits;
 }
 
-// Everything before the first client.
+// Prepares everything before the first client.
 Outcome<> start(const ServeOptions &options, std::vector<Place> &places, Server &server) {
     for (Place &place : places) {
         TRY(server.listen(place.address, std::move(place.device)));
@@ -189,7 +190,7 @@ Outcome<> serve(const ServeOptions &options) {
             devices += (devices.empty() ? "" : ", ") + place.device.name;
         }
     }
-    // A kernel's device pins no page of a file, and would not make it durable.
+    // A kernel device pins no page of a file, and would not make it durable.
     if (!is_soft && !pool.is_dax() && pool.is_on_storage()) {
         TRY(pool.serve_copy());
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/server: one epoll loop over endpoints, the connections' events and messages, the storage thread and a
-// signalfd. cli/server_clients.cpp decides who is served, cli/server_connections.cpp serves them.
+// signalfd. cli/server_clients.cpp decides which clients are admitted; cli/server_connections.cpp serves
+// them.
 #include "cli/server.hpp"
 
 #include <fcntl.h>
@@ -22,8 +23,8 @@ Outcome<Durability> Server::find_durability(const DevicePeer &device) const {
     if (pool_.is_copied()) {
         return Durability::PageCache;
     }
-    // A kernel device answers a flush once the bytes are in memory: durable when that memory is, not in a
-    // page cache.
+    // A kernel device answers a flush once the bytes are in memory. They are durable if that memory is, and
+    // not in a page cache.
     if (!device.is_soft && !pool_.is_dax()) {
         return Durability::None;
     }
@@ -57,7 +58,7 @@ Outcome<> Server::register_pool(Port &port) {
     rpma_peer_cfg *configuration = nullptr;
     TRY(checked(rpma_peer_cfg_new(&configuration), "peer configuration"));
     const PeerConfiguration owner{configuration};
-    // For who measures flushes. The descriptor's size is librpma's API.
+    // This is for clients that measure flushes. The descriptor's size is part of librpma's API.
     const bool by_flush = durability_ != Durability::None && !pool_.is_copied();
     TRY(checked(rpma_peer_cfg_set_direct_write_to_pmem(configuration, by_flush), "peer configuration"));
     return checked(rpma_peer_cfg_get_descriptor(configuration, &peer_configuration_), "peer configuration");
@@ -100,7 +101,7 @@ Outcome<> Server::listen(const Address &address, DevicePeer device) {
     return {};
 }
 
-// Returns for how many milliseconds there is nothing to do unless something comes, -1: for ever.
+// Returns for how many milliseconds there is nothing to do without a new event; -1 for ever.
 int Server::next_wait() {
     base::tell_withheld_lines(Clock::now(), false);
     const int late = drop_late();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/server: admits clients to a pool, commits what they push, and lets them go. It does nothing for a write
-// or a read: those are one-sided, and it sleeps meanwhile. cli/storage does what waits for storage, and
-// a client that measures has threads of its own (cli/perf_server).
+// cli/server: admits clients to a pool, commits their pushes, and ends their connections. It does nothing for
+// a write or a read: those are one-sided, and the server sleeps meanwhile. cli/storage does the work that
+// waits for storage, and a client that measures has threads of its own (cli/perf_server).
 #pragma once
 
 #include <chrono>
@@ -21,16 +21,16 @@
 namespace cli {
 
 struct ServerLimits {
-    std::chrono::seconds push_lease{30};  // a push that asks for nothing for so long is ended
-    std::chrono::seconds idle{60};        // a pull; a client that measures has ten times as long
+    std::chrono::seconds push_lease{30};  // a push without a request for this time is ended
+    std::chrono::seconds idle{60};        // for a pull; a client that measures has ten times as long
     std::size_t clients = 256;
     std::size_t clients_per_address = 128;
 };
 
-// One thread. The pool outlives it.
+// One thread uses it. The pool outlives it.
 class Server {
 public:
-    // `committed` is called after each commit, when its client has been told.
+    // `committed` is called after each commit, when its client has the answer.
     Server(const Pool &pool, const ServerLimits &limits, std::function<void(const Content &)> committed)
         : pool_{pool},
           limits_{limits},
@@ -44,7 +44,7 @@ public:
     [[nodiscard]] Outcome<> listen(const Address &address, DevicePeer device);
 
     [[nodiscard]] Durability durability() const { return durability_; }
-    // Why that is None, behind ": ", as the device logged it; empty where it logged nothing.
+    // Returns ": " and the device's logged reason why durability is None; empty when it logged nothing.
     [[nodiscard]] const std::string &why_volatile() const { return why_volatile_; }
 
     // Serves until `signal_fd` is readable. The other failures end single connections and are printed.
@@ -53,36 +53,36 @@ public:
 private:
     using Clock = std::chrono::steady_clock;
 
-    // Where clients come from. It outlives them.
+    // A place where clients connect. It outlives them.
     struct Port {
         DevicePeer device;
         DevicePeer
-            pushers;  // on the same device: no other client's queue pair shares their protection domain
+            pushers;  // on the same device; no other client's queue pair shares their protection domain
         PerfServer perf;
-        std::array<LocalRegion, 2> pulled;  // a slot's content each; gives no right to write
+        std::array<LocalRegion, 2> pulled;  // one for each slot's content, without the right to write
         Endpoint endpoint;
         int fd = -1;
         Port(DevicePeer owned, DevicePeer of_pushers, const Pool &pool)
             : device{std::move(owned)}, pushers{std::move(of_pushers)}, perf{pool, device} {}
     };
-    // Members go in the reverse order.
+    // The members are destroyed in the reverse order.
     struct Client {
         std::uint64_t number = 0;
         Port *port = nullptr;
         Mode mode{};
-        bool admitted = false;  // or only told why not
+        bool admitted = false;  // otherwise it only gets the reason of the refusal
         bool established = false;
         bool committing = false;
-        bool answered = false;  // its commit
+        bool answered = false;  // its commit has been answered
         std::string host;
-        const DevicePeer *device = nullptr;  // the port's, of this client's role
+        const DevicePeer *device = nullptr;  // the port's device for this client's role
         Clock::time_point begun;
         Clock::time_point active;
         Content content{};         // of a push
-        std::uint64_t got = 0;     // the bytes that it has, as it says
-        std::uint64_t asked = 0;   // and those that it asked to have stored
-        std::uint64_t stored = 0;  // and those that were
-        Mapping memory;            // requests, answers behind them
+        std::uint64_t got = 0;     // the bytes that it has read, by its own report
+        std::uint64_t asked = 0;   // the bytes that it asked to have stored
+        std::uint64_t stored = 0;  // the bytes that were stored
+        Mapping memory;            // requests, and answers after them
         LocalRegion messages;
         LocalRegion pushed;  // until it commits
         Connection connection;
@@ -117,21 +117,21 @@ private:
     const Pool &pool_;
     ServerLimits limits_;
     std::function<void(const Content &)> committed_callback_;
-    // Durable: what pulls are told. Neither the mapping's commit word nor the file's, which are so only
-    // later.
+    // The durable content, which pulls get. It is not read from the commit word of the mapping or of the
+    // file, because these change before they are durable.
     std::optional<Content> committed_;
     Storage storage_;
-    std::size_t jobs_ = 0;   // that it has
-    int storage_error_ = 0;  // errno of its first failure: no push is taken any more
+    std::size_t jobs_ = 0;   // the jobs that it has
+    int storage_error_ = 0;  // errno of its first failure; no push is admitted after it
     Durability durability_ = Durability::None;
     std::string why_volatile_;
     std::byte peer_configuration_{};
-    ConnectionConfiguration configuration_;  // of connections to come
+    ConnectionConfiguration configuration_;  // for new connections
     std::vector<std::unique_ptr<Port>> ports_;
     base::Fd epoll_;
     std::unordered_map<int, Client> clients_;  // by the fd of the connection's events
     std::uint64_t last_number_ = 0;
-    int pusher_ = -1;  // its fd: at most one pushes, or two would mix in one slot
+    int pusher_ = -1;  // its fd; at most one client pushes, because two would mix in one slot
 };
 
 }  // namespace cli

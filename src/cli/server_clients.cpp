@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/server: who is admitted, and to what.
+// cli/server: decides which clients are admitted, and to which memory.
 #include <netdb.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace cli {
 
 namespace {
 
-// So many may be told why; the others are rejected, which carries no reason.
+// This many refused clients get the reason at a time; others are rejected, which carries no reason.
 constexpr std::size_t most_refused = 64;
 
 std::string host_of(rpma_conn_req *request) {
@@ -28,8 +28,8 @@ std::string host_of(rpma_conn_req *request) {
     return text.data();
 }
 
-// Memory that the other side of this connection reaches, and on the soft device no other; a kernel device
-// keeps apart what belongs to the roles.
+// Registers memory for the other side of this connection; on the soft device no other peer reaches it. On a
+// kernel device each role has its own protection domain.
 Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &device,
                                   std::span<std::byte> memory, int usage) {
     rpma_mr_local *region = nullptr;
@@ -44,7 +44,7 @@ Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &devi
 }  // namespace
 
 void Server::take_request(Port &port) {
-    clear_log();  // of the client before
+    clear_log();  // the lines of the client before
     rpma_conn_req *requested = nullptr;
     const int result = rpma_ep_next_bare_req(port.endpoint.get(), &requested);
     if (result == RPMA_E_NO_EVENT) {
@@ -65,7 +65,7 @@ void Server::take_request(Port &port) {
     }
 }
 
-// Why no more clients are taken, from there; empty when they are.
+// Returns the reason why no more clients are admitted from a host; empty when they are.
 std::string Server::why_full(const std::string &host) const {
     const auto admitted = [](const auto &entry) { return entry.second.admitted; };
     if (std::cmp_greater_equal(std::ranges::count_if(clients_, admitted), limits_.clients)) {
@@ -79,8 +79,8 @@ std::string Server::why_full(const std::string &host) const {
     return {};
 }
 
-// Why nobody may write into the slot that is not committed now; empty when this client may. A client
-// that measures there counts as a push, but any number may measure at once.
+// Returns the reason why this client may not write into the slot that is not committed; empty when it may. A
+// client that measures there counts as a push, but any number may measure at once.
 std::string Server::why_busy(Mode mode) const {
     if (pusher_ >= 0) {
         const Client &pusher = clients_.at(pusher_);
@@ -195,7 +195,7 @@ Outcome<> Server::prepare_messages(rpma_conn_req *request, Client &client) const
 
 void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
     if (pusher_ >= 0) {
-        take_event(pusher_);  // perhaps that it is gone
+        take_event(pusher_);  // the event may be its end
     }
     Client client;
     client.number = ++last_number_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/server: what clients ask for, and how they go.
+// cli/server: serves the clients' requests, and ends their connections.
 #include <algorithm>
 #include <array>
 
@@ -11,7 +11,7 @@ namespace cli {
 
 namespace {
 
-// A client that was accepted and then never says anything; one that was told that it is not served.
+// The time for a client that was accepted and sends nothing, and for one that was refused.
 constexpr auto establish_timeout = std::chrono::seconds{10};
 constexpr auto refused_timeout = std::chrono::seconds{2};
 constexpr std::size_t answers_offset = most_requests * sizeof(RequestBytes);  // in a client's memory
@@ -51,7 +51,7 @@ void Server::take_messages(int fd) {
     Client &client = found->second;
     rpma_cq *completions = nullptr;
     (void)rpma_conn_get_cq(client.connection.get(), &completions);
-    (void)rpma_cq_wait(completions);  // may be spurious
+    (void)rpma_cq_wait(completions);  // may wake up without an event
     std::array<ibv_wc, 8> taken;
     int count = 0;
     while (rpma_cq_get_wc(completions, static_cast<int>(taken.size()), taken.data(), &count) == 0) {
@@ -71,8 +71,8 @@ void Server::take_messages(int fd) {
     }
 }
 
-// A push is active when it comes further, and its content is no longer than the slot: one that only talks
-// loses its place.
+// A push is active when it makes progress, and its content is no longer than the slot. A push that only sends
+// messages loses its place.
 void Server::come_further(Client &client, std::uint64_t &bytes, std::uint64_t now) const {
     if (client.mode != Mode::Push || (now > bytes && now <= pool_.layout().capacity)) {
         bytes = now;
@@ -103,7 +103,7 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     Storage::Job job{client.number, message.wr_id, request, client.content};
     if (request.ask == Ask::Commit) {
         client.committing = true;
-        client.pushed.reset();  // what is verified stays as it is
+        client.pushed.reset();  // nobody changes the content after it is verified
         job.content.length = request.length;
         job.content.checksum = request.checksum;
     }
@@ -112,8 +112,8 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     return {};
 }
 
-// The receive is posted again before its answer goes: a client that has the answer may send the next. The
-// answer's completion, which nobody needs, frees its place in the send queue.
+// The receive is posted again before its answer is sent, because a client that has the answer may send the
+// next request. The answer's completion only frees its place in the send queue.
 Outcome<> Server::reply(const Client &client, std::uint64_t place, const Answer &answer) const {
     const AnswerBytes bytes = encode_answer(answer);
     const std::size_t offset = answers_offset + place * bytes.size();
@@ -157,7 +157,7 @@ void Server::finish(const Storage::Job &job) {
             drop(pusher_);
         } else if (client.answered) {
             client.active = Clock::now();
-            pusher_ = -1;  // it has no region to write to: there is room for the next
+            pusher_ = -1;  // it has no region to write to, so another push may begin
         }
     }
     if (committed) {
@@ -167,8 +167,8 @@ void Server::finish(const Storage::Job &job) {
     }
 }
 
-// Until its queue pair is gone, bytes of a dead pusher may still be placed: only then is there room for the
-// next.
+// Until its queue pair is gone, bytes of a dead pusher may still be placed. Only after that another push may
+// begin.
 void Server::drop(int fd) {
     const auto found = clients_.find(fd);
     const Client &client = found->second;
@@ -184,7 +184,7 @@ void Server::drop(int fd) {
     clients_.erase(found);
 }
 
-// How long a client may be silent.
+// Returns how long a client may be silent.
 Server::Clock::duration Server::patience(const Client &client) const {
     if (!client.established) {
         return establish_timeout;
@@ -205,8 +205,7 @@ Server::Clock::duration Server::patience(const Client &client) const {
     return 10 * limits_.idle;
 }
 
-// A push that waits for the server's storage to come further is active. A client that measures also uses the
-// TCP baseline.
+// A push that waits for the server's storage is active. A client that measures also uses the TCP baseline.
 Server::Clock::time_point Server::last_active(const Client &client) const {
     if (client.stored < client.asked || (client.committing && !client.answered)) {
         return Clock::now();
@@ -214,7 +213,7 @@ Server::Clock::time_point Server::last_active(const Client &client) const {
     return client.perf.baseline ? std::max(client.active, client.perf.baseline->active()) : client.active;
 }
 
-// Returns for how many milliseconds nobody is late, -1: for ever.
+// Returns for how many milliseconds no client is late; -1 for ever.
 int Server::drop_late() {
     const auto now = Clock::now();
     auto next = Clock::duration::max();

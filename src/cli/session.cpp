@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/session: one send queue that is kept full.
+// cli/session: keeps one send queue full.
 #include "cli/session.hpp"
 
 #include <algorithm>
@@ -12,11 +12,11 @@ namespace cli {
 
 namespace {
 
-// How long the server may hear nothing of a transfer; it waits longer.
+// The client reports at this interval that a transfer is active; the server waits longer.
 constexpr auto alive_interval = std::chrono::seconds{1};
-// A completion on the same machine takes less than going to sleep for it does.
+// A completion on the same machine takes less time than going to sleep for it.
 constexpr auto spin_time = std::chrono::microseconds{50};
-// Marks the completion of a request's message: the operation itself is done when its answer is here.
+// Marks the completion of a request's message; the operation itself is done when its answer has come.
 constexpr Session::Operation of_request = 0;
 void *context_of(Session::Operation operation) {
     return reinterpret_cast<void *>(static_cast<std::uintptr_t>(operation));
@@ -108,7 +108,8 @@ Outcome<Answer> Session::commit(std::uint64_t length, std::uint32_t checksum) {
     return answer_;
 }
 
-// Done when the answer is there. All that was written before has arrived when the message does.
+// The operation is done when the answer has come. All bytes that were written before have arrived when the
+// message does.
 Outcome<Session::Operation> Session::ask(const Request &request) {
     while (asked_.size() >= most_requests) {
         TRY(wait_for(asked_.front().operation));
@@ -118,12 +119,13 @@ Outcome<Session::Operation> Session::ask(const Request &request) {
     const std::size_t sent = requests_offset + place * sizeof(RequestBytes);
     const std::size_t answered = answers_offset + place * sizeof(AnswerBytes);
     std::ranges::copy(encode_request(request), memory_.bytes().begin() + static_cast<std::ptrdiff_t>(sent));
-    std::ranges::fill(memory_.bytes().subspan(answered, sizeof(AnswerBytes)), std::byte{});  // no answer
+    std::ranges::fill(memory_.bytes().subspan(answered, sizeof(AnswerBytes)), std::byte{});  // no answer yet
     last_asked_ = Clock::now();
     asked_.push_back({posted_ + 1, request.ask, answered, last_asked_});
     TRY(checked(rpma_recv(link_.get(), local_.get(), answered, sizeof(AnswerBytes), context_of(posted_ + 1)),
                 "{}: cannot post a receive", link_.name()));
-    // With a completion, which frees its place in the queue: nothing else may be posted meanwhile.
+    // It has a completion, which frees its place in the queue, because no other operation may be posted
+    // meanwhile.
     return posted(rpma_send(link_.get(), local_.get(), sent, sizeof(RequestBytes), RPMA_F_COMPLETION_ALWAYS,
                             context_of(of_request)),
                   "message");
@@ -142,14 +144,14 @@ Outcome<> Session::wait_for(Operation operation) {
             since = now;
         } else if (now - since > spin_time) {
             TRY(link_.wait_readable(fd, since + link_.timeout()));
-            const int result = rpma_cq_wait(completions_);  // may be spurious
+            const int result = rpma_cq_wait(completions_);  // may wake up without an event
             TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", link_.name()));
         }
     }
     return {};
 }
 
-// Takes the completions that are there, none included.
+// Takes the completions that are there, if any.
 Outcome<> Session::reap() {
     std::array<ibv_wc, 8> completions;
     int count = 0;
@@ -172,7 +174,7 @@ Outcome<> Session::reap() {
     return {};
 }
 
-// Verbs completes in order; the kernel's siw does not let a write wait for a read before it.
+// Verbs completes in order, but with the kernel's siw a write does not wait for a read before it.
 Outcome<> Session::complete(Operation operation) {
     done_.set(operation % queue_size);
     while (done_.test((completed_ + 1) % queue_size)) {
@@ -185,7 +187,7 @@ Outcome<> Session::complete(Operation operation) {
     return {};
 }
 
-// Takes the answer to the oldest question. The caller decides what the answer to a commit means.
+// Takes the answer to the oldest request. The caller decides about the answer to a commit.
 Outcome<> Session::take_answer() {
     const Asked asked = asked_.front();
     asked_.pop_front();

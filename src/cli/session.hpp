@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/session: a client's connection to the server of a pool, the one-sided operations on the slot that it
-// offers, and what the server is asked by message.
+// cli/session: a client's connection to the server of a pool, the one-sided operations on the slot that the
+// server offers, and the requests by message.
 #pragma once
 
 #include <bitset>
@@ -17,8 +17,8 @@
 
 namespace cli {
 
-// One thread. Operations are waited for in order; posting one waits for a free place in the send queue. Every
-// wait ends when nothing happens for the timeout, and at SIGINT and SIGTERM (see end_waits_on_signals).
+// One thread uses it. It waits for operations in order; posting one waits for a free place in the send queue.
+// Every wait ends when nothing happens for the timeout, and at SIGINT and SIGTERM (see end_waits_on_signals).
 class Session {
 public:
     using Clock = Link::Clock;
@@ -28,7 +28,7 @@ public:
     static constexpr std::size_t chunk_size = std::size_t{1} << 20;
     static constexpr std::size_t depth = 16;
 
-    // Connects. The offer's status may be Busy: then it says why, and is all there is.
+    // Connects. When the offer's status is Busy, the offer has the reason and nothing else.
     [[nodiscard]] static Outcome<std::unique_ptr<Session>> open(const Address &address, Mode mode,
                                                                 double timeout_seconds);
     Session(const Session &) = delete;
@@ -36,31 +36,31 @@ public:
 
     [[nodiscard]] const std::string &device() const { return device_.name; }
     [[nodiscard]] const Offer &offer() const { return offer_; }
-    // The chunk for the content's bytes at `offset`, at most up to its `end`; chunks follow each other in a
-    // ring.
+    // Returns the chunk for the content's bytes at `offset`, at most up to its `end`; the chunks are a ring.
     [[nodiscard]] std::span<std::byte> chunk(std::uint64_t offset, std::uint64_t end) const;
 
-    // Between bytes at `offset` of the slot and local bytes, all in chunks, that stay untouched meanwhile.
+    // These move bytes between `offset` of the slot and local memory in chunks, which must not change
+    // meanwhile.
     [[nodiscard]] Outcome<Operation> read(std::span<std::byte> local, std::uint64_t offset);
     [[nodiscard]] Outcome<Operation> write(std::uint64_t offset, std::span<const std::byte> local);
     // Has the server make the bytes written there durable.
     [[nodiscard]] Outcome<Operation> flush(std::uint64_t offset, std::uint64_t length);
-    // Tells the server that the client is there, unless it heard so lately; and how many bytes a push has got
-    // of what it sends, because one that gets none is ended.
+    // Tells the server that the client is active, unless a message said so recently. `got` is the number of
+    // bytes that a push has read of its source, because a push that reads none is ended.
     [[nodiscard]] Outcome<> keep_alive(std::uint64_t got = 0);
 
     // Waits until this operation, and all before it, have completed.
     [[nodiscard]] Outcome<> wait_for(Operation operation);
     [[nodiscard]] Outcome<> wait_for_all() { return wait_for(posted_); }
 
-    // Has the server commit what was written, and waits for its answer: whatever it is, the server has
-    // decided. A failure leaves unknown whether it commits.
+    // Has the server commit the written content, and waits for its answer, which is the server's decision.
+    // After a failure it is unknown whether the server commits.
     [[nodiscard]] Outcome<Answer> commit(std::uint64_t length, std::uint32_t checksum);
 
-    // How long each completed flush took, from its post to its completion, in seconds.
+    // Returns how long each completed flush took, from its post to its completion, in seconds.
     [[nodiscard]] const std::vector<double> &flush_seconds() const { return flush_seconds_; }
 
-    // As Link's.
+    // Closes the link.
     void close() { link_.close(); }
 
 private:
@@ -75,7 +75,7 @@ private:
     [[nodiscard]] Outcome<> complete(Operation operation);
     [[nodiscard]] Outcome<> take_answer();
 
-    // Behind the chunks.
+    // The requests are after the chunks.
     static constexpr std::size_t requests_offset = depth * chunk_size;
     static constexpr std::size_t answers_offset = requests_offset + most_requests * sizeof(RequestBytes);
 
@@ -88,19 +88,19 @@ private:
 
     Operation posted_ = 0;
     Operation completed_ = 0;  // with all before it
-    // A chunk's write each, and the flushes between them.
+    // There is room for a write of each chunk, and for the flushes between them.
     static constexpr std::uint32_t queue_size = 2 * depth;
     std::bitset<queue_size> done_;  // completed before their turn, modulo queue_size
     struct Asked {
         Operation operation;
         Ask ask;
-        std::size_t answer;  // where it goes, in the memory
+        std::size_t answer;  // its place in the memory
         Clock::time_point since;
     };
-    std::deque<Asked> asked_;  // what has no answer yet
+    std::deque<Asked> asked_;  // requests without an answer
     std::uint64_t asked_count_ = 0;
     Clock::time_point last_asked_ = Clock::now();
-    Answer answer_;  // the last
+    Answer answer_;  // the last answer
     std::vector<double> flush_seconds_;
 };
 

@@ -47,7 +47,7 @@ std::vector<Seen> all_sockets() {
     registry::read_all(
         registry::folder, [user](uid_t owner) { return user == 0 || owner == user; },
         [&](const Seen &one) {
-            if (one.space == space) {  // elsewhere its number is another process's
+            if (one.space == space) {  // in another namespace its number is another process's
                 all.push_back(one);
             }
             return true;
@@ -56,7 +56,7 @@ std::vector<Seen> all_sockets() {
     return all;
 }
 
-// A program's name may have any bytes.
+// Returns the name of a process's program, which may have any bytes.
 std::string program_of(pid_t process) {
     std::string name;
     std::getline(std::ifstream{fmt::format("/proc/{}/comm", process)}, name);
@@ -118,8 +118,8 @@ const char *mode_text(Mode mode) {
     }
 }
 
-// A stream that is TCP is the kernel's: its process does not count the bytes. Returns nothing where the
-// kernel does not tell, or the socket is another's by now.
+// Returns the kernel's counts of a stream that is TCP, whose process does not count the bytes. Returns
+// nothing when the kernel does not tell them, or the socket has changed.
 std::optional<registry::TcpSocket> counts_of_kernel(const Description &description) {
     if (description.mode != Mode::Tcp || description.state != State::Connected) {
         return std::nullopt;
@@ -134,7 +134,7 @@ std::optional<registry::TcpSocket> counts_of_kernel(const Description &descripti
                                                                                     : std::nullopt;
 }
 
-// Why the mode is what it is, or why a stream is over.
+// Returns the reason of the mode, or of a stream's end.
 std::string reason_of(const Seen &one) {
     const bool is_broken = one.live.phase == Phase::Over && one.live.error != 0;
     return is_broken ? errno_text(one.live.error) : one.description.reason.data();
@@ -196,7 +196,7 @@ Outcome<> sockets(const SocketsOptions &options) {
     const bool on_terminal = isatty(STDOUT_FILENO) == 1 && !options.json;
     while (true) {
         if (options.interval_seconds != 0 && on_terminal) {
-            print("\033[H\033[J");  // to the upper left, and clear
+            print("\033[H\033[J");  // moves to the upper left, and clears
         }
         print_sockets(options.json);
         if (options.interval_seconds == 0 || print_failure() != 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/source: reads.
+// cli/source: reads the content of a push.
 #include "cli/source.hpp"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds wait{1000};
 
 }  // namespace
 
-// Without blocking, in case it is a FIFO, which is refused right after.
+// Opens without blocking, in case the file is a FIFO, which is refused afterwards.
 Outcome<Source> Source::open(const std::string &path) {
     Source source;
     source.name_ = path;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/staged_file: a file without a name that gets one, or a temporary name and renameat2.
+// cli/staged_file: makes a file without a name and gives it one, or uses a temporary name and renameat2.
 #include "cli/staged_file.hpp"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ fs::path folder_of(const fs::path &path) {
 
 }  // namespace
 
-// 64 random bits: a name that is taken is no case that needs a second try.
+// The name has 64 random bits, so that a second try is not needed.
 fs::path StagedFile::hidden_name() const {
     std::random_device random;
     const std::uint64_t bits = std::uint64_t{random()} << 32 | random();
@@ -36,7 +36,7 @@ Outcome<StagedFile> StagedFile::create(const fs::path &path, unsigned mode, Unti
     if (!file.path_.has_filename()) {
         return failed("{}: expected the name of a file", path.string());
     }
-    // Its name is given through /proc.
+    // The file gets its name through /proc.
     if (until == Until::Unnamed && fs::exists("/proc/self/fd", none)) {
         file.fd_.reset(open(folder_of(file.path_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
     }
@@ -63,13 +63,14 @@ StagedFile::~StagedFile() {
     }
 }
 
-// An errno value, or 0.
+// Returns 0 or an errno value.
 int StagedFile::link(const fs::path &name) const {
     const auto descriptor = fmt::format("/proc/self/fd/{}", fd_.get());
     return linkat(AT_FDCWD, descriptor.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }
 
-// As link. An existing file is replaced in one step, for which ours has a name of its own for an instant.
+// Works as link(), but replaces an existing file in one step; for that the new file has a temporary name for
+// an instant.
 int StagedFile::rename(Existing existing) {
     if (temporary_.empty()) {
         const int error = link(path_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/staged_file: a file that appears under its name whole and durable, or not at all.
+// cli/staged_file: a file that appears under its name complete and durable, or not at all.
 #pragma once
 
 #include <filesystem>
@@ -10,15 +10,15 @@
 
 namespace cli {
 
-// Until it is published it has no name, and the kernel removes it however the process ends. Where the file
-// system has no such files (O_TMPFILE) it has a hidden name in the same folder, which the destructor removes.
-// One thread.
+// Until it is published it has no name, and the kernel removes it when the process ends in any way. On a file
+// system without such files (O_TMPFILE) it has a hidden name in the same folder, which the destructor
+// removes. One thread uses it.
 class StagedFile {
 public:
     enum class Existing { Keep, Replace };
     enum class Until { Unnamed, Hidden };  // publish; Unnamed becomes Hidden where it has to
 
-    // A new empty file that may become `path`. A symbolic link at `path` is followed.
+    // Creates an empty file that may become `path`. A symbolic link at `path` is followed.
     [[nodiscard]] static Outcome<StagedFile> create(const std::filesystem::path &path, unsigned mode,
                                                     Until until = Until::Unnamed);
 
@@ -28,11 +28,11 @@ public:
 
     [[nodiscard]] int fd() const { return fd_.get(); }
 
-    // Makes the bytes durable, gives the file its name, and makes the name durable. Blocks for the storage.
-    // With Keep, an existing file stays as it is and the result is false.
+    // Makes the bytes durable, gives the file its name, and makes the name durable. Blocks for storage. With
+    // Keep, an existing file stays and the result is false.
     [[nodiscard]] Outcome<bool> publish(Existing existing);
 
-    // The file itself, after publish.
+    // Returns the file itself, after publish().
     [[nodiscard]] base::Fd release() { return std::move(fd_); }
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/status: `rpma status` asks a server what it holds and whom it serves.
+// cli/status: `rpma status` asks a server for its content and its clients.
 #include <CLI/CLI.hpp>
 #include <memory>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/storage: a queue, and what a commit is.
+// cli/storage: the queue, and the steps of a commit.
 #include "cli/storage.hpp"
 
 #include <sys/eventfd.h>

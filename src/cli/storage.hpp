@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/storage: the thread in which a server stores and commits, so that its own never waits for a disk.
+// cli/storage: the thread in which a server stores and commits, so that the server's own thread never waits
+// for a disk.
 #pragma once
 
 #include <deque>
@@ -13,29 +14,29 @@
 
 namespace cli {
 
-// Called from one thread. The pool outlives it.
+// One thread calls it. The pool outlives it.
 class Storage {
 public:
     // A client's request to store, or to commit.
     struct Job {
-        std::uint64_t client;  // the caller's, and so is
+        std::uint64_t client;  // this and the next are the caller's
         std::uint64_t place;
         Request request;
-        Content content;  // to commit, or the slot that is stored to
-        Answer answer{};  // when it is done
+        Content content;  // the content to commit, or the slot of a store
+        Answer answer{};  // set when the job is done
     };
 
-    // The first failure of storage is the answer to all that follows.
+    // After the first failure of storage, all later jobs get that answer.
     explicit Storage(const Pool &pool) : pool_{pool} {}
     Storage(const Storage &) = delete;
     Storage &operator=(const Storage &) = delete;
-    // Waits for the job that is under way; the others are forgotten.
+    // Waits for the job that is under way, and drops the others.
     ~Storage();
 
     [[nodiscard]] Outcome<> start();
-    // Readable when a job is done, until it is taken.
+    // Returns a descriptor that is readable from the end of a job until it is taken.
     [[nodiscard]] int fd() const { return done_event_.get(); }
-    // Jobs are done in this order.
+    // Adds a job. Jobs are done in the order of these calls.
     void submit(const Job &job);
     [[nodiscard]] std::vector<Job> take_done();
 
@@ -44,7 +45,7 @@ private:
     [[nodiscard]] Answer answer(const Job &job);
 
     const Pool &pool_;
-    int error_ = 0;  // the first of storage
+    int error_ = 0;  // storage's first
     base::Fd done_event_;
     base::Mutex mutex_;
     base::Condition wake_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/table: columns that are as wide as what stands in them.
+// cli/table: makes columns as wide as their content.
 #include "cli/table.hpp"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/table: what a command lists, as a table for people or in JSON.
+// cli/table: a list that a command prints, as a table for people or in JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace cli {
 
-// One thing to know about a row: its name in JSON, its column in the table, and what stands in each.
+// One value of a row: its name in JSON, its column in the table, and its content in each.
 struct Fact {
     const char *name;
     const char *column;

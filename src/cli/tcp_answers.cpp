@@ -21,7 +21,7 @@ namespace cli {
 
 namespace {
 
-// As long as the soft device's engine looks before it sleeps: neither side of the comparison waits longer.
+// The soft device's engine looks for the same time before it sleeps, so the comparison is fair.
 constexpr auto spin_time = std::chrono::microseconds{30};
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/tcp_answers: the server's end of the baseline of `rpma perf`: plain TCP that takes requests and gives
-// answers of agreed sizes, beside which the same on RDMA is measured.
+// cli/tcp_answers: the server's end of the baseline of `rpma perf`: plain TCP that takes requests and sends
+// answers of agreed sizes.
 //
-// The client says once how large they are. From then on it sends requests; one whose first byte is not 0 is
-// answered. Their bytes mean nothing, and nothing is kept.
+// The client first sends both sizes, then requests. A request whose first byte is not 0 gets an answer. The
+// other bytes have no meaning, and are not kept.
 #pragma once
 
 #include <sys/socket.h>
@@ -36,40 +36,42 @@ inline constexpr std::uint32_t largest_message = std::uint32_t{64} << 20;
 [[nodiscard]] TcpHeader encode_tcp_header(const TcpSizes &sizes);
 [[nodiscard]] Outcome<TcpSizes> decode_tcp_header(std::span<const std::byte, sizeof(TcpHeader)> bytes);
 
-// Finds the requests in what arrives, in whatever pieces.
+// Finds the requests in the bytes that arrive, in any pieces.
 class RequestStream {
 public:
     explicit RequestStream(std::uint32_t request_bytes) : request_bytes_{request_bytes} {}
-    // How many requests that want an answer end in the next bytes.
+    // Returns how many requests that want an answer end in the next bytes.
     [[nodiscard]] std::uint64_t take(std::span<const std::byte> bytes);
 
 private:
     std::uint32_t request_bytes_;
-    std::uint32_t left_ = 0;  // of the one that is arriving
+    std::uint32_t left_ = 0;  // bytes of the request that is arriving
     bool wants_answer_ = false;
 };
 
-// An event that a thread which waits in poll(2) hears, and any other thread tells, once and for all.
+// An event that any thread sets once, and that wakes a thread in poll(2).
 class StopEvent {
 public:
     StopEvent();
     explicit operator bool() const { return static_cast<bool>(fd_); }
     void stop() const;
-    // Waits until the descriptor is readable (or, if `events` says so, writable): true; or stop(): false.
+    // Waits until the descriptor is readable (or, if `events` says so, writable), and returns true; returns
+    // false after stop().
     [[nodiscard]] bool wait(int fd, short events) const;
 
 private:
     base::Fd fd_;
 };
 
-// A new thread. Without resources for one it fails: a server goes on.
+// Starts a thread. Fails when there are no resources for one, and the server continues.
 [[nodiscard]] Outcome<std::thread> start_thread(std::function<void()> run);
 
-// Serves one connection from one client, on a port and in a thread of its own. Ends with the connection or
+// Serves one connection of one client, on a port and in a thread of its own. It ends with the connection or
 // the object.
 class TcpAnswers {
 public:
-    // At the address that the client reached us at; connections from other addresses are closed.
+    // Listens at the address at which the client reached the server. Connections from other addresses are
+    // closed.
     [[nodiscard]] static Outcome<std::unique_ptr<TcpAnswers>> listen(const sockaddr_storage &local,
                                                                      const sockaddr_storage &client);
     TcpAnswers(const TcpAnswers &) = delete;
@@ -77,9 +79,9 @@ public:
     ~TcpAnswers();
 
     [[nodiscard]] std::uint16_t port() const { return port_; }
-    // When the client sent something last; the epoch when it never did.
+    // Returns when the client sent its last bytes; the epoch when it never did.
     [[nodiscard]] std::chrono::steady_clock::time_point active() const {
-        // Relaxed: nothing is published with it.
+        // Relaxed is enough, because it publishes nothing else.
         return std::chrono::steady_clock::time_point{active_.load(std::memory_order_relaxed)};
     }
 
@@ -88,7 +90,7 @@ private:
     void run();
     [[nodiscard]] base::Fd accept_client();
     void serve(int connection);
-    // Some bytes, at least one; 0: it is over.
+    // Receives at least one byte; returns 0 when the connection is over.
     [[nodiscard]] std::size_t receive(int connection, std::span<std::byte> into);
     [[nodiscard]] bool send(int connection, std::uint64_t size);
 
@@ -97,7 +99,7 @@ private:
     std::uint16_t port_ = 0;
     StopEvent stop_;
     std::atomic<std::chrono::steady_clock::duration> active_;
-    // Plain TCP is fastest with this size, which stays in the cache.
+    // Plain TCP is fastest with a buffer of this size, which stays in the cache.
     std::array<std::byte, std::size_t{256} << 10> buffer_{};
     std::thread thread_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/transfer: what push and pull have in common.
+// cli/transfer: the code that push and pull share.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,11 +19,11 @@ struct TransferOptions {
     std::string file;
     std::string address;
     double timeout_seconds = 30;
-    double wait_seconds = 2;  // a push that was killed is gone within moments
+    double wait_seconds = 2;  // the server notices a killed push within moments
     bool json = false;
 };
 
-// A subcommand that ends in `run`; the caller adds its two positional arguments, in its own order.
+// Adds a subcommand that ends in `run`. The caller adds its two positional arguments, in its own order.
 inline CLI::App *add_transfer(CLI::App &app, Command &chosen, const char *name, const char *description,
                               const std::shared_ptr<TransferOptions> &options,
                               Outcome<> (*run)(const TransferOptions &)) {
@@ -37,7 +37,7 @@ inline CLI::App *add_transfer(CLI::App &app, Command &chosen, const char *name, 
     return command;
 }
 
-// The beginning of both summaries; `seconds` is how long it took.
+// Adds the beginning of both summaries; `seconds` is the time that the transfer took.
 inline void add_to_summary(Summary &summary, const TransferOptions &options, const Session &session,
                            const Content &content, double seconds) {
     const double rate = static_cast<double>(content.length) / seconds;

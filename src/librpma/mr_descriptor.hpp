@@ -5,6 +5,7 @@
 //    +-------+-------+-----+---+
 //    |address| size  | rkey| u |    u: usage, a set of RPMA_MR_USAGE_ bits
 //    +-------+-------+-----+---+
+//
 // In u, librpma 1.0 to 1.3 use only the two flush bits. When u has a flush bit, all bits that concern only
 // the region's owner, and not WRITE_DST, the region may be written, and takes native flush and atomic write.
 // As a plain usage that combination would have no meaning: a flush of a region that no peer may write. A

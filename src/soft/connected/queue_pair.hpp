@@ -5,9 +5,10 @@
 //   Inbox       incoming messages and the receives posted for them (queues/inbox)
 //   PeerAccess  what the peer may reach                            (memory/peer_access)
 //   Durability  what it wrote that is not durable                  (memory/durability)
-// The parts return the reason when the connection breaks; only the queue pair ends it. It has two locks. The
-// group's lock guards receiving and the connection's life. The sender's lock, which is taken after it, guards
-// sending.
+// The parts return the reason when the connection breaks; only the queue pair ends it.
+//
+// It has two locks. The group's lock guards receiving and the connection's life. The sender's lock, which is
+// taken after it, guards sending.
 //
 //     Idle ──start()──► Connected ──end()──► Draining ──finish_draining()──► Ended
 //       └──give_up()────────────────────────────────────────────────────────►┘

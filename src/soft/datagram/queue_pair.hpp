@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/datagram/queue_pair: an unreliable-datagram queue pair on one UDP socket, and one more for each
 // multicast group.
-//   datagram/queue_pair.cpp        its life and states, groups
-//   datagram/send.cpp      from ibv_post_send into UDP
-//   datagram/receive.cpp   from UDP into posted receives
+//   datagram/queue_pair.cpp  its life and states, groups
+//   datagram/send.cpp        from ibv_post_send into UDP
+//   datagram/receive.cpp     from UDP into posted receives
+//
 // Its number is its address: the low 16 bits are its UDP port. The others are random, so that a message for
 // an earlier queue pair on the port does not reach this one. A message is one datagram. A send is done when
-// the socket has taken it; a message that finds no receive, or one that is too small, is dropped. The locks
-// are those of a connected queue pair (connected/queue_pair.hpp).
+// the socket has taken it; a message that finds no receive, or one that is too small, is dropped.
+//
+// The locks are those of a connected queue pair (connected/queue_pair.hpp).
 #pragma once
 
 #include <infiniband/verbs.h>

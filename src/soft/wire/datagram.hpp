@@ -4,7 +4,7 @@
 //
 //      0        4         5      6       8
 //     +--------+---------+------+-------+
-//     | "sRUD" | version | kind | extra |       every datagram begins so
+//     | "sRUD" | version | kind | extra |       every datagram begins with this
 //     +--------+---------+------+-------+
 //      8                12          16     20          24
 //     +----------------+-----------+------+-----------+---------+
@@ -18,6 +18,7 @@
 //     +-------+--------+----+-------+--------------+
 //     | token | status | QP | Q_Key | private data |          reply; extra: bytes of private data
 //     +-------+--------+----+-------+--------------+
+//
 // A request is longer than any reply, and only a request gets a reply. So a sender that forges its source
 // gains nothing, and no messages can circulate.
 #pragma once

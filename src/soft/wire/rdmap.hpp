@@ -23,6 +23,7 @@
 //     |layer type code M D R rsvd  | DDP length |DDP header | READ REQUEST's body |
 //     | (4)  (4)  (8) 1 1 1  (13)  | (M)        |(D)        | (R)                 |
 //     +----------------------------+------------+-----------+---------------------+
+//
 // IMMEDIATE DATA takes a receive. Alone it belongs to the write before it. A send with immediate, which is in
 // no RFC, is a send without a last segment of its own: IMMEDIATE DATA of the same MSN, at the offset of the
 // end of the send's bytes, is its last segment.
