@@ -22,7 +22,7 @@ constinit base::LastingMutex channels_lock;
 
 const base::HeldWhileForking<channels_lock> channels_survive_forks{base::ForkLevel::SoftCm};
 
-// The channels that are not destroyed. A channel that a program names is looked up here before it is read.
+// The channels that are not destroyed. A channel that a program names is searched here before it is read.
 auto &channels() REQUIRES(channels_lock) {
     static auto &all =
         *new std::unordered_set<const rdma_event_channel *>;  // never destroyed: threads may be in a call
@@ -188,7 +188,7 @@ Event *EventChannel::take() {
         if (event == nullptr) {
             return nullptr;
         }
-        event->counted->delivered(*event);  // before another thread can see that no event is out
+        event->counted->delivered(*event);  // before another thread can see that no event is pending
         tell();
     }
     return event.release();
@@ -239,7 +239,7 @@ EventQueue EventChannel::withdraw(const EventCount &of_id) {
     EventQueue kept;
     const base::Lock lock{mutex_};
     if (!of_id.has_waiting()) {
-        return gone;  // the channel may be long
+        return gone;  // the channel may no longer exist
     }
     while (auto event = events_.pop()) {
         if (event->counted == &of_id) {

@@ -2,7 +2,7 @@
 // soft/cm/channel: event channels, their events, and the count of one id's events.
 //
 // Locks: a channel's mutex_ guards its queue of events. Its caller may hold the lock of a group or an id's
-// mutex_. With a channel's mutex_ held only an id's EventCount is changed.
+// mutex_. While a channel's mutex_ is held, only an id's EventCount is changed.
 #pragma once
 
 #include <rdma/rdma_cma.h>
@@ -30,38 +30,41 @@ namespace soft {
 class EventCount;
 
 struct Event : rdma_cm_event {
-    EventCount *counted = nullptr;  // of the id that cannot be destroyed before this is acknowledged
-    Origin requested_by{};          // where the peer of a request is
-    std::unique_ptr<Event> next;    // in a queue
+    EventCount *counted =
+        nullptr;            // the count of the id that cannot be destroyed before this event is acknowledged
+    Origin requested_by{};  // the origin of a request's peer
+    std::unique_ptr<Event> next;  // the next one in a queue
     std::array<std::byte, wire::mpa_max_private_bytes> private_data{};
 
     void set_private_data(std::span<const std::byte> bytes);
 };
 
-// Destroys it: the id that it counts for may go.
+// Destroys the event, so that the id that it counts for may be destroyed.
 void acknowledge(Event *event);
 
-// The events of one id that are out:
+// The count of one id's events that are not acknowledged:
 //
 //     pushed ─► waits ─► delivered ─► acknowledged
 //                 └─► withdrawn, when the id goes or migrates
 //
-// The id is not destroyed before all are acknowledged. mutex_ is taken after every other lock of this folder.
+// The id is not destroyed before all events are acknowledged. mutex_ is taken after every other lock of this
+// folder.
 class EventCount {
 public:
-    // With the lock of the event's channel held: the event waits there, or was taken out again.
+    // These are called with the lock of the event's channel held: the event waits there, or was taken out
+    // again.
     void waits() { ++waiting_; }
     void withdrawn() { --waiting_; }
-    // With that lock held too: the program fetched the event.
+    // Is called with that lock held too, when the program fetched the event.
     void delivered(const Event &fetched);
     [[nodiscard]] bool has_waiting() const { return waiting_ != 0; }
-    // The program has fetched an event that was counted elsewhere, and will acknowledge it here.
+    // Is called when the program has fetched an event that another id counted, and will acknowledge it here.
     void took_over() { ++unacknowledged_; }
     void acknowledged() EXCLUDES(mutex_);
-    // Returns when the program has acknowledged all that it fetched.
+    // Returns when the program has acknowledged all events that it fetched.
     void wait_until_acknowledged() EXCLUDES(mutex_);
 
-    // A request is about to wait for the program; it was taken out again.
+    // These are called when a request is about to wait for the program, and when it was taken out again.
     void request_waits() { ++unfetched_requests_; }
     void request_withdrawn() { --unfetched_requests_; }
     [[nodiscard]] int unfetched_requests() const { return unfetched_requests_; }
@@ -74,7 +77,7 @@ private:
     std::atomic<int> unfetched_requests_{0};
 };
 
-// Events in their order. Nothing here needs memory.
+// Events in their order. No function allocates memory.
 class EventQueue {
 public:
     EventQueue() = default;
@@ -84,53 +87,55 @@ public:
 
     [[nodiscard]] bool empty() const { return first_ == nullptr; }
     void push(std::unique_ptr<Event> event);
-    // The oldest one, or null.
+    // Takes out the oldest event, or returns null.
     [[nodiscard]] std::unique_ptr<Event> pop();
     [[nodiscard]] const Event *oldest() const { return first_.get(); }
-    // Takes out one of them.
+    // Takes out a given event.
     [[nodiscard]] std::unique_ptr<Event> take(const Event &event);
 
 private:
     std::unique_ptr<Event> first_;
-    Event *last_ = nullptr;  // when there is a first
+    Event *last_ = nullptr;  // valid when there is a first one
 };
 
-// The events of the ids attached to it. `fd` is readable while there is one.
+// The events of the attached ids. `fd` is readable while there is an event.
 class EventChannel : public rdma_event_channel {
 public:
-    // The caller's, until destroy().
+    // Makes a channel, which belongs to the caller until destroy().
     [[nodiscard]] static base::Result<EventChannel *> create();
     // A thread that sleeps in next() sleeps on, and the channel lives until that thread leaves.
     static void destroy(rdma_event_channel *channel);
 
-    // next() of a channel that another thread may destroy, or has destroyed: the caller came too late, and
-    // sleeps as if it had come before. EINTR ends that sleep.
+    // Calls next() on a channel that another thread may destroy, or has destroyed. In the latter case the
+    // caller sleeps as if it had called before; EINTR ends that sleep.
     [[nodiscard]] static base::Result<Event *> next_of(rdma_event_channel *channel);
-    // The next event, the caller's until it is acknowledged: blocks unless fd is O_NONBLOCK. EAGAIN, EINTR;
-    // EINVAL in a child of the process whose channel it is.
+    // Returns the next event, which belongs to the caller until it is acknowledged. Blocks unless fd is
+    // O_NONBLOCK. Fails with EAGAIN or EINTR, and with EINVAL in a child of the process that made the
+    // channel.
     [[nodiscard]] base::Result<Event *> next();
     void push(std::unique_ptr<Event> event) EXCLUDES(mutex_);
-    // Between the two the caller waits on the descriptor, and looks with next(). EMFILE; EINVAL when nobody
-    // waits.
+    // Between these two the caller waits on the descriptor, and looks with next(). begin_wait() fails with
+    // EMFILE, end_wait() with EINVAL when no wait has begun.
     [[nodiscard]] base::Result<int> begin_wait();
     [[nodiscard]] base::Result<void> end_wait();
-    // Takes out the events of an id that is going.
+    // Takes out the events of an id that is to be destroyed.
     [[nodiscard]] EventQueue withdraw(const EventCount &of_id) EXCLUDES(mutex_);
-    // Takes out the newest request for a listener of the origin that has most of them, so that one from
-    // another may wait in its place. Null when nobody has more than that one would have with it.
+    // Takes out the newest request for a listener of the origin that has most of them, so that a request of
+    // another origin may wait in its place. Returns null when no origin has more than the other would then
+    // have.
     [[nodiscard]] std::unique_ptr<Event> withdraw_request(const EventCount &listener, Origin in_favour_of)
         EXCLUDES(mutex_);
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
 
-    // A connection that an id of this channel accepted, and whose initiator's first FPDU is not here yet: it
-    // is established with that.
+    // A connection that an id of this channel accepted. It is established when the initiator's first FPDU
+    // comes.
     struct Accepted {
         std::uint32_t qp_num;
         Origin origin;
     };
     void await(const Accepted &connection) EXCLUDES(mutex_);
-    // Returns that connection; nothing when it was not awaited.
+    // Returns and removes a connection; nothing when it was not awaited.
     std::optional<Accepted> forget_awaited(std::uint32_t qp_num) EXCLUDES(mutex_);
     [[nodiscard]] std::vector<Accepted> awaited_from(Origin origin) EXCLUDES(mutex_);
 
@@ -143,11 +148,11 @@ private:
     ~EventChannel();
     void leave();
     Event *take() EXCLUDES(mutex_);
-    void tell() REQUIRES(mutex_);  // there are events, or no more
+    void tell() REQUIRES(mutex_);  // makes fd readable while there are events
 
-    unsigned users_ = 1;  // its maker and the threads in next_of(); guarded by the table's lock
+    unsigned users_ = 1;  // its creator and the threads in next_of(); guarded by the table's lock
     base::Mutex mutex_;
-    base::Readable readable_ GUARDED_BY(mutex_);  // fd; while there are events
+    base::Readable readable_ GUARDED_BY(mutex_);  // has fd; readable while there are events
     OutsideWait waiters_ GUARDED_BY(mutex_);
     EventQueue events_ GUARDED_BY(mutex_);
     std::vector<Accepted> awaited_ GUARDED_BY(mutex_);

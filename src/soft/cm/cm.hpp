@@ -15,7 +15,8 @@
 //
 // Locks, in this order: the group of a channel (listeners and handshakes), the table of queue pairs by
 // number, the group of a queue pair, an id's mutex_ (a listener's before that of a request), a channel's, an
-// EventCount's. An id's mutex_ guards where its events go; no group's lock is taken with it held.
+// EventCount's. An id's mutex_ guards the channel that its events go to; no group's lock is taken with it
+// held.
 #pragma once
 
 #include <rdma/rdma_cma.h>
@@ -52,7 +53,7 @@ public:
     CmId(const CmId &) = delete;
     CmId &operator=(const CmId &) = delete;
 
-    // Whether the id was made before a fork, and so is the parent's.
+    // Returns whether a parent process made the id.
     [[nodiscard]] bool inherited() const;
 
     // ---- rdma_cm ----
@@ -62,7 +63,8 @@ public:
     [[nodiscard]] virtual base::Result<void> resolve_route();
     virtual void destroy_queue_pair();
     [[nodiscard]] virtual base::Result<void> connect(const rdma_conn_param *parameters) = 0;
-    // Ends connecting, after CONNECT_RESPONSE, for an id that connects a queue pair which it has not made.
+    // Ends connecting, after CONNECT_RESPONSE, for an id that connects a queue pair which the id has not
+    // made.
     [[nodiscard]] virtual base::Result<void> establish() { return base::failure(EINVAL); }
     [[nodiscard]] virtual base::Result<void> listen(int backlog) = 0;
     [[nodiscard]] virtual base::Result<void> accept(const rdma_conn_param *parameters) = 0;
@@ -70,16 +72,16 @@ public:
     // Returns the next request of a synchronous listener, as an id that is synchronous too and keeps its
     // event.
     [[nodiscard]] base::Result<CmId *> next_request();
-    // The caller has made the id's queue pair.
+    // Is called when the caller has made the id's queue pair.
     virtual void queue_pair_created() {}
     [[nodiscard]] virtual base::Result<void> disconnect() = 0;
-    // Disconnects when all that is posted now is done, and does not wait for that. EINVAL: the id is not of
-    // RDMA_PS_TCP.
+    // Disconnects when the operations that are posted now are done, and does not wait for that. Fails with
+    // EINVAL when the id is not of RDMA_PS_TCP.
     [[nodiscard]] virtual base::Result<void> disconnect_when_sent() { return base::failure(EINVAL); }
     [[nodiscard]] base::Result<void> migrate(EventChannel *to);
-    // Whether the id listens, or has a peer.
+    // Returns whether the id listens, or has a peer.
     [[nodiscard]] bool has_begun() const { return state_.load() > State::RouteResolved; }
-    // This id is a request for a connection, which waits in that channel.
+    // Makes this id a request for a connection, which waits in that channel.
     void arrived_on(EventChannel &events);
 
     // An endpoint that listens makes the queue pair of each request's id from this.
@@ -92,47 +94,47 @@ protected:
         AddressResolved,
         RouteResolved,
         Connecting,
-        Responded,  // the reply is here; the rest is establish()'s
+        Responded,  // the reply has come; establish() does the rest
         Connected,
         Listening,
-        Adopting,  // a TCP connection whose request is on its way
+        Adopting,  // a TCP connection whose request has not come yet
         Requested,
         Closed
     };
 
     CmId(EventChannel *channel, void *context);
 
-    // Pushes an event. An event that no call of the program causes needs no memory: it is one of those that
-    // were made with the id.
+    // Pushes an event. An event that no call of the program causes needs no memory, because it was made with
+    // the id.
     void push(rdma_cm_event_type type, int status = 0,
               std::unique_ptr<Event> made = std::make_unique<Event>());
     void push(std::unique_ptr<Event> made);
     [[nodiscard]] base::Result<void> wait_if_synchronous();
     void drop_event();
-    // Finds the device; there may be none, and then `verbs` stays null. Fails when that cannot be known.
+    // Finds the device. When there is none, `verbs` stays null. Fails when the addresses cannot be read.
     base::Result<void> set_source(const tcp::Address &address);
     void set_destination(const sockaddr &address);
     [[nodiscard]] const tcp::Address &peer() const { return route.addr.dst_storage; }
     // Returns the group of the channel that its events go to now.
     [[nodiscard]] std::shared_ptr<Group> channel_group() EXCLUDES(mutex_);
-    // Returns its TCP socket while no queue pair has that; -1: there is none.
+    // Returns the id's TCP socket while no queue pair has that, or -1.
     [[nodiscard]] virtual int connection_socket() const { return socket_.get(); }
     void awaited_no_more();
     [[nodiscard]] bool has_device(const tcp::Address &peer) const;
 
     base::Mutex mutex_;
-    // The program's own calls alone change it, and need not lock to read it.
+    // Only the program's own calls change it, so they need no lock to read it.
     void reads_channel() const ASSERT_SHARED_CAPABILITY(mutex_) {}
     EventChannel *channel_ GUARDED_BY(mutex_);  // null until a request is delivered
-    OwnChannel own_channel_;                    // of a synchronous id
+    OwnChannel own_channel_;                    // for a synchronous id
     EventCount count_;
     std::atomic<State> state_{State::Idle};
-    std::unique_ptr<Event> outcome_ = std::make_unique<Event>();  // of connecting or asking
-    std::unique_ptr<Event> end_ = std::make_unique<Event>();      // of a connection
+    std::unique_ptr<Event> outcome_ = std::make_unique<Event>();  // the event of connecting or asking
+    std::unique_ptr<Event> end_ = std::make_unique<Event>();      // the event of a connection's end
 
     base::Fd socket_;  // bound or adopted
     tcp::Options options_;
-    std::uint32_t qp_num_ = 0;  // of the queue pair that was chosen, which may be gone: no pointer is kept
+    std::uint32_t qp_num_ = 0;  // of the chosen queue pair; that may be gone, so no pointer is kept
 };
 
 }  // namespace soft

@@ -73,8 +73,8 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
                    .crc = crc_wanted(),
                    .ird = granted_depth(wanted.responder_resources),
                    .ord = granted_depth(wanted.initiator_depth)};
-    // The request asks for the peer-to-peer mode, so that a server may speak first: our first FPDU, an empty
-    // WRITE, tells the server that this end is ready.
+    // The request asks for the peer-to-peer mode, so that a server may speak first. The initiator's first
+    // FPDU, an empty WRITE, tells the server that this end is ready.
     const wire::MpaFrame request{
         .crc = parameters_.crc,
         .soft_operations = true,
@@ -97,7 +97,7 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
 
 namespace {
 
-// Tells the responder that the two ends cannot go on with its reply, as RFC 6581 section 9 wants. A fresh
+// Tells the responder that this end cannot continue with its reply, as RFC 6581 section 9 requires. A new
 // link takes so few bytes at once.
 void terminate(std::unique_ptr<Link> link, Origin peer, bool crc, const wire::TerminateCode &code) {
     const auto body = wire::encode(code);
@@ -189,7 +189,8 @@ void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     chosen->start(std::move(*link), peer(), parameters_, this);
 }
 
-// A peer that says it has come waits at the other end of the memory, and no longer at that of TCP.
+// When the reply says that the peer has come, the peer waits at the other end of the memory, and no longer at
+// that of TCP.
 base::Result<std::unique_ptr<Link>> TcpId::accepted_link(Handshake &handshake, const wire::MpaFrame &reply) {
     std::unique_ptr<Link> tcp = handshake.take_link();
     const auto meeting = std::exchange(meeting_, nullptr);

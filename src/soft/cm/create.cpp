@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm: an id of the kind that its port space asks for.
+// soft/cm: creates an id of the kind that its port space asks for.
 #include <cerrno>
 #include <utility>
 

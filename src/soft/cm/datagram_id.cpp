@@ -16,7 +16,7 @@ namespace soft {
 
 namespace {
 
-constexpr std::uint8_t path_hops = 64;  // more than one: who makes an address handle of it uses the GID
+constexpr std::uint8_t path_hops = 64;  // more than one, so that an address handle made of it uses the GID
 
 std::span<const std::byte> private_data_of(const rdma_conn_param *parameters) {
     if (parameters == nullptr) {
@@ -64,7 +64,7 @@ DatagramId::~DatagramId() {
     }
 }
 
-// A port that is taken is told when it is listened on: nothing else of an id needs it, and rsockets bind an
+// A port that is in use is reported only by listen(): no other function needs the port, and rsockets bind an
 // id to the port of a UDP socket of their own.
 base::Result<void> DatagramId::bind(const sockaddr &address) {
     if (state_.load() != State::Idle) {
@@ -114,7 +114,7 @@ void DatagramId::destroy_queue_pair() {
     }
 }
 
-// ---- who asks ----
+// ---- the side that asks ----
 
 base::Result<void> DatagramId::connect(const rdma_conn_param *parameters) {
     const auto private_data = private_data_of(parameters);
@@ -150,7 +150,7 @@ base::Result<void> DatagramId::connect(const rdma_conn_param *parameters) {
     return wait_if_synchronous();
 }
 
-// A request that is lost is sent again; the errors of the network are read with the replies.
+// A lost request is sent again; the errors of the network are read with the replies.
 void DatagramId::ask() {
     ++attempts_;
     (void)send(socket_.get(), request_bytes_.data(), request_bytes_.size(), MSG_NOSIGNAL);
@@ -175,7 +175,7 @@ void DatagramId::stop_asking(rdma_cm_event_type outcome, int status, const wire:
     push(outcome, status, std::move(outcome_));
 }
 
-// ---- who is asked ----
+// ---- the side that is asked ----
 
 base::Result<void> DatagramId::listen(int) {
     if (state_.load() != State::Bound) {
@@ -243,7 +243,7 @@ void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::Lookup
     }
     const tcp::Address here = udp::address_of(
         {.gid = lookup.to, .port = port_of(route.addr.src_addr), .interface = lookup.from.interface});
-    // All that needs memory comes first: a request that is dropped comes again.
+    // The steps that need memory come first; a request that is dropped comes again.
     std::unique_ptr<DatagramId> child{new DatagramId{nullptr, context, ps}};
     child->service_ = service_;
     child->lookup_ = lookup;
@@ -256,7 +256,7 @@ void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::Lookup
     if (!service_->begin(lookup)) {
         return;
     }
-    child->state_.store(State::Requested);  // from here on it rejects, unless delivered
+    child->state_.store(State::Requested);  // from here on its destructor rejects, unless it is delivered
     if (!child->has_device(peer)) {
         return;
     }
@@ -266,7 +266,8 @@ void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::Lookup
     made->counted = &count_;
     made->set_private_data(request.private_data);
     count_.request_waits();
-    // With the lock, for the listener may just be migrated: the child goes where its event goes.
+    // The lock is held because the listener may just be migrated; the child goes to the same channel as its
+    // event.
     const base::Lock lock{mutex_};
     child.release()->arrived_on(*channel_);
     channel_->push(std::move(made));

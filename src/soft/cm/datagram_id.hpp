@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/datagram_id: an rdma_cm id of RDMA_PS_UDP or RDMA_PS_IPOIB. Nothing is connected: `connect` asks
-// the service on a UDP port which queue pair it has, `accept` says so. And membership in multicast groups.
+// soft/cm/datagram_id: an rdma_cm id of RDMA_PS_UDP or RDMA_PS_IPOIB. There is no connection: `connect` asks
+// the service on a UDP port for its queue pair, and `accept` answers. The id also has memberships in
+// multicast groups.
 //
-// Locks as in cm.hpp; a listener and who asks are in the group of their channel.
+// The locks are those of cm.hpp. A listener, and an id that asks, are in the group of their channel.
 #pragma once
 
 #include <infiniband/sa.h>
@@ -32,7 +33,7 @@ public:
     void queue_pair_created() override;
     void destroy_queue_pair() override;
     [[nodiscard]] base::Result<void> disconnect() override;
-    // The queue pair, if there is one, becomes a member, unless it is only to send.
+    // Makes the queue pair, if there is one, a member, unless it only sends.
     [[nodiscard]] base::Result<void> join(const sockaddr &address, bool only_sends, void *join_context);
     [[nodiscard]] base::Result<void> leave(const sockaddr &address);
 
@@ -46,7 +47,7 @@ private:
         bool attached;
     };
 
-    // The id's own, which exists.
+    // Returns the id's own queue pair, which exists.
     [[nodiscard]] DatagramQueuePair *datagram_qp() const {
         return static_cast<DatagramQueuePair *>(AnyQueuePair::of(qp));
     }
@@ -62,14 +63,14 @@ private:
     void request_arrived(const udp::Arrival &arrival, const wire::LookupRequest &request)
         REQUIRES(handshake_group_->mutex());
 
-    std::shared_ptr<Group> handshake_group_;    // of the channel at connect or listen
-    std::shared_ptr<LookupService> service_;    // of a listener, and of a request that came to it
-    Lookup lookup_;                             // of a request
-    wire::LookupRequestBytes request_bytes_{};  // of who asks
+    std::shared_ptr<Group> handshake_group_;    // the group of the channel at connect or listen
+    std::shared_ptr<LookupService> service_;    // for a listener, and for a request that came to it
+    Lookup lookup_;                             // for a request
+    wire::LookupRequestBytes request_bytes_{};  // for an id that asks
     std::uint64_t token_ = 0;
     int attempts_ = 0;
     ibv_sa_path_rec path_{};
-    std::vector<Membership> memberships_;  // used by the program's calls only
+    std::vector<Membership> memberships_;  // only the program's calls use it
 };
 
 }  // namespace soft

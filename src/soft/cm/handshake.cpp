@@ -70,8 +70,8 @@ void Handshake::expire() {
         group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
         return;
     }
-    // The link may have what the peer sent in time, when this process did not run meanwhile. Each such look
-    // takes the connection or a byte of one frame further, so they end.
+    // When this process did not run for a while, the link may have bytes that the peer sent in time. Each
+    // such look advances the connection, or one frame by a byte, so the looks end.
     const Link::Ready ready = link_->ready();
     if (connecting_ ? ready.writable : ready.readable) {
         const base::Milliseconds more{connecting_ ? limits::handshake_timeout : base::Milliseconds{}};
@@ -123,10 +123,10 @@ void Handshake::progress() {
     }
 }
 
-// The link is writable: connected, or not to be connected.
+// Is called when the link is writable: it is connected, or cannot be.
 void Handshake::connected() {
     if (!link_->ready().writable) {
-        return;  // asked before its time
+        return;  // the connection is not made yet
     }
     if (const int error = link_->failure(); error != 0) {
         fail(error, std::strerror(error));
@@ -140,14 +140,14 @@ void Handshake::connected() {
     group_->change(*this, link_->descriptor(), {.writable = true}, {.readable = true});
 }
 
-// Never a byte more: what follows the frame is the queue pair's.
+// It reads not a byte more, because the bytes after the frame belong to the queue pair.
 bool Handshake::read_up_to(std::size_t bytes) {
     while (frame_bytes_ < bytes) {
         const iovec room{.iov_base = frame_.data() + frame_bytes_, .iov_len = bytes - frame_bytes_};
         const Link::Received got = link_->receive({&room, 1});
         if (got.bytes > 0) {
             frame_bytes_ += got.bytes;
-            // A peer that speaks another protocol is known by its first bytes, however few it sends.
+            // Any first bytes, however few, reveal a peer that speaks another protocol.
             if (!wire::may_begin_mpa_frame(std::span{frame_}.first(frame_bytes_), expected_role())) {
                 fail(EPROTO,
                      role_ == Role::Initiator ? "not an MPA reply frame" : "not an MPA request frame");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm/handshake: the MPA start-up of one link (RFC 5044 section 7.1, RFC 6581): the initiator connects,
-// sends its request and reads the reply; the responder reads the request. The connection manager
-// does what follows.
+// sends its request and reads the reply; the responder reads the request. The connection manager does the
+// rest.
 #pragma once
 
 #include <array>
@@ -20,11 +20,11 @@ namespace soft {
 
 class Handshake;
 
-// Called with the group's lock held; may destroy the handshake.
+// It is called with the group's lock held, and may destroy the handshake.
 class HandshakeOwner {
 public:
     virtual void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) = 0;
-    // An errno value: why there will be no connection.
+    // `error` is the reason why there will be no connection, an errno value.
     virtual void handshake_failed(Handshake &handshake, int error) = 0;
 
 protected:
@@ -35,12 +35,12 @@ class Handshake final : public Source {
 public:
     enum class Role { Initiator, Responder };
 
-    // Adds itself to the group, whose lock the caller holds. `request` is the initiator's; a responder looks
-    // at it only after a delay, if there is one.
+    // Adds itself to the group, whose lock the caller holds. `request` is the initiator's. A responder begins
+    // only after a delay, if there is one.
     Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::unique_ptr<Link> link,
               const tcp::Address &peer, Role role, const wire::MpaFrame *request, base::Milliseconds delay);
-    // Begins one on a TCP socket, with the group's lock held. Null when the peer is not served, because too
-    // many of its address guess keys.
+    // Begins a handshake on a TCP socket, with the group's lock held. Returns null when the peer is not
+    // served, because too many peers of its address guess keys.
     [[nodiscard]] static std::unique_ptr<Handshake> begin(HandshakeOwner &owner,
                                                           const std::shared_ptr<Group> &group,
                                                           base::Fd socket, const tcp::Address &peer,
@@ -52,12 +52,12 @@ public:
     [[nodiscard]] Role role() const { return role_; }
     [[nodiscard]] Link &link() const { return *link_; }
     [[nodiscard]] const tcp::Address &peer() const { return peer_; }
-    // Out of the group, for its next owner.
+    // Takes the link out of the group, for its next owner.
     [[nodiscard]] std::unique_ptr<Link> take_link();
 
     void progress() override;
     void expire() override;
-    // Others need its place.
+    // Ends the handshake, because others need its place.
     void give_way();
 
 private:
@@ -66,7 +66,7 @@ private:
     }
     void connected();
     void fail(int error, const char *text);
-    // True when the first `bytes` of the frame are here.
+    // Returns true when the first `bytes` of the frame have come.
     [[nodiscard]] bool read_up_to(std::size_t bytes);
 
     HandshakeOwner &owner_;

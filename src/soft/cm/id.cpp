@@ -24,14 +24,14 @@ CmId::CmId(EventChannel *event_channel, void *id_context) : LibrdmacmId{}, chann
 CmId::~CmId() {
     if (inherited()) {
         delete static_cast<Event *>(event);
-        return;  // the parent's: nothing is sent, nothing is taken from its channel
+        return;  // the id is the parent's: nothing is sent, and its channel is not touched
     }
     drop_event();
     if (channel_ == nullptr) {
         return;  // a request that was never delivered
     }
     awaited_no_more();
-    // A request that nobody fetched is an id that nobody knows.
+    // The program does not know the id of a request that it has not fetched, so these ids are destroyed too.
     EventQueue all_unseen = channel_->withdraw(count_);
     while (const auto unseen = all_unseen.pop()) {
         if (unseen->event == RDMA_CM_EVENT_CONNECT_REQUEST && unseen->id != this) {
@@ -89,15 +89,14 @@ base::Result<void> CmId::resolve_address(const sockaddr *source, const sockaddr 
     if ((state_.load() != State::Idle && state_.load() != State::Bound) || bound_elsewhere) {
         return base::failure(EINVAL);
     }
-    // Where it is bound says by which interface: the only way to say it of a group, for which there may be no
-    // route.
+    // The bound address names the interface. For a group that is the only way, because there may be no route.
     const tcp::Address here = tcp::copy_of(route.addr.src_addr);
     auto towards = tcp::source_towards(destination, verbs != nullptr ? &here : nullptr);
     if (!towards) {
         return std::unexpected{towards.error()};
     }
     if (verbs == nullptr) {
-        // Bound to no address, or not bound at all: the port stays.
+        // It is bound to no address, or not bound at all, so the port stays.
         reinterpret_cast<sockaddr_in &>(*towards).sin_port = route.addr.src_sin.sin_port;
         if (auto found = set_source(*towards); !found) {
             return found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm: where the events of an id go, and how a synchronous id waits for them.
+// soft/cm: the channel that the events of an id go to, and the waits of a synchronous id.
 #include <cerrno>
 #include <cstdlib>
 #include <utility>
@@ -11,7 +11,7 @@ namespace soft {
 base::Result<void> CmId::migrate(EventChannel *to) {
     OwnChannel own;
     if (to == nullptr && own_channel_) {
-        return base::failure(EINVAL);  // synchronous already
+        return base::failure(EINVAL);  // it is synchronous already
     }
     if (to == nullptr) {
         auto made = EventChannel::create();
@@ -58,7 +58,7 @@ void CmId::arrived_on(EventChannel &events) {
     channel = &events;
 }
 
-// The event that a synchronous id waits for stays readable in id->event until its next call.
+// The event for which a synchronous id waited stays readable in id->event until its next call.
 base::Result<void> CmId::wait_if_synchronous() {
     if (!own_channel_) {
         return {};
@@ -102,7 +102,7 @@ base::Result<CmId *> CmId::next_request() {
         delete &child;
         return std::unexpected{moved.error()};
     }
-    // From now on the event is the child's: the listener may go first.
+    // From now on the event belongs to the child, so the listener may be destroyed first.
     child.event = &fetched;
     fetched.counted = &child.count_;
     child.count_.took_over();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/librdmacm_id: what an id's memory looks like to librdmacm's own rsockets, which run on this device
-// when a test asks for it (src/verbs_preload). They read an rdma_cm_id further than rdma_cma.h declares it,
-// and the program has the id's address, so what they read has to follow the id in its memory. Nothing else
-// reads it.
+// soft/cm/librdmacm_id: the memory of an id as librdmacm's own rsockets see it, which run on this device when
+// a test asks for it (src/verbs_preload). They read beyond the rdma_cm_id that rdma_cma.h declares. The
+// program has the id's address, so these bytes have to follow the id in its memory. No other code reads them.
 #pragma once
 
 #include <rdma/rdma_cma.h>
@@ -14,7 +13,7 @@
 
 namespace soft {
 
-// librdmacm 44 keeps this behind an id, up to the last member that its rsockets look at.
+// The bytes that librdmacm 44 keeps behind an id, up to the last member that its rsockets read.
 struct LibrdmacmDevice {
     std::array<std::byte, 72> not_read{};
     int max_qpsize = limits::max_qp_wr;

@@ -21,14 +21,14 @@ namespace soft {
 
 namespace {
 
-// An event channel takes two descriptors, and so does a completion queue with its channel: a program that
-// could not make one of these has given the first of the two back.
+// An event channel takes two descriptors, and so does a completion queue with its channel. A program that
+// could not make one of these has closed the first of the two again.
 bool can_make_a_channel(int socket) {
     const base::Fd first{fcntl(socket, F_DUPFD_CLOEXEC, 0)};
     return first && base::Fd{fcntl(socket, F_DUPFD_CLOEXEC, 0)};
 }
 
-// Says no to what this device does not speak, and returns whether it did.
+// Rejects a request that this device does not support, and returns whether it did.
 bool is_refused(Handshake &handshake, const wire::MpaFrame &request) {
     const bool refused = request.markers || request.revision > 2;
     if (refused) {
@@ -102,7 +102,7 @@ base::Result<CmId *> TcpId::adopt(EventChannel &channel, int fd, int flags, void
     return id.release();
 }
 
-// Here and below, all that needs memory comes first: where there is none, the peer sees the end of its
+// Here and below, the steps that need memory come first; without memory, the peer sees the end of its
 // connection.
 void TcpId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
     if (is_refused(handshake, request)) {
@@ -115,7 +115,8 @@ void TcpId::request_arrived(Handshake &handshake, const wire::MpaFrame &request)
         return;
     }
     look_at_accepted(origin);
-    std::unique_ptr<TcpId> child{new TcpId{nullptr, context}};  // unless delivered, it rejects the request
+    std::unique_ptr<TcpId> child{
+        new TcpId{nullptr, context}};  // unless it is delivered, its destructor rejects the request
     auto made = request_event(*child, request);
     if (!child->become(handshake, request)) {
         return;
@@ -123,7 +124,8 @@ void TcpId::request_arrived(Handshake &handshake, const wire::MpaFrame &request)
     made->counted = &count_;
     made->requested_by = origin;
     count_.request_waits();
-    // With the lock, for the listener may just be migrated: the child goes where its event goes.
+    // The lock is held because the listener may just be migrated; the child goes to the same channel as its
+    // event.
     const base::Lock lock{mutex_};
     child.release()->arrived_on(*channel_);
     channel_->push(std::move(made));
@@ -145,8 +147,8 @@ void TcpId::adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &
     push(std::move(made));
 }
 
-// Where no place is free, the newest request of the origin that has most is rejected. A peer that asks again
-// and again therefore takes nothing from others.
+// When no place is free, the newest request of the origin that has most is rejected. So a peer that asks
+// again and again takes no places from others.
 bool TcpId::has_room_for_request(Origin origin) {
     if (count_.unfetched_requests() < limits::max_unfetched_requests) {
         return true;
@@ -159,14 +161,16 @@ bool TcpId::has_room_for_request(Origin origin) {
     if (withdrawn == nullptr) {
         return false;
     }
-    const std::unique_ptr<TcpId> child{static_cast<TcpId *>(withdrawn->id)};  // its end rejects the request
+    const std::unique_ptr<TcpId> child{
+        static_cast<TcpId *>(withdrawn->id)};  // its destructor rejects the request
     BASE_LOG_PEER(Warning, "no connection with %s: the program has not fetched %d requests, most from there",
                   tcp::text_of(child->peer()).c_str(), limits::max_unfetched_requests);
     return true;
 }
 
-// A client that connects again may have seen its connection before established: then its first FPDU is here,
-// and the program hears of that first. A thread that serves that connection now is waited for.
+// A client that connects again may have got ESTABLISHED for its earlier connection. Then the first FPDU of
+// that has come, and the program is told of it first. This waits for a thread that serves that connection
+// now.
 void TcpId::look_at_accepted(Origin origin) {
     std::vector<EventChannel::Accepted> accepted;
     {
@@ -203,7 +207,8 @@ std::unique_ptr<Event> TcpId::request_event(TcpId &child, const wire::MpaFrame &
     made->event = RDMA_CM_EVENT_CONNECT_REQUEST;
     made->id = &child;
     made->listen_id = &child == this ? nullptr : this;
-    // Crossed: what the peer may have open towards us is what we must be able to serve.
+    // The depths are crossed: the number of requests that the peer may have open is the number that this side
+    // must serve.
     made->param.conn.responder_resources = told_depth(request.enhanced ? request.ord : limits::max_rd_atomic);
     made->param.conn.initiator_depth = told_depth(request.enhanced ? request.ird : limits::max_rd_atomic);
     made->set_private_data(request.private_data);
@@ -230,7 +235,7 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
         return std::unexpected{connected.error()};
     }
     const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
-    // We take as the first FPDU one of those that are offered, else one that the peer may say it cannot do.
+    // The first FPDU is one of those that the peer offers; otherwise it is one that the peer may refuse.
     const bool by_read = request_.rtr_read && !request_.rtr_write;
     parameters_ = {.ready_to_receive = peer_to_peer,
                    .crc = request_.crc || crc_wanted(),
@@ -283,7 +288,7 @@ base::Result<void> TcpId::reject(std::span<const std::byte> private_data) {
         return base::failure(EINVAL);
     }
     state_.store(State::Closed);
-    // Private data is the program's own reason; without it, too few descriptors are one.
+    // Private data is the program's own reason; without it, too few descriptors may be the reason.
     const bool too_few = private_data.empty() && !can_make_a_channel(link_->descriptor());
     return refuse(std::move(link_), peer(), request_, too_few ? Reason::NoDescriptors : Reason::Unsaid,
                   private_data);

@@ -20,9 +20,9 @@ namespace soft {
 
 namespace {
 
-constexpr int accepts_in_a_turn = 64;  // then other connections are served
+constexpr int accepts_in_a_turn = 64;  // then other connections have their turn
 constexpr base::Milliseconds accept_again_after{100};
-// How long a peer that will be rejected may take for its request: it holds the spare descriptor meanwhile.
+// The time for the request of a peer that will be rejected, because it holds the spare descriptor meanwhile.
 constexpr base::Milliseconds rejected_request_timeout{1'000};
 
 bool is_out_of_descriptors(const base::Result<tcp::Accepted> &accepted) {
@@ -43,12 +43,12 @@ Listener::Listener(Owner &owner, base::Fd socket, std::shared_ptr<Group> group)
 
 Listener::~Listener() {
     if (group_->inherited()) {
-        return;  // the parent's: it goes on listening, and its lock may be held for ever here
+        return;  // the parent's, which still listens, and whose lock may be held for ever here
     }
     const base::Lock lock{group_->mutex()};
     handshakes_.clear();
     group_->remove(*this, socket_.get());
-    (void)shutdown(socket_.get(), SHUT_RDWR);  // to close it is not enough where a child has it too
+    (void)shutdown(socket_.get(), SHUT_RDWR);  // closing it is not enough when a child has it too
 }
 
 bool Listener::has_spare() {
@@ -97,8 +97,8 @@ void Listener::progress() {
     }
 }
 
-// A connection that has the spare descriptor is read only to be rejected, so that the peer is told and does
-// not wait in vain.
+// A connection that has the spare descriptor is read only to be rejected, so that the peer gets the reason
+// and does not wait.
 void Listener::begin_accepted(tcp::Accepted accepted) {
     const bool with_spare = !spare_;
     Handshake *const handshake = begin_handshake(std::move(accepted));
@@ -149,9 +149,9 @@ void Listener::resume_accepting() {
     }
 }
 
-// Ends the oldest handshake of the origin that has most of them. Silent peers of one origin therefore take
-// nothing from others, and a peer that sends its request is done before its handshake is the oldest. The
-// request of that handshake may have come without having been looked at.
+// Ends the oldest handshake of the origin that has most of them. So silent peers of one origin take no places
+// from others, and a peer that sends its request is done before its handshake is the oldest. The request of
+// that oldest handshake may have come and not been read yet.
 void Listener::end_oldest_handshake() {
     const std::size_t most = shares_.most();
     const auto oldest = std::ranges::find_if(handshakes_, [&](const auto &one) {
@@ -168,7 +168,7 @@ void Listener::end_oldest_handshake() {
 void Listener::handshake_done(Handshake &handshake, const wire::MpaFrame &request) {
     group_->mutex().assert_held();
     if (&handshake == rejected_) {
-        // Nothing that the peer sent is unread, so to destroy the link at once loses nothing.
+        // No byte of the peer is unread, so destroying the link at once loses nothing.
         BASE_LOG_PEER(Warning,
                       "no connection with %s: rejected, because this process has no file descriptor for it",
                       tcp::text_of(handshake.peer()).c_str());
@@ -188,7 +188,7 @@ void Listener::forget(Handshake &handshake) {
     if (&handshake == rejected_) {
         rejected_ = nullptr;
         spare_ = handshake.take_link()->take_descriptor();
-        // One step, in which no other thread can get the descriptor.
+        // This is one step, so that no other thread can get the descriptor.
         if (dup3(socket_.get(), spare_.get(), O_CLOEXEC) < 0) {
             spare_.reset();
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm/listener: the part of an id that listens: the connections that come to its socket, until the MPA
-// request of each is whole.
+// request of each is complete.
 //
 //     made ─► accepts ◄──► pauses, for want of descriptors or memory
 //                └────────────┴─► destroyed: the socket is shut, and its handshakes end
@@ -9,7 +9,7 @@
 //                                              ├─► rejected, when it has the spare descriptor
 //                                              └─► dropped: too slow, or the oldest of too many
 //
-// All of it is guarded by the lock of the group that serves the socket.
+// The lock of the group that serves the socket guards all of it.
 #pragma once
 
 #include <cstddef>
@@ -51,9 +51,9 @@ public:
     void handshake_failed(Handshake &handshake, int error) override;
 
 private:
-    // Takes a descriptor to spare, if it has none. Returns whether it has one now.
+    // Takes a spare descriptor, if it has none. Returns whether it has one now.
     bool has_spare() REQUIRES(group_->mutex());
-    // A connection is accepted with the spare descriptor when there is no other.
+    // Accepts the next connection, with the spare descriptor when there is no other.
     [[nodiscard]] base::Result<tcp::Accepted> accept_next() REQUIRES(group_->mutex());
     void begin_accepted(tcp::Accepted accepted) REQUIRES(group_->mutex());
     // Returns null when the peer is not served.
@@ -68,12 +68,12 @@ private:
     const std::shared_ptr<Group> group_;
     const std::size_t most_handshakes_;
     std::vector<std::unique_ptr<Handshake>> handshakes_ GUARDED_BY(group_->mutex());  // the oldest first
-    Shares shares_ GUARDED_BY(group_->mutex());  // that origins have of them
+    Shares shares_ GUARDED_BY(group_->mutex());  // how many each origin has
     bool paused_ GUARDED_BY(group_->mutex()) = false;
-    bool accept_fails_ GUARDED_BY(group_->mutex()) = false;  // the log has said so
+    bool accept_fails_ GUARDED_BY(group_->mutex()) = false;  // it has been logged
     base::Fd spare_ GUARDED_BY(group_->mutex());             // a descriptor for when the process has no other
     const Handshake *rejected_ GUARDED_BY(group_->mutex()) =
-        nullptr;  // the one that has the spare descriptor
+        nullptr;  // the handshake that has the spare descriptor
 };
 
 }  // namespace soft

@@ -21,12 +21,12 @@ namespace soft {
 
 namespace {
 
-// What goes with the descriptor of the memory. Another version of the device may lay the memory out
-// otherwise: the two then stay on TCP.
+// The bytes that go with the descriptor of the memory. Another version of the device may have another layout
+// of the memory; the two ends then stay on TCP.
 constexpr std::array<char, 16> greeting{'s', 'o', 'f', 't', 'r', 'd', 'm', 'a',
                                         ' ', 'r', 'i', 'n', 'g', 's', '1'};
 
-// Of processes that knock at a name which is not theirs, so many are sent away before the peer's.
+// The number of foreign processes that may connect to the name, and are refused, before the peer's process.
 constexpr int most_strangers = 16;
 
 struct Name {
@@ -37,7 +37,7 @@ struct Name {
 Name name_of(const tcp::Address &initiator, const tcp::Address &responder) {
     Name name;
     name.address.sun_family = AF_UNIX;
-    // The first byte stays 0: an abstract name.
+    // The first byte stays 0, which makes the name abstract.
     const int characters =
         std::snprintf(name.address.sun_path + 1, sizeof(name.address.sun_path) - 1, "softrdma %s %s",
                       tcp::text_of(initiator).c_str(), tcp::text_of(responder).c_str());

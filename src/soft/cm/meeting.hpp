@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/meeting: how two soft devices of one host find each other, and go on through memory. Both know the
-// addresses of the TCP connection that they have.
+// soft/cm/meeting: lets two soft devices of one host find each other, and continue through memory. Both know
+// the addresses of their TCP connection.
 //
 //     initiator                                     responder
 //     listens at a Unix socket named for the
@@ -10,9 +10,9 @@
 //     maps the memory (join())
 //
 // The name is in the abstract namespace, which belongs to the network namespace: a peer of another one is not
-// found. It need not be secret, because the kernel tells whose process is at the other end of a Unix socket
-// (SO_PEERCRED), and each end goes on with a process of its own user alone. In doubt the connection stays on
-// TCP, and the log says why.
+// found. It need not be secret, because the kernel names the process at the other end of a Unix socket
+// (SO_PEERCRED), and each end continues only with a process of its own user. In doubt the connection stays on
+// TCP, and the log gives the reason.
 #pragma once
 
 #include <memory>
@@ -27,11 +27,11 @@
 
 namespace soft {
 
-// What the two ends have made for their link.
+// The objects that the two ends have made for their link.
 class Met {
 public:
     Met(SharedRings rings, base::Fd socket) : rings_{std::move(rings)}, socket_{std::move(socket)} {}
-    // From here on the connection goes through memory.
+    // Returns the link through memory, which replaces the one on TCP.
     [[nodiscard]] std::unique_ptr<Link> take_over(std::unique_ptr<Link> tcp) {
         return std::make_unique<MemoryLink>(std::move(rings_), std::move(socket_), std::move(tcp));
     }
@@ -43,21 +43,22 @@ private:
 
 class Meeting {
 public:
-    // The initiator's, before its request, of a connection that `group` will serve. Returns nothing where the
-    // peer is on another host, or cannot be met.
+    // Is called by the initiator before its request, for a connection that `group` will serve. Returns
+    // nothing when the peer is on another host, or cannot be met.
     [[nodiscard]] static std::unique_ptr<Meeting> offer(const tcp::Address &here, const tcp::Address &there,
                                                         Group &group);
     explicit Meeting(base::Fd socket) : socket_{std::move(socket)} {}
 
-    // The reply says that the peer has come. ECONNRESET: it is not there. EMFILE, ENFILE, ENOMEM, EPROTO.
+    // Is called when the reply says that the peer has come. Fails with ECONNRESET when the peer is not there,
+    // or with EMFILE, ENFILE, ENOMEM or EPROTO.
     [[nodiscard]] base::Result<Met> join() const;
 
 private:
     base::Fd socket_;
 };
 
-// The responder's, before its reply to a request that offers it, of a connection that `group` will serve.
-// Returns nothing where it cannot be: the connection stays on TCP.
+// Is called by the responder before its reply to a request that offers it, for a connection that `group` will
+// serve. Returns nothing when that is not possible; the connection then stays on TCP.
 [[nodiscard]] std::optional<Met> meet(const tcp::Address &here, const tcp::Address &there, Group &group);
 
 }  // namespace soft

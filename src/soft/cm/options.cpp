@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm: what can be set on an id (rdma_set_option), with the sizes and the states of Linux's rdma_cm.
+// soft/cm: the options of an id (rdma_set_option), with the sizes and the states of Linux's rdma_cm.
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -58,7 +58,8 @@ base::Result<void> CmId::set_option(int level, int name, const void *value, std:
             options_.v6_only = *flag != 0;
             return {};
         case RDMA_OPTION_ID_ACK_TIMEOUT:
-            return number ? base::Result<void>{} : base::failure(EINVAL);  // TCP acknowledges
+            return number ? base::Result<void>{}
+                          : base::failure(EINVAL);  // no effect, because TCP acknowledges
         default:
             return base::failure(ENOSYS);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/rejection: the MPA reply that says no.
+// soft/cm/rejection: the MPA reply that rejects a request.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace soft {
 
-// Why a connection is rejected. Only a soft device is told that descriptors are why.
+// The reason of a rejection. Only a soft device is told that descriptors are the reason.
 enum class Reason { Unsaid, NoDescriptors };
 
 [[nodiscard]] base::Result<void> send_rejection(Link &link, const wire::MpaFrame &request, Reason reason,

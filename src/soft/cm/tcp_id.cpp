@@ -50,7 +50,8 @@ void TcpId::destroy_queue_pair() {
     }
     CmId::destroy_queue_pair();
     if (ends && state_.load() == State::Connected && !inherited()) {
-        connection_ended();  // with the queue pair, which told nobody: whoever waits for the event gets it
+        connection_ended();  // the queue pair ended without an event, so a thread that waits for one gets it
+                             // now
     }
 }
 
@@ -94,7 +95,7 @@ base::Result<void> TcpId::disconnect() {
     }
     if (event != nullptr &&
         (event->event == RDMA_CM_EVENT_DISCONNECTED || event->event == RDMA_CM_EVENT_CONNECT_ERROR)) {
-        return {};  // of a synchronous id: the end has no second event
+        return {};  // for a synchronous id the end has no second event
     }
     return wait_if_synchronous();
 }
@@ -144,7 +145,7 @@ void TcpId::handshake_done(Handshake &handshake, const wire::MpaFrame &frame) {
     handshake_.reset();
 }
 
-// rdma_cm's status of an iWARP connection: refused or reset is a rejection, no answer is unreachable.
+// As in rdma_cm for an iWARP connection, refused or reset is a rejection, and no answer is unreachable.
 void TcpId::handshake_failed(Handshake &handshake, int error) {
     handshake_group_->mutex().assert_held();
     if (handshake.role() == Handshake::Role::Initiator) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/tcp_id: an rdma_cm id of RDMA_PS_TCP. Whether it listens or has a peer is not known when it is
-// made: rdma_listen gives it a Listener, and the rest is of an id with a peer.
+// soft/cm/tcp_id: an rdma_cm id of RDMA_PS_TCP. When it is made, it is not known whether it will listen or
+// have a peer. rdma_listen gives it a Listener; the other members are for an id with a peer.
 //
 //     it listens:   Bound ─► Listening
 //     it connects:  RouteResolved ─► Connecting ─┬──────────────┬─► Connected ─► Closed
 //                                                └─► Responded ─┘
 //     it is asked:  made with the request ─► Requested ─► Connecting ─► Connected ─► Closed
 //     it adopts a socket:  Adopting ─► Requested, or RouteResolved as the initiator
-//     Where it fails or rejects, each but Listening becomes Closed.
+// Each state except Listening becomes Closed after a failure or a rejection.
 //
-// Locks as in cm.hpp.
+// The locks are those of cm.hpp.
 #pragma once
 
 #include <rdma/rdma_cma.h>
@@ -33,8 +33,8 @@ class TcpId final : public CmId, public ConnectionOwner, public HandshakeOwner, 
 public:
     TcpId(EventChannel *channel, void *context);
     ~TcpId() override;
-    // A request that will come on a TCP connection, which the id then owns unless it shares it. flags:
-    // SOFTRDMA_ADOPT_.
+    // Makes the id of a request that will come on a TCP connection, which the id then owns unless it shares
+    // it. `flags` are SOFTRDMA_ADOPT_ bits.
     [[nodiscard]] static base::Result<CmId *> adopt(EventChannel &channel, int fd, int flags, void *context);
 
     // ---- rdma_cm ----
@@ -48,13 +48,13 @@ public:
     [[nodiscard]] base::Result<void> disconnect() override;
     [[nodiscard]] base::Result<void> disconnect_when_sent() override;
 
-    // ---- what becomes of a connection, and of its handshake ----
+    // ---- events of a connection, and of its handshake ----
     void connection_established() override;
     void connection_ended() override;
     void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) override;
     void handshake_failed(Handshake &handshake, int error) override;
 
-    // ---- what comes to its Listener ----
+    // ---- events of its Listener ----
     void request_arrived(Handshake &handshake, const wire::MpaFrame &request) override;
 
 private:
@@ -69,22 +69,23 @@ private:
         QueuePair *queue_pair_ = nullptr;
         AnyQueuePair::Hold hold_;
     };
-    // The one that was chosen; none when there is none, or it was destroyed, which the program may do to an
-    // id's own with ibv_destroy_qp.
+    // Returns the chosen queue pair; none when there is none, or it was destroyed, because a program may
+    // destroy an id's own with ibv_destroy_qp.
     [[nodiscard]] InUse queue_pair() const;
-    // For a connection that begins: the id's own, or that with the number. EINVAL, and all is as it was, when
-    // there is none, or it was connected before.
+    // Chooses the queue pair of a connection that begins: the id's own, or the one with the number. Fails
+    // with EINVAL, and changes nothing, when there is none, or it was connected before.
     [[nodiscard]] base::Result<InUse> choose_queue_pair(std::uint32_t number);
     [[nodiscard]] base::Result<void> answer(const rdma_conn_param &wanted);
     void end_handshake();
     [[nodiscard]] int connection_socket() const override;
     void adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &request);
-    // Whether a request from there may wait for the program; another may have to go for it.
+    // Returns whether a request from an origin may wait for the program. Another request may be rejected for
+    // it.
     [[nodiscard]] bool has_room_for_request(Origin origin);
     void look_at_accepted(Origin origin);
     void adoption_failed(int error);
-    // This id is the request that came on the handshake's link. False when no device serves the address it
-    // came to (logged): then it is not to be delivered.
+    // Makes this id the request that came on the handshake's link. Returns false when no device serves the
+    // address that it came to (logged); then it must not be delivered.
     [[nodiscard]] bool become(Handshake &handshake, const wire::MpaFrame &request);
     [[nodiscard]] std::unique_ptr<Event> request_event(TcpId &child, const wire::MpaFrame &request);
     void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
@@ -94,24 +95,24 @@ private:
     void fail_to_connect(int error);
     void push_outcome(rdma_cm_event_type type);
 
-    std::unique_ptr<Listener> listener_;  // of an id that listens
-    std::unique_ptr<Link> link_;          // requested, or responded to
+    std::unique_ptr<Listener> listener_;  // for an id that listens
+    std::unique_ptr<Link> link_;          // of a request, or of a reply
     ConnectionParameters parameters_;
-    wire::MpaFrame request_;  // what the peer asked for, without its private data
+    wire::MpaFrame request_;  // the peer's request, without its private data
     std::vector<std::byte> reply_data_;
     bool established_told_ GUARDED_BY(mutex_) = false;
-    std::shared_ptr<Group> handshake_group_;  // of the channel, when the handshake began
+    std::shared_ptr<Group> handshake_group_;  // the group of the channel when the handshake began
     std::unique_ptr<Handshake> handshake_ GUARDED_BY(handshake_group_->mutex());
-    std::unique_ptr<Meeting> meeting_;  // while it waits for a reply
+    std::unique_ptr<Meeting> meeting_;  // exists while it waits for a reply
 };
 
-// Whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.
+// Returns whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.
 [[nodiscard]] bool crc_wanted();
-// Returns what the program gave, checked, or the most the device has when it gave nothing.
+// Returns the program's parameters, checked, or the device's largest values when it gave none.
 [[nodiscard]] base::Result<rdma_conn_param> wanted_parameters(const rdma_conn_param *given);
-// A depth of the peer's as events have it, which is eight bits.
+// Returns a depth of the peer in the eight bits that events have.
 [[nodiscard]] std::uint8_t told_depth(std::uint16_t depth);
-// Reads and flushes at once that this end grants when so many are asked for.
+// Returns how many reads and flushes at once this end grants when `wanted` are asked for.
 [[nodiscard]] std::uint16_t granted_depth(std::uint8_t wanted);
 
 }  // namespace soft

@@ -20,7 +20,7 @@ base::Result<void> Link::send_all(std::span<const std::byte> bytes) {
 }
 
 bool Link::discard() {
-    constexpr int rounds = 64;  // then others have their turn
+    constexpr int rounds = 64;  // then other links have their turn
     std::array<std::byte, std::size_t{16} * 1024> waste;
     const iovec piece{.iov_base = waste.data(), .iov_len = waste.size()};
     for (int round = 0; round < rounds; ++round) {

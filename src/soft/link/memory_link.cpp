@@ -22,10 +22,10 @@ namespace {
 
 using End = SharedRings::End;
 
-// A thread that looks at the ring in a loop asks so seldom whether the peer's process is still there.
+// A thread that polls the ring checks once in this many looks whether the peer's process is still there.
 constexpr unsigned looks_for_peer = 1024;
 
-// Copies into or out of a ring, whose bytes wrap; false when the memory of the piece is gone.
+// Copies into or out of a ring, whose bytes wrap. Returns false when the memory of the piece is gone.
 template <typename Copy>
 bool copy_piece(std::size_t bytes, Copy copy) {
     for (std::size_t done = 0; done < bytes;) {
@@ -47,8 +47,8 @@ MemoryLink::MemoryLink(SharedRings rings, base::Fd socket, std::unique_ptr<Link>
       out_{rings_.outgoing()},
       in_{rings_.incoming()} {}
 
-// A child of fork(2) only closes its copies: the parent goes on. The peer still reads what is in the ring,
-// which stays as long as one of the two has it mapped.
+// A child of fork(2) only closes its copies, and the parent's link is not affected. The peer still reads the
+// bytes in the ring, which stays as long as one of the two has it mapped.
 MemoryLink::~MemoryLink() {
     if (inherited() || !socket_) {
         return;
@@ -101,7 +101,7 @@ base::Clock::time_point MemoryLink::gives_up_at() const {
 }
 
 std::size_t MemoryLink::room() const {
-    // Acquire: the peer has read the bytes whose room is used again.
+    // Acquire: the peer has read the bytes before their room is used again.
     const std::uint64_t unread = written() - out_.used.load(std::memory_order_acquire);
     return unread < most_unread_ ? most_unread_ - unread : 0;
 }
@@ -135,7 +135,8 @@ Link::Sent MemoryLink::send(std::span<const iovec> pieces) {
     }
     if (end != begin) {
         written_.store(end, std::memory_order_relaxed);
-        // Sequentially consistent, with arm(): either the peer sees the bytes, or this end its wish.
+        // This is sequentially consistent with arm(): either the peer sees the bytes, or this end sees the
+        // peer's wish.
         out_.written.store(end, std::memory_order_seq_cst);
         ring_for(SharedRings::wants_bytes);
     }
@@ -149,7 +150,7 @@ void MemoryLink::finish() {
     }
 }
 
-// A peer that does not take its bells has enough of them. One that is gone shows in the next look.
+// A peer that does not take its bells needs no more of them. The next look notices a peer that is gone.
 void MemoryLink::ring_for(std::uint32_t event) const {
     auto &wanted = rings_.peers_bell().wanted;
     if ((wanted.load(std::memory_order_seq_cst) & event) != 0 &&
@@ -205,7 +206,7 @@ Link::Received MemoryLink::nothing_came() {
         violated_.store(true, std::memory_order_relaxed);
         return failed(EPROTO);
     }
-    // Acquire: what was written before the end is seen.
+    // Acquire makes the bytes before the end visible.
     const End end = in_.end.load(std::memory_order_acquire);
     if (end == End::Abandoned) {
         return failed(ECONNRESET);
@@ -224,12 +225,13 @@ Link::Received MemoryLink::nothing_came() {
     return reset_by_peer() ? failed(ECONNRESET) : Received{.state = Received::State::Ended};
 }
 
-// What receive() returned before has been placed by now.
+// The bytes that receive() returned before have been placed by now.
 void MemoryLink::release_used() {
     if (released_ != taken()) {
         released_ = taken();
         in_.used.store(released_, std::memory_order_seq_cst);
-        // A peer that waits for room gets half of the ring at once, so that it is not woken for each message.
+        // A peer that waits for room gets half of the ring at once, so that it does not wake for each
+        // message.
         if (unread_bytes() <= ring / 2) {
             ring_for(SharedRings::wants_room);
         }
@@ -237,7 +239,7 @@ void MemoryLink::release_used() {
 }
 
 std::size_t MemoryLink::unread_bytes() const {
-    // Acquire: the bytes are there.
+    // Acquire makes the bytes visible.
     return in_.written.load(std::memory_order_acquire) - taken();
 }
 
@@ -257,7 +259,7 @@ void MemoryLink::take_bells() {
     }
 }
 
-// Leaves the bells where they are.
+// Checks whether the peer is still there, without taking the bells.
 void MemoryLink::look_for_peer() const {
     pollfd socket{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
     if (poll(&socket, 1, 0) > 0) {
@@ -290,7 +292,7 @@ bool MemoryLink::rest() {
     return arm();
 }
 
-// From here on the peer rings for what is wanted. Returns false if that is there.
+// Asks the peer to ring for the wanted events. Returns false if one of them is there already.
 bool MemoryLink::arm() {
     const std::uint32_t wishes = (wanted_.readable || wanted_.ended ? SharedRings::wants_bytes : 0U) |
                                  (wanted_.writable ? SharedRings::wants_room : 0U);

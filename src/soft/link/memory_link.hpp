@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link/memory_link: a link between two processes of one host: rings of bytes in memory that both have
-// mapped, and a Unix socket over which an end that rests is rung awake. An end that looks by itself costs its
-// peer no system call. The Unix socket also tells that the peer's process is gone. The TCP connection on
-// which the two met stays open, unused: it is the descriptor that a program knows.
-// Its options hold here too: a peer that takes nothing for TCP_USER_TIMEOUT is given up.
+// soft/link/memory_link: a link between two processes of one host. It has rings of bytes in memory that both
+// have mapped, and a Unix socket over which a peer wakes an end that rests, with a bell. An end that polls
+// costs its peer no system call. The Unix socket also tells that the peer's process is gone. The TCP
+// connection on which the two met stays open and unused, because the program knows its descriptor.
+// Its options hold here too: the link gives up a peer that takes nothing for TCP_USER_TIMEOUT.
 //
-// The bytes that receive() has returned are the peer's room again with the next call, or when the link comes
-// to rest: the user has placed them by then. So undelivered() is false only when all that was sent is placed.
+// The room of the bytes that receive() has returned is the peer's again with the next call, or when the link
+// comes to rest, because the user has placed the bytes by then. So undelivered() is false only when all sent
+// bytes are placed.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +34,7 @@ public:
     void abort() override;
     void abandon() override { abandoned_ = true; }
     [[nodiscard]] int descriptor() const override { return socket_.get(); }
-    // The bells are bytes to read, whatever they are rung for.
+    // A bell of any kind is a byte to read.
     [[nodiscard]] Interest watched(Interest wanted) const override {
         return {.readable = wanted != Interest{}};
     }
@@ -57,7 +58,7 @@ private:
     [[nodiscard]] bool is_full() const {
         return full_since_.load(std::memory_order_relaxed) != base::Clock::time_point::max();
     }
-    // How many bytes send() takes now. It takes none where the peer's counter cannot be.
+    // Returns how many bytes send() takes now. It takes none when the peer's counter is impossible.
     [[nodiscard]] std::size_t room() const;
     [[nodiscard]] bool has_given_up() const { return base::Clock::now() >= gives_up_at(); }
     [[nodiscard]] Received nothing_came();
@@ -72,7 +73,7 @@ private:
     [[nodiscard]] bool violated() const { return violated_.load(std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t written() const { return written_.load(std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
-    // The peer ended without a word, and has not read all.
+    // Returns whether the peer ended without an end of its bytes, and has not read everything.
     [[nodiscard]] bool reset_by_peer() const;
 
     SharedRings rings_;
@@ -84,7 +85,7 @@ private:
     // This process's own counters, which the peer cannot change.
     std::atomic<std::uint64_t> written_{0};  // by the thread that sends
     std::atomic<std::uint64_t> taken_{0};    // by the thread that receives
-    std::uint64_t released_ = 0;             // of these, the peer's room again
+    std::uint64_t released_ = 0;             // of these, the bytes whose room the peer has again
     std::size_t most_unread_ = ring;
     // While the ring is full: since when the peer has taken nothing, and what it had taken by then.
     std::atomic<base::Clock::time_point> full_since_{base::Clock::time_point::max()};
@@ -92,12 +93,12 @@ private:
     unsigned vain_looks_ = 0;
     bool abandoned_ = false;
 
-    mutable std::atomic<bool> peer_gone_{false};  // its process, or its end of the socket
-    std::atomic<bool> violated_{false};           // the peer wrote counters that cannot be
+    mutable std::atomic<bool> peer_gone_{false};  // its process or its end of the socket is gone
+    std::atomic<bool> violated_{false};           // the peer wrote impossible counters
     std::atomic<bool> aborted_{false};
     std::atomic<bool> failure_told_{false};
 
-    base::Mutex resting_mutex_;  // nothing else is taken with it
+    base::Mutex resting_mutex_;  // no other lock is taken with it
     Interest wanted_ GUARDED_BY(resting_mutex_){.readable = true};
     std::atomic<bool> rests_{false};  // changed with the mutex, or by receive()
 };

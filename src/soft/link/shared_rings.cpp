@@ -12,7 +12,7 @@ namespace soft {
 
 namespace {
 
-// Memory that the peer cut short would end this process (SIGBUS). Nobody can cut it with these.
+// A peer that truncated the memory would end this process (SIGBUS). These seals prevent that.
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 base::Result<void *> mapped(int file, std::size_t bytes) {
@@ -40,7 +40,7 @@ base::Result<SharedRings> SharedRings::make() {
     if (!memory) {
         return std::unexpected{memory.error()};
     }
-    // All zero is how it begins.
+    // The initial state is all zero.
     return SharedRings{std::move(file), *memory, Side::Maker};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/link/shared_rings: the memory that the two ends of a memory link have mapped: a ring of bytes for each
-// direction, with the counters of its sender and its receiver. An end trusts nothing that the other may
-// write.
+// direction, with the counters of its sender and its receiver. An end does not trust anything that the other
+// may write.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +19,19 @@ namespace soft {
 
 class SharedRings {
 public:
-    // Bytes that wait in one direction: messages to a peer that does not receive yet have as much room as
-    // with many a TCP. A ring that is larger leaves the processor's cache sooner.
+    // The bytes that can wait in one direction. Messages to a peer that does not receive yet have about as
+    // much room as with TCP. A larger ring would not stay in the processor's cache.
     static constexpr std::size_t ring_bytes = std::size_t{512} << 10;
 
     enum class End : std::uint32_t { None, Finished, Abandoned };
-    // One direction. Each line of the cache has one writer.
+    // One direction. Each cache line has one writer.
     struct Direction {
-        alignas(64) std::atomic<std::uint64_t> written{0};  // bytes so far, by the sender
-        std::atomic<End> end{End::None};                    // by the sender, behind the bytes
-        alignas(64) std::atomic<std::uint64_t> used{0};     // bytes so far, by the receiver
-        std::atomic<bool> closed{false};                    // by the receiver, which takes no more
+        alignas(64) std::atomic<std::uint64_t> written{0};  // bytes so far; the sender writes it
+        std::atomic<End> end{End::None};                    // the sender writes it, after the bytes
+        alignas(64) std::atomic<std::uint64_t> used{0};     // bytes so far; the receiver writes it
+        std::atomic<bool> closed{false};                    // the receiver writes it, and takes no more bytes
     };
-    // The end that set it wants a bell for these; the end that rings takes it back.
+    // An end sets these bits when it wants a bell for the events; the end that rings clears them.
     static constexpr std::uint32_t wants_bytes = 1;
     static constexpr std::uint32_t wants_room = 2;
     struct Bell {
@@ -43,9 +43,10 @@ public:
     enum class Side : std::uint8_t { Maker, Guest };
 
     SharedRings() = default;
-    // Makes the memory and maps it. EMFILE, ENFILE, ENOMEM.
+    // Makes the memory and maps it. Fails with EMFILE, ENFILE or ENOMEM.
     [[nodiscard]] static base::Result<SharedRings> make();
-    // Maps what the peer has made. EPROTO: it is not such memory, or the peer could take it away from us.
+    // Maps the memory that the peer has made. Fails with EPROTO when it is not such memory, or the peer could
+    // truncate it.
     [[nodiscard]] static base::Result<SharedRings> join(base::Fd memory);
     SharedRings(SharedRings &&other) noexcept
         : file_{std::move(other.file_)}, memory_{std::exchange(other.memory_, nullptr)}, side_{other.side_} {}
@@ -59,7 +60,7 @@ public:
     SharedRings &operator=(const SharedRings &) = delete;
     ~SharedRings();
 
-    // The descriptor of the memory, for the peer, until it is closed here.
+    // Returns the descriptor of the memory, for the peer, until it is closed here.
     [[nodiscard]] int file() const { return file_.get(); }
     void close_file() { file_.reset(); }
 
@@ -67,7 +68,7 @@ public:
     [[nodiscard]] Direction &incoming() const { return memory_->directions[1 - index()]; }
     [[nodiscard]] Bell &own_bell() const { return memory_->bells[index()]; }
     [[nodiscard]] Bell &peers_bell() const { return memory_->bells[1 - index()]; }
-    // The bytes of a ring from the position on, up to `most` and to the end of the ring.
+    // These return the bytes of a ring from the position on, up to `most` and to the end of the ring.
     [[nodiscard]] std::span<std::byte> outgoing_bytes(std::uint64_t position, std::size_t most) const {
         return bytes_of(index(), position, most);
     }

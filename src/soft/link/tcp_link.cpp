@@ -18,7 +18,7 @@ namespace soft {
 
 namespace {
 
-// TCP takes so much on any path, for when the kernel does not tell.
+// Every path takes this much, so it is used when the kernel does not tell the size.
 constexpr std::size_t smallest_segment_bytes = 536;
 
 template <typename T>
@@ -26,7 +26,7 @@ void set(int socket, int level, int option, T value) {
     (void)setsockopt(socket, level, option, &value, sizeof(value));
 }
 
-// One piece, as every small message is, costs the kernel less without a msghdr.
+// A small message is one piece, which costs the kernel less without a msghdr.
 ssize_t send_pieces(int socket, std::span<const iovec> pieces) {
     constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
     if (pieces.size() == 1) {
@@ -44,7 +44,7 @@ ssize_t receive_pieces(int socket, std::span<const iovec> pieces) {
     return recvmsg(socket, &message, MSG_DONTWAIT);
 }
 
-// Readiness is level-triggered, so a caller that was interrupted comes again.
+// Readiness is level-triggered, so an interrupted caller tries again.
 constexpr bool is_for_later(int error) {
     return error == EAGAIN || error == EINTR;
 }
@@ -94,11 +94,11 @@ bool TcpLink::own_descriptor() {
     return static_cast<bool>(socket_);
 }
 
-// poll(2) asks without the socket's lock.
+// poll(2) does not take the socket's lock.
 Link::Ready TcpLink::ready() const {
     pollfd state{.fd = socket_.get(), .events = POLLIN | POLLOUT | POLLRDHUP, .revents = 0};
     if (poll(&state, 1, 0) < 0) {
-        return {.readable = true, .writable = true, .ended = false};  // whoever tries will see
+        return {.readable = true, .writable = true, .ended = false};  // the next send or receive will tell
     }
     const int found = state.revents;
     return {.readable = (found & ~POLLOUT) != 0,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/tcp_link: a link that is one connected TCP socket.
+// soft/link/tcp_link: a link that is one connected TCP socket.
 #pragma once
 
 #include <utility>
@@ -10,7 +10,7 @@ namespace soft {
 
 class TcpLink final : public Link {
 public:
-    // A socket that does not block (tcp.hpp makes them so).
+    // The socket does not block (tcp.hpp makes such sockets).
     explicit TcpLink(base::Fd socket) : socket_{std::move(socket)} {}
 
     [[nodiscard]] Sent send(std::span<const iovec> pieces) override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/drain: the links whose owners are gone, until their peers have everything.
+// soft/progress/drain: keeps links whose owners are gone until their peers have everything.
 #include <algorithm>
 #include <memory>
 #include <new>
@@ -12,8 +12,8 @@
 
 namespace soft {
 
-// A link that is finished: reads what still comes, so that no reset destroys what TCP still has for a peer
-// that is slow. A reset does not destroy what the peer's TCP has.
+// A finished link. It reads the bytes that still come, so that no reset destroys the bytes that TCP still has
+// for a slow peer. A reset does not destroy bytes that the peer's TCP has.
 class Engine::Drain final : public Source {
 public:
     Drain(Engine &engine, std::shared_ptr<Group> group, std::unique_ptr<Link> link, Origin origin,
@@ -30,7 +30,7 @@ public:
 
     void begin() {
         group_->mutex().assert_held();
-        (void)link_->want({.readable = true});  // its turn comes first
+        (void)link_->want({.readable = true});  // its first turn follows in any case
         group_->add(*this, link_->descriptor(), link_->watched({.readable = true}));
         group_->let_rest(*this);
         group_->set_deadline(*this, began_ + limits::drain_timeout);
@@ -56,7 +56,8 @@ public:
 
     [[nodiscard]] Origin origin() const { return origin_; }
 
-    // The last thing it does. Closed alone, the kernel would go on trying, and keep what it has.
+    // Ends the drain, as its last step. After a mere close the kernel would continue to send, and keep its
+    // bytes.
     void end() {
         if (link_->undelivered()) {
             link_->abandon();
@@ -74,13 +75,13 @@ private:
     const base::Clock::time_point began_ = base::Clock::now();
 };
 
-// The owner of a descriptor that was lent may close it as soon as it hears that the connection is no more.
-// Without one of our own the kernel still sends what it has.
+// The owner of a lent descriptor may close it as soon as it is told of the connection's end, so the link
+// needs a descriptor of its own. Without one, the kernel still sends the bytes that it has.
 void Engine::drain(std::unique_ptr<Link> link, Origin origin, Allowance allowance) {
     if (!link->own_descriptor()) {
         return;
     }
-    std::shared_ptr<Group> made;  // destroyed, if another thread was faster, without the lock
+    std::shared_ptr<Group> made;  // destroyed without the lock, if another thread was faster
     std::shared_ptr<Group> group;
     {
         const base::Lock lock{state_->mutex};
@@ -107,11 +108,11 @@ void Engine::drain(std::unique_ptr<Link> link, Origin origin, Allowance allowanc
     drained(nullptr);
 }
 
-// One too many makes the oldest of the origin that has most go: what its peer has not read by now it will not
-// read. The others are those that still may.
+// When there are too many, the oldest drain of the origin that has most ends, because its peer has had the
+// longest time to read.
 void Engine::begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain) {
     const base::Lock serving{group->mutex()};
-    std::unique_ptr<Drain> made{std::move(drain)};  // goes, when memory is out, with the lock
+    std::unique_ptr<Drain> made{std::move(drain)};  // destroyed with the lock, when there is no memory
     made->begin();
     Drain *oldest = nullptr;
     {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/engine: the thread behind the groups that nobody else serves.
+// soft/progress/engine: the thread that serves the groups which no other thread serves.
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -25,15 +25,15 @@ namespace soft {
 namespace {
 
 constexpr int max_events = 64;
-// How often a poller is looked after, and a deadline.
+// The interval at which the engine checks pollers and deadlines.
 constexpr int fast_tick_ms = 1;
 constexpr int slow_tick_ms = 50;
-// An initiator that writes to a sleeping target often writes again: a sleep costs more than these looks.
+// An initiator that writes to a sleeping target often writes again, and a sleep costs more than these looks.
 constexpr std::chrono::microseconds spin_before_sleep{30};
 
-// Never destroyed: threads of the program may use it while the process ends.
+// The engine is never destroyed, because threads of the program may use it while the process ends.
 std::atomic<Engine *> current{nullptr};
-// The engines of the processes that this one comes from: a tool that looks for leaks finds them here.
+// The engines of this process's ancestors, kept here so that a leak checker finds them.
 Engine *inherited = nullptr;
 
 }  // namespace
@@ -49,7 +49,7 @@ Engine::Engine() : state_{std::make_unique<State>()} {
 }
 
 Engine &Engine::instance() {
-    // Acquire: an engine that another thread made is seen whole.
+    // Acquire makes the whole engine visible that another thread made.
     if (Engine *const engine = current.load(std::memory_order_acquire)) {
         return *engine;
     }
@@ -61,14 +61,14 @@ Engine &Engine::instance() {
     return *known;  // another thread was faster
 }
 
-// The parent's engine stays where it is, untouched: its locks may be held by threads that do not exist here.
+// The child does not touch the parent's engine, because threads that do not exist here may hold its locks.
 void Engine::after_fork_in_child() {
     if (Engine *const parents = current.exchange(nullptr, std::memory_order_acq_rel)) {
         parents->parents_ = std::exchange(inherited, parents);
     }
 }
 
-// A thread that has ended is joined here, because the child, which inherits what is known of it, cannot.
+// Joins a thread that has ended, because the child inherits its id and cannot join it.
 void Engine::before_fork() {
     Engine *const engine = current.load(std::memory_order_acquire);
     if (engine == nullptr) {
@@ -101,7 +101,7 @@ bool Engine::enrol(Group &group) {
     base::EndedThread::Earlier ended;
     if (!state.running) {
         ended = state.ended_thread.take();
-        // The signals are the program's, not this thread's.
+        // The program's threads handle the signals, and not this one.
         const int error = base::start_thread<&Engine::run>(*this, persist::signals_of_others());
         if (error == 0) {
             state.running = true;
@@ -129,7 +129,7 @@ void Engine::withdraw(Group &group) {
 void Engine::watch(Group &group, bool fast) {
     State &state = *state_;
     const base::Lock lock{state.mutex};
-    state.watched.insert(std::move(group.unwatched_));  // nothing, when it is watched already
+    state.watched.insert(std::move(group.unwatched_));  // no effect when it is watched already
     const int needed_ms = fast ? fast_tick_ms : slow_tick_ms;
     if (state.tick_ms < 0 || state.tick_ms > needed_ms) {
         state.tick_ms = needed_ms;
@@ -137,8 +137,8 @@ void Engine::watch(Group &group, bool fast) {
     }
 }
 
-// One event at a time, so that the engine is not woken again for what it, or another thread, is already
-// serving; or whenever something comes, and not for what is there.
+// Arms the group for one event, so that the engine does not wake again for events that it, or another thread,
+// is already serving; or for each new event, but not for those that are there.
 void Engine::arm(Group &group, Group::Arm how) {
     const std::uint32_t events = how == Group::Arm::Once     ? EPOLLIN | EPOLLONESHOT
                                  : how == Group::Arm::Always ? EPOLLIN | EPOLLET
@@ -147,7 +147,7 @@ void Engine::arm(Group &group, Group::Arm how) {
     (void)epoll_ctl(state_->epoll.get(), EPOLL_CTL_MOD, group.epoll_.get(), &event);
 }
 
-// The next one behind the key that is still there.
+// Takes the next watched group after the key.
 std::shared_ptr<Group> Engine::take_watched(std::uint64_t &key) {
     const base::Lock lock{state_->mutex};
     Watched &watched = state_->watched;
@@ -161,17 +161,17 @@ std::shared_ptr<Group> Engine::take_watched(std::uint64_t &key) {
     return nullptr;
 }
 
-// Looks after the watched groups; how long the engine may sleep then.
+// Checks the watched groups, and returns how long the engine may sleep.
 int Engine::tick(base::Clock::time_point now) {
     State &state = *state_;
     base::tell_withheld_lines(now, false);
     {
         const base::Lock lock{state.mutex};
-        state.tick_ms = -1;  // who wants to be watched from here on wakes the thread again
+        state.tick_ms = -1;  // a group that wants to be watched from here on wakes the thread again
     }
     bool fast = false;
     std::uint64_t key = State::wake_key;
-    // Taken out first: a group that wants to be watched again meanwhile is not lost.
+    // Each group is taken out first, so that a group that wants to be watched again meanwhile is not lost.
     while (const auto group = take_watched(key)) {
         const Group::Watch watch = group->tick(now);
         if (watch.needed) {
@@ -233,7 +233,7 @@ void Engine::end_assistance() {
     }
 }
 
-// Until somebody wakes it, or to see whether the assistant has stopped without a word.
+// Sleeps until another thread wakes it, or until it is time to check whether the assistant has stopped.
 Engine::Found Engine::sleep_beside_assistant() {
     State &state = *state_;
     pollfd wake{.fd = state.wake.get(), .events = POLLIN, .revents = 0};
@@ -265,7 +265,7 @@ void Engine::run() {
         if (found.woken) {
             eventfd_t ignored = 0;
             (void)eventfd_read(state.wake.get(), &ignored);
-            timeout_ms = 0;  // something is watched since we fell asleep
+            timeout_ms = 0;  // a group is watched since the thread fell asleep
         }
         if (timeout_ms < 0 && base::log_withholds.load(std::memory_order_relaxed)) {
             timeout_ms = slow_tick_ms;
@@ -276,7 +276,7 @@ void Engine::run() {
         }
         base::Lock lock{state.mutex};
         if (state.groups.empty() || state.ending) {
-            lock.unlock();  // the sink is the program's
+            lock.unlock();  // the sink is a function of the program
             base::tell_withheld_lines(now, true);
             lock.lock();
         }
@@ -291,9 +291,9 @@ void Engine::run() {
     }
 }
 
-// A process that ends right after its last disconnect waits, within a bound, until the peers have read what
-// was completed. Then the threads end, though the program may have left groups behind: within a bound too,
-// for exit() may have been called with a lock held that they wait for.
+// A process that ends right after its last disconnect waits, within a limit, until the peers have read the
+// completed bytes. Then the threads end, even if the program has left groups behind. That has a limit too,
+// because exit() may have been called with a lock held for which they wait.
 void Engine::at_exit() {
     if (base::on_own_thread) {
         return;  // the program's log function has ended the process
@@ -318,7 +318,7 @@ void Engine::at_exit() {
 
 namespace {
 
-// The library is never unloaded (-z nodelete): this runs when the process ends.
+// The library is never unloaded (-z nodelete), so this runs when the process ends.
 // NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
 struct AtExit {
     ~AtExit() { Engine::at_exit(); }

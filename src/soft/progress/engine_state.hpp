@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/engine_state: what the engine has; of engine.cpp and drain.cpp.
+// soft/progress/engine_state: the state of the engine, for engine.cpp and drain.cpp.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 namespace soft {
 
 struct Engine::State {
-    static constexpr std::uint64_t wake_key = 0;  // what `wake` is known by; groups have the keys behind it
+    static constexpr std::uint64_t wake_key = 0;  // the key of `wake`; groups have larger keys
 
     base::Mutex mutex;  // taken with a group's lock held, never the other way round
     base::Condition ended;
@@ -25,19 +25,20 @@ struct Engine::State {
     std::unordered_map<std::uint64_t, std::weak_ptr<Group>> groups GUARDED_BY(mutex);
     Watched watched GUARDED_BY(mutex);
     std::uint64_t next_key GUARDED_BY(mutex) = wake_key + 1;
-    std::shared_ptr<Group> draining GUARDED_BY(mutex);  // of the sockets whose owners are gone
-    std::size_t drains GUARDED_BY(mutex) = 0;           // begun, also those that are not in the list yet
+    std::shared_ptr<Group> draining GUARDED_BY(mutex);  // the group of the sockets whose owners are gone
+    std::size_t drains GUARDED_BY(mutex) = 0;  // those that have begun, also if they are not in the list yet
     std::vector<Drain *> all_drains GUARDED_BY(mutex);  // the oldest first
     Shares shares_of_drains GUARDED_BY(mutex);
     bool running GUARDED_BY(mutex) = false;
-    bool ending GUARDED_BY(mutex) = false;  // the process: the thread goes, whatever groups there are
+    bool ending GUARDED_BY(mutex) =
+        false;  // the process ends, and so does the thread, even if there are groups
     base::EndedThread ended_thread GUARDED_BY(mutex);
-    int tick_ms GUARDED_BY(mutex) = 0;  // how long the thread may sleep; -1: until something happens
+    int tick_ms GUARDED_BY(mutex) = 0;  // how long the thread may sleep; -1: until an event
 
-    // Relaxed, all of them: what is handed over is the sockets, and those the kernel orders.
+    // Relaxed is enough for all of these: only sockets are handed over, and the kernel orders those.
     std::atomic<bool> assisted{false};
     std::atomic<unsigned> assists{0};
-    // The thread's own: how many it knows of, and since when.
+    // For the thread alone: the number of assists that it knows, and since when.
     unsigned known_assists = 0;
     base::Clock::time_point assisted_at;
 };

@@ -13,10 +13,11 @@ namespace soft {
 
 namespace {
 
-// A sleep costs tens of microseconds: look again this long before sleeping.
+// A sleep costs tens of microseconds, so a thread looks for this long before it sleeps.
 constexpr std::chrono::microseconds spin_before_sleep{20};
 
-// A group that nobody outside has looked at for so long is no longer served, if something has come.
+// When no thread outside has looked at a group for this long, and an event has come, the engine serves the
+// group.
 constexpr std::chrono::milliseconds absence{50};
 
 }  // namespace
@@ -48,7 +49,7 @@ void Group::serve_for_sleeper() {
     serve();
 }
 
-// The sleeper got what it waited for and will likely be back: it keeps the group as a poller does.
+// The sleeper has its event and will likely be back, so it keeps the group as a poller does.
 void Group::end_sleep() {
     const base::Lock lock{mutex_};
     --sleepers_;
@@ -101,9 +102,9 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
 
 // ---- outside ----
 //
-// A program that waits on a descriptor may leave it for something else without a word: it called epoll_wait
+// A program that waits on a descriptor may stop to do so without a call that says it: it called epoll_wait
 // with a time-out of 0, say, and works now, or sleeps in another call. Its peers' bytes and ends would then
-// stay unread. The program counts its looks, and pays no more than that; the engine compares:
+// stay unread. The program only counts its looks; the engine compares the counts:
 //
 //     Serve, Arm::No       it looked a while ago; a tick comes
 //        │ no look for `absence`
@@ -113,9 +114,9 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
 //        │ no look for `absence`
 //     Absent, Arm::Always  the engine serves the group
 //
-// A look leads back to Serve when the engine next has to do with the group. Where the engine serves, what it
-// completes keeps the group's descriptor readable until the program takes it: that is why the engine is woken
-// by what comes, and not while something is there.
+// After a look the state becomes Serve at the engine's next work on the group. Completions that the engine
+// makes keep the group's descriptor readable until the program takes them. Therefore only new events wake the
+// engine, and not those that are there.
 
 void Group::begin_outside() {
     const base::Lock lock{mutex_};
@@ -133,7 +134,7 @@ void Group::end_outside() {
     begin_to_rely_or_cease();
 }
 
-// The engine was woken: whether the group is not its own.
+// Is called when the engine was woken. Returns whether the threads outside serve the group.
 bool Group::is_left_to_outside() {
     if (outsiders_ == 0 || (outside_ == Outside::Absent && looks_.count == looks_.known)) {
         return false;
@@ -146,7 +147,7 @@ bool Group::is_left_to_outside() {
     return true;
 }
 
-// The engine's tick: whether it has to come again.
+// Is called by the engine's tick. Returns whether the tick has to come again.
 bool Group::look_after_outside(base::Clock::time_point now) {
     if (outsiders_ == 0 || claimed_ || sleepers_ != 0) {
         return false;
@@ -171,7 +172,7 @@ bool Group::look_after_outside(base::Clock::time_point now) {
     return false;
 }
 
-// A turn does not take all of what came, and nobody wakes the engine for the rest.
+// A turn may not take all bytes that came, and no event wakes the engine for the rest.
 bool Group::has_ready_source() const {
     if (nudges_.any()) {
         return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/nudges: sources of a group that have something to do of which no socket tells. A descriptor
-// in the group's epoll set is readable while there is one.
+// soft/progress/nudges: sources of a group with work that no socket reports. A descriptor in the group's
+// epoll set is readable while there is one.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -13,16 +13,16 @@ namespace soft {
 
 class Source;
 
-// A source's place among them.
+// A source's place in the list.
 struct Nudge {
     std::atomic<bool> given{false};
     Source *next = nullptr;
 };
 
-// give() needs no lock. The holder of the group's lock alone takes.
+// give() needs no lock. Only the holder of the group's lock takes.
 class Nudges {
 public:
-    // Makes the descriptor. False: the process has no more of them (errno).
+    // Makes the descriptor. Returns false when the process has no more of them (errno).
     [[nodiscard]] bool open() {
         if (!told_) {
             told_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -39,7 +39,7 @@ public:
         Source *first = first_.load(std::memory_order_relaxed);
         do {
             nudge.next = first;
-            // Release: whoever takes the source sees its successor.
+            // Release makes the successor visible to the thread that takes the source.
         } while (!first_.compare_exchange_weak(first, &source, std::memory_order_release,
                                                std::memory_order_relaxed));
         if (first == nullptr) {
@@ -47,8 +47,8 @@ public:
         }
     }
     [[nodiscard]] bool any() const { return first_.load(std::memory_order_relaxed) != nullptr; }
-    // Returns the first of all that there are. The descriptor is read before: one that is given meanwhile
-    // makes it readable again.
+    // Returns the first of all given sources. It reads the descriptor before, so that a source that is given
+    // meanwhile makes it readable again.
     [[nodiscard]] Source *take_all() {
         eventfd_t ignored = 0;
         (void)eventfd_read(told_.get(), &ignored);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/progress/outside_wait: threads that wait for a queue on a descriptor, and serve its group themselves
-// (softrdma_cq_wait_begin, softrdma_events_wait_begin). The descriptor is the group's epoll set: its sockets
-// make it readable, and what another thread has put into the queue does by one more descriptor in the set.
+// (softrdma_cq_wait_begin, softrdma_events_wait_begin). The descriptor is the group's epoll set. Its sockets
+// make it readable. Entries that another thread has put into the queue make it readable through one more
+// descriptor in the set.
 #pragma once
 
 #include <atomic>
@@ -13,10 +14,10 @@
 
 namespace soft {
 
-// Goes with a queue, whose lock guards all but any().
+// Belongs to a queue, whose lock guards all functions except any().
 class OutsideWait {
 public:
-    // The descriptor does not tell of what is there already: the caller looks first.
+    // The descriptor does not report entries that are there already, so the caller looks first.
     [[nodiscard]] base::Result<void> begin(const Group &group) {
         if (!told_) {
             auto made = base::Readable::create();
@@ -31,7 +32,7 @@ public:
         count_.fetch_add(1, std::memory_order_relaxed);
         return {};
     }
-    // False when nobody waits.
+    // Returns false when no thread waits.
     [[nodiscard]] bool end() {
         if (!any()) {
             return false;
@@ -41,9 +42,9 @@ public:
         }
         return true;
     }
-    // Whether somebody waits; without the lock a hint.
+    // Returns whether a thread waits; without the lock it is a hint.
     [[nodiscard]] bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
-    // There is something to take, or no more. Costs a system call when that changes while somebody waits.
+    // Tells whether there is an entry to take. It costs a system call when that changes while a thread waits.
     void tell(bool something) {
         if (any()) {
             told_->set(something);

@@ -18,14 +18,14 @@ namespace soft {
 
 namespace {
 
-// Up to this many sources are asked directly: cheaper than asking epoll which of them is ready.
+// Up to this many sources are checked directly, which is cheaper than asking epoll.
 constexpr std::size_t direct_sources = 2;
 constexpr int max_events = 64;
 
 constexpr unsigned most_missed_ticks = 16;
 
-// A thread that looks so often by itself is not helped by the engine, whose thread would only take its
-// processor, and no peer waits long for it. Counted over `counted`, at least.
+// The engine leaves a group alone when a thread looks at it at least this often: no peer waits long for it,
+// and the engine's thread would only take its processor. The looks are counted over at least `counted`.
 constexpr std::chrono::microseconds often{250};
 constexpr std::chrono::milliseconds counted{1};
 
@@ -89,11 +89,12 @@ void Group::remove(Source &source, int fd) {
         sources_[place]->place_ = place;
     }
     if (!inherited()) {
-        (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);  // not there when it waited for nothing
+        (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd,
+                        nullptr);  // it was not in the set when it waited for nothing
     }
 }
 
-// A source that waits for nothing is taken out: epoll would go on reporting a hang-up.
+// A source that waits for nothing is taken out of the set, because epoll would always report a hang-up.
 void Group::change(Source &source, int fd, Interest from, Interest to) {
     if (from == to || inherited()) {
         return;
@@ -165,7 +166,7 @@ void Group::serve() {
     due_ = {};
 }
 
-// Those for which there is no place stay nudged.
+// Sources for which there is no place stay nudged.
 std::size_t Group::take_nudged(std::span<Source *> to) {
     std::size_t count = 0;
     Source *source = nudges_.take_all();
@@ -210,7 +211,7 @@ void Group::let_rest(Source &source) {
     }
 }
 
-// A poller that has claimed the group and looks at all its sources needs no descriptor to tell.
+// A poller that has claimed the group and looks at all its sources needs no descriptor.
 void Group::begin_to_rely_or_cease() {
     const bool relies =
         asleep_ != 0 || outsiders_ != 0 || (sleepers_ == 0 && !claimed_) || sources_.size() > direct_sources;
@@ -227,7 +228,7 @@ void Group::poll(bool spinning) {
         return;
     }
     if (!mutex_.try_lock()) {
-        return;  // whoever has it does this caller's work
+        return;  // the thread that has it does this caller's work
     }
     const base::Lock lock{mutex_, base::adopt};
     if (spinning && sleepers_ == 0 && outsiders_ == 0) {
@@ -243,7 +244,7 @@ void Group::hand_over() {
     }
     const base::Lock lock{mutex_};
     claimed_ = false;
-    looks_.are_often = false;  // what came before does not count
+    looks_.are_often = false;  // earlier looks do not count
     looks_.counted = looks_.count;
     looks_.counted_since = base::Clock::now();
     begin_to_rely_or_cease();
@@ -280,8 +281,8 @@ void Group::serve_for_engine() {
     }
 }
 
-// The thread that has the lock serves: to wait for it would cost it a system call and its processor.
-// Deadlines, which are not exact, wait with it, though not for ever.
+// The thread that has the lock serves the group; to wait for the lock would cost that thread a system call
+// and its processor. Deadlines, which are not exact, wait too, but not for ever.
 Group::Watch Group::tick(base::Clock::time_point now) {
     if (!mutex_.try_lock()) {
         if (++missed_ticks_ < most_missed_ticks) {
@@ -315,7 +316,8 @@ Group::Watch Group::tick(base::Clock::time_point now) {
     return {.needed = watched_, .fast = fast_};
 }
 
-// The engine asks. It counts on where the last count is not old enough, and tells what that one was.
+// Is called by the engine. When the last count is not old enough, it continues that count and returns the
+// earlier result.
 bool Group::is_looked_at_often(base::Clock::time_point now) {
     if (const auto time = now - looks_.counted_since; time >= counted) {
         looks_.are_often = (looks_.count - std::exchange(looks_.counted, looks_.count)) * often >= time;
