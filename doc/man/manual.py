@@ -19,13 +19,13 @@ from markdown import capital, plain
 # src/cli/failure.hpp, for people.
 EXITS = {
     '0': 'Done.',
-    '1': 'Failed; a line on standard error says what and why.',
+    '1': 'Failed; a line on standard error gives the reason.',
     '2': 'The command line was not understood; nothing was done.',
-    '3': 'Not committed: the push failed on its way. The pool holds what it held.',
-    '4': 'Unknown whether committed: the push failed while the server committed. The pool holds the old content or the new; '
+    '3': 'Not committed: the push failed before its commit. The pool has the old content.',
+    '4': 'Unknown whether committed: the push failed while the server committed. The pool has the old content or the new; '
          'the line on standard error has the sequence and the checksum of the new, and **rpma-status**(1) tells which it is.',
     '5': 'Busy: another push is under way. Nothing was changed.',
-    '6': 'Refused: the server does not give what is asked for, and the line says why. Nothing was changed.',
+    '6': 'Refused: the server refuses the request, and the line gives the reason. Nothing was changed.',
     '7': 'Unreachable: there is no such host, no server of a pool at the address, or none that answers.',
     '126': 'The program cannot be executed.',
     '127': 'There is no such program.',

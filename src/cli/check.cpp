@@ -219,28 +219,28 @@ Outcome<> check(const CheckOptions &options) {
 void add_check(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<CheckOptions>();
     auto peer = std::make_shared<PeerOptions>();
-    CLI::App *command =
-        app.add_subcommand("check", "Say what a server speaks, or verify a pool file that nobody serves");
+    CLI::App *command = app.add_subcommand(
+        "check", "Tell which protocol a server speaks, or verify a pool file that no server has open");
     command->footer(
-        "A pool is not changed, unless it is told --use-other-slot and finds that the committed content is "
-        "damaged and the "
-        "other is good.\n");
+        "It changes a pool only with --use-other-slot, and only when the committed content is damaged and "
+        "the "
+        "other one is good.\n");
     CLI::Option *const address = command->add_option("HOST:PORT", peer->address, "The server");
     CLI::Option *const pool =
         command->add_option("--pool", options->pool, "The pool file")->type_name("FILE")->excludes(address);
     command
-        ->add_option("--timeout", peer->timeout_seconds,
-                     "Give up a server after so many seconds without an answer")
+        ->add_option("--timeout", peer->timeout_seconds, "Give up after this many seconds without an answer")
         ->check(number_between(0.1, 3600), "0.1 to 3600")
         ->capture_default_str()
         ->excludes(pool);
     command
         ->add_flag("--at-once", peer->at_once,
-                   "Ask for RDMA before the server can speak, which a server of plain TCP gets as garbage")
+                   "Ask for RDMA before the server can speak; a server of plain TCP gets bytes that it does "
+                   "not understand")
         ->excludes(pool);
     command
         ->add_flag("--use-other-slot", options->use_other_slot,
-                   "Commit the other content where the committed one is damaged")
+                   "Commit the other content when the committed one is damaged")
         ->needs(pool);
     command->add_flag("--json", options->json, "Print JSON");
     command->callback([options, peer, &chosen] {

@@ -55,8 +55,8 @@ Finding finding_of(const Probed &probed, const PeerOptions &options) {
                                 probed.mpa_revision.value_or(0))};
         case Found::SpeaksFirst:
             return {"tcp", false,
-                    fmt::format("plain TCP: it speaks first, \"{}\"; whether it takes RDMA from clients that "
-                                "ask sooner, --at-once tells",
+                    fmt::format("plain TCP: it speaks first, \"{}\"; --at-once tells whether it takes RDMA "
+                                "from clients that ask earlier",
                                 probed.text)};
         case Found::Answers:
             return {"tcp", false,

@@ -13,7 +13,7 @@ namespace cli {
 using Command = std::function<Outcome<>()>;
 
 // Describes the address in the help of a client's commands.
-inline constexpr const char *where_served = "Where rpma serve listens; its port is 7204 unless it is told";
+inline constexpr const char *where_served = "Where rpma serve listens; the default port is 7204";
 
 void add_devices(CLI::App &app, Command &chosen);
 void add_serve(CLI::App &app, Command &chosen);

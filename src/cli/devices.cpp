@@ -210,7 +210,7 @@ Outcome<> list_devices(bool json) {
 
 void add_devices(CLI::App &app, Command &chosen) {
     auto json = std::make_shared<bool>(false);
-    CLI::App *command = app.add_subcommand("devices", "List RDMA devices, what they serve and what they can");
+    CLI::App *command = app.add_subcommand("devices", "List RDMA devices, with their addresses and limits");
     command->footer(
         "QP, WR, SGE, CQE, MR are the largest numbers of queue pairs, work requests, scatter/gather entries, "
         "completion\n"

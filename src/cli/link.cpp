@@ -97,14 +97,15 @@ Outcome<Offer> Link::receive_offer() {
     if (event == RPMA_CONN_REJECTED) {
         const std::string reason = logged_reason();
         if (reason.empty()) {
-            return failed(Exit::Unreachable,
-                          "{}: refused: nobody serves a pool there (rpma serve), or the server's own output "
-                          "says why",
-                          name_);
+            return failed(
+                Exit::Unreachable,
+                "{}: refused: no server of a pool is there (rpma serve), or the server's own output "
+                "says why",
+                name_);
         }
         const bool nobody = reason.ends_with(errno_text(ECONNREFUSED));
         return failed(Exit::Unreachable, "{}: refused{}{}", name_,
-                      nobody ? ": nobody serves a pool there (rpma serve)" : "", reason);
+                      nobody ? ": no server of a pool is there (rpma serve)" : "", reason);
     }
     if (event != RPMA_CONN_ESTABLISHED) {
         return failed(Exit::Unreachable, "{}: cannot connect: {}{}", name_, rpma_utils_conn_event_2str(event),

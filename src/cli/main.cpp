@@ -154,10 +154,11 @@ Exit run(const Words &words, bool json) {
     if (unprinted == EPIPE) {
         return Exit::Failed;  // the reader closed the output and needs no message
     }
-    return unprinted == 0 ? Exit::Done
-                          : complain({fmt::format("standard output: cannot write: {}; all else was done",
-                                                  cli::errno_text(unprinted))},
-                                     false);
+    return unprinted == 0
+               ? Exit::Done
+               : complain({fmt::format("standard output: cannot write: {}; everything else was done",
+                                       cli::errno_text(unprinted))},
+                          false);
 }
 
 }  // namespace

@@ -99,9 +99,9 @@ void add_perf(CLI::App &app, Command &chosen) {
     CLI::App *command = app.add_subcommand(
         "perf", "Measure latency and bandwidth of a served pool's memory, beside plain TCP");
     command->footer(
-        "Lists are separated by commas. SIZE takes K or M, in powers of 1024. What is committed in the pool "
-        "is not "
-        "touched. Ctrl-C ends it with what was measured.\n");
+        "Lists are separated by commas. SIZE takes K or M, in powers of 1024. The committed content of the "
+        "pool "
+        "does not change. After Ctrl-C the results so far are printed.\n");
     command->add_option("ADDRESS[:PORT]", options->address, where_served)->required();
     command->add_option("--op", options->ops, "What to measure")->type_name("LIST")->capture_default_str();
     command->add_option("--size", options->sizes, "Bytes of an operation, up to 64M")
@@ -126,14 +126,15 @@ void add_perf(CLI::App &app, Command &chosen) {
         ->add_option("--warmup", options->limits.warmup_seconds, "Seconds before each row that do not count")
         ->check(number_between(0, 3600), "0 to 3600")
         ->capture_default_str();
-    command->add_flag("--wait", options->sleeps, "Sleep until something is done, instead of polling for it");
+    command->add_flag("--wait", options->sleeps,
+                      "Sleep until an operation is done, instead of polling for it");
     command->add_flag("--histogram", options->bars, "Draw each row's latencies");
     command
         ->add_option("--timeout", options->limits.timeout_seconds,
-                     "Give up after so many seconds without an answer")
+                     "Give up after this many seconds without an answer")
         ->check(number_between(0.1, 3600), "0.1 to 3600")
         ->capture_default_str();
-    command->add_flag("--json", options->json, "Print all as JSON at the end");
+    command->add_flag("--json", options->json, "Print all results as JSON at the end");
     command->callback([options, &chosen] { chosen = [options] { return perf(*options); }; });
 }
 

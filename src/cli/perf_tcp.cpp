@@ -109,7 +109,7 @@ Outcome<> TcpPath::receive(Connection &connection) {
     connection.done += static_cast<std::uint32_t>(connection.received / sizes_.answer);
     connection.received %= sizes_.answer;
     if (connection.done > connection.posted.size()) {
-        return lost("the server answers what was not asked");
+        return lost("the server sent an answer without a request");
     }
     return {};
 }

@@ -105,7 +105,8 @@ Outcome<> Pool::lock(int fd) const {
         return {};
     }
     if (errno == EWOULDBLOCK) {
-        return failed("pool {}: is already served by another process (expected one server a pool)", path_);
+        return failed("pool {}: is already served by another process (expected one server for each pool)",
+                      path_);
     }
     return failed("pool {}: cannot lock: {}", path_, errno_text(errno));
 }

@@ -86,7 +86,7 @@ Outcome<base::Fd> connect(const Address &address, Time until, sockaddr_storage &
         }
     }
     return failed(Exit::Unreachable, "{}: {}", address.text(),
-                  error == ECONNREFUSED ? "nobody listens there in TCP (expected the port of a server)"
+                  error == ECONNREFUSED ? "no program listens there in TCP (expected the port of a server)"
                                         : errno_text(error));
 }
 

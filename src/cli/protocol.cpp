@@ -139,7 +139,7 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
         return failed("speaks version {} of rpma's protocol (expected {})", offer.version, protocol_version);
     }
     if (offer.status > Status::Full || offer.durability > Durability::Dax) {
-        return failed("offers what this rpma does not know (status {}, durability {})",
+        return failed("sent an offer that this rpma does not know (status {}, durability {})",
                       static_cast<int>(offer.status), static_cast<int>(offer.durability));
     }
     if (offer.status != Status::Ok) {
@@ -159,7 +159,7 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
     offer.pushing_seconds = reader.little<std::uint32_t>();
     offer.pusher = printable(reader.bytes(pusher_size));
     if (offer.capacity == 0 || offer.capacity > largest_capacity || offer.length > offer.capacity) {
-        return failed("offers what cannot be (a capacity of {} bytes, a content of {})", offer.capacity,
+        return failed("sent an impossible offer (a capacity of {} bytes, a content of {})", offer.capacity,
                       offer.length);
     }
     return offer;

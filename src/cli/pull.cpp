@@ -65,9 +65,9 @@ Outcome<Pulled> receive(const Address &address, Destination &destination, const 
         session->close();
         if (destination.is_stream()) {
             return failed(
-                "{}: content {} was overwritten by a push while it was read, or is damaged: what was written "
-                "to "
-                "{} is wrong",
+                "{}: content {} was overwritten by a push while it was read, or is damaged: the bytes that "
+                "were "
+                "written to {} are wrong",
                 options.address, content.sequence, options.file);
         }
         if (content.sequence == last_wrong) {
@@ -76,8 +76,8 @@ Outcome<Pulled> receive(const Address &address, Destination &destination, const 
         }
         last_wrong = content.sequence;
     }
-    return failed("{}: pushes overwrote what was being read {} times; {} was not written", options.address,
-                  most_attempts, options.file);
+    return failed("{}: pushes overwrote the content {} times while it was read; {} was not written",
+                  options.address, most_attempts, options.file);
 }
 
 Outcome<> pull(const TransferOptions &options) {
@@ -104,8 +104,8 @@ Outcome<> pull(const TransferOptions &options) {
 
 void add_pull(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<TransferOptions>();
-    CLI::App *command =
-        add_transfer(app, chosen, "pull", "Read back what was pushed last, and verify it", options, pull);
+    CLI::App *command = add_transfer(app, chosen, "pull",
+                                     "Read the content that was pushed last, and verify it", options, pull);
     command->add_option("ADDRESS[:PORT]", options->address, where_served)->required();
     command
         ->add_option("FILE", options->file,

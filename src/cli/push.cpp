@@ -101,10 +101,10 @@ Outcome<> commit(Session &session, const Content &content, const TransferOptions
         case Verdict::Done:
             return {};
         case Verdict::Different:
-            return failed(
-                Exit::NotCommitted,
-                "{}: what arrived there has another checksum than what was sent; nothing was committed",
-                options.address);
+            return failed(Exit::NotCommitted,
+                          "{}: the bytes that arrived there have another checksum than those that were sent; "
+                          "nothing was committed",
+                          options.address);
         case Verdict::NotDurable:
             return failed(Exit::NotCommitted,
                           "{}: the server could not make the data durable: {}; nothing was committed",
@@ -177,7 +177,7 @@ void add_push(CLI::App &app, Command &chosen) {
         add_transfer(app, chosen, "push", "Replicate a file into a served pool, durably", options, push);
     command->add_option("FILE", options->file, "The file; - is standard input")->required();
     command->add_option("ADDRESS[:PORT]", options->address, where_served)->required();
-    command->add_option("--wait", options->wait_seconds, "Wait so many seconds for another push to end")
+    command->add_option("--wait", options->wait_seconds, "Wait this many seconds for another push to end")
         ->check(number_between(0, 86400), "0 to 86400")
         ->capture_default_str();
 }

@@ -77,7 +77,7 @@ Outcome<> run(const Options &options) {
         setenv("RSOCKET_PRELOAD_STATS", std::to_string(getpid()).c_str(), 1);
     }
     if (const std::string why = why_not_preloaded(words[0]); !why.empty()) {
-        std::fputs(fmt::format("rpma run{}: {}: {} does not see its calls, and it runs as it does alone\n",
+        std::fputs(fmt::format("rpma run{}: {}: {} does not see its calls, and it runs without it\n",
                                options.sockets ? " --sockets" : "", why, name)
                        .c_str(),
                    stderr);
@@ -94,7 +94,7 @@ void add_run(CLI::App &app, Command &chosen) {
     CLI::App *const command =
         app.add_subcommand("run", "Run a verbs program, or one that uses sockets, with no RDMA device");
     command->footer(
-        "rpma run [OPTION...] PROGRAM [ARGUMENT...]: what follows the program's name is the program's.");
+        "rpma run [OPTION...] PROGRAM [ARGUMENT...]: words after the program's name belong to the program.");
     command->prefix_command();
     command->fallthrough(false);
     const auto options = std::make_shared<Options>();
@@ -109,7 +109,7 @@ void add_run(CLI::App &app, Command &chosen) {
         ->needs(sockets);
     command
         ->add_flag("--stats", options->stats,
-                   "At the program's end, say on standard error what --sockets carried")
+                   "At the program's end, report on standard error which connections --sockets carried")
         ->needs(sockets);
     command->callback([command, options, &chosen] {
         if (command->remaining().empty()) {

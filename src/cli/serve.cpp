@@ -78,7 +78,7 @@ void print_start(const ServeOptions &options, const std::vector<Address> &addres
                 fmt::format("two contents of {} bytes", pool.layout().capacity));
     summary.add("memory", durability_text(server.durability()),
                 fmt::format("{}{}", durability_text(server.durability()),
-                            durable ? "" : ": what is pushed may be lost"));
+                            durable ? "" : ": pushed content may be lost"));
     summary.add_json("durable", durable);
     summary.add("device", devices);
     summary.add("listening", listening);
@@ -212,8 +212,8 @@ void add_serve(CLI::App &app, Command &chosen) {
     CLI::App *command =
         app.add_subcommand("serve", "Create or open a pool file, and serve it to push and pull");
     command->footer(
-        "There is no authentication and no encryption: whoever reaches the address can read and replace the "
-        "content.\n"
+        "There is no authentication and no encryption: any program that reaches the address can read and "
+        "replace the content.\n"
         "The pool keeps two contents of SIZE bytes, so a crash at any moment leaves the old one or the new "
         "one.\n"
         "SIZE takes K, M, G or T, in powers of 1024. Ctrl-C ends the server.\n");
@@ -227,24 +227,23 @@ void add_serve(CLI::App &app, Command &chosen) {
     command
         ->add_option(
             "--listen", options->listen,
-            "Where to listen: HOST[:PORT] or [IPV6][:PORT], as often as wanted; 0.0.0.0 and [::] are "
-            "each address of this machine")
+            "Where to listen: HOST[:PORT] or [IPV6][:PORT], may be given several times; 0.0.0.0 and [::] "
+            "stand for each address of this machine")
         ->type_name("ADDRESS")
         ->take_all()
         ->capture_default_str();
     command
         ->add_option("--push-lease", options->push_lease,
-                     "End a push that comes no further for so many seconds")
+                     "End a push that makes no progress for this many seconds")
         ->type_name("SECONDS")
         ->check(CLI::Range(std::uint32_t{3}, std::uint32_t{86400}))
         ->capture_default_str();
-    command
-        ->add_option("--idle-limit", options->idle_limit, "End a pull that does nothing for so many seconds")
+    command->add_option("--idle-limit", options->idle_limit, "End a pull that is idle for this many seconds")
         ->type_name("SECONDS")
         ->check(CLI::Range(std::uint32_t{3}, std::uint32_t{86400}))
         ->capture_default_str();
-    command->add_flag("--volatile", options->allow_volatile, "Serve also where nothing can be durable");
-    command->add_flag("--json", options->json, "Print events as JSON, one a line");
+    command->add_flag("--volatile", options->allow_volatile, "Serve also when nothing can be durable");
+    command->add_flag("--json", options->json, "Print events as JSON, one on each line");
     command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });
 }
 

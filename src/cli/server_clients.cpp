@@ -88,7 +88,7 @@ std::string Server::why_busy(Mode mode) const {
                            std::chrono::floor<std::chrono::seconds>(Clock::now() - pusher.begun).count());
     }
     if (jobs_ > 0) {
-        return "the server still stores what the last push left";
+        return "the server still stores bytes of the last push";
     }
     const auto measures = [](const auto &port) { return port->perf.uses_pool(); };
     return mode == Mode::Push && std::ranges::any_of(ports_, measures) ? "rpma perf measures flushes" : "";

@@ -93,7 +93,7 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     }
     if (client.committing) {
         return failed(
-            "asks for more after its commit (expected one commit a connection, and nothing behind it)");
+            "asks for more after its commit (expected one commit on a connection, and nothing after it)");
     }
     if (request.offset > room || request.length > room - request.offset) {
         return failed("asks to store {} bytes at {} (expected {} bytes at most in all)", request.length,
@@ -163,7 +163,9 @@ void Server::finish(const Storage::Job &job) {
     if (committed) {
         committed_callback_(job.content);
     } else if (job.answer.verdict == Verdict::Different) {
-        BASE_LOG_PEER(Warning, "a push did not commit: what arrived has another checksum than what was sent");
+        BASE_LOG_PEER(
+            Warning,
+            "a push did not commit: the bytes that arrived have another checksum than those that were sent");
     }
 }
 
@@ -178,7 +180,7 @@ void Server::drop(int fd) {
     if (fd == pusher_) {
         pusher_ = -1;
         if (!client.committing) {
-            BASE_LOG_PEER(Warning, "a push ended without a commit: the pool holds what it held before");
+            BASE_LOG_PEER(Warning, "a push ended without a commit: the pool still has the old content");
         }
     }
     clients_.erase(found);

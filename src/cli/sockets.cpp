@@ -210,21 +210,21 @@ Outcome<> sockets(const SocketsOptions &options) {
 
 void add_sockets(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<SocketsOptions>();
-    CLI::App *command =
-        app.add_subcommand("sockets", "List the rsockets of your processes; root's list has all");
+    CLI::App *command = app.add_subcommand(
+        "sockets", "List the rsockets of your processes, or as root those of all processes");
     command->footer(
         "WINDOW and CREDITS are the bytes and messages that the peer still takes. PEER STALLS and DEVICE "
-        "STALLS say how\n"
-        "often a send waited for more of them, and for the device to send what it has. SHARD is the thread "
-        "that the\n"
-        "stream began in.\n");
+        "STALLS tell\n"
+        "how often a send waited for more of these, or for the device to send its bytes. SHARD is the thread "
+        "that\n"
+        "began the stream.\n");
     command
         ->add_option("--watch", options->interval_seconds,
-                     "Print the list again and again, with so many seconds between, until it is interrupted")
+                     "Print the list repeatedly, with this many seconds between, until it is interrupted")
         ->check(number_between(0.1, 3600), "0.1 to 3600")
         ->expected(0, 1)
         ->default_str("1");
-    command->add_flag("--json", options->json, "Print JSON, a line each time");
+    command->add_flag("--json", options->json, "Print JSON, one line each time");
     command->callback([options, &chosen] { chosen = [options] { return sockets(*options); }; });
 }
 

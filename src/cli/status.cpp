@@ -34,7 +34,7 @@ void print_status(const StatusOptions &options, const Offer &offer) {
     summary.add("capacity", offer.capacity, fmt::format("contents of up to {} bytes", offer.capacity));
     summary.add("memory", durability_text(offer.durability),
                 fmt::format("{}{}", durability_text(offer.durability),
-                            durable ? "" : ": what is pushed may be lost"));
+                            durable ? "" : ": pushed content may be lost"));
     summary.add_json("durable", durable);
     summary.add("clients", offer.clients, std::to_string(offer.clients));
     if (is_pushed) {
@@ -67,10 +67,11 @@ Outcome<> status(const StatusOptions &options) {
 
 void add_status(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<StatusOptions>();
-    CLI::App *command = app.add_subcommand("status", "Ask a server what it holds and whom it serves");
+    CLI::App *command = app.add_subcommand("status", "Ask a server for its content and its clients");
     command->add_option("ADDRESS[:PORT]", options->address, where_served)->required();
     command
-        ->add_option("--timeout", options->timeout_seconds, "Give up after so many seconds without an answer")
+        ->add_option("--timeout", options->timeout_seconds,
+                     "Give up after this many seconds without an answer")
         ->check(number_between(0.1, 3600), "0.1 to 3600")
         ->capture_default_str();
     command->add_flag("--json", options->json, "Print JSON");

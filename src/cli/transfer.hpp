@@ -29,7 +29,8 @@ inline CLI::App *add_transfer(CLI::App &app, Command &chosen, const char *name, 
                               Outcome<> (*run)(const TransferOptions &)) {
     CLI::App *command = app.add_subcommand(name, description);
     command
-        ->add_option("--timeout", options->timeout_seconds, "Give up after so many seconds without an answer")
+        ->add_option("--timeout", options->timeout_seconds,
+                     "Give up after this many seconds without an answer")
         ->check(number_between(0.1, 3600), "0.1 to 3600")
         ->capture_default_str();
     command->add_flag("--json", options->json, "Print the summary as JSON");

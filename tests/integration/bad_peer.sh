@@ -46,7 +46,7 @@ for crime in bad_key out_of_bounds write_as_puller others_key bad_request wrong_
     bounded "$peer" $crime 127.0.0.1 "$port" || die "$crime"
     unharmed
 done
-grep -q 'what arrived has another checksum' server.err || die "the server does not say why there was no commit"
+grep -q 'the bytes that arrived have another checksum' server.err || die "the server does not say why there was no commit"
 
 # A pusher that writes into what it has committed.
 head -c 1000 /dev/zero | tr '\0' a >thousand

@@ -52,7 +52,7 @@ refused_with 6 'an rsocket whose program does not look at its clients' "$rpma" c
 stop_end
 
 # A port where nobody is any more; no such host; no address.
-refused_with 7 "127.0.0.1:$port: nobody listens there" "$rpma" check "127.0.0.1:$port"
+refused_with 7 "127.0.0.1:$port: no program listens there" "$rpma" check "127.0.0.1:$port"
 refused_with 7 'absent.invalid: unknown host' "$rpma" check absent.invalid:7204
 refused_with 2 'expected a port from 1 to 65535' "$rpma" check 127.0.0.1:0
 refused_with 2 'HOST:PORT or --pool is required' "$rpma" check

@@ -135,8 +135,8 @@ rm got
 echo kept >got
 
 # Nobody listens any more.
-refused "$address: refused: nobody serves a pool there" "$rpma" push content "$address"
-refused "$address: refused: nobody serves a pool there" "$rpma" pull "$address" got
+refused "$address: refused: no server of a pool is there" "$rpma" push content "$address"
+refused "$address: refused: no server of a pool is there" "$rpma" pull "$address" got
 
 # Pools that are not what they should be; none is touched.
 check_refused() {

@@ -34,4 +34,4 @@ push content
 status '^holds *content 2,'
 [ ! -s server.err ] || ! grep -q status server.err || die "the server complains: $(cat server.err)"
 stop_server
-refused_with 7 'nobody serves a pool there' "$rpma" status "$address"
+refused_with 7 'no server of a pool is there' "$rpma" status "$address"

@@ -51,7 +51,7 @@ rm slow
 kill -KILL $pusher
 wait $pusher 2>/dev/null || true
 pulled first
-refused_with 5 'the server still stores what the last push left' "$rpma" push third "$address"
+refused_with 5 'the server still stores bytes of the last push' "$rpma" push third "$address"
 exec {disk}>&-
 bounded "$rpma" push third "$address" --wait 60 >stdout 2>stderr || die "no push after the disk is done"
 pulled third
