@@ -12,7 +12,7 @@
 static char greeting[] = "Hello server, this is the client.";
 static const char expected_answer[] = "Hello client, this is the server.";
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -44,23 +44,24 @@ int main(int argc, char *argv[]) {
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
 
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING));
 
-    /* The device from which the address is reached. It belongs to the library: nobody has to close it. */
+    /* The device from which the address is reached. It belongs to the library, so the program does not close
+     * it. */
     ok = ok && OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
          OK(rpma_peer_new(context, &peer)) && OK(rpma_conn_req_new(peer, argv[1], argv[2], NULL, &request));
 
     /*
-     * Asks for the connection and takes some bytes along: at most 56 on InfiniBand. Success here only means
-     * that the request is on its way; the event says what became of it. RPMA_CONN_REJECTED is what comes when
-     * nobody listens.
+     * Asks for the connection and sends some bytes with the request: at most 56 on InfiniBand. Success only
+     * means that the request is under way; the event tells the result. When no program listens, it is
+     * RPMA_CONN_REJECTED.
      */
     const struct rpma_conn_private_data ours = {.ptr = greeting, .len = sizeof(greeting)};
     ok = ok && OK(rpma_conn_req_connect(&request, &ours, &conn)) && happened(conn, RPMA_CONN_ESTABLISHED);
 
-    /* What the server said in its acceptance; ours to read until the connection is deleted. InfiniBand pads
-     * with zeros. */
+    /* The bytes that came with the server's acceptance. They are valid until the connection is deleted.
+     * InfiniBand pads them with zeros. */
     struct rpma_conn_private_data theirs = {0};
     ok = ok && OK(rpma_conn_get_private_data(conn, &theirs));
     if (ok && (theirs.len < sizeof(expected_answer) ||
@@ -73,9 +74,9 @@ int main(int argc, char *argv[]) {
         printf("connected; the server says: %s\n", (const char *)theirs.ptr);
     }
 
-    /* Whoever disconnects is told, as its peer is, when the connection is closed. */
+    /* Both sides get an event when the connection is closed. */
     ok = ok && OK(rpma_conn_disconnect(conn)) && happened(conn, RPMA_CONN_CLOSED);
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_peer_delete(&peer)) && ok;

@@ -10,7 +10,7 @@
 
 static char greeting[] = "Hello client, this is the server.";
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -43,40 +43,41 @@ int main(int argc, char *argv[]) {
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
 
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING));
 
-    /* The device that serves the address. It belongs to the library: nobody has to close it. */
+    /* The device that serves the address. It belongs to the library, so the program does not close it. */
     ok = ok && OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
          OK(rpma_peer_new(context, &peer)) && OK(rpma_ep_listen(peer, argv[1], argv[2], &endpoint));
     if (ok) {
         printf("listening on %s, port %s\n", argv[1], argv[2]);
         fflush(stdout);
     }
-    /* Blocks until a client asks for a connection. What it sent along is at hand before we decide. */
+    /* Blocks until a client asks for a connection. The server can read the bytes of the request before it
+     * decides. */
     struct rpma_conn_private_data theirs = {0};
     ok = ok && OK(rpma_ep_next_conn_req(endpoint, NULL, &request)) &&
          OK(rpma_conn_req_get_private_data(request, &theirs));
     if (ok) {
-        /* The bytes are the client's: there may be none, and no 0 at their end. */
+        /* The client chose the bytes: there may be none, and no 0 at their end. */
         printf("the client says: %.*s\n", (int)theirs.len,
                theirs.ptr != NULL ? (const char *)theirs.ptr : "");
     }
 
-    /* Accepts. Whatever comes of it, the request is used up, and `theirs` with it. */
+    /* Accepts. In any case the request is used up, and `theirs` with it. */
     const struct rpma_conn_private_data ours = {.ptr = greeting, .len = sizeof(greeting)};
     ok = ok && OK(rpma_conn_req_connect(&request, &ours, &conn)) && happened(conn, RPMA_CONN_ESTABLISHED);
     if (ok) {
         printf("connected\n");
     }
 
-    /* Here would be the work; the other examples do some. This one waits until the client disconnects. */
+    /* A real server would work here, as the other examples do. This one waits for the client's end.  */
     ok = ok && happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
     if (ok) {
         printf("the client has left\n");
     }
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_ep_shutdown(&endpoint)) && ok;

@@ -14,7 +14,7 @@
 static const char expected_text[] = "These bytes were read out of the server's memory.";
 static _Alignas(PAGE_SIZE) char memory[PAGE_SIZE];
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -36,10 +36,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -55,8 +55,7 @@ static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     return wc->status == IBV_WC_SUCCESS;
 }
 
-/* Makes of the server's private data, its memory's descriptor, what operations take. It has to have `size`
- * bytes. */
+/* Makes a remote region of the descriptor in the server's private data. The region must have `size` bytes. */
 static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remote **remote) {
     struct rpma_conn_private_data theirs = {0};
     size_t offered = 0;
@@ -83,9 +82,9 @@ int main(int argc, char *argv[]) {
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
 
-    /* Where the bytes are to go has to be registered too, on this side as the destination of reads. */
+    /* The destination of the bytes has to be registered too, on this side as the destination of reads. */
     struct rpma_cq *cq = NULL;
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -94,7 +93,7 @@ int main(int argc, char *argv[]) {
               OK(rpma_conn_req_connect(&request, NULL, &conn)) && happened(conn, RPMA_CONN_ESTABLISHED) &&
               OK(rpma_conn_get_cq(conn, &cq)) && understood(conn, sizeof(memory), &remote);
 
-    /* Posting returns at once. The bytes are here when the completion is. */
+    /* Posting returns at once. The bytes have come when the completion comes. */
     struct ibv_wc wc;
     ok = ok && OK(rpma_read(conn, local, 0, remote, 0, sizeof(memory), RPMA_F_COMPLETION_ALWAYS, NULL)) &&
          completed(cq, &wc);
@@ -106,9 +105,9 @@ int main(int argc, char *argv[]) {
         printf("read: %s\n", memory);
     }
 
-    /* Whoever disconnects is told, as its peer is, when the connection is closed. */
+    /* Both sides get an event when the connection is closed. */
     ok = ok && OK(rpma_conn_disconnect(conn)) && happened(conn, RPMA_CONN_CLOSED);
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_mr_remote_delete(&remote)) && ok;

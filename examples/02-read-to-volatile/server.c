@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 02-read-to-volatile, server: gives a client a page of its memory to read, and does nothing while it reads.
+ * 02-read-to-volatile, server: gives a client a page of its memory to read, and does nothing during the read.
  *
  *     server ADDR PORT
  */
@@ -13,7 +13,7 @@
 
 static _Alignas(PAGE_SIZE) char memory[PAGE_SIZE] = "These bytes were read out of the server's memory.";
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -60,10 +60,9 @@ int main(int argc, char *argv[]) {
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
 
-    /* Memory has to be registered before a peer may touch it, with all that may be done to it: only reading,
-     * here. */
+    /* Memory has to be registered before a peer may use it, with every allowed use: here only reading. */
     uint8_t descriptor[DESCRIPTOR_MAX] = {0};
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -73,7 +72,7 @@ int main(int argc, char *argv[]) {
         printf("listening on %s, port %s\n", argv[1], argv[2]);
         fflush(stdout);
     }
-    /* With the acceptance goes the descriptor: where the memory is, how large, and the key to it. */
+    /* The descriptor goes with the acceptance. It has the memory's address, size and key. */
     const struct rpma_conn_private_data ours = {.ptr = descriptor, .len = sizeof(descriptor)};
     ok = ok && OK(rpma_ep_next_conn_req(endpoint, NULL, &request)) &&
          OK(rpma_conn_req_connect(&request, &ours, &conn)) && happened(conn, RPMA_CONN_ESTABLISHED);
@@ -87,7 +86,7 @@ int main(int argc, char *argv[]) {
         printf("the client has left\n");
     }
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_ep_shutdown(&endpoint)) && ok;

@@ -5,7 +5,7 @@
  *
  *     client ADDR PORT PMEM-PATH
  *
- * PMEM-PATH is a file on persistent memory, or on any disk. It is created when it is not there.
+ * PMEM-PATH is a file on persistent memory, or on any disk. It is created if it does not exist.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 #define MAPPED_SIZE 4096
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -41,10 +41,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -60,8 +60,7 @@ static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     return wc->status == IBV_WC_SUCCESS;
 }
 
-/* Makes of the server's private data, its memory's descriptor, what operations take. It has to have `size`
- * bytes. */
+/* Makes a remote region of the descriptor in the server's private data. The region must have `size` bytes. */
 static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remote **remote) {
     struct rpma_conn_private_data theirs = {0};
     size_t offered = 0;
@@ -76,12 +75,12 @@ static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remot
     return offered >= size;
 }
 
-/* Maps the first MAPPED_SIZE bytes of the file, which is made when it is not there. NULL, and a message, when
- * it cannot. */
+/* Maps the first MAPPED_SIZE bytes of the file, which is created if it does not exist. Returns NULL, and
+ * prints a message, on failure. */
 static void *map_file(const char *path) {
     void *memory = MAP_FAILED;
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    /* The space is allocated now: a full disk is an error here, not a signal in the middle of a write. */
+    /* The space is allocated now, so that a full disk is an error here, and not a signal during a write. */
     const int error = fd < 0 ? errno : posix_fallocate(fd, 0, MAPPED_SIZE);
     if (error == 0) {
         memory = mmap(NULL, MAPPED_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -114,9 +113,9 @@ int main(int argc, char *argv[]) {
     }
     printf("found in the file: %.*s\n", MAPPED_SIZE, memory);
 
-    /* A mapped file is registered like any memory. Making it durable is our own affair, so no flush is asked
-     * for. */
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* A mapped file is registered like any memory. This program makes it durable itself, so it needs no
+     * flush. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -130,8 +129,8 @@ int main(int argc, char *argv[]) {
          completed(cq, &wc);
 
     /*
-     * The completion of a read says that the bytes are in our memory, for our processor to see. Now they are
-     * ours to make durable: msync is right for every file, and writes caches back where the file is
+     * The completion of a read says that the bytes are in our memory, for our processor to see. Now this
+     * program makes them durable: msync is right for every file, and writes caches back if the file is
      * persistent memory.
      */
     if (ok && msync(memory, MAPPED_SIZE, MS_SYNC) != 0) {
@@ -146,9 +145,9 @@ int main(int argc, char *argv[]) {
         printf("durable in the file: %.*s\n", MAPPED_SIZE, memory);
     }
 
-    /* Whoever disconnects is told, as its peer is, when the connection is closed. */
+    /* Both sides get an event when the connection is closed. */
     ok = ok && OK(rpma_conn_disconnect(conn)) && happened(conn, RPMA_CONN_CLOSED);
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_mr_remote_delete(&remote)) && ok;

@@ -14,7 +14,7 @@
 
 static _Alignas(PAGE_SIZE) char memory[PAGE_SIZE];
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -63,7 +63,7 @@ int main(int argc, char *argv[]) {
     snprintf(memory, sizeof(memory), "the server's data of %lld s", (long long)time(NULL));
 
     uint8_t descriptor[DESCRIPTOR_MAX] = {0};
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -84,7 +84,7 @@ int main(int argc, char *argv[]) {
         printf("the client has left\n");
     }
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_ep_shutdown(&endpoint)) && ok;

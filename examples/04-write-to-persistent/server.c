@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 04-write-to-persistent, server: lets a client write into a mapped file, and makes durable itself what was
- * written, once the client has left.
+ * 04-write-to-persistent, server: lets a client write into a mapped file, and makes the bytes durable itself
+ * when the client has left.
  *
  *     server ADDR PORT PMEM-PATH
  *
- * PMEM-PATH is a file on persistent memory, or on any disk. It is created when it is not there.
+ * PMEM-PATH is a file on persistent memory, or on any disk. It is created if it does not exist.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define MAPPED_SIZE 4096
 #define DESCRIPTOR_MAX 32
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -55,12 +55,12 @@ static bool described(const struct rpma_mr_local *mr, uint8_t *descriptor) {
     return OK(rpma_mr_get_descriptor(mr, descriptor));
 }
 
-/* Maps the first MAPPED_SIZE bytes of the file, which is made when it is not there. NULL, and a message, when
- * it cannot. */
+/* Maps the first MAPPED_SIZE bytes of the file, which is created if it does not exist. Returns NULL, and
+ * prints a message, on failure. */
 static void *map_file(const char *path) {
     void *memory = MAP_FAILED;
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    /* The space is allocated now: a full disk is an error here, not a signal in the middle of a write. */
+    /* The space is allocated now, so that a full disk is an error here, and not a signal during a write. */
     const int error = fd < 0 ? errno : posix_fallocate(fd, 0, MAPPED_SIZE);
     if (error == 0) {
         memory = mmap(NULL, MAPPED_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -95,7 +95,7 @@ int main(int argc, char *argv[]) {
     /* A client may write, may make sure that its writes have arrived, and may read back what it wrote. */
     const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY | RPMA_MR_USAGE_READ_SRC;
     uint8_t descriptor[DESCRIPTOR_MAX] = {0};
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) && OK(rpma_mr_reg(peer, memory, MAPPED_SIZE, usage, &mr)) &&
@@ -113,9 +113,9 @@ int main(int argc, char *argv[]) {
     ok = ok && happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
 
     /*
-     * The client's flush made sure that all it wrote is in our memory, before it disconnected. Making it
-     * durable is left to us: msync is right for every file, and writes caches back where the file is
-     * persistent memory.
+     * The client's flush made sure that all its bytes were in our memory before it disconnected. This program
+     * makes them durable: msync is right for every file, and writes caches back if the file is persistent
+     * memory.
      */
     if (ok && msync(memory, MAPPED_SIZE, MS_SYNC) != 0) {
         fprintf(stderr, "server: msync of %s: %s\n", argv[3], strerror(errno));
@@ -125,7 +125,7 @@ int main(int argc, char *argv[]) {
         printf("the client has left; durable now: %.*s\n", MAPPED_SIZE, memory);
     }
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_ep_shutdown(&endpoint)) && ok;

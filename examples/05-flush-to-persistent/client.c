@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * 05-flush-to-persistent, client: writes a line into the server's file and knows when it is durable, without
- * a word from the server's program.
+ * any message from the server's program.
  *
  *     client ADDR PORT
  */
@@ -16,7 +16,7 @@
 /* The first line is written from, the second is where the bytes come back. */
 static char lines[2][LINE_SIZE];
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -38,10 +38,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -58,8 +58,8 @@ static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
 }
 
 /*
- * The server's private data are two descriptors: of what the server can do, which the connection is told, and
- * of its memory, which has to have `size` bytes and becomes what operations take.
+ * The server's private data are two descriptors. The first is the server's configuration, which the
+ * connection gets. The second is its memory, which must have `size` bytes and becomes a remote region.
  */
 static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remote **remote) {
     struct rpma_conn_private_data theirs = {0};
@@ -95,7 +95,7 @@ int main(int argc, char *argv[]) {
     snprintf(lines[0], LINE_SIZE, "written by the client at %lld s", (long long)time(NULL));
 
     const int usage = RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST;
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -105,9 +105,9 @@ int main(int argc, char *argv[]) {
               OK(rpma_conn_get_cq(conn, &cq)) && understood(conn, LINE_SIZE, &remote);
 
     /*
-     * Two operations on their way at once, and one answer to wait for. When the flush is complete the line
-     * survives a power failure of the server. If the server did not declare direct write to persistent
-     * memory, this flush fails with "Not supported": better no answer than a wrong one.
+     * Two operations are under way at once, and the client waits for one answer. When the flush is complete
+     * the line survives a power failure of the server. If the server did not declare direct write to
+     * persistent memory, this flush fails with "Not supported".
      */
     struct ibv_wc wc;
     ok = ok && OK(rpma_write(conn, remote, 0, local, 0, LINE_SIZE, RPMA_F_COMPLETION_ON_ERROR, NULL)) &&
@@ -118,7 +118,7 @@ int main(int argc, char *argv[]) {
         printf("durable on the server: %s\n", lines[0]);
     }
 
-    /* Nobody has to read back what was flushed. An example that is a test does. */
+    /* A program need not read flushed bytes back. This example is also a test, so it does. */
     ok = ok && OK(rpma_read(conn, local, LINE_SIZE, remote, 0, LINE_SIZE, RPMA_F_COMPLETION_ALWAYS, NULL)) &&
          completed(cq, &wc);
     if (ok && memcmp(lines[0], lines[1], LINE_SIZE) != 0) {
@@ -126,9 +126,9 @@ int main(int argc, char *argv[]) {
         ok = false;
     }
 
-    /* Whoever disconnects is told, as its peer is, when the connection is closed. */
+    /* Both sides get an event when the connection is closed. */
     ok = ok && OK(rpma_conn_disconnect(conn)) && happened(conn, RPMA_CONN_CLOSED);
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_mr_remote_delete(&remote)) && ok;

@@ -15,7 +15,7 @@
 
 static char text[TEXT_SIZE];
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -62,11 +62,10 @@ int main(int argc, char *argv[]) {
     struct rpma_conn *conn = NULL;
     snprintf(text, sizeof(text), "greetings from process %ld", (long)getpid());
 
-    /* The request itself has the descriptor of the text: the server knows what to read as soon as it has
-     * accepted. */
+    /* The request itself has the descriptor of the text, so the server can read once it has accepted.  */
     uint8_t descriptor[DESCRIPTOR_MAX] = {0};
     const struct rpma_conn_private_data ours = {.ptr = descriptor, .len = sizeof(descriptor)};
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -74,13 +73,13 @@ int main(int argc, char *argv[]) {
               described(mr, descriptor) && OK(rpma_conn_req_new(peer, argv[1], argv[2], NULL, &request)) &&
               OK(rpma_conn_req_connect(&request, &ours, &conn)) && happened(conn, RPMA_CONN_ESTABLISHED);
 
-    /* The server disconnects when it has what it wanted. */
+    /* The server disconnects when it has read the text. */
     ok = ok && happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
     if (ok) {
         printf("the server has read: %s\n", text);
     }
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_mr_dereg(&mr)) && ok;

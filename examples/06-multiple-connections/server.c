@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 06-multiple-connections, server: one thread serves many clients at a time, whatever comes next from any of
- * them, with epoll. It reads a line of each client's memory, and disconnects.
+ * 06-multiple-connections, server: one thread serves many clients at a time with epoll, in the order of their
+ * events. It reads a line of each client's memory, and disconnects.
  *
  *     server ADDR PORT [CLIENTS]
  *
- * Ends when so many clients (3) have come and gone.
+ * It ends when this many clients (3) have come and gone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,16 +24,16 @@ static struct client {
     struct rpma_cq *cq;
     struct rpma_mr_remote *remote;
 } clients[CLIENTS_MAX];
-static char texts[CLIENTS_MAX][TEXT_SIZE]; /* of each client's line, in its place */
+static char texts[CLIENTS_MAX][TEXT_SIZE]; /* one for each client's line */
 
 static struct rpma_mr_local *local; /* texts, registered */
 static int epoll_fd = -1;
 static unsigned gone, served;
 
-/* What epoll says is ready: the endpoint, or one of two things of the client in a place. */
+/* A source that epoll reports: the endpoint, or the events or completions of the client in a place. */
 enum source { REQUESTS, EVENTS, COMPLETIONS };
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -42,7 +42,7 @@ static bool worked(const char *call, int ret) {
     return ret == 0;
 }
 
-/* Makes the descriptor non-blocking, so that nobody holds the thread up, and watches it. */
+/* Makes the descriptor non-blocking, so that no call blocks the thread, and watches it. */
 static bool watched(int fd, enum source source, uint32_t place) {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)place << 8 | source};
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
@@ -53,14 +53,14 @@ static bool watched(int fd, enum source source, uint32_t place) {
     return true;
 }
 
-/* Ends one client, for whatever reason. Its descriptors are closed, which ends watching them too. */
+/* Ends one client, for any reason. Its descriptors are closed, and epoll no longer watches them. */
 static void drop(struct client *client) {
     (void)OK(rpma_conn_delete(&client->conn));
     (void)OK(rpma_mr_remote_delete(&client->remote));
     gone++;
 }
 
-/* Somebody wants to connect. The request has the descriptor of the text to read. */
+/* A client wants to connect. Its request has the descriptor of the text to read. */
 static void on_request(struct rpma_ep *endpoint) {
     struct rpma_conn_req *request = NULL;
     struct rpma_conn_private_data theirs = {0};
@@ -75,7 +75,7 @@ static void on_request(struct rpma_ep *endpoint) {
         place++;
     }
     if (place == CLIENTS_MAX) {
-        (void)OK(rpma_conn_req_delete(&request)); /* says no to the client */
+        (void)OK(rpma_conn_req_delete(&request)); /* rejects the client */
         return;
     }
     struct client *client = &clients[place];
@@ -91,7 +91,7 @@ static void on_request(struct rpma_ep *endpoint) {
     drop(client);
 }
 
-/* A connection changed: begin to read when it is there, forget it when it is gone. */
+/* A connection changed: begins to read when it is established, and drops the client when it is closed. */
 static void on_event(uint32_t place) {
     struct client *client = &clients[place];
     enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
@@ -108,7 +108,7 @@ static void on_event(uint32_t place) {
     drop(client);
 }
 
-/* A read is done. Nobody else's is waited for. */
+/* A read is done. The other clients' reads continue. */
 static void on_completion(uint32_t place) {
     struct client *client = &clients[place];
     struct ibv_wc wc = {0};
@@ -132,10 +132,10 @@ static void on_completion(uint32_t place) {
     }
 }
 
-/* Serves until so many clients are gone. */
+/* Serves until this many clients are gone. */
 static bool serve(struct rpma_ep *endpoint, unsigned wanted) {
     while (gone < wanted) {
-        /* One at a time: what is handled may delete what else was ready. */
+        /* Takes one event at a time, because its handler may delete other sources that were ready. */
         struct epoll_event ready;
         const int count = epoll_wait(epoll_fd, &ready, 1, -1);
         if (count < 0 && errno != EINTR) {
@@ -178,7 +178,7 @@ int main(int argc, char *argv[]) {
         perror("server: epoll_create1");
         return EXIT_FAILURE;
     }
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -191,7 +191,7 @@ int main(int argc, char *argv[]) {
     }
     ok = ok && serve(endpoint, wanted);
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     for (struct client *client = clients; client < clients + CLIENTS_MAX; client++) {
         ok = OK(rpma_conn_delete(&client->conn)) && ok;
         ok = OK(rpma_mr_remote_delete(&client->remote)) && ok;

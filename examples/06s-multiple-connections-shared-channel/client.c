@@ -18,7 +18,7 @@ static struct {
     char text[TEXT_SIZE];
 } line;
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -40,10 +40,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -88,11 +88,10 @@ int main(int argc, char *argv[]) {
     const int length = snprintf(line.text, TEXT_SIZE, "greetings from process %ld", (long)getpid());
     line.length = (uint32_t)length;
 
-    /* The request itself has the descriptor of the text: the server knows what to read as soon as it has
-     * accepted. */
+    /* The request itself has the descriptor of the text, so the server can read once it has accepted.  */
     uint8_t descriptor[DESCRIPTOR_MAX] = {0};
     const struct rpma_conn_private_data ours = {.ptr = descriptor, .len = sizeof(descriptor)};
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -104,13 +103,13 @@ int main(int argc, char *argv[]) {
               OK(rpma_send(conn, message, 0, sizeof(line.length), RPMA_F_COMPLETION_ALWAYS, NULL)) &&
               completed(cq, &wc);
 
-    /* The server disconnects when it has what it wanted. */
+    /* The server disconnects when it has read the text. */
     ok = ok && happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
     if (ok) {
         printf("the server has read: %s\n", line.text);
     }
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_mr_dereg(&message)) && ok;

@@ -6,7 +6,7 @@
  *
  *     server ADDR PORT [CLIENTS]
  *
- * Ends when so many clients (3) have come and gone.
+ * It ends when this many clients (3) have come and gone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,17 +28,17 @@ static struct client {
 static struct line {
     uint32_t length; /* the message */
     char text[TEXT_SIZE];
-} lines[CLIENTS_MAX]; /* of each client, in its place */
+} lines[CLIENTS_MAX]; /* one for each client */
 
 static struct rpma_mr_local *local; /* lines, registered */
 static struct rpma_conn_cfg *config;
 static int epoll_fd = -1;
 static unsigned gone, served;
 
-/* What epoll says is ready: the endpoint, or one of two things of the client in a place. */
+/* A source that epoll reports: the endpoint, or the events or completions of the client in a place. */
 enum source { REQUESTS, EVENTS, COMPLETIONS };
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -47,7 +47,7 @@ static bool worked(const char *call, int ret) {
     return ret == 0;
 }
 
-/* Makes the descriptor non-blocking, so that nobody holds the thread up, and watches it. */
+/* Makes the descriptor non-blocking, so that no call blocks the thread, and watches it. */
 static bool watched(int fd, enum source source, uint32_t place) {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)place << 8 | source};
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
@@ -58,14 +58,14 @@ static bool watched(int fd, enum source source, uint32_t place) {
     return true;
 }
 
-/* Ends one client, for whatever reason. Its descriptors are closed, which ends watching them too. */
+/* Ends one client, for any reason. Its descriptors are closed, and epoll no longer watches them. */
 static void drop(struct client *client) {
     (void)OK(rpma_conn_delete(&client->conn));
     (void)OK(rpma_mr_remote_delete(&client->remote));
     gone++;
 }
 
-/* Somebody wants to connect. The request has the descriptor of the text to read. */
+/* A client wants to connect. Its request has the descriptor of the text to read. */
 static void on_request(struct rpma_ep *endpoint) {
     struct rpma_conn_req *request = NULL;
     struct rpma_conn_private_data theirs = {0};
@@ -80,7 +80,7 @@ static void on_request(struct rpma_ep *endpoint) {
         place++;
     }
     if (place == CLIENTS_MAX) {
-        (void)OK(rpma_conn_req_delete(&request)); /* says no to the client */
+        (void)OK(rpma_conn_req_delete(&request)); /* rejects the client */
         return;
     }
     struct client *client = &clients[place];
@@ -99,8 +99,8 @@ static void on_request(struct rpma_ep *endpoint) {
     drop(client);
 }
 
-/* A connection changed. When it is there, the client's message is waited for; when it is gone, it is
- * forgotten. */
+/* A connection changed. When it is established, the server waits for the client's message; when it is closed,
+ * the server drops the client. */
 static void on_event(uint32_t place) {
     struct client *client = &clients[place];
     enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
@@ -115,7 +115,7 @@ static void on_event(uint32_t place) {
     drop(client);
 }
 
-/* The message is here: read as much as it says. False when that is too much, or cannot be done. */
+/* The message has come. Reads the length that it gives; false when that is too long, or the read fails. */
 static bool on_message(uint32_t place, const struct ibv_wc *wc) {
     const uint32_t length = lines[place].length;
     if (wc->byte_len != sizeof(length) || length == 0 || length > TEXT_SIZE) {
@@ -127,14 +127,14 @@ static bool on_message(uint32_t place, const struct ibv_wc *wc) {
                         clients[place].remote, 0, length, RPMA_F_COMPLETION_ALWAYS, NULL));
 }
 
-/* The line is here. */
+/* The line has come. */
 static bool on_line(uint32_t place) {
     printf("place %u: read: %.*s\n", place, (int)lines[place].length, lines[place].text);
     served++;
     return OK(rpma_conn_disconnect(clients[place].conn));
 }
 
-/* One of the two queues has completions: rpma_conn_wait says which. All there are have to be collected. */
+/* One of the two queues has completions, and rpma_conn_wait says which. All of them have to be collected. */
 static void on_completion(uint32_t place) {
     struct client *client = &clients[place];
     struct rpma_cq *cq = NULL;
@@ -157,10 +157,10 @@ static void on_completion(uint32_t place) {
     }
 }
 
-/* Serves until so many clients are gone. */
+/* Serves until this many clients are gone. */
 static bool serve(struct rpma_ep *endpoint, unsigned wanted) {
     while (gone < wanted) {
-        /* One at a time: what is handled may delete what else was ready. */
+        /* Takes one event at a time, because its handler may delete other sources that were ready. */
         struct epoll_event ready;
         const int count = epoll_wait(epoll_fd, &ready, 1, -1);
         if (count < 0 && errno != EINTR) {
@@ -204,7 +204,7 @@ int main(int argc, char *argv[]) {
         return EXIT_FAILURE;
     }
     const int usage = RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_READ_DST;
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -219,7 +219,7 @@ int main(int argc, char *argv[]) {
     }
     ok = ok && serve(endpoint, wanted);
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     for (struct client *client = clients; client < clients + CLIENTS_MAX; client++) {
         ok = OK(rpma_conn_delete(&client->conn)) && ok;
         ok = OK(rpma_mr_remote_delete(&client->remote)) && ok;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 07-atomic-write, client: appends lines to the server's log so that, whatever happens and whenever, the log
- * has a line whole or not at all.
+ * 07-atomic-write, client: appends lines to the server's log. After a crash at any moment the log has each
+ * line completely or not at all.
  *
  *     client ADDR PORT [LINE...]
  */
@@ -15,19 +15,19 @@
 #define LOG_SIZE 4096
 #define LINE_SIZE 256
 
-/* The log: what is behind the first `used` bytes of text does not count. */
+/* The log. Only the first `used` bytes of text count. */
 struct log {
     uint64_t used;
     char text[LOG_SIZE - sizeof(uint64_t)];
 };
 
-/* What is written from, and read into. */
+/* The memory for writes and reads. */
 static struct {
     uint64_t used;
     char line[LINE_SIZE];
 } memory;
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -49,10 +49,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -69,8 +69,8 @@ static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
 }
 
 /*
- * The server's private data are two descriptors: of what the server can do, which the connection is told, and
- * of its memory, which has to have `size` bytes and becomes what operations take.
+ * The server's private data are two descriptors. The first is the server's configuration, which the
+ * connection gets. The second is its memory, which must have `size` bytes and becomes a remote region.
  */
 static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remote **remote) {
     struct rpma_conn_private_data theirs = {0};
@@ -91,8 +91,8 @@ static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remot
     return OK(rpma_peer_cfg_delete(&config)) && ok;
 }
 
-/* Appends one line. When this is true it is durable; when it is false the log may have it or not, but no part
- * of it. */
+/* Appends one line. True when it is durable. When it is false, the log may have the whole line or none of it.
+ * */
 static bool appended(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *local,
                      struct rpma_mr_remote *remote, const char *line) {
     const int size = snprintf(memory.line, LINE_SIZE, "%s\n", line);
@@ -107,9 +107,9 @@ static bool appended(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_
     char word[8];
     memcpy(word, &used, sizeof(word));
     /*
-     * Four operations on their way at once, and one answer to wait for. The server's device takes them in
-     * this order: the line is durable before `used` changes, all its 8 bytes at once, and `used` is durable
-     * before the last flush is answered.
+     * Four operations are under way at once, and the client waits for one answer. The server's device takes
+     * them in this order: the line is durable before `used` changes, all its 8 bytes at once, and `used` is
+     * durable before the last flush is answered.
      */
     struct ibv_wc wc;
     if (!OK(rpma_write(conn, remote, end, local, sizeof(uint64_t), (size_t)size, RPMA_F_COMPLETION_ON_ERROR,
@@ -128,7 +128,7 @@ static bool appended(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_
     return true;
 }
 
-/* Reads how much of the log is used: by the server's last word, not ours. */
+/* Reads from the server how much of the log is used. */
 static bool measured(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *local,
                      const struct rpma_mr_remote *remote) {
     struct ibv_wc wc;
@@ -162,7 +162,7 @@ int main(int argc, char *argv[]) {
     struct rpma_cq *cq = NULL;
 
     const int usage = RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST;
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -183,9 +183,9 @@ int main(int argc, char *argv[]) {
         ok = false;
     }
 
-    /* Whoever disconnects is told, as its peer is, when the connection is closed. */
+    /* Both sides get an event when the connection is closed. */
     ok = ok && OK(rpma_conn_disconnect(conn)) && happened(conn, RPMA_CONN_CLOSED);
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_mr_remote_delete(&remote)) && ok;

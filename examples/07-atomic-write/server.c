@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 07-atomic-write, server: gives clients a log in a mapped file, that they append to by themselves, and shows
- * it when the client has left.
+ * 07-atomic-write, server: gives clients a log in a mapped file, to which they append by themselves, and
+ * shows it when the client has left.
  *
  *     server ADDR PORT PMEM-PATH
  *
  * PMEM-PATH is a file on persistent memory or, with the soft device, on any disk (not tmpfs). It is created
- * when it is not there.
+ * if it does not exist.
  */
 #define _GNU_SOURCE /* MAP_SYNC */
 #include <errno.h>
@@ -22,13 +22,13 @@
 #define MAPPED_SIZE 4096
 #define OFFER_MAX 48
 
-/* The log: what is behind the first `used` bytes of text does not count. A new file is an empty log. */
+/* The log. Only the first `used` bytes of text count. A new file is an empty log. */
 struct log {
     uint64_t used;
     char text[MAPPED_SIZE - sizeof(uint64_t)];
 };
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -50,12 +50,12 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Maps the first MAPPED_SIZE bytes of the file, which is made when it is not there. NULL, and a message, when
- * it cannot. */
+/* Maps the first MAPPED_SIZE bytes of the file, which is created if it does not exist. Returns NULL, and
+ * prints a message, on failure. */
 static void *map_file(const char *path, bool *is_dax) {
     void *memory = MAP_FAILED;
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    /* The space is allocated now: a full disk is an error here, not a signal in the middle of a write. */
+    /* The space is allocated now, so that a full disk is an error here, and not a signal during a write. */
     const int error = fd < 0 ? errno : posix_fallocate(fd, 0, MAPPED_SIZE);
     if (error == 0) {
         /* On persistent memory with DAX this is the medium itself; elsewhere, the page cache. */
@@ -76,15 +76,15 @@ static void *map_file(const char *path, bool *is_dax) {
 
 /*
  * Whether a remote flush to our memory is durable. On persistent memory (DAX) it is. A page of the page cache
- * has to be written to the disk by somebody: the soft device (its devices are called soft_...) does it, RDMA
- * hardware cannot.
+ * has to be written to the disk: the soft device (its devices are called soft_...) does that, RDMA hardware
+ * cannot.
  */
 static bool is_flush_durable(const struct ibv_context *context, bool is_dax) {
     return is_dax || strncmp(context->device->name, "soft_", strlen("soft_")) == 0;
 }
 
-/* Whether the memory can be durable. Where it cannot, its region offers flush to visibility in place of flush
- * to persistence, and the library's log says what stands against it. */
+/* Whether the memory can be durable. If it cannot, its region offers flush to visibility instead of flush to
+ * persistence, and the library's log gives the reason. */
 static bool can_be_durable(const struct rpma_mr_local *mr) {
     uint8_t descriptor[OFFER_MAX] = {0};
     size_t size = 0;
@@ -98,7 +98,7 @@ static bool can_be_durable(const struct rpma_mr_local *mr) {
     return ok && (flush_types & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0;
 }
 
-/* Fills `offer`, OFFER_MAX bytes, with two descriptors: of what we can do, and behind it of our memory. */
+/* Fills `offer`, OFFER_MAX bytes, with two descriptors: first our configuration, then our memory. */
 static bool described(const struct rpma_mr_local *mr, bool durable, uint8_t *offer) {
     struct rpma_peer_cfg *config = NULL;
     size_t config_size = 0;
@@ -116,7 +116,7 @@ static bool described(const struct rpma_mr_local *mr, bool durable, uint8_t *off
     return OK(rpma_peer_cfg_delete(&config)) && ok;
 }
 
-/* Shows the log. False when the file has none. */
+/* Shows the log. False when the file has no log. */
 static bool shown(const char *when, const struct log *log) {
     const uint64_t used = log->used;
     if (used > sizeof(log->text)) {
@@ -148,7 +148,7 @@ int main(int argc, char *argv[]) {
 
     const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT | RPMA_MR_USAGE_READ_SRC;
     uint8_t offer[OFFER_MAX] = {0};
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               shown("found in the file", log) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
@@ -165,7 +165,7 @@ int main(int argc, char *argv[]) {
          happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn)) &&
          shown("the client has left", log);
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_ep_shutdown(&endpoint)) && ok;

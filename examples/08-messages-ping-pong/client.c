@@ -18,7 +18,7 @@ static struct messages {
     uint64_t in;
 } messages;
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -40,10 +40,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -59,7 +59,7 @@ static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     return wc->status == IBV_WC_SUCCESS;
 }
 
-/* One message there and one back. Their completions may come in any order. */
+/* Sends one message and receives one. Their completions may come in any order. */
 static bool exchanged(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *mr) {
     /* The receive of the answer is posted before the message that it answers. */
     if (!OK(rpma_recv(conn, mr, offsetof(struct messages, in), sizeof(messages.in), NULL)) ||
@@ -104,7 +104,7 @@ int main(int argc, char *argv[]) {
     /* The number of rounds goes with the request, so that the server knows when it is done. */
     const struct rpma_conn_private_data ours = {.ptr = &rounds, .len = sizeof(rounds)};
     const int usage = RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV;
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -120,9 +120,9 @@ int main(int argc, char *argv[]) {
         printf("%u rounds; the last answer was %" PRIu64 "\n", rounds, messages.in);
     }
 
-    /* Whoever disconnects is told, as its peer is, when the connection is closed. */
+    /* Both sides get an event when the connection is closed. */
     ok = ok && OK(rpma_conn_disconnect(conn)) && happened(conn, RPMA_CONN_CLOSED);
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_mr_dereg(&mr)) && ok;

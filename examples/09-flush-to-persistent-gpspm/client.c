@@ -16,14 +16,14 @@
 #define MESSAGE_MAX 64   /* bytes of a request or a response */
 #define LINE_SIZE 64
 
-/* What is written from, and where a request leaves from and a response comes into. */
+/* The memory for the line that is written, for requests and for responses. */
 static struct {
     char line[LINE_SIZE];
     uint8_t request[MESSAGE_MAX];
     uint8_t response[MESSAGE_MAX];
 } memory;
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -45,10 +45,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -64,8 +64,7 @@ static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     return wc->status == IBV_WC_SUCCESS;
 }
 
-/* Makes of the server's private data, its memory's descriptor, what operations take. It has to have `size`
- * bytes. */
+/* Makes a remote region of the descriptor in the server's private data. The region must have `size` bytes. */
 static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remote **remote) {
     struct rpma_conn_private_data theirs = {0};
     size_t offered = 0;
@@ -80,7 +79,7 @@ static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remot
     return offered >= size;
 }
 
-/* Whether the response, of so many bytes, says that the range is durable. */
+/* Whether the response, of `size` bytes, says that the range is durable. */
 static bool is_durable(size_t size) {
     FlushResponse *response = flush_response__unpack(NULL, size, memory.response);
     if (response == NULL) {
@@ -111,13 +110,13 @@ static bool written(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_l
     flush_request__pack(&request, memory.request);
     snprintf(memory.line, LINE_SIZE, "the line at byte %llu", (unsigned long long)offset);
 
-    /* The message goes behind the write: when it is received, the line is in the server's memory. */
+    /* The message follows the write, so the line is in the server's memory when the message is received. */
     if (!OK(rpma_recv(conn, local, LINE_SIZE + MESSAGE_MAX, MESSAGE_MAX, NULL)) ||
         !OK(rpma_write(conn, remote, offset, local, 0, LINE_SIZE, RPMA_F_COMPLETION_ON_ERROR, NULL)) ||
         !OK(rpma_send(conn, local, LINE_SIZE, size, RPMA_F_COMPLETION_ALWAYS, NULL))) {
         return false;
     }
-    /* Two completions, in any order: the request has left, the response has come. */
+    /* Two completions come, in any order: the request has left, and the response has come. */
     uint32_t response_size = 0;
     for (int completions = 0; completions < 2; completions++) {
         struct ibv_wc wc;
@@ -145,7 +144,7 @@ int main(int argc, char *argv[]) {
     struct rpma_cq *cq = NULL;
 
     const int usage = RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV;
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -162,9 +161,9 @@ int main(int argc, char *argv[]) {
         }
     }
 
-    /* Whoever disconnects is told, as its peer is, when the connection is closed. */
+    /* Both sides get an event when the connection is closed. */
     ok = ok && OK(rpma_conn_disconnect(conn)) && happened(conn, RPMA_CONN_CLOSED);
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_mr_remote_delete(&remote)) && ok;

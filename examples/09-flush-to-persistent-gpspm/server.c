@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 09-flush-to-persistent-gpspm, server: lets a client write into a mapped file, and makes durable what a
- * message asks for (the General Purpose Server Persistency Method).
+ * 09-flush-to-persistent-gpspm, server: lets a client write into a mapped file, and makes the ranges durable
+ * that messages name (the General Purpose Server Persistency Method).
  *
  *     server ADDR PORT PMEM-PATH
  *
- * PMEM-PATH is a file on persistent memory, or on any disk. It is created when it is not there.
+ * PMEM-PATH is a file on persistent memory, or on any disk. It is created if it does not exist.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +26,7 @@
 /* A request comes into the first, a response leaves from the second. */
 static uint8_t messages[2][MESSAGE_MAX];
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -48,10 +48,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -80,12 +80,12 @@ static bool described(const struct rpma_mr_local *mr, uint8_t *descriptor) {
     return OK(rpma_mr_get_descriptor(mr, descriptor));
 }
 
-/* Maps the first MAPPED_SIZE bytes of the file, which is made when it is not there. NULL, and a message, when
- * it cannot. */
+/* Maps the first MAPPED_SIZE bytes of the file, which is created if it does not exist. Returns NULL, and
+ * prints a message, on failure. */
 static void *map_file(const char *path) {
     void *memory = MAP_FAILED;
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    /* The space is allocated now: a full disk is an error here, not a signal in the middle of a write. */
+    /* The space is allocated now, so that a full disk is an error here, and not a signal during a write. */
     const int error = fd < 0 ? errno : posix_fallocate(fd, 0, MAPPED_SIZE);
     if (error == 0) {
         memory = mmap(NULL, MAPPED_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -99,7 +99,8 @@ static void *map_file(const char *path) {
     return memory != MAP_FAILED ? memory : NULL;
 }
 
-/* Makes a range durable: 0, or an errno. The client chose it, so it is checked; msync wants whole pages. */
+/* Makes a range durable. Returns 0 or an errno value. The client chose the range, so it is checked; msync
+ * takes whole pages. */
 static int made_durable(char *memory, uint64_t offset, uint64_t length) {
     if (offset > MAPPED_SIZE || length > MAPPED_SIZE - offset) {
         fprintf(stderr, "server: asked to flush %llu bytes at %llu (expected: inside %d)\n",
@@ -155,10 +156,10 @@ int main(int argc, char *argv[]) {
         return EXIT_FAILURE;
     }
 
-    /* No flush is asked of the device: any memory will do, on every kind of RDMA hardware. */
+    /* The client needs no flush of the device, so any memory works, on every kind of RDMA hardware. */
     const int messages_usage = RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_SEND;
     uint8_t descriptor[DESCRIPTOR_MAX] = {0};
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -180,7 +181,7 @@ int main(int argc, char *argv[]) {
     }
     ok = ok && happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_ep_shutdown(&endpoint)) && ok;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * 10-send-with-imm, client: sends two messages with immediate data: 32 bits beside the message, which the
- * receiver finds in the completion. The second message is nothing but its immediate.
+ * receiver finds in the completion. The second message has only its immediate data.
  *
  *     client ADDR PORT
  */
@@ -11,12 +11,12 @@
 
 #define TEXT_SIZE 64
 
-/* What the immediate means is the programs' affair: here, what kind of message it is. */
+/* The programs decide the meaning of the immediate data. Here it is the kind of the message. */
 enum { KIND_TEXT = 0x54455854, KIND_END = 0x454e4421 };
 
 static char text[TEXT_SIZE] = "this is the message; its kind is in the immediate";
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -38,10 +38,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -69,7 +69,7 @@ int main(int argc, char *argv[]) {
     struct rpma_conn *conn = NULL;
     struct rpma_cq *cq = NULL;
 
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -90,7 +90,7 @@ int main(int argc, char *argv[]) {
     /* The server disconnects when it has seen the end. */
     ok = ok && happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_mr_dereg(&mr)) && ok;

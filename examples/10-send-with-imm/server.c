@@ -11,12 +11,12 @@
 
 #define TEXT_SIZE 64
 
-/* What the immediate means is the programs' affair: here, what kind of message it is. */
+/* The programs decide the meaning of the immediate data. Here it is the kind of the message. */
 enum { KIND_TEXT = 0x54455854, KIND_END = 0x454e4421 };
 
 static char texts[2][TEXT_SIZE];
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -38,10 +38,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -57,13 +57,13 @@ static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     return wc->status == IBV_WC_SUCCESS;
 }
 
-/* Waits for a message of this kind. */
+/* Waits for a message of the expected kind. */
 static bool received(struct rpma_cq *cq, uint32_t expected, uint32_t *size) {
     struct ibv_wc wc = {0};
     if (!completed(cq, &wc)) {
         return false;
     }
-    /* Whether there is an immediate is in the flags. It is in network order, here and in no other place. */
+    /* The flags tell whether there is an immediate. Only here it is in network order. */
     const bool has_imm = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
     const uint32_t kind = has_imm ? ntohl(wc.imm_data) : 0;
     if (kind != expected) {
@@ -87,7 +87,7 @@ int main(int argc, char *argv[]) {
     struct rpma_conn *conn = NULL;
     struct rpma_cq *cq = NULL;
 
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -97,7 +97,7 @@ int main(int argc, char *argv[]) {
         printf("listening on %s, port %s\n", argv[1], argv[2]);
         fflush(stdout);
     }
-    /* A receive for each message that may come, as for messages without an immediate. */
+    /* There is a receive for each message that may come, as for messages without an immediate. */
     uint32_t size = 0;
     ok = ok && OK(rpma_ep_next_conn_req(endpoint, NULL, &request)) &&
          OK(rpma_conn_req_recv(request, mr, 0, TEXT_SIZE, NULL)) &&
@@ -112,9 +112,9 @@ int main(int argc, char *argv[]) {
         printf("the end, with %u bytes\n", size);
     }
 
-    /* Whoever disconnects is told, as its peer is, when the connection is closed. */
+    /* Both sides get an event when the connection is closed. */
     ok = ok && OK(rpma_conn_disconnect(conn)) && happened(conn, RPMA_CONN_CLOSED);
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_ep_shutdown(&endpoint)) && ok;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 11-write-with-imm, client: writes lines into places of the server's memory, and tells it with the write
- * which place it was: no message, and no second operation.
+ * 11-write-with-imm, client: writes lines into places of the server's memory, and tells it the place with the
+ * write itself, without a message or a second operation.
  *
  *     client ADDR PORT
  */
@@ -15,7 +15,7 @@
 
 static char line[LINE_SIZE];
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -37,10 +37,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -56,8 +56,7 @@ static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     return wc->status == IBV_WC_SUCCESS;
 }
 
-/* Makes of the server's private data, its memory's descriptor, what operations take. It has to have `size`
- * bytes. */
+/* Makes a remote region of the descriptor in the server's private data. The region must have `size` bytes. */
 static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remote **remote) {
     struct rpma_conn_private_data theirs = {0};
     size_t offered = 0;
@@ -72,7 +71,7 @@ static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remot
     return offered >= size;
 }
 
-/* Writes a line into a place; the server's program learns of it when the line is there. */
+/* Writes a line into a place; the server's program is told when the line is there. */
 static bool written(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *local,
                     struct rpma_mr_remote *remote, uint32_t place) {
     struct ibv_wc wc;
@@ -96,7 +95,7 @@ int main(int argc, char *argv[]) {
     struct rpma_conn *conn = NULL;
     struct rpma_cq *cq = NULL;
 
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -105,7 +104,7 @@ int main(int argc, char *argv[]) {
               OK(rpma_conn_req_connect(&request, NULL, &conn)) && happened(conn, RPMA_CONN_ESTABLISHED) &&
               OK(rpma_conn_get_cq(conn, &cq)) && understood(conn, PLACES * LINE_SIZE, &remote);
 
-    /* From the last place to the first: the order is ours to choose. */
+    /* The client chooses the order; here it goes from the last place to the first. */
     for (uint32_t place = PLACES; ok && place-- > 0;) {
         ok = written(conn, cq, local, remote, place);
     }
@@ -113,10 +112,10 @@ int main(int argc, char *argv[]) {
         printf("wrote %d lines\n", PLACES);
     }
 
-    /* The server disconnects when it has them all. */
+    /* The server disconnects when it has all lines. */
     ok = ok && happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_mr_remote_delete(&remote)) && ok;

@@ -16,7 +16,7 @@
 
 static char lines[PLACES][LINE_SIZE];
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -38,10 +38,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -76,7 +76,7 @@ static bool shown(struct rpma_cq *cq, bool *seen) {
     if (!completed(cq, &wc)) {
         return false;
     }
-    /* The immediate is the client's: it is in network order, and checked before it is used. */
+    /* The immediate comes from the client in network order, and is checked before it is used. */
     const uint32_t place = ntohl(wc.imm_data);
     if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || place >= PLACES || seen[place]) {
         fprintf(
@@ -105,7 +105,7 @@ int main(int argc, char *argv[]) {
 
     uint8_t descriptor[DESCRIPTOR_MAX] = {0};
     const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_RECV;
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) && OK(rpma_mr_reg(peer, lines, sizeof(lines), usage, &mr)) &&
@@ -115,8 +115,8 @@ int main(int argc, char *argv[]) {
         fflush(stdout);
     }
     /*
-     * The bytes of such a write go where the client says, not into a receive; but each takes one receive, and
-     * what is received is the immediate. So the receives have no room.
+     * The bytes of such a write go to the client's place, and not into a receive. But each write takes one
+     * receive, which gets only the immediate. So the receives have no memory.
      */
     ok = ok && OK(rpma_ep_next_conn_req(endpoint, NULL, &request));
     for (int place = 0; ok && place < PLACES; place++) {
@@ -130,9 +130,9 @@ int main(int argc, char *argv[]) {
         ok = shown(cq, seen);
     }
 
-    /* Whoever disconnects is told, as its peer is, when the connection is closed. */
+    /* Both sides get an event when the connection is closed. */
     ok = ok && OK(rpma_conn_disconnect(conn)) && happened(conn, RPMA_CONN_CLOSED);
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_ep_shutdown(&endpoint)) && ok;

@@ -19,7 +19,7 @@ static struct messages {
     uint64_t in;
 } messages;
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -41,10 +41,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -60,7 +60,7 @@ static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     return wc->status == IBV_WC_SUCCESS;
 }
 
-/* One message there and one back: one completion on each queue, each waited for where it comes. */
+/* Sends one message and receives one. Each queue gets one completion, and the client waits on each. */
 static bool exchanged(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_cq *rcq,
                       struct rpma_mr_local *mr) {
     /* The receive of the answer is posted before the message that it answers. */
@@ -99,13 +99,13 @@ int main(int argc, char *argv[]) {
     struct rpma_conn_cfg *config = NULL;
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
-    struct rpma_cq *cq = NULL;  /* here sends complete */
-    struct rpma_cq *rcq = NULL; /* here receives complete */
+    struct rpma_cq *cq = NULL;  /* sends complete here */
+    struct rpma_cq *rcq = NULL; /* receives complete here */
 
     /* The number of rounds goes with the request, so that the server knows when it is done. */
     const struct rpma_conn_private_data ours = {.ptr = &rounds, .len = sizeof(rounds)};
     const int usage = RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV;
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -122,9 +122,9 @@ int main(int argc, char *argv[]) {
         printf("%u rounds; the last answer was %" PRIu64 "\n", rounds, messages.in);
     }
 
-    /* Whoever disconnects is told, as its peer is, when the connection is closed. */
+    /* Both sides get an event when the connection is closed. */
     ok = ok && OK(rpma_conn_disconnect(conn)) && happened(conn, RPMA_CONN_CLOSED);
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_conn_cfg_delete(&config)) && ok;

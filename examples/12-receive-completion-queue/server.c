@@ -19,7 +19,7 @@ static struct messages {
 #define IN offsetof(struct messages, in)
 #define OUT offsetof(struct messages, out)
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -41,10 +41,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -60,10 +60,10 @@ static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     return wc->status == IBV_WC_SUCCESS;
 }
 
-/* Answers so many messages; the receive of the first is already posted. */
+/* Answers this many messages; the receive of the first is already posted. */
 static bool answered(struct rpma_conn *conn, struct rpma_mr_local *mr, uint32_t rounds) {
-    struct rpma_cq *cq = NULL;  /* here sends complete */
-    struct rpma_cq *rcq = NULL; /* here receives complete, and nothing else: no need to tell them apart */
+    struct rpma_cq *cq = NULL;  /* sends complete here */
+    struct rpma_cq *rcq = NULL; /* only receives complete here, so it need not tell them apart */
     bool ok = OK(rpma_conn_get_cq(conn, &cq)) && OK(rpma_conn_get_rcq(conn, &rcq));
     for (uint32_t round = 0; ok && round < rounds; round++) {
         struct ibv_wc wc = {0};
@@ -96,7 +96,7 @@ int main(int argc, char *argv[]) {
     struct rpma_conn *conn = NULL;
 
     const int usage = RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV;
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -107,7 +107,7 @@ int main(int argc, char *argv[]) {
         printf("listening on %s, port %s\n", argv[1], argv[2]);
         fflush(stdout);
     }
-    /* The client says with its request how many rounds it wants to play. */
+    /* The client's request says how many rounds it wants. */
     struct rpma_conn_private_data theirs = {0};
     uint32_t rounds = 0;
     ok = ok && OK(rpma_ep_next_conn_req(endpoint, config, &request)) &&
@@ -121,8 +121,8 @@ int main(int argc, char *argv[]) {
         memcpy(&rounds, theirs.ptr, sizeof(rounds));
     }
 
-    /* A message needs a receive that waits for it: the first is posted before the client can know that it may
-     * send. */
+    /* A message needs a posted receive, so the first is posted before the client can know that it may send.
+     * */
     ok = ok && OK(rpma_conn_req_recv(request, mr, IN, sizeof(messages.in), NULL)) &&
          OK(rpma_conn_req_connect(&request, NULL, &conn)) && happened(conn, RPMA_CONN_ESTABLISHED) &&
          answered(conn, mr, rounds) && happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
@@ -130,7 +130,7 @@ int main(int argc, char *argv[]) {
         printf("answered %u messages; the client has left\n", rounds);
     }
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_ep_shutdown(&endpoint)) && ok;

@@ -16,7 +16,7 @@
 
 static struct client {
     struct rpma_conn *conn;
-    struct rpma_cq *cq; /* here this client's sends complete */
+    struct rpma_cq *cq; /* this client's sends complete here */
     uint32_t qp_num;    /* the name of the connection in completions of the shared queue */
     uint32_t rounds_left;
 } clients[CLIENTS_MAX];
@@ -26,7 +26,7 @@ static struct {
     uint64_t out;
 } messages;
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -48,10 +48,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -72,7 +72,7 @@ static bool receive_posted(struct rpma_srq *srq, struct rpma_mr_local *mr, uintp
     return OK(rpma_srq_recv(srq, mr, buffer * sizeof(uint64_t), sizeof(uint64_t), (const void *)buffer));
 }
 
-/* Accepts one client, which says with its request how many rounds it wants to play. */
+/* Accepts one client, whose request says how many rounds it wants. */
 static bool accepted(struct rpma_ep *endpoint, const struct rpma_conn_cfg *config, struct client *client) {
     struct rpma_conn_req *request = NULL;
     struct rpma_conn_private_data theirs = {0};
@@ -92,7 +92,7 @@ static bool accepted(struct rpma_ep *endpoint, const struct rpma_conn_cfg *confi
     return OK(rpma_conn_req_delete(&request)) && ok;
 }
 
-/* Takes the next message, whosoever it is, and answers it. */
+/* Takes the next message of any client, and answers it. */
 static bool answered(struct rpma_srq *srq, struct rpma_cq *rcq, struct rpma_mr_local *mr, unsigned count) {
     struct ibv_wc wc = {0};
     if (!completed(rcq, &wc)) {
@@ -110,7 +110,7 @@ static bool answered(struct rpma_srq *srq, struct rpma_cq *rcq, struct rpma_mr_l
     }
     messages.out = messages.in[wc.wr_id] + 1;
     client->rounds_left--;
-    /* The buffer is free again: back with it, before the answer that lets a client send the next message. */
+    /* The buffer is free again, and is posted before the answer that lets a client send the next message. */
     return receive_posted(srq, mr, (uintptr_t)wc.wr_id) &&
            OK(rpma_send(client->conn, mr, sizeof(messages.in), sizeof(messages.out), RPMA_F_COMPLETION_ALWAYS,
                         NULL)) &&
@@ -133,7 +133,7 @@ int main(int argc, char *argv[]) {
     struct rpma_cq *rcq = NULL;
 
     const int usage = RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV;
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -150,7 +150,7 @@ int main(int argc, char *argv[]) {
         printf("listening on %s, port %s\n", argv[1], argv[2]);
         fflush(stdout);
     }
-    /* Clients that come early may send already: their messages wait in the shared queue. */
+    /* Clients that come early may send already; their messages take receives of the shared queue. */
     uint64_t rounds = 0;
     for (unsigned long i = 0; ok && i < count; i++) {
         ok = accepted(endpoint, config, &clients[i]);
@@ -166,7 +166,7 @@ int main(int argc, char *argv[]) {
         printf("answered %llu messages of %lu clients, which have left\n", (unsigned long long)rounds, count);
     }
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     for (unsigned long i = 0; i < count; i++) {
         ok = OK(rpma_conn_delete(&clients[i].conn)) && ok;
     }

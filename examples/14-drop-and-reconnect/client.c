@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * 14-drop-and-reconnect, client: writes numbers into the server's memory. When the connection breaks it
- * connects again, looks how far it had come, and goes on from there.
+ * connects again, asks how many numbers the server has, and continues from there.
  *
  *     client ADDR PORT
  */
@@ -25,7 +25,7 @@ struct region {
     uint64_t numbers[NUMBERS];
 };
 
-/* What is written and sent from, and read and received into. */
+/* The memory for writes, sends, reads and receives. */
 struct memory {
     uint64_t number;
     uint64_t count;
@@ -33,7 +33,7 @@ struct memory {
 };
 static struct memory memory;
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -56,9 +56,9 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
 }
 
 /*
- * Waits for the next completion of the queue. True when it is there and its operation was a success. What
- * ends the connection ends the wait: devices of InfiniBand complete nothing for a peer that has gone, they
- * only tell of it.
+ * Waits for the next completion of the queue. True when it came and its operation succeeded. What ends the
+ * connection ends the wait: devices of InfiniBand complete nothing for a peer that has gone, they only tell
+ * of it.
  */
 static bool completed(struct rpma_conn *conn, struct rpma_cq *cq, struct ibv_wc *wc) {
     struct pollfd waiting[] = {{.fd = -1, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
@@ -66,7 +66,7 @@ static bool completed(struct rpma_conn *conn, struct rpma_cq *cq, struct ibv_wc 
         return false;
     }
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (poll(waiting, 2, -1) < 0) {
             if (errno != EINTR) {
@@ -75,7 +75,7 @@ static bool completed(struct rpma_conn *conn, struct rpma_cq *cq, struct ibv_wc 
             }
             continue;
         }
-        /* First what was completed before the end. */
+        /* The completions before the end come first. */
         if (waiting[0].revents != 0) {
             if (!OK(rpma_cq_wait(cq))) {
                 return false;
@@ -98,8 +98,7 @@ static bool completed(struct rpma_conn *conn, struct rpma_cq *cq, struct ibv_wc 
     return wc->status == IBV_WC_SUCCESS;
 }
 
-/* Makes of the server's private data, its memory's descriptor, what operations take. It has to have `size`
- * bytes. */
+/* Makes a remote region of the descriptor in the server's private data. The region must have `size` bytes. */
 static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remote **remote) {
     struct rpma_conn_private_data theirs = {0};
     size_t offered = 0;
@@ -114,7 +113,7 @@ static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remot
     return offered >= size;
 }
 
-/* Asks the server how many numbers it has: it knows better than we, who may have lost an answer. */
+/* Asks the server how many numbers it has, because this side may have lost an answer. */
 static bool asked(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *mr,
                   const struct rpma_mr_remote *remote) {
     struct ibv_wc wc;
@@ -132,8 +131,8 @@ static bool asked(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_loc
 }
 
 /*
- * Adds the next number, sends it to the server's program as well, and waits for its answer, how many numbers
- * there are. A number that is there is there whole.
+ * Adds the next number, sends it to the server's program as well, and waits for its answer, the count of
+ * numbers. The server has each number completely or not at all.
  */
 static bool added(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *mr,
                   struct rpma_mr_remote *remote) {
@@ -150,7 +149,7 @@ static bool added(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_loc
         !OK(rpma_atomic_write(conn, remote, offsetof(struct region, count), word, RPMA_F_COMPLETION_ON_ERROR,
                               NULL)) ||
         !OK(rpma_send(conn, mr, 0, sizeof(uint64_t), RPMA_F_COMPLETION_ALWAYS, NULL)) ||
-        /* The message has left, the answer has come: in any order. */
+        /* The message has left and the answer has come, in any order. */
         !completed(conn, cq, &wc) || !completed(conn, cq, &wc)) {
         return false;
     }
@@ -164,9 +163,8 @@ static bool added(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_loc
 }
 
 /*
- * One connection, from asking for it to its end. True when all numbers are there. Whatever fails (a call, an
- * operation whose completion says so, an event that is not the expected one), a connection that failed is not
- * used again.
+ * Uses one connection, from its request to its end. True when the server has all numbers. After any failure
+ * (a call, an operation's completion, an unexpected event) the connection is not used again.
  */
 static bool finished(struct rpma_peer *peer, char *argv[], struct rpma_mr_local *mr) {
     struct rpma_conn_req *request = NULL;
@@ -201,7 +199,7 @@ int main(int argc, char *argv[]) {
     /* The device, the peer and the registered memory outlive connections. */
     const int usage =
         RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV;
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_REMOTE, &context)) &&
               OK(rpma_peer_new(context, &peer)) && OK(rpma_mr_reg(peer, &memory, sizeof(memory), usage, &mr));
@@ -225,7 +223,7 @@ int main(int argc, char *argv[]) {
         fprintf(stderr, "client: given up\n");
     }
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_mr_dereg(&mr)) && ok;
     ok = OK(rpma_peer_delete(&peer)) && ok;
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;

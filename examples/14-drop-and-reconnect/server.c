@@ -27,7 +27,7 @@ struct memory {
 };
 static struct memory memory;
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -50,9 +50,9 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
 }
 
 /*
- * Waits for the next completion of the queue. True when it is there and its operation was a success. What
- * ends the connection ends the wait: devices of InfiniBand complete nothing for a peer that has gone, they
- * only tell of it.
+ * Waits for the next completion of the queue. True when it came and its operation succeeded. What ends the
+ * connection ends the wait: devices of InfiniBand complete nothing for a peer that has gone, they only tell
+ * of it.
  */
 static bool completed(struct rpma_conn *conn, struct rpma_cq *cq, struct ibv_wc *wc) {
     struct pollfd waiting[] = {{.fd = -1, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
@@ -60,7 +60,7 @@ static bool completed(struct rpma_conn *conn, struct rpma_cq *cq, struct ibv_wc 
         return false;
     }
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (poll(waiting, 2, -1) < 0) {
             if (errno != EINTR) {
@@ -69,7 +69,7 @@ static bool completed(struct rpma_conn *conn, struct rpma_cq *cq, struct ibv_wc 
             }
             continue;
         }
-        /* First what was completed before the end. */
+        /* The completions before the end come first. */
         if (waiting[0].revents != 0) {
             if (!OK(rpma_cq_wait(cq))) {
                 return false;
@@ -155,7 +155,7 @@ int main(int argc, char *argv[]) {
     uint8_t descriptor[DESCRIPTOR_MAX] = {0};
     const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY |
                       RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_SEND;
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) &&
@@ -189,7 +189,7 @@ int main(int argc, char *argv[]) {
                 atomic_load(&memory.count), NUMBERS);
     }
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_ep_shutdown(&endpoint)) && ok;
     ok = OK(rpma_conn_cfg_delete(&config)) && ok;

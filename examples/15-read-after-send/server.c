@@ -6,7 +6,7 @@
  *     server ADDR PORT PMEM-PATH
  *
  * PMEM-PATH is a file on persistent memory or, with the soft device, on any disk (not tmpfs). It is created
- * when it is not there.
+ * if it does not exist.
  */
 #define _GNU_SOURCE /* MAP_SYNC */
 #include <errno.h>
@@ -23,7 +23,7 @@
 #define MESSAGES 3
 #define MESSAGE_SIZE 64
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -45,10 +45,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -64,12 +64,12 @@ static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     return wc->status == IBV_WC_SUCCESS;
 }
 
-/* Maps the first MAPPED_SIZE bytes of the file, which is made when it is not there. NULL, and a message, when
- * it cannot. */
+/* Maps the first MAPPED_SIZE bytes of the file, which is created if it does not exist. Returns NULL, and
+ * prints a message, on failure. */
 static void *map_file(const char *path, bool *is_dax) {
     void *memory = MAP_FAILED;
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    /* The space is allocated now: a full disk is an error here, not a signal in the middle of a write. */
+    /* The space is allocated now, so that a full disk is an error here, and not a signal during a write. */
     const int error = fd < 0 ? errno : posix_fallocate(fd, 0, MAPPED_SIZE);
     if (error == 0) {
         /* On persistent memory with DAX this is the medium itself; elsewhere, the page cache. */
@@ -90,15 +90,15 @@ static void *map_file(const char *path, bool *is_dax) {
 
 /*
  * Whether a remote flush to our memory is durable. On persistent memory (DAX) it is. A page of the page cache
- * has to be written to the disk by somebody: the soft device (its devices are called soft_...) does it, RDMA
- * hardware cannot.
+ * has to be written to the disk: the soft device (its devices are called soft_...) does that, RDMA hardware
+ * cannot.
  */
 static bool is_flush_durable(const struct ibv_context *context, bool is_dax) {
     return is_dax || strncmp(context->device->name, "soft_", strlen("soft_")) == 0;
 }
 
-/* Whether the memory can be durable. Where it cannot, its region offers flush to visibility in place of flush
- * to persistence, and the library's log says what stands against it. */
+/* Whether the memory can be durable. If it cannot, its region offers flush to visibility instead of flush to
+ * persistence, and the library's log gives the reason. */
 static bool can_be_durable(const struct rpma_mr_local *mr) {
     uint8_t descriptor[OFFER_MAX] = {0};
     size_t size = 0;
@@ -112,7 +112,7 @@ static bool can_be_durable(const struct rpma_mr_local *mr) {
     return ok && (flush_types & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0;
 }
 
-/* Fills `offer`, OFFER_MAX bytes, with two descriptors: of what we can do, and behind it of our memory. */
+/* Fills `offer`, OFFER_MAX bytes, with two descriptors: first our configuration, then our memory. */
 static bool described(const struct rpma_mr_local *mr, bool durable, uint8_t *offer) {
     struct rpma_peer_cfg *config = NULL;
     size_t config_size = 0;
@@ -155,7 +155,7 @@ int main(int argc, char *argv[]) {
     /* Not a destination of writes: only of messages, and of flushes. */
     const int usage = RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
     uint8_t offer[OFFER_MAX] = {0};
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING)) &&
               OK(rpma_utils_get_ibv_context(argv[1], RPMA_UTIL_IBV_CONTEXT_LOCAL, &context)) &&
               OK(rpma_peer_new(context, &peer)) && OK(rpma_mr_reg(peer, memory, MAPPED_SIZE, usage, &mr)) &&
@@ -183,7 +183,7 @@ int main(int argc, char *argv[]) {
     }
     ok = ok && happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
 
-    /* In the order opposite to making them. Deleting what was never made does nothing. */
+    /* The objects are deleted in the reverse order of their creation. Deleting NULL does nothing. */
     ok = OK(rpma_conn_delete(&conn)) && ok;
     ok = OK(rpma_conn_req_delete(&request)) && ok;
     ok = OK(rpma_ep_shutdown(&endpoint)) && ok;

@@ -41,7 +41,7 @@ static struct {
     char next[LINE_SIZE];
 } memory;
 
-/* True when the call worked. Otherwise says which one did not, and why. */
+/* True when the call succeeded. Otherwise prints the call and the reason. */
 #define OK(call) worked(#call, call)
 static bool worked(const char *call, int ret) {
     if (ret != 0) {
@@ -63,10 +63,10 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
     return event == expected;
 }
 
-/* Waits for the next completion of the queue. True when it is there and its operation was a success. */
+/* Waits for the next completion of the queue. True when it came and its operation succeeded. */
 static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
     int ret = rpma_cq_get_wc(cq, 1, wc, NULL);
-    /* Waking up is no promise that there is a completion: hence a loop. */
+    /* A wait may end without a completion, so this is a loop. */
     while (ret == RPMA_E_NO_COMPLETION) {
         if (!OK(rpma_cq_wait(cq))) {
             return false;
@@ -83,8 +83,8 @@ static bool completed(struct rpma_cq *cq, struct ibv_wc *wc) {
 }
 
 /*
- * The server's private data are two descriptors: of what the server can do, which the connection is told, and
- * of its memory, which has to have `size` bytes and becomes what operations take.
+ * The server's private data are two descriptors. The first is the server's configuration, which the
+ * connection gets. The second is its memory, which must have `size` bytes and becomes a remote region.
  */
 static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remote **remote) {
     struct rpma_conn_private_data theirs = {0};
@@ -192,7 +192,7 @@ int main(int argc, char *argv[]) {
         fprintf(stderr, "usage: %s ADDR PORT ADDR PORT ADDR PORT\n", argv[0]);
         return EXIT_FAILURE;
     }
-    /* What the library finds wrong it tells its log: let it, on standard error too. */
+    /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING));
 
     /* The newest of what two servers have is at least what was committed last: two of three always share one.

@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
         std::fprintf(stderr, "usage: %s ADDR PORT\n", argv[0]);
         return 1;
     }
-    // What the library finds wrong it tells its log: let it, on standard error too.
+    // Lets the library print its warnings and errors on standard error too.
     (void)rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING);
     const auto result = serve(argv[1], argv[2]);
     if (!result) {

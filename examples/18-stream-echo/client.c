@@ -20,7 +20,7 @@
 static unsigned char sent[BLOCK];
 static unsigned char received[BLOCK];
 
-/* True when the call worked. Otherwise says which one did not, and why. A descriptor is as good as 0. */
+/* True when the call succeeded. Otherwise prints the call and the reason. A descriptor is as good as 0. */
 #define OK(call) worked(#call, (call))
 static bool worked(const char *call, ssize_t ret) {
     if (ret < 0) {

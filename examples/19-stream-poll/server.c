@@ -33,7 +33,7 @@ static struct client clients[PLACES];
 static unsigned connected;
 static unsigned left;
 
-/* True when the call worked. Otherwise says which one did not, and why. A descriptor is as good as 0. */
+/* True when the call succeeded. Otherwise prints the call and the reason. A descriptor is as good as 0. */
 #define OK(call) worked(#call, (call))
 static bool worked(const char *call, ssize_t ret) {
     if (ret < 0) {

@@ -33,7 +33,7 @@ static uint64_t checksum_of(const unsigned char *bytes, size_t size) {
     return sum;
 }
 
-/* True when the call worked. Otherwise says which one did not, and why. A descriptor is as good as 0. */
+/* True when the call succeeded. Otherwise prints the call and the reason. A descriptor is as good as 0. */
 #define OK(call) worked(#call, (call))
 static bool worked(const char *call, ssize_t ret) {
     if (ret < 0) {
