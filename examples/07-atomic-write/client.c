@@ -91,8 +91,7 @@ static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remot
     return OK(rpma_peer_cfg_delete(&config)) && ok;
 }
 
-/* Appends one line. True when it is durable. When it is false, the log may have the whole line or none of it.
- * */
+/* Appends one line. True when it is durable. Otherwise the log has the whole line or nothing of it.  */
 static bool appended(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *local,
                      struct rpma_mr_remote *remote, const char *line) {
     const int size = snprintf(memory.line, LINE_SIZE, "%s\n", line);

@@ -130,8 +130,7 @@ int main(int argc, char *argv[]) {
         memcpy(&rounds, theirs.ptr, sizeof(rounds));
     }
 
-    /* A message needs a posted receive, so the first is posted before the client can know that it may send.
-     * */
+    /* A message needs a posted receive, so the first is posted before the client can send.  */
     ok = ok && OK(rpma_conn_req_recv(request, mr, IN, sizeof(messages.in), NULL)) &&
          OK(rpma_conn_req_connect(&request, NULL, &conn)) && happened(conn, RPMA_CONN_ESTABLISHED) &&
          answered(conn, mr, rounds) && happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));

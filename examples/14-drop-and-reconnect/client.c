@@ -57,8 +57,8 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
 
 /*
  * Waits for the next completion of the queue. True when it came and its operation succeeded. What ends the
- * connection ends the wait: devices of InfiniBand complete nothing for a peer that has gone, they only tell
- * of it.
+ * connection ends the wait: InfiniBand devices complete no operation for a peer that has gone, and only give
+ * the event.
  */
 static bool completed(struct rpma_conn *conn, struct rpma_cq *cq, struct ibv_wc *wc) {
     struct pollfd waiting[] = {{.fd = -1, .events = POLLIN}, {.fd = -1, .events = POLLIN}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 14-drop-and-reconnect, server: has numbers written into its memory, and drops its first connections in the
- * middle of that, as a cable that is pulled would. What it has stays; the client comes back and goes on.
+ * 14-drop-and-reconnect, server: gets numbers written into its memory, and drops its first connections in the
+ * middle of that, as if a cable was pulled. It keeps its numbers; the client connects again and continues.
  *
  *     server ADDR PORT
  */
@@ -15,15 +15,15 @@
 #include <stdlib.h>
 
 #define NUMBERS 12
-#define DROPS 2      /* so many connections are dropped */
-#define DROP_AFTER 3 /* each after so many messages */
+#define DROPS 2      /* the number of connections that are dropped */
+#define DROP_AFTER 3 /* the number of messages before each drop */
 #define DESCRIPTOR_MAX 32
 
-/* The first `count` numbers are there. The device changes it under our hands: hence atomic. */
+/* The first `count` numbers are there. The device changes it at any time, so it is atomic. */
 struct memory {
     _Atomic uint64_t count;
     uint64_t numbers[NUMBERS];
-    uint64_t message; /* the last that was received */
+    uint64_t message; /* the last message that was received */
 };
 static struct memory memory;
 
@@ -51,8 +51,8 @@ static bool happened(struct rpma_conn *conn, enum rpma_conn_event expected) {
 
 /*
  * Waits for the next completion of the queue. True when it came and its operation succeeded. What ends the
- * connection ends the wait: devices of InfiniBand complete nothing for a peer that has gone, they only tell
- * of it.
+ * connection ends the wait: InfiniBand devices complete no operation for a peer that has gone, and only give
+ * the event.
  */
 static bool completed(struct rpma_conn *conn, struct rpma_cq *cq, struct ibv_wc *wc) {
     struct pollfd waiting[] = {{.fd = -1, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
@@ -119,8 +119,8 @@ static bool accepted(struct rpma_ep *endpoint, const struct rpma_conn_cfg *confi
 }
 
 /*
- * Takes a message for each number and answers it, and the client waits for the answer: until all numbers are
- * there, or until there were so many messages, of which the last is not answered.
+ * Takes a message for each number and answers it; the client waits for the answer. It ends when all numbers
+ * have come, or after this many messages, of which the last gets no answer.
  */
 static bool followed(struct rpma_conn *conn, struct rpma_mr_local *mr, int messages) {
     struct rpma_cq *cq = NULL;
@@ -170,7 +170,7 @@ int main(int argc, char *argv[]) {
     }
     for (int drop = 0; ok && drop < DROPS; drop++) {
         ok = accepted(endpoint, config, mr, descriptor, &conn) && followed(conn, mr, DROP_AFTER);
-        /* No goodbye: the client's operations that are still open fail. */
+        /* The connection is dropped: the client's open operations fail. */
         ok = OK(rpma_conn_delete(&conn)) && ok;
         printf("dropped connection %d; there are %" PRIu64 " numbers\n", drop + 1,
                atomic_load(&memory.count));
@@ -178,7 +178,7 @@ int main(int argc, char *argv[]) {
     ok = ok && accepted(endpoint, config, mr, descriptor, &conn) && followed(conn, mr, NUMBERS + 1) &&
          happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
 
-    /* None is missing, and none came twice. */
+    /* Checks that no number is missing, and that none came twice. */
     for (uint64_t i = 0; ok && i < NUMBERS; i++) {
         ok = memory.numbers[i] == i + 1;
     }

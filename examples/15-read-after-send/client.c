@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 15-read-after-send, client: sends messages that land in a file of the server's, and knows when each is
- * durable without an answer from the server's program.
+ * 15-read-after-send, client: sends messages into a file of the server, and knows when each is durable
+ * without an answer from the server's program.
  *
  *     client ADDR PORT
  */

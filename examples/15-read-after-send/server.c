@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * 15-read-after-send, server: receives messages into a mapped file. The client makes each durable itself, by
- * a flush (a read, on most hardware) behind the send: the server's program need not wake up for that.
+ * a flush (a read, on most hardware) behind the send: the server's program need not wake up for it.
  *
  *     server ADDR PORT PMEM-PATH
  *
@@ -152,7 +152,7 @@ int main(int argc, char *argv[]) {
         printf("found in place %zu: %.*s\n", i, MESSAGE_SIZE, memory + i * MESSAGE_SIZE);
     }
 
-    /* Not a destination of writes: only of messages, and of flushes. */
+    /* The region is no destination of writes, but of messages and of flushes. */
     const int usage = RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
     uint8_t offer[OFFER_MAX] = {0};
     /* Lets the library print its warnings and errors on standard error too. */
@@ -165,7 +165,7 @@ int main(int argc, char *argv[]) {
         printf("listening on %s, port %s\n", argv[1], argv[2]);
         fflush(stdout);
     }
-    /* Receives take messages in the order in which they were posted: so the client knows where its messages
+    /* Messages take receives in the order in which these were posted, so the client knows where its messages
      * go. */
     ok = ok && OK(rpma_ep_next_conn_req(endpoint, NULL, &request));
     for (size_t i = 0; ok && i < MESSAGES; i++) {

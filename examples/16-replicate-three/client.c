@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 16-replicate-three, client: replaces a record that three servers keep, and has committed when two of them
- * have it durably. Any one of them may be slow, or not be there at all.
+ * 16-replicate-three, client: replaces a record that three servers keep. The record is committed when two of
+ * them have it durably. Any one of them may be slow or missing.
  *
  *     client ADDR PORT ADDR PORT ADDR PORT
  */
@@ -25,7 +25,7 @@ struct record {
     char line[2][LINE_SIZE];
 };
 
-/* All there is to one server. Nothing is shared: each may be reached over another device. */
+/* The state for one server. Nothing is shared, because each server may be reached over another device. */
 static struct replica {
     struct rpma_peer *peer;
     struct rpma_mr_local *local; /* found[] and next, registered */
@@ -105,7 +105,7 @@ static bool understood(struct rpma_conn *conn, size_t size, struct rpma_mr_remot
     return OK(rpma_peer_cfg_delete(&config)) && ok;
 }
 
-/* Ends a server's connection, or what there is of it; it does not take part any more. */
+/* Ends a server's connection; the server takes no part any more. */
 static bool closed(struct replica *replica) {
     bool ok = OK(rpma_conn_delete(&replica->conn));
     ok = OK(rpma_conn_req_delete(&replica->request)) && ok;
@@ -134,7 +134,7 @@ static bool opened(struct replica *replica, const char *addr, const char *port, 
            completed(replica->cq, &wc);
 }
 
-/* Posts line and number to one server: the number changes only when the line is durable. Waits for nothing.
+/* Posts line and number to one server, without waiting. The number changes only when the line is durable.
  */
 static bool posted(const struct replica *replica, uint64_t number) {
     const size_t line = offsetof(struct record, line) + (number % 2) * LINE_SIZE;
@@ -157,11 +157,11 @@ static bool committed(uint64_t number) {
     int durable = 0;
     for (int i = 0; i < REPLICAS; i++) {
         const bool takes_part = replicas[i].conn != NULL && posted(&replicas[i], number);
-        /* poll() leaves out what is negative. */
+        /* poll() ignores negative descriptors. */
         waiting[i] = (struct pollfd){.fd = takes_part ? replicas[i].cq_fd : -1, .events = POLLIN};
         open += takes_part;
     }
-    /* A program would go on as soon as there is a majority; this one also waits for the last, to tell of it.
+    /* A real program would continue when there is a majority; this one also waits for the last, to report it.
      */
     while (open > 0) {
         if (poll(waiting, REPLICAS, -1) < 0 && errno != EINTR) {
@@ -173,7 +173,8 @@ static bool committed(uint64_t number) {
             if (waiting[i].fd < 0 || waiting[i].revents == 0) {
                 continue;
             }
-            /* Each server has one completion to give: of its last flush, or of what failed before it. */
+            /* Each server gives one completion: of its last flush, or of an operation that failed before it.
+             * */
             waiting[i].fd = -1;
             open--;
             if (completed(replicas[i].cq, &wc)) {
@@ -195,7 +196,7 @@ int main(int argc, char *argv[]) {
     /* Lets the library print its warnings and errors on standard error too. */
     bool ok = OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_LEVEL_WARNING));
 
-    /* The newest of what two servers have is at least what was committed last: two of three always share one.
+    /* The newer record of two servers is at least the last committed one, because two of three have it.
      */
     int present = 0;
     const struct record *newest = &memory.found[0];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * 16-replicate-three, server: one of three, each with its own copy of a record in its own file. Only the
- * client knows of the others.
+ * client knows the others.
  *
  *     server ADDR PORT PMEM-PATH
  *

@@ -12,7 +12,7 @@
 
 namespace {
 
-// The next completion; that of an operation that failed is a failure too.
+// Returns the next completion; the completion of a failed operation is a failure.
 rpma::expected<void> completed(rpma::completions queue) {
     const auto completion = queue.next();
     if (!completion) {
@@ -58,7 +58,8 @@ rpma::expected<void> replicate(const rpma::peer &peer, rpma::connection &connect
         return std::unexpected{rpma::error{RPMA_E_INVAL}};
     }
 
-    // Three operations on their way at once; the device keeps their order, and the last one answers for all.
+    // Three operations are under way at once. The device keeps their order, so the last completion stands for
+    // all.
     const auto there = remote->part(0, source->bytes().size());
     for (const auto &posted :
          {connection.write(there, source->all(), nullptr, RPMA_F_COMPLETION_ON_ERROR),

@@ -10,7 +10,7 @@
 
 namespace {
 
-// Any step may fail; the first that does says why and ends the run. What was made ends with its owner.
+// Any step may fail. The first failure prints its reason and ends the run; owners destroy the objects.
 rpma::expected<void> serve(const char *address, const char *port) {
     std::vector<int> numbers(1024);
 
@@ -35,7 +35,7 @@ rpma::expected<void> serve(const char *address, const char *port) {
     if (!request) {
         return std::unexpected{request.error()};
     }
-    // The answer carries what the client needs to reach our memory.
+    // The answer carries the descriptor of our memory, which the client needs.
     auto connection = std::move(*request).connect(region->descriptor());
     if (!connection) {
         return std::unexpected{connection.error()};

@@ -29,7 +29,7 @@ static bool worked(const char *call, ssize_t ret) {
     return ret >= 0;
 }
 
-/* The address and port as numbers, in a form that the caller frees with freeaddrinfo. */
+/* Returns the address of numeric address and port, which the caller frees with freeaddrinfo. */
 static bool understood(const char *address, const char *port, struct addrinfo **found) {
     const struct addrinfo wanted = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     const int ret = getaddrinfo(address, port, &wanted, found);
@@ -39,7 +39,7 @@ static bool understood(const char *address, const char *port, struct addrinfo **
     return ret == 0;
 }
 
-/* Sends a block and has the same bytes back. */
+/* Sends a block and receives the same bytes. */
 static bool echoed(int server, unsigned number) {
     for (size_t i = 0; i < sizeof(sent); ++i) {
         sent[i] = (unsigned char)(i * 31 + number);
@@ -70,7 +70,7 @@ int main(int argc, char *argv[]) {
         ok = echoed(server, number);
     }
 
-    /* Ends one direction. The server reads the end behind all bytes, and ends the other one. */
+    /* Ends one direction. The server reads the end after all bytes, and ends the other one. */
     ssize_t got = 0;
     ok = ok && OK(rshutdown(server, SHUT_WR)) && OK(got = rrecv(server, received, sizeof(received), 0));
     if (ok && got != 0) {

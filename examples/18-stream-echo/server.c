@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 18-stream-echo, server: accepts one client and sends back what it receives, until the client has ended its
- * stream.
+ * 18-stream-echo, server: accepts one client and sends back the bytes that it receives, until the client ends
+ * its stream.
  *
  *     server ADDR PORT
  */
@@ -28,7 +28,7 @@ static bool worked(const char *call, ssize_t ret) {
     return ret >= 0;
 }
 
-/* The address and port as numbers, in a form that the caller frees with freeaddrinfo. */
+/* Returns the address of numeric address and port, which the caller frees with freeaddrinfo. */
 static bool understood(const char *address, const char *port, struct addrinfo **found) {
     const struct addrinfo wanted = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     const int ret = getaddrinfo(address, port, &wanted, found);
@@ -63,8 +63,8 @@ int main(int argc, char *argv[]) {
     }
     ok = ok && OK(client = raccept(listener, NULL, NULL));
 
-    /* A stream has no messages: the server sends back whatever has come. 0 is the end that the client
-     * announced; a client that was killed is ECONNRESET instead. */
+    /* A stream has no messages, so the server sends back the bytes that have come. 0 is the end that the
+     * client announced; a client that was killed gives ECONNRESET instead. */
     size_t echoed = 0;
     ssize_t got = 0;
     while (ok && (ok = OK(got = rrecv(client, block, sizeof(block), 0))) && got != 0) {

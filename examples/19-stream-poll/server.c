@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 19-stream-poll, server: one thread that serves many clients with rpoll. It sends back what each client
- * sends, and ends when so many clients (3) have left.
+ * 19-stream-poll, server: one thread that serves many clients with rpoll. It sends back each client's bytes,
+ * and ends when this many clients (3) have left.
  *
  *     server ADDR PORT [CLIENTS]
  */
@@ -19,7 +19,7 @@
 #define PLACES 64
 #define BUFFER (16 * 1024)
 
-/* What has come from a client and has not gone back: `size` bytes from `from` on. */
+/* The bytes of a client that were not sent back yet: `size` bytes from `from` on. */
 struct client {
     size_t from;
     size_t size;
@@ -42,7 +42,7 @@ static bool worked(const char *call, ssize_t ret) {
     return ret >= 0;
 }
 
-/* The address and port as numbers, in a form that the caller frees with freeaddrinfo. */
+/* Returns the address of numeric address and port, which the caller frees with freeaddrinfo. */
 static bool understood(const char *address, const char *port, struct addrinfo **found) {
     const struct addrinfo wanted = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     const int ret = getaddrinfo(address, port, &wanted, found);
@@ -52,7 +52,7 @@ static bool understood(const char *address, const char *port, struct addrinfo **
     return ret == 0;
 }
 
-/* Takes a client that waits. No call on its rsocket waits from here on. */
+/* Accepts a client that waits. Calls on its rsocket do not block from here on. */
 static void on_client(void) {
     for (size_t i = 0; i < PLACES; ++i) {
         if (entries[i + 1].fd < 0) {
@@ -72,7 +72,7 @@ static void on_client(void) {
     }
 }
 
-/* What fails at one client costs that client, and nobody else. */
+/* A failure at one client ends only that client. */
 static void lose(size_t i, const char *why) {
     printf("place %zu: %s\n", i, why);
     (void)rclose(entries[i + 1].fd);
@@ -81,7 +81,7 @@ static void lose(size_t i, const char *why) {
     ++left;
 }
 
-/* A call that would have to wait gives EAGAIN: rpoll says when it is worth another try. */
+/* A call that would have to wait gives EAGAIN; rpoll tells when to try again. */
 static bool would_wait(ssize_t ret) {
     return ret < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
@@ -115,7 +115,8 @@ static void on_bytes(size_t i) {
         lose(i, "the client has ended");
         return;
     }
-    /* One or the other: while bytes wait for room at the client, no more are taken from it. */
+    /* The server waits for one of the two: while bytes wait for room at the client, it receives no more from
+     * it. */
     entries[i + 1].events = client->size != 0 ? POLLOUT : POLLIN;
 }
 

@@ -20,11 +20,11 @@
 
 /* Both ends have the same byte order. */
 struct offer {
-    uint64_t offset; /* how riowrite names the first byte */
+    uint64_t offset; /* the offset by which riowrite names the first byte */
     uint64_t size;
 };
 
-/* The same at both ends: how the server sees that it has all bytes. */
+/* The checksum is the same at both ends when the server has all bytes. */
 static uint64_t checksum_of(const unsigned char *bytes, size_t size) {
     uint64_t sum = 0;
     for (size_t i = 0; i < size; ++i) {
@@ -42,7 +42,7 @@ static bool worked(const char *call, ssize_t ret) {
     return ret >= 0;
 }
 
-/* The address and port as numbers, in a form that the caller frees with freeaddrinfo. */
+/* Returns the address of numeric address and port, which the caller frees with freeaddrinfo. */
 static bool understood(const char *address, const char *port, struct addrinfo **found) {
     const struct addrinfo wanted = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     const int ret = getaddrinfo(address, port, &wanted, found);
@@ -52,7 +52,7 @@ static bool understood(const char *address, const char *port, struct addrinfo **
     return ret == 0;
 }
 
-/* Fills the server's memory, and says so. */
+/* Fills the server's memory, and tells the server. */
 static bool wrote(int server, const struct offer *offer) {
     unsigned char *const bytes = malloc(offer->size);
     if (bytes == NULL) {
@@ -65,7 +65,7 @@ static bool wrote(int server, const struct offer *offer) {
     const uint64_t checksum = checksum_of(bytes, offer->size);
     uint64_t answer = 0;
     ssize_t got = 0;
-    /* (size_t)-1 is the failure of riowrite. Like rsend it is done when the bytes may be changed. */
+    /* riowrite returns (size_t)-1 on failure. As with rsend, the bytes may be changed when it returns. */
     const ssize_t written = (ssize_t)riowrite(server, bytes, offer->size, (off_t)offer->offset, 0);
     bool ok = worked("riowrite", written);
     free(bytes);
@@ -73,7 +73,7 @@ static bool wrote(int server, const struct offer *offer) {
         fprintf(stderr, "client: the mapping has %zd bytes (expected: %" PRIu64 ")\n", written, offer->size);
         ok = false;
     }
-    /* The server is not told of a write. What is sent behind it comes behind it. */
+    /* The server is not told of a write. Bytes that are sent after it arrive after it. */
     ok = ok && OK(rsend(server, &checksum, sizeof(checksum), 0)) &&
          OK(got = rrecv(server, &answer, sizeof(answer), MSG_WAITALL));
     if (ok && (got != sizeof(answer) || answer != checksum)) {

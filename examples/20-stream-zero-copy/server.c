@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 20-stream-zero-copy, server: lets one client write into its memory, and checks there what came.
+ * 20-stream-zero-copy, server: lets one client write into its memory, and checks the bytes there.
  *
  *     server ADDR PORT
  */
@@ -20,11 +20,11 @@
 
 /* Both ends have the same byte order. */
 struct offer {
-    uint64_t offset; /* how riowrite names the first byte */
+    uint64_t offset; /* the offset by which riowrite names the first byte */
     uint64_t size;
 };
 
-/* The same at both ends: how the server sees that it has all bytes. */
+/* The checksum is the same at both ends when the server has all bytes. */
 static uint64_t checksum_of(const unsigned char *bytes, size_t size) {
     uint64_t sum = 0;
     for (size_t i = 0; i < size; ++i) {
@@ -42,7 +42,7 @@ static bool worked(const char *call, ssize_t ret) {
     return ret >= 0;
 }
 
-/* The address and port as numbers, in a form that the caller frees with freeaddrinfo. */
+/* Returns the address of numeric address and port, which the caller frees with freeaddrinfo. */
 static bool understood(const char *address, const char *port, struct addrinfo **found) {
     const struct addrinfo wanted = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     const int ret = getaddrinfo(address, port, &wanted, found);
@@ -52,24 +52,24 @@ static bool understood(const char *address, const char *port, struct addrinfo **
     return ret == 0;
 }
 
-/* Lets the client write into the memory, and waits until the client says that it has. */
+/* Lets the client write into the memory, and waits until the client says that it is done. */
 static bool filled(int client, unsigned char *memory, size_t size, uint64_t *checksum) {
     struct offer offer = {.offset = 0, .size = size};
     off_t offset = 0;
     ssize_t got = 0;
-    /* -1: the offset is the address. The client knows the mapping before it receives what is sent next. */
+    /* -1: the offset is the address. The client knows the mapping before it receives the next bytes. */
     if (!OK(offset = riomap(client, memory, size, PROT_WRITE, 0, -1))) {
         return false;
     }
     offer.offset = (uint64_t)offset;
-    /* No byte of the memory is received here: they are all there when the checksum comes. */
+    /* No byte of the memory is received by a call; all are there when the checksum comes. */
     bool ok = OK(rsend(client, &offer, sizeof(offer), 0)) &&
               OK(got = rrecv(client, checksum, sizeof(*checksum), MSG_WAITALL));
     if (ok && got != sizeof(*checksum)) {
         fprintf(stderr, "server: the client ended before it had written everything\n");
         ok = false;
     }
-    /* Nobody can write there any more. */
+    /* No peer can write there any more. */
     return OK(riounmap(client, memory, size)) && ok;
 }
 
@@ -102,7 +102,7 @@ int main(int argc, char *argv[]) {
         fprintf(stderr, "server: the memory has other bytes than the client wrote\n");
         ok = false;
     }
-    /* An answer: the client may end. */
+    /* The answer tells the client that it may end. */
     ok = ok && OK(rsend(client, &checksum, sizeof(checksum), 0));
     if (ok) {
         printf("the client wrote %d bytes, checksum %016" PRIx64 "\n", SIZE, checksum);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * 21-stream-repoll, server: one thread that serves any number of clients with repoll, the epoll of rsockets,
- * edge-triggered. It sends back what each client sends, and ends when so many clients (3) have left, or at
+ * edge-triggered. It sends back each client's bytes, and ends when this many clients (3) have left, or at
  * SIGTERM or SIGINT.
  *
  *     server ADDR PORT [CLIENTS]
@@ -24,8 +24,8 @@
 #define BUFFER (16 * 1024)
 #define BACKLOG 128
 
-/* A descriptor in the repoll. A client's also has the bytes that came from it and have not gone back: `size`
- * bytes from `from` on. */
+/* A descriptor in the repoll. A client's also has the bytes that were not sent back yet: `size` bytes from
+ * `from` on. */
 struct member {
     enum { LISTENER, SIGNALS, CLIENT } is;
     int fd;
@@ -55,7 +55,7 @@ static bool worked(const char *call, ssize_t ret) {
     return ret >= 0;
 }
 
-/* The address and port as numbers, in a form that the caller frees with freeaddrinfo. */
+/* Returns the address of numeric address and port, which the caller frees with freeaddrinfo. */
 static bool understood(const char *address, const char *port, struct addrinfo **found) {
     const struct addrinfo wanted = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     const int ret = getaddrinfo(address, port, &wanted, found);
@@ -70,7 +70,7 @@ static bool watched(const struct server *server, struct member *member, uint32_t
     return OK(repoll_ctl(server->repoll, EPOLL_CTL_ADD, member->fd, &event));
 }
 
-/* A failure at one client costs that client, and nobody else. rclose takes its rsocket out of the repoll. */
+/* A failure at one client ends only that client. rclose takes its rsocket out of the repoll. */
 static void lose(struct server *server, struct member *client, const char *why) {
     printf("client %d: %s\n", client->fd, why);
     (void)rclose(client->fd);
@@ -82,8 +82,8 @@ static void lose(struct server *server, struct member *client, const char *why) 
     ++server->left;
 }
 
-/* Takes all clients that wait. The repoll tells of the listener again while some wait, so that a client that
- * cannot be taken now is tried again. */
+/* Accepts all clients that wait. The repoll reports the listener again while some wait, so that a client that
+ * cannot be accepted now is tried again. */
 static void on_clients(struct server *server) {
     int fd = -1;
     while ((fd = raccept(server->listener.fd, NULL, NULL)) >= 0) {
@@ -110,13 +110,13 @@ static void on_clients(struct server *server) {
     }
 }
 
-/* A call that would have to wait gives EAGAIN. The repoll tells when it is worth another try. */
+/* A call that would have to wait gives EAGAIN; the repoll tells when to try again. */
 static bool would_wait(ssize_t ret) {
     return ret < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-/* Edge-triggered: the repoll tells once that something has changed, so this goes on until a call would have
- * to wait. While bytes wait for room at the client, no more are taken from it. */
+/* The repoll is edge-triggered and reports a change once, so this continues until a call would have to wait.
+ * While bytes wait for room at the client, no more are received from it. */
 static void on_bytes(struct server *server, struct member *client) {
     while (true) {
         if (client->size == 0) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * log: what librpma tells its log, and three ways to take it: syslog, standard error, and a function of one's
- * own.
+ * log: librpma's log lines, and three destinations for them: syslog, standard error, and the program's own
+ * function.
  *
  *     log ADDR PORT
  *
- * Asks for a connection where, most likely, nobody listens, so that there is something to tell.
+ * It asks for a connection where probably no program listens, so that there is an error to log.
  */
 #include <librpma.h>
 #include <stdarg.h>
