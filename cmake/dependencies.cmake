@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Libraries from Debian; doc/DEPENDENCIES.md says why each.
+# The libraries from Debian; doc/DEPENDENCIES.md has the reason for each.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(ibverbs REQUIRED IMPORTED_TARGET libibverbs)

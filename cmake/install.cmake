@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What `cmake --install` puts where. A component is a Debian package (cmake/package.cmake).
+# The files of `cmake --install` and their folders. A component is a Debian package (cmake/package.cmake).
 include(CMakePackageConfigHelpers)
 set(RPMA_INSTALL_DOC ${CMAKE_INSTALL_DATAROOTDIR}/doc/librpma-dev)
 
@@ -26,7 +26,7 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/rpmaConfigVersion.cmake COM
 install(FILES ${CMAKE_BINARY_DIR}/rpmaConfig.cmake ${CMAKE_BINARY_DIR}/rpmaConfigVersion.cmake
         DESTINATION ${folder} COMPONENT librpma-dev)
 
-# pkg-config. The prefix is where the file is, so that a tree may be moved.
+# pkg-config's files take the prefix from their own place, so that a tree may be moved.
 file(RELATIVE_PATH RPMA_PC_TO_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
 string(REGEX REPLACE "/$" "" RPMA_PC_TO_PREFIX ${RPMA_PC_TO_PREFIX})
 foreach(library librpma softrdma rsocket)
@@ -34,9 +34,9 @@ foreach(library librpma softrdma rsocket)
     install(FILES ${CMAKE_BINARY_DIR}/${library}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT librpma-dev)
 endforeach()
 
-# What people read.
+# The documents.
 if(RPMA_MANUAL)
-    # man7 says what the libraries read of the environment: it is there wherever they are.
+    # man7 has the environment variables of the libraries, so it goes with them.
     install(DIRECTORY ${RPMA_MANUAL}/install/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT rpma)
     install(FILES ${RPMA_MANUAL}/install/man7/librpma.7.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man7 COMPONENT librpma0)
     install(FILES ${RPMA_MANUAL}/install/man7/softrdma.7.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man7 COMPONENT libsoftrdma0)
@@ -50,7 +50,8 @@ install(DIRECTORY doc/ DESTINATION ${RPMA_INSTALL_DOC}/doc COMPONENT librpma-dev
 install(DIRECTORY examples DESTINATION ${RPMA_INSTALL_DOC} COMPONENT librpma-dev PATTERN CMakeLists.txt EXCLUDE
         PATTERN run-all EXCLUDE)
 
-# ld.so looks below /usr, and below /usr/local once ldconfig has run, where ours comes before Debian's. Below another prefix
-# a program would find the system's librpma.so.0, if there is one: say what its builder sets. Not when it is staged.
+# ld.so looks below /usr, and below /usr/local once ldconfig has run, where our library comes before Debian's. Below
+# another prefix a program would find the system's librpma.so.0, if there is one, so this prints the settings for its
+# build. It prints nothing when the installation is staged.
 configure_file(cmake/how-to-link.cmake.in ${CMAKE_BINARY_DIR}/how-to-link.cmake @ONLY)
 install(SCRIPT ${CMAKE_BINARY_DIR}/how-to-link.cmake)

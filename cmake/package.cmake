@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Debian packages: `cpack -G DEB` in the build folder. librpma0 and librpma-dev have the names of Debian's own packages,
-# of which they are newer versions: what depends on those is content, apt upgrades, and no file ever has two owners.
+# and are newer versions of these. So packages that depend on those still work, apt upgrades, and no file has two
+# owners.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME rpma)
 set(CPACK_PACKAGE_CONTACT "The rpma maintainers" CACHE STRING "Maintainer of the packages: NAME <ADDRESS>")
@@ -19,8 +20,8 @@ set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
-# rpma_package(component section text [package...]): text is a summary and a paragraph; the packages are what it depends
-# on beside those that dpkg-shlibdeps finds.
+# rpma_package(component section text [package...]): text is a summary and a paragraph; the packages are dependencies
+# that dpkg-shlibdeps does not find.
 set(own_version "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
 function(rpma_package component section summary)
     string(TOUPPER ${component} name)

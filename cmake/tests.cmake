@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# How tests are declared. Included by the root only when RPMA_TESTS is on.
+# Functions that declare tests. The root includes this file only when RPMA_TESTS is on.
 
-# Backstop, not an assertion: instrumented builds run several times slower.
+# This time-out only ends a test that hangs: instrumented builds run several times slower.
 set(RPMA_TEST_SLOWNESS 1)
 if(RPMA_SANITIZE OR RPMA_FUZZ)
     set(RPMA_TEST_SLOWNESS 5)
@@ -9,8 +9,8 @@ endif()
 # Runs a program as it is, or under memcheck when RPMA_VALGRIND=1 is in the environment.
 set(RPMA_TEST_LAUNCHER ${PROJECT_SOURCE_DIR}/tests/launch.sh)
 
-# rpma_test_properties(test LABELS label... [TIMEOUT seconds] [RUN_SERIAL] [ENVIRONMENT name=value...])
-# What every test of the project has, also those that are not made by rpma_test: exit code 77 is a skip.
+# rpma_test_properties(test LABELS label... [TIMEOUT seconds] [RUN_SERIAL] [ENVIRONMENT name=value...]) Sets the
+# properties of every test, also of those that rpma_test does not make: exit code 77 is a skip.
 function(rpma_test_properties test)
     cmake_parse_arguments(test "RUN_SERIAL" "TIMEOUT" "LABELS;ENVIRONMENT" ${ARGN})
     if(NOT test_TIMEOUT)

@@ -9,8 +9,9 @@ if(RPMA_WERROR)
     add_compile_options(-Werror)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES GNU AND RPMA_SANITIZE)
-    # GCC's flow warnings see through its own instrumentation and misfire there.
+    # GCC's flow warnings also analyse its own instrumentation, and give false warnings there.
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
-    # TSan does not know fences. src/registry has them for readers in other processes, which TSan does not see either.
+    # TSan does not support fences. src/registry has them for readers in other processes, which TSan does not see
+    # either.
     add_compile_options(-Wno-tsan)
 endif()

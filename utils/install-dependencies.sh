@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Installs Debian 12 packages this project needs and that are not installed yet:
+# Installs the Debian 12 packages that this project needs and that are not installed yet:
 #     utils/install-dependencies.sh [GROUP...]
-# Groups: build (default), manual, package, test, compat, format, lint, clang, valgrind, lab. doc/DEPENDENCIES.md says what each
-# package is for.
-# With everything there it only looks, which takes well under a second. On another system it installs nothing, says
-# which tools and libraries are missing, and goes on when none is.
+# Groups: build (default), manual, package, test, compat, format, lint, clang, valgrind, lab. doc/DEPENDENCIES.md says
+# what each package is for. When everything is installed it only checks, which takes well under a second. On another
+# system it installs nothing, prints which tools and libraries are missing, and continues when none is.
 set -eu
 
 declare -A packages_of=(
@@ -27,7 +26,7 @@ declare -A packages_of=(
 
 say() { printf 'install-dependencies: %s\n' "$*"; }
 
-# On a system that is not Debian 12 there are no package names to trust, only what the build looks for.
+# On a system other than Debian 12 the package names may differ, so this checks the tools and libraries of the build.
 check_tools() {
     local missing=() tools=(c++ cmake ninja pkg-config) libraries=(libibverbs librdmacm libpmem2 libisal fmt)
     local group tool library
@@ -75,8 +74,8 @@ as_root() {
     fi
 }
 
-# The tests start servers by themselves. Debian would also start those of the packages now and at each boot; it does not
-# where a script of this name refuses (invoke-rc.d(8)), and where they are disabled.
+# The tests start servers by themselves. Debian would also start the packages' servers now and at each boot. A script of
+# this name prevents that (invoke-rc.d(8)), and so does disabling them.
 refuses_services=/usr/sbin/policy-rc.d
 declare -A service_of=([haproxy]=haproxy [memcached]=memcached [nginx-light]=nginx [openssh-server]=ssh
                        [postgresql-15]=postgresql [redis-server]=redis-server)

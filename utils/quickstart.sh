@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# From nothing to a file replicated durably: `utils/quickstart.sh`, on Debian 12, with no RDMA hardware.
-# Installs what is missing, builds into build/, replicates a real file into a pool and reads it back, then compiles one
-# example against the result and runs it. May be run again at any time; Ctrl-C leaves no process behind.
+# `utils/quickstart.sh` replicates a file durably, on Debian 12, without RDMA hardware. It installs what is missing,
+# builds into build/, replicates a real file into a pool and reads it back, then compiles one example against the result
+# and runs it. It may be run again at any time; Ctrl-C leaves no process behind.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -26,14 +26,14 @@ trap stop_server EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# True when something listens on this TCP port: an RDMA port of the soft device is one.
+# True when a process listens on this TCP port; an RDMA port of the soft device is one.
 is_listening() {  # is_listening PORT
     local port
     port=$(printf '%04X' "$1")
     awk -v port=":$port\$" '$4 == "0A" && $2 ~ port { found = 1 } END { exit !found }' /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
-# The first port from this one on that nobody listens on.
+# Prints the first port from this one on without a listener.
 free_port() {  # free_port PORT
     local port=$1
     while is_listening "$port"; do port=$((port + 1)); done
@@ -63,7 +63,7 @@ utils/install-dependencies.sh build
 say '2 of 4: building (programs in build/bin, libraries in build/lib)'
 mkdir -p "$work"
 if [ ! -e build/build.ninja ] && [ ! -e build/Makefile ]; then
-    # Without the tests, which utils/test.sh adds in the same place.
+    # This builds without the tests, which utils/test.sh adds in the same folder.
     echo '$ cmake --preset release -DRPMA_TESTS=OFF'
     cmake --preset release -DRPMA_TESTS=OFF >"$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }
 fi

@@ -120,7 +120,7 @@ run_tests() {  # run_tests RUN PRESET [CTEST-OPTION...]
     report=$PWD/$(folder_of "$preset")/test-results-$run.xml
     rm -f "$report"
     say "tests: $run"
-    # TSan's shadow cannot be placed everywhere that address randomisation may put a program.
+    # Address randomisation may put a program where TSan cannot place its shadow memory.
     local fixed=()
     if [[ $run == tsan* ]] && setarch --addr-no-randomize true 2>/dev/null; then
         fixed=(setarch --addr-no-randomize)
@@ -137,8 +137,8 @@ under_valgrind() {
     build release && RPMA_VALGRIND=1 run_tests valgrind release --label-regex '^(api|examples)$'
 }
 
-# One guest after another: each has the machine for itself. What fails is run up to twice more, and all is shown: the kernel's
-# devices are not ours to mend.
+# The guests run one after another, so that each has the whole machine. A row that fails runs up to twice more, and all
+# runs are shown, because we cannot correct the kernel's devices.
 in_the_lab() {
     build release && run_tests lab lab --repeat until-pass:3
 }
