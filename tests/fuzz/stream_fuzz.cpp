@@ -45,7 +45,7 @@ public:
     explicit Session(const Hello &hello)
         : hello_{hello}, allowance_{hello.credits, hello.data}, granted_{hello.data.length} {}
 
-    // False when the peer broke the protocol: the stream ends.
+    // Returns false when the peer broke the protocol: the stream ends.
     bool step(Choices &input) {
         switch (input.byte() % 8) {
             case 0:

@@ -139,7 +139,7 @@ struct Client {
         return *answer;
     }
 
-    // False when the connection has ended.
+    // Returns false when the connection has ended.
     bool says_that_it_is_there() {
         constexpr std::size_t asked = 2048;
         constexpr std::size_t answered = 3072;

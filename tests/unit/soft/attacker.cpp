@@ -194,7 +194,7 @@ Attacker::~Attacker() {
     }
 }
 
-// False when the device has ended the connection.
+// Returns false when the device has ended the connection.
 bool Attacker::take() {
     std::array<std::byte, 16 * 1024> some;
     ssize_t count = 0;

@@ -70,7 +70,7 @@ public:
     Attack(const Attack &) = delete;
     Attack &operator=(const Attack &) = delete;
 
-    // False when it is over.
+    // Returns false when it is over.
     [[nodiscard]] bool step() {
         if (peer_ != nullptr) {
             (void)peer_->step();
