@@ -83,8 +83,9 @@ public:
     // Returns the descriptor, which the user watches for watched(wanted).
     [[nodiscard]] virtual int descriptor() const = 0;
     [[nodiscard]] virtual Interest watched(Interest wanted) const { return wanted; }
-    // Sets what the descriptor of the link at rest reports from now on. Returns false if a part of it is
-    // there already and the descriptor does not report it; the user then looks at the link once more.
+    // Sets what the descriptor of the link at rest reports from now on. Returns false if the user has to look
+    // at the link once more: a part of it is there already and the descriptor does not report it, or the link
+    // will give its peer up (gives_up_at()).
     [[nodiscard]] virtual bool want(Interest) { return true; }
     // Lets the link rest: the user looks again when the descriptor reports an event. Returns false if there
     // is an event already.
