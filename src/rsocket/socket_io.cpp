@@ -125,7 +125,7 @@ Result<std::size_t> Socket::receive_of_stream(std::span<const iovec> parts, int 
     }
     const base::Lock lock{carrier_.mutex()};
     const bool blocks = carrier_.blocks() && (flags & MSG_DONTWAIT) == 0;
-    return Receiving{carrier_, parts, flags, blocks}.run(beginning_);
+    return Receiving{beginning_, parts, flags, blocks}.run();
 }
 
 Result<std::size_t> Socket::send_by_stream(std::span<const iovec> parts, int flags) {

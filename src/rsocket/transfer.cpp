@@ -36,13 +36,14 @@ stream::Reading reading_of(int flags) {
 
 }  // namespace
 
-Receiving::Receiving(Carrier &carrier, std::span<const iovec> parts, int flags, bool blocks)
-    : carrier_{carrier},
+Receiving::Receiving(Beginning &beginning, std::span<const iovec> parts, int flags, bool blocks)
+    : beginning_{beginning},
+      carrier_{beginning.carrier()},
       parts_{parts},
       reading_{reading_of(flags)},
       blocks_{blocks},
       wanted_{base::size_of(parts)},
-      least_{(flags & MSG_WAITALL) != 0 ? wanted_ : std::min(wanted_, carrier.open_stream().low_water())} {}
+      least_{(flags & MSG_WAITALL) != 0 ? wanted_ : std::min(wanted_, carrier_.open_stream().low_water())} {}
 
 [[gnu::always_inline]] inline Result<std::size_t> Receiving::attempt() {
     carrier_.assert_looks();
@@ -61,8 +62,8 @@ Receiving::Receiving(Carrier &carrier, std::span<const iovec> parts, int flags, 
     return carrier_.stream()->receive(parts_.left(), reading_);
 }
 
-Result<std::size_t> Receiving::run(Beginning &beginning) {
-    Wait wait{beginning, blocks_};
+Result<std::size_t> Receiving::run() {
+    Wait wait{beginning_, blocks_};
     const auto got = wait.look([this] { return attempt(); });
     return got && is_granted(*got) ? got : run_rest(wait, got);
 }

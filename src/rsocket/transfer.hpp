@@ -31,10 +31,10 @@ private:
 class Receiving {
 public:
     // flags: as recv(2) has them; they are not refused. blocks: whether the call waits.
-    Receiving(Carrier &carrier, std::span<const iovec> parts, int flags, bool blocks);
+    Receiving(Beginning &beginning, std::span<const iovec> parts, int flags, bool blocks);
     // Returns how many bytes. It may return with less than is wanted, but waits for as many as the flags and
     // the low water say.
-    [[nodiscard]] Result<std::size_t> run(Beginning &beginning);
+    [[nodiscard]] Result<std::size_t> run();
 
 private:
     [[nodiscard]] bool peeks() const {
@@ -45,6 +45,7 @@ private:
     // Goes on when the first look, which gave `first`, was not enough.
     [[nodiscard]] Result<std::size_t> run_rest(Wait &wait, Result<std::size_t> first);
 
+    Beginning &beginning_;
     Carrier &carrier_;
     PartsLeft parts_;
     const stream::Reading reading_;
