@@ -173,8 +173,7 @@ static bool committed(uint64_t number) {
             if (waiting[i].fd < 0 || waiting[i].revents == 0) {
                 continue;
             }
-            /* Each server gives one completion: of its last flush, or of an operation that failed before it.
-             * */
+            /* Each server gives one completion: of its last flush, or of an operation that failed. */
             waiting[i].fd = -1;
             open--;
             if (completed(replicas[i].cq, &wc)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* begin: requests that do not block, our own and those that come on a TCP connection somebody else accepted.
+/* begin: requests that do not block, of this side and of peers on a TCP connection that the program accepted.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -9,7 +9,7 @@
 
 #include "ends.h"
 
-/* Last: it asserts. */
+/* This comes last, because it asserts. */
 #include "../sockets.h"
 
 static void arguments_are_checked(void **state) {
@@ -43,7 +43,7 @@ static void arguments_are_checked(void **state) {
     assert_int_equal(fd, -7);
 }
 
-/* As far as it goes, whenever the descriptor says so. The result of the last step. */
+/* Proceeds whenever the descriptor is readable, and returns the result of the last step. */
 static int proceed(struct rpma_conn_req *request) {
     int fd = -1;
     assert_ok(rpma_conn_req_get_fd(request, &fd));
@@ -60,7 +60,7 @@ static void a_request_that_does_not_block(void **state) {
     int fd = -7;
     assert_ok(rpma_conn_req_begin(ends->peer, ADDRESS, ends->port, NULL, &ends->request));
     assert_ok(proceed(ends->request));
-    assert_ok(rpma_conn_req_proceed(ends->request)); /* nothing left to do */
+    assert_ok(rpma_conn_req_proceed(ends->request)); /* there is nothing left to do */
     assert_ok(rpma_conn_req_connect(&ends->request, NULL, &ends->client));
     assert_ok(rpma_ep_next_conn_req(ends->ep, NULL, &ends->request));
     assert_code(rpma_conn_req_get_fd(ends->request, &fd), RPMA_E_NOSUPP);
@@ -84,7 +84,7 @@ static void one_that_is_not_ready(void **state) {
     assert_ok(rpma_conn_req_delete(&ends->request));
 }
 
-/* librsocket does this: it listens by TCP itself, and hands over the connections that speak iWARP. */
+/* librsocket works like this: it listens in TCP itself, and hands over the connections that speak iWARP. */
 static void a_tcp_connection_becomes_a_request(void **state) {
     struct ends *ends = *state;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -114,7 +114,7 @@ static void a_tcp_connection_becomes_a_request(void **state) {
     assert_int_equal(await_completion(ends->client).status, IBV_WC_SUCCESS);
 }
 
-/* Both ends of one TCP connection, each handed over, and each still its owner's under the same number. */
+/* Hands over both ends of one TCP connection; each stays its owner's under the same number. */
 static void adopt_both_ends(struct ends *ends, int way, int fds[2]) {
     char hello[] = "hello";
     const struct rpma_conn_private_data asked = {hello, sizeof(hello)};
@@ -144,7 +144,7 @@ static void both_ends_of_a_tcp_connection(void **state) {
     assert_int_equal(close(fds[1]), 0);
 }
 
-/* Without a duplicate: the descriptors outlive the connections, and are closed by nobody else. */
+/* The device makes no duplicates: the descriptors outlive the connections, and only the test closes them. */
 static void both_ends_share_their_descriptors(void **state) {
     struct ends *ends = *state;
     int fds[2];
@@ -196,7 +196,7 @@ static void one_that_goes_away(void **state) {
     close(fds[0]);
     assert_code(proceed(ends->request), RPMA_E_PROVIDER);
     failed_by(ends->request, ECONNRESET);
-    /* Nor does one stay that nobody waits for. */
+    /* A request for which no thread waits does not stay either. */
     assert_ok(rpma_conn_req_delete(&ends->request));
     connect_sockets(fds);
     assert_ok(rpma_conn_req_adopt(ends->peer, fds[1], NULL, &ends->request));

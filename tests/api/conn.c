@@ -42,7 +42,7 @@ static void arguments_are_checked(void **state) {
     assert_ok(rpma_conn_delete(&conn));
 }
 
-/* On InfiniBand what comes from the peer is as long as it can be, and zero behind what was sent. */
+/* On InfiniBand the peer's private data has its maximum length, with zeros after the sent bytes. */
 static bool has_private_data(const struct ends *ends, const struct rpma_conn *conn, const char *text) {
     struct rpma_conn_private_data data = {NULL, 0};
     assert_ok(rpma_conn_get_private_data(conn, &data));
@@ -108,7 +108,7 @@ static void disconnect_reaches_both(void **state) {
     await_event(ends->server, RPMA_CONN_CLOSED);
     assert_ok(rpma_conn_disconnect(ends->server));
     if (ends->device == KERNEL_INFINIBAND) {
-        /* With the answer of the other end. */
+        /* The event comes with the other end's answer. */
         await_event(ends->client, RPMA_CONN_CLOSED);
     }
     assert_ok(rpma_conn_delete(&ends->client));
@@ -140,7 +140,7 @@ static void *wait_for_event(void *argument) {
     return NULL;
 }
 
-/* A thread that is already waiting is woken. */
+/* The event wakes a thread that waits already. */
 static void event_wakes_a_waiting_thread(void **state) {
     struct ends *ends = *state;
     pthread_t thread;
@@ -178,7 +178,7 @@ static void default_has_one_queue_and_no_shared_channel(void **state) {
     assert_int_equal(fd, -7);
 }
 
-/* Both kinds of completion, one channel. */
+/* Both kinds of completion come on one channel. */
 static void shared_channel_serves_both_queues(void **state) {
     struct ends *ends = *state;
     struct rpma_cq *cq = NULL;

@@ -99,7 +99,7 @@ static void shared_receive_queue(void **state) {
     assert_ok(rpma_conn_cfg_get_srq(cfg, &got));
     assert_null(got);
     assert_ok(rpma_conn_cfg_set_srq(cfg, anything()));
-    /* It cannot be unset. */
+    /* A shared receive queue cannot be unset. */
     assert_code(rpma_conn_cfg_set_srq(cfg, NULL), RPMA_E_INVAL);
     assert_ok(rpma_conn_cfg_get_srq(cfg, &got));
     assert_ptr_equal(got, anything());

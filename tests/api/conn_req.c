@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* conn_req: asking for a connection, rejecting one, and what consumes a request. */
+/* conn_req: a request for a connection, its rejection, and the calls that consume it. */
 #include <string.h>
 
 #include "ends.h"
@@ -21,7 +21,7 @@ static void arguments_are_checked(void **state) {
     assert_code(rpma_conn_req_connect(&none, NULL, &conn), RPMA_E_INVAL);
     assert_code(rpma_conn_req_recv(NULL, anything(), 0, 8, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_recv(request, NULL, 0, 8, NULL), RPMA_E_INVAL);
-    /* Unlike rpma_recv, no empty receive. */
+    /* Unlike rpma_recv, it takes no empty receive. */
     assert_code(rpma_conn_req_recv(request, NULL, 0, 0, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_private_data(NULL, &data), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_private_data(request, NULL), RPMA_E_INVAL);
@@ -53,7 +53,7 @@ static void nobody_listens(void **state) {
     struct ends *ends = *state;
     choose_port(ends->port);
     if (ends->device == KERNEL_IWARP) {
-        /* It connects while it is asked to. */
+        /* siw connects during the call. */
         assert_ok(rpma_conn_req_new(ends->peer, ADDRESS, ends->port, NULL, &ends->request));
         assert_code(rpma_conn_req_connect(&ends->request, NULL, &ends->client), RPMA_E_PROVIDER);
         return;
@@ -70,7 +70,7 @@ static void queues_too_large(void **state) {
     assert_ptr_equal(request, anything());
 }
 
-/* As a program does that ends each connection in one way. */
+/* Some programs end every connection with this call. */
 static void disconnecting_a_rejected_one_is_no_error_in_the_log(void **state) {
     struct ends *ends = *state;
     ask(ends, NULL, NULL);
@@ -78,7 +78,7 @@ static void disconnecting_a_rejected_one_is_no_error_in_the_log(void **state) {
     assert_ok(rpma_conn_req_delete(&ends->request));
     await_event(ends->client, RPMA_CONN_REJECTED);
     capture_log(RPMA_LOG_LEVEL_WARNING);
-    (void)rpma_conn_disconnect(ends->client); /* what it returns is the device's */
+    (void)rpma_conn_disconnect(ends->client); /* the device decides the result */
     assert_int_equal(logged_lines(), 0);
 }
 
@@ -118,7 +118,7 @@ static void invalid_connect_consumes_the_request(void **state) {
 static void too_much_private_data(void **state) {
     struct ends *ends = *state;
     if (ends->device == KERNEL_IWARP) {
-        /* It takes 512 bytes, and a length here is at most 255. */
+        /* The device takes 512 bytes, and a length here is at most 255. */
         skip();
     }
     const struct rpma_conn_private_data data = {anything(), 197};

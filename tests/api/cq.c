@@ -77,7 +77,7 @@ static void several_are_collected_in_order(void **state) {
     assert_code(rpma_cq_get_wc(client_cq(ends), 8, wc, &collected), RPMA_E_NO_COMPLETION);
 }
 
-/* Above INT_MAX a size is INT_MAX, which is more than the device takes. */
+/* A size above INT_MAX counts as INT_MAX, which is more than the device takes. */
 static void queue_can_be_too_large(void **state) {
     struct ends *ends = *state;
     struct rpma_conn_req *request = anything();

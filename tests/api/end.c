@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* end: how a connection ends: what ended it, and what is posted before; the limits of a device. */
+/* end: the end of a connection, its reason, and operations that were posted before it; the limits of a
+ * device. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 
 #include "ends.h"
 
-/* Last: it asserts. */
+/* This comes last, because it asserts. */
 #include "../sockets.h"
 
 #define ALWAYS RPMA_F_COMPLETION_ALWAYS
@@ -49,7 +50,7 @@ static void refused(void **state) {
     ended_by(ends->client, ECONNREFUSED);
 }
 
-/* A request for what a side may not have ends both sides' connection. */
+/* A request without the right ends the connection at both sides. */
 static void against_the_protocol(void **state) {
     struct ends *ends = *state;
     if (ends->device != SOFT_DEVICE) {
@@ -66,7 +67,7 @@ static void against_the_protocol(void **state) {
     ended_by(ends->server, EPROTO);
 }
 
-/* A listener that speaks something else, and one that goes away with a reset. */
+/* One listener speaks another protocol, and one goes away with a reset. */
 static void by_a_stranger(void **state) {
     struct ends *ends = *state;
     const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
@@ -98,7 +99,7 @@ static void by_a_stranger(void **state) {
     }
 }
 
-/* ---- what is posted before ---- */
+/* ---- operations that are posted before ---- */
 
 #define LENGTH ((size_t)32 << 20)
 
@@ -113,7 +114,7 @@ static int end_big(void **state) {
     return end_all(state) + failures;
 }
 
-/* More than TCP takes at once, written and read; what is at the far end at the end is all of it. */
+/* The bytes are more than TCP takes at once, written and read; at the end the far side has all of them. */
 static void behind_what_is_posted(void **state) {
     struct ends *ends = *state;
     struct rpma_cq *cq = NULL;

@@ -45,7 +45,7 @@ static void places_that_cannot_be_listened_at(void **state) {
     cannot_listen(ends, ADDRESS, "99999999999");
 }
 
-/* A peer is on one device. This machine's other addresses are served by others. */
+/* A peer is on one device. Other devices serve this machine's other addresses. */
 static void address_of_another_device(void **state) {
     struct ends *ends = *state;
     struct ifaddrs *all = NULL;
@@ -103,7 +103,7 @@ static void request_makes_the_fd_readable(void **state) {
     assert_code(rpma_ep_next_conn_req(ends->ep, NULL, &ends->request), RPMA_E_NO_EVENT);
 }
 
-/* A request that this side cannot serve does not leave the one who asks waiting. */
+/* A peer whose request this side cannot serve does not wait. */
 static void request_that_cannot_be_served_is_rejected(void **state) {
     struct ends *ends = *state;
     struct rpma_conn_req *request = anything();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ep_cfg: the values of an endpoint configuration, and what they do. */
+/* ep_cfg: the values of an endpoint configuration, and their effects. */
 #include <limits.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -97,7 +97,7 @@ static void v6only_leaves_ipv4_to_others(void **state) {
     assert_int_equal(bind_v4_beside(ends->ep), -1);
     assert_ok(rpma_ep_cfg_new(&cfg));
     assert_ok(rpma_ep_cfg_set_v6only(cfg, true));
-    /* Somebody else may have that port of IPv4 already: not at every try. */
+    /* Another process may have that port of IPv4, but not at every try. */
     int result = -1;
     for (int i = 0; i < 50 && result != 0; ++i) {
         assert_ok(rpma_ep_shutdown(&ends->ep));
@@ -108,7 +108,7 @@ static void v6only_leaves_ipv4_to_others(void **state) {
     assert_int_equal(result, 0);
 }
 
-/* As sockets do: a bound one that shares its port does not keep an endpoint from it that shares it too. */
+/* As with sockets, a bound socket that shares its port leaves it free for an endpoint that shares it too. */
 static void reuseaddr_shares_a_port(void **state) {
     struct ends *ends = *state;
     struct rpma_ep_cfg *cfg = NULL;

@@ -6,7 +6,7 @@
 
 #include "ends.h"
 
-/* Last: it asserts. */
+/* This comes last, because it asserts. */
 #include "../sockets.h"
 
 #define PAIRS 5
@@ -20,7 +20,7 @@ static struct {
     struct rpma_conn *conns[2 * PAIRS];
 } shared;
 
-/* An endpoint, and a configuration for connections, with the same queue for their events. */
+/* Makes an endpoint, and a configuration for connections, with the same queue for their events. */
 static int begin(void **state) {
     memset(&shared, 0, sizeof(shared));
     make_peer(state);
@@ -85,7 +85,7 @@ static struct rpma_event take(int type) {
     return event;
 }
 
-/* All of the life of a connection at both ends comes from one queue. */
+/* One queue gives all events of a connection at both ends. */
 static void everything_from_one_queue(void **state) {
     struct ends *ends = *state;
     void *context = NULL;
@@ -117,7 +117,7 @@ static void everything_from_one_queue(void **state) {
     }
 }
 
-/* rpma_events_next takes them along, and tells of connections only. */
+/* rpma_events_next also takes these events, and returns only those of connections. */
 static void what_is_no_connections(void **state) {
     struct ends *ends = *state;
     struct rpma_conn *conn = anything();
@@ -134,7 +134,7 @@ static void what_is_no_connections(void **state) {
     assert_int_equal(event, RPMA_CONN_ESTABLISHED);
 }
 
-/* One that blocks takes its own events itself. */
+/* A request that blocks takes its own events itself. */
 static void a_request_that_blocks(void **state) {
     struct ends *ends = *state;
     ask(ends, ends->cfg, NULL);
@@ -161,7 +161,7 @@ static void a_request_that_fails(void **state) {
     close(fds[0]);
 }
 
-/* The endpoint goes with a request that it was told of, and one that nobody has taken. */
+/* The endpoint is shut down with one request that was reported and one that was not taken. */
 static void requests_that_nobody_fetched(void **state) {
     struct ends *ends = *state;
     ask(ends, NULL, NULL);
@@ -204,7 +204,8 @@ static int open_descriptors(void) {
     return count;
 }
 
-/* With a queue for completions and one for events, both of many: its TCP connection, at no time more. */
+/* With shared queues for completions and events, a connection takes one descriptor, its TCP socket, at any
+ * time. */
 static void a_connection_costs_one_descriptor(void **state) {
     struct ends *ends = *state;
     if (ends->device != SOFT_DEVICE) {
@@ -244,7 +245,7 @@ static void a_request_is_prepared(void **state) {
     assert_memory_equal(got.ptr, hello, sizeof(hello));
     assert_code(rpma_conn_req_proceed(ends->request), RPMA_E_AGAIN);
     assert_code(rpma_conn_req_recv(ends->request, mr, 0, 8, NULL), RPMA_E_INVAL);
-    /* Any peer on the device that it came by. */
+    /* Any peer on the device that the request came by can prepare it. */
     assert_ok(rpma_conn_req_get_ibv_context(ends->request, &device));
     assert_ok(rpma_peer_new(device, &shared.other));
     assert_ok(rpma_conn_req_prepare(ends->request, shared.other, ends->cfg));
@@ -255,7 +256,7 @@ static void a_request_is_prepared(void **state) {
     assert_ok(rpma_conn_req_connect(&ends->request, NULL, &ends->server));
     assert_ptr_equal(take(RPMA_EVENT_CONN).conn, ends->server);
     await_event(ends->client, RPMA_CONN_ESTABLISHED);
-    /* One that is not prepared cannot be connected, and is rejected. */
+    /* A request that is not prepared cannot be connected, and is rejected. */
     assert_ok(rpma_conn_req_new(ends->peer, ADDRESS, ends->port, NULL, &ends->request));
     assert_ok(rpma_conn_req_connect(&ends->request, NULL, &shared.conns[0]));
     (void)take(RPMA_EVENT_EP);
@@ -285,7 +286,8 @@ static void an_endpoint_for_every_device(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        /* It counts descriptors, and is first: the engine closes those that earlier connections left to it.
+        /* This test counts descriptors and is first, because the engine closes descriptors of earlier
+         * connections.
          */
         WITH_QUEUE(a_connection_costs_one_descriptor),
         cmocka_unit_test(arguments_are_checked),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exit: a process ends, with what it has made or without: no thread of the library is left, and none of what
- * its children inherited counts as lost. */
+/* exit: a process ends, with or without its objects. No thread of the library is left, and no object that a
+ * child inherited counts as a leak. */
 #include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
@@ -35,7 +35,8 @@ static void no_thread_is_left(void *unused) {
     }
 }
 
-/* Asked for before the libraries begin, and of no library: it runs behind what they do when the process ends.
+/* It is registered before the libraries, and for no library, so that it runs after their functions at the end
+ * of the process.
  */
 int __cxa_atexit(void (*function)(void *), void *argument, void *library);
 static void ask_early(void) {
@@ -45,7 +46,7 @@ __attribute__((section(".preinit_array"), used)) static void (*const at_first)(v
 #endif
 
 static pid_t child(void) {
-    fflush(NULL); /* what is buffered would be written twice */
+    fflush(NULL); /* buffered text would be written twice */
     const pid_t made = fork();
     assert_int_not_equal(made, -1);
     if (made == 0) {
@@ -62,7 +63,7 @@ static void ends_well(pid_t made) {
     assert_int_equal(status, 0);
 }
 
-/* The first: the parent has no thread and no connection yet. */
+/* This is the first test, so the parent has no thread and no connection yet. */
 static void a_process_leaves_its_connection_behind(void **state) {
     const pid_t made = child();
     if (made == 0) {
@@ -98,7 +99,7 @@ static int engine_threads(void) {
     return count;
 }
 
-/* With the last object. */
+/* The engine ends with the last object. */
 static void let_the_engine_end(void **state) {
     (void)make_connection(state);
     (void)end_all(state);
@@ -108,7 +109,7 @@ static void let_the_engine_end(void **state) {
     }
 }
 
-/* ThreadSanitizer tells of a thread that has ended and that nobody has joined. */
+/* ThreadSanitizer reports a thread that has ended and was not joined. */
 static void a_thread_that_has_ended_is_joined(void **state) {
     const pid_t made = child();
     if (made == 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* flush: what it needs, and that what was written ahead of it is there when it completes. */
+/* flush: its conditions, and that the earlier writes are placed when it completes. */
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void arguments_are_checked(void **state) {
     assert_code(rpma_flush(conn, remote, 0, 8, (enum rpma_flush_type)2, ALWAYS, NULL), RPMA_E_INVAL);
 }
 
-/* A remote region with this usage, wherever: these flushes never leave. */
+/* Returns a remote region with this usage at any address; these flushes are never sent. */
 static struct rpma_mr_remote *imagined(struct ends *ends, int usage) {
     unsigned char descriptor[21] = {0};
     descriptor[8] = 64;
@@ -71,7 +71,7 @@ static void writes_are_visible(void **state) {
     }
 }
 
-/* No range inside a region is out of its bounds, however it is flushed. */
+/* No range inside a region is out of its bounds, with any kind of flush. */
 static void every_place_of_a_region_can_be_flushed(void **state) {
     struct ends *ends = *state;
     const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
@@ -91,7 +91,7 @@ static void file_is_durable(void **state) {
     const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
     struct statfs where;
     if (ends->device != SOFT_DEVICE) {
-        /* They register no page of a file (mr_local.c). */
+        /* Kernel devices register no page of a file (mr_local.c). */
         skip();
     }
     char name[] = "flush.XXXXXX";
@@ -121,13 +121,13 @@ static void file_is_durable(void **state) {
     unlink(name);
 }
 
-/* The region of memory that cannot be durable, as its descriptor says it, and as one says it that lies. */
+/* Uses a region that cannot be durable, with its own descriptor, and with a false one. */
 static void only_durable_memory_is_flushed_to_persistence(void **state) {
     struct ends *ends = *state;
     unsigned char descriptor[21];
     struct rpma_mr_remote *lying = NULL;
     if (ends->device != SOFT_DEVICE) {
-        /* They do not look. */
+        /* Kernel devices do not check that. */
         skip();
     }
     const int usage = RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_WRITE_SRC |

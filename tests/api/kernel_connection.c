@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections on a device of the kernel: making them, their methods, events and end. */
+/* Connections on a device of the kernel: their beginning, methods, events and end. */
 #include <errno.h>
 
 #include "kernel_ends.h"
@@ -185,7 +185,7 @@ static void event_that_cannot_be_fetched_or_acknowledged(void **state) {
     "rdma_destroy_qp ibv_destroy_cq ibv_destroy_cq rdma_destroy_id ibv_destroy_comp_channel " \
     "rdma_destroy_event_channel ibv_dereg_mr "
 
-/* Also with what its first flush needs. */
+/* The connection also has the memory that its first flush needs. */
 static void connection_with_everything(void) {
     static const unsigned char descriptor[21] = {[8] = 64, [20] = RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY};
     struct rpma_mr_remote *remote = NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kernel_device: what librpma asks of a device of the kernel. */
+/* kernel_device: librpma's calls to a device of the kernel. */
 #include "kernel_device.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* The tests' objects are hidden by default; these are what librpma finds instead of the libraries'. */
+/* The tests' symbols are hidden by default; librpma finds these instead of the libraries'. */
 #define EVERYWHERE __attribute__((visibility("default")))
 #undef ibv_reg_mr
 
@@ -26,7 +26,7 @@ static int ids_made;
 static struct rdma_cm_event resolved;
 static bool is_resolved;
 
-/* Remembers the call; true when it is to fail. */
+/* Remembers the call, and returns true when it has to fail. */
 static bool fails(const char *function) {
     const size_t used = strlen(kernel.calls);
     snprintf(kernel.calls + used, sizeof(kernel.calls) - used, "%s ", function);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kernel_device: what librpma asks of a device of the kernel. libibverbs' and librdmacm's functions are
- * replaced, for the whole process, by ones that do nothing but remember what they were asked for, and fail
- * when told to.
+ * kernel_device: librpma's calls to a device of the kernel. The functions of libibverbs and librdmacm are
+ * replaced, for the whole process, by functions that only remember their calls, and fail on request.
  */
 #ifndef KERNEL_DEVICE_H
 #define KERNEL_DEVICE_H 1

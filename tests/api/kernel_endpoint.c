@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Endpoints on a device of the kernel: what happens to requests that arrive, whatever fails. */
+/* Endpoints on a device of the kernel: the requests that arrive, with failures of every step. */
 #include <errno.h>
 
 #include "kernel_ends.h"
@@ -30,7 +30,7 @@ static void other_events_are_not_requests(void **state) {
     assert_true(logged("RDMA_CM_EVENT_ADDR_CHANGE", NULL));
 }
 
-/* Whatever fails: the event is acknowledged, and who asked is rejected and leaves nothing behind. */
+/* After any failure the event is acknowledged, the peer is rejected, and no object is left. */
 static void request_that_cannot_be_served_is_rejected(void **state) {
     (void)state;
     static const char *const steps[] = {"rdma_create_event_channel", "rdma_migrate_id",
@@ -71,7 +71,7 @@ static void rejecting_leaves_nothing(void **state) {
     assert_string_equal(kernel.calls,
                         "rdma_reject rdma_destroy_qp ibv_destroy_cq ibv_destroy_comp_channel rdma_destroy_id "
                         "rdma_destroy_event_channel ");
-    /* Also when the kernel does not want to hear of it. */
+    /* The same is true when the kernel refuses the rejection. */
     request_arrives();
     assert_ok(rpma_ep_next_conn_req(ep, NULL, &request));
     forget_calls();

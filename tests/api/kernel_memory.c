@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Peers and memory on a device of the kernel: what is asked of it, and what its failures become. */
+/* Peers and memory on a device of the kernel: librpma's calls, and the results of failures. */
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -114,8 +114,8 @@ static void each_usage_has_its_access(void **state) {
     assert_int_equal(access_for(RPMA_MR_USAGE_RECV), IBV_ACCESS_LOCAL_WRITE);
 }
 
-/* Flush of a device is not asked for where the library that is loaded could not post it; read access is in
- * either case, for peers that flush by reading. */
+/* librpma does not ask for flush access when the loaded library could not post a flush. It asks for read
+ * access in either case, for peers that flush by reading. */
 static void flush_access_grants_reading(void **state) {
     (void)state;
     kernel.attributes.device_cap_flags_ex = FLUSH_GLOBAL | FLUSH_PERSISTENT;
@@ -144,12 +144,12 @@ static void memory_that_cannot_be_pinned_is_paged_on_demand(void **state) {
     assert_int_equal(kernel.access[0], IBV_ACCESS_REMOTE_READ);
     assert_int_equal(kernel.access[1], IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND);
     assert_ok(rpma_mr_dereg(&mr));
-    /* Only for this one reason. */
+    /* It tries on demand for this one reason only. */
     kernel.registrations = 0;
     let_fail("ibv_reg_mr", EINVAL);
     refuses_region(peer);
     assert_int_equal(kernel.registrations, 1);
-    /* On demand fails as well. */
+    /* Registering on demand fails as well. */
     kernel.registrations = 0;
     let_fail("ibv_reg_mr", EOPNOTSUPP);
     refuses_region(peer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations and completions on a device of the kernel: the work requests it is given, and what its answers
- * become. */
+/* Operations and completions on a device of the kernel: the work requests that it gets, and the results of
+ * its answers. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -62,7 +62,7 @@ static int end_connection(void **state) {
     return failures + end_kernel(state);
 }
 
-/* The request that was posted last has these, and one element or none. */
+/* Asserts that the request that was posted last has these values, and one element or none. */
 static void posted(enum ibv_wr_opcode opcode, unsigned flags, uint64_t remote_address) {
     assert_int_equal(kernel.sent.opcode, opcode);
     assert_int_equal(kernel.sent.send_flags, flags);
@@ -89,7 +89,7 @@ static void reads_and_writes(void **state) {
     assert_ok(rpma_write_with_imm(conn, remote, 0, local, 0, 64, ALWAYS, 0x11223344, &context));
     posted(IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SIGNALED, REMOTE_ADDRESS);
     assert_int_equal(ntohl(kernel.sent.imm_data), 0x11223344);
-    /* A length has 32 bits; before, the others were cut off. */
+    /* A length has 32 bits; earlier versions cut the other bits off. */
     assert_code(rpma_write(conn, remote, 0, local, 0, (UINT64_C(1) << 32) + 7, ALWAYS, &context),
                 RPMA_E_INVAL);
     assert_ok(rpma_write(conn, remote, 0, local, 0, UINT32_MAX, ALWAYS, &context));
@@ -136,7 +136,7 @@ static void shared_receive(void **state) {
     assert_code(rpma_srq_recv(srq, local, 0, 8, &context), RPMA_E_PROVIDER);
 }
 
-/* Bit 1 asks for a completion; others mean nothing. */
+/* Bit 1 asks for a completion; the other bits have no meaning. */
 static void only_one_bit_of_the_flags_counts(void **state) {
     (void)state;
     static const struct {
@@ -169,13 +169,13 @@ static void flush_is_a_read_of_eight_bytes(void **state) {
     assert_ok(rpma_flush(conn, remote, 16, 32, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, &context));
     posted(IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, REMOTE_ADDRESS + 16);
     assert_int_equal(kernel.sent_element.length, 8);
-    /* It stays inside of the region. */
+    /* The read stays inside the region. */
     assert_ok(
         rpma_flush(conn, remote, 60, 4, RPMA_FLUSH_TYPE_VISIBILITY, RPMA_F_COMPLETION_ON_ERROR, &context));
     posted(IBV_WR_RDMA_READ, 0, REMOTE_ADDRESS + 56);
 }
 
-/* The first flush makes the memory that its read goes to. */
+/* The first flush makes the memory for its read. */
 static void first_flush_can_fail(void **state) {
     (void)state;
     forget_calls();
@@ -198,7 +198,7 @@ static void atomic_write_is_inline_and_fenced(void **state) {
     assert_true(kernel.sent_element.addr == (uintptr_t)source);
 }
 
-/* Behind a flush that is a read it waits for that, as the write in its place does. */
+/* After a flush that is a read it waits for that flush, as the write in its place does. */
 static void atomic_write_is_native_where_device_and_driver_have_it(void **state) {
     (void)state;
     assert_ok(rpma_conn_delete(&conn));
@@ -259,7 +259,7 @@ static void waiting_acknowledges_and_arms(void **state) {
     let_fail("ibv_req_notify_cq", EINVAL);
     assert_code(rpma_cq_wait(cq), RPMA_E_PROVIDER);
     assert_true(logged("ibv_req_notify_cq", "Invalid argument", NULL));
-    /* Each event is acknowledged, at the latest before the queue's end, which waits for that. */
+    /* Each event is acknowledged at the latest before the queue is destroyed, which waits for that. */
     let_fail("ibv_destroy_cq", EBUSY);
     assert_code(rpma_conn_delete(&conn), RPMA_E_PROVIDER);
     assert_int_equal(kernel.acknowledged_events, 2);

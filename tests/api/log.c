@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log: thresholds, the user's function, and what the default one writes to the system log and standard error.
+/* log: thresholds, the user's function, and the lines that the default one writes to the system log and
+ * standard error.
  */
 #include <regex.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "log_capture.h"
 #include "test.h"
 
-/* The C library's system log, replaced, for the whole process, by one that remembers. */
+/* Replaces the C library's system log, for the whole process, by functions that remember the lines. */
 #define EVERYWHERE __attribute__((visibility("default")))
 static int opened;
 static char identity[32];
@@ -175,7 +176,7 @@ static void default_function_writes_both_logs(void **state) {
 }
 
 int main(void) {
-    /* In this order: the first two are about what nobody has changed yet. */
+    /* The order matters: the first two are about settings that no test has changed yet. */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
         cmocka_unit_test(system_log_identity_is_left_alone_until_the_first_line),

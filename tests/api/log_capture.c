@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log_capture: the log of the process, kept for a test to look at instead of being written. */
+/* log_capture: keeps the log of the process for a test, instead of writing it. */
 #include "log_capture.h"
 
 #include <pthread.h>

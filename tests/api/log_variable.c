@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log_variable: RPMA_LOG, in processes of their own: it is read when the library is loaded. */
+/* log_variable: RPMA_LOG. Each test uses a process of its own, because the variable is read when the library
+ * is loaded. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -30,11 +31,11 @@ static int fail_twice(bool has_function) {
                : 1;
 }
 
-/* The path of this one: /proc/self/exe is valgrind where that runs it. */
+/* The path of this program; /proc/self/exe is valgrind when that runs it. */
 static const char *program;
 static char text[4096];
 
-/* The text of a file; empty, when there is none. */
+/* Returns the text of a file; empty when there is none. */
 static const char *content(const char *name) {
     const int fd = open(name, O_RDONLY);
     const ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
@@ -54,7 +55,7 @@ static int times(const char *part) {
     return count;
 }
 
-/* Its standard error is ERRORS. */
+/* Runs the program with its standard error in ERRORS. */
 static void run_with(const char *variable, const char *argument) {
     const pid_t child = fork();
     assert_int_not_equal(child, -1);
@@ -81,7 +82,7 @@ static void standard_error(void **state) {
     assert_string_equal(content(ERRORS), "");
 }
 
-/* Lines are added; a name may have colons. */
+/* Lines are appended; a name may have colons. */
 static void a_file(void **state) {
     (void)state;
     unlink(LINES);
@@ -107,7 +108,7 @@ static void nothing_at_all(void **state) {
     assert_string_equal(content(ERRORS), "");
 }
 
-/* The program's own function has the lines. */
+/* The program's own function gets the lines. */
 static void the_programs_function_wins(void **state) {
     (void)state;
     run_with("stderr:debug", "function");
@@ -130,7 +131,7 @@ static void what_is_not_understood_is_named(void **state) {
     assert_int_equal(times("cannot open /no/such/folder: No such file or directory"), 1);
 }
 
-/* A program that set nothing, and has no system log, learns once how to see the reason. */
+/* A program without settings and without a system log is told once how to see the reason. */
 static void a_hint(void **state) {
     (void)state;
     if (access("/dev/log", F_OK) == 0) {

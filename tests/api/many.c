@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* many: completion queues and event queues of many connections, waiting without arming, addresses. */
+/* many: completion queues and event queues of many connections, waits without arming, addresses. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -105,7 +105,7 @@ static int index_of_qp_num(uint32_t qp_num) {
     return -1;
 }
 
-/* The next event of each client is this one. */
+/* Waits for the next event of each client, which must be this one. */
 static void await_each(enum rpma_conn_event expected) {
     bool seen[PAIRS] = {false};
     for (int i = 0; i < PAIRS; ++i) {
@@ -142,7 +142,7 @@ static void one_queue_for_the_events_of_many(void **state) {
     assert_ptr_equal(conn, anything());
 }
 
-/* On the side that is asked: a request that goes away says nothing, its connection would. */
+/* This is on the passive side: a request that goes away gives no event, but its connection would. */
 static void events_of_accepted_connections(void **state) {
     struct ends *ends = *state;
     struct rpma_conn *conn = NULL;
@@ -216,7 +216,7 @@ static void write_nothing(struct rpma_conn *conn) {
 static void a_queue_in_use_is_not_deleted(void **state) {
     struct ends *ends = *state;
     if (ends->device == KERNEL_IWARP) {
-        /* The driver of rdma-core 44 has unmapped the queue that the kernel keeps. */
+        /* The driver of rdma-core 44 has unmapped the queue that the kernel still has. */
         skip();
     }
     struct ibv_wc wc;
@@ -253,7 +253,7 @@ static void what_excludes_each_other(void **state) {
     assert_true(logged("shared completion channel", NULL));
 }
 
-/* One that is only polled has no descriptor, and nothing to wait for. */
+/* A queue that is only polled has no descriptor, and cannot be waited for. */
 static void a_queue_that_is_only_polled(void **state) {
     struct ends *ends = *state;
     int fd = -7;
@@ -278,7 +278,7 @@ static void a_queue_that_is_only_polled(void **state) {
     assert_ok(rpma_conn_delete(&ends->client));
 }
 
-/* More events than are acknowledged at once; not armed, a queue makes no event. */
+/* There are more events than are acknowledged at once. A queue that is not armed makes no event. */
 static void arming_by_hand(void **state) {
     struct ends *ends = *state;
     struct rpma_cq *cq = NULL;
@@ -298,9 +298,9 @@ static void arming_by_hand(void **state) {
     write_nothing(ends->client);
     await_readable(fd);
     assert_ok(rpma_cq_wait_event(cq, RPMA_WAIT_NO_REARM));
-    write_nothing(ends->client); /* complete when it is posted */
+    write_nothing(ends->client); /* it is complete when it is posted */
     assert_code(rpma_cq_wait_event(cq, 0), RPMA_E_NO_COMPLETION);
-    /* Asked for solicited ones, a write is none. */
+    /* The queue is armed for solicited completions, and a write is none. */
     assert_ok(rpma_cq_rearm(cq, true));
     write_nothing(ends->client);
     assert_code(rpma_cq_wait_event(cq, 0), RPMA_E_NO_COMPLETION);
@@ -346,7 +346,7 @@ static void addresses(void **state) {
     struct sockaddr_storage listening;
     struct sockaddr_in wanted = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
     if (ends->device != SOFT_DEVICE) {
-        /* It has no other. */
+        /* The device has no other address. */
         assert_int_equal(inet_pton(AF_INET, ADDRESS, &wanted.sin_addr), 1);
     }
     assert_ok(rpma_conn_cfg_set_source_addr(ends->cfg, (const struct sockaddr *)&wanted));
@@ -368,7 +368,7 @@ static void addresses(void **state) {
     assert_true(same_place(&near, &listening));
 }
 
-/* Whatever the values, a connection comes about; TCP does not look at them. */
+/* A connection is made with any values, because TCP ignores them. */
 static void retries_and_inline_size(void **state) {
     struct ends *ends = *state;
     assert_ok(rpma_conn_cfg_set_retry_count(ends->cfg, 1));

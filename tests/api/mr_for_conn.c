@@ -56,7 +56,7 @@ static void others_do_not_reach_it(struct ends *ends, struct rpma_mr_local *mine
     struct rpma_mr_remote *const far = remote_of(ends, mine);
     connect_others(ends, &others);
     memset(ends->near, 'x', 8);
-    /* The write ends the connection, perhaps before the flush behind it is posted. */
+    /* The write ends the connection, perhaps before the next flush is posted. */
     assert_int_not_equal(status_of_write(others.client, far, near), IBV_WC_SUCCESS);
     await_event(others.client, RPMA_CONN_CLOSED);
     assert_int_equal(ends->far[0], 0);
@@ -102,7 +102,7 @@ static void a_request_that_is_not_ready(void **state) {
     assert_true(logged("rpma_conn_req_proceed", NULL));
 }
 
-/* Bound memory is still the program's: any of its connections sends it, and reads into it. */
+/* The program may still use bound memory: any of its connections sends it, and reads into it. */
 static void the_program_uses_it_anywhere(void **state) {
     struct ends *ends = *state;
     struct rpma_mr_local *mine = NULL;

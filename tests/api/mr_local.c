@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mr_local: registering memory, what can be asked of a region, its 21 bytes. */
+/* mr_local: registering memory, the functions of a region, its 21 bytes. */
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdlib.h>
@@ -95,7 +95,8 @@ static void descriptor_is_21_bytes(void **state) {
     assert_ok(rpma_mr_get_descriptor(mr, descriptor));
     assert_true(little(descriptor, 8) == (uintptr_t)ends->near);
     assert_int_equal(little(descriptor + 8, 8), 1001);
-    /* As librpma 1.3 reads it; on the soft device the other bits say that it takes native operations. */
+    /* librpma 1.3 reads these bits; on the soft device the other bits say that the region takes native
+     * operations. */
     assert_int_equal(descriptor[20] & 0x30, RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY);
     if (ends->device == SOFT_DEVICE) {
         assert_int_equal(descriptor[20], 0xc6 | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY);
@@ -103,7 +104,7 @@ static void descriptor_is_21_bytes(void **state) {
     assert_int_equal(descriptor[21], 0xee);
 }
 
-/* Zeroed, the region's own, and given back with it. */
+/* Allocated memory is zeroed, belongs to the region, and is released with it. */
 static void memory_is_allocated(void **state) {
     struct ends *ends = *state;
     const size_t size = (size_t)64 << 20;
@@ -155,7 +156,7 @@ static void read_only_memory_can_be_sent(void **state) {
     munmap(page, BUFFER_SIZE);
 }
 
-/* As librpma 1.3's programs do with memory of the heap that nobody flushes to persistence. */
+/* Programs of librpma 1.3 register memory of the heap in this way and never flush it to persistence. */
 static void anonymous_memory_is_not_persistent(void **state) {
     struct ends *ends = *state;
     const int usages[] = {RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT,
@@ -168,7 +169,7 @@ static void anonymous_memory_is_not_persistent(void **state) {
             remote_of(ends, reg(ends, ends->near, BUFFER_SIZE, usages[i]));
         assert_ok(rpma_mr_remote_get_flush_type(remote, &flush_types));
         if (ends->device != SOFT_DEVICE) {
-            /* The kernel's do not look. */
+            /* Kernel devices do not check that. */
             assert_true((flush_types & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0);
             continue;
         }
@@ -208,7 +209,7 @@ static void file_on_storage_is_persistent(void **state) {
     unlink(name);
 }
 
-/* Advice is refused without a crash, or taken: what the device does with it is its own affair. */
+/* Advice is refused without a crash, or taken; its effect is up to the device. */
 static void advice_is_answered(void **state) {
     struct ends *ends = *state;
     struct rpma_mr_local *const mr = reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_WRITE_DST);

@@ -72,7 +72,7 @@ static void atomic_write_arguments_are_checked(void **state) {
     }
 }
 
-/* The next completion of the client, which must be this one. */
+/* Waits for the next completion of the client, which must be this one. */
 static void await_success(struct ends *ends, enum ibv_wc_opcode opcode, const void *op_context) {
     const struct ibv_wc wc = await_completion(ends->client);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
@@ -110,8 +110,7 @@ static void completion_on_error_only_has_none_on_success(void **state) {
     await_success(ends, IBV_WC_RDMA_WRITE, ends->far);
 }
 
-/* The target finds what is out of bounds; the operation completes with its verdict, or the one behind it
- * does. */
+/* The target finds an access out of bounds; this operation, or the next one, completes with its status. */
 static void out_of_bounds_is_a_status(void **state) {
     struct ends *ends = *state;
     struct rpma_mr_local *const near = reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_READ_DST);
@@ -121,7 +120,7 @@ static void out_of_bounds_is_a_status(void **state) {
     assert_int_equal(wc.status, ends->device == KERNEL_IWARP ? IBV_WC_WR_FLUSH_ERR : IBV_WC_REM_ACCESS_ERR);
     assert_true(wc.wr_id == (uintptr_t)ends);
     if (ends->device == KERNEL_INFINIBAND) {
-        /* An error does not end a connection there. */
+        /* An error does not end a connection on that device. */
         assert_ok(rpma_conn_disconnect(ends->client));
         await_event(ends->server, RPMA_CONN_CLOSED);
         assert_ok(rpma_conn_disconnect(ends->server));
@@ -133,7 +132,7 @@ static void full_queue_refuses(void **state) {
     struct ends *ends = *state;
     struct rpma_mr_local *const near = reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_RECV);
     int result = 0;
-    /* Receives stay where they are while nobody sends. */
+    /* Receives stay posted without sends. */
     for (int i = 0; i < 1000 && result == 0; ++i) {
         result = rpma_recv(ends->client, near, 0, 8, NULL);
     }
@@ -148,7 +147,7 @@ static void atomic_write_stores_eight_bytes(void **state) {
         reg(ends, ends->far, BUFFER_SIZE, RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY));
     char source[8] = "ABCDEFG";
     assert_ok(rpma_atomic_write(ends->client, far, 8, source, RPMA_F_COMPLETION_ON_ERROR, NULL));
-    /* It was copied. */
+    /* The source was copied. */
     memset(source, 0, sizeof(source));
     assert_ok(rpma_flush(ends->client, far, 8, 8, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, ends));
     assert_int_equal(await_completion(ends->client).status, IBV_WC_SUCCESS);
@@ -183,7 +182,7 @@ static void messages_go_both_ways(void **state) {
 static void empty_message(void **state) {
     struct ends *ends = *state;
     if (ends->device == KERNEL_IWARP) {
-        /* It takes no receive without memory. */
+        /* siw takes no receive without memory. */
         skip();
     }
     assert_ok(rpma_recv(ends->server, NULL, 0, 0, ends));
@@ -207,7 +206,7 @@ static void expect_immediate(struct ends *ends, enum ibv_wc_opcode opcode, uint3
 static void immediate_data_arrives(void **state) {
     struct ends *ends = *state;
     if (ends->device == KERNEL_IWARP) {
-        /* It has none. */
+        /* siw has no immediate data. */
         skip();
     }
     struct rpma_mr_local *const near =
@@ -274,7 +273,7 @@ static void what_is_not_allowed_is_named(void **state) {
     assert_int_equal(logged_lines(), 13);
 }
 
-/* Also a post that comes too early says so. */
+/* A post that comes too early also logs the reason. */
 static void a_post_before_the_connection_is_explained(void **state) {
     struct ends *ends = *state;
     struct rpma_mr_local *const near = reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_SEND);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* out_of_memory: what each function that makes an object does when there is no memory for it. */
+/* out_of_memory: each function that makes an object, when there is no memory for it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <string.h>
 
 #include "ends.h"
 
-/* The C++ library's operator new(std::nothrow), for one object and for several, replaced for the whole
- * process: of librpma's allocations the one with this number fails, counted from 0; none when it is negative.
+/* Replaces the C++ library's operator new(std::nothrow), for one object and for several, in the whole
+ * process. librpma's allocation with this number, counted from 0, fails; none fails when it is negative.
  */
 #define EVERYWHERE __attribute__((visibility("default")))
 static int failing = -1;
@@ -47,7 +47,7 @@ static void configurations_are_null(void **state) {
     assert_null(srq_cfg);
 }
 
-/* These functions leave the pointer of the caller alone. */
+/* These functions do not write the caller's pointer. */
 static void descriptions_are_left_alone(void **state) {
     (void)state;
     const unsigned char descriptor[21] = {[8] = 64, [20] = RPMA_MR_USAGE_READ_SRC};
@@ -103,7 +103,7 @@ static void requests(void **state) {
     assert_ok(result);
 }
 
-/* Whoever asked is told. */
+/* The peer that asked is told. */
 static void incoming_requests(void **state) {
     struct ends *ends = *state;
     const struct rpma_conn_private_data data = {"data", 4};
@@ -168,7 +168,7 @@ int main(void) {
     failing = 0;
     struct rpma_peer_cfg *pcfg = NULL;
     if (rpma_peer_cfg_new(&pcfg) == 0) {
-        /* memcheck has replaced the allocator before us. */
+        /* memcheck has replaced the allocator already. */
         print_message("the allocator cannot be replaced here\n");
         rpma_peer_cfg_delete(&pcfg);
         return 77;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_cfg: what a peer declares about itself, and its one-byte descriptor. */
+/* peer_cfg: the configuration of a peer, and its one-byte descriptor. */
 #include "test.h"
 
 static void arguments_are_checked(void **state) {
@@ -66,7 +66,8 @@ static void descriptor_is_one_byte(void **state) {
     assert_ok(rpma_peer_cfg_delete(&pcfg));
 }
 
-/* The byte sent is 0 or 1; any byte but 0 that is received counts as 1, and what follows it as nothing. */
+/* The byte that is sent is 0 or 1. Any received byte other than 0 counts as 1, and bytes after it are
+ * ignored. */
 static void descriptor_is_read(unsigned char byte, size_t size, bool expected) {
     struct rpma_peer_cfg *pcfg = NULL;
     const unsigned char received[3] = {byte, 0xff, 0xff};

@@ -66,7 +66,7 @@ static void expect(struct rpma_conn *conn, uint64_t wr_id) {
 static void one_of_each(void **state) {
     struct ends *ends = *state;
     if (ends->device == KERNEL_IWARP) {
-        /* It has no immediate data, and completes what is behind a read before it. */
+        /* siw has no immediate data, and may complete an operation before an earlier read. */
         skip();
     }
     const struct rpma_op ops[] = {
@@ -127,7 +127,7 @@ static void one_of_each(void **state) {
     assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
 }
 
-/* More than one doorbell takes. */
+/* There are more operations than one doorbell takes. */
 static void many_at_once(void **state) {
     struct ends *ends = *state;
     struct rpma_op ops[100];
@@ -153,7 +153,7 @@ static void many_at_once(void **state) {
     }
 }
 
-/* The operations in front of one that is refused are posted. Those behind it are not looked at. */
+/* The operations before a refused one are posted. Those after it are ignored. */
 static void one_that_is_refused(void **state) {
     struct ends *ends = *state;
     const struct rpma_op good = {.type = RPMA_OP_WRITE, .flags = ALWAYS, .op_context = (void *)1};
@@ -229,7 +229,7 @@ static void offsets_and_lengths_are_checked(void **state) {
     assert_code(rpma_atomic_write(conn, far, BUFFER_SIZE, word, ALWAYS, NULL), RPMA_E_INVAL);
     assert_ok(rpma_conn_req_new(ends->peer, ADDRESS, ends->port, ends->cfg, &ends->request));
     assert_code(rpma_conn_req_recv(ends->request, near, BUFFER_SIZE, 1, NULL), RPMA_E_INVAL);
-    /* To the last byte, and nothing at the end, are well. */
+    /* A range up to the last byte, and an empty one at the end, are valid. */
     assert_ok(rpma_write(conn, far, BUFFER_SIZE - 8, near, BUFFER_SIZE - 8, 8, ALWAYS, (void *)1));
     assert_ok(rpma_write(conn, far, BUFFER_SIZE, near, BUFFER_SIZE, 0, ALWAYS, (void *)2));
     assert_ok(rpma_write(conn, far, 0, near, 0, BUFFER_SIZE, ALWAYS, (void *)3));
@@ -240,7 +240,7 @@ static void offsets_and_lengths_are_checked(void **state) {
     }
 }
 
-/* 4 GiB and more are refused whether bounds are checked or not: the device's length has 32 bits. */
+/* 4 GiB and more are refused, with and without bounds checks, because the device's length has 32 bits. */
 static void lengths_of_more_than_32_bits(void **state) {
     struct ends *ends = *state;
     const size_t len = ((size_t)1 << 32) + 8;
@@ -254,7 +254,7 @@ static struct rpma_recv_op into(uintptr_t context, size_t offset, size_t len) {
     return (struct rpma_recv_op){.op_context = (void *)context, .local = near, .offset = offset, .len = len};
 }
 
-/* More than one doorbell takes, before the connection is there, and behind it. */
+/* There are more receives than one doorbell takes, before the connection and after it. */
 static void many_receives(void **state) {
     struct ends *ends = *state;
     struct rpma_recv_op ops[128];
@@ -297,7 +297,7 @@ static void receives_are_checked(void **state) {
     assert_code(rpma_recv_many(ends->server, NULL, 3, NULL), RPMA_E_INVAL);
     assert_code(rpma_recv_many(ends->server, ops, 0, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_recv_many(NULL, ops, 1, NULL), RPMA_E_INVAL);
-    /* The operations in front of one that is refused are posted. */
+    /* The operations before a refused one are posted. */
     assert_code(rpma_recv_many(ends->server, ops, 3, &posted), RPMA_E_INVAL);
     assert_int_equal(posted, 1);
     ops[0].reserved = 1;
@@ -323,7 +323,7 @@ static int connect_inline(void **state) {
     return connect_with(ends, 10, true);
 }
 
-/* Bytes that no region has, to a place that is only an address and a key. */
+/* The bytes are in no region, and the place is only an address and a key. */
 static void ends_without_regions(void **state) {
     struct ends *ends = *state;
     char source[64];
@@ -364,7 +364,7 @@ static void ends_without_regions(void **state) {
     memset(ends->near + 1024, 'n', 100);
     assert_ok(rpma_recv(ends->server, near, 512, 64, (void *)3));
     assert_ok(rpma_post(ends->client, ops, 5, NULL));
-    memset(source, 0, sizeof(source)); /* it has been taken */
+    memset(source, 0, sizeof(source)); /* the post has taken it */
     expect(ends->client, 1);
     expect(ends->client, 2);
     expect(ends->server, 3);
@@ -423,11 +423,11 @@ static void an_end_is_given_once(void **state) {
     expect(ends->client, 0);
 }
 
-/* A receiver that waits for solicited ones only. */
+/* The receiver waits for solicited messages only. */
 static void solicited_messages_wake(void **state) {
     struct ends *ends = *state;
     if (ends->device == KERNEL_IWARP) {
-        /* It does not wake for them, and has no immediate data. */
+        /* siw does not wake for solicited messages, and has no immediate data. */
         skip();
     }
     struct rpma_cq *cq = NULL;
@@ -438,7 +438,7 @@ static void solicited_messages_wake(void **state) {
     for (int i = 0; i < 4; ++i) {
         assert_ok(rpma_recv(ends->server, near, 2048, 64, NULL));
     }
-    /* Armed when it was made. */
+    /* The queue was armed when it was made. */
     assert_ok(rpma_send(ends->client, near, 0, 8, ALWAYS, NULL));
     assert_int_equal(await_completion(ends->client).status, IBV_WC_SUCCESS);
     await_readable(fd);
@@ -446,7 +446,7 @@ static void solicited_messages_wake(void **state) {
     assert_ok(rpma_cq_rearm(cq, true));
     assert_ok(rpma_send(ends->client, near, 0, 8, ALWAYS, NULL));
     assert_int_equal(await_completion(ends->client).status, IBV_WC_SUCCESS);
-    /* When the answer to this read is here, the operations before it have arrived. */
+    /* When the answer to this read has come, the earlier operations have arrived. */
     assert_ok(rpma_read(ends->client, near, 1024, far, 0, 8, ALWAYS, NULL));
     assert_int_equal(await_completion(ends->client).status, IBV_WC_SUCCESS);
     assert_code(rpma_cq_wait_event(cq, RPMA_WAIT_NO_REARM), RPMA_E_NO_COMPLETION);
@@ -458,7 +458,7 @@ static void solicited_messages_wake(void **state) {
     await_readable(fd);
     assert_ok(rpma_cq_wait_event(cq, RPMA_WAIT_NO_REARM));
     assert_ok(rpma_cq_rearm(cq, true));
-    /* Nothing but its number, into the place of one that was collected. */
+    /* The receive has only its number, and takes the place of one that was collected. */
     struct ibv_wc wc;
     assert_ok(rpma_cq_get_wc(cq, 1, &wc, NULL));
     assert_ok(rpma_recv(ends->server, near, 2048, 64, NULL));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rsocket: streams between two rsockets of this process, with a process that is killed, and with peers that
- * are none. */
+ * are no rsockets. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -23,7 +23,7 @@
 
 #include "test.h"
 
-/* Last: they assert. */
+/* These come last, because they assert. */
 #include "../pace.h"
 #include "../sockets.h"
 #include "rsockets.h"
@@ -87,12 +87,12 @@ static void what_is_no_rsocket(void **state) {
     assert_fails(rsocket(AF_INET, SOCK_STREAM, IPPROTO_UDP), ENOTSUP);
 }
 
-/* The value of byte number i. */
+/* Returns the value of byte number i. */
 static unsigned char at(size_t i) {
     return (unsigned char)(i * 7 + (i >> 8) + (i >> 16));
 }
 
-/* Many times the buffers' size, in pieces of every kind, while the other side reads in others. */
+/* There are many times more bytes than the buffers hold; the two sides use pieces of different sizes. */
 static void a_megabyte_each_way(void **state) {
     const int *const fds = *state;
     enum { TOTAL = 1 << 20, MOST = 200000 };
@@ -166,8 +166,8 @@ static void parts_and_flags_of_a_message(void **state) {
     assert_fails(rreadv(fds[0], parts, -1), EINVAL);
 }
 
-/* A message takes a credit, however small it is, so that the peer may send no more long before the buffer is
- * full. A call that waits for more bytes than there are gets those, then. */
+/* A message of any size takes a credit, so the peer may have no more credits long before the buffer is full.
+ * A call that waits for more bytes then gets those that there are. */
 static void credits_are_used_up_before_the_buffer_is_full(void **state) {
     const int *const fds = *state;
     enum { MORE = 1000, MOST = 20000 };
@@ -198,7 +198,7 @@ static void a_call_waits_as_long_as_it_is_told(void **state) {
     assert_true(seconds() - before >= 0.049);
     struct pollfd entry = {.fd = fds[0], .events = POLLIN};
     assert_int_equal(rpoll(&entry, 1, 1), 0);
-    /* The call gives what has come by then. */
+    /* The call gives the bytes that have come by then. */
     char bytes[4];
     assert_int_equal(rsend(fds[1], "123", 3, 0), 3);
     assert_int_equal(rrecv(fds[0], bytes, 4, MSG_WAITALL | MSG_PEEK), 3);
@@ -270,7 +270,7 @@ static void options_of_the_stream_and_of_tcp(void **state) {
     assert_fails(rclose(fd), EBADF);
 }
 
-/* The peer is a process that is killed in the middle. */
+/* The peer is a process that is killed during the stream. */
 static void a_peer_that_is_killed(void **state) {
     (void)state;
     int go[2];
@@ -315,8 +315,8 @@ static void a_peer_that_is_killed(void **state) {
     }
 }
 
-/* One that connects and speaks HTTP, where RDMA is demanded: no byte of that is read as a stream's, and
- * others are served. */
+/* A client connects and speaks HTTP, where RDMA is demanded: no byte of it is read as a stream's, and other
+ * clients are served. */
 static void a_client_that_is_no_rsocket(void **state) {
     (void)state;
     uint16_t port = 0;
@@ -339,8 +339,8 @@ static void a_client_that_is_no_rsocket(void **state) {
     assert_int_equal(rclose(listener), 0);
 }
 
-/* How many words more a peer sends, each as soon as the one before was taken; and to which connection, the
- * last that took a word. */
+/* The number of further words that a peer sends, each as soon as the one before was taken; and the connection
+ * that took the last word. */
 static int flood;
 static uint32_t flooded;
 
@@ -356,11 +356,13 @@ static void linger(void) {
     while (atomic_load(&lingering) != Goes) {
         sched_yield();
     }
-    nanosleep(&moment, NULL); /* in it when the library ends its streams, or the test shows nothing */
+    nanosleep(
+        &moment,
+        NULL); /* the thread is in it when the library ends its streams; otherwise the test shows nothing */
 }
 
-/* librpma's, replaced for librsocket: while the flood lasts, there is always one more word that says that the
- * peer is alive. */
+/* Replaces librpma's function for librsocket: during the flood there is always one more word that says that
+ * the peer is alive. */
 EVERYWHERE int rpma_cq_get_wc(struct rpma_cq *queue, int most, struct ibv_wc *completions, int *count) {
     if (atomic_load(&lingering) == Comes) {
         linger();
@@ -387,7 +389,7 @@ EVERYWHERE int rpma_cq_get_wc(struct rpma_cq *queue, int most, struct ibv_wc *co
     return result;
 }
 
-/* The receives of the flood are none that were taken. */
+/* The receives of the flood were never taken. */
 EVERYWHERE int rpma_recv_many(struct rpma_conn *conn, const struct rpma_recv_op *ops, size_t count,
                               size_t *posted) {
     if (flood > 0) {
@@ -437,7 +439,7 @@ static void be_a_process_that_exits(int ports) {
 static pid_t exiting;
 static int port_of_exiting;
 
-/* Before this process has a device. */
+/* This runs before the process has a device. */
 static int fork_process_that_exits(void **state) {
     (void)state;
     int ports[2];
@@ -483,7 +485,7 @@ static void lengths_that_cannot_be(void **state) {
     assert_fails(rpoll(NULL, (nfds_t)-1, 0), EINVAL);
 }
 
-/* As recv(2): it waits for bytes, and takes none. */
+/* Like recv(2), it waits for bytes, and takes none. */
 static void a_receive_of_no_bytes(void **state) {
     const int *const fds = *state;
     char byte = 0;

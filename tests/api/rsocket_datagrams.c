@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rsocket_datagrams: messages between rsockets of type SOCK_DGRAM of this process, and with plain UDP sockets
- * that speak the protocol, or something else. */
+ * that use the protocol, or send other bytes. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -26,10 +26,10 @@ const char *__tsan_default_options(void) {
     return "die_after_fork=0";
 }
 
-/* Last: it asserts. */
+/* This comes last, because it asserts. */
 #include "rsockets.h"
 
-/* With the longest header of the protocol in front, librdmacm has room for no more. */
+/* With the longest header of the protocol, librdmacm has room for no more bytes. */
 enum { MOST_V4 = 2032, MOST_V6 = 2020, SLOT = 2048 };
 
 struct name {
@@ -66,7 +66,7 @@ static void assert_same_name(const struct name *a, const struct name *b) {
     assert_memory_equal(&a->of, &b->of, a->size);
 }
 
-/* An rsocket that is bound to the loopback. */
+/* Returns an rsocket that is bound to the loopback address. */
 static int bound_rsocket(int family, int flags) {
     const struct name name = loopback(family, 0);
     const int fd = rsocket(family, SOCK_DGRAM | flags, 0);
@@ -86,7 +86,7 @@ static void wait_for(int fd, short events) {
     assert_int_equal(entry.revents, events);
 }
 
-/* Two ends of the family in *state, each with the other as its peer. */
+/* Two ends of the family in *state, each connected to the other. */
 struct ends {
     int family;
     int most;
@@ -129,7 +129,7 @@ static void messages_are_whole(void **state) {
     char got[SLOT];
     const int sizes[] = {0, 1, 1000, ends->most - 1, ends->most};
     enum { COUNT = sizeof(sizes) / sizeof(sizes[0]) };
-    /* Often enough that they take every way there is. */
+    /* There are enough rounds that messages take every way. */
     for (int round = 0; round < 10; ++round) {
         for (int end = 0; end < 2; ++end) {
             for (int i = 0; i < COUNT; ++i) {
@@ -148,7 +148,7 @@ static void messages_are_whole(void **state) {
     assert_fails(rrecv(ends->fds[1], got, sizeof(got), MSG_DONTWAIT), EAGAIN);
 }
 
-/* In librdmacm both take the socket for a stream. */
+/* In librdmacm both calls take the socket for a stream. */
 static void several_parts_are_one_message(void **state) {
     const struct ends *const ends = *state;
     char one[] = "several ";
@@ -264,7 +264,7 @@ static void *echo(void *server) {
     return server;
 }
 
-/* Takes as many answers as it sends, of its own or of another thread. */
+/* Takes as many answers as it sends; they may be those of another thread. */
 static void *ask(void *client) {
     char byte = 0;
     for (int i = 0; i < ECHOES; ++i) {
@@ -320,7 +320,7 @@ static void only_the_peer_is_heard(void **state) {
     assert_int_equal(rgetpeername(ends->fds[0], &peer.of.any, &peer.size), 0);
     assert_same_name(&peer, &expected);
     assert_fails(rgetpeername(stranger, &peer.of.any, &peer.size), ENOTCONN);
-    /* Without a peer everybody is. */
+    /* Without a peer, every sender is accepted. */
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     assert_int_equal(rconnect(ends->fds[0], &nobody, sizeof(nobody)), 0);
     assert_fails(rwrite(ends->fds[0], "x", 1), EDESTADDRREQ);
@@ -351,7 +351,7 @@ static void nobody_at_the_other_end(void **state) {
     assert_fails(rrecv(ends->fds[0], &byte, 1, MSG_DONTWAIT), EAGAIN);
 }
 
-/* The libraries' system calls come here, as they would to a library that is preloaded. */
+/* The libraries' calls come here, as they would come to a preloaded library. */
 static int epoll_is_anothers = 0;
 
 long syscall(long number, ...) {
@@ -385,7 +385,7 @@ static void d6_epoll_is_anothers(void **state) {
     epoll_is_anothers = 0;
 }
 
-/* The socket is a child's, too; the queue pairs are the parent's. */
+/* The child uses the socket too; the queue pairs are the parent's. */
 static void a_child_sends_and_receives(void **state) {
     const struct ends *const ends = *state;
     messages_are_whole(state);
@@ -421,7 +421,7 @@ static void a_wildcard_address(void **state) {
             to.of.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
         }
         char byte = (char)('a' + i);
-        /* Several, for the first ones may take another way. */
+        /* There are several messages, because the first ones may take another way. */
         for (int round = 0; round < 5; ++round) {
             assert_int_equal(rsendto(client, &byte, 1, 0, &to.of.any, to.size), 1);
             char got = 0;
@@ -469,15 +469,15 @@ static void options(void **state) {
     }
     assert_int_equal(rgetsockopt(fd, SOL_SOCKET, SO_TYPE, &value, &size), 0);
     assert_int_equal(value, SOCK_DGRAM);
-    /* Nobody has sent anything: the queues are made with the first call that needs them. */
+    /* No message was sent yet; the first call that needs the queues makes them. */
     char byte = 0;
     assert_fails(rrecv(fd, &byte, 1, MSG_DONTWAIT), EAGAIN);
     assert_fails(rsetsockopt(fd, SOL_RDMA, RDMA_RQSIZE, &value, size), EINVAL);
     assert_int_equal(rclose(fd), 0);
 }
 
-/* A UDP socket of the kernel's sends what the protocol does not have: nothing comes of it. What it has comes
- * through. */
+/* A UDP socket of the kernel sends bytes that are not of the protocol, and they are dropped. Its valid
+ * messages arrive. */
 static void strangers(void **state) {
     const struct ends *const ends = *state;
     const int fd = bound_rsocket(ends->family, SOCK_NONBLOCK);
@@ -512,7 +512,7 @@ static void strangers(void **state) {
     assert_true(send(plain, large, sizeof(large), 0) > 0);
     char got[SLOT];
     assert_fails(rrecv(fd, got, sizeof(got), 0), EAGAIN);
-    /* An answer that was not asked for, from an address that nothing was sent to. */
+    /* An answer without a request, from an address that no message was sent to. */
     good[5] = 7;
     good[9] = 0xff;
     assert_true(send(plain, good, bytes, 0) > 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket: repoll, with members of every kind, every trigger, several threads, and what it costs. */
+/* rsocket: repoll, with members of every kind, every trigger, several threads, and its cost. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #include "test.h"
 
-/* Last: it asserts. */
+/* This comes last, because it asserts. */
 #include "rsockets.h"
 
 enum { LONG = 30000, SOON = 50 };
@@ -130,7 +130,7 @@ static void one_shot_waits_for_a_modification(void **state) {
 
 static char block[1 << 20];
 
-/* Sends until nothing more is taken. Returns the bytes that were. */
+/* Sends until no more bytes are taken. Returns how many were. */
 static ssize_t fill(int fd) {
     ssize_t sent = 0;
     ssize_t now = 0;
@@ -185,7 +185,7 @@ static void ends_of_streams(void **state) {
     assert_int_equal(told(-1, 0), 0);
 }
 
-/* A shutdown by this end, and a low-water mark, change what there is without any byte. */
+/* A shutdown by this end, and a low-water mark, change the readiness without any byte. */
 static void calls_that_make_a_socket_ready(void **state) {
     (void)state;
     int least = 3;
@@ -202,7 +202,7 @@ static void calls_that_make_a_socket_ready(void **state) {
     assert_int_equal(told(ends[1], 0), EPOLLIN);
 }
 
-/* From rsocket to the end of a connection, as a server and its client see it, in one thread. */
+/* Follows a connection from rsocket to its end, with server and client in one thread. */
 static void members_become_streams(void **state) {
     (void)state;
     uint16_t port = 0;
@@ -222,7 +222,7 @@ static void members_become_streams(void **state) {
     assert_true(accepted >= 0);
     assert_int_equal(told(listener, 0), 0);
     modify(client, EPOLLOUT | EPOLLET);
-    assert_int_equal(told(client, SOON), 0); /* nobody has answered */
+    assert_int_equal(told(client, SOON), 0); /* the peer has not answered */
     add(accepted, EPOLLIN);
     assert_int_equal(told(client, LONG), EPOLLOUT);
     assert_int_equal(rsend(client, "x", 1, 0), 1);
@@ -237,7 +237,7 @@ static void members_become_streams(void **state) {
     }
     assert_int_equal(rclose(client), 0);
     assert_int_equal(rclose(accepted), 0);
-    /* Nobody answers this request. */
+    /* No peer answers this request. */
     assert_int_equal(rclose(listener), 0);
     const int refused = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     errno = 0;
@@ -249,7 +249,7 @@ static void members_become_streams(void **state) {
     assert_int_equal(rclose(refused), 0);
 }
 
-/* It comes when the peer is there already, and there is nothing else to do. */
+/* The event comes when the peer is there already, and there is no other work. */
 static void a_connection_with_an_idle_peer(void **state) {
     (void)state;
     uint16_t port = 0;
@@ -283,7 +283,8 @@ static void datagrams(void **state) {
     assert_int_equal(rbind(receiver, (struct sockaddr *)&name, size), 0);
     assert_int_equal(rgetsockname(receiver, (struct sockaddr *)&name, &size), 0);
     add(receiver, EPOLLIN);
-    /* The first goes over UDP, and later ones, when the ends know each other, from queue pair to queue pair.
+    /* The first message goes over UDP; later ones, when the ends know each other, go from queue pair to queue
+     * pair.
      */
     for (int i = 0; i < 4; ++i) {
         assert_int_equal(told(receiver, 0), 0);
@@ -316,7 +317,7 @@ static void other_descriptors_and_a_set_in_a_set(void **state) {
     assert_int_equal(told(fds[0], 0), 0);
     modify(fds[0], EPOLLIN);
     assert_int_equal(told(fds[0], LONG), EPOLLIN);
-    /* None keeps another from being told. */
+    /* No member keeps another from being reported. */
     add(ends[1], EPOLLIN);
     say("x");
     struct pollfd arrived = {.fd = ends[1], .events = POLLIN};
@@ -451,7 +452,7 @@ static void timers_whose_numbers_are_used_again(void **state) {
     assert_int_equal(rclose(listener), 0);
 }
 
-/* The rest of the request makes it a stream, which needs no timer. */
+/* The rest of the request makes the rsocket a stream, which needs no timer. */
 static void a_stream_leaves_no_timer_behind(void **state) {
     (void)state;
     static const char rest[] = "PA ID Req Frame";
@@ -497,12 +498,12 @@ static void what_is_closed_is_no_member(void **state) {
     const int number = ends[1];
     assert_int_equal(rclose(ends[1]), 0);
     assert_int_equal(repoll_wait(epfd, &event, 1, 0), 0);
-    /* A new rsocket of that number is another. */
+    /* A new rsocket with that number is another member. */
     ends[1] = rsocket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(ends[1], number);
     assert_fails(control(epfd, EPOLL_CTL_MOD, ends[1], EPOLLIN), ENOENT);
     add(ends[1], EPOLLIN);
-    /* With members in it; they go on. */
+    /* The repoll is closed with members in it, which still work. */
     const int other = repoll_create(0);
     assert_int_equal(control(other, EPOLL_CTL_ADD, ends[0], EPOLLOUT), 0);
     assert_int_equal(rclose(other), 0);
@@ -569,7 +570,7 @@ enum { PAIRS = 8, THREADS = 4, MESSAGES = 200, STOP = 0xff };
 
 static int echoing[PAIRS][2];
 
-/* Each message is one thread's, as the members are one-shot. */
+/* Each message goes to one thread, because the members are one-shot. */
 static void *echo(void *argument) {
     struct job *const job = argument;
     while (!job->failed) {
@@ -695,7 +696,8 @@ static void *receives_one(void *argument) {
     return NULL;
 }
 
-/* Streams of one thread's shard: whoever does not sleep in the device is told by who does. */
+/* The streams are in one thread's shard: a thread that does not sleep in the device is woken by the one that
+ * does. */
 static void a_sleeper_of_the_same_shard(void **state) {
     (void)state;
     struct job receiver;
@@ -718,7 +720,7 @@ static void a_sleeper_of_the_same_shard(void **state) {
     assert_int_equal(rclose(pair[1]), 0);
 }
 
-/* A thread sleeps for what another puts in, of a shard that it did not know. */
+/* A thread sleeps for a member that another thread adds, of a shard that it did not know. */
 static void members_come_while_a_thread_sleeps(void **state) {
     (void)state;
     struct job waiter;
@@ -782,7 +784,7 @@ static void a_child_cannot_use_it(void **state) {
 
 enum { FEW = 10, ECHOES = 2000 };
 
-/* Instructions of this thread where the kernel counts them, else its time in nanoseconds. */
+/* Counts the instructions of this thread if the kernel counts them, otherwise its time in nanoseconds. */
 static int counter = -1;
 
 static long long counted(void) {
@@ -800,7 +802,7 @@ static int in_order(const void *left, const void *right) {
     return (difference > 0) - (difference < 0);
 }
 
-/* The median: an echo for which the machine made the thread sleep costs more. */
+/* Returns the median, because an echo during which the machine made the thread sleep costs more. */
 static long long cost_of_an_echo(void) {
     static long long costs[ECHOES];
     for (int i = 0; i < ECHOES; ++i) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket_errors: how a stream ends when something goes wrong, and what each end is told; what a process is
- * told that has used up what it may have. */
+/* rsocket_errors: the end of a stream after a failure, and the errors at each end; the errors of a process
+ * that has used up its resources. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -11,7 +11,7 @@
 
 #include "test.h"
 
-/* Last: they assert. */
+/* These come last, because they assert. */
 #include "../pace.h"
 #include "../sockets.h"
 #include "rsockets.h"
@@ -47,7 +47,7 @@ static int close_all(void **state) {
 
 /* ---- the peer is another process ---- */
 
-/* Connects with a buffer that is larger than what TCP holds of it, and says so with a byte. */
+/* Connects with a buffer that is larger than TCP's, and reports that with a byte. */
 static int connected_peer(int to, int bytes) {
     const struct sockaddr_in address = loopback_at((uint16_t)to);
     const int socket = rsocket(AF_INET, SOCK_STREAM, 0);
@@ -59,8 +59,8 @@ static int connected_peer(int to, int bytes) {
     return socket;
 }
 
-/* Stops, and when it goes on, reads up to the end. Returns 0 when that is so many bytes away, and a close
- * that waits for the other end takes no time. */
+/* Stops itself, and when it continues, reads up to the end. Returns 0 when the end comes after this many
+ * bytes, and a close that waits for the other end takes no time. */
 static int stopping_peer(int to, int expected) {
     static char bytes[1 << 16];
     const struct linger long_time = {.l_onoff = 1, .l_linger = 60};
@@ -81,7 +81,7 @@ static int stopping_peer(int to, int expected) {
                : 3;
 }
 
-/* Sends and goes, without a close: in order when `orderly`. */
+/* Sends and ends without a close; in order when `orderly`. */
 static int leaving_peer(int to, int orderly) {
     static char bytes[1 << 16];
     const int socket = connected_peer(to, MANY);
@@ -102,7 +102,7 @@ static void accept_peer(const char *role, int argument) {
     assert_int_equal(rrecv(fd, &byte, 1, 0), 1);
 }
 
-/* Sends until no more goes; returns how much went. */
+/* Sends until no more bytes are taken; returns how many were. */
 static int jam(void) {
     static const char bytes[1 << 16];
     ssize_t put = 0;
@@ -129,7 +129,7 @@ static void assert_broken(int expected) {
     }
 }
 
-/* The peer stops, a call waits for it to take more, and somebody kills it. */
+/* The peer stops, a call waits until it takes more, and a child kills it. */
 static int kill_soon(pid_t victim) {
     const pid_t killer = fork();
     if (killer == 0) {
@@ -171,7 +171,7 @@ static void a_killed_peer_is_a_reset_for_who_polls(void **state) {
     assert_int_equal(end_of_peer(killer), 0);
 }
 
-/* It is there, for the kernel answers, but takes nothing. */
+/* The peer's kernel answers, but the peer takes no bytes. */
 static void a_silent_peer_is_a_time_out(void **state) {
     (void)state;
     const unsigned milliseconds = 300;
@@ -216,7 +216,7 @@ static void a_silent_peer_delays_an_end_as_long_as_it_may(void **state) {
 
 static void what_was_sent_arrives_behind_the_close(void **state) {
     (void)state;
-    /* Less than the peer has a buffer for, so that all of it is sent; more than TCP holds of it. */
+    /* These bytes fit into the peer's buffer, so that all of them are sent, and are more than TCP holds. */
     static char bytes[MANY / 2];
     accept_peer("stopping", sizeof(bytes));
     await_stop(child);
@@ -225,7 +225,7 @@ static void what_was_sent_arrives_behind_the_close(void **state) {
         const ssize_t put = rsend(fd, bytes + sent, sizeof(bytes) - sent, MSG_DONTWAIT);
         sent += put > 0 ? (size_t)put : 0;
         if (put < 0) {
-            /* The rest needs a peer that is there. */
+            /* The rest needs a peer that runs. */
             assert_int_equal(kill(child, SIGCONT), 0);
             struct pollfd entry = {.fd = fd, .events = POLLOUT};
             assert_int_equal(rpoll(&entry, 1, 30000), 1);
@@ -373,7 +373,7 @@ static void a_failed_rconnect_can_be_tried_again(void **state) {
     assert_int_equal(rclose(both[1].fd), 0);
 }
 
-/* ---- a process that has no more ---- */
+/* ---- a process without resources ---- */
 
 #define expect(condition)           \
     do {                            \
@@ -388,7 +388,7 @@ static int carries_bytes(const int ends[2]) {
            memcmp(bytes, "bytes", 5) == 0;
 }
 
-/* 0, or an errno value: then nothing is left of the pair. */
+/* Returns 0, or an errno value; then no object of the pair is left. */
 static int connect_pair(int ends[2], int from) {
     struct sockaddr_in address;
     socklen_t size = sizeof(address);
@@ -403,7 +403,7 @@ static int connect_pair(int ends[2], int from) {
         (rconnect(ends[0], (struct sockaddr *)&address, size) != 0 && errno != EINPROGRESS)) {
         error = errno;
     }
-    /* Also when that failed, for TCP may have connected. */
+    /* It accepts also when that failed, because TCP may have connected. */
     struct pollfd both[2] = {{.fd = from, .events = POLLIN}};
     if (rpoll(both, 1, error == 0 ? -1 : 0) > 0 && (ends[1] = raccept(from, NULL, NULL)) < 0) {
         error = error != 0 ? error : errno;
@@ -432,8 +432,8 @@ static int connect_pair(int ends[2], int from) {
     return error;
 }
 
-/* Connects with itself until it has no more of what it ran out of; then the first stream still works, and
- * another when some were closed. Returns 0, or the line that failed. */
+/* Connects with itself until a resource is used up. Then the first stream still works, and a new one works
+ * when some were closed. Returns 0, or the line that failed. */
 static int exhausting_peer(int resource, int most) {
     enum { PAIRS = 64, FREED = 4 };
     int pairs[PAIRS][2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket_fallback: rsockets and programs that speak TCP and nothing else. What a socket is made of is told
- * by what comes first; every byte arrives, whoever speaks first, and nobody waits for ever. */
+/* rsocket_fallback: rsockets and programs that speak only TCP. The first bytes decide what the socket
+ * becomes. Every byte arrives, whichever side speaks first, and no side waits for ever. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -11,7 +11,7 @@
 
 #include "test.h"
 
-/* Last: they assert. */
+/* These come last, because they assert. */
 #include "../pace.h"
 #include "../sockets.h"
 #include "rsockets.h"
@@ -23,7 +23,7 @@ static const char request_key[] = "MPA ID Req Frame";
 static uint16_t port;
 static int listener = -1;
 static int client = -1; /* of the kernel */
-static int fd = -1;     /* what raccept gave */
+static int fd = -1;     /* the rsocket of raccept */
 
 static int listen_for_plain(void **state) {
     (void)state;
@@ -115,7 +115,8 @@ static void a_server_that_speaks_first_has_tcp(void **state) {
     assert_rsocket_gets("HELO");
 }
 
-/* One that does not block may speak when the time for a request is over, which is shorter for later clients.
+/* A server that does not block may speak when the time for a request is over, which is shorter for later
+ * clients.
  */
 static void a_server_that_does_not_block_speaks_first(void **state) {
     (void)state;
@@ -203,7 +204,7 @@ static void a_client_that_has_gone_is_accepted(void **state) {
         assert_int_equal(rclose(fd), 0);
         fd = -1;
     }
-    /* An rsocket, whose request is there. */
+    /* This client is an rsocket, whose request has come. */
     const int asking = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     assert_int_equal(rsetsockopt(asking, SOL_SOCKET, SO_LINGER, &cut, sizeof(cut)), 0);
     assert_fails(rconnect(asking, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
@@ -214,7 +215,7 @@ static void a_client_that_has_gone_is_accepted(void **state) {
     assert_fails(rrecv(fd, &byte, 1, 0), ECONNRESET);
 }
 
-/* A part of a request decides nothing, until it is something else, or the rest does not come. */
+/* After a part of a request nothing is decided until other bytes come, or the rest does not come. */
 static void the_beginning_of_a_request_may_be_anything(void **state) {
     (void)state;
     char byte = 0;
@@ -257,7 +258,7 @@ static void a_request_that_makes_no_sense_is_refused(void **state) {
     assert_mode(fd, RDMA_MODE_OPEN, RDMA_REASON_NONE);
 }
 
-/* As when a client is killed, or gives up, before its server looks at it. */
+/* This happens when a client is killed, or gives up, before its server looks at it. */
 static void a_client_that_asked_and_was_cut_is_a_reset(void **state) {
     (void)state;
     const struct linger cut = {.l_onoff = 1};
@@ -355,7 +356,7 @@ static void a_repoll_sees_tcp(void **state) {
     assert_int_equal(rclose(set), 0);
 }
 
-/* Also where the time for a request has to pass first, and nothing else happens. */
+/* This is also true when the time for a request has to pass first, without any other event. */
 static void a_repoll_waits_until_the_server_may_speak(void **state) {
     (void)state;
     connect_plain();
@@ -475,7 +476,7 @@ static void a_server_that_speaks_first_has_rdma_with_an_rsocket(void **state) {
     assert_int_equal(rclose(both[0].fd), 0);
 }
 
-/* One call does not wait for a crowd: what is ready is told between them. */
+/* One call does not wait for many clients: it reports ready ones in between. */
 static void a_poll_begins_some_streams_at_a_time(void **state) {
     (void)state;
     enum { CLIENTS = 100, AT_ONCE = 64 };

@@ -9,7 +9,7 @@
 #include "log_capture.h"
 #include "test.h"
 
-/* Last: it asserts. */
+/* This comes last, because it asserts. */
 #include "rsockets.h"
 
 enum { SLOTS = 4, SIZE = 4096 };
@@ -48,8 +48,8 @@ static int close_ends(void **state) {
     return 0;
 }
 
-/* The other end now knows of what was mapped, and has in its memory what was written. It is this thread, too,
- * and may have to give credits before. */
+/* After this the other end knows the mappings, and has the written bytes in its memory. This thread is also
+ * the other end, and may have to give credits first. */
 static void tell(int from, int to) {
     char byte = 0;
     struct pollfd both[2] = {{.fd = from, .events = POLLOUT}, {.fd = to, .events = POLLIN}};
@@ -75,7 +75,7 @@ static void a_mapping_each_way_at_once(void **state) {
     for (size_t k = 0; k < BIG; ++k) {
         bytes[k] = (unsigned char)(k * 7 + (k >> 8));
     }
-    /* More than the queues and buffers hold, by turns, without anybody waiting. */
+    /* The bytes are more than the queues and buffers hold, by turns, and no side waits. */
     size_t written[2] = {0, 0};
     while (written[0] < BIG || written[1] < BIG) {
         for (int i = 0; i < 2; ++i) {
@@ -99,12 +99,12 @@ static void a_mapping_each_way_at_once(void **state) {
     free(bytes);
 }
 
-/* librdmacm loses a credit at each. */
+/* librdmacm loses a credit at each mapping. */
 static void mappings_without_end(void **state) {
     const int *const fds = *state;
     enum { TIMES = 100000 };
     static unsigned memory[2][SIZE / sizeof(unsigned)];
-    /* Fewer under Valgrind, and still many times the credits. */
+    /* Under Valgrind there are fewer, but still many times the credits. */
     const unsigned times = getenv("RPMA_VALGRIND") == NULL ? TIMES : TIMES / 20;
     for (unsigned time = 0; time < times; ++time) {
         for (int i = 0; i < 2; ++i) {
@@ -142,7 +142,7 @@ static void where_mappings_begin_and_end(void **state) {
     assert_fails((ssize_t)riowrite(fds[1], bytes, 1, -1, 0), EINVAL);
     assert_fails((ssize_t)riowrite(fds[1], bytes, 1, SIZE, MSG_OOB), EOPNOTSUPP);
     assert_int_equal(riowrite(fds[1], bytes, 0, 0, 0), 0);
-    /* Across the end of the first into the second, and no further. */
+    /* The write goes across the end of the first mapping into the second, and ends there. */
     assert_int_equal(riowrite(fds[1], bytes, sizeof(bytes), 2L * SIZE - 10, 0), SIZE + 10);
     tell(fds[1], fds[0]);
     assert_int_equal(memory[0][SIZE - 11], 0);
@@ -174,7 +174,7 @@ static void what_cannot_be_mapped(void **state) {
         assert_int_equal(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, -1), (off_t)(intptr_t)memory);
     }
     assert_fails(riomap(fds[0], memory, SIZE, PROT_WRITE, 0, 0), ENOMEM);
-    /* This takes no place at the peer. */
+    /* This mapping takes no place at the peer. */
     assert_int_equal(riomap(fds[0], memory, 100, PROT_NONE, 0, 7), 7);
     assert_int_equal(riounmap(fds[0], memory, 100), 0);
     for (int i = 0; i < SLOTS; ++i) {
@@ -201,7 +201,7 @@ static void one_mapping_over_another(void **state) {
     assert_int_equal(memory[0][149], 0);
     assert_memory_equal(memory[0] + 150, bytes, SIZE - 150);
     assert_memory_equal(memory[1], bytes, 100);
-    /* The one that was mapped twice goes once. */
+    /* The memory that was mapped twice is unmapped once. */
     assert_int_equal(riounmap(fds[0], memory[0], SIZE), 0);
     tell(fds[0], fds[1]);
     memset(bytes, 'c', SIZE);
@@ -214,7 +214,7 @@ static void one_mapping_over_another(void **state) {
     assert_int_equal(riowrite(fds[1], bytes, 100, 50, 0), 100);
 }
 
-/* A program that does not read stops what is sent to it, and not what is written. */
+/* A program that does not read stops sends to it, but no direct writes. */
 static void a_full_stream_stops_no_write(void **state) {
     const int *const fds = *state;
     static char memory[SIZE];
@@ -243,7 +243,7 @@ static void a_full_stream_stops_no_write(void **state) {
     assert_int_equal(memory[0], bytes[0]);
 }
 
-/* A program of librdmacm's maps right after it accepted, also when its calls do not block. */
+/* A program of librdmacm maps memory right after it accepted, also when its calls do not block. */
 static void what_was_accepted_maps_at_once(void **state) {
     (void)state;
     static char memory[SIZE];
@@ -285,7 +285,7 @@ static void a_message_comes_after_what_was_written_before(void **state) {
     }
 }
 
-/* The peer does not know yet, or does: nothing comes into the memory any more. */
+/* The peer may or may not know yet: no byte comes into the memory any more. */
 static void a_mapping_ends_while_the_peer_writes(void **state) {
     const int *const fds = *state;
     static unsigned memory[SIZE];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket_options: every option and flag of a stream: it is there before the stream, in it, and in what a
- * listener with it accepts; and those that change what calls do, do so. */
+/* rsocket_options: every option and flag of a stream: it holds before the stream, in it, and on the rsockets
+ * that a listener with it accepts; and options that change calls have their effects. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -9,7 +9,7 @@
 
 #include "test.h"
 
-/* Last: they assert. */
+/* These come last, because they assert. */
 #include "../pace.h"
 #include "../sockets.h"
 #include "rsockets.h"
@@ -93,7 +93,7 @@ static void assert_number(const struct number *option, int fd, const char *where
     }
 }
 
-/* Set before the stream, one option at a time: of the end that connects and of the listener. */
+/* Each option is set before the stream, one at a time, on the end that connects and on the listener. */
 static void numbers_hold_where_they_are_set(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
@@ -165,7 +165,7 @@ static void what_is_no_option(void **state) {
     assert_int_equal(value, 1);
 }
 
-/* ---- options that change what calls do ---- */
+/* ---- options that change the effects of calls ---- */
 
 static void maxseg_and_defer_accept_of_a_listener(void **state) {
     (void)state;
@@ -173,7 +173,7 @@ static void maxseg_and_defer_accept_of_a_listener(void **state) {
     assert_int_equal(get(listener, IPPROTO_TCP, TCP_MAXSEG), 1000);
     set(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, 5);
     assert_true(get(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT) >= 5);
-    /* One that says nothing is not there yet; one of ours asks at once. */
+    /* A silent client has not come yet; a client of ours asks at once. */
     const struct sockaddr_in address = loopback_at(port);
     const int silent = socket(AF_INET, SOCK_STREAM, 0);
     struct pollfd entry = {.fd = listener, .events = POLLIN};
@@ -244,7 +244,7 @@ static void sndtimeo_ends_a_connect(void **state) {
     ends[0] = rsocket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(rsetsockopt(ends[0], SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time)), 0);
     demand_rdma(ends[0]);
-    /* Nobody uses what the kernel has accepted. */
+    /* No program uses the connection that the kernel has accepted. */
     assert_fails(rconnect(ends[0], (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
 }
 
@@ -318,7 +318,7 @@ static void flags_of_a_socket(void **state) {
     assert_int_equal(rfcntl(plain, F_GETFL), O_RDWR);
     assert_int_equal(rfcntl(plain, F_GETFD), 0);
     assert_int_equal(rclose(plain), 0);
-    /* As accept(2): neither is inherited. */
+    /* As with accept(2), neither is inherited. */
     assert_int_equal(rfcntl(listener, F_SETFL, O_NONBLOCK), 0);
     assert_fails(raccept(listener, NULL, NULL), EAGAIN);
     connect_ends(ends, listener, port);
@@ -370,13 +370,13 @@ static void flags_of_a_send(void **state) {
     assert_fails(rsend(ends[0], "x", 1, MSG_OOB), EOPNOTSUPP);
     (void)fill(ends[0]);
     assert_fails(rsend(ends[0], "x", 1, MSG_DONTWAIT), EAGAIN);
-    /* No signal, with and without the flag: it would end this program. */
+    /* There is no signal, with and without the flag; it would end this program. */
     assert_int_equal(rshutdown(ends[1], SHUT_WR), 0);
     assert_fails(rsend(ends[1], "x", 1, MSG_NOSIGNAL), EPIPE);
     assert_fails(rsend(ends[1], "x", 1, 0), EPIPE);
 }
 
-/* ---- who accepts, and uses nothing of it yet ---- */
+/* ---- a server that accepts, and does not use the connection yet ---- */
 
 static void *connect_twice(void *unused) {
     (void)unused;

@@ -16,7 +16,7 @@
 
 #include "test.h"
 
-/* Last: they assert. */
+/* These come last, because they assert. */
 #include "rsockets.h"
 
 enum { INTERRUPTIONS = 50, AT_ONCE = 10, SPREAD_US = 100 };
@@ -93,7 +93,7 @@ struct texts {
     int goodbyes;
 };
 
-/* Receives until so many have come in all. Only whole texts come. */
+/* Receives until this many have come. Only whole texts come. */
 static void receive_texts(struct texts *texts, int fd, int requests, int goodbyes) {
     while (texts->requests < requests || texts->goodbyes < goodbyes) {
         const ssize_t got = rrecv(fd, texts->bytes + texts->kept, sizeof(texts->bytes) - texts->kept, 0);
@@ -119,7 +119,7 @@ static void receive_texts(struct texts *texts, int fd, int requests, int goodbye
     }
 }
 
-/* Both ends are this thread's, so that the handler finds locks of either taken. */
+/* This thread has both ends, so that the handler finds locks of either taken. */
 static void a_handler_sends_whole_or_not_at_all(void **state) {
     (void)state;
     int sent = 0;
@@ -235,7 +235,7 @@ static void send_a_byte(void) {
     unexpected += rsend(ends[0], "h", 1, 0) != 1;
 }
 
-/* A thread that sleeps is in no call that another has to wait for. So a handler may use what it sleeps for.
+/* No other call has to wait for a thread that sleeps. So a handler may use the rsocket for which it sleeps.
  */
 static void a_sleep_stands_in_no_ones_way(void **state) {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket: streams that several threads use, each wherever it was begun, and a process that forks. */
+/* rsocket: streams that several threads use, begun in any of them, and a process that forks. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 #include "test.h"
 
-/* Last: it asserts. */
+/* This comes last, because it asserts. */
 #include "rsockets.h"
 
 enum { PAIRS = 4, ROUNDS = 500, BYTES = 4 << 20 };
@@ -54,7 +54,7 @@ static void *answers(void *argument) {
     return NULL;
 }
 
-/* All were begun by this thread, which then sleeps: one of those that use them serves the others. */
+/* This thread began all streams and then sleeps: one of the threads that use them serves the others. */
 static void threads_on_the_streams_of_another(void **state) {
     (void)state;
     int fds[PAIRS][2];
@@ -78,7 +78,7 @@ static void threads_on_the_streams_of_another(void **state) {
     }
 }
 
-/* The value of byte number i. */
+/* Returns the value of byte number i. */
 static unsigned char at(size_t i) {
     return (unsigned char)(i * 7 + (i >> 8) + (i >> 16));
 }
@@ -146,7 +146,7 @@ static void *sends_to_each(void *argument) {
     return NULL;
 }
 
-/* The threads that began the streams are gone. */
+/* The threads that began the streams have ended. */
 static void one_thread_waits_for_the_streams_of_many(void **state) {
     (void)state;
     int fds[PAIRS][2];
@@ -204,7 +204,7 @@ static void a_thread_that_leaves_is_replaced(void **state) {
     }
 }
 
-/* Exits with 0 when all is as it should be. */
+/* Exits with 0 when all checks succeed. */
 static void be_a_child(const int fds[2]) {
     char byte = 0;
     struct pollfd entry = {.fd = fds[1], .events = POLLIN};
@@ -273,7 +273,7 @@ static void *accepts(void *argument) {
     return NULL;
 }
 
-/* It waits for what it accepted as well, a client that says nothing. */
+/* The thread also waits for the rsocket that it accepted, of a silent client. */
 static void a_listener_that_is_closed_ends_raccept(void **state) {
     (void)state;
     struct acceptor acceptor = {0};

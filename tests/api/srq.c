@@ -6,7 +6,7 @@
 
 #define ALWAYS RPMA_F_COMPLETION_ALWAYS
 
-/* Beside the ends of the fixture. */
+/* These objects are in addition to the fixture's. */
 static struct rpma_srq *the_srq;
 static struct rpma_srq_cfg *the_srq_cfg;
 static struct rpma_conn *second_client;
@@ -15,7 +15,7 @@ static struct rpma_conn *second_server;
 static int end_with_srq(void **state) {
     struct ends *ends = *state;
     int failures = 0;
-    /* The queue goes behind its connections. */
+    /* The queue is deleted after its connections. */
     failures += rpma_conn_delete(&second_client) != 0;
     failures += rpma_conn_delete(&second_server) != 0;
     failures += rpma_conn_delete(&ends->client) != 0;
@@ -25,7 +25,8 @@ static int end_with_srq(void **state) {
     return failures + end_all(state);
 }
 
-/* Two connections whose servers take their receives from the_srq, which has completions of its own or not. */
+/* Makes two connections whose servers take their receives from the_srq, with or without a completion queue of
+ * its own. */
 static void connect_both(struct ends *ends, uint32_t rcq_size) {
     assert_ok(rpma_srq_cfg_new(&the_srq_cfg));
     assert_ok(rpma_srq_cfg_set_rcq_size(the_srq_cfg, rcq_size));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* threads: what doc/THREADS.md promises, by many threads at once. The claims are ThreadSanitizer's to judge;
- * without it, each thread still sees its own work done right. */
+/* threads: checks the promises of doc/THREADS.md with many threads at once. ThreadSanitizer judges them;
+ * without it, each thread still checks its own results. */
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -138,7 +138,7 @@ static void one_peer_serves_many_threads(void **state) {
     RUN_ALL(*state, find_devices, register_memory, change_the_log);
 }
 
-/* ---- a connection a thread ---- */
+/* ---- a connection for each thread ---- */
 
 static void port_of(const struct rpma_ep *ep, char port[6]) {
     struct sockaddr_storage address;
@@ -259,7 +259,7 @@ static void collect(struct ends *ends, int thread) {
         }
         atomic_fetch_add(&collected, got);
         if (result == RPMA_E_NO_COMPLETION) {
-            /* Bounded: another thread may have taken the last completion. */
+            /* The wait is limited, because another thread may have taken the last completion. */
             poll(&readable, 1, 10);
             const int waited = rpma_cq_wait(cq);
             EXPECT(waited == 0 || waited == RPMA_E_NO_COMPLETION);
@@ -320,7 +320,7 @@ static void one_connection_serves_many_threads(void **state) {
     assert_ok(rpma_conn_get_cq(ends->client, &cq));
     assert_ok(rpma_cq_get_fd(cq, &fd));
     make_non_blocking(fd);
-    /* An event may be waited for all the while. */
+    /* A thread may wait for an event during all this. */
     assert_int_equal(pthread_create(&waiter, NULL, await_end, ends), 0);
     RUN_ALL(ends, receive);
     RUN_ALL(ends, post, collect, ask_the_connection);
@@ -330,7 +330,7 @@ static void one_connection_serves_many_threads(void **state) {
     assert_false(expectations_failed());
 }
 
-/* ---- regions that a connection is older than ---- */
+/* ---- regions that are younger than their connection ---- */
 
 /* The device's thread finds a region by its key, which comes over the network: nothing else was between the
  * two threads since it was registered. */

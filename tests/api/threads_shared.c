@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* threads_shared: what many connections share, used by many threads at once (see threads.c): batches, a
- * shared receive queue, completion and event queues. */
+/* threads_shared: objects that many connections share, used by many threads at once (see threads.c): batches,
+ * a shared receive queue, completion and event queues. */
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -89,7 +89,7 @@ static void post_receives(struct ends *ends, int thread) {
     }
 }
 
-/* Until `collected` has come to `all`. */
+/* Collects until `collected` is `all`. */
 static void collect(struct rpma_cq *cq, atomic_int *collected, int all) {
     int fd = -1;
     EXPECT_OK(rpma_cq_get_fd(cq, &fd));

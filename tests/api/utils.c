@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* utils: finding a device for an address, by RPMA_DEVICE; what it can do; the texts of events. */
+/* utils: the device of an address, by RPMA_DEVICE; its abilities; the texts of events. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -132,7 +132,7 @@ static void foreign_address_is_not_local(void **state) {
     }
 }
 
-/* No one device serves all addresses: the look-up succeeds, and a peer cannot be made of what it gives. */
+/* No single device serves all addresses: the look-up succeeds, but its result makes no peer. */
 static void wildcard_has_no_device(void **state) {
     (void)state;
     struct ibv_context *context = untouched();

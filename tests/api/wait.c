@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* wait: sleeping on a descriptor that needs no arming, together with others; what it costs. */
+/* wait: sleeps on a descriptor that needs no arming, together with others; and its cost. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -105,7 +105,7 @@ static void waits_are_of_unarmed_queues(void **state) {
     }
 }
 
-/* Completions that wait stay. */
+/* Completions that wait stay in the queue. */
 static void a_queue_is_resized(void **state) {
     struct ends *ends = *state;
     struct ibv_wc wc;
@@ -136,7 +136,7 @@ static bool is_readable(int fd) {
     return poll(&entry, 1, 0) == 1;
 }
 
-/* The next completion: sleeps in between. */
+/* Returns the next completion, and sleeps in between. */
 static struct ibv_wc sleep_for(struct rpma_cq *cq) {
     struct ibv_wc wc;
     int fd = -1;
@@ -318,7 +318,7 @@ static void events_make_it_readable(void **state) {
     assert_ok(rpma_conn_req_begin(ends->peer, ADDRESS, ends->port, ends->cfg, &ends->request));
     assert_int_equal(event_of(fd).type, RPMA_EVENT_CONN_REQ);
     assert_ok(rpma_events_wait_end(shared.events));
-    /* Nobody waits: the connection is made all the same. */
+    /* No thread waits, but the connection is made. */
     assert_ok(rpma_conn_req_connect(&ends->request, NULL, &ends->client));
     answer(ends, shared.far_cfg, NULL);
     await_event(ends->server, RPMA_CONN_ESTABLISHED);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model ADDRESS [faults]: random operations on the soft device against an oracle in memory, with faults on
-// purpose from the same seed if asked for. RPMA_MODEL_STEPS steps (as
-// many as take seconds), from RPMA_MODEL_SEED (a random one); both are printed, and repeat a run as far as
-// threads allow.
+// model ADDRESS [faults]: random operations on the soft device against an oracle in memory, with injected
+// faults from the same seed if asked for. RPMA_MODEL_STEPS steps (as many as take seconds), from
+// RPMA_MODEL_SEED (a random one); both are printed, and repeat a run as far as threads allow.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +21,7 @@ std::uint64_t from_environment(const char *name, std::uint64_t otherwise) {
     return value != nullptr ? std::strtoull(value, nullptr, 0) : otherwise;
 }
 
-// The ends it is told to break are many; each is logged.
+// Many connections break on purpose, and each end is logged, so this drops the lines.
 void no_log(int, const char *, int, const char *, const char *, ...) {}
 
 }  // namespace

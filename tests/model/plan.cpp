@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/stream: what to ask for next.
+// model/stream: plans the next operations.
 #include <algorithm>
 
 #include "stream.hpp"
@@ -8,13 +8,13 @@ namespace model {
 
 namespace {
 
-// Messages without a receive: fewer than the device keeps.
+// The number of messages without a receive; the device keeps more.
 constexpr std::size_t most_unexpected = 32;
 constexpr std::size_t most_unexpected_bytes = 1024;
 
 }  // namespace
 
-// Mostly small, sometimes more than an FPDU takes.
+// Returns a size that is mostly small, sometimes larger than an FPDU.
 std::size_t Stream::size() {
     switch (below(8)) {
         case 0:

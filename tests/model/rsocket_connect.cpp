@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/rsocket_connect: how a pair begins, in one thread, which is both ends and does not wait for either.
+// model/rsocket_connect: the beginning of a pair, in one thread, which is both ends and waits for neither.
 #include <netinet/in.h>
 #include <poll.h>
 

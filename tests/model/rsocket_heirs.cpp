@@ -26,7 +26,7 @@ namespace {
 
 constexpr unsigned most_seconds = 60;
 constexpr std::size_t most_handed_over = 50'000;
-// LeakSanitizer would take what the parent's threads hold for leaks of a forked child.
+// LeakSanitizer would take the memory of the parent's threads for leaks of a forked child.
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool may_exit = false;
 #else
@@ -56,7 +56,7 @@ std::vector<std::uint64_t> numbers_of(const Inheritance &what, bool may_break) {
     _exit(127);
 }
 
-// As _exit(2). That of ThreadSanitizer's looks for threads that nobody has joined: the device's thread has
+// Works as _exit(2). ThreadSanitizer's _exit looks for threads that were not joined: the device's thread has
 // ended with the last object, and only the library's end of a process joins it.
 [[noreturn]] void end_at_once() {
     (void)syscall(SYS_exit_group, 0);

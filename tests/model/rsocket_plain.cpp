@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/rsocket_plain: how a pair begins that has a plain socket of TCP at one end, in one thread.
+// model/rsocket_plain: the beginning of a pair with a plain socket of TCP at one end, in one thread.
 #include <poll.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ constexpr int patience_ms = 40'000;
 
 }  // namespace
 
-// A program that takes nothing but RDMA has an error, and neither a byte nor an end of the stream.
+// A program that accepts only RDMA gets an error, and neither a byte nor an end of the stream.
 std::string RsocketPair::refuse_tcp(int end) {
     pollfd one{.fd = fd(end), .events = POLLIN, .revents = 0};
     const int ready = rpoll(&one, 1, patience_ms);
