@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Peers that are not ours, or behave badly: they fail, the server and its content stay as they were.
+# Peers that are not ours, or behave badly, fail. The server and its content stay as they were.
 . "$(dirname "$0")/server.bash"
 
 head -c 3M /dev/urandom >content
@@ -13,7 +13,7 @@ unharmed() {
     push content
 }
 
-# Bytes that are no MPA request: none, a few, many, and a good beginning with nonsense behind it.
+# The bytes are no MPA request: no bytes, a few, many, and a good beginning with nonsense after it.
 for size in 0 1 19 20 21 1000 100000; do
     exec {tcp}<>"/dev/tcp/127.0.0.1/$port"
     head -c $size /dev/urandom 1>&"$tcp" 2>/dev/null || true
@@ -36,12 +36,12 @@ bounded "$peer" bad_hello 127.0.0.1 "$port" || die "bad_hello"
 bounded "$peer" other_version 127.0.0.1 "$port" || die "other_version"
 unharmed
 grep -q 'is no rpma client' server.err || die "the server does not say whom it rejected"
-# Many of them are some lines, and a count of the others when their time is over.
+# For many of them the server prints some lines, and a count of the others when the interval is over.
 bounded "$peer" bad_hellos 127.0.0.1 "$port" || die "bad_hellos"
 [ "$(grep -c 'is no rpma client' server.err)" -le 18 ] || die "the server says the same again and again"
 
-# A pusher with a made-up key, one beyond its slot, a puller that writes, also with the key of a pusher; requests that are none, a commit of what did
-# not arrive, and none at all.
+# A pusher has a made-up key or writes beyond its slot; a puller writes, also with the key of a pusher; a request is no
+# request, commits what did not arrive, or is missing.
 for crime in bad_key out_of_bounds write_as_puller others_key bad_request wrong_checksum no_commit; do
     bounded "$peer" $crime 127.0.0.1 "$port" || die "$crime"
     unharmed
@@ -54,7 +54,7 @@ bounded "$peer" write_after_commit 127.0.0.1 "$port" || die "write_after_commit"
 pulled thousand
 push content
 
-# One push at a time; a dead pusher makes room.
+# The server takes one push at a time; a dead pusher makes room.
 mkfifo held
 "$peer" hold 127.0.0.1 "$port" >held &
 holder=$!
@@ -66,7 +66,7 @@ kill -KILL $holder
 wait $holder 2>/dev/null || true
 unharmed
 
-# Servers that are none.
+# The peers of the clients are no servers of pools.
 for kind in garbage silent; do
     rm -f ports
     mkfifo ports

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# rpma check: what it finds in pools that are good, cut off and damaged, and the one thing that it repairs.
+# Tests what rpma check finds in pools that are good, cut off and damaged, and the one thing that it repairs.
 . "$(dirname "$0")/server.bash"
 
 checked() { # checked TEXT [OPTION...]
@@ -23,7 +23,7 @@ checked '^slot 0 *content 1, 3145728 bytes, crc32c:........: good$'
 grep -q '^slot 1 *content 2, 2097152 bytes, crc32c:........: good (committed)$' stdout || die "slot 1: $(cat stdout)"
 checked '"good":true' --json
 
-# Committed and damaged: nothing is changed unless it is asked for, and then the content before is there.
+# The committed content is damaged: nothing is changed unless it is asked for, and then the content before is there.
 cp pool good
 damage 3170000 # of content 2
 before=$(sha256sum <pool)
@@ -37,7 +37,7 @@ push second
 pulled second
 stop_server
 
-# A damaged header of the committed content, and a damaged other slot, which is none of the pool's.
+# The header of the committed content is damaged, and then the other slot, which the pool does not need.
 cp good pool
 damage 12288
 refused_with 1 'is damaged: the header of slot 1' "$rpma" check --pool pool
@@ -48,7 +48,7 @@ before=$(sha256sum <pool)
 checked '^verdict *good$' --use-other-slot
 [ "$(sha256sum <pool)" = "$before" ] || die "check changed a good pool"
 
-# Nothing to offer; no pool at all.
+# The pool has no other content to offer; then the file is no pool.
 damage 3170000
 before=$(sha256sum <pool)
 refused_with 1 'no good content either' "$rpma" check --pool pool --use-other-slot

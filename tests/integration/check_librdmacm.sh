@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# rpma check in front of librdmacm's rsockets on the soft device.
+# Tests rpma check with a server that has librdmacm's rsockets on the soft device.
 . "$(dirname "$0")/server.bash"
 
 command -v rstream >/dev/null || { echo 'rstream is not installed (group compat of utils/install-dependencies.sh)'; exit 77; }

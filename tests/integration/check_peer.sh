@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# rpma check HOST:PORT: what it says of servers of every kind, and what its question costs their programs.
+# Tests what rpma check HOST:PORT says of servers of every kind, and what its question costs their programs.
 . "$(dirname "$0")/server.bash"
 . "$(dirname "$0")/ends.bash"
 
-# speaks REGEX...: of a server that can be used; each in what is printed.
+# speaks REGEX...: the server can be used, and the output matches each REGEX.
 speaks() {
     bounded "$rpma" check "127.0.0.1:$port" >stdout 2>stderr || die "check: $?"
     local line
@@ -26,7 +26,7 @@ done
 until_said '^ended 0$'
 ! grep -q broke said || die "the server's stream broke: $(cat said)"
 
-# A server of TCP that speaks first hears nothing from us, unless that is wanted.
+# A TCP server that speaks first gets no bytes from rpma check, unless an option asks for it.
 start_end banner
 refused_with 6 'plain TCP: it speaks first, "SSH-2.0-OpenSSH_9.2"' "$rpma" check "127.0.0.1:$port"
 grep -q '^speaks *tcp$' stdout || die "$(cat stdout)"
@@ -51,7 +51,7 @@ kill -STOP "$pid"
 refused_with 6 'an rsocket whose program does not look at its clients' "$rpma" check "127.0.0.1:$port" --timeout 0.5
 stop_end
 
-# A port where nobody is any more; no such host; no address.
+# No server listens at the port any more; there is no such host; the argument is no address.
 refused_with 7 "127.0.0.1:$port: no program listens there" "$rpma" check "127.0.0.1:$port"
 refused_with 7 'absent.invalid: unknown host' "$rpma" check absent.invalid:7204
 refused_with 2 'expected a port from 1 to 65535' "$rpma" check 127.0.0.1:0

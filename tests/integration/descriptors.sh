@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# File descriptors that run out, at the client or at the server: each says so, and goes on when there are some again.
+# File descriptors run out at the client or at the server: each says so, and continues when it has some again.
 . "$(dirname "$0")/server.bash"
 
 head -c 1M /dev/urandom >content
 start_server pool 1M
 push content
 
-# The client: from too few for its device to enough for a push. It always says that descriptors are what it has too few
-# of. One of the limits stops it at rdma_connect.
+# The client has from too few for its device to enough for a push. It always says that it has too few descriptors. One
+# of the limits stops it at rdma_connect.
 cannot_connect=0
 for ((limit = 7; limit < 40; limit++)); do
     code=0
@@ -21,7 +21,7 @@ done
 [ $code -eq 0 ] || die "no push with $limit descriptors"
 [ $cannot_connect -eq 1 ] || die "no limit stops a push at its connection"
 
-# The server: it can accept no socket. The client waits for it, and it tries again, which is said once.
+# The server can accept no socket. The client waits, and the server tries again and says so once.
 limit_server() { prlimit --pid "$server" --nofile="$1:"; }
 before=$(ulimit -Sn)
 : >server.err
@@ -32,8 +32,9 @@ grep -q 'cannot accept connections, .*: Too many open files' server.err || die "
 limit_server "$before"
 push content
 
-# It has none but the one that its device keeps for this: the client hears why it is rejected. So does one whose socket it
-# accepts with a few more, when none is left for what a connection needs; the server says that too. Others come later.
+# The server has only the descriptor that its device keeps for this: the client gets the reason of the rejection. With a
+# few more, the server accepts the socket and has none left for the connection: the client gets the reason too, and the
+# server prints it. Later clients are accepted.
 used=0
 while [ -e "/proc/$server/fd/$used" ]; do used=$((used + 1)); done
 told=0

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A server that ends in the middle of a push: the exit code says whether the content may be there.
+# A server ends in the middle of a push: the exit code says whether the content may be there.
 . "$(dirname "$0")/server.bash"
 
 head -c 1M /dev/urandom >old
 mkfifo source
 
-# begin_push: a push that is admitted, and waits for what is written to descriptor `input`.
+# begin_push: starts a push, which is admitted and waits for what is written to descriptor `input`.
 begin_push() {
     "$rpma" push - "$address" <source >stdout 2>stderr &
     pusher=$!
@@ -20,7 +20,7 @@ begin_push() {
     die "the push is not admitted"
 }
 
-# ends_with CODE TEXT: the push, with one line.
+# ends_with CODE TEXT: the push ends with this code and one line.
 ends_with() {
     local code=0
     exec {input}>&-
@@ -36,7 +36,7 @@ kill_server() {
     server=
 }
 
-# Before the commit: not committed. The server takes its leave, or is killed.
+# The server ends in order, or is killed, before the commit: the content is not committed.
 start_server pool 1M
 push old
 begin_push
@@ -52,7 +52,7 @@ ends_with 3 '; nothing was committed$'
 start_server pool 1M
 pulled old
 
-# With the commit sent, and no answer: unknown. The content is empty, so that only the commit is asked for.
+# The commit is sent and not answered: the result is unknown. The content is empty, so that only the commit is sent.
 begin_push
 kill -STOP "$server"
 exec {input}>&-

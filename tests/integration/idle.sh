@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Clients that come no further use nobody's place for ever: a push and a pull are ended, an address has no more than its part of
-# the places, and the others are told why they get none.
+# Clients that make no progress do not keep their places for ever: the server ends a push and a pull. An address gets no
+# more than its part of the places, and the other clients are told why they get none.
 . "$(dirname "$0")/server.bash"
 
 head -c 1M /dev/urandom >content
 start_server pool 1M --push-lease 3 --idle-limit 3
 push content
 mkfifo said
-# One that is silent, and one that says again and again that it is there.
+# One client is silent, and one says again and again that it is there.
 for pusher in hold talk; do
     "$peer" $pusher 127.0.0.1 "$port" >said &
     helpers+=($!)

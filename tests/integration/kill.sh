@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# kill -9 of the server or of the client at random moments of a push: afterwards the pool opens, and holds the old content
-# or the new, and the new one when push said so. RPMA_KILLS: how many (default 10); RPMA_SEED: repeats a run's choices.
+# kill -9 ends the server or the client at random moments of a push: afterwards the pool opens, and holds the old
+# content or the new, and the new one when push said so. RPMA_KILLS: how many (default 10); RPMA_SEED: repeats a run's
+# choices.
 . "$(dirname "$0")/server.bash"
 
 kills=${RPMA_KILLS:-10}
@@ -15,8 +16,8 @@ start_server pool 32M
 push a
 push b
 old=b new=a
-# How long after the start of a push the kill comes at most; it follows what happens, so that about as many kills come
-# before the commit as after it, and most near it.
+# The longest time from the start of a push to the kill. It is adjusted after each push, so that about as many kills
+# come before the commit as after it, and most near it.
 window_us=100000
 kept=0 committed=0
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# rpma serve at several addresses, at all of this machine, and of a pool whose size it knows.
+# rpma serve listens at several addresses and at all addresses of this machine, and serves a pool without a given size.
 . "$(dirname "$0")/server.bash"
 
 head -c 1M /dev/urandom >content
@@ -30,7 +30,7 @@ for listen_on in 127.0.0.1 "$all"; do
     [ "$listen_on" != '[::]' ] || for at in "${others[@]}"; do
         bounded "$rpma" pull "$at:$port" got >stdout 2>stderr || die "pull $at"
     done
-    # One push at a time, wherever they come from.
+    # The server takes one push at a time, at whichever address it comes.
     rm -f held
     mkfifo held
     "$peer" hold 127.0.0.1 "$port" >held &

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# rpma perf: every operation over IPv4 and IPv6, exact counts, what it must not touch, and what ends it. No time is
-# asserted.
+# Tests rpma perf: every operation over IPv4 and IPv6, exact counts, what it must not touch, and what ends it. No time
+# is asserted.
 . "$(dirname "$0")/server.bash"
 
 head -c 3M /dev/urandom >content
@@ -12,7 +12,7 @@ push other
 
 perf() { bounded "$rpma" perf "$address" "$@" >stdout 2>stderr || die "perf $*"; }
 
-# check_json EACH ALL: the first is true of each row, the second of the whole, and all numbers fit each other.
+# check_json EACH ALL: EACH is true of each row and ALL of the whole output, and all numbers fit each other.
 cat >check.py <<'END'
 import json, sys
 perf = json.load(open('stdout'))
@@ -44,25 +44,25 @@ every_operation() {
 }
 every_operation
 every_operation --wait --connections 3
-# One that does not divide by the pairs, and one that is less than the depth.
+# One count is no multiple of the pairs, and one is less than the depth.
 for count in 1 13; do
     perf --count $count --depth 16 --size 8 --json
     check_json "row['operations'] == $count and row['tcp']['operations'] == $count" 'len(perf["rows"]) == 5'
 done
-# By time: something, and the table for people.
+# Measures for a time: there is some output, the table for people.
 perf --time 0.05 --warmup 0.01 --op write,flush --size 8 --depth 4 --histogram
 grep -q '^op .*p99.99 .*GB/s.*x tcp$' stdout || die "expected a head: $(cat stdout)"
 [ "$(grep -c '^\(write\|flush\) *8 *4 ' stdout)" -eq 2 ] || die "expected two rows: $(cat stdout)"
 grep -q '^ *[0-9.]*[num]s to .*%  #' stdout || die "expected bars: $(cat stdout)"
 
-# What is committed stays, and pushes and pulls go on.
+# The committed content stays, and pushes and pulls continue.
 [ "$(grep -c '^committed' server.out)" -eq 2 ] || die "perf made a commit"
 [ ! -s server.err ] || die "the server complains"
 pulled other
 push content
 pulled content
 
-# Who measures flushes is like one who pushes; other measuring is in nobody's way.
+# A client that measures flushes takes the place of a pusher; other measurements hinder no client.
 mkfifo held
 "$peer" hold 127.0.0.1 "$port" >held &
 holder=$!
@@ -74,7 +74,7 @@ kill -KILL $holder
 wait $holder 2>/dev/null || true
 
 connected() { grep -qi ": [0-9A-F:]* [0-9A-F]*:$(printf %04X "$port") 01 " /proc/net/tcp; }
-# start_perf OPTION...: runs until it is ended; returns when it is connected. Sets client.
+# start_perf OPTION...: starts a perf that runs until it is ended; returns when it is connected. Sets client.
 start_perf() {
     "$rpma" perf "$address" --time 3600 "$@" >stdout 2>stderr &
     client=$!
@@ -84,7 +84,7 @@ start_perf() {
     done
 }
 
-# It ends with 0 and prints what it measured; how soon that is something depends on the machine.
+# It ends with 0 and prints what it measured; the machine's speed decides how soon that is more than nothing.
 for op in write flush send; do
     for try in $(seq 20); do
         start_perf --op $op --size 8 --warmup 0 --json
@@ -115,7 +115,7 @@ refused '--time' "$rpma" perf "$address" --time 0
 refused 'does not take 65 messages of 8 bytes' "$rpma" perf "$address" --op send --depth 65 --size 8
 refused 'has 3145728 bytes' "$rpma" perf "$address" --op flush --size 4M
 
-# A server that dies, also in the middle of a write that nobody answers.
+# The server dies, also in the middle of a write that is never answered.
 for op in write read flush send atomic; do
     start_perf --op $op --size 64K
     code=0
@@ -129,7 +129,7 @@ for op in write read flush send atomic; do
     pulled other
 done
 
-# Nobody pushes while flushes are measured. A perf that dies leaves the server as it was.
+# The server refuses pushes while flushes are measured. A perf that dies leaves the server as it was.
 start_perf --op flush
 refused 'rpma perf measures flushes' "$rpma" push content "$address"
 pulled other

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The progress on a terminal: one line, of its width, also when that changes.
+# The progress on a terminal is one line of the terminal's width, also when the width changes.
 . "$(dirname "$0")/server.bash"
 
 head -c 64M /dev/zero >content
@@ -15,7 +15,7 @@ def resize(terminal, columns):
 
 terminal, side = pty.openpty()
 resize(terminal, 80)
-# Its standard output is a pipe: it goes on when this reads.
+# Its standard output is a pipe: it continues when this program reads.
 pull = subprocess.Popen([rpma, 'pull', address, '-'], stdout=subprocess.PIPE, stderr=side)
 os.close(side)
 lines = {80: [], 40: [], 20: []}

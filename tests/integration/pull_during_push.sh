@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Pulls while pushes follow each other without a pause: every pull gives one whole content.
+# Pulls run while pushes follow each other without a pause: every pull gives one whole content.
 . "$(dirname "$0")/server.bash"
 
 pushes=${RPMA_PUSHES:-30}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Bad input: one clear line, a failure, and everything else unharmed.
+# Bad input gives one clear line and a failure, and harms nothing else.
 . "$(dirname "$0")/server.bash"
 
 head -c 3M /dev/urandom >content
@@ -78,7 +78,7 @@ SOFTRDMA_CRC=yes refused 'SOFTRDMA_CRC is "yes", expected 0 or 1' "$rpma" push c
 SOFTRDMA_FAULTS=drop=x bounded "$rpma" devices >stdout 2>stderr || die "devices"
 grep -q 'SOFTRDMA_FAULTS has "drop=x", expected' stderr || die "devices does not say why none can be opened"
 
-# What is printed does not arrive. A reader that has seen enough is told nothing.
+# The output cannot be written: rpma fails. It prints no error when the reader closes the pipe.
 for command in "push content $address" "pull $address got" 'devices'; do
     code=0
     # shellcheck disable=SC2086
@@ -91,7 +91,7 @@ for command in "push content $address" "pull $address got" 'devices'; do
 done
 pulled content
 
-# A source that changes while it is read, all the time.
+# A source changes all the time while it is read.
 head -c 2M content >moving
 (while echo >>moving && truncate -s 2M moving; do :; done) 2>/dev/null &
 changer=$!
@@ -105,7 +105,7 @@ wait $changer 2>/dev/null || true
 pulled content
 kill -0 "$server" || die "the server ended"
 
-# A server that does not answer, and then does.
+# A server does not answer at first, and then does.
 kill -STOP "$server"
 refused 'no answer for 1 seconds' "$rpma" push content "$address" --timeout 1
 refused 'no answer for 1 seconds' "$rpma" pull "$address" got --timeout 1
@@ -113,7 +113,7 @@ kill -CONT "$server"
 push content
 pulled content
 
-# A pool that is truncated while it is served costs the transfer.
+# The transfer fails when the pool is truncated while it is served.
 cp pool good_pool
 truncate -s 8192 pool
 echo kept >got
@@ -134,11 +134,11 @@ stop_server
 rm got
 echo kept >got
 
-# Nobody listens any more.
+# No server listens any more.
 refused "$address: refused: no server of a pool is there" "$rpma" push content "$address"
 refused "$address: refused: no server of a pool is there" "$rpma" pull "$address" got
 
-# Pools that are not what they should be; none is touched.
+# Files that are no good pools are refused and not changed.
 check_refused() {
     local before
     before=$(sha256sum <pool)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Counts the instructions of an echo, of all libraries, in a process that has IDLE idle streams in its repoll: at most 1.3
-# times as many as with 10. So many echoes that what the device's thread still has to do for the last of the idle ones, on a busy
-# machine, does not show.
+# Counts the instructions of an echo, of all libraries, in a process that has IDLE idle streams in its repoll: at most
+# 1.3 times as many as with 10. There are so many echoes that the work the device's thread still does for the last idle
+# streams, on a busy machine, does not show.
 #   repoll_many.sh PROGRAM IDLE [ECHOES]        PROGRAM: build/tests/test_repoll_many
 set -u
 program=$1 idle=$2 echoes=${3:-2000} most=1.3

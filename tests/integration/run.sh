@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# rpma run becomes the program, and says as a shell does that it cannot.
+# rpma run becomes the program, and reports as a shell does when it cannot.
 . "$(dirname "$0")/server.bash"
 
 bounded "$rpma" run true || die "run true"
@@ -17,8 +17,8 @@ refused_with 126 'cannot run ./data: Permission denied' "$rpma" run ./data
 refused_with 126 'cannot run .: ' "$rpma" run .
 [ -z "$(bounded "$rpma" run true 2>&1)" ] || die "says something of a program that it reaches"
 
-# With the privileges of the file's owner the environment is not believed. A file system may give no such privileges, and
-# whoever is not root may not take others'.
+# A program with the privileges of its file's owner ignores the environment. A file system may give no such privileges,
+# and only root can give a file to another owner.
 as_nobody() { setpriv --reuid=65534 --clear-groups "$@"; }
 chmod 711 .
 install -m 4755 "$(command -v id)" owner

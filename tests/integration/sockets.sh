@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# rpma sockets: the rsockets of a server and of its client, as a table and in JSON, while they live and no longer.
+# rpma sockets lists the rsockets of a server and of its client, as a table and in JSON, while they live and no longer.
 . "$(dirname "$0")/server.bash"
 . "$(dirname "$0")/ends.bash"
 
@@ -20,7 +20,8 @@ for expected in sys.argv[3:]:
         sys.exit("%s: %s" % (expected, got))' "$@" <stdout >stderr 2>&1 || die "process $1, $2: $(cat stderr)"
 }
 
-# start_client BYTES: at the last server; returns when the server has taken its bytes. Sets client; its input is $input.
+# start_client BYTES: starts a client of the last server; returns when the server has read its bytes. Sets client; its
+# input is $input.
 start_client() {
     : >said
     rm -f client.in
@@ -32,7 +33,7 @@ start_client() {
     until_said '^connected'
 }
 
-# A server that speaks TCP has a stream in TCP, whose bytes the kernel counts.
+# The stream of a server that uses TCP is a TCP stream, whose bytes the kernel counts.
 start_end repeats
 start_client 10000
 has "$client" established mode=tcp device=None 'reason=the peer speaks TCP' "peer=127.0.0.1:$port" sent_bytes=10000 \
@@ -59,11 +60,11 @@ grep -qE "^$listener +test_socket_end +$(id -u) +[0-9]+ +stream +listening +- +-
 grep -qE "^$client .* established +rdma +soft_lo .* 127.0.0.1:$server_port +10000 +10000 " stdout ||
     die "the client: $(cat stdout)"
 
-# Again and again, until the reader goes.
+# It prints again and again, until the reader closes the pipe.
 bounded "$rpma" sockets --watch 0.1 --json | head -3 >stdout || true
 [ "$(grep -c "\"process\":$client" stdout)" -eq 3 ] || die "expected three lists: $(cat stdout)"
 
-# A process that was killed has none, and what it left is removed.
+# A killed process has no rsockets in the list, and the files that it left are removed.
 kill -KILL "$client"
 wait "$client" 2>/dev/null || true
 exec {input}>&-

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# rpma status: what a server holds, and who pushes since when; it keeps nobody waiting.
+# rpma status prints what a server holds, and which client pushes since when; it makes no client wait.
 . "$(dirname "$0")/server.bash"
 
 status() { # status TEXT [OPTION...]

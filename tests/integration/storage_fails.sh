@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Storage fails once below a push, on its content, its header or its commit word, and is well again: the pusher is told what
-# happened, nobody sees what is not durable, and no push is taken until the server is started again.
-# The first argument is an rpma with storage that fails on purpose (failing_storage.cpp).
+# Storage fails once during a push, on its content, its header or its commit word, and then works again: the pusher is
+# told what happened, no client sees what is not durable, and no push is taken until the server is started again. The
+# first argument is an rpma with storage that fails on purpose (failing_storage.cpp).
 . "$(dirname "$0")/server.bash"
 export RPMA_TEST_FAILURE=$work/failure RPMA_TEST_NO_REGION=$work/no_region RPMA_TEST_SLOW=$work/slow
 
-# In this order storage is asked: for the content, for its header, for the commit word.
+# The server makes durable, in this order: the content, its header, the commit word.
 after=([1]='nothing was committed' [2]='nothing was committed' [3]='the pool holds the old content or the new')
 eio=(5 'Input/output error') enospc=(28 'No space left on device')
 
@@ -25,7 +25,7 @@ for call in 1 2 3; do
     grep -qF "durable: ${error[1]}; ${after[call]}" stderr || die "failure at $call: expected ${error[1]}, ${after[call]}"
     [ ! -e failure ] || die "storage was not asked $call times"
     grep -qF "cannot make it durable: ${error[1]}; no push is taken until" server.err || die "the server does not say it"
-    # The kernel has forgotten it.
+    # The kernel reports the error only once.
     for again in 1 2; do
         refused "${error[1]}; it takes no push until it is started again" "$rpma" push third "$address"
         pulled second
@@ -39,7 +39,7 @@ for call in 1 2 3; do
     stop_server
 done
 
-# A disk takes its time for a pusher that is gone: pulls do not wait for that, and the next push is told who has to.
+# A disk is slow for a pusher that is gone: pulls do not wait for it, and the next push is told what it has to wait for.
 rm -f pool
 start_server pool 1M
 push first
@@ -57,7 +57,7 @@ bounded "$rpma" push third "$address" --wait 60 >stdout 2>stderr || die "no push
 pulled third
 stop_server
 
-# A pusher is refused because there is no memory for its region: it commits nothing.
+# A pusher is refused because the server has no memory for its region: it commits nothing.
 rm -f pool
 start_server pool 1M
 push first

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Standard input and output in the place of files, what a pull must not destroy, and the exit codes of a push.
+# Tests standard input and output in the place of files, what a pull must not destroy, and the exit codes of a push.
 . "$(dirname "$0")/server.bash"
 
 head -c 3M /dev/urandom >content
 start_server pool 3M
 
-# Streams: of any length that the pool takes, through a pipe that is slower.
+# Streams may have any length that the pool takes; the pipe is slower than the transfer.
 for size in 0 1 1048576 1048577 3145728; do
     head -c $size content | bounded "$rpma" push - "$address" >stdout 2>stderr || die "push - of $size bytes"
     grep -q "^bytes *$size$" stdout || die "the summary of $size bytes"
@@ -49,14 +49,14 @@ for signal in HUP TERM KILL; do
     [ -z "$(ls -A empty)" ] || die "SIG$signal leaves $(ls -A empty)"
 done
 
-# No answer: it ends when its time is over, and not two seconds later.
+# The server does not answer: the pull ends soon after its time is over.
 before=$(date +%s%N)
 refused_with 7 'no answer for 1 seconds' "$rpma" pull "$address" got --timeout 1
 [ $((($(date +%s%N) - before) / 1000000)) -lt 2500 ] || die "--timeout 1 took $((($(date +%s%N) - before) / 1000000)) ms"
 kill -CONT "$server"
 pulled content
 
-# Codes, in JSON too.
+# The exit codes are in the JSON output too.
 json() { # json CODE OUTCOME COMMAND...
     refused_with "$1" '' "${@:3}" --json
     grep -q "^{\"error\":\".*\",\"outcome\":\"$2\",\"exit\":$1[,}]" stdout || die "expected $2 in JSON: $(cat stdout)"

@@ -26,12 +26,12 @@ done
 push 64M
 stop_server INT
 
-# What was pushed is there after a restart.
+# The pushed content is there after a restart.
 start_server pool 64M
 grep -q '^holds *content 10, 67108864 bytes' server.out || die "the pool forgot: $(cat server.out)"
 pulled 64M
 
-# JSON, and numbers that fit each other.
+# The output is JSON, and its numbers fit each other.
 bounded "$rpma" push 64M "$address" --json >push.json
 bounded "$rpma" pull "$address" got --json >pull.json
 for file in push.json pull.json; do
