@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What librpma adds to the verbs it calls, in instructions for each 8-byte write with its completion: reproducible, since
-# callgrind counts. The device's own work is in both numbers.
+# Measures what librpma adds to the verbs that it calls: the instructions for each 8-byte write with its completion.
+# callgrind counts them, so the numbers are reproducible. Both numbers include the device's own work.
 #   cost.sh PROGRAM [OPERATIONS]        PROGRAM: build/bench/bench_cost
 set -u
 program=$1 operations=${2:-1000}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Debian's librpma0 and our librpma on the soft device: instructions for each 8-byte write with its completion, the
-# device's own work in both. callgrind counts, so the figures are reproducible. librpma0 has the device from
-# libsoftrdma-verbs.so.
+# Compares Debian's librpma0 and our librpma on the soft device: the instructions for each 8-byte write with its
+# completion. Both numbers include the device's own work. callgrind counts them, so they are reproducible. librpma0
+# finds the device by libsoftrdma-verbs.so.
 #   library.sh BUILD [OPERATIONS]
 set -u
 operations=${2:-1000}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Debian's perftest over libsoftrdma-verbs.so beside raw TCP on the same loopback: the median ratio of interleaved pairs.
-# UCX's put and libfabric's ping-pong over TCP beside them, where they are installed.
+# Compares Debian's perftest over libsoftrdma-verbs.so with raw TCP on the same loopback, by the median ratio of
+# interleaved pairs. It also runs UCX's put and libfabric's ping-pong over TCP, where they are installed.
 #   programs.sh [--quick] BUILD
 set -u
 pairs=9 writes=20000 sends=20000 bytes=$((1 << 30))
@@ -40,7 +40,7 @@ both_ends() {  # both_ends PRELOAD SERVER CLIENT: the client's output in $work/c
     done
     read -r -a words <<<"${3//PORT/$port}"
     if ! LD_PRELOAD=$1 timeout 120 "${words[@]}" >"$work/client" 2>&1 </dev/null; then
-        # perftest's race with itself, see tests/compat/verbs_program.sh.
+        # perftest has a race with itself: see tests/compat/verbs_program.sh.
         grep -q 'Event: RDMA_CM_EVENT_REJECTED; error: -111' "$work/client" || die "'$3' failed"
         [ $((races += 1)) -le 20 ] || die "'$3' was refused too often"
         kill $server

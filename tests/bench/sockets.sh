@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Debian's programs over rsockets, both ends under `rpma run --sockets`, beside the same programs over TCP in the same run.
-# A row has the medians of interleaved pairs, and the medians of the pairs' ratios (rsockets / TCP). CPU is the processor time
-# of both ends for the same work. With --table it prints the rows of doc/COMPATIBILITY.md. On a machine that does other things,
-# `chrt -f 1 sockets.sh ...` keeps those out.
+# Compares Debian's programs over rsockets, with both ends under `rpma run --sockets`, with the same programs over TCP.
+# A row has the medians of interleaved pairs, and the medians of the pairs' ratios (rsockets / TCP). CPU is the
+# processor time of both ends for the same work. With --table it prints the rows of doc/COMPATIBILITY.md. On a machine
+# that runs other programs, `chrt -f 1 sockets.sh ...` keeps them from interfering.
 #   PAIRS=9 sockets.sh [--quick] [--table] BUILD [PROGRAM...]
 quick='' format='%-10s %-30s %10s %10s %-6s %6s %8s %6s  %s\n'
 while [[ ${1:-} == --* ]]; do
@@ -23,8 +23,9 @@ PATH=$PATH:/usr/sbin
 pairs=${PAIRS:-$([ -n "$quick" ] && echo 1 || echo 9)}
 few() { echo $(($1 / $([ -n "$quick" ] && echo "$2" || echo 1))); } # few N D: N, or with --quick N / D
 
-# Each program has: the others that it takes; its rows, as `ROW|what it is|bar`; start_PROGRAM WAY; measure_PROGRAM ROW, which
-# prints throughput, latency, and how much work that was. $port is the server's, "${over[@]}" what runs a program this WAY.
+# Each program has: the other programs that it needs; its rows, as `ROW|what it is|bar`; start_PROGRAM WAY;
+# measure_PROGRAM ROW, which prints throughput, latency, and the amount of work. $port is the server's port;
+# "${over[@]}" is the command that runs a program this WAY.
 
 needs_redis=(redis-server redis-benchmark)
 rows_redis=('set|SET, 50 clients (k/s, ms)|>= 0.6' 'get|GET, 50 clients (k/s, ms)|>= 0.6'

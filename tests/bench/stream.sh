@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Streams over rsockets beside the kernel's TCP on the same loopback: the median ratio of interleaved pairs. TCP writes in
-# the block size that is its best.
+# Compares streams over rsockets with the kernel's TCP on the same loopback, by the median ratio of interleaved pairs.
+# TCP writes blocks of the size that is best for it.
 #   stream.sh [--quick] BUILD
 set -eu
 pairs=9 bytes=$((1 << 30)) trips=20000

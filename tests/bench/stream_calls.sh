@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The system calls of rsockets that exchange messages and wait for each: at most three a message, none for an eventfd; and a
-# wait in a repoll sleeps without asking the kernel before and after it (the engine's clock counts there). What
-# a process begins and ends with is in a short exchange too, and does not count.
+# Counts the system calls of rsockets that exchange messages and wait for each: at most three a message, and none for an
+# eventfd. A wait in a repoll sleeps without other system calls before and after it (the engine's clock counts there).
+# The calls at the start and the end of a process are in a short exchange too, and are subtracted.
 #   stream_calls.sh PROGRAM
 set -eu
 program=$(realpath "$1")
@@ -20,8 +20,8 @@ per_message() {  # per_message KIND NAMES: thousandths of a call
     echo $((more * 1000 / (2 * (many - few))))
 }
 
-# The engine's clock, of a millisecond, does not count either, nor that it is woken now and then: under strace, and
-# beside other tests, a message may take as long. A queue that is armed has a write and a read for each message.
+# The engine's clock, of a millisecond, and its occasional wakeups do not count either: under strace, and beside other
+# tests, a message may take as long. A queue that is armed has a write and a read for each message.
 for try in 1 2 3 4; do
     all=$(per_message round-trip '!epoll_wait,restart_syscall')
     told=$(per_message round-trip 'read,write,preadv2,readv,writev')

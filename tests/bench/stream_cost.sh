@@ -9,7 +9,8 @@ command -v valgrind >/dev/null || { echo 'valgrind is not installed (utils/insta
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# A line of a function's own cost is "LINE COUNT"; the one behind "calls=" is the called function's, with all that it calls.
+# A line "LINE COUNT" is a function's own cost; after "calls=" it is the cost of the called function with all that it
+# calls.
 count() {  # count CALL: instructions for a message
     RPMA_DEVICE=soft RS_PROBE=only timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-60}" valgrind --tool=callgrind \
         --callgrind-out-file="$work/$1.%p" --compress-strings=no --compress-pos=no --collect-atstart=no \

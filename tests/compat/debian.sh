@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# shellcheck shell=bash
-# Sourced by the tests of this folder: where Debian's librpma is, the one that ours replaces. Ends the test as
-# skipped where it is not installed.
+# shellcheck shell=bash Sourced by the tests of this folder: finds Debian's librpma, which ours replaces. Ends the test
+# as skipped when it is not installed.
 
 debian_version=$(dpkg-query -W -f '${Version}' librpma-dev 2>/dev/null || true)
 case $debian_version in
@@ -14,7 +13,7 @@ esac
 debian_header=$(dpkg -L librpma-dev | grep '/librpma\.h$')
 debian_library=$(dpkg -L librpma-dev | grep '/librpma\.so$')
 
-# The functions that a library exports, with their version nodes: NAME@@NODE, one a line, sorted.
+# Prints the functions that a library exports, with their version nodes: NAME@@NODE, one a line, sorted.
 exported() {
     nm --dynamic --defined-only --with-symbol-versions "$1" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort
 }

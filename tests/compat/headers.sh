@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# headers.sh C-COMPILER C++-COMPILER INCLUDE-FOLDER: our librpma.h declares what Debian's does. A program is made of
-# our header and, behind it, of every declaration of Debian's: functions as they are, which the compiler refuses when a
+# headers.sh C-COMPILER C++-COMPILER INCLUDE-FOLDER: our librpma.h declares what Debian's does. The test makes a program
+# of our header and, after it, every declaration of Debian's: functions as they are, which the compiler refuses when a
 # type differs; enums and structs under another name, and macros, with assertions that the values and layouts are equal.
-# In C++ too, where an enum and an integer are different types. Then our header is spoilt in several ways, and each must be seen.
+# It does so in C++ too, where an enum and an integer are different types. Then it spoils our header in several ways,
+# and each must be detected.
 set -eu
 c_compiler=$1
 cxx_compiler=$2
@@ -15,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 
 compiler_of() { if [ "$1" = c ]; then echo "$c_compiler"; else echo "$cxx_compiler"; fi; }
 
-# What the preprocessor makes of Debian's header and of nothing that it includes.
+# Prints the preprocessed text of Debian's header without that of the headers that it includes.
 from_debian() {  # from_debian LANGUAGE [OPTION...]
     local language=$1
     shift
@@ -72,7 +73,7 @@ for language in c c++; do
         declarations $language
         macros $language
     } >"$work/compare.$language"
-    # Nothing was lost on the way: every function that the library exports is compared.
+    # No function was lost: every function that the library exports is compared.
     for symbol in $(exported "$debian_library"); do
         grep -q "\\b${symbol%%@*}(" "$work/compare.$language" || {
             echo "the comparison has no declaration of $symbol"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# librpma0_preload.sh PRELOAD LIBRARY C-COMPILER: write_flush_read with Debian's librpma itself, which finds the soft device
-# behind the names of libibverbs and librdmacm; with our LIBRARY beside it at the other end, either way round.
+# librpma0_preload.sh PRELOAD LIBRARY C-COMPILER: runs write_flush_read with Debian's librpma itself, which finds the
+# soft device by the names of libibverbs and librdmacm. The other end has our LIBRARY, in either role.
 set -eu
 preload=$1
 ours=${2%/*}
@@ -14,7 +14,7 @@ trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
 
 "$compiler" -std=c17 -Wall -Wextra -Werror write_flush_read.c -o "$work/program" "$debian_library"
 
-# run WHOSE [ROLE...]: the program itself looks that this librpma is the one it runs with.
+# run WHOSE [ROLE...]: the program itself checks that it runs with this librpma.
 run() {
     whose=$1
     shift

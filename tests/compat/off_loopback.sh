@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# off_loopback.sh COMMAND...: runs COMMAND in network and mount namespaces of its own, where 192.0.2.1 is an address of a
-# veth pair and `localhost` is its name: for programs that leave loopback interfaces out. All of it ends with COMMAND.
+# off_loopback.sh COMMAND...: runs COMMAND in network and mount namespaces of its own, where 192.0.2.1 is an address of
+# a veth pair and `localhost` is its name. It is for programs that ignore loopback interfaces. The namespaces end with
+# COMMAND.
 set -eu
 skip() {
     echo "SKIPPED, nothing was tested: $1"

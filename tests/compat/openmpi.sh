@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# openmpi.sh RPMA: Debian's Open MPI, unmodified, over libfabric's verbs provider and the soft device: openmpi.c with two
-# ranks and with six. Messages have no other way than the one that is named here, and MPI_Put and MPI_Get go by messages:
-# what Open MPI has to do them by RDMA (btl ofi) takes libfabric's tcp provider, and never `verbs;ofi_rxm`. libfabric leaves
-# loopback interfaces out: off_loopback.sh runs this.
+# openmpi.sh RPMA: runs openmpi.c with two ranks and with six in Debian's Open MPI, unmodified, over libfabric's verbs
+# provider and the soft device. Messages can take no other transport than the one named here. MPI_Put and MPI_Get are
+# sent as messages: Open MPI's component for RDMA (btl ofi) takes libfabric's tcp provider, and never `verbs;ofi_rxm`.
+# libfabric ignores loopback interfaces, so off_loopback.sh runs this test.
 set -eu
 rpma=$1
 for program in mpicc mpirun; do

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# preload_symbols.sh LIBRARY: the preload has every name that the installed libibverbs and librdmacm export, under the same
-# version node, unless the table below says why the real one may keep it; and no name that they do not have. A name
-# that a newer rdma-core adds fails here until somebody has looked at what it takes.
+# preload_symbols.sh LIBRARY: the preload has every name that the installed libibverbs and librdmacm export, under the
+# same version node, unless the table below says why the real library may keep it. It has no name that they do not have.
+# A name that a newer rdma-core adds fails here until a developer has checked what it needs.
 set -eu
 ours=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Names that stay the real libraries', and why no object of ours comes to them.
+# Names that the real libraries keep, and why they never get an object of ours.
 cat >"$work/theirs" <<'END'
 ibv_cmd_.*                        for drivers: the kernel's commands of a context that a driver made
 verbs_.*                          for drivers
@@ -56,7 +56,7 @@ if [ -s "$work/surplus" ]; then
     cat "$work/surplus"
     status=1
 fi
-# Nothing stays in the table that is covered, or gone.
+# The table has no name that the preload covers or that the libraries no longer have.
 while read -r entry _; do
     LC_ALL=C comm -23 "$work/real" "$work/ours" | grep -qE "^($entry)@@" || {
         echo "no name is left for '$entry' in the table of exceptions"

@@ -16,8 +16,8 @@ QEMU = 'qemu-system-x86_64'
 MEMORY = 64 << 20
 PATTERN_AT = 16 << 20
 PATTERN_SIZE = 32 << 20  # what lies behind it are pages of zeros
-# Instead of firmware, so that pages are written while they are sent: xor ax,ax; mov ds,ax; xor bx,bx; then for ever
-# incl (bx); add bx,4. It counts in each word of the first 64 KiB.
+# This program replaces the firmware, so that pages are written while they are sent: xor ax,ax; mov ds,ax; xor bx,bx;
+# then for ever incl (bx); add bx,4. It counts in each word of the first 64 KiB.
 COUNTER = bytes.fromhex('31c0 8ed8 31db 66ff07 83c304 ebf8')
 RESET = bytes.fromhex('ea000000f0')  # jmp f000:0, at the processor's first address
 FIRMWARE = COUNTER.ljust(0xfff0, b'\0') + RESET.ljust(16, b'\0')

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_haproxy.sh RPMA: haproxy with two threads in front of Python's http.server: curl asks it over rsockets, and it
-# asks the server over rsockets; then curl over TCP.
+# sockets_haproxy.sh RPMA: haproxy with two threads runs in front of Python's http.server: curl asks it over rsockets,
+# and it asks the server over rsockets; then curl asks over TCP.
 haproxy=$(command -v haproxy || echo /usr/sbin/haproxy)
 . "$(dirname "$0")/sockets.bash" "$1" "$haproxy" python3 curl
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_inherited.sh RPMA: programs that get a connection over rsockets by exec, as inetd(8) gives it, or by SCM_RIGHTS.
+# sockets_inherited.sh RPMA: programs get a connection over rsockets by exec, as inetd(8) gives it, or by SCM_RIGHTS.
 . "$(dirname "$0")/sockets.bash" "$1" python3 bash
 
 cat >server.py <<'END'
@@ -27,7 +27,7 @@ assert ended.stderr.count(b"its stream stays with the process that began it") ==
 one.sendall(one.recv(100))
 one.close()
 
-# Another process gets an accepted connection that blocks, and one that does not.
+# Another process gets an accepted connection that blocks, and a nonblocking one.
 here, there = socket.socketpair()
 worker = subprocess.Popen([sys.executable, "worker.py", str(there.fileno())], pass_fds=[there.fileno()])
 there.close()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_iperf3.sh RPMA: iperf3 in all directions, several streams, sendfile, over rsockets.
+# sockets_iperf3.sh RPMA: runs iperf3 over rsockets: in all directions, with several streams, and with sendfile.
 . "$(dirname "$0")/sockets.bash" "$1" iperf3
 
 for options in "-P 4" "-R" "--bidir" "-Z"; do
@@ -13,8 +13,8 @@ for options in "-P 4" "-R" "--bidir" "-Z"; do
 import json, sys
 end = json.load(open("client.json"))["end"]
 sent, received = end["sum_sent"]["bytes"], end["sum_received"]["bytes"]
-# The client ends the test when it has written 20 MB. The server then reads no more, and does not count what the
-# buffers of four streams still hold.
+# The client ends the test when it has written 20 MB. The server then stops reading, and does not count the bytes that
+# the buffers of four streams still hold.
 least = 18e6 if "-R" in sys.argv[1] else 1e6
 sys.exit(min(sent, received) < least)
 END

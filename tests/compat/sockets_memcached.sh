@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_memcached.sh RPMA: memcached with four threads over rsockets, and a client with eight connections at once.
+# sockets_memcached.sh RPMA: memcached with four threads serves a client with eight connections at once over rsockets.
 . "$(dirname "$0")/sockets.bash" "$1" memcached python3
 
 cat >client.py <<'END'

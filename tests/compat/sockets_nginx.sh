@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_nginx.sh RPMA: nginx with four workers over rsockets: wrk with and without keep-alive, a reload under load, a
-# large file by sendfile; curl over TCP beside it.
+# sockets_nginx.sh RPMA: nginx with four workers runs over rsockets: wrk asks it with and without keep-alive, it is
+# reloaded under load, and it sends a large file by sendfile; curl asks it over TCP too.
 nginx=$(command -v nginx || echo /usr/sbin/nginx)
 . "$(dirname "$0")/sockets.bash" "$1" "$nginx" wrk curl
 
 mkdir www
 echo hello >www/small
 head -c 64M /dev/urandom >www/large
-# Workers that root starts become nobody.
+# Workers that root starts run as the user nobody.
 chmod 755 . www
 cat >nginx.conf <<END
 worker_processes 4;
@@ -30,7 +30,7 @@ url=http://127.0.0.1:$port
 
 carry curl -sS --max-time 30 "$url/large" 2>curl.out | cmp - www/large || die "a large file changed"
 curl -sS --max-time 30 "$url/large" | cmp - www/large || die "a large file changed over TCP"
-# A slow client is there until the test has seen it.
+# A slow client stays connected until the test has seen it.
 "${over_rsockets[@]}" curl -sS --limit-rate 1M -o slow "$url/large" >slow.out 2>&1 &
 curl=$!
 background+=("$curl")

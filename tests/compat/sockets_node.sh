@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_node.sh RPMA: an HTTP server and 20 clients in one process of Node, over rsockets; then two workers of a cluster,
-# which get their connections from the process that accepts (round robin), or its listening socket.
+# sockets_node.sh RPMA: an HTTP server and 20 clients run in one process of Node, over rsockets; then two workers of a
+# cluster get their connections from the process that accepts (round robin), or get its listening socket.
 . "$(dirname "$0")/sockets.bash" "$1" node
 
 cat >client.js <<'END'

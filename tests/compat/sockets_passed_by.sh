@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_passed_by.sh RPMA CC: programs whose calls librsocket-preload.so does not see get what they ask for over TCP, from a
-# server that is under `rpma run --sockets`, and somebody says so: the command before it becomes the program, or --stats.
+# sockets_passed_by.sh RPMA CC: programs whose calls librsocket-preload.so does not see get the file over TCP from a
+# server under `rpma run --sockets`. The rpma command says so before it becomes the program, or --stats says so.
 compiler=$2
 . "$(dirname "$0")/sockets.bash" "$1" python3 "$compiler"
 
@@ -47,7 +47,7 @@ C
 echo 'what the server has' >file
 serve server python3 -u -m http.server -b 127.0.0.1 "$port"
 
-# asks NAME TEXT OPTION...: the client that is made with the options gets the file, and what is said has the text.
+# asks NAME TEXT OPTION...: the client that is compiled with the options gets the file, and the messages have the text.
 asks() {
     local status=0
     "$compiler" -o "$1" client.c "${@:3}" 2>"$1.out" || return 77

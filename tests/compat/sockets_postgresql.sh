@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_postgresql.sh RPMA: PostgreSQL over rsockets, whose postmaster accepts and whose children serve: psql, COPY of
-# 20000 rows, a query that is cancelled, pgbench with 50 clients, TLS; psql over TCP beside it.
+# sockets_postgresql.sh RPMA: PostgreSQL runs over rsockets; its postmaster accepts and its children serve. The test
+# runs psql, COPY of 20000 rows, a query that is cancelled, pgbench with 50 clients, and TLS; psql also connects over
+# TCP.
 programs=$(echo /usr/lib/postgresql/*/bin)
 PATH=${programs##* }:$PATH
 . "$(dirname "$0")/sockets.bash" "$1" postgres initdb psql pgbench openssl

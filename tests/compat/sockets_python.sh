@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_python.sh RPMA: Python's http.server over rsockets, with a thread or a child a connection, for curl over rsockets
-# and over TCP; asyncio, both ends.
+# sockets_python.sh RPMA: Python's http.server over rsockets, with a thread or a child for each connection, serves curl
+# over rsockets and over TCP; then asyncio runs at both ends.
 . "$(dirname "$0")/sockets.bash" "$1" python3 curl
 
 head -c 3M /dev/urandom >file
@@ -54,7 +54,7 @@ carried child.out
 fetch || die "a child sent something else over TCP"
 stop children TERM
 
-# No rsocket listens at this port: curl does not ask the server, and is TCP.
+# No rsocket listens at this port: curl does not ask the server, and uses TCP.
 port=$(free_port)
 timeout 50 python3 server.py Threading "$port" >plain.out 2>&1 &
 background+=("$!")

@@ -35,7 +35,7 @@ class Wrong(Exception):
     """Bytes that nobody sent, or none in time."""
 
 
-# ---- clients: they run under `rpma run --sockets`, and begin anew when something of theirs was killed ----
+# ---- clients: they run under `rpma run --sockets`, and start again when one of their processes was killed ----
 
 class RedisClient:
     def __init__(self, port, chance):
@@ -378,7 +378,7 @@ class Run:
                 client.wait(2 * PATIENCE)
             except subprocess.TimeoutExpired as late:
                 raise Wrong('a client hangs') from late
-        # One that has just been started has nobody yet who hears the signal.
+        # A program that has just been started does not handle the signal yet.
         if any(client.returncode not in (0, -signal.SIGTERM) for client in self.clients):
             raise Wrong(f'clients ended with {[client.returncode for client in self.clients]}')
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_ssh.sh RPMA: ssh and sshd under `rpma run --sockets` work, over TCP, and --stats says why.
+# sockets_ssh.sh RPMA: ssh and sshd under `rpma run --sockets` work over TCP, and --stats says why.
 sshd=$(command -v sshd || echo /usr/sbin/sshd)
 . "$(dirname "$0")/sockets.bash" "$1" "$sshd" ssh ssh-keygen
 [ "$(id -u)" -ne 0 ] || mkdir -p /run/sshd

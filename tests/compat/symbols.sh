@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# symbols.sh LIBRARY: the library is what programs linked to Debian's librpma look for: the same soname, every symbol
-# under the same version node, and nothing else under that node.
+# symbols.sh LIBRARY: the library has what programs linked to Debian's librpma look for: the same soname, every symbol
+# under the same version node, and no other symbol under that node.
 set -eu
 cd "$(dirname "$0")"
 . ./debian.sh
@@ -27,7 +27,7 @@ if ! diff "$work/debian" "$work/ours-under-debian-nodes"; then
     echo "'<' is missing, '>' is too much under ${nodes//$'\n'/, }"
     exit 1
 fi
-# What has been added since has a node of its own.
+# Functions that have been added since have a node of their own.
 if grep -v '@@LIBRPMA_[0-9.]*$' "$work/ours"; then
     echo 'these are exported without a version node of librpma'
     exit 1

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# verbs_program.sh [-k] [-n TIMES] [-r TRIES] [-e REGEX] [-l FILTER] [-t SECONDS] [-o END] [-x END:LIBRARY] [-c SIZE] PRELOAD
-#                  SERVER [CLIENT]: programs of
-# Debian, unmodified, over the soft device; with -o only the server or only the client, and the other on the kernel's. SERVER and CLIENT are command lines in which PORT stands for a free port, the same in
-# both. When the server listens at that port, TCP or UDP, or there is a listening socket that FILTER of ss(8) finds, the
-# client runs, TIMES times; with -r it may fail and try again. Everybody must end with 0 within SECONDS (50); with -k the
-# server is one that goes on, and is ended when the client is done. Without a CLIENT, SERVER is all there is, and nobody
-# listens. A line of what the last one printed must match REGEX.
+# verbs_program.sh [-k] [-n TIMES] [-r TRIES] [-e REGEX] [-l FILTER] [-t SECONDS] [-o END] [-x END:LIBRARY] [-c SIZE]
+#                  PRELOAD SERVER [CLIENT]
+# Runs programs of Debian, unmodified, over the soft device; with -o only the server or only the client has it, and the
+# other end has the kernel's. SERVER and CLIENT are command lines in which PORT stands for a free port, the same in
+# both. The client runs TIMES times, once the server listens at that port, TCP or UDP, or there is a listening socket
+# that FILTER of ss(8) finds; with -r it may fail and try again. Every program must end with 0 within SECONDS (50); with
+# -k the server does not end by itself, and is ended after the client. Without a CLIENT, only SERVER runs, and need not
+# listen. A line of the last program's output must match REGEX.
 #
-# With -x the library is preloaded in front of PRELOAD at that end, which is server, client or both. With -c there is `file`,
-# of SIZE random bytes, where the programs run, and in the end `copy` there must be the same.
+# With -x the library is preloaded before PRELOAD at that end, which is server, client or both. With -c the programs run
+# in a folder with `file`, of SIZE random bytes, and in the end `copy` there must be the same.
 #
-# perftest's server listens a second time for its second connection, and its client does not wait for that; refused, it
-# crashes in what it calls a retry. Real devices take long enough to find an address that it is not seen with them. Here
-# both ends begin anew then, at most twice. They do the same when one of them could not compare its two clocks ("Correlation
-# coefficient r^2"), because it lost its processor meanwhile.
+# perftest's server listens a second time for its second connection, and its client does not wait for that; when it is
+# refused, it crashes in its retry. Real devices take so long to find an address that this does not happen with them.
+# Here both ends then start again, at most twice. They also do so when one of them could not compare its two clocks
+# ("Correlation coefficient r^2"), because it lost its processor meanwhile.
 set -eu
 arguments=("$@")
 endless=
@@ -51,7 +52,7 @@ for command in "$server_command" "$client_command"; do
     }
 done
 listening() { [ -n "$(ss -Hltun "$1")" ]; }
-# Below what the kernel gives out by itself.
+# The port is below those that the kernel assigns.
 port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
 while listening "sport = :$port"; do port=$((port + 1)); done
 server_command=${server_command//PORT/$port}

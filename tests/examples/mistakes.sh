@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What a person does wrong with the examples: `mistakes.sh EXAMPLES MISTAKE`. Each program has to end by itself with an
-# error and say what is wrong.
+# Makes a mistake that a user may make with the examples: `mistakes.sh EXAMPLES MISTAKE`. Each program has to end by
+# itself with an error and say what is wrong.
 set -u
 examples=$1 mistake=$2
 here=$(dirname "$(realpath "$0")")
@@ -16,7 +16,7 @@ finish() {
 }
 trap finish EXIT
 
-# expect WORD CODE COMMAND...: the command ends with this code, and what it says has the word.
+# expect WORD CODE COMMAND...: the command ends with this code, and its output has the word.
 expect() {
     local word=$1 expected=$2 said code
     shift 2
@@ -33,7 +33,7 @@ expect() {
     fi
 }
 
-# The file that a program wants after address and port, if any: in a folder that there is, or not.
+# The file that a program takes after address and port, if any; its folder exists, or does not.
 file_of() {  # file_of PROGRAM FOLDER
     case ${1#"$examples"/} in
         03-*/client | 0[4579]-*/server | 15-*/server | 16-*/server) echo "$2/file" ;;
@@ -51,7 +51,7 @@ case $mistake in
         ;;
     wrong-port)
         for program in "${servers[@]}"; do
-            # Those with a file refuse it first where the build is on tmpfs.
+            # Programs with a file refuse the file first when the build is on tmpfs.
             [ -n "$(file_of "$program" .)" ] || expect 'no-such-port' 1 "$program" 127.0.0.1 no-such-port
         done
         expect 'no-such-port' 1 "$examples/01-connection/client" 127.0.0.1 no-such-port
@@ -81,7 +81,7 @@ case $mistake in
         rm -f "$file"
         ;;
     one-of-three-is-missing)
-        # Not a mistake of the person's: the client has to do with two servers.
+        # This is no mistake of the user: the client has to work with two servers.
         [ "$(stat --file-system --format %T "$examples")" != tmpfs ] || { echo 'skipped: the build is on tmpfs'; exit 77; }
         rm -rf "$work" && work=$(mktemp -d -p "$examples" run.XXXXXX)
         ends=()
