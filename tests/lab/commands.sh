@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Run in the kernel lab's guest: tests of the rpma command (tests/integration), in the folder that this is called from.
 #   commands.sh BUILD-FOLDER POOL-FOLDER NAME...
-# One line a test, with what it says last when it failed. Less often than on the host, because the guest is slow.
+# It prints one line a test, with the last output of a failed one. The tests repeat less often than on the host, because
+# the guest is slow.
 set -u
 build=$(realpath "$1") pools=$(realpath "$2") integration=$(dirname "$(realpath "$0")")/../integration
 shift 2

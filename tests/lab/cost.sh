@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run in the kernel lab's guest: a write and its flush to persistence with our librpma and with Debian's librpma0, over
-# each of the kernel's devices: instructions in user space of the posts and of taking the completion, which callgrind
-# counts, and which ours needs at most as many of; time, with the wait, which is the emulated processor's and reported
-# only.
+# Run in the kernel lab's guest: measures a write and its flush to persistence with our librpma and with Debian's
+# librpma0, over each of the kernel's devices. callgrind counts the instructions in user space of the posts and of
+# taking the completion; ours may need at most as many. The time, with the wait, is that of the emulated processor and
+# is only reported.
 #   cost.sh BUILD [OPERATIONS]
 set -u
 operations=${2:-100}
@@ -29,7 +29,7 @@ for device in rxe siw; do
         printf "%-6s %14.1f %14.1f %14.1f   instructions (bar: at most 0)\n", device, theirs, ours, ours - theirs
         exit ours <= 0 || theirs <= 0 || ours > theirs }' || failed=1
 done
-# timed DEVICE small|large OPERATIONS WHAT: the middle of five times of each, taken in turn
+# timed DEVICE small|large OPERATIONS WHAT: the median of five times of each, taken in turn
 timed() {
     local library
     rm -f "$work"/times-*

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run in the kernel lab's guest: Debian's librpma0 and ours at the two ends of a connection, over each of the kernel's
-# devices, server and client as processes, one program for both libraries: tests/compat/write_flush_read, and the example
-# of messages whose server receives from a shared queue.
+# Run in the kernel lab's guest: Debian's librpma0 and ours are at the two ends of a connection, over each of the
+# kernel's devices. Server and client are processes of one program for both libraries: tests/compat/write_flush_read,
+# and the example of messages whose server receives from a shared queue.
 #   debian-pairs.sh BUILD-FOLDER
-# One line a pair. Ends with 0 when all are ok, 77 without Debian's librpma-dev.
+# It prints one line a pair. It ends with 0 when all are ok, with 77 without Debian's librpma-dev.
 set -u
 build=$(realpath "$1")
 cd "$(dirname "$0")/../compat" || exit 1
@@ -22,8 +22,7 @@ end() {  # end LIBRARY PROGRAM ARGUMENT...: one end, on Debian's library or ours
     RPMA_DEVICE=kernel LD_LIBRARY_PATH=$(folder "$1") timeout --kill-after=5 100 "${@:2}"
 }
 
-# The server is ready when it has said something: for writes its port, with a zero byte behind it, for messages that it
-# listens.
+# The server is ready when it has printed: for writes, its port, followed by a zero byte; for messages, that it listens.
 serve() {  # serve KIND LIBRARY ADDRESS
     case $1 in
         writes) end "$2" "$work/program" "$(folder "$2")/librpma.so.0" server ;;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run in the kernel lab's guest: flush and atomic write as rxe's own operations, which needs the rdma-core of a later
-# Debian; beside it, that an end which does not have that, or has Debian's librpma0, is served as before.
+# Run in the kernel lab's guest: tests flush and atomic write as rxe's own operations, which need the rdma-core of a
+# later Debian. It also tests that an end without that, or with Debian's librpma0, is served as before.
 #   native.sh FOLDER BUILD      of utils/lab/newer-rdma; of cmake
-# One line a pair, then what librpma's tests of such operations say. Ends with 0 when all are ok.
+# It prints one line a pair, then the results of librpma's tests of such operations. It ends with 0 when all are ok.
 set -u
 newer=$1 build=$(realpath "$2") here=$(dirname "$(realpath "$0")")
 system=$(realpath "$(ldconfig -p | awk '/libc\.so\.6 .*x86-64/ { print $NF; exit }')")
@@ -11,7 +11,7 @@ system=${system%/*}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# with newer|older COMMAND...: the same machine with other libraries
+# with newer|older COMMAND...: runs the command on the same machine with these libraries
 with() {
     if [ "$1" = newer ]; then
         # shellcheck disable=SC2016  # for the shell inside
@@ -20,7 +20,7 @@ with() {
         "${@:2}"
     fi
 }
-# end newer|older ours|debian ARGUMENT...: one end, and which librpma it has
+# end newer|older ours|debian ARGUMENT...: runs one end with this librpma
 end() {
     local folder=$build/lib
     [ "$2" = ours ] || folder=$system
@@ -50,16 +50,16 @@ pair newer ours "$DAX_DEVICE" newer ours flush atomic_write
 # The driver of rdma-core 44 has atomic write.
 pair newer ours "$DAX_DEVICE" older ours atomic_write
 pair older ours "$DAX_DEVICE" newer ours
-# rxe registers for flush to persistence only what is persistent.
+# rxe registers only persistent memory for flush to persistence.
 pair newer ours memory newer ours
-# librpma 1.3 flushes natively and does not say so, nor lets peers read what is registered for flush.
+# librpma 1.3 flushes natively and does not say so. It does not let peers read memory that is registered for flush.
 pair newer ours "$DAX_DEVICE" newer debian flush atomic_write
 pair newer debian "$DAX_DEVICE readable" newer ours
 # librpma 1.2 has no native flush.
 pair newer ours "$DAX_DEVICE" older debian
 pair older debian "$DAX_DEVICE" newer ours
 
-# Posted together with what is not native.
+# Native operations are posted together with others.
 cd "$build" || exit 1
 with newer "$here/programs.sh" "$RXE_IP" tests/test_api_post || failed=1
 exit $failed

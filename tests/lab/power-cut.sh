@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Run on the host: in the kernel lab's guest, clients push records (test_records) into durable memory of five kinds at
-# once; at a random moment QEMU is killed with SIGKILL, and with it the cache of the guest's disk; started again on the same
-# images, all that was acknowledged of each kind has to be there before pushing goes on.
+# once; at a random moment SIGKILL ends QEMU, and with it the cache of the guest's disk. The guest is started again on
+# the same images: every acknowledged record of each kind has to be there before the clients continue.
 #   power-cut.sh TEST_RECORDS                  RPMA_CUTS: how many (default 5)
 #   power-cut.sh TEST_RECORDS msync LIBRARY    the page cache only, with LIBRARY (lying_msync) preloaded
 #   power-cut.sh TEST_RECORDS flush            the page cache only, and a kernel that does not flush its disk
@@ -14,7 +14,7 @@ run=$(dirname "$(realpath "$0")")/../../utils/lab/run
 seed=${RPMA_SEED:-$((RANDOM * 32768 + RANDOM))}
 RANDOM=$((seed % 32768))
 
-# Each is what test_records takes before the seed; the guest knows the variables. On devdax each has its own 2 MiB.
+# Each has the arguments of test_records before the seed; the guest sets the variables. On devdax each has its own 2 MiB.
 # shellcheck disable=SC2016
 declare -A ring_of=(
     [soft-fsdax]='127.0.0.1 dax $PMEM_DIR/ring 0'
@@ -47,7 +47,7 @@ end_guest() {
 trap 'end_guest; rm -rf "$work"' EXIT
 trap 'exit 143' TERM INT
 
-# start [COUNT]: a guest in which each kind says what it has, and then pushes; what it prints goes to $work/notes.
+# start [COUNT]: starts a guest in which each kind prints what it has, and then pushes; the output goes to $work/notes.
 start() {
     local i kind device commands=$before
     for i in "${!kinds[@]}"; do
@@ -71,7 +71,7 @@ pushed() {  # whether each kind was acknowledged something since the start
 }
 found() { tr -d '\r' <"$work/notes" | grep '^[a-z-]*: '; }
 
-# Why a guest ended that should not have, or with what it should have.
+# Prints why a guest ended with an error, and ends the test: with success when a fault had to lose records.
 explain() {  # explain CODE CUT
     if [ "$1" = 77 ]; then
         cat "$work/errors"
@@ -91,7 +91,7 @@ explain() {  # explain CODE CUT
 echo "seed $seed, $cuts cuts of ${kinds[*]}${fault:+, with the fault $fault}"
 for ((cut = 1; cut <= cuts; cut++)); do
     start
-    # From when each kind pushes.
+    # The random delay begins when each kind pushes.
     while kill -0 $job 2>/dev/null && ! pushed; do sleep 0.5; done
     delay_ms=$((RANDOM * 3000 / 32768))
     sleep "$((delay_ms / 1000)).$(printf '%03d' $((delay_ms % 1000)))"
@@ -103,7 +103,8 @@ for ((cut = 1; cut <= cuts; cut++)); do
     end_guest
     line=
     for kind in "${kinds[@]}"; do
-        # The last line may be half of a number, which is a smaller one: less is asked then, never more.
+        # The last line may be the beginning of a number, which is smaller: the test then requires fewer records, never
+        # more.
         note=$(noted "$kind")
         [ "${note:-0}" -le "${last[$kind]}" ] || last[$kind]=$note
         line+=", $kind ${last[$kind]}"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run in the kernel lab's guest: test programs over the kernel's device that serves an address; with RPMA_DEVICE=soft in
-# the environment, over the soft one.
-#   programs.sh ADDRESS PROGRAM...      a PROGRAM may have arguments behind it, in one word with it
-# What a program says is printed when a test of it failed. Ends with one line `N passed, N failed, N skipped`, of tests;
-# a program that ends otherwise than by its tests is one that failed.
+# Run in the kernel lab's guest: runs test programs over the kernel's device that serves an address; with
+# RPMA_DEVICE=soft in the environment, over the soft device.
+#   programs.sh ADDRESS PROGRAM...      a PROGRAM may be followed by arguments, in one word with it
+# A program's output is printed when one of its tests failed. The last line is `N passed, N failed, N skipped`, counting
+# tests; a program that does not end by its tests counts as one failed test.
 set -u
 address=$1
 shift
 passed=0 failed=0 skipped=0
 said=$(mktemp)
 trap 'rm -f "$said" "$said.part"' EXIT
-# The tests of which cmocka says this.
+# Counts the tests with this result of cmocka.
 count() { sed -n "s/^\[ *$1 *\] \([a-z_0-9]*\)$/\1/p" "$said" | sort -u | wc -l; }
 
 for program in "$@"; do
@@ -23,7 +23,7 @@ for program in "$@"; do
             timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-300}" stdbuf --output=L "${command[@]}" >"$said.part" 2>&1 || code=$?
         cat "$said.part" >>"$said"
         grep -q '^\[==========\] [0-9]* test(s) run' "$said.part" && break
-        # A test ended the program. The conformance suite goes on behind it.
+        # A test ended the program. The conformance suite continues after that test.
         code=${code/#0/1} broken=$((broken + 1))
         last=$(sed -n 's/^\[ RUN *\] //p' "$said.part" | tail -n 1)
         [[ ${command[0]} == *test_conformance && -n $last && $last != "$after" ]] || break
@@ -31,8 +31,8 @@ for program in "$@"; do
     done
     bad=$(($(count FAILED) + $(count ERROR) + broken))
     printf '%-28s exit code %d after %d s\n' "${command[0]##*/}" "$code" $((SECONDS - begun))
-    # What the kernel says of itself, with a device that may not work any more. That a slow guest's processor was away
-    # for a while is nothing.
+    # Prints the kernel's own errors, after which a device may not work any more. A slow guest's processor may be away
+    # for a while: that is no error.
     dmesg --read-clear | grep -m 1 -A 12 'BUG: kernel\|BUG: unable\|Oops' | sed 's/^/    kernel: /'
     passed=$((passed + $(count OK)))
     skipped=$((skipped + $(count SKIPPED)))

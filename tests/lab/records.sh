@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# records.sh TEST_RECORDS: what the power cut's program finds when nothing is lost, when an acknowledged record is, and
-# when one byte of one is.
+# records.sh TEST_RECORDS: tests what the program of the power cut finds when nothing is lost, when an acknowledged
+# record is lost, and when one byte of a record is lost.
 set -eu
 program=$1
 rm -f ring
@@ -21,7 +21,7 @@ expect 'ring 101'
 loses 102
 expect 'ring: committed 101, acknowledged at least 102: LOST'
 
-# Record 90 is in slot 90 % 64, 4088 bytes each, behind the page of the committed number.
+# Record 90 is in slot 90 % 64; the slots have 4088 bytes each and follow the page of the committed number.
 printf '\377\377' | dd of=ring conv=notrunc bs=1 seek=$((4096 + 90 % 64 * 4088 + 2000)) status=none
 loses 101
 expect 'ring: record 90 is not as it was written: number 90, checksum wrong'

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run as root inside the kernel lab's guest: Debian's rstream over the kernel's device that serves an address, with our
-# librsocket in the place of librdmacm's rsockets at one end, and then at the other.
+# Run as root inside the kernel lab's guest: runs Debian's rstream over the kernel's device that serves an address, with
+# our librsocket in the place of librdmacm's rsockets at one end, and then at the other.
 #   rsockets.sh BUILD-FOLDER ADDRESS
-# Then ours finds that nobody listens, and that its peer was killed, within a second. Over
-# rxe a thread connects to itself too, datagrams go both ways, /etc/rdma/rsocket/devices takes the device away, and peers speak TCP.
-# One line a run: whose end is ours, what happened, ok or FAIL. Ends with 0 when all are ok.
+# Then ours finds that no program listens, and that its peer was killed, within a second. Over rxe a thread connects to
+# itself too, datagrams go both ways, /etc/rdma/rsocket/devices takes the device away, and peers speak TCP. It prints
+# one line a run: which end is ours, what happened, ok or FAIL. It ends with 0 when all are ok.
 set -u
 build=$1 address=$2
 ours=$(realpath "$build/lib/librsocket.so.1")
@@ -14,7 +14,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 port=7471 failed=0
 
-# siw has its listeners in TCP too, rxe has not: the connection manager knows of both.
+# siw's listeners are in TCP too, rxe's are not: the connection manager knows both.
 listening() { rdma resource show cm_id | grep -q "LISTEN.*:$port"; }
 
 run() {  # run END "RSTREAM'S OPTIONS"
@@ -74,7 +74,7 @@ peer_is_killed() {
     verdict client "its peer is killed" $code
 }
 
-# The thread that waits is the only one that can go on with the connection that it began.
+# Only the thread that waits can continue the connection that it began.
 one_thread() {
     local code=0
     : >"$work/server"
@@ -85,8 +85,8 @@ one_thread() {
 in_udp() { [ -n "$(ss -Hlun "sport = :$port")" ]; }
 sent_packets() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
 
-# A hundred datagrams each way, with ours at both ends: librdmacm's client ends with ENOENT here. All but the
-# few that the ends exchange by UDP, to find each other, go through the device.
+# A hundred datagrams go each way, with ours at both ends: librdmacm's client ends with ENOENT here. All but the few
+# that the ends exchange by UDP, to find each other, go through the device.
 datagrams() {
     local server sent code=0
     begin_server in_udp env LD_PRELOAD="$ours" udpong -b "$address" -p $port
@@ -111,7 +111,7 @@ begin_server() {  # begin_server IS-THERE COMMAND...: it is, when IS-THERE says 
     until $is_there || ! kill -0 $server 2>/dev/null; do sleep 0.02; done
 }
 
-# The table has the interface served by the soft device, and then by one that is not there.
+# In the table the soft device serves the interface, and then a device that does not exist.
 devices_table() {
     local server code=0
     mkdir -p /etc/rdma/rsocket

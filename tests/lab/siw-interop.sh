@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run as root inside the kernel lab's guest: every case of test_interop between the soft device and the kernel's
-# soft-iWARP, in both roles, with CRC32C asked for by the soft device and not. Soft with soft is run on the host.
+# Run as root inside the kernel lab's guest: runs every case of test_interop between the soft device and the kernel's
+# soft-iWARP, in both roles; the soft device requests CRC32C, and then does not. The host runs soft with soft.
 #   siw-interop.sh BUILD-FOLDER [ADDRESS]      ADDRESS (default $SIW_IP) is the one that siw serves
-# Prints a table, then what each failure says. Ends with 0 when all is well.
+# It prints a table, then the output of each failure. It ends with 0 when all are ok.
 set -u
 build=$1 address=${2:-${SIW_IP:?no address that siw serves}}
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=store.bash
 . "$here/store.bash"
 
-# column SERVER CLIENT CRC: runs one pair; its verdicts go to a file numbered like the column.
+# column SERVER CLIENT CRC: runs one pair; its verdicts go to a file with the column's number.
 columns=()
 column() {
     local name="$2->$1" file=

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run as root inside the kernel lab's guest: the examples, the rpma command, and rping and perftest of Debian, with the soft
-# device at one end and the kernel's soft-iWARP at the other.
+# Run as root inside the kernel lab's guest: runs the examples, the rpma command, and rping and perftest of Debian, with
+# the soft device at one end and the kernel's soft-iWARP at the other.
 #   siw-programs.sh BUILD-FOLDER [ADDRESS]      ADDRESS (default $SIW_IP) is the one that siw serves
-# One line a run: what, client->server, ok or FAIL. Ends with 0 when all are ok. Examples with a durable file run only with
-# the soft device as server: siw registers no page of one; the rpma command makes it durable by message there.
+# It prints one line a run: what, client->server, ok or FAIL. It ends with 0 when all are ok. Examples with a durable
+# file run only with the soft device as server, because siw registers no page of such a file; the rpma command makes the
+# file durable by message there.
 set -u
 build=$1 address=${2:-${SIW_IP:?no address that siw serves}}
 here=$(dirname "$(realpath "$0")")
@@ -58,7 +59,7 @@ example() {  # example NAME CLIENT SERVER [PATH]
     report "$1" "$2" "$3" $code
 }
 
-# Push, pull and compare, twice: the second content replaces the first.
+# Pushes, pulls and compares twice: the second content replaces the first.
 rpma_command() {  # rpma_command CLIENT SERVER POOL
     local code=0 port
     port=$(free_port)
@@ -79,7 +80,7 @@ rpma_command() {  # rpma_command CLIENT SERVER POOL
     rm -f "$3"
 }
 
-# Programs of Debian, unmodified: the preload library gives the soft device to one end.
+# The programs are Debian's, unmodified: the preload library gives the soft device to one end.
 debian() {  # debian CLIENT SERVER "PROGRAM AND COMMON OPTIONS" "SERVER'S OPTIONS" "CLIENT'S OPTIONS"
     local code=0 soft=client
     [ "$2" = kernel ] || soft=server

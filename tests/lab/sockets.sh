@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run as root inside the kernel lab's guest: Redis and nginx, unmodified, over rsockets and the kernel's device that serves an
-# address, one connection to each. nginx is one process: a child of fork has lost what its parent listens with there.
+# Run as root inside the kernel lab's guest: runs Redis and nginx, unmodified, over rsockets and the kernel's device
+# that serves an address, with one connection to each. nginx is one process: with a kernel's device a child of fork
+# cannot use its parent's listener.
 #   sockets.sh BUILD-FOLDER DEVICE ADDRESS
 nginx=$(command -v nginx || echo /usr/sbin/nginx)
 . "$(dirname "$0")/../compat/sockets.bash" "$(realpath "$1")/bin/rpma" redis-server redis-cli "$nginx" curl
 device=$2 address=$3
 over_rsockets=(timeout 50 "$rpma" run --sockets --stats --device kernel)
-# rxe's listeners are none in TCP: the connection manager knows of them.
+# rxe's listeners are not in TCP: the connection manager knows them.
 listening() { rdma resource show cm_id | grep -q "LISTEN.*:$1"; }
 
-# A client that goes on for as long as it is asked: a value of 30 KB is set, and read while the stream is listed.
+# The client continues until it is told to end: it sets a value of 30 KB, and reads it while the stream is listed.
 serve redis redis-server --bind "$address" --port "$port" --protected-mode no --save '' --dir "$work"
 value=$(head -c 30000 /dev/urandom | base64 -w0)
 mkfifo asked
@@ -28,7 +29,7 @@ printf 'OK\n%s\n' "$value" | cmp - answered || die "Redis has another value"
 carried redis.out client.out
 echo "redis over $device: ok"
 
-# A client that gets no further than its pipe while the stream is listed.
+# The client's output pipe is full while the stream is listed.
 port=$(free_port)
 mkdir www
 head -c 2M /dev/urandom >www/file

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run in the kernel lab's guest: below the pool of an rpma server, blocks of the disk fail (device mapper's error target) while
-# a content is pushed: those of the commit word, of the header, of the content and of the file system's journal, in turn. That
-# push must fail. Then the power goes, as the disk's bytes at that moment are copied, and a server on the copy has to have what
-# was acknowledged last; or the content whose push said that this is unknown. The disk is well again after that, the server is
-# started again, and it goes on.
+# Run in the kernel lab's guest: blocks of the disk below the pool of an rpma server fail (device mapper's error target)
+# while a content is pushed: those of the commit word, of the header, of the content and of the file system's journal,
+# in turn. That push must fail. A copy of the disk's bytes at that moment then stands for a power cut: a server on the
+# copy must have the content that was acknowledged last, or the content whose push said that its result is unknown.
+# After that the disk works again, the server is started again, and the test continues.
 #   storage-errors.sh BUILD-FOLDER     RPMA_CUTS: how many (default 8); RPMA_SEED: repeats a run's choices
 set -u
 rpma=$(realpath "$1")/bin/rpma
@@ -35,7 +35,7 @@ modprobe -a loop dm-mod || { echo 'SKIPPED: no loop or dm-mod module'; exit 77; 
 
 truncate -s 48M disk && loop=$(losetup -f --show disk) || die "no loop device"
 sectors=$(blockdev --getsz "$loop")
-# table [BLOCK...]: these blocks of 4096 bytes fail, from now on.
+# table [BLOCK...]: these blocks of 4096 bytes fail from now on.
 table() {
     local block at=0
     for block in $(printf '%s\n' "$@" | sort -nu); do
@@ -55,7 +55,7 @@ mkfs.ext4 -q -b 4096 -E lazy_itable_init=0,lazy_journal_init=0,nodiscard "$store
 mkdir store cut
 mount "$store_device" store || die "mount"
 
-# serve NAME POOL PORT: returns when it listens, or says why not.
+# serve NAME POOL PORT: starts a server; returns when it listens, or prints why it does not.
 serve() {
     local try
     "$rpma" serve --pool "$2" --size 1M --listen "127.0.0.1:$3" >"$1.out" 2>"$1.err" &
@@ -68,7 +68,7 @@ serve() {
     return 1
 }
 end() { kill "$1" && wait "$1"; }
-# holds PORT FILE...: a pull gives one of these; found is which.
+# holds PORT FILE...: a pull gives one of these files; sets found to it.
 holds() {
     local file
     "$rpma" pull "127.0.0.1:$1" got >pull.out 2>pull.err || return 1
@@ -91,7 +91,7 @@ for ((cut = 1; cut <= cuts; cut++)); do
     kind=${kinds[(seed + cut) % 4]}
     size=$((RANDOM * 30 + 1))
     head -c $size /dev/urandom >new
-    # The first sync after a failure is told of it.
+    # The first sync after a failure reports it.
     sync -f store 2>sync.err || sync -f store || die "sync"
     word=$(od -An -t u8 -j 4096 -N 8 store/pool)
     slot=$((word == 0 ? 0 : 1 - word % 2))
@@ -104,7 +104,7 @@ for ((cut = 1; cut <= cuts; cut++)); do
         ;;
     journal)
         blocks=$(blocks_of '<8>' 0 1023)
-        # A slot as in a new pool, whose blocks are not written yet: storing it takes the journal.
+        # The slot's blocks are not written yet, as in a new pool: a store to it needs the journal.
         fallocate --zero-range --offset $(((4 + slot * 256) * 4096)) --length 1M store/pool && sync -f store ||
             die "fallocate"
         ;;
@@ -116,19 +116,19 @@ for ((cut = 1; cut <= cuts; cut++)); do
     if "$rpma" push new 127.0.0.1:7204 >push.out 2>push.err; then
         die "a push was acknowledged whose $kind storage does not have"
     fi
-    # A page that cannot be read, and a file system whose journal failed, take no store into a mapped file either, which ends
+    # A store into a mapped file also fails when the page cannot be read or the file system's journal failed. That ends
     # the connection.
     grep 'could not make the\|nothing was committed' push.err >reason || die "push does not say why: $(cat push.err)"
     if grep -q 'the old content or the new' push.err; then
         may=(old new)
         unknown=$((unknown + 1))
     fi
-    # Whether the disk is well again or not; when it lost bytes, nothing may be pushed over what it has.
+    # The disk may work again or not. When it lost bytes, the server must take no push over the stored content.
     [ $((RANDOM % 2)) -eq 0 ] || fail_blocks
     if "$rpma" push old 127.0.0.1:7204 >push.out 2>push.err && grep -q 'cannot make it durable' server.err; then
         die "a push was taken after storage failed"
     fi
-    # Not yet durable is not seen.
+    # Clients do not see content that is not durable.
     holds 7204 old || die "pulls do not go on after storage failed: $(cat pull.err)"
     cp --sparse=always disk power_cut
     mount -o loop power_cut cut || die "the disk cannot be mounted after the cut"
@@ -140,12 +140,12 @@ for ((cut = 1; cut <= cuts; cut++)); do
     copy_server=''
     umount cut
     rm power_cut
-    # The machine goes on: the disk is well again, the file system and the server are started again.
+    # The machine continues: the disk works again, and the file system and the server are started again.
     end $server
     server=''
     fail_blocks
-    # A file system whose journal failed is read-only until it is mounted again; one without a failure keeps its page cache,
-    # in which there may be what storage does not have.
+    # A file system whose journal failed is read-only until it is mounted again. One without a failure keeps its page
+    # cache, which may have bytes that storage does not have.
     if [ $kind = journal ]; then
         umount store && mount "$store_device" store || die "the disk cannot be mounted again"
     fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run in the kernel lab's guest: a 64-byte message of a stream over rxe with our librsocket and with librdmacm's rsockets:
-# instructions in user space of its rsend and its rrecv, which callgrind counts, libibverbs and the driver included. The
-# message is there when rrecv looks.
+# Run in the kernel lab's guest: measures a 64-byte message of a stream over rxe with our librsocket and with
+# librdmacm's rsockets. callgrind counts the instructions in user space of its rsend and its rrecv, with libibverbs and
+# the driver. The message has arrived when rrecv is called.
 #   stream_cost.sh BUILD [MESSAGES]
 set -u
 program=$1/bench/bench_stream_cost messages=${2:-100} bound=1.00
@@ -11,8 +11,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export RPMA_DEVICE=kernel LD_BIND_NOW=1
 
-# A line of what a function costs is "LINE COUNT", also that behind "calls=", which is what the called function costs with
-# all that it calls.
+# A line "LINE COUNT" is a function's own cost; after "calls=" it is the cost of the called function with all that it
+# calls.
 count() {  # count NAME [PRELOAD]: instructions of rsend and of rrecv for a message, of both ends together
     LD_PRELOAD=${2:-} timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-120}" valgrind --tool=callgrind \
         --callgrind-out-file="$work/$1.%p" --compress-strings=no --compress-pos=no --collect-atstart=no \

@@ -34,7 +34,8 @@ done
 libraries=$PWD/root/usr/lib/$architecture
 version=$(field librpma0 Version)
 
-# What apt needs to know: upgrades of Debian's own packages, versions that belong together, libraries found by dpkg.
+# The packages tell apt how to upgrade Debian's own packages, which versions belong together, and which libraries dpkg
+# finds.
 dpkg --compare-versions "$version" gt 1.3.0-99 || fail "version $version does not replace librpma 1.3"
 expect_field librpma0 Depends "libsoftrdma0 \(= $version\)"
 expect_field librpma0 Depends 'libibverbs1 \(>='
@@ -46,7 +47,6 @@ expect_field librpma0 Description '^remote persistent memory over RDMA \(runtime
 expect 'librpma0 says what programs depend on' grep -q '^librpma 0 librpma0 (>= ' \
     <(dpkg-deb --ctrl-tarfile packages/librpma0_*.deb | tar -xO ./shlibs)
 
-# What is where.
 for file in bin/rpma include/librpma.h include/softrdma.h lib/$architecture/{librpma.so.0,libsoftrdma.so.0,librpma.so} \
     lib/$architecture/cmake/rpma/rpmaConfig.cmake lib/$architecture/pkgconfig/{librpma,softrdma}.pc \
     share/doc/{librpma0,libsoftrdma0,librsocket1,librpma-dev,rpma}/copyright share/doc/librpma-dev/examples/README.md; do
@@ -56,8 +56,8 @@ if [ -e "$build/man/man1" ]; then
     for page in man1/rpma.1 man1/rpma-push.1 man3/rpma_write.3 man3/riomap.3 man7/librpma.7 man7/librsocket.7; do
         [ -e "root/usr/share/man/$page.gz" ] || fail "no page $page.gz"
     done
-    # The pages of a package send nobody to a page that need not be there: those are its own, those of the packages that
-    # it depends on, and of their libraries. Linux has its own manual.
+    # The pages of a package refer only to pages that are installed with it: its own, those of the packages that it
+    # depends on, and of their libraries. References to the manual of Linux are not checked.
     dpkg-deb --fsys-tarfile packages/rpma_*.deb | tar -t >at-rpma.list
     for package in librpma0 libsoftrdma0 librsocket1; do
         dpkg-deb --fsys-tarfile packages/${package}_*.deb | tar -t | tee -a at-rpma.list
@@ -75,8 +75,7 @@ if [ -e "$build/man/man1" ]; then
     done
 fi
 expect 'the name of the library' grep -q 'SONAME.*librpma.so.0' <(objdump -p "$libraries/librpma.so.0")
-# Neither the build's folder nor any other is written into what is installed: what belongs together finds itself below
-# any prefix.
+# The installed files contain neither the build's folder nor any other: they find each other below any prefix.
 for file in root/usr/bin/rpma "$libraries"/lib{rpma,softrdma}.so.0; do
     ! objdump -p "$file" | grep -E 'R(UN)?PATH' | grep -vE ' \$ORIGIN(/[^:]*)?$' || fail "$file names a folder"
 done
@@ -94,7 +93,7 @@ play() {  # play FOLDER
     LD_LIBRARY_PATH=$libraries RPMA_DEVICE=soft "$source/examples/run-all" --verbose --build "$PWD/$1" "${example##*/}"
 }
 
-# As a packager with a system root would: nothing of the headers and libraries is ours but below root/.
+# Builds as a packager with a system root does: our headers and libraries are only below root/.
 mkdir by-pkg-config
 export PKG_CONFIG_LIBDIR=$libraries/pkgconfig:/usr/lib/$architecture/pkgconfig:/usr/share/pkgconfig
 for role in server client; do
@@ -109,8 +108,8 @@ expect 'configuring with find_package' "$cmake" -S "$source/tests/integration/pa
 expect 'building with find_package' "$cmake" --build by-cmake
 [ $failures = 0 ] || exit 1
 
-# An installation below a prefix where ld.so does not look, beside the librpma of the system that it would take: what
-# it prints is enough.
+# The installation is below a prefix where ld.so does not look, and ld.so would take the system's librpma: the printed
+# settings are enough.
 expect 'installing below a prefix' "$cmake" --install "$build" --prefix "$PWD/prefix"
 said=$("$cmake" --install "$build" --prefix "$PWD/prefix" | sed -n '/To build programs with pkg-config/,$p')
 unset PKG_CONFIG_LIBDIR
