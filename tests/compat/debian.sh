@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# shellcheck shell=bash Sourced by the tests of this folder: finds Debian's librpma, which ours replaces. Ends the test
-# as skipped when it is not installed.
+# shellcheck shell=bash
+# Sourced by the tests of this folder: finds Debian's librpma, which ours replaces. Ends the test as skipped when it is
+# not installed.
 
 debian_version=$(dpkg-query -W -f '${Version}' librpma-dev 2>/dev/null || true)
 case $debian_version in
