@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How streams end whose peers do not end them: processes that are killed in the middle of what they do, and a
- * way that is cut. (Peers that stop, or are killed while nothing happens: tests/api/rsocket_errors.c.)
+/* Tests how streams end whose peers do not end them: the process is killed in the middle of its work, or the
+ * network path is cut. (tests/api/rsocket_errors.c tests peers that stop, or are killed while they are idle.)
  *
  *     test_ends [KILLS [SEED]] */
 #define _GNU_SOURCE
@@ -16,7 +16,7 @@
 
 #include "../api/test.h"
 
-/* Last: it asserts. */
+/* This is included last, because it asserts. */
 #include "../api/rsockets.h"
 #include "../forks.h"
 #include "../pace.h"
@@ -72,7 +72,7 @@ static uint64_t made;
 static pid_t *dead;
 static int deaths;
 
-/* Sends, and compares what comes back, until it is killed. */
+/* Sends, and compares the bytes that come back, until it is killed. */
 static _Noreturn void be_client(uint64_t number) {
     static unsigned char sent[MOST_BYTES];
     static unsigned char back[MOST_BYTES];
@@ -105,7 +105,7 @@ static void start_client(struct client *client) {
     assert_true(client->fd >= 0);
 }
 
-/* Nothing but ECONNRESET, and soon. */
+/* The only error may be ECONNRESET, and it has to come soon. */
 static void bury(struct client *client, int error) {
     assert_true(client->is_killed);
     assert_int_equal(error, ECONNRESET);
@@ -133,8 +133,8 @@ static bool echo(struct client *client) {
     return true;
 }
 
-/* The files of processes that are gone are removed when another process begins. One that is there now may
- * have the number of one that is gone. */
+/* The files of ended processes are removed when another process begins. A running process may have the number
+ * of an ended one. */
 static void assert_registry_is_clean(void) {
     DIR *const folder = opendir("/dev/shm");
     if (folder == NULL) {
@@ -151,7 +151,7 @@ static void assert_registry_is_clean(void) {
             }
         }
     }
-    assert_true(files >= 1 + CLIENTS); /* its own and its clients' are known by their names */
+    assert_true(files >= 1 + CLIENTS); /* it knows its own file and its clients' by their names */
     closedir(folder);
 }
 
@@ -200,7 +200,7 @@ static void clients_that_are_killed_at_any_moment(void **state) {
     free(dead);
 }
 
-/* ---- a way that is cut ---- */
+/* ---- a network path that is cut ---- */
 
 static bool run(const char *format, int number) {
     char command[256];
@@ -208,7 +208,8 @@ static bool run(const char *format, int number) {
     return system(command) == 0;
 }
 
-/* In a network of its own: connects as often as it is told to, sends a byte each, and then waits. */
+/* In a network of its own it connects as often as it is told to, sends a byte on each connection, and then
+ * waits. */
 static _Noreturn void be_neighbour(int from, int to, int streams) {
     char byte = 0;
     int fds[8];
@@ -227,7 +228,7 @@ static _Noreturn void be_neighbour(int from, int to, int streams) {
             _exit(2);
         }
     }
-    /* Nothing comes to it from here on, and it says nothing of that. */
+    /* From here on it receives nothing, and its kernel reports nothing to the peer. */
     if (read(from, &byte, 1) != 1 || !run("ip address del 192.0.2.%d/24 dev veth1", 2) ||
         write(to, "x", 1) != 1) {
         _exit(3);
@@ -236,7 +237,7 @@ static _Noreturn void be_neighbour(int from, int to, int streams) {
     _exit(4);
 }
 
-/* As long as something is not acknowledged there is no keep-alive, only a user timeout. */
+/* While bytes are not acknowledged there is no keep-alive, only a user timeout. */
 static void await_acknowledgement(int fd) {
     const double deadline = seconds() + 40;
     int left = 1;
@@ -257,7 +258,7 @@ static void assert_ends_with(int fd, int error, double most) {
     assert_true(end_pace(&pace) < 1.0 * RPMA_TEST_SLOWNESS);
 }
 
-/* Runs in a child, whose network the others of this program do not see. */
+/* Runs in a child, whose network the other tests of this program do not see. */
 static void be_end_of_a_way(void) {
     enum { KEPT_ALIVE, USER_TIMEOUT, LINGERS, STREAMS };
     const int one = 1;
@@ -335,7 +336,7 @@ static void a_way_that_is_cut_is_a_time_out(void **state) {
             exit(77);
         }
         be_end_of_a_way();
-        exit(0); /* and not _exit(2), before which nobody has joined the device's thread */
+        exit(0); /* and not _exit(2), which does not join the device's thread */
     }
     const int end = end_of_peer(child);
     if (end == 77) {

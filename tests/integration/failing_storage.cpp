@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Linked into an rpma of its own: storage that fails on purpose. While the file that RPMA_TEST_FAILURE names
-// is there, it holds two numbers: the call of msync or fdatasync, counted from 1, that fails, and the errno
-// value. The failing call writes nothing and removes the file, so that the next succeed, as after a write
-// error of the kernel. The FIFO that RPMA_TEST_SLOW names holds msync for as long as another process has it
-// open for writing. While the file that RPMA_TEST_NO_REGION names is there, the next region for one
-// connection cannot be made, which removes it as well.
+// This file is linked into an rpma of its own, whose storage fails on purpose. While the file that
+// RPMA_TEST_FAILURE names exists, it holds two numbers: the call of msync or fdatasync, counted from 1, that
+// fails, and the errno value. The failing call writes nothing and removes the file, so that the next succeed,
+// as after a write error of the kernel. The FIFO that RPMA_TEST_SLOW names holds msync for as long as another
+// process has it open for writing. While the file that RPMA_TEST_NO_REGION names exists, the next region for
+// one connection cannot be made; that failure removes the file too.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
@@ -21,7 +21,7 @@
 
 namespace {
 
-// The errno value with which this call fails, 0: none.
+// Returns the errno value with which this call fails, 0 when it does not fail.
 int failure() {
     const char *path = std::getenv("RPMA_TEST_FAILURE");
     const std::unique_ptr<FILE, int (*)(FILE *)> file{path != nullptr ? std::fopen(path, "r+") : nullptr,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Our rsockets, plain TCP and librdmacm's rsockets as client and server, one of them ours, and everything
- * that the first byte may be: every byte arrives, the connection is what it can be, and nothing waits long.
- * Each end is a process (fallback_end.c).
+ * Client and server are our rsockets, plain TCP or librdmacm's rsockets, at least one of them ours, with
+ * every kind of first byte: every byte arrives, the connection has the best mode that both ends allow, and no
+ * call waits long. Each end is a process (fallback_end.c).
  *
  *     test_fallback END [END_OF_LIBRDMACM PRELOAD]      the last two where librdmacm's rsockets can run
  */
@@ -93,8 +93,8 @@ struct expected {
     int reason;
 };
 
-/* Nothing takes longer: a part of a key, and a server that says nothing to a request, are waited for, for a
- * second. The reason tells whether that was so. */
+/* No connection takes longer. An end waits a second for the rest of a key, and for a server that does not
+ * answer a request; the reason tells whether it did. */
 #define MOST_MILLISECONDS (10000.0 * RPMA_TEST_SLOWNESS)
 
 static struct expected expected_of(enum kind self, bool is_server, enum kind other,
@@ -273,7 +273,7 @@ static void a_plain_client_soon_hears_a_server_that_speaks_first(void **state) {
         "a plain client hears a server that speaks first after %.3f ms (median of %d; the first time %.3f "
         "ms); where the server speaks plain TCP, after %.3f ms\n",
         ours.median, TIMES, ours.first, plain.median);
-    /* The grace is 10 ms, and each of them would have it if the server did not remember its clients. */
+    /* The grace is 10 ms. Each connection would wait for it if the server forgot its clients. */
     assert_true(ours.least < plain.least + 10);
 }
 

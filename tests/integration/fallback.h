@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* A behaviour is what client and server do with a connection. Where one speaks, the other answers; then the
- * client ends. */
+/* A behaviour is what client and server do with a connection. When one end speaks, the other answers; then
+ * the client ends. */
 enum behaviour {
     ClientFirst,
     ServerFirst,

@@ -142,7 +142,7 @@ static struct report report_of(int fd, bool good, double began) {
     return report;
 }
 
-/* A server that does not understand its client closes at once, or goes on waiting, without a word. */
+/* A server that does not understand its client closes at once, or keeps waiting, and sends nothing. */
 static bool serves(int fd, enum behaviour behaviour) {
     char ignored[1024];
     bool good = true;
@@ -191,8 +191,8 @@ static int listen_somewhere(uint16_t *port) {
     return listener;
 }
 
-/* Our client remembers a port where somebody speaks TCP; and librdmacm's listeners crash in larger numbers.
- */
+/* Only TCP has a port for each behaviour: our client remembers a port whose server uses TCP, and several of
+ * librdmacm's listeners crash. */
 static void be_server(void) {
     int listeners[BEHAVIOURS];
     uint16_t ports[BEHAVIOURS];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SOFTRDMA_FAULTS as a program meets it. Each run is a process of its own, for the variable is read once: it
-// does something with two connected ends, and tells in words what came of it.
+// Tests SOFTRDMA_FAULTS as a program sees it. Each run is a process of its own, because the variable is read
+// once: it uses two connected ends, and tells the result in words.
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -59,7 +59,8 @@ std::string outcome(const char *faults, const Scenario &scenario, const char *cr
     return told;
 }
 
-// One character a completion: how those of the client ended that are there when both know of the end.
+// Returns one character for each completion of the client that is there when both ends know of the end: its
+// status.
 std::string statuses(Ends &ends) {
     ends.expect_disconnected();
     std::string text;
@@ -72,7 +73,7 @@ std::string statuses(Ends &ends) {
     return text;
 }
 
-// Returns how many bytes were written at the begin of the server's memory. All bytes behind them must be old.
+// Returns how many bytes were written at the begin of the server's memory. All bytes after them must be old.
 std::size_t arrived(const Ends &ends) {
     const auto &there = ends.server.memory;
     const auto first_old = std::ranges::find(there, old_byte);
@@ -81,7 +82,7 @@ std::size_t arrived(const Ends &ends) {
     return static_cast<std::size_t>(first_old - there.begin());
 }
 
-// A connection, and writes side by side, posted as one.
+// Makes a connection, and posts adjacent writes with one call.
 std::string write_once(std::size_t count, std::size_t bytes) {
     Ends ends;
     ends.connect();
@@ -116,7 +117,7 @@ void a_connection_is_dropped_behind_so_many_requests(void **) {
 void a_write_is_torn_at_a_byte(void **) {
     assert_string_equal(outcome("tear=5", writes(2, 64)).c_str(), "!- 5");
     assert_string_equal(outcome("tear=5", writes(2, 64), "1").c_str(), "!- 5");
-    // In its second segment; and the one at its very end.
+    // The tear is in the second segment of the write; another is at its very end.
     assert_string_equal(outcome("tear=70001", writes(1, 100'000)).c_str(), "! 70001");
     assert_string_equal(outcome("tear=99999", writes(1, 100'000)).c_str(), "! 99999");
     assert_string_equal(outcome("tear=0", writes(1, 8)).c_str(), "! 0");
@@ -156,8 +157,8 @@ std::vector<pollfd> epoll_sets() {
     return sets;
 }
 
-// Quiet comes before the request does: nothing that is ready, such as a socket that takes more, keeps them
-// awake.
+// The threads sleep before the request is sent: no descriptor that is ready, such as a writable socket, keeps
+// them awake.
 void who_waits_for_a_delayed_request_can_sleep(void **) {
     const Scenario scenario = [] {
         Ends ends;
@@ -175,7 +176,7 @@ void who_waits_for_a_delayed_request_can_sleep(void **) {
     assert_string_equal(outcome("delay_us=5000000", scenario).c_str(), "quiet");
 }
 
-// Nobody polls: the end of the delay itself has to wake the device.
+// No thread polls: the end of the delay itself has to wake the device.
 void a_delayed_request_is_sent_though_all_sleep(void **) {
     const Scenario scenario = [] {
         Ends ends;
@@ -201,7 +202,8 @@ void a_registration_fails(void **) {
     assert_string_equal(outcome("register=2", scenario).c_str(), "registered");
 }
 
-// Each completion behind the second finds it full and is lost; the connection ends, as when it is full.
+// Each completion after the second finds the queue full and is lost; the connection ends, as it does with a
+// full queue.
 void a_completion_queue_fills(void **) {
     assert_string_equal(outcome("fill=2", writes(4, 8)).c_str(), "++ 32");
 }

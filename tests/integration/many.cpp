@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// many CONNECTIONS: as many connections in one process, with processes of their own at the other ends, one
-// polled completion queue and one event channel for all. Fails unless each works in both directions, costs
-// one descriptor, no thread, and at most 16 KiB of this process's memory, and all of it is given back; prints
-// the connection rate, and what an operation costs beside what it costs in a process that has one connection
-// and never had another. More than the limit of open files allows are scaled down, and it says so.
+// many CONNECTIONS: one process has this many connections, with one polled completion queue and one event
+// channel for all; the other ends are processes of their own. Fails unless each works in both directions,
+// costs one descriptor, no thread, and at most 16 KiB of this process's memory, and all of it is given back;
+// prints the connection rate, and what an operation costs beside what it costs in a process that has one
+// connection and never had another. When the limit of open files does not allow so many, it takes fewer and
+// says so.
 #include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -78,7 +79,7 @@ void connect_all(Side &side, std::size_t number, std::size_t count, std::uint16_
     }
 }
 
-// Greets, is greeted, serves what is asked of its memory meanwhile, and leaves when the other side does.
+// Greets, is greeted, serves the accesses to its memory meanwhile, and ends when the other side does.
 void run_peer(std::size_t number, std::size_t count, std::uint16_t port) {
     Side side{count};
     connect_all(side, number, count, port);
@@ -93,7 +94,7 @@ void run_peer(std::size_t number, std::size_t count, std::uint16_t port) {
     side.destroy();
 }
 
-// ---- the process that is looked at ----
+// ---- the process that is measured ----
 
 std::size_t entries(const char *folder) {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator{folder}, {}));
@@ -134,9 +135,9 @@ void accept_all(Side &side, std::size_t count) {
     }
 }
 
-// ---- what an operation costs ----
+// ---- the cost of an operation ----
 
-// Seconds from begin to end of one, without the waiting: for the post, and the poll that finds the
+// Returns the seconds that one operation takes without the wait: in the post, and in the poll that finds the
 // completion.
 double seconds_of(Side &side, std::size_t index, ibv_wr_opcode opcode) {
     using Clock = std::chrono::steady_clock;
@@ -157,7 +158,8 @@ double seconds_of(Side &side, std::size_t index, ibv_wr_opcode opcode) {
     return std::chrono::duration<double>(posted + polled).count();
 }
 
-// The other side has done what came before, and sleeps again: else the cost of waking it is what is measured.
+// Waits until the other side has finished the work before and sleeps again: else the cost of waking it is
+// measured.
 void settle(Side &side, std::size_t index) {
     side.post(index, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, &side.inbox[index]);
     side.take(1, 0, false);
@@ -169,7 +171,7 @@ double median(std::vector<double> &values) {
     return *middle;
 }
 
-// Seconds of one operation, the median of as many as asked for, on all connections in turn.
+// Returns the median seconds of so many operations, on all connections in turn.
 double median_seconds(Side &side, ibv_wr_opcode opcode, std::size_t operations) {
     std::vector<double> seconds(operations);
     for (std::size_t i = 0; i < operations; ++i) {
@@ -180,7 +182,7 @@ double median_seconds(Side &side, ibv_wr_opcode opcode, std::size_t operations) 
     return median(seconds);
 }
 
-// The process with one connection: what is told to it, and what it answers with median_seconds.
+// The request to the process with one connection, which answers with median_seconds.
 struct Measurement {
     ibv_wr_opcode opcode;
     std::size_t operations;
@@ -199,8 +201,8 @@ double median_seconds(const Single &single, const Measurement &measurement) {
     return answer;
 }
 
-// The median of 9 pairs: as many operations in the process with one connection as, one each, here on all.
-// One measures while the other sleeps, so that both meet the same machine.
+// Prints the median of 9 pairs. Here each connection does one operation; the process with one connection does
+// as many. One measures while the other sleeps, so that both have the same conditions.
 void print_cost(Side &side, const Single &single, ibv_wr_opcode opcode, const char *name) {
     const std::size_t all = side.connections.size();
     std::vector<double> on_one(9);
@@ -275,7 +277,7 @@ void tell_port(const rdma_cm_id *listener, int ports, std::size_t listeners) {
     }
 }
 
-// Greets everybody, who then has what it waits for, and ends all connections; ends a second.
+// Greets all peers, which wait for that, and ends all connections; returns how many end in a second.
 double end_all(Side &side, rdma_cm_id *listener) {
     const std::size_t count = side.connections.size();
     for (std::size_t i = 0; i < count; ++i) {
@@ -299,7 +301,7 @@ void expect_success(pid_t pid) {
     expect(waitpid(pid, &status, 0) == pid && status == 0, "a process at the other end failed");
 }
 
-// A process that connects so often to the port it is told, and goes with its parent.
+// Starts a process that connects so often to the port that it is told, and ends with its parent.
 pid_t start_peer(std::size_t number, std::size_t count, const std::array<int, 2> &ports) {
     const pid_t pid = fork();
     expect(pid >= 0, "fork");
@@ -314,7 +316,7 @@ pid_t start_peer(std::size_t number, std::size_t count, const std::array<int, 2>
     return pid;
 }
 
-// The process with one connection: measures when it is told to, until nobody is there to tell it.
+// The process with one connection measures when it is told to, until its parent has ended.
 void run_single(int measurements, int answers) {
     std::array<int, 2> ports{};
     expect(pipe(ports.data()) == 0, "pipe");

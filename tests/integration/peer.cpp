@@ -39,7 +39,8 @@ void wait_readable(int fd, const char *what) {
     }
 }
 
-// A client of librpma. Members go in the reverse order: the connection before what it uses.
+// A client of librpma. Members are destroyed in the reverse order: the connection before the objects that it
+// uses.
 struct Client {
     std::array<std::byte, 4096> memory{};
     cli::Peer peer;
@@ -102,7 +103,7 @@ struct Client {
         remote.reset(region);
     }
 
-    // The next completion of this connection.
+    // Returns the next completion of this connection.
     ibv_wc completion() const {
         rpma_cq *completions = nullptr;
         int fd = -1;
@@ -170,7 +171,7 @@ int bad_hello(const char *address, const char *port, std::span<std::byte> data) 
     return client.connect(address, port, data) == RPMA_CONN_REJECTED ? 0 : 1;
 }
 
-// Enough of them for the server to count the last.
+// Sends so many that the server counts the last ones instead of printing them.
 int bad_hellos(const char *address, const char *port) {
     std::array<std::byte, 16> data{};
     int failed = 0;
@@ -215,7 +216,7 @@ int write_as_puller(const char *address, const char *port) {
     return 0;
 }
 
-// A puller that came to know a pusher's key.
+// A puller uses a pusher's key.
 int others_key(const char *address, const char *port) {
     Client pusher;
     const auto offer = pusher.connect_well(address, port, cli::Mode::Push);
@@ -226,7 +227,7 @@ int others_key(const char *address, const char *port) {
     return 0;
 }
 
-// A commit of what did not arrive.
+// Commits bytes that did not arrive.
 int wrong_checksum(const char *address, const char *port) {
     Client client;
     client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
@@ -234,7 +235,7 @@ int wrong_checksum(const char *address, const char *port) {
     return answer.verdict == cli::Verdict::Different ? 0 : 1;
 }
 
-// A commit by a pusher that was refused after the server had made its receives.
+// Commits as a pusher that was refused after the server had posted its receives.
 int refused_commit(const char *address, const char *port) {
     Client client;
     if (client.connect_well(address, port, cli::Mode::Push).status != cli::Status::Failed) {
@@ -248,7 +249,7 @@ int refused_commit(const char *address, const char *port) {
     return event == RPMA_CONN_CLOSED || event == RPMA_CONN_LOST ? 0 : 1;
 }
 
-// A content that is changed by its pusher when it is committed.
+// Changes a content after its commit, as its pusher.
 int write_after_commit(const char *address, const char *port) {
     Client client;
     client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
@@ -262,7 +263,7 @@ int write_after_commit(const char *address, const char *port) {
     return 0;
 }
 
-// A content that is there and stored, but not committed.
+// Writes and stores a content, but does not commit it.
 int no_commit(const char *address, const char *port) {
     Client client;
     client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
@@ -270,7 +271,7 @@ int no_commit(const char *address, const char *port) {
     return answer.verdict == cli::Verdict::Done ? 0 : 1;
 }
 
-// It asks for no range of the slot, or sends no request: the server ends the connection.
+// Requests no range of the slot, or sends no request: the server ends the connection.
 int bad_request(const char *address, const char *port) {
     for (const cli::Request request :
          {cli::Request{.ask = cli::Ask::Store, .offset = 1, .length = UINT64_MAX},
@@ -300,7 +301,7 @@ int hold(const char *address, const char *port) {
     return 1;
 }
 
-// Says that it is there, again and again, and never pushes a byte: until the server ends it.
+// Says again and again that it is there, and never pushes a byte, until the server ends the connection.
 int talk(const char *address, const char *port) {
     Client client;
     const auto offer = client.connect_well(address, port, cli::Mode::Push);
@@ -322,7 +323,7 @@ int talk(const char *address, const char *port) {
     die("the server keeps a push that only talks");
 }
 
-// More questions than any queue of the server has places.
+// Asks more questions than any queue of the server has places.
 int ask_often(const char *address, const char *port) {
     Client client;
     client.connect_well(address, port, cli::Mode::Pull);
@@ -335,7 +336,7 @@ int ask_often(const char *address, const char *port) {
     return 0;
 }
 
-// Commits, takes the answer, and stays.
+// Commits, takes the answer, and stays connected.
 int commit_and_stay(const char *address, const char *port) {
     Client client;
     client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
@@ -350,7 +351,7 @@ int commit_and_stay(const char *address, const char *port) {
     return 1;
 }
 
-// Pulls that do nothing, until the server takes no more and says why.
+// Makes pulls that do nothing, until the server takes no more and says why.
 int crowd(const char *address, const char *port) {
     constexpr std::size_t most = 300;
     std::vector<std::unique_ptr<Client>> clients;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Several processes with the same rsockets: by fork, vfork, exec and SCM_RIGHTS. What carries no stream yet
- * can be used by any of them; a stream stays with the process that began it.
+/* Several processes have the same rsockets: by fork, vfork, exec and SCM_RIGHTS. Any of them can use an
+ * rsocket that carries no stream yet; a stream stays with the process that began it.
  *
  *     test_prefork [ACCEPTS [FORKS]]    how many connections a worker accepts, how many forks there are
  *     test_prefork ROLE NUMBER NUMBER   what one of the tests starts by exec */
@@ -14,7 +14,7 @@
 
 #include "../api/test.h"
 
-/* Last: it asserts. */
+/* This is included last, because it asserts. */
 #include "../api/rsockets.h"
 #include "../forks.h"
 
@@ -32,7 +32,7 @@ const char *__tsan_default_options(void) {
     return "die_after_fork=0:atexit_sleep_ms=0";
 }
 
-/* In a child: cmocka would jump back into the child's copy of its runner. */
+/* Asserts in a child: cmocka would jump back into the child's copy of its runner. */
 #define must(condition)                                                         \
     do {                                                                        \
         if (!(condition)) {                                                     \
@@ -41,7 +41,7 @@ const char *__tsan_default_options(void) {
         }                                                                       \
     } while (0)
 
-/* The child ends with its parent, and when it hangs. */
+/* The child ends with its parent, or when it hangs. */
 static pid_t fork_child(void) {
     fflush(NULL);
     const pid_t child = fork();
@@ -128,7 +128,7 @@ static void assert_all_were_served(const struct clients *clients) {
     assert_int_equal(clients->failed, 0);
 }
 
-/* ---- streams of this process, which nothing may disturb; it has its device before the first fork ---- */
+/* ---- streams of this process, which must not be disturbed; it has its device before the first fork ---- */
 
 static int undisturbed[2];
 
@@ -189,7 +189,7 @@ static void workers_accept_from_one_listener(void **state) {
     assert_int_equal(rclose(listener), 0);
 }
 
-/* Each time a thread of the parent, the client, is in a call. */
+/* Each time a thread of the parent, which is the client, is in a call. */
 static void a_child_serves_what_its_parent_accepted(void **state) {
     (void)state;
     skip_where(CHILDREN_MAKE_NO_THREADS);
@@ -385,7 +385,7 @@ static void a_vforked_child_closes_everything(void **state) {
     assert_int_equal(rclose(listener), 0);
 }
 
-/* ---- exec: the new program has a number, and nothing else ---- */
+/* ---- exec: the new program has only the descriptor's number ---- */
 
 static void run_peer_on(int fd, const char *role, int count) {
     must(dup2(fd, ANY_NUMBER) == ANY_NUMBER);
@@ -455,7 +455,7 @@ static void a_program_listens_where_another_began_to(void **state) {
     assert_int_equal(end_of_peer(child), 0);
 }
 
-/* TCP, which any program can go on with. */
+/* Any program can continue a connection in TCP. */
 static void be_heir_of_tcp(int fd, int blocks) {
     int facts[2] = {-1, -1};
     socklen_t size = sizeof(int);
@@ -498,8 +498,8 @@ static void a_program_goes_on_in_tcp(void **state) {
     assert_int_equal(rclose(listener), 0);
 }
 
-/* A duplicate is to this program what it is to another one. The client has asked for a stream first, and has
- * been refused. */
+/* A duplicate is the same to this program as to another one. The client has requested a stream first, and was
+ * refused. */
 static void a_client_that_was_refused_is_adopted_as_tcp(void **state) {
     (void)state;
     struct sockaddr_in address = loopback_at(0);
@@ -531,7 +531,7 @@ static void a_client_that_was_refused_is_adopted_as_tcp(void **state) {
     close(listener);
 }
 
-/* Nobody can use the rest of a stream that another began. */
+/* No process can use the rest of a stream that another began. */
 static void be_heir_of_a_stream(int fd) {
     must(radopt(fd) == -1 && errno == ECONNRESET);
     must(rread(fd, &(char){0}, 1) == -1 && errno == EBADF);

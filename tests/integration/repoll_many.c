@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* As many idle streams as asked for in a repoll, both ends in this process, and one more that echoes. Fails
- * unless each costs two descriptors and no thread, and at most so much memory, and all are given back.
+/* Adds IDLE idle streams to a repoll, with both ends in this process, and one more stream that echoes. Fails
+ * unless each costs two descriptors, no thread and at most so much memory, and all of it is given back.
  *   repoll_many IDLE ECHOES [small]      small: queues of 16, buffers of 4 KiB */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -112,7 +112,7 @@ static void echo(int repoll, const int ends[2]) {
     must(memcmp(bytes, answer, sizeof(bytes)) == 0, "other bytes came back");
 }
 
-/* repoll_many.sh has callgrind count what all threads execute meanwhile. */
+/* repoll_many.sh runs callgrind, which counts the instructions of all threads meanwhile. */
 static void echo_counted(int repoll, const int ends[2], long echoes) {
     CALLGRIND_START_INSTRUMENTATION;
     for (long i = 0; i < echoes; ++i) {
@@ -163,7 +163,7 @@ int main(int argc, char **argv) {
     int busy[2];
     connect_ends(busy, listener, &address, small);
     watch(repoll, busy[1]);
-    echo(repoll, busy); /* what is made at the first use is there now */
+    echo(repoll, busy); /* the objects of the first use exist now */
 
     const long descriptors = entries_of("/proc/self/fd"), threads = entries_of("/proc/self/task"),
                before = resident_bytes();
@@ -171,7 +171,7 @@ int main(int argc, char **argv) {
         connect_ends(ends[i], listener, &address, small);
         watch(repoll, ends[i][1]);
     }
-    echo(repoll, busy); /* the first wait looks at each that was added */
+    echo(repoll, busy); /* the first wait checks each stream that was added */
     echo_counted(repoll, busy, echoes);
     const long more = entries_of("/proc/self/fd") - descriptors, bytes = resident_bytes() - before;
     printf("%ld idle streams%s: %ld descriptors, %ld more threads, %ld bytes an end\n", idle,

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One end of a connection, for the scripts here: `socket_end KIND ADDRESS [PORT BYTES]`. A server prints
- * "port NUMBER" when it listens, takes one client after the other, and says how each ended: "ended BYTES" or
- * "broke BYTES". The client prints "connected" when the server has taken its bytes; it ends when its standard
- * input does.
+ * "port NUMBER" when it listens, takes one client after the other, and prints how each ended: "ended BYTES"
+ * or "broke BYTES". The client prints "connected" when the server has taken its bytes; it ends when its
+ * standard input does.
  *
- *     echo      over rsockets: sends back what comes
+ *     echo      over rsockets: sends back the bytes that come
  *     client    over rsockets: sends so many bytes and receives them
- *     repeats   over TCP: sends back what comes
+ *     repeats   over TCP: sends back the bytes that come
  *     banner    over TCP: speaks first
- *     silent    over TCP: says nothing
- *     answers   over TCP: says something when something has come
- *     closes    over TCP: closes when something has come
+ *     silent    over TCP: sends nothing
+ *     answers   over TCP: sends some bytes when bytes have come
+ *     closes    over TCP: closes when bytes have come
  *     markers   over TCP: answers a request of MPA (RFC 5044), and wants markers
  */
 #include <arpa/inet.h>

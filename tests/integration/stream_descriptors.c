@@ -6,7 +6,7 @@
 
 #include "../api/test.h"
 
-/* Last: it asserts. */
+/* This is included last, because it asserts. */
 #include "../api/rsockets.h"
 
 enum { STREAMS = 1000, OTHERS = 40 };
