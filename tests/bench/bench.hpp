@@ -41,7 +41,7 @@ private:
 // ---- raw TCP, non-blocking and spinning ----
 // Returns the bytes a second for `total` bytes in blocks of `block`.
 [[nodiscard]] double tcp_bandwidth(std::size_t block, std::size_t total);
-// Returns the block size from 32 KiB to 4 MiB with which `total` bytes go fastest.
+// Returns the block size from 32 KiB to 4 MiB with which `total` bytes are sent fastest.
 [[nodiscard]] std::size_t best_tcp_block(std::size_t total);
 // Returns the seconds of one round trip of 8 bytes.
 [[nodiscard]] double tcp_round_trip(unsigned rounds);

@@ -98,7 +98,7 @@ extern "C" {
     }
 }
 
-// As a program would that knows verbs. That nothing changes from one request to the next, it cannot use.
+// Posts as a program does that knows verbs. It may not rely on requests that are all equal.
 [[gnu::noinline]] void measured_verbs(const Ends &ends, long operations) {
     ibv_qp *const qp = ends.client->qp();
     ibv_cq *const cq = ends.cq->get();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// bench_device [--quick]: the soft device beside raw TCP on the same loopback, in interleaved pairs; the
-// median ratio counts.
+// bench_device [--quick]: compares the soft device with raw TCP on the same loopback, by the median ratio of
+// interleaved pairs.
 #include <fmt/format.h>
 
 #include <algorithm>

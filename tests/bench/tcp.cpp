@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// bench_tcp best-block BYTES | bandwidth BLOCK BYTES | round-trip ROUNDS: raw TCP's figures, for scripts.
-// Bytes, bytes a second, and seconds.
+// bench_tcp best-block BYTES | bandwidth BLOCK BYTES | round-trip ROUNDS: prints raw TCP's figures for
+// scripts, in bytes, bytes a second, and seconds.
 #include <fmt/format.h>
 
 #include <charconv>

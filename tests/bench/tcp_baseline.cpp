@@ -42,7 +42,7 @@ int connected(std::uint16_t port) {
     return connection;
 }
 
-// Spins until `size` bytes are here; false at the end of the stream.
+// Spins until `size` bytes have arrived; returns false at the end of the stream.
 bool receive_spinning(int connection, char *to, std::size_t size) {
     while (size != 0) {
         const ssize_t count = recv(connection, to, size, MSG_DONTWAIT);
@@ -59,7 +59,8 @@ bool receive_spinning(int connection, char *to, std::size_t size) {
 
 }  // namespace
 
-// Blocking calls, which serve plain TCP best; the last byte is answered, so that all of it was received.
+// Uses blocking calls, which are best for plain TCP. The peer answers the last byte, so that all bytes were
+// received.
 double tcp_bandwidth(std::size_t block, std::size_t total) {
     const PeerProcess peer{[&](const auto &listening) {
         const int connection = accepted(listening);
@@ -102,7 +103,7 @@ std::size_t best_tcp_block(std::size_t total) {
     std::size_t best = 0;
     double best_bandwidth = 0;
     for (const std::size_t block : {32UZ << 10, 64UZ << 10, 128UZ << 10, 256UZ << 10, 1UZ << 20, 4UZ << 20}) {
-        // The middle of five: with a congestion control that paces (bbr) the figures of blocks that are
+        // The median of five: with a congestion control that paces (bbr) the figures of blocks that are
         // longer than a segment differ by a factor of four from run to run.
         std::array<double, 5> runs{};
         std::ranges::generate(runs, [&] { return tcp_bandwidth(block, total); });

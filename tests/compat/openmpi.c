@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * openmpi: a program for MPI. The ranks tell each other numbers: by collectives, by messages that are begun
- * and awaited later, and by MPI_Put and MPI_Get. Every number says from whom it is, for whom, and where it
- * stands among others. Ends with 0 when each rank got what it had to get.
+ * openmpi: a program for MPI. The ranks send each other numbers: by collectives, by messages that are begun
+ * and awaited later, and by MPI_Put and MPI_Get. Every number contains its sender, its receiver and its
+ * position. Ends with 0 when each rank got what it had to get.
  */
 #include <mpi.h>
 #include <stdio.h>
 
-/* A few numbers go with the message; of many, the receiver reads the most out of the sender's memory. */
+/* A few numbers go with the message; of many, the receiver reads most out of the sender's memory. */
 enum { few = 16, many = 100000, max_ranks = 16 };
 
 static int rank, ranks;

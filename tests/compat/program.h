@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The text of a port has room here. */
+/* The size of a port's text. */
 #define PORT_SIZE 6
 
 static inline void check(int result, const char *call) {

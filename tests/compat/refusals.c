@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the soft device does not have, asked for by a program that was linked to libibverbs and librdmacm:
- * each call fails in the way its man page says, by NULL and errno, -1 and errno, or an errno value; by errno
+ * A program that was linked to libibverbs and librdmacm requests what the soft device does not have: each
+ * call fails in the way that its man page says, by NULL and errno, -1 and errno, or an errno value; by errno
  * alone when it returns nothing.
  */
 #include <arpa/inet.h>
@@ -49,7 +49,7 @@ static int open_device(void **state) {
     struct ibv_device **const list = ibv_get_device_list(NULL);
     assert_non_null(list);
     assert_non_null(list[0]);
-    /* Otherwise the preload is not there, and everything below would be another device's. */
+    /* Otherwise the preload is not loaded, and the test would use another device. */
     assert_memory_equal(ibv_get_device_name(list[0]), "soft_", 5);
     device.context = ibv_open_device(list[0]);
     ibv_free_device_list(list);
@@ -73,7 +73,7 @@ static int close_device(void **state) {
     return 0;
 }
 
-/* One call that it has: a completion queue is resized, and not to nothing. */
+/* The device has this call: a completion queue is resized, but not to no entries. */
 static void resizing_is_not_refused(void **state) {
     (void)state;
     assert_int_equal(ibv_resize_cq(device.cq, 8), 0);
@@ -91,7 +91,7 @@ static void exported_names(void **state) {
     assert_null_and_errno(
         ibv_reg_dmabuf_mr(device.pd, 0, sizeof(device.memory), 0, 0, IBV_ACCESS_LOCAL_WRITE));
 
-    /* Negative, and it tells what has become of the registration: it is as it was. */
+    /* The result is negative and tells the state of the registration: it is unchanged. */
     const uint32_t lkey = device.mr->lkey;
     errno = 0;
     assert_int_equal(
@@ -105,7 +105,7 @@ static void exported_names(void **state) {
  * close_device. */
 static void exported_names_without_a_result(void **state) {
     (void)state;
-    /* There is no device memory of ours: nothing but a context is known of one. */
+    /* We have no device memory: only the context of one is known. */
     struct ibv_dm dm = {.context = device.context};
     assert_errno(ibv_unimport_pd(device.pd));
     assert_errno(ibv_unimport_mr(device.mr));
@@ -177,7 +177,7 @@ static void queue_pairs(void **state) {
     assert_errno_value(ibv_set_ece(id->qp, &ece));
     assert_int_equal(ece.options, 2);
     assert_null_and_errno(ibv_create_flow(id->qp, &flow));
-    /* A question, not an error: 0 is no. */
+    /* The call is a question and no error: 0 means no. */
     assert_int_equal(ibv_query_qp_data_in_order(id->qp, IBV_WR_RDMA_WRITE, 0), 0);
 
     rdma_destroy_qp(id);

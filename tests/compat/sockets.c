@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sockets.c: what libc's calls do with TCP sockets. Run as it is, it shows that what is asserted here is what
- * libc does; with librsocket-preload.so, and the argument `carried`, that the same calls do the same over
+ * sockets.c: tests what libc's calls do with TCP sockets. Run alone, it shows that libc does what is asserted
+ * here; with librsocket-preload.so, and the argument `carried`, it shows that the same calls do the same over
  * rsockets, or how they differ.
  */
 #define _GNU_SOURCE 1
@@ -250,7 +250,7 @@ static void handle(int number, int flags) {
     signals = 0;
 }
 
-/* The signal is there before the wait begins, blocked: only a wait that lets it through as it begins ends. */
+/* The signal is pending and blocked before the wait: only a wait that unblocks it as it begins ends. */
 static void a_wait_lets_signals_through(void **state) {
     (void)state;
     int ends[2];
@@ -329,7 +329,7 @@ static void signals_interrupt_or_restart_a_read(void **state) {
     close_pair(ends);
 }
 
-/* Handlers that ask for it (SA_RESTART) do not help these. */
+/* These calls do not restart, even when the handler requests it (SA_RESTART). */
 static void signals_interrupt_what_never_restarts(void **state) {
     (void)state;
     int ends[2];
@@ -353,7 +353,7 @@ static void signals_interrupt_what_never_restarts(void **state) {
     assert_fails(epoll_wait(epoll, &event, 1, wait_ms), EINTR);
     assert_fails(recv(ends[1], &byte, 1, 0), EINTR);
 
-    /* A handler that does not ask for it ends these too; what was sent until then counts. */
+    /* A handler without SA_RESTART ends these too; the call returns the bytes that were sent until then. */
     struct sockaddr_in address;
     const int listener = listening(&address);
     static char bytes[8 << 20];
@@ -397,7 +397,7 @@ static void several_messages_have_one_time(void **state) {
     assert_int_equal(recvmmsg(ends[1], messages, 3, MSG_WAITFORONE, &time), 1);
     assert_true(time.tv_sec < 1000 && time.tv_sec > 900); /* what is left of it */
     assert_int_equal(bytes[0], '2');
-    /* The error behind a message is the next call's. */
+    /* The next call returns the error that follows a message. */
     parts[1].iov_len = 0;
     messages[2].msg_hdr.msg_iovlen = 1025;
     assert_int_equal(sendmmsg(ends[0], messages, 3, 0), 2);
@@ -467,7 +467,7 @@ static void *receive_much(void *argument) {
     return (void *)(intptr_t)(received > 0 ? 0 : errno);
 }
 
-/* Nothing is sent, and so nobody is asked whether he reads, but for an end of one's own. */
+/* No bytes are sent, so the call does not check whether the peer reads; it checks only its own end. */
 static void a_send_of_nothing_raises_no_sigpipe(void **state) {
     (void)state;
     int ends[2];
@@ -554,7 +554,7 @@ static void sends_files(void **state) {
     }
     const int fd = fileno(file);
     assert_int_equal(write(fd, content, size), size);
-    /* In parts that find room: nobody reads meanwhile. */
+    /* The file is sent in parts that fit into the buffers: the peer does not read meanwhile. */
     off_t offset = 100;
     enum { part = 20000 };
     assert_int_equal(sendfile(ends[0], fd, &offset, part), part);
@@ -687,7 +687,7 @@ static void select_looks_as_far_as_the_last_descriptor(void **state) {
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-/* The number that was to be another's stays what it was. */
+/* The descriptor that was to become the duplicate is unchanged. */
 static void a_duplicate_that_cannot_be_made_closes_nothing(void **state) {
     (void)state;
     int ends[2];
@@ -819,7 +819,7 @@ static void duplicates_are_one_socket(void **state) {
     assert_int_equal(close(ends[0]), 0);
 }
 
-/* As daemons do when they start. What the library has open for itself stays open. */
+/* Daemons do this when they start. The library's own descriptors stay open. */
 static void closing_all_leaves_sockets_usable(void **state) {
     (void)state;
     int ends[2];
@@ -842,7 +842,7 @@ static void closing_all_leaves_sockets_usable(void **state) {
     close_pair(ends);
 }
 
-/* The number becomes that of a file, of a duplicate, of another socket. */
+/* The descriptor's number becomes that of a file, of a duplicate, and of another socket. */
 static void numbers_that_were_closed_unseen_are_others(void **state) {
     (void)state;
     for (int other = 0; other < 3; ++other) {
@@ -900,7 +900,7 @@ static void calls_that_cannot_be_fail(void **state) {
     assert_int_equal(close(listener), 0);
 }
 
-/* rpma-run(1) has these. */
+/* rpma-run(1) lists these differences. */
 static void rsockets_differ_from_tcp(void **state) {
     (void)state;
     int ends[2];
@@ -961,7 +961,7 @@ static void a_system_call_closes_a_socket(void **state) {
     assert_int_equal(close(ends[1]), 0);
 }
 
-/* The server uses what it has accepted when its client has gone on, and the listener is closed. */
+/* The server uses the accepted connection after its client has continued and the listener is closed. */
 static void a_connection_that_nobody_uses_yet_is_there(void **state) {
     (void)state;
     struct connecting one;

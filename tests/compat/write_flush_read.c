@@ -6,8 +6,8 @@
  *
  *     write_flush_read [LIBRARY [server | client PORT]]
  *
- * LIBRARY is the file that librpma must have been loaded from. Behind it, only one of the two; the server
- * prints its port.
+ * LIBRARY is the file that librpma must have been loaded from. After it, `server` or `client` runs only that
+ * end; the server prints its port.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ static void *new_page(void) {
     return page;
 }
 
-/* The next client, until it has gone: its message goes back. */
+/* Serves the next client until it has gone, and sends its message back. */
 static void serve_client_with(struct rpma_ep *ep, struct rpma_mr_local *mr,
                               const struct rpma_conn_private_data *data) {
     struct rpma_conn_req *request = NULL;
@@ -53,7 +53,7 @@ static void serve_client_with(struct rpma_ep *ep, struct rpma_mr_local *mr,
     CHECK(rpma_conn_delete(&conn));
 }
 
-/* Listens at a port that is free, writes which to port_fd, serves one client until it goes. */
+/* Listens at a free port, writes the port to port_fd, and serves one client until it goes. */
 static void serve(int port_fd) {
     struct rpma_peer *peer = new_peer(ADDRESS);
     struct rpma_ep *ep = NULL;
