@@ -26,14 +26,10 @@ constexpr std::array<Ending, 9> endings{{
      false, ECONNRESET},
 }};
 
-Ending of_network(const Broken &broken) {
-    if (broken.error == 0) {
-        return ending_of(EndReason::RequestFailed);
-    }
+Ending of_lost_link(int error) {
     Ending ending = ending_of(EndReason::LinkLost);
-    ending.text = std::strerror(broken.error);
-    ending.error = broken.error == EPIPE ? ECONNRESET : broken.error;
-    ending.drain = broken.by == Broken::By::Cut;
+    ending.text = std::strerror(error);
+    ending.error = error == EPIPE ? ECONNRESET : error;
     return ending;
 }
 
@@ -46,9 +42,24 @@ Ending ending_of(EndReason reason) {
 Ending ending_of(const Broken &broken, EndReason closed) {
     Ending ending = ending_of(closed);
     switch (broken.by) {
-        case Broken::By::Network:
+        case Broken::By::RequestFailed:
+            return ending_of(EndReason::RequestFailed);
+        case Broken::By::AccessLost:
+            return of_lost_link(EACCES);
+        case Broken::By::MemoryGone:
+            return of_lost_link(EFAULT);
+        case Broken::By::Overrun:
+            return of_lost_link(ENOBUFS);
+        case Broken::By::NoMemory:
+            return of_lost_link(ENOMEM);
+        case Broken::By::Silence:
+            return of_lost_link(ETIMEDOUT);
+        case Broken::By::Link:
+            return of_lost_link(broken.error);
         case Broken::By::Cut:
-            return of_network(broken);
+            ending = of_lost_link(ECONNRESET);
+            ending.drain = true;
+            return ending;
         case Broken::By::Violation:
             ending = ending_of(EndReason::Violation);
             ending.text = broken.violation.text;

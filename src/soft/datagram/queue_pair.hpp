@@ -89,7 +89,12 @@ private:
     [[nodiscard]] int check(const ibv_send_wr &request) const;
     [[nodiscard]] int enqueue(const ibv_send_wr &request, Part when_bad) REQUIRES(send_mutex_);
     void transmit() REQUIRES(send_mutex_);
-    [[nodiscard]] int send_now(const SendRequest &request) REQUIRES(send_mutex_);
+    enum class Sent : std::uint8_t {
+        Gone,        // to the network, which may have lost it
+        SocketFull,  // not sent: it waits for room
+        BadMemory    // not sent: the program's memory cannot be read
+    };
+    [[nodiscard]] Sent send_now(const SendRequest &request) REQUIRES(send_mutex_);
     void complete(const SendRequest &request, ibv_wc_status status) REQUIRES(send_mutex_);
     void fail_sending() REQUIRES(send_mutex_);
     void flush_requests() REQUIRES(send_mutex_);

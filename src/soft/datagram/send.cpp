@@ -108,16 +108,16 @@ int DatagramQueuePair::enqueue(const ibv_send_wr &request, Part when_bad) {
 void DatagramQueuePair::transmit() {
     while (!requests_.empty() && phase_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
         const SendRequest request = requests_.front();
-        const int error = send_now(request);
-        if (error == EAGAIN) {
+        const Sent sent = send_now(request);
+        if (sent == Sent::SocketFull) {
             want_writable(true);
             return;
         }
         requests_.pop();
-        if (error == EFAULT) {
+        if (sent == Sent::BadMemory) {
             fail_sending();
         }
-        complete(request, error == EFAULT ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS);
+        complete(request, sent == Sent::BadMemory ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS);
     }
     flush_requests();
 }
@@ -127,7 +127,7 @@ void DatagramQueuePair::fail_sending() {
     qp_base.state = IBV_QPS_SQE;
 }
 
-int DatagramQueuePair::send_now(const SendRequest &request) {
+DatagramQueuePair::Sent DatagramQueuePair::send_now(const SendRequest &request) {
     auto header = wire::encode(request.header);
     std::array<iovec, limits::max_sge + 1> pieces;
     std::array<Pin, limits::max_sge> pins;
@@ -146,13 +146,14 @@ int DatagramQueuePair::send_now(const SendRequest &request) {
                                                .length = sge.length,
                                                .rights = 0});
             if (!pin) {
-                return EFAULT;
+                return Sent::BadMemory;
             }
             pieces[count] = {.iov_base = pin->region().at(sge.addr), .iov_len = sge.length};
             pins[count++ - 1] = std::move(*pin);
         }
     }
-    return udp::send(socket_.get(), request.source, request.to, std::span{pieces}.first(count));
+    const int error = udp::send(socket_.get(), request.source, request.to, std::span{pieces}.first(count));
+    return error == EAGAIN ? Sent::SocketFull : error == EFAULT ? Sent::BadMemory : Sent::Gone;
 }
 
 void DatagramQueuePair::complete(const SendRequest &request, ibv_wc_status status) {

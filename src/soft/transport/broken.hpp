@@ -17,14 +17,20 @@ namespace soft {
 
 struct Broken {
     enum class By : std::uint8_t {
-        Violation,  // the peer broke a rule, or this side cannot serve it: it gets a TERMINATE
-        Network,    // the link failed, or this side gave it up with an errno value
-        Cut,        // the same, but the peer still gets the bytes that the link has
-        Terminate,  // the peer sent a TERMINATE
-        End         // the peer ended its bytes
+        Violation,      // the peer broke a rule, or this side cannot serve it: it gets a TERMINATE
+        RequestFailed,  // a request that was posted here failed
+        AccessLost,     // the peer may no longer read the memory of an answer
+        MemoryGone,     // memory whose bytes are to be sent is no longer mapped
+        Overrun,        // a completion queue is full
+        NoMemory,       // this process has no memory for what the peer sends
+        Silence,        // the peer did not send in time
+        Link,           // the link failed with `error`
+        Cut,            // an injected fault; the peer still gets the bytes that the link has
+        Terminate,      // the peer sent a TERMINATE
+        End             // the peer ended its bytes
     };
     By by;
-    int error = 0;                               // Network, Cut: an errno value; 0: a request failed here
+    int error = 0;                               // Link: an errno value
     ibv_wc_status oldest = IBV_WC_WR_FLUSH_ERR;  // Terminate: the status of the oldest open operation
     wire::Violation violation{"", {}};           // Violation
     std::array<std::byte, wire::untagged_bytes> header{};  // of the current segment, header_bytes of it

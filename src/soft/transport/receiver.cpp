@@ -17,8 +17,8 @@ constexpr int rounds_in_a_turn = 32;
 
 using State = Link::Received::State;
 
-std::unexpected<Broken> network(int error) {
-    return std::unexpected{Broken{.by = Broken::By::Network, .error = error}};
+std::unexpected<Broken> broken_by(Broken::By by) {
+    return std::unexpected{Broken{.by = by}};
 }
 
 // Returns the status of the operation for which the peer ended the connection.
@@ -52,7 +52,7 @@ Outcome<> Receiver::receive() {
     if (!incoming_.has_buffer()) {
         incoming_.lend(parts_.group.borrow_buffer(incoming_.buffer_size()));
         if (!incoming_.has_buffer()) {
-            return network(ENOMEM);
+            return broken_by(Broken::By::NoMemory);
         }
     }
     for (int round = 0; round < rounds_in_a_turn && !parked() && !stalled_ && !ignores_peer_; ++round) {
@@ -129,7 +129,7 @@ Outcome<> Receiver::expire() {
     }
     const bool ours_to_go_on = stalled_ || parked();
     if (awaits_peer_ || (!ours_to_go_on && pace_.is_late(now()))) {
-        return network(ETIMEDOUT);
+        return broken_by(Broken::By::Silence);
     }
     pace_.forget();
     answer_and_watch();
@@ -149,7 +149,7 @@ Outcome<> Receiver::parse() {
         }
         return {};
     } catch (const std::bad_alloc &) {
-        return network(ENOMEM);
+        return broken_by(Broken::By::NoMemory);
     }
 }
 

@@ -23,7 +23,7 @@ Outcome<Link::Received> Receiver::fill() {
             const Outcome<bool> goes_on = accepted(std::unexpected{got.error()});
             return goes_on ? Outcome<Link::Received>{} : std::unexpected{goes_on.error()};
         } catch (const std::bad_alloc &) {
-            return std::unexpected{Broken{.by = Broken::By::Network, .error = ENOMEM}};
+            return std::unexpected{Broken{.by = Broken::By::NoMemory}};
         }
     }
     return incoming_.fill(*link_);

@@ -26,12 +26,6 @@ std::size_t payload_bytes(bool soft_peer, const Link &link) {
     return (room - segment_overhead_bytes) / payload_alignment * payload_alignment;
 }
 
-// break_link() gets these errors when neither the network nor the peer is the cause: a request fails, memory
-// is gone, or a completion queue is full.
-constexpr bool is_ours(int error) {
-    return error == 0 || error == EACCES || error == EFAULT || error == ENOBUFS;
-}
-
 }  // namespace
 
 Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &peer,
@@ -233,7 +227,7 @@ void Sender::leave_link() {
 Sender::Turn Sender::serve() {
     const base::Lock lock{mutex_};
     bool readable = true;
-    const bool broken = broken_;
+    const bool broken = broken_.has_value();
     if (full_) {
         const Link::Ready ready = link_->ready();
         full_ = !ready.writable;
@@ -256,15 +250,15 @@ void Sender::transmit_now() {
 
 std::optional<Broken> Sender::broken(bool at_end) {
     const base::Lock lock{mutex_};
-    if (!broken_ || (!at_end && !cut_ && !is_ours(error_))) {
+    if (!broken_ || (!at_end && broken_->by == Broken::By::Link)) {
         return std::nullopt;
     }
-    return Broken{.by = cut_ ? Broken::By::Cut : Broken::By::Network, .error = error_};
+    return Broken{.by = broken_->by, .error = broken_->error};
 }
 
 void Sender::fail(int error) {
     const base::Lock lock{mutex_};
-    break_link(error);
+    break_link({.by = Broken::By::Link, .error = error});
 }
 
 bool Sender::owes_all_it_may() const {

@@ -124,6 +124,10 @@ public:
 
 private:
     enum class State : std::uint8_t { Idle, Open, Ended };
+    struct Cause {
+        Broken::By by;
+        int error = 0;  // Link: an errno value
+    };
 
     // Tells the analysis that the caller reads only members that do not change meanwhile: a request as it was
     // posted, the count of free places, the faults.
@@ -136,7 +140,7 @@ private:
     void build_batch() REQUIRES(mutex_);
     [[nodiscard]] bool add_segment(bool of_answers) REQUIRES(mutex_);
     void after_retiring() REQUIRES(mutex_);
-    void break_link(int error) REQUIRES(mutex_);
+    void break_link(Cause cause) REQUIRES(mutex_);
     void cut_link() REQUIRES(mutex_);
     void want_writable(bool wanted) REQUIRES(mutex_);
     void set_interest(Interest interest) REQUIRES(mutex_);
@@ -162,9 +166,7 @@ private:
     bool response_turn_ GUARDED_BY(mutex_) = false;
     bool full_ GUARDED_BY(mutex_) =
         false;  // the link took no more; the sender does not try again until the link is writable
-    bool broken_ GUARDED_BY(mutex_) = false;
-    bool cut_ GUARDED_BY(mutex_) = false;  // an injected fault broke it, after the bytes that the link has
-    int error_ GUARDED_BY(mutex_) = 0;     // why it is broken
+    std::optional<Cause> broken_ GUARDED_BY(mutex_);  // why it sends no more
 };
 
 }  // namespace soft

@@ -11,6 +11,12 @@ namespace {
 constexpr std::size_t bytes_in_a_turn = std::size_t{8} << 20;  // then other connections have their turn
 constexpr std::uint32_t ready_to_receive_stag = 1;             // no key is checked for an empty message
 
+Broken::By broken_by(Added added) {
+    return added == Added::NotAllowed   ? Broken::By::AccessLost
+           : added == Added::MemoryGone ? Broken::By::MemoryGone
+                                        : Broken::By::RequestFailed;
+}
+
 }  // namespace
 
 // A peer that reads as fast as this side sends never fills the link. After its turn the sender waits as if
@@ -31,13 +37,15 @@ void Sender::transmit() {
                 return;
             }
         } else if (!responses_.pin_again()) {
-            break_link(EACCES);
+            break_link({Broken::By::AccessLost});
             return;
         }
         const auto sent = batch_.send(*link_);
         responses_.unpin();
         if (!sent) {
-            break_link(sent.error().number);
+            // link.hpp: EFAULT tells that the memory is gone, another value that the link has failed.
+            const int error = sent.error().number;
+            break_link(error == EFAULT ? Cause{Broken::By::MemoryGone} : Cause{Broken::By::Link, error});
             return;
         }
         if (!batch_.empty()) {
@@ -85,14 +93,14 @@ bool Sender::add_segment(bool of_answers) {
     if (added == Added::Cut) {
         cut_link();
     } else if (added != Added::No) {
-        break_link(added == Added::NotAllowed ? EACCES : added == Added::MemoryGone ? EFAULT : 0);
+        break_link({broken_by(added)});
     }
     return false;
 }
 
 void Sender::after_retiring() {
     if (queue_.overrun()) {
-        break_link(ENOBUFS);
+        break_link({Broken::By::Overrun});
     } else if (queue_.all_sent()) {
         want_writable(true);  // the thread that serves the group ends the connection
     }
@@ -119,12 +127,11 @@ std::vector<std::byte> Sender::last_words(const Broken &broken) {
 }
 
 // Keeps the error. The thread that serves the group finds it, and ends the connection.
-void Sender::break_link(int error) {
+void Sender::break_link(Cause cause) {
     if (broken_ || state_ != State::Open) {
         return;  // the connection has ended, and the peer may still have to read
     }
-    broken_ = true;
-    error_ = error;
+    broken_ = cause;
     link_->abort();
     set_interest({.readable = true});
 }
@@ -132,8 +139,7 @@ void Sender::break_link(int error) {
 // Applies an injected fault: the network seems to have failed, but the peer still gets the bytes that the
 // link has.
 void Sender::cut_link() {
-    broken_ = cut_ = true;
-    error_ = ECONNRESET;
+    broken_ = {Broken::By::Cut};
     link_->finish();
     set_interest({.readable = true, .writable = true});
 }
