@@ -105,15 +105,6 @@ void DatagramId::queue_pair_created() {
     datagram_qp()->make_ready(RDMA_UDP_QKEY);
 }
 
-void DatagramId::destroy_queue_pair() {
-    const bool ends = qp != nullptr;
-    CmId::destroy_queue_pair();
-    if (ends && state_.load() == State::Connected && !inherited()) {
-        state_.store(State::Closed);
-        push(RDMA_CM_EVENT_CONNECT_ERROR, -ECONNRESET, std::move(end_));
-    }
-}
-
 // ---- the side that asks ----
 
 base::Result<void> DatagramId::connect(const rdma_conn_param *parameters) {

@@ -31,7 +31,6 @@ public:
     [[nodiscard]] base::Result<void> accept(const rdma_conn_param *parameters) override;
     [[nodiscard]] base::Result<void> reject(std::span<const std::byte> private_data) override;
     void queue_pair_created() override;
-    void destroy_queue_pair() override;
     [[nodiscard]] base::Result<void> disconnect() override;
     // Makes the queue pair, if there is one, a member, unless it only sends.
     [[nodiscard]] base::Result<void> join(const sockaddr &address, bool only_sends, void *join_context);

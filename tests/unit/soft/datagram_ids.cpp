@@ -2,6 +2,7 @@
 // Ids of RDMA_PS_UDP: asking a service for its queue pair, and joining groups; and peers that are nothing but
 // a socket.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -166,6 +167,27 @@ void a_service_is_found_and_used(Ids &ids) {
     }
     assert_int_equal(softrdma_rdma_disconnect(client), -1);
     assert_int_equal(errno, EINVAL);
+}
+
+// A datagram id has no connection that would end with its queue pair: librdmacm pushes no event either.
+void a_queue_pair_ends_without_an_event(Ids &ids) {
+    rdma_cm_id *const client = ids.ask(ids.port());
+    const Seen request = ids.next(RDMA_CM_EVENT_CONNECT_REQUEST);
+    {
+        const DatagramEnd server{request.id};
+        assert_int_equal(softrdma_rdma_accept(request.id, nullptr), 0);
+        (void)ids.next(RDMA_CM_EVENT_ESTABLISHED);
+        const DatagramEnd end{client};
+    }
+    assert_int_equal(fcntl(ids.events->fd, F_SETFL, O_NONBLOCK), 0);
+    rdma_cm_event *event = nullptr;
+    const bool pushed = softrdma_rdma_get_cm_event(ids.events, &event) == 0;
+    const int error = errno;
+    if (pushed) {
+        assert_int_equal(softrdma_rdma_ack_cm_event(event), 0);
+    }
+    assert_false(pushed);
+    assert_int_equal(error, EAGAIN);
 }
 
 // A queue pair that is not the id's: rdma_init_qp_attr says how it climbs the states.
@@ -512,6 +534,7 @@ int main() {
     alarm(50);  // an event that does not come
     const CMUnitTest tests[] = {
         fixture_test(a_service_is_found_and_used),
+        fixture_test(a_queue_pair_ends_without_an_event),
         fixture_test(attributes_of_the_states),
         fixture_test(the_path_of_a_route),
         fixture_test(a_rejection),
