@@ -67,13 +67,13 @@ wire::Decoded<bool> Incoming::decode() {
 wire::Decoded<bool> Incoming::can_begin() const {
     const std::size_t fpdu = wire::fpdu_bytes(segment_);
     if (!is_data(segment_.opcode) && segment_.payload_bytes > max_control_bytes) {
-        return wire::Refusal{{"a control message longer than any can be", wire::terminate::mpa_frame}};
+        return wire::NotDecoded{{"a control message longer than any can be", wire::terminate::mpa_frame}};
     }
     if ((crc_ || !is_data(segment_.opcode)) && buffered().size() < fpdu) {
         return false;
     }
     if (crc_ && !crc_is_right(fpdu)) {
-        return wire::Refusal{{"CRC32C of an FPDU is wrong", wire::terminate::mpa_crc}};
+        return wire::NotDecoded{{"CRC32C of an FPDU is wrong", wire::terminate::mpa_crc}};
     }
     return true;
 }

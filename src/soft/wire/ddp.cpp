@@ -39,16 +39,16 @@ Queue queue_of(Opcode opcode) {
 Decoded<Opcode> opcode_of(std::uint16_t control) {
     const bool tagged = (control & control_tagged) != 0;
     if ((control & control_ddp_version_mask) != control_ddp_version) {
-        return Refusal{
+        return NotDecoded{
             {"DDP version other than 1", tagged ? terminate::tagged_version : terminate::untagged_version}};
     }
     if ((control & control_rdmap_version_mask) != control_rdmap_version) {
-        return Refusal{{"RDMAP version other than 1", terminate::rdmap_version}};
+        return NotDecoded{{"RDMAP version other than 1", terminate::rdmap_version}};
     }
     const auto number = static_cast<std::uint8_t>(control & control_opcode_mask);
     if (number > max_opcode || is_tagged(Opcode{number}) != tagged) {
-        return Refusal{{"RDMAP opcode that is unknown, or does not go with the tagged bit",
-                        terminate::unexpected_opcode}};
+        return NotDecoded{{"RDMAP opcode that is unknown, or does not go with the tagged bit",
+                           terminate::unexpected_opcode}};
     }
     return Opcode{number};
 }
@@ -64,11 +64,11 @@ Decoded<std::optional<Segment>> decode_header(std::span<const std::byte> bytes) 
     }
     const auto opcode = opcode_of(control);
     if (!opcode) {
-        return Refusal{opcode.error()};
+        return NotDecoded{opcode.error()};
     }
     const std::size_t fixed_bytes = header_bytes(*opcode) - fpdu_length_bytes;
     if (length < fixed_bytes) {
-        return Refusal{{"FPDU shorter than its DDP header", terminate::mpa_frame}};
+        return NotDecoded{{"FPDU shorter than its DDP header", terminate::mpa_frame}};
     }
     Segment segment;
     segment.opcode = *opcode;
@@ -87,7 +87,8 @@ Decoded<std::optional<Segment>> decode_header(std::span<const std::byte> bytes) 
     }
     segment.queue = queue_of(*opcode);
     if (queue != static_cast<std::uint32_t>(segment.queue)) {
-        return Refusal{{"untagged segment on a queue that is not its opcode's", terminate::untagged_queue}};
+        return NotDecoded{
+            {"untagged segment on a queue that is not its opcode's", terminate::untagged_queue}};
     }
     return segment;
 }

@@ -54,25 +54,25 @@ bool may_begin_mpa_frame(std::span<const std::byte> bytes, MpaRole role) {
 
 Decoded<std::size_t> mpa_tail_bytes(std::span<const std::byte, mpa_header_bytes> header, MpaRole role) {
     if (std::memcmp(header.data(), key_of(role), key_bytes) != 0) {
-        return Refusal{{role == MpaRole::Request ? "not an MPA request frame" : "not an MPA reply frame",
-                        terminate::mpa_frame}};
+        return NotDecoded{{role == MpaRole::Request ? "not an MPA request frame" : "not an MPA reply frame",
+                           terminate::mpa_frame}};
     }
     base::Reader reader{header.subspan(key_bytes)};
     (void)reader.big<std::uint16_t>();
     const auto length = reader.big<std::uint16_t>();
     if (length > mpa_max_private_bytes) {
-        return Refusal{{"MPA private data longer than 512 bytes", terminate::mpa_frame}};
+        return NotDecoded{{"MPA private data longer than 512 bytes", terminate::mpa_frame}};
     }
     return length;
 }
 
 Decoded<MpaFrame> decode_mpa_frame(std::span<const std::byte> bytes, MpaRole role) {
     if (bytes.size() < mpa_header_bytes) {
-        return Refusal{{"MPA frame shorter than its header", terminate::mpa_frame}};
+        return NotDecoded{{"MPA frame shorter than its header", terminate::mpa_frame}};
     }
     const auto tail = mpa_tail_bytes(bytes.first<mpa_header_bytes>(), role);
     if (!tail) {
-        return Refusal{tail.error()};
+        return NotDecoded{tail.error()};
     }
     base::Reader reader{bytes.subspan(key_bytes)};
     const auto flags = reader.big<std::uint16_t>();
@@ -89,7 +89,7 @@ Decoded<MpaFrame> decode_mpa_frame(std::span<const std::byte> bytes, MpaRole rol
     std::size_t private_bytes = *tail;
     if (frame.enhanced) {
         if (private_bytes < mpa_enhanced_bytes) {
-            return Refusal{{"enhanced MPA frame without IRD and ORD", terminate::mpa_frame}};
+            return NotDecoded{{"enhanced MPA frame without IRD and ORD", terminate::mpa_frame}};
         }
         private_bytes -= mpa_enhanced_bytes;
         const auto ird = reader.big<std::uint16_t>();
@@ -103,7 +103,7 @@ Decoded<MpaFrame> decode_mpa_frame(std::span<const std::byte> bytes, MpaRole rol
     }
     frame.private_data = reader.bytes(private_bytes);
     if (!reader.ok() || reader.left() != 0) {
-        return Refusal{{"MPA frame of another length than it says", terminate::mpa_frame}};
+        return NotDecoded{{"MPA frame of another length than it says", terminate::mpa_frame}};
     }
     return frame;
 }

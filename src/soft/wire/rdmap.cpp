@@ -29,7 +29,7 @@ Decoded<ReadRequest> decode_read_request(std::span<const std::byte> body) {
     request.source_stag = reader.big<std::uint32_t>();
     request.source_offset = reader.big<std::uint64_t>();
     if (!reader.ok() || reader.left() != 0) {
-        return Refusal{{"READ REQUEST body that is not 28 bytes", terminate::untagged_too_long}};
+        return NotDecoded{{"READ REQUEST body that is not 28 bytes", terminate::untagged_too_long}};
     }
     return request;
 }
@@ -52,11 +52,11 @@ Decoded<FlushRequest> decode_flush_request(std::span<const std::byte> body) {
     request.length = reader.big<std::uint32_t>();
     const auto level = reader.big<std::uint32_t>();
     if (!reader.ok() || reader.left() != 0) {
-        return Refusal{{"FLUSH body that is not 20 bytes", terminate::untagged_too_long}};
+        return NotDecoded{{"FLUSH body that is not 20 bytes", terminate::untagged_too_long}};
     }
     request.level = FlushLevel{level};
     if (request.level != FlushLevel::Visibility && request.level != FlushLevel::Persistent) {
-        return Refusal{
+        return NotDecoded{
             {"FLUSH level that is neither visibility nor persistent", terminate::operation_unspecified}};
     }
     return request;
@@ -89,10 +89,10 @@ Decoded<AtomicRequest> decode_atomic_request(std::span<const std::byte> body) {
     request.compare = reader.big<std::uint64_t>();
     request.compare_mask = reader.big<std::uint64_t>();
     if (!reader.ok() || reader.left() != 0) {
-        return Refusal{{"ATOMIC REQUEST body that is not 52 bytes", terminate::untagged_too_long}};
+        return NotDecoded{{"ATOMIC REQUEST body that is not 52 bytes", terminate::untagged_too_long}};
     }
     if (request.operation != AtomicOperation::FetchAdd && request.operation != AtomicOperation::CompareSwap) {
-        return Refusal{
+        return NotDecoded{
             {"atomic operation that is neither FetchAdd nor CmpSwap", terminate::operation_unspecified}};
     }
     return request;
@@ -112,7 +112,7 @@ Decoded<AtomicResponse> decode_atomic_response(std::span<const std::byte> body) 
     response.identifier = reader.big<std::uint32_t>();
     response.original = reader.big<std::uint64_t>();
     if (!reader.ok() || reader.left() != 0) {
-        return Refusal{{"ATOMIC RESPONSE body that is not 12 bytes", terminate::untagged_too_long}};
+        return NotDecoded{{"ATOMIC RESPONSE body that is not 12 bytes", terminate::untagged_too_long}};
     }
     return response;
 }
@@ -125,7 +125,7 @@ std::array<std::byte, immediate_bytes> encode(const ImmediateValue &immediate) {
 
 Decoded<ImmediateValue> decode_immediate(std::span<const std::byte> body) {
     if (body.size() != immediate_bytes) {
-        return Refusal{{"IMMEDIATE DATA that is not 8 bytes", terminate::untagged_too_long}};
+        return NotDecoded{{"IMMEDIATE DATA that is not 8 bytes", terminate::untagged_too_long}};
     }
     ImmediateValue immediate;
     std::ranges::copy(body.first<sizeof(ImmediateValue)>(), immediate.begin());
@@ -160,7 +160,7 @@ std::size_t encode(const TerminateCode &code, std::span<const std::byte> header,
 
 Decoded<TerminateCode> decode_terminate(std::span<const std::byte> body) {
     if (body.size() < terminate_bytes) {
-        return Refusal{{"TERMINATE body shorter than 4 bytes", terminate::untagged_too_long}};
+        return NotDecoded{{"TERMINATE body shorter than 4 bytes", terminate::untagged_too_long}};
     }
     const auto first = std::to_integer<std::uint8_t>(body[0]);
     return TerminateCode{static_cast<std::uint8_t>(first >> 4), static_cast<std::uint8_t>(first & 0x0f),

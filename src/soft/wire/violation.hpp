@@ -58,6 +58,6 @@ struct Violation {
 template <typename T>
 using Decoded = std::expected<T, Violation>;
 
-using Refusal = std::unexpected<Violation>;
+using NotDecoded = std::unexpected<Violation>;
 
 }  // namespace soft::wire
