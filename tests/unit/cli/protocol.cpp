@@ -135,9 +135,9 @@ void bad_offer_is_refused(void **) {
     };
     refuse([](cli::Offer &offer) { offer.status = cli::Status{6}; }, "does not know");
     refuse([](cli::Offer &offer) { offer.durability = cli::Durability{3}; }, "does not know");
-    refuse([](cli::Offer &offer) { offer.capacity = 0; }, "cannot be");
-    refuse([](cli::Offer &offer) { offer.capacity = std::uint64_t{1} << 63; }, "cannot be");
-    refuse([](cli::Offer &offer) { offer.length = offer.capacity + 1; }, "cannot be");
+    refuse([](cli::Offer &offer) { offer.capacity = 0; }, "impossible");
+    refuse([](cli::Offer &offer) { offer.capacity = std::uint64_t{1} << 63; }, "impossible");
+    refuse([](cli::Offer &offer) { offer.length = offer.capacity + 1; }, "impossible");
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ using State = Link::Received::State;
 unsigned long states = 1'000'000;
 
 constexpr std::size_t most_bytes = 4096;
+constexpr std::size_t guard = 64;  // bytes that are looked at on each side of a buffer
 constexpr std::byte untouched{0xa5};
 
 class Victim {
@@ -122,12 +123,14 @@ public:
     [[nodiscard]] iovec part(std::size_t bytes) {
         return {.iov_base = &bytes_[most_bytes], .iov_len = bytes};
     }
-    void assert_untouched_around(std::size_t bytes) {
+    // The link got a part of so many bytes, and has filled the first `received` of them.
+    void assert_untouched_around(std::size_t bytes, std::size_t received) {
         const auto is_untouched = [](std::byte byte) { return byte == untouched; };
         const std::span all{bytes_};
-        assert_true(std::ranges::all_of(all.first(most_bytes), is_untouched));
-        assert_true(std::ranges::all_of(all.subspan(most_bytes + bytes), is_untouched));
-        std::ranges::fill(all.subspan(most_bytes, bytes), untouched);
+        assert_true(std::ranges::all_of(all.subspan(most_bytes - guard, guard), is_untouched));
+        assert_true(
+            std::ranges::all_of(all.subspan(most_bytes + received, bytes - received + guard), is_untouched));
+        std::ranges::fill(all.subspan(most_bytes, received), untouched);
     }
 
 private:
@@ -144,9 +147,7 @@ bool use(Victim &victim, Attack &attack, Buffer &buffer) {
         case 1: {
             const Link::Received received = link.receive({&piece, 1});
             assert_true(received.bytes <= bytes);
-            if (attack.below(64) == 0) {
-                buffer.assert_untouched_around(received.bytes);
-            }
+            buffer.assert_untouched_around(bytes, received.bytes);
             if (received.state == State::Failed || received.state == State::Ended) {
                 assert_int_equal(received.bytes, 0);
                 return false;
