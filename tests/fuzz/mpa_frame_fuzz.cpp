@@ -18,8 +18,10 @@ using fuzz::require;
 using Room = std::array<std::byte, mpa_max_frame_bytes>;
 
 // The bits of the flag word that mean nothing in this role: lost in decoding.
-std::uint8_t meaningless_flags(MpaRole role, bool enhanced) {
-    return static_cast<std::uint8_t>(0x09 | (role == MpaRole::Request ? 0x02 : 0x04) | (enhanced ? 0 : 0x10));
+std::uint8_t meaningless_flags(const MpaFrame &frame) {
+    return static_cast<std::uint8_t>(0x08 | (frame.soft_operations ? 0 : 0x01) |
+                                     (frame.role == MpaRole::Request ? 0x02 : 0x04) |
+                                     (frame.enhanced ? 0 : 0x10));
 }
 
 void decode(std::span<const std::byte> input, MpaRole role) {
@@ -41,15 +43,15 @@ void decode(std::span<const std::byte> input, MpaRole role) {
     Room room;
     const std::size_t size = encode_mpa_frame(*frame, room);
     std::vector<std::byte> expected(input.begin(), input.end());
-    expected[16] &= ~static_cast<std::byte>(meaningless_flags(role, frame->enhanced));
+    expected[16] &= ~static_cast<std::byte>(meaningless_flags(*frame));
     require(std::ranges::equal(std::span{room}.first(size), expected), "accepted bytes encode to themselves");
 }
 
 bool same(const MpaFrame &a, const MpaFrame &b) {
     return a.role == b.role && a.revision == b.revision && a.markers == b.markers && a.crc == b.crc &&
-           a.reject == b.reject && a.soft_operations == b.soft_operations && a.enhanced == b.enhanced &&
-           a.peer_to_peer == b.peer_to_peer && a.rtr_send == b.rtr_send && a.rtr_write == b.rtr_write &&
-           a.rtr_read == b.rtr_read && a.ird == b.ird && a.ord == b.ord &&
+           a.reject == b.reject && a.soft_operations == b.soft_operations && a.same_host == b.same_host &&
+           a.enhanced == b.enhanced && a.peer_to_peer == b.peer_to_peer && a.rtr_send == b.rtr_send &&
+           a.rtr_write == b.rtr_write && a.rtr_read == b.rtr_read && a.ird == b.ird && a.ord == b.ord &&
            std::ranges::equal(a.private_data, b.private_data);
 }
 
@@ -61,6 +63,7 @@ void encode(Choices choices, MpaRole role) {
     frame.crc = (flags & 2) != 0;
     frame.reject = (flags & 4) != 0;
     frame.soft_operations = (flags & 8) != 0;
+    frame.same_host = frame.soft_operations && (flags & 512) != 0;
     frame.enhanced = (flags & 16) != 0 && frame.revision >= 2;
     if (frame.enhanced) {
         frame.peer_to_peer = (flags & 32) != 0;
