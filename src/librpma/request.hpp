@@ -19,8 +19,8 @@ namespace librpma {
 struct Request {
     ibv_send_wr wr;
     ibv_sge part;
-    // It is set for flush and atomic write only: native.post posts them where the provider
-    // posts_native_alone.
+    // Is set only for a flush and an atomic write. When the provider has posts_native_alone, native.post
+    // posts them.
     bool is_native;
 };
 

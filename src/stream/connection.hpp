@@ -2,8 +2,7 @@
 // stream/connection: one byte stream on one connection of librpma. The lock of its shard guards it; the
 // caller holds that lock.
 //
-//      Connection ── Life             how far it has come, which directions have ended (life.hpp has the
-//      states)
+//      Connection ── Life             how far it has come, which directions have ended (life.hpp)
 //                 ├─ RpmaConnection   the request and the connection of librpma, the place in the shard
 //                 ├─ EarlySends       bytes for a peer that has not answered
 //                 └─ Exchange         what both ends say to each other, once the peer's Hello is there
@@ -58,7 +57,7 @@ public:
     [[nodiscard]] base::SmallMutex &mutex() const RETURN_CAPABILITY(shard_->mutex()) {
         return shard_->mutex();
     }
-    // As Shard::serve().
+    // Works as Shard::serve().
     [[nodiscard]] bool serve_shard() const REQUIRES(mutex()) { return shard_->serve(); }
     // From now on the stream writes its counters here.
     void report_to(registry::Live &live) REQUIRES(mutex());

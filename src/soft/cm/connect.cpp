@@ -118,6 +118,7 @@ void terminate(std::unique_ptr<Link> link, Origin peer, bool crc, const wire::Te
 }  // namespace
 
 void TcpId::rejected(const Handshake &handshake, const wire::MpaFrame &reply) {
+    meeting_.reset();
     if (reply.soft_operations) {
         BASE_LOG_PEER(Warning, "no connection with %s: it is out of file descriptors",
                       tcp::text_of(handshake.peer()).c_str());
@@ -130,6 +131,7 @@ void TcpId::rejected(const Handshake &handshake, const wire::MpaFrame &reply) {
 }
 
 void TcpId::fail_to_connect(int error) {
+    meeting_.reset();
     state_.store(State::Closed);
     push(RDMA_CM_EVENT_CONNECT_ERROR, -error, std::move(outcome_));
 }

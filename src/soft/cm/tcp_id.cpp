@@ -149,6 +149,7 @@ void TcpId::handshake_done(Handshake &handshake, const wire::MpaFrame &frame) {
 void TcpId::handshake_failed(Handshake &handshake, int error) {
     handshake_group_->mutex().assert_held();
     if (handshake.role() == Handshake::Role::Initiator) {
+        meeting_.reset();
         state_.store(State::Closed);
         if (error == ECONNREFUSED || error == ECONNRESET) {
             push(RDMA_CM_EVENT_REJECTED, -error, std::move(outcome_));

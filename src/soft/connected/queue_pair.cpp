@@ -241,6 +241,13 @@ void QueuePair::look_for_first_fpdu() {
     }
 }
 
+void QueuePair::Patience::expire() {
+    Group &group = *queue_pair_.group_;
+    group.mutex().assert_held();
+    queue_pair_.progress();
+    group.let_rest(queue_pair_);
+}
+
 void QueuePair::peer_began() {
     group_->mutex().assert_held();
     group_->clear_deadline(*this);

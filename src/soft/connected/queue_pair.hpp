@@ -53,7 +53,7 @@ public:
 
     // ---- connection manager ----
     [[nodiscard]] bool idle() const { return phase_.load(std::memory_order_acquire) == Phase::Idle; }
-    // Takes the link over after the handshake. Memory was reserved, so it can fail only with ENOMEM.
+    // Takes the link over after the handshake. Throws std::bad_alloc; then nothing has begun.
     void start(std::unique_ptr<Link> link, const tcp::Address &peer, const ConnectionParameters &parameters,
                ConnectionOwner *owner) EXCLUDES(group_->mutex());
     // Takes the initiator's first FPDU, if it has come, without waiting for the thread that serves this queue
@@ -75,13 +75,13 @@ public:
 private:
     enum class Phase : std::uint8_t { Idle, Connected, Draining, Ended };
 
-    // Makes the queue pair look at a full link again when the link gives its peer up.
+    // Makes the queue pair look at a full link again when the link gives its peer up. It has a deadline, and
+    // no socket.
     class Patience final : public Source {
     public:
         explicit Patience(QueuePair &queue_pair) : queue_pair_{queue_pair} {}
         void progress() override {}
-        void expire() override { queue_pair_.progress(); }
-        [[nodiscard]] bool rest() override { return queue_pair_.rest(); }
+        void expire() override;
 
     private:
         QueuePair &queue_pair_;

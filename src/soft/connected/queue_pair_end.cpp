@@ -17,8 +17,8 @@ void QueuePair::progress() {
         return;
     }
     if (receiver_.parked()) {
-        sender_.want_readable(false,
-                              false);  // a sender may have found the link broken, and asked for reading
+        // A sender may have found the link broken, and asked for reading.
+        sender_.want_readable(false, false);
     }
     const Sender::Turn turn = sender_.serve();
     if (turn.all_sent) {
@@ -96,8 +96,8 @@ void QueuePair::end(const Ending &how) {
         async_events_of(*qp_base.context).push(IBV_EVENT_QP_LAST_WQE_REACHED, &qp_base);
     }
     if (how.drain) {
-        const auto most = last_words_.empty() ? limits::drain_timeout : limits::last_words_timeout;
         send_last_words();
+        const auto most = last_words_.empty() ? limits::drain_timeout : limits::last_words_timeout;
         group_->set_deadline(*this, base::Clock::now() + most);
     }
     if (!ending_locally_ && owner_ != nullptr) {
@@ -218,7 +218,8 @@ void QueuePair::give_up() {
     inbox_.flush();
 }
 
-// A worker calls this, without a lock, when it has made the bytes durable for which the connection waited.
+// A worker calls this, without a lock. It makes the bytes durable for which the connection waits, and then
+// continues the connection.
 void QueuePair::back_from_worker(void *queue_pair) {
     auto &self = *static_cast<QueuePair *>(queue_pair);
     const auto group = self.group_;  // it outlives the queue pair here

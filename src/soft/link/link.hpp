@@ -116,7 +116,7 @@ public:
     }
     // Makes the link full when this many bytes wait here until the peer has room.
     virtual void limit_unsent(std::size_t bytes) = 0;
-    // Returns the largest packet of the path, in bytes.
+    // Returns how many bytes one segment of the path carries.
     [[nodiscard]] virtual std::size_t max_segment() const = 0;
 };
 

@@ -101,8 +101,9 @@ base::Clock::time_point MemoryLink::gives_up_at() const {
 }
 
 std::size_t MemoryLink::room() const {
-    // Acquire: the peer has read the bytes before their room is used again.
-    const std::uint64_t unread = written() - out_.used.load(std::memory_order_acquire);
+    // The peer has read the bytes before their room is used again. Sequentially consistent, as arm() needs
+    // it.
+    const std::uint64_t unread = written() - out_.used.load(std::memory_order_seq_cst);
     return unread < most_unread_ ? most_unread_ - unread : 0;
 }
 
@@ -239,8 +240,8 @@ void MemoryLink::release_used() {
 }
 
 std::size_t MemoryLink::unread_bytes() const {
-    // Acquire makes the bytes visible.
-    return in_.written.load(std::memory_order_acquire) - taken();
+    // The load makes the bytes visible. It is sequentially consistent, as arm() needs it.
+    return in_.written.load(std::memory_order_seq_cst) - taken();
 }
 
 // ---- rest ----
@@ -269,7 +270,7 @@ void MemoryLink::look_for_peer() const {
 
 bool MemoryLink::is_there(Interest wanted) const {
     const bool ended =
-        in_.end.load(std::memory_order_acquire) != End::None || peer_is_gone() || aborted() || violated();
+        in_.end.load(std::memory_order_seq_cst) != End::None || peer_is_gone() || aborted() || violated();
     return (wanted.readable && (ended || unread_bytes() != 0)) || (wanted.ended && ended) ||
            (wanted.writable && (why_not_send() != 0 || room() != 0));
 }
@@ -292,7 +293,9 @@ bool MemoryLink::rest() {
     return arm();
 }
 
-// Asks the peer to ring for the wanted events. Returns false if one of them is there already.
+// Asks the peer to ring for the wanted events. Returns false if one of them is there already. The store and
+// the loads behind it are sequentially consistent, as the peer's are in send() and release_used(): either
+// this end sees what the peer did, or the peer sees the wish.
 bool MemoryLink::arm() {
     const std::uint32_t wishes = (wanted_.readable || wanted_.ended ? SharedRings::wants_bytes : 0U) |
                                  (wanted_.writable ? SharedRings::wants_room : 0U);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/tcp_link: see the header.
+// soft/link/tcp_link: see the header.
 #include "soft/link/tcp_link.hpp"
 
 #include <fcntl.h>

@@ -138,7 +138,7 @@ void Engine::watch(Group &group, bool fast) {
 }
 
 // Arms the group for one event, so that the engine does not wake again for events that it, or another thread,
-// is already serving; or for each new event, but not for those that are there.
+// is already serving; or once for events that are there, and then for each new one.
 void Engine::arm(Group &group, Group::Arm how) {
     const std::uint32_t events = how == Group::Arm::Once     ? EPOLLIN | EPOLLONESHOT
                                  : how == Group::Arm::Always ? EPOLLIN | EPOLLET

@@ -16,8 +16,8 @@ namespace {
 // A sleep costs tens of microseconds, so a thread looks for this long before it sleeps.
 constexpr std::chrono::microseconds spin_before_sleep{20};
 
-// When no thread outside has looked at a group for this long, and an event has come, the engine serves the
-// group.
+// When no thread outside has looked at a group for this long, the next event asks them. When none has looked
+// for this long again, the engine serves the group.
 constexpr std::chrono::milliseconds absence{50};
 
 }  // namespace
@@ -115,8 +115,8 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
 //     Absent, Arm::Always  the engine serves the group
 //
 // After a look the state becomes Serve at the engine's next work on the group. Completions that the engine
-// makes keep the group's descriptor readable until the program takes them. Therefore only new events wake the
-// engine, and not those that are there.
+// makes keep the group's descriptor readable until the program takes them. Therefore events that are there
+// wake the engine once, and then only new ones.
 
 void Group::begin_outside() {
     const base::Lock lock{mutex_};

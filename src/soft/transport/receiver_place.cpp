@@ -114,8 +114,9 @@ Accepted<> Receiver::begin_write() {
     in_write_ = !segment.last;
     const std::size_t payload = incoming_.payload_left();
     if (payload == 0 || payload <= incoming_.buffered().size()) {
-        return {};  // an empty one touches no memory, and no key is checked; an atomic write is checked and
-                    // placed at once
+        // An empty write touches no memory, and no key is checked. place_buffered() checks one whose payload
+        // is in the buffer.
+        return {};
     }
     Target target;
     return aim(target, payload);

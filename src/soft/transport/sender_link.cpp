@@ -9,7 +9,7 @@ namespace soft {
 namespace {
 
 constexpr std::size_t bytes_in_a_turn = std::size_t{8} << 20;  // then other connections have their turn
-constexpr std::uint32_t ready_to_receive_stag = 1;             // no key is checked for an empty message
+constexpr std::uint32_t ready_to_receive_stag = 1;             // no key is checked for an empty write
 
 Broken::By broken_by(Added added) {
     return added == Added::NotAllowed   ? Broken::By::AccessLost
