@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every fuzz target uses this header. A broken invariant ends the program, and the input is read as a series
-// of choices.
+// Every fuzz target uses this header. It ends the program at a broken invariant, and reads the input as a
+// series of choices.
 #pragma once
 
 #include <algorithm>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The whole device against a hostile peer on TCP. The first byte chooses what the peer does:
+// This target runs the whole device against a hostile peer on TCP. The first byte chooses what the peer does:
 //   0  raw: the rest from the first byte of the connection on
 //   1  a valid start-up, then the rest as the stream
 //   2  a valid start-up, then FPDUs that are nearly right (frame_builder.hpp), among what the program does
 //   3  the device has asked for the connection: a reply that is valid, or whatever it is, then as 2
-// The second byte chooses the start-up, the third what the program does with it, then the pieces follow.
-// After each input: the device has closed the connection, no byte that was not opened to the peer has
-// changed, and the listener takes the next one.
+// The second byte chooses the start-up, the third chooses what the program does with it, and then the pieces
+// follow. After each input the target requires three things: the device has closed the connection, no byte
+// that was not opened to the peer has changed, and the listener takes the next one.
 #include <array>
 #include <vector>
 
@@ -23,7 +23,7 @@ using fuzz::FuzzDevice;
 using fuzz::HostilePeer;
 using fuzz::require;
 
-// Bits of the third byte.
+// These are bits of the third byte.
 constexpr unsigned resets = 16;
 constexpr unsigned raw_reply = 32;
 
@@ -48,7 +48,7 @@ MpaFrame startup(std::uint8_t choice) {
             .ord = FuzzDevice::depth};
 }
 
-// Pieces of the input as they are: a length, then so many bytes.
+// Sends pieces of the input unchanged. Each piece is a length and then that many bytes.
 void send_raw(HostilePeer &peer, Choices &choices) {
     while (choices.left()) {
         const std::size_t size = choices.byte();
@@ -56,7 +56,7 @@ void send_raw(HostilePeer &peer, Choices &choices) {
     }
 }
 
-// The program does one of these things meanwhile.
+// The program does one of these things between the pieces.
 void act(FuzzDevice &device, Choices &choices) {
     const unsigned kind = choices.byte();
     switch (kind % 4) {
@@ -94,7 +94,7 @@ void send_frames(HostilePeer &peer, FuzzDevice &device, Choices &choices, bool c
                 pending.insert(pending.end(), garbage.begin(), garbage.end());
                 break;
             }
-            case 13: {  // the first bytes now, the rest later
+            case 13: {  // sends the first bytes now, the rest later
                 const std::size_t cut = std::min<std::size_t>(choices.byte(), pending.size());
                 peer.send(std::span{pending}.first(cut));
                 pending.erase(pending.begin(), pending.begin() + static_cast<std::ptrdiff_t>(cut));
@@ -106,7 +106,7 @@ void send_frames(HostilePeer &peer, FuzzDevice &device, Choices &choices, bool c
                 pending.clear();
                 break;
             default: {
-                // The kinds behind the tenth have the highest choices.
+                // The highest choices select the kinds after the tenth.
                 const auto frame = builder.build(choice % 16 + (choice >= 160 ? 10 : 0));
                 pending.insert(pending.end(), frame.begin(), frame.end());
                 break;
@@ -116,7 +116,7 @@ void send_frames(HostilePeer &peer, FuzzDevice &device, Choices &choices, bool c
     peer.send(pending);
 }
 
-// The device still takes connections, whatever happened before.
+// Requires that the device still accepts a connection.
 void check_listener(FuzzDevice &device) {
     HostilePeer peer{device, {.reject = true}};
     peer.send(encoded({}));
@@ -127,7 +127,7 @@ void check_listener(FuzzDevice &device) {
     device.close();
 }
 
-// The peer has nothing more to say, or goes without a word.
+// The peer closes its side, or resets the connection.
 void end(HostilePeer &peer, std::uint8_t program) {
     if ((program & resets) == 0) {
         peer.finish();
@@ -137,7 +137,7 @@ void end(HostilePeer &peer, std::uint8_t program) {
     FuzzDevice::instance().close();
 }
 
-// The device is asked.
+// The peer asks the device for the connection.
 void ask(FuzzDevice &device, unsigned mode, Choices &choices) {
     const MpaFrame request = startup(choices.byte());
     const std::uint8_t program = choices.byte();
@@ -157,7 +157,7 @@ void ask(FuzzDevice &device, unsigned mode, Choices &choices) {
     end(peer, program);
 }
 
-// The device asks.
+// The device asks the peer for the connection.
 void answer(FuzzDevice &device, Choices &choices) {
     MpaFrame reply = startup(choices.byte());
     const std::uint8_t program = choices.byte();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Datagrams of the soft device: any bytes, taken as each kind. At most one kind takes them, and what was
-// accepted encodes to the same bytes.
+// This target decodes any bytes as each kind of datagram of the soft device. At most one kind accepts them,
+// and an accepted datagram encodes to the same bytes.
 #include <algorithm>
 #include <vector>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a peer says of its memory and of itself, as both descriptors and as the private data of a connection
-// request or its answer, which they travel in: memory region first, peer configuration behind it, as examples
-// and fio lay them out.
+// This target reads what a peer says about its memory and itself: both descriptors, and the private data of a
+// connection request or answer that carries them. The memory region comes first and the peer configuration
+// follows, as in the examples and in fio.
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -26,7 +26,7 @@ std::uint64_t little_endian(Bytes bytes) {
     return value;
 }
 
-// A place that only success may write to.
+// Only a successful call may write to this place.
 template <typename T>
 T *untouched() {
     static char place;
@@ -68,7 +68,7 @@ void read_peer(Bytes bytes) {
     require(rpma_peer_cfg_delete(&pcfg) == 0 && pcfg == nullptr, "it can be deleted");
 }
 
-// As an event brings it, and a program reads it.
+// Reads the private data as a program does that gets it with an event.
 void receive(Bytes bytes) {
     rdma_conn_param parameters{};
     parameters.private_data = bytes.empty() ? nullptr : bytes.data();
@@ -85,7 +85,7 @@ void receive(Bytes bytes) {
     read_peer(copy.subspan(std::min<std::size_t>(copy.size(), mr_descriptor_size)));
 }
 
-// Formats what would be logged, and drops it.
+// Drops the lines of the log.
 void discard(rpma_log_level, const char *, int, const char *, const char *, ...) {}
 
 }  // namespace

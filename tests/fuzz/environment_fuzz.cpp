@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The environment variables that the libraries read: RPMA_DEVICE (first byte even) through librpma's look-up
-// of a device, SOFTRDMA_CRC (odd), SOFTRDMA_FAULTS (odd and bit 1 set). The value is the rest, up to a byte
-// 0: what setenv(3) can say.
+// This target sets the environment variables that the libraries read: RPMA_DEVICE (first byte even) through
+// librpma's look-up of a device, SOFTRDMA_CRC (odd), SOFTRDMA_FAULTS (odd and bit 1 set). The value is the
+// rest up to a zero byte, because setenv(3) takes no more.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

@@ -31,7 +31,7 @@ enum Twist : unsigned {
     WrongLength = 16,
     CutShort = 32,
     ReservedBits = 64,
-    AsImmediate = 128,  // of a send: its end, or a message of its own
+    AsImmediate = 128,  // a send ends with it, or it is a message of its own
 };
 
 }  // namespace
@@ -144,7 +144,7 @@ Segment FrameBuilder::segment(unsigned kind) {
             break;
         }
         case Opcode::ReadResponse:
-            // To a read that the device has posted, perhaps.
+            // The device may have posted a read that this answers.
             segment.stag = device_.key(Area::Open);
             segment.offset = device_.address(Area::Open) + choices_.byte() % FuzzDevice::depth * 1024U;
             break;

@@ -41,7 +41,7 @@ void swallow(int, const char *, int, const char *, const char *format, ...) {
     require(size > 0, "a line of log can be formatted");
 }
 
-// In place of what is mapped there. The file has no name any more.
+// Replaces the mapping at this address by a file, and deletes the name of the file.
 void map_file(std::byte *at, std::size_t size) {
     char name[] = "fuzz-durable-XXXXXX";
     const base::Fd file{mkstemp(name)};
@@ -174,7 +174,7 @@ void FuzzDevice::turn() {
 
 void FuzzDevice::answer(rdma_cm_id *id) {
     if (ntohs(softrdma_rdma_get_dst_port(id)) != peer_port_) {
-        require(softrdma_rdma_destroy_id(id) == 0, "an id can be destroyed");  // its peer has gone long ago
+        require(softrdma_rdma_destroy_id(id) == 0, "an id can be destroyed");  // its peer is gone
         return;
     }
     require(id_ == nullptr, "one connection asks once");
@@ -216,7 +216,7 @@ void FuzzDevice::connect(std::uint16_t port, unsigned receives) {
     require(softrdma_rdma_connect(id, &parameters) == 0, "a connection can be begun");
 }
 
-// A queue that is full, or a connection that ended, says so: that is no failure.
+// A full queue or an ended connection refuses the request; that is no failure.
 void FuzzDevice::post_receive(std::size_t bytes_wanted) {
     if (id_ == nullptr || id_->qp == nullptr) {
         return;

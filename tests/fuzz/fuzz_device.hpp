@@ -20,7 +20,7 @@ namespace fuzz {
 enum class Area { Open, LocalOnly, ReadOnly, Foreign, Spare, Durable };
 constexpr std::size_t areas = 6;
 
-// The program treats a request like this.
+// This is how the program treats a request.
 struct Acceptance {
     bool reject = false;
     unsigned receives = 0;
@@ -31,7 +31,7 @@ public:
     static constexpr std::size_t open_bytes = 64 * 1024;
     static constexpr std::size_t small_bytes = 4096;
     static constexpr std::size_t margin_bytes = 4096;
-    static constexpr std::uint8_t depth = 4;  // reads and flushes at once
+    static constexpr std::uint8_t depth = 4;  // the limit of outstanding reads and flushes
 
     static FuzzDevice &instance();
 
@@ -48,7 +48,7 @@ public:
         peer_port_ = peer_port;
         acceptance_ = acceptance;
     }
-    // As initiator: asks 127.0.0.1:port for a connection.
+    // Asks 127.0.0.1:port for a connection, as initiator.
     void connect(std::uint16_t port, unsigned receives);
     // Does what a program does that polls: takes events and completions, and answers a request.
     void turn();
@@ -86,7 +86,7 @@ private:
     Acceptance acceptance_;
     bool answered_ = false;
     rdma_cm_id *id_ = nullptr;
-    std::size_t reads_ = 0;  // posted; each has a place of its own
+    std::size_t reads_ = 0;  // the posted reads; each has a place of its own
 };
 
 }  // namespace fuzz

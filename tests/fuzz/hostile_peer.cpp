@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t remembered_bytes = 1024;
 constexpr int turns_after_a_piece = 3;
 
-// A bound, not a measure: what has not ended by then hangs.
+// This is a bound and measures nothing: a call that has not ended by then hangs.
 class Deadline {
 public:
     [[nodiscard]] bool passed() const { return std::chrono::steady_clock::now() > at_; }
@@ -58,7 +58,7 @@ HostilePeer::HostilePeer(FuzzDevice &device, const Acceptance &acceptance)
 }
 
 HostilePeer::HostilePeer(FuzzDevice &device, unsigned receives) : device_{device} {
-    static const Listener &listener = *new Listener;  // of all inputs
+    static const Listener &listener = *new Listener;  // all inputs share it
     device.connect(listener.port, receives);
     socket_ = accept4(listener.socket, nullptr, nullptr, SOCK_CLOEXEC);
     require(socket_ >= 0, "the device comes to where it was sent");
@@ -99,7 +99,7 @@ void HostilePeer::send(std::span<const std::byte> bytes) {
         } else if (errno != EAGAIN && errno != EINTR) {
             ended_ = true;
         } else {
-            device_.post_receive(FuzzDevice::open_bytes);  // it may wait for one
+            device_.post_receive(FuzzDevice::open_bytes);  // the device may wait for a receive
         }
         turn();
         require(!deadline.passed(), "the device takes what is sent, or ends the connection");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MPA start-up frames. The first byte chooses the role (bit 0) and how the rest is taken (bit 1): as a frame
-// to be decoded, or as the choices of a frame to be encoded. What was accepted encodes to the same bytes, and
-// what was encoded decodes to the same frame.
+// This target decodes and encodes MPA start-up frames. The first byte chooses the role (bit 0) and how the
+// target takes the rest (bit 1): as a frame to decode, or as the choices of a frame to encode. An accepted
+// frame encodes to the same bytes, and an encoded frame decodes to the same frame.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -17,7 +17,7 @@ using fuzz::require;
 
 using Room = std::array<std::byte, mpa_max_frame_bytes>;
 
-// The bits of the flag word that mean nothing in this role: lost in decoding.
+// Returns the bits of the flag word that mean nothing in this role. Decoding loses them.
 std::uint8_t meaningless_flags(const MpaFrame &frame) {
     return static_cast<std::uint8_t>(0x08 | (frame.soft_operations ? 0 : 0x01) |
                                      (frame.role == MpaRole::Request ? 0x02 : 0x04) |

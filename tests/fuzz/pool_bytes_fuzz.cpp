@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bytes that the rpma command takes from peers and files: the client's hello and requests, the server's offer
-// and answers, a pool's superblock and its control bytes. The first byte chooses; what was accepted keeps to
-// its bounds.
+// This target decodes the bytes that the rpma command takes from peers and files: the client's hello and
+// requests, the server's offer and answers, a pool's superblock and its control bytes. The first byte chooses
+// the kind. Accepted values are within their bounds.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -26,7 +26,7 @@ void check_offer(std::span<const std::byte> input) {
     const auto offer = cli::decode_offer(input);
     if (offer) {
         const auto again = cli::encode_offer(*offer);
-        const std::size_t size = offer->status == cli::Status::Ok ? 60 : 8;  // a reason may be changed
+        const std::size_t size = offer->status == cli::Status::Ok ? 60 : 8;  // decoding may change a reason
         require(std::memcmp(again.data(), input.data(), size) == 0, "accepted bytes encode to themselves");
         require(offer->capacity <= cli::largest_capacity && offer->length <= offer->capacity,
                 "a content within bounds");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The bodies of read requests, flush requests, TERMINATE and immediate data. The first byte chooses; what was
-// accepted encodes to the same bytes.
+// This target decodes the bodies of read requests, flush requests, TERMINATE and immediate data. The first
+// byte chooses the kind. An accepted body encodes to the same bytes.
 #include <algorithm>
 
 #include "choices.hpp"

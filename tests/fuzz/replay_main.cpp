@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Feeds a fuzz target its corpus, for compilers without libFuzzer: `fuzz_NAME FOLDER-OR-FILE...`. Every input
-// is given as it is, then each of its prefixes, then seeded mutations, so that an ordinary build explores a
-// little as well. RPMA_SEED (decimal) repeats a run; RPMA_MUTATIONS is the number of mutations of each input,
-// for targets that take their time.
+// Feeds a fuzz target its corpus, for compilers without libFuzzer: `fuzz_NAME FOLDER-OR-FILE...`. The target
+// gets every input unchanged, then each of its prefixes, then seeded mutations, so that an ordinary build
+// explores a little too. RPMA_SEED (decimal) repeats a run; RPMA_MUTATIONS is the number of mutations of each
+// input, for targets that take their time.
 
 #include <algorithm>
 #include <cstddef>
@@ -29,7 +29,7 @@ constexpr std::uint32_t default_mutations = 500;
 constexpr std::uint32_t default_seed = 7204;
 
 void run(std::span<const std::uint8_t> input) {
-    // A block of exactly this size: one byte too far is the sanitizer's to see.
+    // The block has exactly this size, so that the sanitizer sees an access one byte too far.
     const auto block = std::make_unique_for_overwrite<std::uint8_t[]>(input.size());
     std::copy(input.begin(), input.end(), block.get());
     LLVMFuzzerTestOneInput(block.get(), input.size());
@@ -59,7 +59,7 @@ Bytes mutated(const Bytes &input, std::mt19937 &random) {
     return bytes;
 }
 
-// A decimal number, or what stands in for it.
+// Returns the variable's decimal number, or `otherwise` when the variable is not set.
 std::uint32_t environment(const char *name, std::uint32_t otherwise) {
     const char *const given = std::getenv(name);
     return given == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10));
@@ -86,7 +86,7 @@ std::vector<std::filesystem::path> files_of(std::span<char *const> names) {
             files.push_back(entry.path());
         }
     }
-    // The order decides which mutation an input meets: the same on every machine.
+    // The order decides which mutation an input gets, so it is the same on every machine.
     std::sort(files.begin(), files.end());
     return files;
 }

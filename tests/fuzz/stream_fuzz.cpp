@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a peer of a stream says: its private data, message words, and what it writes into our list, against
-// what we keep of it. Whatever comes, it can stop us and nothing else: what is read lies in our buffer, what
-// is sent goes to windows that are memory and are as long as the first, and within its credits.
+// This target gives the stream what a peer sends: private data, message words, and what it writes into our
+// list. No input can do more than stop the stream: the stream reads in its own buffer only, sends only to
+// windows that are memory and are as long as the first, and sends within the peer's credits.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -45,7 +45,7 @@ public:
     explicit Session(const Hello &hello)
         : hello_{hello}, allowance_{hello.credits, hello.data}, granted_{hello.data.length} {}
 
-    // Returns false when the peer broke the protocol: the stream ends.
+    // Returns false when the stream ends because the peer broke the protocol.
     bool step(Choices &input) {
         switch (input.byte() % 8) {
             case 0:
@@ -114,7 +114,7 @@ private:
         std::memcpy(&slot.target, entry + sizeof(slot.offset), sizeof(slot.target));
         return maps_.set(index, slot);
     }
-    // The peer writes where it likes in the list.
+    // The peer writes at any place in the list.
     void write(Choices &input) {
         const std::size_t at = input.byte() % list_.size();
         const auto bytes = input.bytes(std::min<std::size_t>(input.byte() % 32, list_.size() - at));
