@@ -19,7 +19,7 @@ namespace {
 
 using Kind = Note::Kind;
 
-// The lower half of the data is what operations leave from, the upper what they arrive at.
+// Operations take their bytes from the lower half of the data, and put them into the upper half.
 constexpr std::size_t half = data_bytes / 2;
 
 constexpr std::array<std::size_t, 16> small_sizes{0,  1,  2,    3,    4,    5,    8,    63,
@@ -27,7 +27,7 @@ constexpr std::array<std::size_t, 16> small_sizes{0,  1,  2,    3,    4,    5,  
 constexpr std::array<std::size_t, 7> large_sizes{65'408,  65'535,        65'536, 200'003,
                                                  1 << 20, (1 << 20) + 1, half};
 
-// Differs between neighbours, between blocks of any power of two, and between seeds.
+// Returns a byte that differs between neighbours, between blocks of any power of two, and between seeds.
 std::byte pattern(std::size_t at, std::uint32_t seed) {
     return static_cast<std::byte>((at ^ (at >> 8) * 7 ^ (at >> 16) * 13) + seed * 31);
 }
@@ -155,7 +155,7 @@ void server_disconnects(End &end, const Case &which, const Hello &client) {
     end.expect(RDMA_CM_EVENT_DISCONNECTED);
 }
 
-// A client that never says a word.
+// The client sends nothing and disconnects.
 void leaves_silently(End &end, const Case &) {
     end.join();
     end.disconnect();
@@ -210,7 +210,7 @@ void reject(End &end, const Case &, const Hello &) {
     end.reject(rejection);
 }
 
-// A port that is taken but not listened on.
+// The client connects to a port that is bound but does not listen.
 void nobody_listens(End &end, const Case &which) {
     addrinfo *found = nullptr;
     require(getaddrinfo(end.address.c_str(), "0", nullptr, &found) == 0, "no such address");
@@ -237,8 +237,8 @@ void nobody_listens(End &end, const Case &which) {
     only_connect(end, which);
 }
 
-// The kernel's initiator has no ready-to-receive message (RFC 6581): what a program has to do there is to
-// begin with a message of its own, here an empty write.
+// The kernel's initiator has no ready-to-receive message (RFC 6581), so its program has to send the first
+// message, here an empty write.
 void hears_first(End &end, const Case &) {
     end.join();
     if (end.is_kernel()) {
@@ -297,7 +297,7 @@ void receives(End &end, const Case &which) {
     end.join();
     std::uint32_t seed = 0;
     for (const std::size_t size : which.sizes) {
-        // The note's receive is the older one: it is used up first.
+        // The device uses the note's receive first, because it is the older one.
         end.ask({.kind = Kind::Fill});
         end.post_receive(half, size);
         end.tell({.kind = Kind::Give, .seed = ++seed, .length = size});
@@ -328,7 +328,7 @@ void server_reads(End &end, const Case &which) {
     leave(end);
 }
 
-// Both directions at once: neither may wait for the other to read.
+// Both ends write at once: neither may wait until the other reads.
 void both_write(End &end, const Case &) {
     end.join();
     for (std::uint32_t round = 1; round <= 8; ++round) {
@@ -356,7 +356,7 @@ void many_small_writes(End &end, const Case &) {
                                (i % 3 == 0 ? unsigned{IBV_SEND_INLINE} : 0U);
         end.post_write(i * piece, half + i * piece, piece, flags);
         open += last_of_group ? 1 : 0;
-        // One group fewer than the queue holds.
+        // One group fewer is open than the queue holds.
         if (open == queue_entries / signal_every - 1) {
             (void)end.sent();
             --open;
@@ -369,7 +369,7 @@ void many_small_writes(End &end, const Case &) {
     leave(end);
 }
 
-// More reads posted than may be open at once.
+// The client posts more reads than may be open at once.
 void many_small_reads(End &end, const Case &) {
     end.join();
     end.ask({.kind = Kind::Fill, .seed = 3, .length = pieces * piece});
@@ -392,7 +392,7 @@ void many_small_sends(End &end, const Case &) {
     leave(end);
 }
 
-// A read behind a write sees what was written: what read-after-write stands on.
+// A read after a write sees the written bytes: read-after-write depends on it.
 void read_after_write(End &end, const Case &) {
     constexpr std::size_t size = 4096;
     end.join();
@@ -423,7 +423,7 @@ void completes_in_order(End &end, const Case &) {
 void gathered_writes(End &end, const Case &) {
     end.join();
     fill(end.data(0, 200'000), 4);
-    // None is empty: siw of Linux 6.12 ends with a null pointer over an empty one.
+    // No part is empty, because an empty one makes siw of Linux 6.12 use a null pointer.
     std::array<ibv_sge, 3> parts{end.part(0, 1), end.part(1, 70'000), end.part(70'001, 129'999)};
     const verbs::Remote there{.address = end.peer.data_address + half, .rkey = end.peer.data_rkey};
     auto request = verbs::request_of(IBV_WR_RDMA_WRITE, parts.data(), there, IBV_SEND_SIGNALED, 0);
@@ -452,7 +452,7 @@ void waits_solicited(End &end, const Case &which, const Hello &client) {
     end.post_receive(16, 16);
     end.tell({});
     for (int i = 0; i < 2; ++i) {
-        // A siw that receives never wakes who waits for solicited messages only (siw_rqe_complete,
+        // A siw that receives never wakes a thread that waits for solicited messages only (siw_rqe_complete,
         // Linux 6.12).
         (void)(end.is_kernel() ? end.received() : end.received_solicited());
     }

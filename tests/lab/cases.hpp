@@ -10,7 +10,7 @@ namespace interop {
 
 struct Case {
     const char *name;
-    // From rdma_connect on; the server's end of it before it accepts or rejects.
+    // The client's part begins with rdma_connect; the server's begins before it accepts or rejects.
     void (*client)(End &end, const Case &which);
     void (*server)(End &end, const Case &which, const Hello &client);
     // The operations have these sizes, where the case has a list.

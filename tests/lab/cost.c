@@ -14,13 +14,13 @@
 #include "../bench/ends.h"
 
 #define LARGE (128 << 10)
-/* Fewer than the 10 requests that a send queue holds. */
+/* The writes and their flush are fewer than the 10 requests that a send queue holds. */
 #define SIZE (8 * LARGE)
 static _Alignas(4096) char source[LARGE];
 static _Alignas(4096) char target[SIZE];
 
-/* Not inlined: callgrind knows it by its name. Each operation takes the same path: it waits even for a
- * completion that is there already, whose event comes all the same, and looks once. */
+/* It is not inlined, because callgrind knows it by its name. Each operation takes the same path: it waits
+ * even for a completion that is there already, whose event comes in any case, and polls once. */
 __attribute__((noinline)) static void measured(const struct ends *ends, const struct rpma_mr_local *near,
                                                long operations, size_t writes, size_t size) {
     for (long i = 0; i < operations; ++i) {

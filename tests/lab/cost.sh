@@ -11,13 +11,14 @@ operations=${2:-100}
 declare -A address=([rxe]=$RXE_IP [siw]=$SIW_IP)
 port=7300
 
-# cost DEVICE LIBRARY OPERATIONS small|large [COMMAND...]: microseconds for an operation, of the program run by COMMAND
+# cost DEVICE LIBRARY OPERATIONS small|large [COMMAND...]: prints the microseconds of an operation of the program, which
+# COMMAND runs
 cost() {
     port=$((port + 1))
     RPMA_DEVICE=kernel LD_LIBRARY_PATH=${folder[$2]} timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-300}" "${@:5}" \
         "$build/tests/test_cost" "${address[$1]}" $port "$3" "$4" 2>"$work/log" || { cat "$work/log" >&2; return 1; }
 }
-count() {  # count DEVICE LIBRARY: instructions for a small operation
+count() {  # count DEVICE LIBRARY: prints the instructions of a small operation
     cost "$1" "$2" "$operations" small "${callgrind[@]}" >"$work/time" && counted "$operations"
 }
 
@@ -29,7 +30,7 @@ for device in rxe siw; do
         printf "%-6s %14.1f %14.1f %14.1f   instructions (bar: at most 0)\n", device, theirs, ours, ours - theirs
         exit ours <= 0 || theirs <= 0 || ours > theirs }' || failed=1
 done
-# timed DEVICE small|large OPERATIONS WHAT: the median of five times of each, taken in turn
+# timed DEVICE small|large OPERATIONS WHAT: prints the median of five times of each library, taken in turn
 timed() {
     local library
     rm -f "$work"/times-*

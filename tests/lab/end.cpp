@@ -30,7 +30,7 @@ constexpr std::size_t memory_bytes = flush_sink + flush_read_bytes;
 constexpr std::uint64_t operation = 1;
 constexpr std::uint64_t note = 2;
 
-// 0 is good; an errno value, or -1 with errno, is not.
+// Throws Failed unless the result is 0: an errno value, or -1 with errno set, is a failure.
 void require_done(int result, const char *call) {
     if (result != 0) {
         throw Failed{std::string{call} + ": " + verbs::error_text(result < 0 ? errno : result)};

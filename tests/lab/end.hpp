@@ -38,7 +38,7 @@ void require(bool holds, const std::string &what);
 struct Hello {
     static constexpr std::uint32_t right_magic = 0x1e57ab1e;
     std::uint32_t magic = right_magic;
-    std::uint32_t number = 0;  // of the case
+    std::uint32_t number = 0;  // the number of the case
     std::uint64_t data_address = 0;
     std::uint64_t durable_address = 0;
     std::uint32_t data_rkey = 0;
@@ -97,7 +97,7 @@ public:
     [[nodiscard]] int connect(std::uint32_t number, std::size_t private_bytes = sizeof(Hello));
     // The client calls it. Waits until it is connected, and learns where the memory of the server is.
     void join();
-    // The server's.
+    // The server calls it.
     void accept(const Hello &client, std::size_t private_bytes, std::uint8_t depth);
     void reject(const char *private_data);
     void disconnect();
@@ -116,16 +116,16 @@ public:
     // ---- operations on the peer's data, each waited for unless it is only posted ----
     void post_write(std::size_t from, std::size_t to, std::size_t length, unsigned flags = IBV_SEND_SIGNALED);
     void post_read(std::size_t from, std::size_t to, std::size_t length, unsigned flags = IBV_SEND_SIGNALED);
-    // A write without a completion, to where `rkey` may not allow it, and a read behind it, in one post:
-    // after the first alone the connection may have ended already.
+    // Posts a write without a completion, which `rkey` may not allow, and a read after it. One call posts
+    // both, because after the write alone the connection may have ended already.
     void post_write_and_read(std::size_t to, std::uint32_t rkey, std::size_t length);
     void write(std::size_t from, std::size_t to, std::size_t length);
     void read(std::size_t from, std::size_t to, std::size_t length);
     void send(std::size_t from, std::size_t length, unsigned flags = 0);
-    // As librpma does it: a native flush if the peer has one, otherwise a read of 8 bytes.
+    // Flushes as librpma does it: with a native flush if the peer has one, otherwise with a read of 8 bytes.
     void write_durably(std::size_t from, std::size_t to, std::size_t length);
     void post_receive(std::size_t to, std::size_t length);
-    // Each returns the next completion of its queue, a success.
+    // Each returns the next completion of its queue, which must be a success.
     ibv_wc sent() { return successful(completion(send_cq_.get())); }
     ibv_wc received() { return successful(completion(receive_cq_.get())); }
     // Does the same, but only solicited receives wake it.
@@ -148,7 +148,7 @@ public:
     }
 
     Hello peer;                 // the other end's memory
-    const std::string address;  // the server's, as the client was given it
+    const std::string address;  // the server's address, as the client got it
 
 private:
     void create_objects(const char *file);
@@ -157,7 +157,7 @@ private:
     [[nodiscard]] static ibv_wc successful(const ibv_wc &completion);
     void wait_channel();
 
-    // In the order of their making; they are destroyed from the last to the first.
+    // The members are in the order of their creation, and are destroyed from the last to the first.
     const verbs::Provider &provider_;
     verbs::EventChannel events_;
     verbs::Id id_;

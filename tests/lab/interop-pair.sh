@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Runs the cases of test_interop between two providers, over the loopback:
 #   interop-pair.sh PROGRAM SERVER-PROVIDER CLIENT-PROVIDER ADDRESS [FILE]
-# It prints one line a case: its name, then "ok", or "FAIL" and the output of each end. It ends with 0 when all are ok.
-# FILE is the server's durable memory; without it, and on tmpfs, which cannot be durable, the server takes plain memory.
+# It prints one line for each case: its name, then "ok", or "FAIL" and the output of each end. It ends with 0 when all
+# are ok. FILE is the server's durable memory; without it, and on tmpfs, which cannot be durable, the server takes plain
+# memory.
 set -u
 program=$1 server_provider=$2 client_provider=$3 address=$4 file=${5:-}
 if [ -n "$file" ] && [ "$(stat --file-system --format %T "$(dirname "$file")")" = tmpfs ]; then

@@ -2,10 +2,10 @@
 // test_interop server PROVIDER ADDRESS PORT [FILE]
 // test_interop client PROVIDER ADDRESS PORT [CASE...]
 //
-// Two processes, each over the kernel's devices or the soft one, go through a list of cases together, or
-// those that are named; each says of each case how it went at its end. The server prints the port it listens
-// on first (PORT 0: a free one), ends when the client has been through the list, and with FILE takes writes
-// that are to be durable into it.
+// Two processes, each over the kernel's devices or the soft one, run a list of cases together, or the named
+// ones; each prints the result of each case at its end. The server first prints the port that it listens on
+// (PORT 0: a free one), and ends when the client has finished the list. With FILE it puts the writes that are
+// to be durable there.
 #include <netinet/in.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ const verbs::Provider *provider_named(const char *name) {
     return std::strcmp(name, "kernel") == 0 ? &verbs::rdma_core : nullptr;
 }
 
-// Runs one end of one case and prints how it went; true when well.
+// Runs one end of one case and prints the result. Returns true when it succeeded.
 template <typename Run>
 bool report(const char *role, const char *name, Run run) {
     std::string failure;
@@ -50,8 +50,8 @@ bool report(const char *role, const char *name, Run run) {
     return failure.empty();
 }
 
-// siw binds TCP to a port that rdma_cm took from a range of its own: where another socket has it already, one
-// in TIME_WAIT for instance, rdma_connect fails and the program tries again.
+// siw binds TCP to a port that rdma_cm took from a range of its own. When another socket has that port
+// already, for instance one in TIME_WAIT, rdma_connect fails and the program tries again.
 std::unique_ptr<End> connected(const verbs::Provider &provider, const char *address, const char *port,
                                std::uint32_t number, std::size_t private_bytes) {
     constexpr int tries = 20;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preloaded, a persistent flush of the page cache acknowledges without persisting: the power cut has to show
- * it. */
+/* When this library is preloaded, a persistent flush of the page cache is acknowledged without persisting.
+ * The power cut has to show that. */
 #include <stddef.h>
 
 __attribute__((visibility("default"))) int msync(void *address, size_t length, int flags);

@@ -20,7 +20,7 @@
 #define TEXT_PLACE 4096
 #define TEXT "durable when its flush is done"
 #define WORD "8 bytes."
-/* rdma-core 45 defines these. */
+/* rdma-core 45 defines these constants. */
 #define WC_FLUSH 8
 
 static char *map(const char *where) {
@@ -65,7 +65,7 @@ static void serve(const char *address, const char *where, int readable) {
     munmap(memory, SIZE);
 }
 
-/* The next completion is a success, of this kind. */
+/* Requires that the next completion is a success of this kind. */
 static void complete_as(struct rpma_conn *conn, const char *what, unsigned opcode) {
     const unsigned found = complete(conn);
     if (found != opcode) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One thread has both ends of each stream: it begins to connect, and then waits in a call for another rsocket
- * only, so that nobody but this wait can go on with the connection. Then both ends tell the same names. Run
- * in the kernel lab's guest. one_thread ADDRESS STREAMS */
+ * only, so that only this wait can continue the connection. Then both ends return the same names. This
+ * program runs in the kernel lab's guest: one_thread ADDRESS STREAMS */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 #include <rpma/rsocket.h>
 
-/* The streams wait for their peer in turn in these calls. */
+/* The streams take turns in these calls to wait for their peer. */
 enum { in_raccept, in_rpoll, in_polling, kinds };
 
 static const char *const names[kinds] = {"raccept", "rpoll", "raccept that does not block"};

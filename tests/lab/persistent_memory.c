@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* persistent_memory: what is written and flushed into the guest's NVDIMM, over the device that serves
- * RPMA_TEST_ADDRESS: a devdax device (DAX_DEVICE), and a file on a file system with DAX (PMEM_DIR). */
+/* persistent_memory: writes and flushes into the guest's NVDIMM, over the device that serves
+ * RPMA_TEST_ADDRESS. The memory is a devdax device (DAX_DEVICE), and a file on a file system with DAX
+ * (PMEM_DIR). */
 #include <fcntl.h>
 #include <libpmem2.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 #define ALWAYS RPMA_F_COMPLETION_ALWAYS
 
-/* Mapped by libpmem2; end() unmaps and closes, also after a failed assertion. */
+/* libpmem2 maps this memory; end() unmaps it and closes the file, also after a failed assertion. */
 static struct {
     int fd;
     struct pmem2_config *config;
@@ -38,7 +39,7 @@ static int end(void **state) {
     return failures;
 }
 
-/* At most this granularity, which is found by libpmem2: more would be a page cache. */
+/* Maps with at most this granularity, which libpmem2 finds; a larger one would be a page cache. */
 static void map(const char *path, enum pmem2_granularity granularity) {
     memory.fd = open(path, O_RDWR | O_CREAT, 0600);
     assert_true(memory.fd >= 0);
@@ -58,7 +59,7 @@ static const char *named(const char *variable) {
 
 static const int usage = RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT;
 
-/* Persistently only when the peer declares direct write to persistent memory. */
+/* The flush is persistent only when the peer declares direct write to persistent memory. */
 static void writes_and_flushes(struct ends *ends, char *pool) {
     struct rpma_mr_local *const near = reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_WRITE_SRC);
     struct rpma_mr_remote *const far = remote_of(ends, reg(ends, pool, 16 * BUFFER_SIZE, usage));
@@ -86,7 +87,7 @@ static void a_devdax_device_is_durable(void **state) {
     writes_and_flushes(*state, pmem2_map_get_address(memory.map));
 }
 
-/* A kernel's device cannot pin its pages: said in the log, and what to do. */
+/* A kernel's device cannot pin the file's pages; the log says so, and what the program has to do. */
 static void a_file_with_dax_is_durable_or_refused(void **state) {
     struct ends *ends = *state;
     char path[256];

@@ -66,7 +66,7 @@ wait -n || exit'
     job=$!
 }
 noted() { tr -d '\r' <"$work/notes" | sed -n "s/^$1 \([0-9][0-9]*\)$/\1/p" | sort -n | tail -n 1; }  # noted KIND
-pushed() {  # whether each kind was acknowledged something since the start
+pushed() {  # succeeds when each kind has an acknowledged record since the start
     awk -v kinds=${#kinds[@]} '$2 ~ /^[0-9]/ && !seen[$1]++ { kinds-- } END { exit kinds > 0 }' "$work/notes"
 }
 found() { tr -d '\r' <"$work/notes" | grep '^[a-z-]*: '; }

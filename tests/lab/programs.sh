@@ -31,7 +31,7 @@ for program in "$@"; do
     done
     bad=$(($(count FAILED) + $(count ERROR) + broken))
     printf '%-28s exit code %d after %d s\n' "${command[0]##*/}" "$code" $((SECONDS - begun))
-    # Prints the kernel's own errors, after which a device may not work any more. A slow guest's processor may be away
+    # Prints the kernel's own errors, after which a device may not work any more. A slow guest may lose its processor
     # for a while: that is no error.
     dmesg --read-clear | grep -m 1 -A 12 'BUG: kernel\|BUG: unable\|Oops' | sed 's/^/    kernel: /'
     passed=$((passed + $(count OK)))

@@ -23,7 +23,7 @@
 #include "../compat/program.h"
 
 #define SLOTS 64
-#define BODY 4072 /* so that a record is a little less than a page, and most are in two */
+#define BODY 4072 /* makes a record a little smaller than a page, so that most records are in two pages */
 /* This much of the file is mapped: devdax maps nothing smaller. */
 #define MAPPED ((size_t)2 << 20)
 #define OFFER_MAX 64
@@ -48,7 +48,7 @@ struct run {
     uint64_t seed;
 };
 
-/* FNV-1a of a record's bytes before the checksum. */
+/* Returns FNV-1a of a record's bytes before the checksum. */
 static uint64_t checksum_of(const struct record *record) {
     const uint8_t *const bytes = (const uint8_t *)record;
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
@@ -75,7 +75,7 @@ static struct ring *map_ring(const char *file, off_t offset, bool is_dax) {
     REQUIRE(fstat(fd, &status) == 0);
     if (S_ISREG(status.st_mode)) {
         REQUIRE(posix_fallocate(fd, offset, MAPPED) == 0);
-        REQUIRE(fsync(fd) == 0); /* its name and length: they are made before anything is acknowledged */
+        REQUIRE(fsync(fd) == 0); /* its name and length are durable before a record is acknowledged */
     }
     void *const memory = mmap(NULL, MAPPED, PROT_READ | PROT_WRITE,
                               is_dax ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED, fd, offset);
@@ -84,11 +84,12 @@ static struct ring *map_ring(const char *file, off_t offset, bool is_dax) {
     return memory;
 }
 
-/* Nothing behind the committed number counts; all that the ring still has up to it must be whole. */
+/* Records after the committed number do not count; all records that the ring still has up to it must be
+ * whole. */
 static bool is_whole(const struct run *run, uint64_t last) {
     const uint64_t committed = run->ring->committed;
     bool whole = committed >= last;
-    /* The slot behind the committed one may have been half overwritten: it held the oldest. */
+    /* The slot after the committed one held the oldest record, and may be half overwritten. */
     for (uint64_t back = 0; back + 1 < SLOTS && back < committed; ++back) {
         static struct record expected;
         const struct record *const found = &run->ring->slot[(committed - back) % SLOTS];
@@ -141,7 +142,7 @@ static struct rpma_mr_remote *take_offer(struct rpma_conn *conn) {
     return remote;
 }
 
-/* Until the client has gone; the writes and flushes are the device's. */
+/* Serves until the client has gone; the device does the writes and flushes. */
 static void serve(const struct run *run, int port_fd) {
     struct rpma_peer *peer = new_peer(run->address);
     struct rpma_ep *ep = NULL;
@@ -208,7 +209,7 @@ int main(int argc, char *argv[]) {
                             .address = argv[2],
                             .ring = map_ring(argv[4], (off_t)strtoll(argv[5], NULL, 10), is_dax),
                             .seed = strtoull(argv[6], NULL, 10)};
-    /* More than there is time for. */
+    /* There is no time for so many records. */
     const uint64_t count = argc == 9 ? strtoull(argv[8], NULL, 10) : UINT32_MAX;
     if (!is_whole(&run, strtoull(argv[7], NULL, 10))) {
         return EXIT_FAILURE;

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# shellcheck shell=bash
-# Sourced by the scripts that run inside the kernel lab's guest: a working folder, $work, and below it $store, on a file
-# system that can be durable, which the guest's own root in memory is not.
+# shellcheck shell=bash The scripts that run inside the kernel lab's guest source this file. It makes a working folder,
+# $work, and below it $store on a file system that can be durable; the guest's own root is in memory and cannot.
 work=$(mktemp -d)
 store=$work/store
 background=()
