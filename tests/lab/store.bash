@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# shellcheck shell=bash The scripts that run inside the kernel lab's guest source this file. It makes a working folder,
-# $work, and below it $store on a file system that can be durable; the guest's own root is in memory and cannot.
+# shellcheck shell=bash
+# The scripts that run inside the kernel lab's guest source this file. It makes a working folder, $work, and below it
+# $store on a file system that can be durable; the guest's own root is in memory and cannot.
 work=$(mktemp -d)
 store=$work/store
 background=()

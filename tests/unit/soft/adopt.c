@@ -9,7 +9,7 @@
 #include "../../sockets.h"
 #include "channel.h"
 
-/* The next event, acknowledged: it has no more than its plain members. */
+/* Returns a copy of the next event, which is acknowledged already. Only its plain members are valid. */
 static struct rdma_cm_event next_event(void) {
     struct rdma_cm_event *event = NULL;
     assert_int_equal(softrdma_rdma_get_cm_event(channel, &event), 0);
@@ -139,7 +139,7 @@ static void a_peer_that_goes_away(void **state) {
     assert_int_equal(softrdma_rdma_destroy_id(id), 0);
 }
 
-/* Before there is an event: the peer sees its end. */
+/* The id is destroyed before there is an event: the peer sees the end of its connection. */
 static void an_id_that_goes_at_once(void **state) {
     (void)state;
     struct rdma_cm_id *id = NULL;

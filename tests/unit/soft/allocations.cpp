@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A call of the program's has no memory, at each of its allocations in turn: it says so, nothing is thrown at
-// a program in C, and nothing is left behind that keeps an object from being destroyed.
+// A call of the program finds no memory, at each of its allocations in turn. The call returns the error,
+// throws nothing into a program in C, and leaves nothing behind that keeps an object from being destroyed.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -22,7 +22,7 @@ constexpr int patience_ms = 40'000;
 constexpr int none = -1;
 thread_local int failing = none;  // of this thread's allocations the one with this number, counted from 0
 
-// Lets the allocation of this number fail, and knows whether it was asked for since.
+// Lets the allocation of this number fail, and knows whether the call has reached it.
 class Failure {
 public:
     explicit Failure(int number) { failing = number; }
@@ -43,7 +43,7 @@ namespace {
 
 using test::Ends;
 
-// `call`, which allocates, says whether it did what it is for; `undo` then takes that back.
+// `call` allocates, and returns whether it succeeded; `undo` then takes its effect back.
 template <typename Call, typename Undo>
 void each_allocation_fails(Call call, Undo undo) {
     constexpr int most = 100;
@@ -91,7 +91,7 @@ void tables(Ends &ends) {
         nothing);
 }
 
-// More than the device has room to remember that they are free.
+// There are more regions than the device has room to remember as free.
 void regions(Ends &ends) {
     auto &device = ends.device;
     std::array<ibv_mr *, 64> all{};
@@ -164,8 +164,8 @@ void asynchronous_events(Ends &ends) {
     assert_int_equal(softrdma_ibv_destroy_srq(std::exchange(device.srq, nullptr)), 0);
 }
 
-// In a thread that has never waited: the device serves the connection when nobody waits for its completions
-// any more. A signal ends a wait for which there was memory.
+// The thread has never waited before. The device serves the connection when no thread waits for its
+// completions any more. A signal ends a wait for which there was memory.
 void waiting(Ends &ends) {
     auto &[device, peer, other] = ends;
     struct sigaction ignore{};
@@ -178,8 +178,8 @@ void waiting(Ends &ends) {
     device.cq = polled;
     device.post_receive(id, 1, 0, 8);
     device.post_receive(id, 2, 0, 8);
-    // The connection has received once, and has borrowed its buffer for that: without memory for one it would
-    // end.
+    // The connection has received once, and has borrowed a buffer for that: without memory for a buffer it
+    // would end.
     peer.send(test::fpdu({.opcode = soft::wire::Opcode::Send, .msn = 1}, test::Bytes(8)));
     ibv_wc first{};
     while (ibv_poll_cq(cq, 1, &first) == 0) {

@@ -16,7 +16,7 @@ void Answers::asked(const Segment &segment, std::span<const std::byte> body) {
     }
 }
 
-// `bytes` of a read, behind those that were answered.
+// Answers the next `bytes` of a read.
 Answers::Answer Answers::to(const Question &question, std::uint32_t bytes) const {
     if (question.opcode == Opcode::FlushRequest) {
         return {.segment = {.opcode = Opcode::FlushResponse, .msn = msn_}, .payload = {}};
@@ -50,7 +50,7 @@ Spoken Answers::right() {
     return {.bytes = fpdu(answer.segment, answer.payload, crc_)};
 }
 
-// Never 0, up or down.
+// Returns a positive or negative difference, never 0.
 std::uint32_t Answers::off() {
     return static_cast<std::uint32_t>(1 + dice_.below(3)) * (dice_.chance(50) ? 1U : UINT32_MAX);
 }
@@ -110,7 +110,7 @@ void Answers::spoil_untagged(Answer &answer) {
     }
 }
 
-// Fits no question that there can be.
+// The answer fits no possible question.
 Answers::Answer Answers::unasked() {
     const Bytes some(dice_.below(64));
     switch (dice_.below(3)) {

@@ -17,8 +17,8 @@ namespace test {
 // The device does this with the connection after it has received a frame.
 enum class Verdict {
     Goes_on,
-    Terminated,  // the device says why
-    Closed,      // the peer has said that it is over
+    Terminated,  // the device sends the reason
+    Closed,      // the peer has ended the connection
     Unknown
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress: a poller with nothing to do serves the groups that are the engine's, until it stops; and one
-// that looks often at its own is not helped.
+// soft/progress: a poller with nothing to do serves the groups of the engine until it stops polling. The
+// engine does not help a poller that polls its own group often.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -67,14 +67,15 @@ unsigned long own_ns() {
            static_cast<unsigned long>(time.tv_nsec);
 }
 
-// The engine would be woken for each byte, and find it taken.
+// Otherwise each byte would wake the engine, which would find the byte taken.
 void a_thread_that_looks_often_does_not_wake_the_engine(void **) {
     Listener listener;
     speak_and_wait(listener, [] { std::this_thread::yield(); });  // the engine tells its thread
     const auto end = Clock::now() + patience;
     unsigned long engines = 0;
     unsigned long own = 0;
-    // Each round has an account of its own: one in which another process had the processor spoils no other.
+    // Each round is measured by itself, so that a round in which another process had the processor spoils no
+    // other.
     do {
         engines = engine_ns(listener);
         own = own_ns();
@@ -84,7 +85,7 @@ void a_thread_that_looks_often_does_not_wake_the_engine(void **) {
         assert_true(Clock::now() < end);
     } while (8 * (engine_ns(listener) - engines) > own_ns() - own);
     listener.read_by_engine = 0;
-    speak_and_wait(listener, [] { std::this_thread::yield(); });  // it has stopped without a word
+    speak_and_wait(listener, [] { std::this_thread::yield(); });  // it has stopped and told nobody
     assert_int_equal(listener.read_by_engine, 1);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Atomic operations and sends with invalidate, byte by byte, against a peer that is nothing but a TCP socket.
+// Tests atomic operations and sends with invalidate, byte by byte, against a peer that is nothing but a TCP
+// socket.
 #include <atomic>
 #include <cstring>
 
@@ -19,14 +20,14 @@ using test::fpdu;
 using test::from_a_soft_device;
 using test::joined;
 
-// The device may be about to change it.
+// Reads the word atomically, because the device may be changing it.
 std::uint64_t word(Device &device, std::size_t offset) {
     const std::atomic_ref target{*reinterpret_cast<std::uint64_t *>(device.at(offset))};
     return target.load(std::memory_order_acquire);
 }
 
-// Each answer is on queue 3, in order, with its request's identifier; of 64 bits only what the masks say is
-// touched.
+// Each answer is on queue 3, in order, with its request's identifier. The operation changes only the bits
+// that the masks select.
 void rfc7306_5_2_2_a_response_must_carry_its_requests_identifier(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
@@ -85,7 +86,7 @@ Bytes response(std::uint32_t msn, std::uint32_t identifier, std::uint64_t origin
                 encode(AtomicResponse{.identifier = identifier, .original = original}));
 }
 
-// Numbered together with reads; answers are numbered by themselves.
+// Atomic requests are numbered together with reads; answers have numbers of their own.
 void rfc7306_5_2_1_a_request_must_be_on_the_queue_of_reads(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
@@ -113,7 +114,7 @@ void rfc7306_5_2_1_a_request_must_be_on_the_queue_of_reads(Ends &ends) {
         assert_int_equal(request->add_swap_mask, adds ? 0 : UINT64_MAX);
         assert_int_equal(request->compare, adds ? 0 : 5);
         assert_int_equal(request->compare_mask, adds ? 0 : UINT64_MAX);
-        // The answer is a number, and comes into memory as this machine has numbers.
+        // The answer is a number, and the device stores it in this machine's byte order.
         peer.send(response(answers, request->identifier, 1000 + answers));
         device.expect_completion(1);
         assert_int_equal(word(device, 128), 1000 + answers);
@@ -131,7 +132,7 @@ void rfc7306_5_2_2_a_response_must_be_to_the_oldest_request(Ends &ends) {
     device.close(id);
 }
 
-// Nor does what was posted behind it.
+// The requests that were posted after it do not complete before it either.
 void rfc7306_5_4_an_atomic_must_not_complete_before_its_response(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
@@ -147,7 +148,7 @@ void rfc7306_5_4_an_atomic_must_not_complete_before_its_response(Ends &ends) {
     device.close(id);
 }
 
-// A peer's request to add 1 to the word at 64, and to read it.
+// Returns a peer's request to add 1 to the word at 64, and to read it.
 Bytes add_one(const Device &device, std::uint32_t msn) {
     return fpdu(
         {.opcode = Opcode::AtomicRequest, .msn = msn},
@@ -163,7 +164,7 @@ Bytes read_it(const Device &device, std::uint32_t msn) {
                                    .source_offset = device.address(64)}));
 }
 
-// A read sees the atomics before it, and may see those behind it.
+// A read sees the atomic operations before it, and may see those after it.
 void rfc7306_5_4_requests_must_be_executed_and_answered_in_order(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
@@ -220,7 +221,7 @@ void rfc7306_5_2_1_requests_must_be_sent_in_the_order_they_were_posted(Ends &end
     device.close(id);
 }
 
-// RFC 5040 has it: any peer may, and each segment names the key.
+// RFC 5040 allows it to any peer, and each segment names the key.
 void invalidates_byte_by_byte(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, {});

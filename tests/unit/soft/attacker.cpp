@@ -33,7 +33,7 @@ MpaFrame a_request(Dice &dice) {
             .ord = 4};
 }
 
-// Some refuse, and some are of those that the device tells why it cannot go on.
+// Some replies refuse the connection. To others the device answers with the reason why it cannot continue.
 MpaFrame a_reply(Dice &dice) {
     MpaFrame frame = a_request(dice);
     frame.role = MpaRole::Reply;
@@ -90,17 +90,17 @@ void Attacker::start() {
         verdict_ = verdict_of(first_);
     }
     switch (dice_.below(40)) {
-        case 0:  // half open
+        case 0:  // a part of the frame
             out_.resize(dice_.below(out_.size()));
             silent_ = true;
             break;
-        case 1: {  // nonsense in any byte but those that say nothing
+        case 1: {  // nonsense in any byte that has a meaning
             const std::size_t at = dice_.below(16);
             out_[at] ^= static_cast<std::byte>(1 + dice_.below(255));
             verdict_ = Verdict::Closed;
             break;
         }
-        case 2:  // what the device does not speak
+        case 2:  // flags that the device does not support
             out_[16] |= std::byte{0x80};
             verdict_ = Verdict::Closed;
             break;
@@ -108,7 +108,7 @@ void Attacker::start() {
             out_[17] = static_cast<std::byte>(3 + dice_.below(200));
             verdict_ = Verdict::Closed;
             break;
-        case 4:  // longer than any
+        case 4:  // longer than any frame may be
             out_[18] = static_cast<std::byte>(3 + dice_.below(250));
             verdict_ = Verdict::Closed;
             break;
@@ -125,7 +125,7 @@ void Attacker::speak() {
         ++frames_in_out_;
         verdict_ = frame.verdict;
     }
-    // It may go on as if nothing were.
+    // The peer may continue as if it had broken no rule.
     if (verdict_ != Verdict::Goes_on && dice_.chance(30)) {
         const auto frame = disorder_.next();
         out_.insert(out_.end(), frame.bytes.begin(), frame.bytes.end());
@@ -146,7 +146,7 @@ void Attacker::give() {
     }
 }
 
-// Everything that the device says is well formed.
+// Asserts that everything the device sends is well formed.
 void Attacker::understand() {
     std::size_t at = 0;
     const auto left = [&] { return std::span{in_}.subspan(at); };
@@ -165,7 +165,7 @@ void Attacker::understand() {
         if (!*segment || left().size() < fpdu_bytes(**segment)) {
             break;
         }
-        assert_false(terminated_);  // it was the last
+        assert_false(terminated_);  // the TERMINATE was the last message
         disorder_.heard(**segment,
                         left().subspan(header_bytes((*segment)->opcode), (*segment)->payload_bytes));
         terminated_ = (*segment)->opcode == Opcode::Terminate;
@@ -216,7 +216,7 @@ bool Attacker::step() {
     }
     if (out_.empty() && verdict_ == Verdict::Goes_on && !silent_) {
         if (patience_-- == 0) {
-            return false;  // goes without a word
+            return false;  // leaves and sends nothing more
         }
         speak();
         if (patience_ % 64 == 0 && dice_.chance(5)) {
@@ -243,7 +243,7 @@ bool Attacker::step() {
         if (!deadline_) {
             deadline_ = std::make_unique<Clock>();
         }
-        assert_false(deadline_->passed());  // neither told nor dropped
+        assert_false(deadline_->passed());  // the device has neither told nor dropped the peer
     }
     return verdict_ != Verdict::Unknown || patience_-- != 0;
 }

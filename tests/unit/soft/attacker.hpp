@@ -64,20 +64,20 @@ private:
     Tally &tally_;
     Peer peer_;
     std::uint16_t port_ = 0;
-    const soft::wire::MpaFrame first_;  // what it asks, or replies
+    const soft::wire::MpaFrame first_;  // its request or its reply
     Disorder disorder_;
     Bytes out_;
     std::uint64_t frames_in_out_ = 0;
     Bytes in_;
     bool greeted_ = false;  // the device's start-up frame is here
     bool terminated_ = false;
-    bool silent_ = false;  // says nothing more
-    const bool reads_;     // or never does
-    const bool drips_;     // a few bytes at a time
+    bool silent_ = false;  // sends nothing more
+    const bool reads_;     // whether it ever reads
+    const bool drips_;     // sends a few bytes at a time
     const bool
         resets_;  // at its end, instead of closing; most do, for each that closes keeps its port a minute
     Verdict verdict_ = Verdict::Goes_on;
-    std::uint64_t patience_;  // steps that it stays
+    std::uint64_t patience_;  // the steps until it leaves
     std::unique_ptr<Clock> deadline_;
 };
 

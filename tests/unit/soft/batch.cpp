@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/batch: what is added is what goes out: FPDU after FPDU, however little TCP takes at a time.
+// soft/batch: a batch sends what was added, FPDU after FPDU, however little TCP takes at a time.
 #include "soft/transport/batch.hpp"
 
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ using test::fpdu;
 using test::pattern;
 namespace wire = soft::wire;
 
-// A stream and its other end; the batch that is tested.
+// This is a stream with its other end, and the batch under test.
 struct Stream {
     Stream() {
         int ends[2];
@@ -53,7 +53,7 @@ void receive_some(Stream &stream) {
     }
 }
 
-// Sends all of the batch; the number of times that the socket was full.
+// Sends all of the batch, and returns how often the socket was full.
 unsigned send_all(Stream &stream) {
     unsigned full = 0;
     while (true) {
@@ -90,7 +90,7 @@ void an_empty_batch_sends_nothing(Stream &stream) {
     assert_int_equal(stream.arrived.size(), 0);
 }
 
-// Header, pad and trailer of every length of payload, copied and in place.
+// The test checks header, pad and trailer for every length of payload, copied and in place.
 void one_fpdu_of_each_length(Stream &stream) {
     for (const bool crc : {false, true}) {
         if (crc) {
@@ -198,7 +198,7 @@ void a_full_socket_with_crc(Stream &stream) {
     sent_in_parts(stream, true);
 }
 
-// Payload that is lent is the program's again behind keep(), however much of it the socket has taken.
+// Lent payload belongs to the program again after keep(), however much of it the socket has taken.
 void what_was_lent_is_kept(Stream &stream) {
     const int smallest = 1;
     assert_int_equal(
@@ -212,7 +212,7 @@ void what_was_lent_is_kept(Stream &stream) {
     for (unsigned segments = 0; stream.batch.has_room_to_lend(lent.size()); ++segments) {
         assert_true(segments < 2);
         expect(stream, fpdu(large, lent, false));
-        // Side by side in memory, and still two.
+        // The halves are adjacent in memory, and still two pieces.
         const std::array<iovec, 2> halves{
             {{.iov_base = lent.data(), .iov_len = 15'000}, {.iov_base = &lent[15'000], .iov_len = 15'000}}};
         stream.batch.add_lent(large, halves);
@@ -226,7 +226,7 @@ void what_was_lent_is_kept(Stream &stream) {
     (void)send_all(stream);
 }
 
-// With CRC32C the batch sends the bytes that it has summed, whatever the program does to its memory
+// With CRC32C the batch sends the bytes that it has summed, even when the program changes its memory
 // meanwhile.
 void the_sum_fits_what_is_sent(Stream &stream) {
     stream.batch.use_crc();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* unit/soft: calls of the connection manager around a connection: options, addresses, devices, what an id
- * shows, queue pairs that are not the id's own. */
+/* unit/soft: tests calls of the connection manager around a connection: options, addresses, devices, the
+ * members of an id, and queue pairs that are not the id's own. */
 #define _GNU_SOURCE /* pthread_tryjoin_np */
 #include "endpoint.h"
 
@@ -25,7 +25,7 @@ static struct rdma_cm_id *new_id(void) {
     return id;
 }
 
-/* The next event is of this type; its id. */
+/* Asserts that the next event is of this type, and returns its id. */
 static struct rdma_cm_id *expect(enum rdma_cm_event_type type) {
     struct rdma_cm_event *event = NULL;
     assert_int_equal(softrdma_rdma_get_cm_event(channel, &event), 0);
@@ -145,7 +145,7 @@ static void answers_to_hints(void **state) {
     assert_int_equal(answer->ai_port_space, RDMA_PS_UDP);
     softrdma_rdma_freeaddrinfo(answer);
 
-    /* A source goes along; without names the hints are the answer. */
+    /* The call accepts a source too. Without names the hints are the answer. */
     struct sockaddr_in source = {.sin_family = AF_INET, .sin_port = htons(1)};
     hints = (struct rdma_addrinfo){.ai_src_addr = (struct sockaddr *)&source, .ai_src_len = sizeof(source)};
     answer = found("127.0.0.1", "7204", &hints);
@@ -229,14 +229,14 @@ static void ids_have_the_identity_of_their_addresses(void **state) {
     assert_int_equal(id->qp_type, IBV_QPT_RC);
     assert_null(id->route.path_rec);
     assert_int_equal(id->route.num_paths, 0);
-    /* The device's protection domain is nobody else's to deallocate. */
+    /* Only the device may deallocate its protection domain. */
     assert_ptr_equal(id->pd->context, id->verbs);
     assert_int_equal(softrdma_ibv_dealloc_pd(id->pd), EBUSY);
     softrdma_rdma_freeaddrinfo(there);
     assert_int_equal(softrdma_rdma_destroy_id(id), 0);
 }
 
-/* A socket that was bound without an address has a device when it has a destination, and keeps its port. */
+/* A socket that was bound without an address gets a device with its destination, and keeps its port. */
 static void listeners_and_clients_without_an_address(void **state) {
     (void)state;
     struct rdma_cm_id *listener = new_id();
@@ -285,7 +285,7 @@ static void create_queue_pair(struct rdma_cm_id *id) {
     assert_int_equal(softrdma_rdma_create_qp(id, NULL, &attributes), 0);
 }
 
-/* A client with a queue pair of its own has asked, and is not answered. */
+/* A client with a queue pair of its own has sent a request that is not answered yet. */
 static struct ends ask(void) {
     struct rdma_cm_id *listener = new_id();
     struct rdma_cm_id *client = new_id();
@@ -306,7 +306,7 @@ static void accept_with_queue_pair(struct rdma_cm_id *server) {
     assert_int_equal(softrdma_rdma_accept(server, NULL), 0);
 }
 
-/* The client's queue pair is gone; what was made for it goes too. */
+/* The client's queue pair is gone. This destroys the objects that were made for it too. */
 static void destroy(const struct ends *ends) {
     ends->client->qp = NULL;
     softrdma_rdma_destroy_qp(ends->client);
@@ -368,7 +368,7 @@ static void finish(struct end *end) {
     assert_int_equal(softrdma_ibv_destroy_cq(end->cq), 0);
 }
 
-/* A program may ask for attributes in between, as rping -q does. */
+/* A program may ask for attributes between the states, as rping -q does. */
 static void attributes_are_given(struct end *end) {
     static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
     for (size_t i = 0; i < 3; i++) {
@@ -413,7 +413,7 @@ static void post_receive(struct end *end) {
     assert_int_equal(ibv_post_recv(end->qp, &request, &bad), 0);
 }
 
-/* Up to the response: the client has heard that it is accepted. The listener, which it asked. */
+/* Connects up to the response: the client knows that it is accepted. Returns the listener. */
 static struct rdma_cm_id *begin(struct end *client, struct end *server) {
     struct rdma_cm_id *listener = new_id();
     assert_int_equal(softrdma_rdma_listen(listener, 1), 0);
@@ -469,7 +469,7 @@ static void queue_pairs_are_connected_by_number(void **state) {
     assert_int_equal(softrdma_rdma_destroy_id(listener), 0);
 }
 
-/* An id that goes before it has established its connection, and one before its queue pair. */
+/* One id is destroyed before it has established its connection, and one before its queue pair. */
 static void ids_go_before_their_queue_pairs(void **state) {
     (void)state;
     struct end client = {0};
@@ -506,7 +506,7 @@ static void refused_calls_leave_queue_pairs_alone(void **state) {
     assert_int_equal(softrdma_rdma_destroy_id(stranger), 0);
     send_one(&client, &server);
 
-    /* The ids go, and hear nothing of an end that comes after them. */
+    /* The ids are destroyed, and get no event of an end that comes later. */
     assert_int_equal(softrdma_rdma_destroy_id(client.id), 0);
     assert_int_equal(softrdma_rdma_destroy_id(server.id), 0);
     struct ibv_qp_attr failed = {.qp_state = IBV_QPS_ERR};
@@ -552,8 +552,8 @@ static double seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* From round to round the reader is further when the channel goes: about to call, looking, asleep. A turn of
- * a busy machine takes milliseconds, and few of them are as good. */
+/* From round to round the reader has progressed further when the channel is destroyed: it is about to call,
+ * polls, or sleeps. On a busy machine one sched_yield takes milliseconds, so few of them suffice there. */
 static void a_reader_sleeps_on_when_its_channel_is_gone(void **state) {
     (void)state;
     const struct sigaction interrupt = {.sa_handler = interrupt_only};

@@ -30,7 +30,7 @@ void count_errors(int level, const char *, int, const char *, const char *, ...)
     errors_logged += level <= 1 ? 1 : 0;
 }
 
-// A queue pair that is not connected, with its completion queue and channel.
+// This is a queue pair that is not connected, with its completion queue and channel.
 struct Objects {
     Objects();
     ~Objects();
@@ -87,7 +87,7 @@ bool readable(const Objects &objects) {
     return poll(&event, 1, 0) == 1;
 }
 
-// Takes one event and acknowledges it; false when there is none.
+// Takes one event and acknowledges it. Returns false when there is none.
 bool take_event(Objects &objects) {
     ibv_cq *cq = nullptr;
     void *context = nullptr;
@@ -125,7 +125,7 @@ void grows_and_shrinks(Objects &objects) {
     }
 }
 
-// A queue pair is found by its number, as long as it exists.
+// The device finds a queue pair by its number as long as it exists.
 void a_queue_pair_is_found(Objects &objects) {
     const std::uint32_t number = objects.qp->qp_num;
     assert_true(number > 1 && number < 0xffffff);
@@ -171,7 +171,7 @@ void an_overrun_is_told(Objects &objects) {
     assert_int_equal(seen[0].wr_id, 5);
 }
 
-// Once, on the context; one that was not fetched goes with its queue.
+// The event comes once, on the context. An event that was not fetched is dropped with its queue.
 void an_overrun_is_an_event(Objects &objects) {
     ibv_context *const context = objects.cq->context;
     assert_int_equal(fcntl(context->async_fd, F_SETFL, O_NONBLOCK), 0);
@@ -206,7 +206,7 @@ int post_receive(const Objects &objects) {
     return ibv_post_recv(objects.qp, &request, &bad);
 }
 
-// As on hardware: a slot of the receive queue is free when its completion has been polled.
+// A slot of the receive queue is free when its completion has been polled, as on hardware.
 void a_slot_is_free_when_polled(Objects &objects) {
     for (std::uint32_t i = 0; i < receives; ++i) {
         assert_int_equal(post_receive(objects), 0);
@@ -218,7 +218,7 @@ void a_slot_is_free_when_polled(Objects &objects) {
     assert_int_equal(ibv_poll_cq(objects.cq, 1, &seen), 1);
 }
 
-// Completions of a queue pair that was destroyed are still to be polled, and touch nothing of it.
+// The program still polls the completions of a destroyed queue pair, and they use nothing of it.
 void completions_outlive_their_queue_pair(Objects &objects) {
     assert_int_equal(post_receive(objects), 0);
     assert_true(objects.queue().push({}, objects.queue_pair(), CompletionQueue::Queue::Receive, 1, false));
@@ -234,7 +234,7 @@ void a_notification_is_asked_for_each_time(Objects &objects) {
     assert_true(complete(objects, 1));
     assert_false(take_event(objects));
     assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
-    assert_false(take_event(objects));  // what is there already tells nothing
+    assert_false(take_event(objects));  // completions that are there already cause no event
     assert_true(complete(objects, 2));
     assert_true(complete(objects, 3));
     assert_true(readable(objects));
@@ -249,7 +249,7 @@ void solicited_only(Objects &objects) {
     assert_false(take_event(objects));
     assert_true(complete(objects, 2, true));
     assert_true(take_event(objects));
-    // The wish for any is not taken back by one for solicited ones.
+    // Asking for solicited completions does not replace asking for any.
     assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
     assert_int_equal(ibv_req_notify_cq(objects.cq, 1), 0);
     assert_true(complete(objects, 3));
@@ -282,7 +282,7 @@ void two_queues_of_one_channel(Objects &objects) {
     assert_ptr_equal(cq, second);
     softrdma_ibv_ack_cq_events(second, 1);
     assert_true(take_event(objects));
-    // A queue that goes takes its events along.
+    // A destroyed queue takes its events with it.
     assert_int_equal(ibv_req_notify_cq(second, 0), 0);
     assert_true(
         CompletionQueue::of(second)->push({}, objects.queue_pair(), CompletionQueue::Queue::Send, 0, false));
@@ -313,7 +313,7 @@ void a_sleeper_is_woken(Objects &objects) {
     }
 }
 
-// A thread of a program may poll while exit() destroys what is static: nothing of that is what polling uses
+// A thread of a program may poll while exit() destroys static objects. Polling uses none of them
 // (AddressSanitizer would see it).
 std::atomic<unsigned> polls{0};
 struct DestroyedLast {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many peers that take what there is little of, and give nothing: others are served beside them. The limits
-// are shortened for all of this program.
+// Many peers take scarce resources and give nothing; the device serves others beside them. This program
+// shortens the limits for all its tests.
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -28,7 +28,7 @@ using test::Peer;
 constexpr std::size_t handshakes = 16;
 constexpr int drains = 8;
 
-// Connects, and says nothing. The device looks at each.
+// Connects the peers, which send nothing. The device accepts each.
 void add_silent(std::deque<Peer> &peers, test::Device &device, unsigned host, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
         peers.emplace_back().connect(device.port(), 0, host);
@@ -41,7 +41,7 @@ std::size_t ended(std::deque<Peer> &peers) {
         std::ranges::count_if(peers, [](Peer &peer) { return peer.has_ended(); }));
 }
 
-// The oldest of those gives way, though all come from where the one that speaks comes from.
+// The oldest silent peer gives way, though all have the address of the peer that sends a request.
 void silent_peers_do_not_stop_a_listener(Ends &ends) {
     auto &[device, peer, other] = ends;
     std::deque<Peer> silent;
@@ -55,7 +55,7 @@ void silent_peers_do_not_stop_a_listener(Ends &ends) {
     assert_false(silent.back().has_ended());
 }
 
-// A peer that comes from elsewhere keeps its place, however old it is.
+// A peer of another address keeps its place, however old it is.
 void the_oldest_of_the_busiest_address_gives_way(Ends &ends) {
     auto &[device, peer, other] = ends;
     std::deque<Peer> few;
@@ -67,13 +67,14 @@ void the_oldest_of_the_busiest_address_gives_way(Ends &ends) {
     assert_int_equal(ended(few), 0);
     assert_true(std::all_of(many.begin(), many.begin() + static_cast<std::ptrdiff_t>(3 * handshakes + 6),
                             [](Peer &one) { return one.has_ended(); }));
-    // They may still ask.
+    // Those peers may still send a request.
     few.front().send_frame(test::plain);
     device.accept(device.take_request());
     (void)few.front().receive_frame(MpaRole::Reply);
 }
 
-// A byte now and then keeps nobody's place. A request that is whole is looked at before its sender has to go.
+// A peer that sends a byte now and then does not keep its place. The device handles a whole request before
+// its sender has to give way.
 void who_drips_gives_way_and_who_asks_does_not(Ends &ends) {
     auto &[device, peer, other] = ends;
     const Bytes request = test::encoded(test::plain);
@@ -102,7 +103,7 @@ void who_drips_gives_way_and_who_asks_does_not(Ends &ends) {
     }
 }
 
-// Asks for a connection, which nobody fetches.
+// The peers send requests, which the program does not fetch.
 void add_asking(std::deque<Peer> &peers, const test::Device &device, unsigned host, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
         peers.emplace_back().connect(device.port(), 0, host);
@@ -110,7 +111,7 @@ void add_asking(std::deque<Peer> &peers, const test::Device &device, unsigned ho
     }
 }
 
-// Waits until the device has ended `count` connections in its own thread: the program fetches nothing
+// Waits until the device has ended `count` connections in its own thread, because the program fetches nothing
 // meanwhile.
 void await_ends(std::size_t count, std::deque<Peer> &some, std::deque<Peer> &others) {
     const auto deadline = base::Clock::now() + std::chrono::seconds{40};
@@ -146,7 +147,7 @@ void requests_of_the_busiest_address_are_rejected(Ends &ends) {
     soft::limits::max_unfetched_requests = most;
 }
 
-// A flood is a line for each of the first, and one with the number of all others.
+// The log has a line for each of the first events of a flood, and one line with the number of all others.
 void a_flood_is_few_lines(Ends &ends) {
     auto &[device, peer, other] = ends;
     std::deque<Peer> silent;
@@ -161,7 +162,7 @@ void a_flood_is_few_lines(Ends &ends) {
     assert_int_equal(test::logged().warnings, 1);
 }
 
-// Connects with little room for what comes, and never reads it.
+// Connects a peer that has little room for received bytes, and never reads them.
 rdma_cm_id *add_deaf(std::deque<Peer> &peers, test::Device &device, unsigned host) {
     Peer &peer = peers.emplace_back();
     peer.connect(device.port(), 0, host, 4096);
@@ -178,7 +179,7 @@ rdma_cm_id *add_deaf(std::deque<Peer> &peers, test::Device &device, unsigned hos
     return id;
 }
 
-// The bytes that this process sent from a port, that the peer has not taken, and that the kernel keeps.
+// Returns how many bytes the kernel keeps that this process sent from a port and that the peer has not taken.
 std::size_t unread_bytes(std::uint16_t from) {
     std::size_t all = 0;
     for (const auto &entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
@@ -198,7 +199,7 @@ std::size_t unread_bytes(std::uint16_t from) {
     return all;
 }
 
-// Each of so many could pin megabytes. Those of another address have their own part.
+// Each of these many peers could pin megabytes. Peers of another address have their own part.
 void peers_that_do_not_read_pin_a_bound(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr std::size_t mebibyte = 1 << 20;
@@ -217,7 +218,7 @@ void peers_that_do_not_read_pin_a_bound(Ends &ends) {
     assert_true(unread_bytes(device.port()) > pinned + mebibyte);
 }
 
-// Writes with a key that is none, as its first FPDU, and is ended for it.
+// The peer's first FPDU writes with an invalid key, and the device ends the connection for it.
 void guess_a_key(test::Device &device, unsigned host) {
     Peer peer;
     peer.connect(device.port(), 0, host);
@@ -233,8 +234,8 @@ void guess_a_key(test::Device &device, unsigned host) {
     device.close(id);
 }
 
-// A request of who guesses keys is looked at only after a while, and after those before it; that of another
-// address at once.
+// The device delays the request of an address that guesses keys, and handles it after those before it. It
+// handles a request of another address at once.
 void who_guesses_keys_waits(Ends &ends) {
     auto &[device, peer, other] = ends;
     const auto free_keys = std::exchange(soft::limits::wrong_keys_a_minute, 8);
@@ -253,7 +254,8 @@ void who_guesses_keys_waits(Ends &ends) {
     rdma_cm_id *const first = device.take_request();
     assert_int_equal(ntohl(reinterpret_cast<sockaddr_in *>(rdma_get_peer_addr(first))->sin_addr.s_addr),
                      INADDR_LOOPBACK + 1);
-    // And then they are served as any: half the longest delay each, but for what was forgotten meanwhile.
+    // Then the device serves them as any other: each after half the longest delay, less the guesses that were
+    // forgotten meanwhile.
     constexpr auto delay = soft::limits::longest_guess_delay * 3 / 8;
     for (int turn = 1; turn <= 2; ++turn) {
         device.accept(device.take_request());
@@ -269,7 +271,7 @@ bool is_reset(const Peer &peer) {
     return ::poll(&one, 1, 0) == 1 && (one.revents & POLLERR) != 0;
 }
 
-// The program has ended them; what the kernel keeps for them, and their descriptors, are bounded.
+// The program has ended them. The bytes that the kernel keeps for them and their descriptors are bounded.
 void ended_connections_whose_peers_do_not_read_give_way(Ends &ends) {
     auto &[device, peer, other] = ends;
     std::deque<Peer> elsewhere;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ids of RDMA_PS_UDP: asking a service for its queue pair, and joining groups; and peers that are nothing but
-// a socket.
+// Tests ids of RDMA_PS_UDP: they ask a service for its queue pair, and join groups. Some peers are nothing
+// but a socket.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -57,7 +57,7 @@ sockaddr *general(sockaddr_in &address) {
     return reinterpret_cast<sockaddr *>(&address);
 }
 
-// An event channel, and a listener on it; ids that a test makes go with it.
+// This is an event channel with a listener. It destroys the ids that a test makes.
 class Ids {
 public:
     Ids() : events{softrdma_rdma_create_event_channel()} {
@@ -82,7 +82,7 @@ public:
         all_.push_back(id);
         return id;
     }
-    // Resolved towards a port here.
+    // Returns an id that is resolved towards a port of this machine.
     rdma_cm_id *towards(std::uint16_t port) {
         rdma_cm_id *const id = create();
         sockaddr_in address = address_of(here, port);
@@ -225,14 +225,14 @@ void a_rejection(Ids &ids) {
     assert_string_equal(answer.private_data.c_str(), "no");
 }
 
-// Destroyed without an answer, it is rejected; also when the program has never seen it.
+// A request is rejected when its id is destroyed without an answer, also when the program has never seen it.
 void a_request_that_is_dropped(Ids &ids) {
     (void)ids.ask(ids.port());
     ids.destroy(ids.next(RDMA_CM_EVENT_CONNECT_REQUEST).id);
     assert_int_equal(ids.next(RDMA_CM_EVENT_UNREACHABLE).status, 2);
 }
 
-// The one who asked is told after the listener is gone.
+// The client gets its answer after the listener is gone.
 void an_answer_outlives_the_listener(Ids &ids) {
     (void)ids.ask(ids.port());
     const Seen request = ids.next(RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -243,7 +243,7 @@ void an_answer_outlives_the_listener(Ids &ids) {
     assert_int_equal(ids.next(RDMA_CM_EVENT_ESTABLISHED).qp_num, 0x812345);
 }
 
-// A socket on 127.0.0.1, bound to a free port.
+// This socket is bound to a free port on 127.0.0.1.
 struct Socket {
     Socket() : fd{socket(AF_INET, SOCK_DGRAM, 0)} {
         sockaddr_in address = address_of(here);
@@ -285,7 +285,7 @@ void nobody_listens(Ids &ids) {
     assert_int_equal(ids.next(RDMA_CM_EVENT_UNREACHABLE).status, -ECONNREFUSED);
 }
 
-// A reply that was lost comes again; the request is no second one.
+// The device repeats a lost reply; it does not take the repeated request for a second one.
 void a_request_comes_again(Ids &ids) {
     using namespace soft::wire;
     const auto peer = std::make_unique<Socket>();
@@ -299,7 +299,7 @@ void a_request_comes_again(Ids &ids) {
     peer->send(request, ids.port());
     sockaddr_in from{};
     const auto first = peer->receive(from);
-    // The listener's channel is served by whoever waits: this request comes behind the repeated one.
+    // Any thread that waits serves the listener's channel: this request comes after the repeated one.
     peer->send(encode(LookupRequest{.token = 78}), ids.port());
     (void)ids.next(RDMA_CM_EVENT_CONNECT_REQUEST);
     const auto second = peer->receive(from);
@@ -308,8 +308,8 @@ void a_request_comes_again(Ids &ids) {
     assert_true(reply && reply->token == 77 && reply->qp_num == 0x812345);
 }
 
-// As many requests as are remembered, which nobody answers, keep out none of another address, and take
-// nothing from one that came before them.
+// One address sends as many requests as the device remembers, and the program answers none. They keep out no
+// request of another address, and do not replace one that came before them.
 void requests_of_one_address_give_way(void **) {
     const auto from = [](const char *host, std::uint64_t token) {
         const sockaddr_in address = address_of(host, 1);
@@ -410,7 +410,7 @@ rdma_cm_id *bound(Ids &ids, rdma_port_space port_space = RDMA_PS_UDP) {
     return id;
 }
 
-// A program destroys the queue pair with ibv_destroy_qp, and the id does not use it any more.
+// When a program destroys the queue pair with ibv_destroy_qp, the id does not use it any more.
 void a_queue_pair_goes_before_its_id(Ids &ids) {
     rdma_cm_id *const member = bound(ids);
     DatagramEnd end{member};

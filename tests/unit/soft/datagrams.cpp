@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// UD queue pairs over UDP: messages, states, what is dropped, groups, and a peer that is nothing but a
+// Tests UD queue pairs over UDP: messages, states, dropped messages, groups, and a peer that is nothing but a
 // socket.
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -35,7 +35,7 @@ using test::route_bytes;
 constexpr std::uint32_t to_group = 0xffffff;
 const char *const group = "239.255.77.1";
 
-// Two ends; a test may make more of its own.
+// These are two ends; a test may make more of its own.
 struct Ends {
     DatagramEnd a;
     DatagramEnd b;
@@ -126,7 +126,8 @@ void sizes_from_nothing_to_the_mtu(Ends &ends) {
     assert_int_equal(a.post_send(request), EINVAL);
 }
 
-// Gathered from two places, one of them inline; scattered over three, the header over two of them.
+// A message is gathered from two places, once as inline data, and scattered over three places, its header
+// over two of them.
 void scatter_and_gather(Ends &ends) {
     auto &[a, b] = ends;
     for (const unsigned flags : {0U, unsigned{IBV_SEND_INLINE}}) {
@@ -165,7 +166,7 @@ void what_is_dropped(Ends &ends) {
     b.expect_nothing();
 }
 
-// The highest bit of the Q_Key in a request means that of the queue pair.
+// When the highest bit of the Q_Key in a request is set, the device uses the Q_Key of the queue pair.
 void the_queue_pairs_own_qkey(Ends &ends) {
     auto &[a, b] = ends;
     b.post_receive(1);
@@ -243,7 +244,7 @@ void bad_memory_of_a_send(Ends &ends) {
     assert_int_equal(completion.status, IBV_WC_LOC_PROT_ERR);
     assert_int_equal(completion.wr_id, 7);
     assert_int_equal(a.state(), IBV_QPS_SQE);
-    // It still receives, and can be brought back.
+    // The queue pair still receives, and can be brought back.
     a.post_receive(0);
     b.send("still there?", a);
     assert_string_equal(a.next_message().text.c_str(), "still there?");
@@ -288,7 +289,7 @@ void an_overrun_of_the_send_side(Ends &ends) {
     assert_int_equal(softrdma_ibv_destroy_cq(small), 0);
     assert_int_equal(after, IBV_QPS_SQE);
     assert_true(there);
-    // The first, and the second, whose completion was lost.
+    // The first message has arrived, and so has the second, whose completion was lost.
     (void)b.next_message();
     (void)b.next_message();
     b.expect_nothing();
@@ -308,7 +309,7 @@ void bad_memory_of_a_receive(Ends &ends) {
     assert_int_equal(b.state(), IBV_QPS_ERR);
 }
 
-// Through ibv_qp_ex: a chain is posted whole or not at all.
+// A chain through ibv_qp_ex is posted whole or not at all.
 void requests_prepared_one_by_one(Ends &ends) {
     auto &[a, b] = ends;
     ibv_qp_init_attr_ex wanted{};
@@ -354,7 +355,7 @@ void requests_prepared_one_by_one(Ends &ends) {
     assert_int_equal(softrdma_ibv_destroy_qp(std::exchange(a.qp, own)), 0);
 }
 
-// A completion event wakes who sleeps, and the queue's places are those of hardware.
+// A completion event wakes a sleeping thread, and the queue's slots are used as on hardware.
 void events_and_full_queues(Ends &ends) {
     auto &[a, b] = ends;
     b.post_receive(1);
@@ -460,7 +461,7 @@ void members_of_a_group(Ends &ends) {
     assert_string_equal(b.next_message().text.c_str(), "who is left");
 }
 
-// One that goes, a member still or no longer, leaves nothing behind with those that share its queue.
+// A destroyed queue pair, still a member or no longer, leaves nothing behind in the queue that it shared.
 void a_member_goes(Ends &ends) {
     auto &[a, b] = ends;
     ibv_qp_init_attr wanted{};
@@ -486,7 +487,7 @@ void a_member_goes(Ends &ends) {
     assert_string_equal(a.next_message().text.c_str(), "still here");
 }
 
-// Every send is done, and what arrives is whole, while the receiver joins and leaves a group.
+// Every send completes and every message arrives whole while the receiver joins and leaves a group.
 void many_threads_send(Ends &ends) {
     static constexpr unsigned threads = 3;
     static constexpr unsigned rounds = 200;
@@ -566,8 +567,8 @@ void groups_that_are_none(Ends &ends) {
 
 // ---- a hostile peer ----
 
-// Whatever of a sound datagram is changed or cut, it is not delivered; nor when it comes from another port
-// than the queue pair's that it names.
+// The device delivers no datagram that was changed or cut, and none that comes from another port than that of
+// the queue pair that it names.
 void any_byte_may_be_wrong(Ends &ends) {
     using namespace soft::wire;
     DatagramEnd &a = ends.a;
@@ -604,7 +605,7 @@ void any_byte_may_be_wrong(Ends &ends) {
         }
     }
     assert_int_equal(tell(sound, sound.size()), 1);
-    // Longer than any message: dropped whole.
+    // The datagram is longer than any message, so the device drops all of it.
     a.post_receive(0);
     std::string longer(reinterpret_cast<const char *>(sound.data()), sound.size());
     longer.resize(sound.size() + soft::limits::max_datagram_bytes + 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The process is out of file descriptors: the device says so, to the program and to peers.
+// The process is out of file descriptors: the device tells the program and its peers.
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -77,7 +77,7 @@ void an_id_says_that_its_device_cannot_be_opened(void **) {
     assert_int_equal(became, Binding::Bound);
 }
 
-// Rejections one after the other: the listener has its spare descriptor back.
+// The device rejects one request after the other: each time the listener gets its spare descriptor back.
 void expect_rejections(test::Device &device, test::Peer &peer, AllDescriptors &all) {
     for (const MpaFrame &request : {test::from_a_soft_device, test::plain, test::from_a_soft_device}) {
         all.give_back(1);
@@ -98,16 +98,16 @@ void connect(const base::Fd &socket, std::uint16_t port) {
     assert_int_equal(::connect(socket.get(), reinterpret_cast<const sockaddr *>(&to), sizeof(to)), 0);
 }
 
-// All in one test: the device closes what an earlier test left to it when it comes to that.
+// This is one test, because the device closes the descriptors of an earlier test at an unknown time.
 void a_peer_is_rejected_and_hears_why(Ends &ends) {
     auto &[device, peer, other] = ends;
     {
-        // Sockets that are there before the device can take their descriptors.
+        // The test makes these sockets before the device can take their descriptors.
         const base::Fd silent{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
         const base::Fd asks{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
         AllDescriptors all;
         expect_rejections(device, peer, all);
-        // One that asks for nothing has the spare descriptor for a second, and the next one waits for that.
+        // A silent peer holds the spare descriptor for a second, and the next peer waits for it.
         connect(silent, device.port());
         connect(asks, device.port());
         const test::Bytes request = test::encoded(test::plain);
@@ -121,8 +121,8 @@ void a_peer_is_rejected_and_hears_why(Ends &ends) {
     (void)device.establish(other, test::plain);
 }
 
-// A peer that is a soft device asks, and the program rejects it with these many descriptors left and this
-// private data: the peer hears that the descriptors are too few.
+// A peer that is a soft device sends a request, and the program rejects it with so many descriptors left and
+// this private data. Returns whether the peer learns that the descriptors are too few.
 bool is_told(Ends &ends, std::size_t left, std::string_view private_data) {
     ends.peer.connect(ends.device.port());
     ends.peer.send_frame(test::from_a_soft_device);
@@ -163,7 +163,7 @@ int main() {
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return 1;
     }
-    // The first before this process has opened the device.
+    // The first test runs before this process has opened the device.
     const CMUnitTest tests[] = {cmocka_unit_test(an_id_says_that_its_device_cannot_be_opened),
                                 fixture_test(a_peer_is_rejected_and_hears_why),
                                 fixture_test(a_program_without_descriptors_rejects_and_its_peer_hears_why)};

@@ -64,7 +64,7 @@ int device_end_of(const Peer &peer) {
     return -1;
 }
 
-// Bytes that have come to the socket, those that were not received from it among them.
+// Returns how many bytes have come to the socket, including those that were not received from it.
 std::uint64_t arrived(int socket) {
     tcp_info info{};
     socklen_t size = sizeof(info);
@@ -169,7 +169,8 @@ void Device::work_until(const std::function<bool()> &done) {
     }
 }
 
-// A thread that has taken bytes from TCP acts on them with the lock that asking for a notification takes.
+// A thread that has taken bytes from TCP handles them under a lock, which asking for a notification takes
+// too.
 void Device::work_until_read(const Peer &peer) {
     const int device_end = device_end_of(peer);
     assert_true(device_end >= 0);
@@ -329,8 +330,8 @@ std::uint64_t Device::address(std::size_t offset) const {
     return reinterpret_cast<std::uintptr_t>(memory_.data()) + margin_bytes + offset;
 }
 
-// Asking for a notification takes the lock that connections are served with: what the device's thread has
-// read or written so far is before the filling. (TSan does not see that a peer's receive is behind a send.)
+// Asking for a notification takes the lock under which connections are served, so the reads and writes of the
+// device's thread are before the filling. (TSan does not see that a peer's receive comes after a send.)
 void Device::fill(unsigned seed) {
     assert_int_equal(ibv_req_notify_cq(cq, 0), 0);
     std::ranges::fill(memory_, untouched);

@@ -61,15 +61,16 @@ public:
     // Works, and returns whether there is an event.
     [[nodiscard]] bool has_event();
 
-    // As responder: returns the id of the next request, with a queue pair.
+    // Returns the id of the next request, with a queue pair, as responder.
     [[nodiscard]] rdma_cm_id *take_request();
     void accept(rdma_cm_id *id, std::string_view private_data = {});
-    // As initiator: returns an id that asks 127.0.0.1:port for a connection.
+    // Returns an id that asks 127.0.0.1:port for a connection, as initiator.
     [[nodiscard]] rdma_cm_id *connect(std::uint16_t port, std::string_view private_data = {});
     void create_queue_pair(rdma_cm_id *id);
     void close(rdma_cm_id *id);
 
-    // As responder: the peer asks for a connection, the device accepts, and the peer has sent its first FPDU.
+    // Accepts a connection as responder: the peer sends its request, the device accepts it, and the peer
+    // sends its first FPDU.
     [[nodiscard]] rdma_cm_id *establish(Peer &peer, const soft::wire::MpaFrame &request);
 
     [[nodiscard]] ibv_sge sge(std::size_t offset, std::size_t length) const;

@@ -10,7 +10,7 @@ Spoken Disorder::made(const Segment &segment, std::span<const std::byte> payload
     return {.bytes = fpdu(segment, payload, crc_), .verdict = verdict};
 }
 
-// Mostly small.
+// Returns a size that is small most of the time.
 std::size_t Disorder::size() {
     const auto kind = dice_.below(100);
     return dice_.below(kind < 75 ? 64 : kind < 97 ? 2000 : 40'000);
@@ -68,8 +68,8 @@ Spoken Disorder::immediate() {
     return frame;
 }
 
-// One that is answered. One more than was agreed on is borne, or not: that depends on what was answered
-// meanwhile.
+// Makes a request that is answered. Whether the device bears one more than was agreed on depends on the
+// answers that it has sent meanwhile.
 Spoken Disorder::request() {
     const Verdict verdict = open_requests_ < depth_ ? Verdict::Goes_on : Verdict::Unknown;
     Spoken frame;
@@ -155,7 +155,7 @@ Spoken Disorder::out_of_order() {
                         Verdict::Terminated);
         case 2:
             return read(aims_.open, 0, 8, request_msn_ + off, Verdict::Terminated);
-        case 3:  // a key that is not theirs to give back
+        case 3:  // a key that the peer may not give back
             return made(
                 {.opcode = dice_.chance(50) ? Opcode::SendInvalidate : Opcode::SendSolicitedInvalidate,
                  .stag = dice_.chance(50) ? aims_.local.key : aims_.foreign.key,
@@ -171,7 +171,7 @@ Spoken Disorder::out_of_order() {
             return made({.opcode = Opcode::Terminate, .msn = static_cast<std::uint32_t>(dice_.below(3))},
                         body, Verdict::Closed);
         }
-        case 6: {  // what was not agreed on, or is not of its length
+        case 6: {  // an operation that was not agreed on, or of a wrong length
             constexpr Opcode opcodes[] = {Opcode::AtomicRequest, Opcode::AtomicResponse, Opcode::FlushRequest,
                                           Opcode::FlushResponse, Opcode::Immediate,      Opcode::AtomicWrite};
             return made({.opcode = opcodes[dice_.below(std::size(opcodes))], .stag = 1, .msn = request_msn_},

@@ -10,7 +10,7 @@
 
 namespace test {
 
-// A region as a peer knows it.
+// This is a region as a peer knows it.
 struct Aim {
     std::uint32_t key;
     std::uint64_t address;
@@ -34,7 +34,7 @@ public:
 
     [[nodiscard]] Spoken next();
 
-    // The other side has sent this segment: an answer, a question or anything else.
+    // The other side has sent this segment, which may be an answer, a question or anything else.
     void heard(const soft::wire::Segment &segment, std::span<const std::byte> payload);
 
 private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All earlier writes become durable before the device answers a persistent flush, whatever a peer sends in
-// between. This program replaces msync, the one call that makes the pages of a file durable.
+// All earlier writes become durable before the device answers a persistent flush, even when a peer sends
+// other messages in between. This program replaces msync, the one call that makes the pages of a file
+// durable.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -49,7 +50,8 @@ using test::Peer;
 
 constexpr std::size_t pool_bytes = 4096;
 
-// Mapped memory of a file in the current folder. The file stays, so that no other gets its inode number.
+// This is mapped memory of a file in the current folder. The file stays, so that no other file gets its inode
+// number.
 class Pool {
 public:
     explicit Pool(const std::string &folder = ".") : name_{folder + "/durable-XXXXXX"} {
@@ -83,21 +85,21 @@ private:
     std::string name_;
 };
 
-// A persistent flush of nothing by name: of what the connection wrote.
+// Returns a persistent flush that names no range: it flushes what the connection wrote.
 Bytes flush_of_all(std::uint32_t msn) {
     return fpdu({.opcode = Opcode::FlushRequest, .msn = msn},
                 encode(FlushRequest{.stag = 0, .offset = 0, .length = 0, .level = FlushLevel::Persistent}));
 }
 
-// 8 bytes at the beginning of the region, and they are placed. Takes message number 1.
+// Writes 8 bytes at the beginning of the region, and waits until they are placed. It uses message number 1.
 void write_and_wait(Peer &peer, const ibv_mr &region) {
     peer.send(fpdu({.opcode = Opcode::Write, .stag = region.rkey, .offset = 0}, pattern(8, 1)));
     peer.send(fpdu({.opcode = Opcode::ReadRequest, .msn = 1}, encode(ReadRequest{})));
     assert_true(peer.receive_fpdu().segment.opcode == Opcode::ReadResponse);
 }
 
-// A send that nobody waits for yet is kept. What its header says of keys and offsets is the peer's, and no
-// record of what was written.
+// The device keeps a send that has no receive yet. The keys and offsets in its header come from the peer, and
+// do not record what was written.
 void a_kept_send_hides_no_write(Ends &ends) {
     auto &[device, peer, other] = ends;
     const Pool pool;
@@ -114,8 +116,8 @@ void a_kept_send_hides_no_write(Ends &ends) {
     assert_int_equal(softrdma_ibv_dereg_mr(region), 0);
 }
 
-// A peer's writes into a region are durable when the region is gone; its memory may be another's when the
-// peer asks.
+// A peer's writes into a region are durable before the region is gone, because its memory may belong to
+// another object when the peer asks.
 void a_deregistered_region_is_durable(Ends &ends) {
     auto &[device, peer, other] = ends;
     const Pool pool;
@@ -150,7 +152,7 @@ void a_deregistered_region_that_is_lost_fails_the_flush(Ends &ends) {
     assert_true(peer.receive_fpdu().segment.opcode == Opcode::Terminate);
 }
 
-// Nobody waits for storage when nobody wrote, or has flushed what he wrote.
+// Deregistering does not wait for storage when no peer wrote, or when the peers have flushed their writes.
 void deregistering_what_is_durable_waits_for_nothing(Ends &ends) {
     auto &[device, peer, other] = ends;
     const Pool pool;
@@ -169,7 +171,7 @@ void deregistering_what_is_durable_waits_for_nothing(Ends &ends) {
     assert_int_equal(synced, 0);
 }
 
-// More regions come and go than ranges are remembered, and one of them is lost.
+// More regions come and go than the device remembers ranges, and the bytes of one are lost.
 void many_regions_come_and_go(Ends &ends) {
     auto &[device, peer, other] = ends;
     const Pool lost;
@@ -192,7 +194,7 @@ void many_regions_come_and_go(Ends &ends) {
     assert_true(peer.receive_fpdu().segment.opcode == Opcode::Terminate);
 }
 
-// The flush waits for both, in turn.
+// The flush waits for both devices, in turn.
 void two_devices_are_durable(Ends &ends) {
     auto &[device, peer, other] = ends;
     if (!on_storage() || !can_mount_loop()) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* unit/soft: endpoints: ids that wait in their calls and make their own queues, used with rdma_verbs.h. */
+/* unit/soft: tests endpoints with rdma_verbs.h. An endpoint is an id that waits in its calls and makes its
+ * own queues. */
 #include "endpoint.h"
 
 #include <pthread.h>
@@ -100,7 +101,7 @@ static void finish(struct client *client) {
 
 /* ---- the server's side of it ---- */
 
-/* A client begins, and this is its request. */
+/* Starts a client, and returns its request. */
 static struct rdma_cm_id *request_of(struct client *client, struct rdma_cm_id *listener) {
     start(client, softrdma_rdma_get_src_port(listener));
     struct rdma_cm_id *id = NULL;
@@ -151,7 +152,7 @@ static void endpoints_make_what_they_need(void **state) {
     softrdma_rdma_destroy_ep(listener);
 }
 
-/* librdmacm's would wait for ever: the request's event counts for the listener there. */
+/* In librdmacm this call would wait for ever, because the request's event counts for the listener there. */
 static void a_request_outlives_its_endpoint(void **state) {
     (void)state;
     struct ibv_qp_init_attr attributes = one_of_each();
@@ -192,7 +193,7 @@ static void a_request_without_room_for_its_queue_pair_is_rejected(void **state) 
     softrdma_rdma_destroy_ep(listener);
 }
 
-/* Queues that the program brings stay its own. */
+/* Queues that the program brings stay the program's own. */
 static void queues_of_the_program_are_not_the_ids(void **state) {
     (void)state;
     struct rdma_cm_id *listener = listening(NULL);
@@ -264,7 +265,7 @@ static void endpoints_that_cannot_be(void **state) {
     fails(softrdma_rdma_create_ep(&id, there, NULL, &attributes), EINVAL);
     assert_null(attributes.send_cq);
     assert_null(id);
-    /* Nobody listens at port 1. */
+    /* No program listens at port 1. */
     assert_int_equal(softrdma_rdma_create_ep(&id, there, NULL, NULL), 0);
     attributes = one_of_each();
     attributes.qp_type = IBV_QPT_UD;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/faults: what SOFTRDMA_FAULTS may say, and that a seed says it all. What a program sees of faults is in
-// tests/integration/faults.cpp.
+// soft/faults: tests which values SOFTRDMA_FAULTS may have, and that a seed determines everything.
+// tests/integration/faults.cpp tests what a program sees of faults.
 #include "soft/ground/faults.hpp"
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A child that looks at what it inherited takes nothing of what is its parent's: not a byte of a connection,
-// not an event. Nor does it keep open what its parent ends.
+// A child that polls what it inherited takes nothing from its parent: no byte of a connection, and no event.
+// It does not keep open what its parent ends either.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -33,7 +33,7 @@ using test::pattern;
 
 constexpr std::size_t writes = 200;
 
-// The child is the peer too, so that it looks at once, before its parent's thread is awake.
+// The child is the peer too, so that it polls at once, before its parent's thread is awake.
 void look(Ends &ends) {
     auto &[device, peer, other] = ends;
     for (std::size_t i = 0; i < writes; ++i) {
@@ -91,7 +91,7 @@ void a_child_takes_nothing_off_a_connection(Ends &ends) {
     }
 }
 
-// Completion events and connection events.
+// The test has completion events and connection events.
 void a_child_takes_no_event(Ends &ends) {
     auto &[device, peer, other] = ends;
     ibv_comp_channel *const channel = softrdma_ibv_create_comp_channel(device.cq->context);
@@ -115,8 +115,8 @@ void a_child_takes_no_event(Ends &ends) {
     assert_int_equal(softrdma_ibv_destroy_comp_channel(channel), 0);
 }
 
-// Objects that the parent is about to use when it forks, with their locks held; in the child nobody lets go
-// of them.
+// The parent is about to use these objects when it forks, and holds their locks. No thread of the child
+// releases them.
 struct Held {
     explicit Held(Device &device) : context{device.cq->context} {
         ibv_cq_init_attr_ex queue{};
@@ -207,7 +207,7 @@ void a_child_waits_for_no_lock_that_it_inherited(Ends &ends) {
     assert_int_equal(softrdma_ibv_destroy_comp_channel(channel), 0);
 }
 
-// Ids, and what is made on their channel.
+// Returns whether the device refuses a child these ids and new objects on their channel.
 bool are_refused(rdma_cm_id *bound, rdma_cm_id *request) {
     const auto is_refused = [](int result) { return result == -1 && errno == EINVAL; };
     sockaddr_in address = test::loopback(1);
@@ -254,8 +254,8 @@ void a_child_is_refused_ids_that_it_inherited(Ends &ends) {
     softrdma_rdma_destroy_event_channel(events);
 }
 
-// A thread that holds one of the locks that are held during a fork, and waits for others of them: fork(2)
-// takes those last.
+// A thread holds one of the locks that are held during a fork, and waits for others of them: fork(2) takes
+// those last.
 void a_fork_waits_for_threads_in_the_order_of_their_locks(Ends &ends) {
     auto &[device, peer, other] = ends;
     static constinit base::LogPlace place{"file", 1, "function"};
@@ -289,7 +289,7 @@ void a_fork_waits_for_threads_in_the_order_of_their_locks(Ends &ends) {
     alarm(0);
 }
 
-// It has every descriptor that its parent has, and does nothing, for as long as this lives.
+// The child has every descriptor of its parent, and does nothing while this object lives.
 class IdleChild {
 public:
     IdleChild() : child_{test::fork_child()} {
@@ -321,7 +321,7 @@ void a_connection_that_ends_has_ended_for_its_peer(Ends &ends) {
     assert_int_equal(peer.receive_rest().size(), 0);
 }
 
-// Nobody is connected to it, and its port is free.
+// No client can connect to it, and its port is free.
 void a_listener_that_is_gone_listens_no_more(void **) {
     rdma_event_channel *const events = softrdma_rdma_create_event_channel();
     rdma_cm_id *id = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A byte of garbage, at every place of a valid conversation: it ends that connection, with a reason, and
-// nothing else. The conversation beside it goes on.
+// A byte of garbage, at every place of a valid conversation, ends that connection with a reason, and nothing
+// else. The conversation beside it continues.
 #include <algorithm>
 
 #include "soft/wire/rdmap.hpp"
@@ -23,8 +23,8 @@ constexpr std::size_t write_bytes = 40;
 constexpr std::size_t receive_at = 8192;
 constexpr std::size_t receive_bytes = 64;
 
-// An initiator sends this: start-up, ready-to-receive, write, send in two segments, read, flush, atomic
-// write.
+// An initiator sends these messages: start-up, ready-to-receive, write, send in two segments, read, flush,
+// atomic write.
 struct Conversation {
     Bytes startup;
     std::vector<Bytes> fpdus;
@@ -65,7 +65,7 @@ Conversation conversation(const Device &device, bool crc) {
             }};
 }
 
-// The conversation beside it: writes and reads back.
+// Continues the conversation beside it, which writes and reads back.
 void still_works(Ends &ends, std::uint32_t &msn) {
     auto &[device, peer, other] = ends;
     const std::uint32_t key = device.mr->rkey;
@@ -81,7 +81,7 @@ void still_works(Ends &ends, std::uint32_t &msn) {
     assert_same_bytes(other.receive_fpdu().payload, payload);
 }
 
-// Everything but what the conversation may touch is as it was.
+// Returns whether all memory that the conversation may not change is unchanged.
 bool nothing_else_was_touched(Device &device) {
     const Bytes before = test::pattern(Device::memory_bytes, 1);
     const auto same = [&](std::size_t from, std::size_t to) {
@@ -91,7 +91,7 @@ bool nothing_else_was_touched(Device &device) {
            same(write_at + write_bytes, receive_at) && same(receive_at + receive_bytes, Device::memory_bytes);
 }
 
-// Lets the peer say these bytes to a device that accepts, until the connection has ended.
+// Lets the peer send these bytes to a device that accepts, until the connection has ended.
 void say(Ends &ends, const Bytes &bytes) {
     auto &[device, peer, other] = ends;
     peer.connect(device.port());
@@ -167,7 +167,7 @@ void a_changed_byte_with_crc(Ends &ends) {
     device.close(beside);
 }
 
-// Without it a byte too much moves everything behind it, and may name another place of the same region.
+// Without it, an inserted byte moves everything after it, and may name another place of the same region.
 void an_inserted_byte_without_crc(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const beside = device.establish(other, {.ird = 4, .ord = 4});
@@ -187,7 +187,8 @@ void an_inserted_byte_without_crc(Ends &ends) {
     device.close(beside);
 }
 
-// The peer goes after each byte: in the middle of a frame that is worth a line, between two it is not.
+// The peer leaves after each byte. The device logs a line when that is in the middle of a frame, and none
+// when it is between two.
 void an_end_at_every_place(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const beside = device.establish(other, {.ird = 4, .ord = 4});

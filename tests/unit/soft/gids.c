@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* unit/soft: the GIDs of a device: one an address of its interface, mapped into IPv6 where it is of IPv4. */
+/* unit/soft: a device has one GID for each address of its interface; an IPv4 address is mapped into IPv6. */
 #include "endpoint.h"
 
 #include <net/if.h>
@@ -7,7 +7,7 @@
 
 enum { most_gids = 64 };
 
-/* The loopback interface's device: its addresses are known. */
+/* Opens the device of the loopback interface, whose addresses are known. */
 static struct ibv_context *open_loopback(void) {
     struct ibv_context *found = NULL;
     struct ibv_device **list = softrdma_ibv_get_device_list(NULL);

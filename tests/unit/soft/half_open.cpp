@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peers that say nothing more before the end of the start-up: given up after limits::handshake_timeout, while
-// others are served. The one slow test of this folder.
+// The device gives up peers that send nothing more before the end of the start-up after
+// limits::handshake_timeout, and serves others meanwhile. This is the one slow test of this folder.
 #include "soft/ground/limits.hpp"
 
 // Last, as they want.
@@ -16,7 +16,7 @@ using test::Ends;
 
 void half_open_peers_are_given_up(Ends &ends) {
     auto &[device, peer, other] = ends;
-    // One that never answers, and two that ask for half a connection.
+    // One peer never answers, and two send half a request.
     test::Peer mute;
     rdma_cm_id *const id = device.connect(mute.listen());
     mute.accept();
@@ -27,7 +27,7 @@ void half_open_peers_are_given_up(Ends &ends) {
     other.send(std::span{request}.first(request.size() - 1));
     test::Peer third;
     (void)device.establish(third, {});
-    // One that is accepted, and does not say that it is ready as it promised; and one that does.
+    // One peer is accepted, and does not send the first FPDU that it promised; another one does.
     const MpaFrame promising{.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4};
     test::Peer promised;
     promised.connect(device.port());
@@ -43,7 +43,7 @@ void half_open_peers_are_given_up(Ends &ends) {
     assert_true(mute.silent() && peer.silent() && other.silent());
     (void)test::logged();
 
-    // The process does not run while the last byte of one comes, nor before the time is over.
+    // The process is stopped while the last byte of one peer comes, and until the time is over.
     test::act_while_stopped(soft::limits::handshake_timeout + 200ms,
                             [&] { in_time.send(std::span{request}.last(1)); });
     assert_int_equal(device.wait_for(RDMA_CM_EVENT_UNREACHABLE, id).status, -ETIMEDOUT);

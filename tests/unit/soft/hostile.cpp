@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hostile peers, many at once and one after another, from a seed, half of them asked by the device and half
-// asking: bad start-ups, valid frames in wrong orders (disorder.hpp), answers that nobody asked for
-// (answers.hpp), slow and half-open ones, some that never read, some that just go. After each:
+// A seed makes many hostile peers, at once and one after another. The device asks half of them for a
+// connection, and the other half asks the device. They send bad start-ups, valid frames in wrong orders
+// (disorder.hpp) and answers that the device did not ask for (answers.hpp). Some are slow or half open, some
+// never read, and some just leave. After each:
 //   - who broke a rule was told (TERMINATE) and dropped, who kept them all was not;
 //   - every request of the program has completed, once (ledger.hpp);
 // and all the while:
@@ -40,15 +41,15 @@ using test::Disorder;
 using test::Tally;
 
 constexpr std::size_t slots = 24;
-// One connection may make the device use this much memory: buffers, kept messages, and a full batch that is
-// copied at its end.
+// One connection may make the device use this much memory, for buffers, kept messages, and a full batch that
+// is copied at its end.
 constexpr std::size_t most_connection_bytes = 2 * 1024 * 1024;
 constexpr std::size_t most_lost_bytes = 256 * 1024;
 
 std::uint64_t seed = 1;
 std::uint64_t most_frames = 20'000;
 
-// The program on the device's side, and all its peers.
+// This is the program on the device's side, with all its peers.
 class Storm {
 public:
     Storm() : dice_{seed} {
@@ -128,7 +129,7 @@ void Storm::take_completions() {
     }
 }
 
-// Wherever it stands; what was posted is over with it.
+// Closes the id in any state; the posted requests end with it.
 void Storm::close(rdma_cm_id *id) {
     std::erase(ids_, id);
     const std::uint32_t number = id->qp != nullptr ? id->qp->qp_num : 0;
@@ -176,7 +177,7 @@ void Storm::ask(std::uint16_t port) {
     ids_.push_back(id);
 }
 
-// The program ends it, in one way or the other, unless the device has to.
+// The program ends the connection, in one way or the other, unless the device has to.
 void Storm::part_with(rdma_cm_id *id) {
     if (Attacker *const attacker = attacker_of(id)) {
         if (attacker->must_end()) {
@@ -225,7 +226,7 @@ void Storm::work() {
     act();
 }
 
-// One more of them.
+// Starts one more hostile peer.
 void Storm::attack() {
     const bool asks = dice_.chance(50);
     auto made = asks ? std::make_unique<Attacker>(device_.port(), aims_, dice_, tally_)
@@ -237,7 +238,7 @@ void Storm::attack() {
     }
 }
 
-// Writes, and reads back.
+// Writes over the honest connection, and reads back.
 void Storm::check_honest() {
     const Bytes payload = test::pattern(16, static_cast<unsigned>(dice_.any()));
     const std::uint32_t key = device_.mr->rkey;
@@ -289,8 +290,8 @@ void Storm::calm() {
     check_honest();
 }
 
-// The table of regions grows in parts, wherever the next key falls, until all of them are there: about 2 MiB
-// that are not lost. So many registrations leave none out.
+// The table of regions grows by the part in which the next key falls, until it has all parts: about 2 MiB,
+// which are no leak. After so many registrations it has all parts.
 void Storm::complete_table_of_regions() {
     for (unsigned i = 0; i < 40'000; ++i) {
         ibv_mr *const region = softrdma_ibv_reg_mr(device_.mr->pd, device_.at(0), 8, IBV_ACCESS_LOCAL_WRITE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The device as initiator, seen by a responder that is nothing but a TCP socket: what it asks for, and what
-// it makes of each reply.
+// Tests the device as initiator. The responder is nothing but a TCP socket, and sees what the device asks for
+// and how it treats each reply.
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.
@@ -24,7 +24,7 @@ rdma_cm_id *request(Ends &ends, std::string_view private_data = {}) {
     return id;
 }
 
-// Does the same, and the peer has answered.
+// Does the same, and the peer answers.
 rdma_cm_id *answered(Ends &ends, const Bytes &reply) {
     rdma_cm_id *const id = request(ends);
     (void)ends.peer.receive_frame(MpaRole::Request);
@@ -37,8 +37,8 @@ Bytes reply(MpaFrame frame) {
     return encoded(frame);
 }
 
-// Revision 2 with S and the soft offer; P2P with WRITE as RTR; IRD and ORD of the program; no markers, no
-// CRC32C; nothing behind it.
+// The request has revision 2 with S and the soft offer, P2P with WRITE as RTR, and IRD and ORD of the
+// program. It has no markers and no CRC32C, and nothing follows it.
 void the_request_byte_by_byte(Ends &ends) {
     (void)request(ends, "hello");
     assert_same_bytes(ends.peer.receive_frame(MpaRole::Request).raw,
@@ -64,7 +64,7 @@ void the_first_fpdu_is_an_empty_write(Ends &ends) {
                          SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC);
 }
 
-// siw does not take the offer: it echoes the flag word, and wants no RTR.
+// siw does not accept the offer: it echoes the flag word, and wants no RTR.
 void a_reply_like_siws(Ends &ends) {
     Bytes echo = reply({.ird = 4, .ord = 1});
     echo[16] = std::byte{0x14};
@@ -74,7 +74,7 @@ void a_reply_like_siws(Ends &ends) {
     assert_int_equal(softrdma_peer_operations(id->qp), 0);
     assert_false(ends.device.has_event());
     assert_true(ends.peer.silent());
-    // The device refuses operations that it does not have at once, with an error.
+    // The device refuses at once, with an error, the operations that this peer does not have.
     for (const int opcode : {int{IBV_WR_SEND_WITH_IMM}, int{IBV_WR_RDMA_WRITE_WITH_IMM},
                              int{IBV_WR_ATOMIC_WRITE}, SOFTRDMA_WR_FLUSH}) {
         (void)test::logged();

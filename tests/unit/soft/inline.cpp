@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inline data is the program's again when the post returns, whatever TCP has taken of it by then: what it has
-// not taken is copied, in memory that is asked for only then.
+// Inline data belongs to the program again when the post returns, however much of it TCP has taken by then.
+// The device copies the rest into memory that it allocates only then.
 #include <atomic>
 #include <cerrno>
 
@@ -33,7 +33,7 @@ constexpr std::size_t small = 100;
 constexpr int room_bytes = 4096;  // of the peer, which the kernel makes what it allows
 constexpr std::uint64_t remote_address = 0x10000;
 
-// A peer whose TCP takes little, with a queue pair that takes inline data of any length.
+// Connects a peer whose TCP takes little with a queue pair that takes inline data of any length.
 rdma_cm_id *establish(Ends &ends, const MpaFrame &request) {
     auto &[device, peer, other] = ends;
     device.inline_bytes = SOFTRDMA_MAX_INLINE_SIZE;
@@ -47,7 +47,7 @@ rdma_cm_id *establish(Ends &ends, const MpaFrame &request) {
     return id;
 }
 
-// Writes of inline data that are posted as one chain. When post() returns their bytes are changed.
+// Posts writes of inline data as one chain. When post() returns, it has changed their bytes.
 class Chain {
 public:
     void add(std::uint64_t wr_id, std::size_t size) {
@@ -72,7 +72,7 @@ public:
         }
         ++count_;
     }
-    // Returns what the post did; `refused` is the wr_id of the one that was refused.
+    // Returns the result of the post; `refused` is the wr_id of the request that was refused.
     int post(rdma_cm_id *id, std::uint64_t &refused) {
         ibv_send_wr *bad = nullptr;
         const int error = ibv_post_send(id->qp, requests_.data(), &bad);
@@ -98,7 +98,7 @@ int post(rdma_cm_id *id, std::uint64_t wr_id, std::size_t size) {
     return chain.post(id, refused);
 }
 
-// The peer receives the write with the bytes that it had when it was posted, in as many FPDUs as it has.
+// The peer receives the write with the bytes that it had when it was posted, in any number of FPDUs.
 void expect_write(test::Peer &peer, std::uint64_t wr_id, std::size_t size, bool crc = false) {
     Bytes all;
     bool last = false;
@@ -113,7 +113,7 @@ void expect_write(test::Peer &peer, std::uint64_t wr_id, std::size_t size, bool 
     test::assert_same_bytes(all, pattern(size, static_cast<unsigned>(wr_id)));
 }
 
-// Large writes until TCP takes no more, and some wait behind that: their wr_ids are 1, 2 and so on.
+// Large writes are posted until TCP takes no more and some of them wait. Their wr_ids are 1, 2 and so on.
 struct Filled {
     std::uint64_t posted = 0;
     std::uint64_t done = 0;
@@ -138,7 +138,7 @@ void expect_writes(test::Peer &peer, const Filled &filled, bool crc = false) {
     }
 }
 
-// Requests complete when all that left together has left: the peer has read everything by then.
+// Requests complete when all bytes that leave together have left: the peer has read everything by then.
 void expect_completions(Device &device, const Filled &filled) {
     for (std::uint64_t wr_id = filled.done + 1; wr_id <= filled.posted; ++wr_id) {
         device.expect_completion(wr_id);
@@ -155,7 +155,7 @@ void what_tcp_does_not_take_keeps_its_bytes(Ends &ends) {
         const Filled filled = fill(ends.device, id);
         expect_writes(ends.peer, filled, request.crc);
         expect_completions(ends.device, filled);
-        // Nothing waits any more.
+        // No request waits any more.
         assert_int_equal(post(id, 1, SOFTRDMA_MAX_INLINE_SIZE), 0);
         expect_write(ends.peer, 1, SOFTRDMA_MAX_INLINE_SIZE, request.crc);
         ends.device.expect_completion(1);
@@ -197,7 +197,7 @@ void a_queue_full_of_inline_data(Ends &ends) {
     ends.device.expect_completion(1);
 }
 
-// The bytes of the request are there already: only the device has no memory.
+// The bytes of the request are in memory already; only the device finds no memory.
 int post_without_memory(rdma_cm_id *id, Chain &chain, std::size_t left, std::uint64_t &refused) {
     memory_left.store(left);
     const int error = chain.post(id, refused);
@@ -205,7 +205,7 @@ int post_without_memory(rdma_cm_id *id, Chain &chain, std::size_t left, std::uin
     return error;
 }
 
-// A program that gets ENOMEM posts the rest later.
+// A program that gets ENOMEM can post the rest later.
 void without_memory_for_the_copy(Ends &ends) {
     rdma_cm_id *const id = establish(ends, test::from_a_soft_device);
     std::uint64_t refused = 0;

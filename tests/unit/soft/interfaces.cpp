@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The addresses of this machine, while they change. In a network of its own, which has only the loopback
-// interface, and that down; skipped where the process may not have one.
+// The addresses of this machine change during these tests. They run in a network of their own, which has only
+// the loopback interface, and that is down. They skip where the process may not make such a network.
 #include "soft/ground/interfaces.hpp"
 
 #include <arpa/inet.h>
@@ -57,7 +57,7 @@ void set_up(bool up) {
     set(SIOCSIFFLAGS, wanted);
 }
 
-// Sets the address, in place of one with the same label.
+// Sets the address, and replaces one with the same label.
 void set_address(const char *text, const char *label = "lo") {
     ifreq wanted{};
     const sockaddr_in address = ipv4(text);
@@ -98,7 +98,7 @@ void datagrams_come_to_an_address_that_was_not_there(void **) {
     assert_string_equal(end->next_message().text.c_str(), "to the new one");
 }
 
-// No route leads to a group here; an id's own address says by which interface.
+// No route leads to a group here; the id's own address selects the interface.
 void an_id_that_is_bound_needs_no_route_to_a_group(void **) {
     set_address("127.0.0.1");
     sockaddr_in here = ipv4("127.0.0.1");
@@ -118,7 +118,7 @@ void what_does_not_change_is_not_asked_for(void **) {
     assert_ptr_equal(soft::local_addresses().value().get(), before.get());
 }
 
-// A child hears for itself: it takes nothing away from its parent.
+// A child gets its own news of the kernel, and takes none from its parent.
 void a_child_misses_nothing(void **) {
     assert_null(device_at("192.0.2.3"));
     const pid_t child = test::fork_child();
