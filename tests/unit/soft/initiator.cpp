@@ -90,7 +90,7 @@ void a_reply_like_siws(Ends &ends) {
     ends.device.expect_completion(1);
 }
 
-// The peer serves two reads at a time: the third waits for an answer.
+// The peer serves two reads at a time, so the third waits for an answer.
 void rfc5040_6_1_reads_must_not_exceed_what_was_negotiated(Ends &ends) {
     rdma_cm_id *const id = answered(ends, reply({.ird = 2, .ord = 4}));
     assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id).initiator_depth, 2);
@@ -164,7 +164,7 @@ void a_rejection(Ends &ends) {
     assert_int_equal(ends.peer.receive_rest().size(), 0);
 }
 
-// A device that has no descriptor for the connection says so, and its program was not asked.
+// A device that has no descriptor for the connection rejects it with that reason, without asking its program.
 void a_rejection_by_the_peers_device(Ends &ends) {
     for (const bool by_device : {true, false}) {
         rdma_cm_id *const id = answered(ends, reply({.reject = true, .soft_operations = by_device}));

@@ -41,7 +41,7 @@ void Ledger::post_receive(ibv_qp *qp) {
     ++counts_.posted;
 }
 
-// Mostly small.
+// Returns a size that is small most of the time.
 std::size_t Ledger::any_size() {
     const auto kind = dice_.below(100);
     return dice_.below(kind < 90 ? 512 : kind < 97 ? 4096 : Sinks::most_bytes);

@@ -45,7 +45,7 @@ private:
         std::uint64_t wr_id = 0;
         int opcode = 0;
         bool signaled = true;
-        std::uint64_t address = 0;  // of the peer's memory
+        std::uint64_t address = 0;  // in the peer's memory
         Sinks::Cell *sink = nullptr;
     };
     struct Queues {

@@ -42,7 +42,7 @@ public:
         group_->remove(*this, socket_.get());
     }
 
-    // A turn takes one byte.
+    // Each turn takes one byte.
     void progress() override {
         char byte = 0;
         if (read(socket_.get(), &byte, 1) == 1) {

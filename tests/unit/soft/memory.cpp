@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory: keys that cannot be guessed or used again, every fault, and deregistering that waits.
+// soft/memory: tests that keys cannot be guessed or used again, that every fault is found, and that
+// deregistering waits.
 #include "soft/memory/memory.hpp"
 
 #include <array>
@@ -45,7 +46,7 @@ void describe(MemoryRegion &region, unsigned access = everything) {
     region.access = access;
 }
 
-// A region that is registered while it lives.
+// This region is registered while it lives.
 struct Registered : MemoryRegion {
     explicit Registered(unsigned rights = everything) {
         describe(*this, rights);
@@ -76,13 +77,14 @@ void a_pin_is_the_region(void **) {
     assert_int_equal(region.lkey, region.rkey);
 }
 
-// The published test vector, and that nothing is lost.
+// Checks the published test vector.
 void keys_are_a_ciphers(void **) {
     constexpr KeySource::Secret secret{0x0100, 0x0908, 0x1110, 0x1918};
     assert_int_equal(KeySource::encrypted(0x6574694c, secret), 0xa86842f2);
 }
 
-// Not even to one who knows all before: of two processes, or of one and its child, they are not the same.
+// A peer cannot guess them even when it knows all earlier keys: two processes, or a process and its child,
+// have different keys.
 void keys_are_not_guessed(void **) {
     constexpr std::size_t count = 1024;
     KeySource one;
@@ -100,7 +102,8 @@ void keys_are_not_guessed(void **) {
             lower_halves.insert(key & 0xffff);
         }
     }
-    // 3072 draws of 2^32, and of 65536: seven times the same or more does not happen, nor half of them.
+    // 3072 keys are drawn from 2^32, and their halves from 65536. Seven or more repetitions of a key do not
+    // occur, and more than half of the halves differ.
     assert_true(keys.size() > 3 * count - 7);
     assert_true(upper_halves.size() > 3 * count / 2 && lower_halves.size() > 3 * count / 2);
 }
@@ -114,7 +117,7 @@ void keys_of_regions_are_all_over(void **) {
         slots.insert(regions.back()->rkey >> 16);
         assert_true(regions.back()->rkey > 0xffff);  // 0, 1 and what siw gives its first regions are nobody's
     }
-    // If they were given out in a row, they would be 32 or 64 neighbours.
+    // If the device gave them out in a row, they would be 32 or 64 neighbours.
     assert_true(*slots.rbegin() - *slots.begin() > 2 * count);
 }
 
@@ -181,7 +184,7 @@ void wrap(void **) {
     assert_fault(access, Fault::Wrap);
 }
 
-// Peers use the address the program gave, the bytes are elsewhere.
+// Peers use the address that the program gave; the bytes are at another one.
 void an_address_of_its_own(void **) {
     MemoryRegion region;
     describe(region);
@@ -228,7 +231,8 @@ void another_protection_domain(void **) {
     assert_fault(access, Fault::ProtectionDomain);
 }
 
-// Its peer reaches it, no other does, nor learns that it is there; the program does as ever.
+// Only the queue pair's own peer reaches the region. No other peer does, or learns that it exists. The
+// program uses it as before.
 void another_queue_pair(void **) {
     MemoryRegion region;
     describe(region);
@@ -361,7 +365,7 @@ void keys_of_regions_that_are_gone_are_forgotten(void **) {
     assert_in_range(keys.size(), 1, 4);
 }
 
-// Under sanitizers: no region is touched after erase() returned.
+// Sanitizers check here that no thread uses a region after erase() has returned.
 void threads(void **) {
     constexpr int turns = 2000;
     constexpr int readers = 3;

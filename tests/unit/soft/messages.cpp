@@ -35,7 +35,8 @@ void rfc5041_4_3_msns_must_begin_at_one_and_rise_by_one(Ends &ends) {
     }
 }
 
-// Every segment of a message names it and its own place in it; only the last one says so.
+// Every segment of a message has the message's number and its own offset; only the last one is marked as the
+// last.
 void rfc5041_5_2_each_segment_must_say_where_it_belongs(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr int short_segments = 536;
@@ -196,7 +197,7 @@ void rfc5040_4_8_reserved_bits_must_not_be_checked(Ends &ends) {
     device.expect_completion(1, IBV_WC_REM_ACCESS_ERR);
 }
 
-// Whoever sends it: TCP's stream ends in order, and what came behind it has no effect.
+// A TERMINATE of either side ends TCP's stream in order, and bytes after it have no effect.
 void rfc5040_7_a_terminate_must_end_the_stream(Ends &ends) {
     auto &[device, peer, other] = ends;
     const Segment write{.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(64)};

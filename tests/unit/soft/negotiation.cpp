@@ -27,7 +27,7 @@ rdma_cm_id *answered(Ends &ends, MpaFrame reply) {
     return id;
 }
 
-// The device does not go on, and says why: one FPDU, the end of its stream, and an event.
+// The device does not continue, and reports the reason with one FPDU, the end of its stream, and an event.
 void expect_terminate(Ends &ends, const MpaFrame &reply, const TerminateCode &code) {
     for (const bool crc : {false, true}) {
         MpaFrame with = reply;
@@ -105,8 +105,8 @@ void rfc6581_9_1_depths_of_a_rejection_must_be_passed_on(Ends &ends) {
     assert_int_equal(rejected.responder_resources, UINT8_MAX);
 }
 
-// An empty send, which an initiator may offer, would cost a receive: the responder names what it takes
-// instead.
+// An initiator may offer an empty send as RTR, which would cost a receive. The responder names the RTR that
+// it takes instead.
 void rfc6581_9_2_a_responder_must_name_an_rtr_that_it_takes(Ends &ends) {
     for (const bool send : {false, true}) {
         const Frame reply = reply_to(ends, {.peer_to_peer = true, .rtr_send = send});
@@ -153,7 +153,7 @@ void rfc6581_5_nothing_must_be_sent_before_the_rtr(Ends &ends) {
     assert_true(ends.peer.receive_fpdu().segment.opcode == Opcode::Send);
 }
 
-// The initiator could not go on either: there never was a connection.
+// The initiator could not continue, so there never was a connection.
 void a_terminate_instead_of_the_rtr(Ends &ends) {
     auto &[device, peer, other] = ends;
     peer.connect(device.port());

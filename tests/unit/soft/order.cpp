@@ -42,7 +42,7 @@ void rfc5040_5_5_messages_must_be_sent_in_the_order_they_were_posted(Ends &ends)
     }
 }
 
-// Nor does what was posted behind it, though it is with the peer.
+// The requests that were posted after it do not complete before it either, though the peer has them already.
 void rfc5040_5_5_a_read_must_not_complete_before_its_response(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
@@ -69,7 +69,8 @@ void rfc5040_5_5_a_read_must_not_complete_before_its_response(Ends &ends) {
     assert_same_bytes({device.at(1000), 16}, read);
 }
 
-// When a message is delivered, what was written before it is placed; `message` has the number it is given.
+// When a message is delivered, earlier writes are placed; `message` makes one with the number that it is
+// given.
 template <typename Message>
 void expect_placed_before(Ends &ends, const MpaFrame &request, ibv_wc_opcode opcode, Message message) {
     auto &[device, peer, other] = ends;
@@ -98,8 +99,8 @@ void rfc7306_6_4_immediate_data_must_be_delivered_after_the_write(Ends &ends) {
     });
 }
 
-// All of its memory is looked at before any of it is sent, and none before its turn: the last element here is
-// far behind the first segment.
+// The device checks all memory of a request before it sends any of it, and none before the request's turn.
+// The last element here is far after the first segment.
 void a_refused_request_fails_behind_those_before_it(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/origin: which addresses count as one, and how much each has.
+// soft/origin: tests which addresses count as one, and how large the share of each is.
 #include "soft/ground/origin.hpp"
 
 #include <arpa/inet.h>

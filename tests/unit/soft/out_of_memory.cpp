@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The device's thread has no memory: a connection may end over it, the process does not, and the program
-// hears what became of each.
+// The device's thread finds no memory. A connection may end because of it, but the process does not, and the
+// program learns the result of each.
 #include <poll.h>
 
 #include <atomic>
@@ -33,7 +33,8 @@ namespace {
 constexpr int patience_ms = 40'000;
 constexpr MpaFrame promising{.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4};
 
-// While this lives. The test's thread then only sleeps, so that the device's does all there is to do.
+// There is no memory while this object lives. The test's thread then only sleeps, so that the device's thread
+// does all the work.
 class Outage {
 public:
     explicit Outage(std::size_t left = 0) { memory_left.store(left); }
@@ -51,7 +52,7 @@ public:
 
 void the_end_of_a_connection(Ends &ends) {
     auto &[device, peer, other] = ends;
-    // Closed; a rule broken; a message that finds no receive and cannot be kept.
+    // The peer closes, breaks a rule, or sends a message that finds no receive and cannot be kept.
     const Bytes last[] = {{}, Bytes(64), fpdu({.opcode = Opcode::Send, .msn = 1}, Bytes(100))};
     for (const Bytes &bytes : last) {
         rdma_cm_id *const id = device.establish(peer, {});
@@ -163,7 +164,7 @@ void a_service_that_is_not_there(Ends &) {
     softrdma_rdma_destroy_event_channel(events);
 }
 
-// The one that was dropped has left nothing that the next would be a second one of.
+// The dropped request has left no record, so the device does not take the next one for a repeated request.
 void a_request_for_a_service_comes_again(void **) {
     test::watch_log();
     rdma_event_channel *const events = softrdma_rdma_create_event_channel();

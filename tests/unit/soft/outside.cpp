@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress: a thread that waits for a group's descriptor serves it, and the engine does what it leaves.
+// soft/progress: a thread that waits for a group's descriptor serves the group, and the engine does the work
+// that it leaves.
 #include <chrono>
 #include <thread>
 
@@ -19,7 +20,7 @@ void yield() {
     std::this_thread::yield();
 }
 
-// Two samples, a few of the engine's ticks apart, are the same once it sleeps without a time-out.
+// Two samples that are a few of the engine's ticks apart are equal once it sleeps without a time-out.
 void assert_that_the_engine_sleeps(const Listener &listener) {
     const auto end = Clock::now() + patience;
     for (unsigned long before = 0; before != engine_ns(listener);) {
@@ -29,7 +30,7 @@ void assert_that_the_engine_sleeps(const Listener &listener) {
     }
 }
 
-// Looks, though so late that the engine would have been first.
+// Polls, though so late that the engine would have been first.
 void attend(Listener &listener) {
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
     listener.group().poll(false);

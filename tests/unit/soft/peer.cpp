@@ -132,7 +132,7 @@ Bytes Peer::receive_rest() {
     while (true) {
         const ssize_t count = recv(socket_, some.data(), some.size(), 0);
         if (count <= 0) {
-            assert_true(count == 0 || errno == ECONNRESET);  // not EAGAIN: it never ended
+            assert_true(count == 0 || errno == ECONNRESET);  // EAGAIN would mean that it never ended
             return all;
         }
         all.insert(all.end(), some.begin(), some.begin() + count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/connected/queue_pair on links that are faulty: whatever a link does to the bytes, each request ends
-// once, in order.
+// soft/connected/queue_pair: on faulty links each request ends once, in order, whatever a link does to the
+// bytes.
 #include <arpa/inet.h>
 
 #include <atomic>
@@ -22,7 +22,7 @@ using test::LinkFaults;
 constexpr std::size_t half_bytes = 64;
 constexpr auto patience = std::chrono::seconds{40};
 
-// A queue pair, and the owner of its connection.
+// This is a queue pair, and the owner of its connection.
 struct End final : soft::ConnectionOwner {
     explicit End(ibv_context *context) : pd{softrdma_ibv_alloc_pd(context)} {
         assert_non_null(pd);
@@ -98,7 +98,7 @@ struct End final : soft::ConnectionOwner {
         }
     }
 
-    // Aligned for the atomic operation.
+    // The memory is aligned for the atomic operation.
     alignas(8) std::array<std::byte, 2 * half_bytes> memory{};
     ibv_pd *pd;
     ibv_cq *cq = nullptr;
@@ -109,7 +109,7 @@ struct End final : soft::ConnectionOwner {
     std::vector<ibv_wc> completions;
 };
 
-// The two ends, and the link of the initiator, which is faulty.
+// These are the two ends, and the faulty link of the initiator.
 struct Pair {
     Pair(ibv_context *context, const LinkFaults &faults) : initiator{context}, target{context} {
         std::ranges::copy(test::pattern(half_bytes, 1), initiator.memory.begin());
@@ -130,8 +130,8 @@ struct Pair {
         }
     }
 
-    // Each way in which payload travels, in both directions. Three requests write the second half of a
-    // memory.
+    // Posts a request for each way in which payload travels, in both directions. Three requests write the
+    // second half of a memory.
     void post_all() {
         initiator.post(IBV_WR_RDMA_WRITE, initiator.half(false), target);
         initiator.post(IBV_WR_SEND, initiator.half(false), target);
@@ -163,8 +163,8 @@ ibv_context *device() {
     return context;
 }
 
-// All succeed, however the link parts and delays the bytes. The numbers of bytes that the initiator sent and
-// received.
+// All requests succeed, however the link splits and delays the bytes. This has the numbers of bytes that the
+// initiator sent and received.
 struct Traffic {
     std::size_t sent;
     std::size_t received;
@@ -181,7 +181,7 @@ Traffic all_succeed(const LinkFaults &faults) {
     const test::Bytes sent = test::pattern(half_bytes, 1);
     const std::span received{target.memory};
     test::assert_same_bytes(received.subspan(half_bytes), sent);
-    // The atomic operation came last, and added one to the first word.
+    // The atomic operation was the last, and added one to the first word.
     test::assert_same_bytes(std::span{initiator.memory}.subspan(half_bytes), sent);
     test::assert_same_bytes(received.subspan(8, half_bytes - 8), std::span{sent}.subspan(8));
     assert_int_equal(static_cast<unsigned>(received[0]), (static_cast<unsigned>(sent[0]) + 1) % 256);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The device as responder, seen by an initiator that is nothing but a TCP socket: what it answers, and what
-// it does not say too early.
+// Tests the device as responder. The initiator is nothing but a TCP socket, and sees the device's answers,
+// and that none comes too early.
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -30,7 +30,7 @@ using test::Frame;
 using test::joined;
 using test::Peer;
 
-// RFC 5044 section 7.1.2: the responder says nothing behind its reply before the initiator's first FPDU.
+// RFC 5044 section 7.1.2: the responder sends nothing after its reply before the initiator's first FPDU.
 void rfc5044_7_1_2_a_responder_must_receive_an_fpdu_before_it_sends(Ends &ends) {
     auto &[device, peer, other] = ends;
     peer.connect(device.port());
@@ -42,7 +42,7 @@ void rfc5044_7_1_2_a_responder_must_receive_an_fpdu_before_it_sends(Ends &ends) 
     device.post(id, IBV_WR_RDMA_WRITE, 2, 0, 8, 0x1000, 0x100);
     assert_false(device.has_event());
     assert_true(peer.silent());
-    // A part of an FPDU is none.
+    // A part of an FPDU does not count as one.
     const Bytes first = fpdu({.opcode = Opcode::Write, .stag = 1}, {});
     peer.send(std::span{first}.first(tagged_bytes - 1));
     assert_false(device.has_event());
@@ -59,8 +59,8 @@ void rfc5044_7_1_2_a_responder_must_receive_an_fpdu_before_it_sends(Ends &ends) 
     assert_true(peer.receive_fpdu().segment.opcode == Opcode::Write);
 }
 
-// An initiator that promised no first FPDU, as siw, may be one that only listens: the program hears at once
-// that it is connected, and yet nothing is sent.
+// An initiator that promised no first FPDU, as siw, may only receive. The program learns at once that it is
+// connected, and the device still sends nothing.
 void is_established_with_an_initiator_that_promises_nothing(Ends &ends) {
     auto &[device, peer, other] = ends;
     peer.connect(device.port());
@@ -77,7 +77,7 @@ void is_established_with_an_initiator_that_promises_nothing(Ends &ends) {
     assert_false(device.has_event());
 }
 
-// A client may connect again as soon as it is established: the program hears of both in that order, though
+// A client may connect again as soon as it is established. The program gets both events in that order, though
 // they come to sockets that different queues serve.
 void established_is_told_before_the_next_request(Ends &ends) {
     auto &[device, peer, other] = ends;
@@ -123,17 +123,17 @@ Bytes reply_bytes(std::initializer_list<unsigned> rest) {
     return joined(bytes(std::string_view{"MPA ID Rep Frame"}), bytes(rest));
 }
 
-// Depth 4 is what the program grants both ways.
+// The program grants depth 4 both ways.
 void rfc6581_10_a_reply_must_be_of_the_requests_kind(Ends &ends) {
-    // siw's request.
+    // This is siw's request.
     assert_same_bytes(reply_to(ends, {.ird = 1, .ord = 1}).raw, reply_bytes({0x10, 2, 0, 4, 0, 4, 0, 1}));
-    // Ours.
+    // This is the request of our device.
     assert_same_bytes(
         reply_to(ends,
                  {.soft_operations = true, .peer_to_peer = true, .rtr_write = true, .ird = 64, .ord = 64})
             .raw,
         reply_bytes({0x12, 2, 0, 4, 0x80, 4, 0x80, 4}));
-    // CRC is echoed; the other RTR is taken when it is the only one.
+    // The device echoes CRC, and takes the other RTR when it is the only one.
     assert_same_bytes(reply_to(ends, {.crc = true, .peer_to_peer = true, .rtr_read = true, .ird = 2}).raw,
                       reply_bytes({0x50, 2, 0, 4, 0x80, 4, 0x40, 2}));
     // The initiator offers both, and the responder takes one.
@@ -193,7 +193,7 @@ void private_data_both_ways(Ends &ends) {
         assert_same_bytes(peer.receive_frame(MpaRole::Reply).private_data, data);
         device.close(request.id);
     }
-    // One byte more than an accept takes.
+    // The private data is one byte longer than an accept takes.
     peer.connect(device.port());
     peer.send_frame({});
     rdma_cm_id *const id = device.take_request();
@@ -239,12 +239,12 @@ void what_we_do_not_speak_is_rejected(Ends &ends) {
     expect_refusal(ends, {.revision = 255, .enhanced = false});
 }
 
-// RFC 5044: the reply speaks the requester's revision, also when it is a refusal.
+// RFC 5044: the reply has the requester's revision, also when it is a refusal.
 void revision_1_with_markers_is_rejected_in_revision_1(Ends &ends) {
     expect_refusal(ends, {.revision = 1, .markers = true, .enhanced = false});
 }
 
-// A start-up that is none ends with nothing said, and the next one is served.
+// The device closes on an invalid start-up and sends nothing, and serves the next one.
 void rfc5044_7_1_2_an_improper_request_must_close(Ends &ends) {
     auto &[device, peer, other] = ends;
     Bytes too_long = encoded({});
@@ -261,7 +261,7 @@ void rfc5044_7_1_2_an_improper_request_must_close(Ends &ends) {
         assert_int_equal(peer.receive_rest().size(), 0);
         assert_int_equal(test::logged().warnings, 1);
     }
-    // A peer that goes in the middle of it.
+    // The peer leaves in the middle of the start-up.
     const Bytes request = encoded({});
     for (std::size_t size = 0; size < request.size(); ++size) {
         peer.connect(device.port());
@@ -274,7 +274,7 @@ void rfc5044_7_1_2_an_improper_request_must_close(Ends &ends) {
     (void)device.establish(peer, {});
 }
 
-// A peer that goes between the reply and its first FPDU was never connected.
+// A peer that leaves between the reply and its first FPDU was never connected.
 void a_peer_that_goes_before_it_is_ready(Ends &ends) {
     auto &[device, peer, other] = ends;
     peer.connect(device.port());

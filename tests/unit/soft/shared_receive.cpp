@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shared receive queues, as a peer on TCP can try them: sends that are cut where the test likes.
+// Tests shared receive queues with a peer on TCP, which cuts its sends where the test chooses.
 #include <sys/socket.h>
 
 #include <chrono>
@@ -104,8 +104,8 @@ Bytes head_of(const Bytes &all, std::size_t count) {
     return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
-// Peers that begin messages and do not end them hold nothing that others need. Each gets its receive when its
-// message is whole.
+// Peers that begin messages and do not end them hold no receive that others need. Each gets its receive when
+// its message is whole.
 void messages_that_are_not_whole_take_no_receive(Ends &ends) {
     auto &[device, peer, other] = ends;
     device.srq = create(*device.mr);
@@ -126,7 +126,7 @@ void messages_that_are_not_whole_take_no_receive(Ends &ends) {
                      message};
     };
     const Begun all_begun[] = {
-        // A segment that is whole, and not the last.
+        // This is a whole segment that is not the last.
         {fpdu({.opcode = Opcode::Send, .last = false, .msn = 1}, std::span{small}.first(1)),
          fpdu({.opcode = Opcode::Send, .offset = 1, .msn = 1}, std::span{small}.subspan(1)), small},
         cut(whole, untagged_bytes + 2, small),
@@ -166,7 +166,8 @@ void messages_that_are_not_whole_take_no_receive(Ends &ends) {
     assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
 }
 
-// One that has taken its receive has to go on; one that goes on slowly, byte by byte, is late too.
+// A message that has taken its receive has to continue in time. One that continues slowly, byte by byte, is
+// late too.
 void a_message_in_a_shared_receive_must_go_on(Ends &ends) {
     auto &[device, peer, other] = ends;
     const auto before = soft::limits::shared_message_timeout;
@@ -191,7 +192,7 @@ void a_message_in_a_shared_receive_must_go_on(Ends &ends) {
     assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
 }
 
-// A send that was kept in part goes on into the receive that comes.
+// A partly kept send continues into the receive that is posted next.
 void a_receive_that_comes_inside_a_send(Ends &ends) {
     auto &[device, peer, other] = ends;
     device.srq = create(*device.mr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peers that begin a segment and do not end it, and programs that leave messages without a receive. The
-// limits are shortened for all of this program.
+// Peers begin a segment and do not end it, and programs leave messages without a receive. This program
+// shortens the limits for all its tests.
 #include "soft/ground/limits.hpp"
 
 // Last, as they want.
@@ -36,7 +36,7 @@ void a_segment_that_does_not_end_costs_the_connection(Ends &ends) {
     assert_false(device.has_event());
 }
 
-// The device stopped reading itself: the peer is not to blame, as long as that lasts.
+// The device itself has stopped reading, so it does not blame the peer as long as that lasts.
 void a_segment_that_waits_for_a_receive_is_not_slow(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const patient = device.establish(peer, {});
@@ -44,7 +44,7 @@ void a_segment_that_waits_for_a_receive_is_not_slow(Ends &ends) {
     for (std::uint32_t msn = 1; msn <= 4; ++msn) {
         peer.send(fpdu({.opcode = Opcode::Send, .msn = msn}, all));
     }
-    // Three times as long as one that is slow is borne.
+    // This is three times as long as the device bears a slow peer.
     for (int times = 0; times < 3; ++times) {
         rdma_cm_id *const slow = device.establish(other, {});
         other.send(half(test::ready_to_receive()));
@@ -58,7 +58,7 @@ void a_segment_that_waits_for_a_receive_is_not_slow(Ends &ends) {
     }
 }
 
-// When it reads again, what is missing of a segment has its whole time again.
+// When the device reads again, the missing part of a segment has its whole time again.
 void a_segment_that_waited_has_its_time_again(Ends &ends) {
     auto &[device, peer, other] = ends;
     const auto shortened = soft::limits::segment_timeout;
@@ -68,7 +68,7 @@ void a_segment_that_waited_has_its_time_again(Ends &ends) {
     peer.send(fpdu({.opcode = Opcode::Send, .msn = 1}, all));
     peer.send(half(second));  // more than is kept
     device.work();
-    // Begun later, so late later.
+    // This segment begins later, so it is late later.
     rdma_cm_id *const slow = device.establish(other, {});
     other.send(half(test::ready_to_receive()));
     device.work_until_read(other);
@@ -84,7 +84,7 @@ void a_segment_that_waited_has_its_time_again(Ends &ends) {
     test::assert_same_bytes({device.at(0), all.size()}, all);
 }
 
-// The rest comes in time. The process does not run then, nor before the limit is over.
+// The rest comes in time. The process is stopped then, and until the limit is over.
 void a_process_that_was_stopped_takes_what_came(Ends &ends) {
     auto &[device, peer, other] = ends;
     const Bytes all = test::pattern(1000, 3);
@@ -108,11 +108,11 @@ Bytes sends(std::uint32_t count, const Bytes &payload) {
     return all;
 }
 
-// As many bytes as are kept, and more.
+// The device keeps a message of the first length, and stalls at one of the second.
 constexpr std::size_t kept_bytes = 100;
 constexpr std::size_t stalling_bytes = 60'000;
 
-// Programs send and disconnect, and count on it that all of that arrives.
+// Programs send and disconnect, and rely on it that all those bytes arrive.
 void the_end_comes_behind_the_messages_before_it(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr std::uint32_t count = 4;
@@ -135,7 +135,7 @@ void the_end_comes_behind_the_messages_before_it(Ends &ends) {
     soft::limits::unclaimed_timeout = shortened;
 }
 
-// A program may wait for the end before it does anything else.
+// A program may wait for the end of the connection before it does anything else.
 void the_end_does_not_wait_for_ever(Ends &ends) {
     auto &[device, peer, other] = ends;
     for (const std::size_t bytes : {kept_bytes, stalling_bytes}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A connected device on the wire: wherever TCP cuts the stream, in which order it answers, how long its
-// FPDUs are, and what becomes of messages that nobody waits for yet.
+// Tests a connected device on the wire: TCP cuts the stream anywhere, the device answers in order, its FPDUs
+// have the right length, and it keeps messages that have no receive yet.
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -48,7 +48,8 @@ Bytes read_request(const Device &device, std::size_t from, std::uint32_t size, s
                 crc);
 }
 
-// Receives the whole answer to a read: contiguous, the last segment marked, and nothing in between.
+// Receives the whole answer to a read. It must be contiguous, with the last segment marked and no other
+// message in between.
 void expect_read_response(Ends &ends, std::size_t from, std::size_t size, std::uint32_t sink_stag,
                           std::uint64_t sink_offset) {
     Bytes all;
@@ -64,7 +65,7 @@ void expect_read_response(Ends &ends, std::size_t from, std::size_t size, std::u
     assert_same_bytes(all, {ends.device.at(from), size});
 }
 
-// A stream with something of everything, cut in two at every byte.
+// The stream has a message of every kind, and is cut in two at every byte.
 void a_stream_cut_anywhere(Ends &ends) {
     auto &[device, peer, other] = ends;
     for (const bool crc : {false, true}) {
@@ -100,7 +101,7 @@ void a_stream_cut_anywhere(Ends &ends) {
     assert_int_equal(test::logged().warnings, 0);
 }
 
-// Answers come in the order of the questions, each as a whole, whatever their lengths.
+// Answers come in the order of the questions, each as a whole, whatever their lengths are.
 void rfc5040_5_2_2_read_responses_must_come_in_order(Ends &ends) {
     auto &[device, peer, other] = ends;
     device.fill(3);
@@ -122,7 +123,7 @@ void rfc5040_5_2_2_read_responses_must_come_in_order(Ends &ends) {
     expect_read_response(ends, 7, 1, 13, 0x3000);
 }
 
-// A read behind a write on the same stream sees what was written.
+// A read after a write on the same stream sees the written bytes.
 void rfc5040_5_5_a_read_must_follow_what_was_sent_before(Ends &ends) {
     auto &[device, peer, other] = ends;
     (void)device.establish(peer, plain);
@@ -140,7 +141,7 @@ void rfc5040_5_5_a_read_must_follow_what_was_sent_before(Ends &ends) {
     }
 }
 
-// An empty write and an empty read touch nothing: no key is checked.
+// An empty write and an empty read access no memory, so the device checks no key.
 void rfc5041_5_2_an_empty_tagged_message_must_not_be_checked(Ends &ends) {
     auto &[device, peer, other] = ends;
     for (const bool crc : {false, true}) {
@@ -188,7 +189,7 @@ void rfc5041_5_2_a_segment_must_fit_the_mulpdu(Ends &ends) {
             const Fpdu part = peer.receive_fpdu();
             longest = std::max(longest, fpdu_bytes(part.segment));
             messages += part.segment.last ? 1 : 0;
-            // The next one begins at a multiple of four, as CRC and siw's receiver like it.
+            // The next segment begins at a multiple of four, which CRC and siw's receiver prefer.
             assert_true(part.segment.last || part.segment.payload_bytes % 4 == 0);
         }
         assert_true(longest <= most);
@@ -199,7 +200,7 @@ void rfc5041_5_2_a_segment_must_fit_the_mulpdu(Ends &ends) {
     }
 }
 
-// However small the segments of TCP are, every FPDU of a message but the last carries some of it.
+// However small the segments of TCP are, every FPDU of a message except the last carries some of its bytes.
 void fpdus_of_the_smallest_segments_carry_something(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr int smallest_that_linux_takes = 88;
@@ -223,7 +224,7 @@ void fpdus_of_the_smallest_segments_carry_something(Ends &ends) {
     device.expect_completion(1);
 }
 
-// Between two soft devices they are as long as the length field allows.
+// Between two soft devices FPDUs are as long as the length field allows.
 void fpdus_of_a_soft_peer_are_long(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
@@ -238,7 +239,8 @@ void fpdus_of_a_soft_peer_are_long(Ends &ends) {
     assert_same_bytes(joined(first.payload, second.payload), {device.at(0), 100'000});
 }
 
-// A message of its own behind a write, with the next number; of a send, which no RFC has, the last segment.
+// Immediate data after a write is a message of its own, with the next number. Immediate data of a send, which
+// no RFC has, is the last segment of it.
 void rfc7306_6_3_immediate_data_must_be_numbered_as_sends(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
@@ -287,7 +289,7 @@ void rfc7306_6_3_immediate_data_must_be_numbered_as_sends(Ends &ends) {
     assert_int_equal(without.segment.msn, msn + 1);
 }
 
-// Immediate data without a write, and behind several: what is told is the length of the last one.
+// Immediate data comes without a write, and after several: the completion has the length of the last write.
 void rfc7306_6_3_immediate_data_must_consume_a_receive(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
@@ -305,7 +307,7 @@ void rfc7306_6_3_immediate_data_must_consume_a_receive(Ends &ends) {
     } cases[] = {
         {{}, 0},
         {write(true, 5), 5},
-        {{}, 0},  // that write was the one before
+        {{}, 0},  // the immediate data before used up the write
         {joined(write(true, 7), write(true, 0)), 0},
         {joined(write(false, 7), write(true, 4)), 11},
     };
@@ -321,7 +323,7 @@ void rfc7306_6_3_immediate_data_must_consume_a_receive(Ends &ends) {
     }
 }
 
-// Sends come before their receives: kept, while what is behind them goes on being served.
+// Sends come before their receives. The device keeps them, and still serves the messages after them.
 void rfc5041_5_3_messages_must_be_delivered_in_order(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
@@ -330,7 +332,7 @@ void rfc5041_5_3_messages_must_be_delivered_in_order(Ends &ends) {
     }
     peer.send(read_request(device, 0, 8, 1));
     assert_same_bytes(peer.receive_fpdu().payload, {device.at(0), 8});
-    // The last one is not whole yet when its receive comes.
+    // The last send is not whole yet when its receive comes.
     const Bytes large = pattern(9000, 21);
     peer.send(fpdu({.opcode = Opcode::Send, .last = false, .msn = 21}, std::span{large}.first(5000)));
     device.work_until_read(peer);
@@ -350,7 +352,7 @@ void rfc5041_5_3_messages_must_be_delivered_in_order(Ends &ends) {
     assert_same_bytes({device.at(210'000), large.size()}, large);
 }
 
-// Past the bound the stream stalls, and nothing is lost. `size` of each, and how many there are.
+// Past the bound the stream stalls, and no message is lost. There are `count` messages of `size` bytes.
 void stalled_stream(Ends &ends, std::size_t size, std::uint32_t count) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
@@ -392,7 +394,8 @@ void one_message_that_is_too_long_stalls(Ends &ends) {
     assert_same_bytes({device.at(0), all.size()}, all);
 }
 
-// Nobody posts a receive, and the stream is stalled: it is seen nevertheless that the peer is gone.
+// The program posts no receive, and the stream is stalled. The device notices nevertheless that the peer is
+// gone.
 void the_end_of_a_stalled_peer(Ends &ends) {
     auto &[device, peer, other] = ends;
     for (const bool reset : {false, true}) {
@@ -444,7 +447,7 @@ void a_write_inside_a_send(Ends &ends) {
     }
 }
 
-// Solicited or not, both are receives; a peer that ends in order is no warning.
+// Solicited and unsolicited sends are both received. A peer that ends in order causes no warning.
 void an_orderly_end(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
@@ -459,7 +462,8 @@ void an_orderly_end(Ends &ends) {
     assert_int_equal(test::logged().warnings, 0);
 }
 
-// A disconnect lets the peer read what was completed: no reset, even if the peer goes on talking.
+// After a disconnect the peer can read all completed messages: there is no reset, even when the peer keeps
+// sending.
 void a_disconnect_drains(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
@@ -482,7 +486,7 @@ void a_disconnect_drains(Ends &ends) {
     (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
 }
 
-// A connection whose disconnect waits behind sends that the peer's TCP has no room for.
+// Returns a connection whose disconnect waits after sends for which the peer's TCP has no room.
 rdma_cm_id *begin_to_leave(Ends &ends, std::uint64_t count) {
     auto &[device, peer, other] = ends;
     constexpr int room_bytes = 4096;
@@ -499,8 +503,8 @@ rdma_cm_id *begin_to_leave(Ends &ends, std::uint64_t count) {
     return id;
 }
 
-// A peer may write where the program, which is leaving, has just deregistered its memory. That costs none of
-// what the program sent before; nothing that comes behind such a write is placed.
+// A peer may write where the program, which is leaving, has just deregistered its memory. That loses none of
+// the bytes that the program sent before; no byte after such a write is placed.
 void a_write_that_is_refused_does_not_cut_what_is_sent_before_the_end(Ends &ends) {
     constexpr std::uint64_t count = 32;  // more than both TCPs take
     auto &[device, peer, other] = ends;
@@ -531,7 +535,7 @@ void a_write_that_is_refused_does_not_cut_what_is_sent_before_the_end(Ends &ends
     (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
 }
 
-// One that waits for an answer of that peer ends over it.
+// A read that waits for an answer of that peer ends with an error.
 void a_write_that_is_refused_ends_a_read(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = begin_to_leave(ends, 1);
@@ -543,7 +547,7 @@ void a_write_that_is_refused_ends_a_read(Ends &ends) {
     }
 }
 
-// The program waits for a slow peer only so long; but what it was told is done is not destroyed.
+// The program waits only a limited time for a slow peer; but bytes whose completion it has are not lost.
 void a_peer_slower_than_the_wait_has_everything(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr std::size_t bytes = 100'000;
@@ -579,7 +583,8 @@ void reset(test::Peer &peer) {
     peer.close();
 }
 
-// The peer has gone, which who sends here finds first; what it had sent is placed all the same.
+// The peer has gone, and the sender here notices it first. The bytes that the peer had sent are placed in any
+// case.
 void what_came_before_the_link_broke_is_placed(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One connection has much to send to a peer that takes all of it at once: after a part of that the others of
-// its group have their turn.
+// One connection has much to send to a peer that takes all of it at once. After a part of it the other
+// connections of its group have their turn.
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -26,7 +26,7 @@ constexpr std::uint32_t reads = 4;
 // One turn sends at most this, with the bytes that earlier turns left in the buffers of the two sockets.
 constexpr std::size_t most_in_a_turn = std::size_t{8 + 24} << 20;
 
-// Takes what comes and looks at none of it, which costs next to nothing.
+// Takes the received bytes and reads none of them, which costs almost no time.
 class Taker {
 public:
     explicit Taker(int socket) : thread_{[this, socket] { run(socket); }} {}
@@ -61,7 +61,7 @@ void a_turn_ends_though_the_peer_takes_all(Ends &ends) {
     std::size_t longest = 0;
     {
         const Taker taker{peer.socket()};
-        const base::Lock lock{queue_pair.group()->mutex()};  // nobody else serves it
+        const base::Lock lock{queue_pair.group()->mutex()};  // no other thread serves it
         for (std::uint32_t msn = 1; msn <= reads; ++msn) {
             peer.send(fpdu({.opcode = Opcode::ReadRequest, .msn = msn},
                            encode(ReadRequest{.sink_stag = 1,

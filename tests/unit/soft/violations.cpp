@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Each rule that a peer can break ends its connection with the TERMINATE that names it (RFC 5040 section
-// 4.8), a line of log, and nothing written anywhere; the next connection works.
+// When a peer breaks a rule, the device ends its connection with the TERMINATE that names the rule (RFC 5040
+// section 4.8) and a line of log, and writes no memory. The next connection works.
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.
@@ -103,7 +103,7 @@ void rfc5041_7_1_a_tagged_segment_must_be_validated(Ends &ends) {
     expect_terminate(ends, write(key, top), terminate::tagged_wrap);
     expect_terminate(ends, write(device.local_mr->rkey, device.address()), terminate::access);
     expect_terminate(ends, write(device.foreign_mr->rkey, device.address()), terminate::tagged_invalid_stag);
-    // Longer than any buffer of ours: refused before its first byte is placed.
+    // The write is longer than any buffer of the device, which refuses it before its first byte is placed.
     expect_terminate(ends, write(key, end - 40'000, 40'001), terminate::tagged_bounds);
     expect_terminate(ends, write(key, device.address() - 40'000, 40'001), terminate::tagged_bounds);
 }
@@ -131,7 +131,7 @@ void rfc5040_7_2_a_read_request_must_be_validated(Ends &ends) {
                      terminate::untagged_offset);
 }
 
-// One request more than was agreed on, all before the first is answered.
+// The peer sends one request more than was agreed on, all before the first is answered.
 void more_reads_than_agreed(Ends &ends) {
     Bytes requests;
     for (std::uint32_t msn = 1; msn <= Device::depth + 1U; ++msn) {
@@ -261,14 +261,14 @@ void rfc7306_8_2_immediate_data_must_be_validated(Ends &ends) {
     expect_terminate(ends, immediate({.offset = 8, .msn = 1}), terminate::untagged_offset, soft);
     expect_terminate(ends, immediate({.msn = 0}), terminate::untagged_msn, soft);
     expect_terminate(ends, immediate({.msn = 2}), terminate::untagged_msn, soft);
-    // As the end of a send it stands where the send's bytes end, under the send's number.
+    // As the end of a send, immediate data has the offset where the send's bytes end, and the send's number.
     const Bytes first = fpdu({.opcode = Opcode::Send, .last = false, .msn = 1}, Bytes(8));
     for (const std::uint32_t offset : {0U, 7U, 9U, 16U, UINT32_MAX}) {
         expect_terminate(ends, joined(first, immediate({.offset = offset, .msn = 1})),
                          terminate::untagged_offset, soft);
     }
     expect_terminate(ends, joined(first, immediate({.offset = 8, .msn = 2})), terminate::untagged_msn, soft);
-    // Not before the write is whole.
+    // Immediate data must not come before the write is whole.
     const Bytes open = fpdu(
         {.opcode = Opcode::Write, .last = false, .stag = device.mr->rkey, .offset = device.address()}, {});
     expect_terminate(ends, joined(open, immediate({.msn = 1})), terminate::operation_unspecified, soft);
@@ -358,7 +358,7 @@ void answers_that_nobody_asked_for(Ends &ends) {
                      terminate::untagged_msn, from_a_soft_device());
 }
 
-// Looked at before whether anybody asked.
+// The device checks the length before it checks whether there was a question.
 void answers_must_be_of_their_length(Ends &ends) {
     const MpaFrame soft = from_a_soft_device();
     for (const std::size_t size : {1UL, 20UL, 1024UL}) {

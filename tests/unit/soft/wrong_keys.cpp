@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wrong_keys: how long who guesses keys has to wait, and when that is forgotten.
+// soft/wrong_keys: tests how long an address that guesses keys has to wait, and when the device forgets its
+// guesses.
 #include "soft/ground/wrong_keys.hpp"
 
 #include "soft/ground/limits.hpp"
@@ -35,7 +36,7 @@ void the_delay_grows_up_to_the_longest(void **) {
     const std::size_t limit = soft::limits::wrong_keys_a_minute;
     guess(table, guesser, limit + limit / 4);
     assert_true(table.turn(guesser, start) == soft::limits::longest_guess_delay / 4);
-    // After that: each follows the one before.
+    // After that each turn follows the one before.
     guess(table, guesser, limit / 4);
     const auto second = soft::limits::longest_guess_delay * 3 / 4;
     assert_true(table.turn(guesser, start) == second);
@@ -44,7 +45,7 @@ void the_delay_grows_up_to_the_longest(void **) {
     assert_true(table.turn(other, start) == 0ms);
 }
 
-// Connections that are made side by side guess no faster, and only so many wait.
+// Connections that are made side by side guess no faster, and only a limited number of them waits.
 void turns_follow_one_another(void **) {
     WrongKeys table;
     guess(table, guesser, 10 * soft::limits::wrong_keys_a_minute);
@@ -54,13 +55,13 @@ void turns_follow_one_another(void **) {
     }
     assert_false(table.turn(guesser, start).has_value());
     assert_true(table.turn(other, start) == 0ms);
-    // One of them had its turn.
+    // One of the connections had its turn.
     assert_true(table.turn(guesser, start + soft::limits::longest_guess_delay).has_value());
     assert_false(table.turn(guesser, start + soft::limits::longest_guess_delay).has_value());
     assert_true(table.turn(guesser, start + 60min) == 0ms);
 }
 
-// Also those of connections that were there before the first delay: the next ones pay for all of them.
+// Guesses of connections from before the first delay count too: the next connections wait for all of them.
 void so_many_a_minute_are_forgotten(void **) {
     WrongKeys table;
     const std::size_t limit = soft::limits::wrong_keys_a_minute;
@@ -68,7 +69,7 @@ void so_many_a_minute_are_forgotten(void **) {
     assert_true(table.turn(guesser, start + 60s) == soft::limits::longest_guess_delay);
     assert_true(table.turn(guesser, start + 150s) == soft::limits::longest_guess_delay / 2);
     assert_true(table.turn(guesser, start + 180s) == 0ms);
-    // As many a minute as the limit allows go on costing nothing.
+    // As many guesses a minute as the limit allows still cause no delay.
     guess(table, guesser, limit, start + 240s);
     assert_true(table.turn(guesser, start + 240s) == 0ms);
 }
@@ -80,7 +81,7 @@ void all_are_forgotten_in_an_hour(void **) {
     assert_true(table.turn(guesser, start + 60min) == 0ms);
 }
 
-// A guesser with many addresses does not make the table forget one that guesses more.
+// A guesser with many addresses does not make the table forget another one that guesses more.
 void those_with_the_fewest_are_forgotten(void **) {
     WrongKeys table;
     guess(table, guesser, 2 * soft::limits::wrong_keys_a_minute);
