@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints how large the parts of src/ are, and ends with 1 where one is above its limit: `utils/facts.py [TREE]`.
+"""Prints how large the parts of src/ are, and ends with 1 when one is above its limit: `utils/facts.py [TREE]`.
 
 It reads the text, as clang-format leaves it, without a compiler; with #if it reads every branch. It counts:
   files        of a room of utils/check-includes.sh: .c, .h, .cpp, .hpp
@@ -18,7 +18,7 @@ import os
 import re
 import sys
 
-# The largest that is there today. These numbers may only go down: whoever makes one smaller writes the new one here.
+# These are the largest of today. They may only go down: a change that makes one smaller lowers its number here.
 LIMITS = {
     'files in a room': 74,
     'lines of a file': 424,
@@ -46,12 +46,12 @@ class Unreadable(Exception):
 
 
 def blank(text):
-    """The text of a match as blanks, so that every line keeps its number."""
+    """Returns the text of a match as blanks, so that every line keeps its number."""
     return re.sub(r'[^\n]', ' ', text.group())
 
 
 def tokens_of(text):
-    """The tokens outside comments, strings and lines of the preprocessor."""
+    """Returns the tokens outside comments, strings and lines of the preprocessor."""
     text = QUOTED.sub(blank, text)
     text = re.sub(r'^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', blank, text, flags=re.M)
     return [Token(m.group(), n) for n, line in enumerate(text.split('\n'), 1) for m in TOKEN.finditer(line)]
@@ -72,7 +72,7 @@ class Reader:
         return self.tokens[self.at].text if self.at < len(self.tokens) else None
 
     def skip(self):
-        """Passes what the bracket at the current token encloses."""
+        """Skips the tokens that the bracket at the current token encloses."""
         begin = self.tokens[self.at]
         open_ones = []
         while True:
@@ -93,7 +93,7 @@ class Reader:
                     return
 
     def read_scope(self, owner):
-        """Reads declarations to the end of the scope; owner: the class that it is of, as a Class of lists."""
+        """Reads declarations to the end of the scope. The owner is the class of the scope, as a Class of lists."""
         while self.text() not in (None, '}'):
             self.read_declaration(owner)
 
@@ -201,14 +201,14 @@ class Reader:
 
 
 def rooms_by_height():
-    """The rooms of the table of check-includes.sh, from the lowest."""
+    """Returns the rooms of the table of check-includes.sh, from the lowest."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'check-includes.sh'), encoding='utf-8') as script:
         table = re.search(r"^table='\n(.*?)^'", script.read(), re.S | re.M).group(1)
     return [line.split(':')[0] for line in table.splitlines() if not line.startswith('examples:')]
 
 
 def room_of(path, rooms):
-    """The room of a path below src/: the longest that it begins with."""
+    """Returns the room of a path below src/, which is the longest that the path begins with."""
     return max((room for room in rooms if path.startswith(room + '/')), key=len, default=None)
 
 

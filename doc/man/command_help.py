@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the rpma command says of itself with --help, as Markdown."""
+"""Reads the output of the rpma command's --help, and returns it as Markdown."""
 
 import re
 import subprocess
@@ -8,14 +8,14 @@ from markdown import plain
 
 
 class Help:
-    """What the command says of itself."""
+    """This is the help text of one command."""
 
     def __init__(self, command, words):
         self.words = ['rpma', *words]
         self.text = subprocess.run([command, *words, '--help'], check=True, capture_output=True, encoding='utf-8').stdout
 
     def block(self, title):
-        """[(term, meaning)] of what the help lists under a title."""
+        """Returns [(term, meaning)] of the entries that the help lists under a title."""
         found = re.search(rf'^{title}:\n((?:  .*\n?)+)', self.text, re.M)
         pairs = re.findall(r'^  (\S.*?)(?:  +|\n {10,})(\S.*(?:\n {10,}\S.*)*)', found.group(1), re.M) if found else []
         return [(term, ' '.join(meaning.split())) for term, meaning in pairs]
@@ -40,7 +40,7 @@ class Help:
 
     @staticmethod
     def term(term):
-        """An option as a manual sets it, and its default. CLI11's term: NAMES TYPE[:CHECK][=DEFAULT] [...] [REQUIRED] [Excludes: NAMES] [Needs: NAME]"""
+        """Returns an option as a manual sets it, and its default. CLI11's term is: NAMES TYPE[:CHECK][=DEFAULT] [...] [REQUIRED] [Excludes: NAMES] [Needs: NAME]"""
         names, value, default = re.fullmatch(r'(\S+)(?: ([A-Z]+)[^=]*(?:=(\S+))?)?', re.sub(r' REQUIRED| (?:Excludes|Needs): \S+| \.\.\.', '', term)).groups()
         shown = f'**{plain(names.replace(",", ", "))}**'
         if value and names.startswith('-'):
@@ -48,5 +48,5 @@ class Help:
         return shown, default
 
     def notes(self):
-        """The prose after the options."""
+        """Returns the prose after the options."""
         return plain(' '.join(self.text.strip().split('\n\n')[-1].split()))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an installed header says: its sections, functions and other declarations, and the comments above them.
+"""Reads an installed header: its sections, functions and other declarations, and the comments above them.
 
-What it reads of a header:
+It reads these parts of a header:
     /* ==== TITLE ==== */            begins a section (---- does too); a comment of its own right after it speaks for all
                                      its functions
     /** COMMENT */ declaration       is a page; COMMENT's first sentence is its NAME, up to a colon or semicolon
@@ -27,7 +27,7 @@ ENTRY = re.compile(r'  (\S+)(?:  +(\S.*))?$')
 
 
 class Comment:
-    """The text of a comment. A part of it is a paragraph (str) or a list of [name, text]."""
+    """This is the text of a comment. A part of it is a paragraph (str) or a list of [name, text]."""
 
     def __init__(self, raw):
         self.body, self.fields = [], {}
@@ -65,17 +65,17 @@ class Comment:
         return [part for part in self.body if isinstance(part, str)]
 
     def text(self):
-        """All of it."""
+        """Returns the whole text."""
         parts = [part for parts in [self.body, *self.fields.values()] for part in parts]
         return ' '.join(part if isinstance(part, str) else ' '.join(f'{name} {text}' for name, text in part) for part in parts)
 
     def summary(self):
-        """The first sentence, as a NAME line has it."""
+        """Returns the first sentence, as a NAME line has it."""
         sentence = re.split(r'\. |\.$|; |: ', re.sub(r' \([^)]*\)', '', self.body[0]))[0]
         return sentence[0].lower() + sentence[1:] if sentence[1:2].islower() or sentence[1:2] == ' ' else sentence
 
     def errors(self):
-        """[(name, when)], in order."""
+        """Returns [(name, when)], in order."""
         parts = self.fields.get('Errors', [])
         if any(isinstance(part, str) for part in parts):
             raise SystemExit(f'after "Errors:" comes a list, not "{parts[0]}"')
@@ -98,7 +98,7 @@ class Function:
 
 
 class Header:
-    """One installed header: sections, functions, and groups (verbatim text of other declarations)."""
+    """This is one installed header: sections, functions, and groups (verbatim text of other declarations)."""
 
     def __init__(self, path):
         self.file, text = '/'.join(path.parts[path.parts.index('include') + 1:]), path.read_text(encoding='utf-8')
@@ -131,7 +131,7 @@ class Header:
 
 
 def names_defined(group):
-    """The macros and types that a group defines."""
+    """Returns the macros and types that a group defines."""
     nameless = r'|^    ([A-Z]+_\w+)' if re.search(r'^enum \{', group, re.M) else ''
     return [match[match.lastindex] for match in
             re.finditer(r'^#define (\w+)|^(?:enum|struct) (\w+) \{|^typedef .*?\(?\*?(\w+)\)?\(' + nameless, group, re.M)]

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Makes the manual: a page for each documented function of the installed headers, and the pages whose prose is in this
-folder, with what the headers and the command's --help say filled in. Pages are Markdown, which pandoc sets for man and as
-HTML, all of them at once, because starting it takes longer than what it does.
-header.py says what is read of a header."""
+folder, filled in from the headers and the command's --help. Pages are Markdown. pandoc sets them for man and as HTML, all
+of them at once, because its start takes longer than its work. header.py tells which parts of a header it reads."""
 
 import argparse
 import gzip
@@ -42,7 +41,7 @@ class Manual:
         self.words = self.functions.keys() - {header.noun for header in headers}
 
     def markdown(self, text, parameters=()):
-        """Prose of a comment as Markdown: what is a name is set as one."""
+        """Returns the prose of a comment as Markdown, in which names are set as names."""
         italic = [name if '_' in name or name in NOT_ENGLISH else f'{name}(?= is )' for name in parameters] or ['(?!)']
         token = re.compile(r'\b(?P<call>[a-z]\w+)\((?P<volume>\d)\)'
                            r'|\b(?P<name>(?:rpma|softrdma)_\w+|[A-Z]+_[A-Z0-9_]+|E[A-Z0-9]{3,}|' + '|'.join(self.words) + r')\b'
@@ -60,7 +59,7 @@ class Manual:
         return token.sub(replace, text)
 
     def mentions(self, function):
-        """The functions and foreign pages that a function's comment names."""
+        """Returns the functions and foreign pages that a function's comment names."""
         text = f'{function.comment.text()} {function.section.comment.text()}'
         return {name for name in re.findall(r'\b\w+\b', text) if name in self.words}, \
             set(re.findall(r'\b([a-z]\w+\(\d\)|RFC \d+)', text))
@@ -76,7 +75,7 @@ class Manual:
         return ', '.join(self.markdown(page) for page in pages)
 
     def groups(self, function):
-        """The definitions that a page shows: the types of the declaration, macros by name or by parameter."""
+        """Returns the definitions that a page shows: the types of the declaration, macros by name or by parameter."""
         groups = [(section, group) for section in function.header.sections[1:] for group in section.groups]
         text = f'{function.declaration} {function.comment.text()}'
         shown = []
@@ -93,7 +92,7 @@ class Manual:
 
     def errors(self, function):
         def concerns(when):
-            """Whether an error of a section or header is this function's."""
+            """Returns whether an error of a section or header applies to this function."""
             if when.startswith('A pointer'):
                 return function.type == 'int' and '*' in function.declaration and 'Returns' not in function.comment.fields
             return when[0].isupper() or when.split()[0] in function.parameters
@@ -105,12 +104,12 @@ class Manual:
         return listed
 
     def entries(self, part, function):
-        """A list of a comment."""
+        """Returns a list of a comment as Markdown."""
         return '\n\n'.join(f'{self.markdown(name, function.parameters)}\n:   {self.markdown(text, function.parameters)}'
                            for name, text in part)
 
     def since(self, function):
-        """Nothing for what librpma 1.0 to 1.3 have."""
+        """Returns nothing for a function that librpma 1.0 to 1.3 have."""
         node = self.nodes.get(function.name, 'LIBRPMA_1.0')
         return '' if node == 'LIBRPMA_1.0' else f'An addition to the interface of librpma 1.3: symbol version {plain(node)}.'
 
@@ -122,7 +121,7 @@ class Manual:
                                self.entries(part, function) for part in parts)
 
         def said(label):
-            """Under a label of the function, else its section, else its header."""
+            """Returns the text under a label of the function, else of its section, else of its header."""
             parts = comment.fields.get(label) or section.fields.get(label) or opening.fields.get(label)
             return [capital(parts[0]), *parts[1:]] if parts and isinstance(parts[0], str) else parts
         about_parameters = [part for part in comment.body if not isinstance(part, str) and part[0][0] in function.parameters]
@@ -152,7 +151,7 @@ class Manual:
         return ''.join(f'# {name}\n\n{text}\n\n' for name, text in parts if text)
 
     def functions_of(self, header):
-        """Every section of a header: what it says of itself, and its functions."""
+        """Returns every section of a header, with its text and its functions."""
         said = []
         for section in header.sections:
             if section.functions:
@@ -163,7 +162,7 @@ class Manual:
         return '\n\n'.join(said)
 
     def filled(self, text, command):
-        """A page from prose: {{WORD}} or {{WORD ARGUMENT}} is what is known about it."""
+        """Returns a page from prose, in which it replaces {{WORD}} and {{WORD ARGUMENT}} by their text."""
         headers = {header.file: header for header in self.headers}
         fields = {
             'opening': lambda file: '\n\n'.join(re.sub(r'^(\w+\.) ', r'**\1** ', self.markdown(each))
@@ -188,7 +187,7 @@ MARK = 'the page '  # what stands between two pages while pandoc has them
 
 
 def set_with_pandoc(pandoc, pages, form, links=()):
-    """{name: the page as roff or HTML, without its head}"""
+    """Returns {name: the page as roff or HTML, without its head}."""
     options = ['--from', 'markdown-smart-auto_identifiers', '--to', form, *links]
     marked = '\n\n'.join(f'```{{={form}}}\n{MARK}{name}\n```\n\n{text}' for name, text in pages.items())
     output = subprocess.run([pandoc, *options], check=True, input=marked, capture_output=True, encoding='utf-8').stdout
@@ -207,7 +206,7 @@ def html(name, body, _):
 
 
 def write(path, content):
-    """Leaves a file that is right as it is, and what depends on it too."""
+    """Writes the file, unless it has this text already: then nothing that depends on it is made again."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_bytes() != content:
         path.write_bytes(content)
