@@ -39,7 +39,7 @@ struct FreshLinks : Links {
     FreshLinks() : Links{make_links()} {}
 };
 
-// Asks as a user that waits: the link may have it already, and else its descriptor tells.
+// Asks as a user that waits: the link may be ready already, otherwise its descriptor tells.
 bool is_ready(Link &link, soft::Interest wanted, int timeout_ms = 0) {
     (void)link.want(wanted);
     if (!link.rest()) {
@@ -62,7 +62,7 @@ void wait_until(const auto &done) {
     }
 }
 
-// Parts of the bytes, one behind the other.
+// Cuts the bytes into adjacent parts.
 std::vector<iovec> pieces_of(std::span<std::byte> bytes, std::minstd_rand &dice) {
     std::vector<iovec> pieces;
     while (!bytes.empty() && pieces.size() < 7) {
@@ -73,7 +73,7 @@ std::vector<iovec> pieces_of(std::span<std::byte> bytes, std::minstd_rand &dice)
     return pieces;
 }
 
-// The number of bytes that the link took until it said, in both ways, that it was full.
+// Returns how many bytes the link took until it reported, in both ways, that it was full.
 std::size_t fill(Link &link) {
     const Bytes some(65'536);
     std::size_t taken = 0;
@@ -137,7 +137,7 @@ void a_limited_link_is_full_sooner(FreshLinks &links) {
     assert_true(fill(*here) < fill(*other.here));
 }
 
-// Each epoll set is another thread that takes the link over.
+// Each epoll set stands for another thread that takes the link over.
 void readiness_is_level_triggered(FreshLinks &links) {
     auto &[here, there] = links;
     const auto is_seen = [&there] {
@@ -194,7 +194,7 @@ void the_end_follows_the_bytes(FreshLinks &links) {
     Bytes arrived;
     assert_true(receive_rest(*there, arrived).state == State::Ended);
     assert_same_bytes(arrived, pattern(1, 3));
-    // The other direction goes on.
+    // The other direction continues.
     assert_int_equal(send(*there, pattern(1, 4)).bytes, 1);
     there->finish();
     arrived.clear();
@@ -268,7 +268,7 @@ void a_fresh_link_takes_a_few_bytes(FreshLinks &links) {
     assert_int_equal(sent.error().number, ENOBUFS);
 }
 
-// The link goes on: nothing is lost with the memory.
+// The link continues: no byte of it is lost with the memory.
 void memory_may_be_gone(FreshLinks &links) {
     auto &[here, there] = links;
     persist::install_guard();  // in front of cmocka's handler

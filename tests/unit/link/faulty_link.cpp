@@ -10,7 +10,7 @@ namespace test {
 
 namespace {
 
-// The first bytes of the pieces, `most` at most.
+// These are the first bytes of the pieces, `most` at most.
 struct Beginning {
     Beginning(std::span<const iovec> from, std::size_t most) {
         for (const iovec &piece : from) {

@@ -169,7 +169,7 @@ bool use(Victim &victim, Attack &attack, Buffer &buffer) {
     }
 }
 
-// The attack goes on while the victim's user looks at the end of its link.
+// The attack continues while the victim's user checks the end of its link.
 void look_at_the_end(Victim &victim, Attack &attack, Buffer &buffer) {
     (void)victim.link->ready();
     (void)victim.link->failure();

@@ -7,7 +7,8 @@
 
 namespace {
 
-// A few bytes at once, and nothing every other time: legal, and as unpleasant as a link can be.
+// Takes and gives a few bytes at once, and nothing every other time. That is legal, and as unpleasant as a
+// link can be.
 test::Links unpleasant(test::Links links) {
     constexpr test::LinkFaults faults{.most = 1000, .delays = true};
     return {.here = std::make_unique<test::FaultyLink>(std::move(links.here), faults),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/file: the kernel tells of lost bytes once; nobody who asks about that file later, or at the same
-// time, hears that they are durable. The msync is this program's.
+// persist/file: the kernel reports lost bytes once; no caller that asks about that file later, or at the same
+// time, gets the answer that they are durable. This program replaces msync.
 #include "persist/file.hpp"
 
 #include <errno.h>
@@ -50,7 +50,8 @@ int error_of(const base::Result<void> &result) {
     return result ? 0 : result.error().number;
 }
 
-// A file of two pages, mapped through two open files. It stays, so that no other gets its inode number.
+// This is a file of two pages, mapped through two open files. It stays, so that no other file gets its inode
+// number.
 struct Opened {
     explicit Opened(const std::string &name)
         : first{new_file(name.c_str(), 2 * page)},
@@ -101,7 +102,7 @@ void lost_bytes_fail_every_registration(void **) {
     }
 }
 
-// For this process the file has failed, also when none of its regions is left.
+// For this process the file has failed, even when none of its regions is left.
 void a_lost_file_is_not_registered_again(void **) {
     if (!on_storage()) {
         skip();
@@ -114,7 +115,7 @@ void a_lost_file_is_not_registered_again(void **) {
     assert_int_equal(again.error().number, ENOSPC);
 }
 
-// One call has been told, and has not come back yet when another returns that knows of nothing.
+// One call has got the error and has not returned yet when another returns that got none.
 void a_race_hides_no_failure(void **) {
     if (!on_storage()) {
         skip();
@@ -135,7 +136,7 @@ void a_race_hides_no_failure(void **) {
     }
 }
 
-// Memory that the program took away is no failure of the file.
+// Memory that the program unmapped is no failure of the file.
 void unmapped_memory_spares_the_file(void **) {
     if (!on_storage()) {
         skip();

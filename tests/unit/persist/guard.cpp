@@ -24,14 +24,14 @@ void begin() {
     persist::install_guard();
 }
 
-// Memory that is no longer there.
+// Returns an address that is no longer mapped.
 char *unmapped() {
     char *const memory = map_anonymous(page);
     munmap(memory, page);
     return memory;
 }
 
-// A mapped page behind the end of its file: touching it is SIGBUS.
+// Returns a mapped page after the end of its file: an access to it raises SIGBUS.
 char *truncated() {
     const int fd = new_file("guard-truncated", page);
     char *const memory = map(fd, page);
@@ -65,7 +65,7 @@ void stores_eight_bytes(void **) {
 
 void reports_faults(char *gone) {
     alignas(8) std::array<char, page> buffer = {};
-    // Twice: the first must leave everything as it was.
+    // The fault comes twice, because the first must leave everything as it was.
     for (int round = 0; round < 2; ++round) {
         VALGRIND_DISABLE_ERROR_REPORTING;
         for (const size_t size : {size_t{1}, size_t{8}, page}) {
@@ -165,7 +165,7 @@ void works_with_an_alternate_stack(void **) {
     char *const gone = truncated();
     reports_faults(gone);
     munmap(gone, page);
-    // For Valgrind, the bytes that a handler leaves on its stack belong to nobody.
+    // Valgrind would report reads of the bytes that a handler leaves on its stack.
     VALGRIND_DISABLE_ERROR_REPORTING;
     const bool used = std::ranges::any_of(memory, [](char byte) { return byte != 0; });
     VALGRIND_ENABLE_ERROR_REPORTING;
@@ -175,7 +175,7 @@ void works_with_an_alternate_stack(void **) {
 
 // ---- What the handler before ours sees. Each runs in a child that has not yet installed the guard.
 
-// Runs `body` in a child and gives its wait status.
+// Runs `body` in a child, and returns its wait status.
 template <typename Body>
 int in_child(Body body) {
     fflush(nullptr);
@@ -271,7 +271,7 @@ void oldest_handler(int) {
     _exit(entered == 1 ? 46 : 47);
 }
 
-// A handler set over ours, which hands on to ours, must not send a fault round in circles.
+// A handler that replaced ours and calls ours must not make a fault circulate between the two.
 void comes_back_in_front(void **) {
     const int status = in_child([] {
         struct sigaction action = {};
@@ -295,7 +295,7 @@ void count_call(int) {
     calls = calls + 1;
 }
 
-// Signals that somebody sends are not faults: inside a guarded section too they go to the program.
+// Signals that a process sends are not faults: they go to the program, inside a guarded section too.
 void passes_on_signals_that_were_sent(void **) {
     const int status = in_child([] {
         struct sigaction action = {};
@@ -321,7 +321,7 @@ void passes_on_signals_that_were_sent(void **) {
     assert_int_equal(calls, 0);
 }
 
-// A program that samples itself: a handler of a signal looks where it may fault, and has a handler for that.
+// The program samples itself: a signal handler reads where it may fault, and has a handler for that fault.
 sigjmp_buf *volatile looks_from;
 volatile sig_atomic_t caught;
 char *looked_at;
@@ -359,7 +359,7 @@ void leaves_faults_of_others_alone(void **) {
             for (steps = 0; steps < 10; ++steps) {
                 raise(SIGUSR1);
             }
-            // Still guarded after that.
+            // The section is still guarded after that.
             *static_cast<volatile char *>(gone) = 1;
             steps = -1;
         });
@@ -375,7 +375,7 @@ void leaves_faults_of_others_alone(void **) {
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-// A byte beside what a section touches is no business of the guard's.
+// The guard does not handle faults at bytes beside the range of a section.
 void guards_no_byte_beside_the_range(void **) {
     const int status = in_child([] {
         struct sigaction action = {};
@@ -401,7 +401,7 @@ void blocks_no_signal_of_a_fault(void **) {
 }  // namespace
 
 int main() {
-    // First those that need a process without the guard.
+    // The tests that need a process without the guard come first.
     const CMUnitTest before[] = {cmocka_unit_test(chains_to_a_handler_with_information),
                                  cmocka_unit_test(chains_to_a_plain_handler),
                                  cmocka_unit_test(ends_by_default),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/mapping: the verdict on samples of /proc (those of DAX come from a guest with an emulated NVDIMM),
-// and on real memory of this machine.
+// persist/mapping: tests the verdict on samples of /proc (those of DAX come from a guest with an emulated
+// NVDIMM), and on real memory of this machine.
 #include "persist/mapping.hpp"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ bool yes(const std::string &path) {
     return path == "/dev/dax0.1";
 }
 
-// The one mapping of one page of `smaps`, which begins at 0x1000.
+// Returns the one mapping of one page of `smaps`, which begins at 0x1000.
 persist::Mapping judged(const std::string &smaps) {
     const auto mappings = persist::mappings_in(smaps, mountinfo, 0x1000, 0x1000, yes, no_sysfs);
     assert_true(mappings.has_value());
@@ -77,7 +77,7 @@ void knows_dax(void **) {
            "rd wr sh mr mw me ms sd hg");
     expect(Durability::CacheLines, "rw-s 00000000 00:06 116                        /dev/dax0.1", "devdax",
            "rd wr sh mr mw me ms sd hg");
-    // A name is not enough.
+    // The name of a device is not enough.
     expect(Durability::Volatile, "rw-s 00000000 00:06 117                        /dev/dax9.1", "devtmpfs");
 }
 
@@ -85,11 +85,11 @@ void knows_storage(void **) {
     expect(Durability::PageCache, "rw-s 00000000 fe:10 7 /mnt/with space/a  b",
            "/mnt/with space/a  b is page cache on xfs");
     expect(Durability::PageCache, "rw-s 00000000 00:2b 7 /mnt/nfs/a", "nfs4");
-    // A device number that no mount has: by path, the longest whole component first.
+    // No mount has this device number, so the path decides: the longest whole component comes first.
     expect(Durability::PageCache, "rw-s 00000000 00:99 7 /mnt/btrfs/a", "btrfs");
     expect(Durability::PageCache, "rw-s 00000000 00:99 7 /mnt/btrfs2/a", "overlay");
     expect(Durability::PageCache, "rw-s 00000000 00:99 7 /mnt/with space/a", "xfs");
-    // The upper of two mounts on one point.
+    // The upper of two mounts on one point counts.
     expect(Durability::PageCache, "rw-s 00000000 00:99 7 /mnt/pm/hidden/a", "ext4");
     expect(Durability::PageCache, "rw-s 00000000 00:1a 7 /tmp/x", "overlay");
 }
@@ -153,7 +153,7 @@ void finds_the_range(void **) {
     }
 }
 
-// Lines cut anywhere, and nonsense, give areas or none, never a wrong one.
+// Lines that are cut anywhere, and nonsense, give areas or none, never a wrong one.
 void survives_any_text(void **) {
     const std::string whole = area("1000-2000 rw-s 00000000 103:00 12   /mnt/pm/a", "rd wr sh ms sf");
     for (size_t size = 0; size < whole.size(); ++size) {
@@ -248,7 +248,7 @@ void real_file_for_reading(void **) {
     unlink("mapping-read");
 }
 
-// A file, then memory of no file, then a hole.
+// The memory is of a file, then of no file, and then there is a hole.
 void real_neighbours(void **) {
     if (!on_storage()) {
         skip();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/region: what can be durable, becoming durable, and memory that vanishes.
+// persist/region: tests which memory can be durable, how it becomes durable, and memory that vanishes.
 #include "persist/region.hpp"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ namespace {
 using persist::Durability;
 using persist::Region;
 
-// The log of the test so far.
+// This is the log of the test so far.
 std::string logged;
 
 // NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's log function.
@@ -38,7 +38,7 @@ int forget_log(void **) {
     return 0;
 }
 
-// The region of memory that is to be taken for DAX, which this machine need not have.
+// Returns a region of memory that the room treats as DAX, which this machine need not have.
 std::unique_ptr<Region> as_dax(char *memory, size_t size) {
     const auto begin = reinterpret_cast<uintptr_t>(memory);
     auto region = Region::open_as(memory, size, {{begin, begin + size, Durability::CacheLines, "is DAX"}});
@@ -64,11 +64,11 @@ void persists_a_file(void **) {
         assert_int_equal(error_of((*region)->persist(memory + 100, 3 * page)), 0);
         assert_int_equal(error_of((*region)->persist(memory + page - 1, 2)), 0);
         assert_int_equal(error_of((*region)->persist(memory + 100 + 3 * page, 0)), 0);
-        // Outside, by a byte and by wrapping round.
+        // The ranges are outside, by a byte and by wrapping round.
         assert_int_equal(error_of((*region)->persist(memory + 99, 1)), EINVAL);
         assert_int_equal(error_of((*region)->persist(memory + 100, 3 * page + 1)), EINVAL);
         assert_int_equal(error_of((*region)->persist(memory + 200, SIZE_MAX - 50)), EINVAL);
-        // A mistake of the caller breaks nothing.
+        // A mistake of the caller leaves the region usable.
         assert_int_equal(error_of((*region)->persist(memory + 100, 1)), 0);
     }
     munmap(memory, 4 * page);
@@ -120,7 +120,7 @@ void persists_two_files_under_one_range(void **) {
         assert_true(region.has_value());
         memory[page - 1] = memory[page] = 'x';
         assert_int_equal(error_of((*region)->persist(memory + page - 1, 2)), 0);
-        // Only the part that is asked for counts.
+        // Only the part that the caller asks for counts.
         assert_int_equal(ftruncate(second, 0), 0);
         assert_int_equal(error_of((*region)->persist(memory, page)), 0);
         assert_int_equal(error_of((*region)->persist(memory + page - 1, 2)), EFAULT);
@@ -146,7 +146,7 @@ void reports_a_truncated_file(void **) {
         assert_int_equal(error_of((*region)->persist(memory, page)), 0);
         assert_int_equal(error_of((*region)->persist(memory, 2 * page)), EFAULT);
         assert_non_null(strstr(logged.c_str(), "region-truncated"));
-        // It stays broken: what was lost is lost.
+        // The region stays broken, because lost bytes do not come back.
         assert_int_equal(ftruncate(fd, 2 * page), 0);
         assert_int_equal(error_of((*region)->persist(memory, 1)), EFAULT);
     }
@@ -240,7 +240,7 @@ void reports_cache_lines_that_vanished(void **) {
     unlink("region-lines");
 }
 
-// One that waits for a slow device is no matter for regions of another, or of none.
+// A region that waits for a slow device does not delay regions of another device, or of none.
 void waits_for_its_own_device(void **) {
     char *const memory = map_anonymous(2 * page);
     const auto begin = reinterpret_cast<uintptr_t>(memory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/storage: what file systems and block devices stand on, in trees like sysfs that the test makes, and
-// on a real loop device.
+// persist/storage: tests which storage is below file systems and block devices, in trees like sysfs that the
+// test makes, and on a real loop device.
 #include "persist/storage.hpp"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ constexpr const char *mountinfo =
 
 const fs::path tree = "sysfs";
 
-// A device of the tree, and its content: path below its folder, text.
+// Makes a device of the tree with its content: pairs of a path below its folder and a text.
 void device(const std::string &number, const std::string &folder,
             std::initializer_list<std::pair<const char *, const char *>> files = {}) {
     fs::create_directories(tree / "devices" / folder);
@@ -125,12 +125,12 @@ void knows_disks_in_memory(void **) {
     assert_non_null(strstr(why_lost("/mnt/merged").c_str(), "overlay on xfs on loop3 over "));
 }
 
-// Nothing real is like that; it ends all the same.
+// No real tree is like that; the search ends in any case.
 void ends_where_devices_do_not(void **) {
     assert_non_null(strstr(why_lost("/mnt/itself").c_str(), "more devices than are looked through"));
 }
 
-// ---- A real loop device, mounted where nobody else sees it.
+// ---- A real loop device, mounted where no other process sees it.
 
 void real_loop_device(const char *backing, Durability expected, const char *word) {
     const LoopMount mounted{backing};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/worker: jobs side by side, in order, none lost; threads come and go; a forked child starts afresh.
+// persist/worker: jobs run side by side and in order, and none is lost; threads come and go; a forked child
+// starts afresh.
 #include "persist/worker.hpp"
 
 #include <poll.h>
@@ -32,13 +33,13 @@ using persist::Worker;
 
 constexpr unsigned most = Worker::most_threads;
 
-// Threads of this process now.
+// Returns the number of threads that this process has now.
 unsigned thread_count() {
     const std::filesystem::directory_iterator threads{"/proc/self/task"};
     return static_cast<unsigned>(std::distance(begin(threads), end(threads)));
 }
 
-// Waits until the threads are no more than `wanted`; false after ten seconds.
+// Waits until there are no more threads than `wanted`. Returns false after ten seconds.
 bool threads_fall_to(unsigned wanted) {
     for (int round = 0; round < 1000 && thread_count() > wanted; ++round) {
         poll(nullptr, 0, 10);
@@ -46,12 +47,12 @@ bool threads_fall_to(unsigned wanted) {
     return thread_count() <= wanted;
 }
 
-// A gate that jobs wait at.
+// Jobs wait at this gate.
 struct Gate {
     std::counting_semaphore<> arrived{0};
     std::counting_semaphore<> open{0};
 
-    // Jobs for all the threads there can be, or more: each thread waits here now.
+    // Submits jobs for all the threads that there can be, or more: then each thread waits here.
     void block(std::span<Job> jobs) {
         for (Job &job : jobs) {
             job = {pass, this};
@@ -79,7 +80,7 @@ void runs_blocked_jobs_side_by_side(void **) {
     static Gate gate;
     static std::array<Job, most> blocked;
     gate.block(blocked);
-    // One more has no thread until one is free; then it runs.
+    // One more job has no thread until one is free; then it runs.
     static std::counting_semaphore<> done{0};
     static Job late{post, &done};
     assert_true(worker().submit(late));
@@ -90,7 +91,8 @@ void runs_blocked_jobs_side_by_side(void **) {
     assert_false(early);
 }
 
-// All threads of a device wait for it, and more jobs than there are threads: another's runs at once.
+// All threads of a device wait for it, with more jobs than there are threads. A job of another device runs at
+// once.
 void one_device_delays_no_other(void **) {
     static Gate gate;
     static std::array<Job, most + 1> blocked;
@@ -134,7 +136,7 @@ void runs_in_order_when_busy(void **) {
     gate.open.release(most - 1);
 }
 
-// A job that submits itself again, as a connection does with its next flush.
+// This job submits itself again, as a connection does with its next flush.
 struct Chain {
     Job job{run, this};
     int left = 1000;
@@ -166,7 +168,7 @@ void takes_jobs_from_everywhere(void **) {
 void threads_end_when_idle(void **) {
     static std::counting_semaphore<> done{0};
     static Job job{post, &done};
-    // The threads of sanitizers stay.
+    // The threads of sanitizers do not end.
     static unsigned without = 0;
     const pid_t child = test::fork_child();
     assert_true(child >= 0);
@@ -190,7 +192,7 @@ void a_forked_child_starts_afresh(void **) {
     static Gate gate;
     static std::array<Job, most + 1> blocked;
     gate.block(blocked);
-    // Here all threads are busy and one job waits: the child has neither.
+    // In the parent all threads are busy and one job waits; the child has neither.
     const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
@@ -207,14 +209,14 @@ void a_forked_child_starts_afresh(void **) {
     }
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
-    // The parent's go on.
+    // The jobs of the parent continue.
     gate.open.release(most + 1);
     gate.arrived.acquire();
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-// The process ends: no job is left behind, and no thread.
+// When the process ends, no job and no thread is left.
 void ends_with_the_process(void **) {
     const pid_t child = test::fork_child();
     assert_int_not_equal(child, -1);
@@ -253,7 +255,7 @@ void blocks_signals_but_faults(void **) {
     }
     assert_int_equal(sigismember(&mask, SIGSEGV), 0);
     assert_int_equal(sigismember(&mask, SIGBUS), 0);
-    // The caller's are as before.
+    // The signal mask of the caller is as before.
     sigset_t own;
     pthread_sigmask(SIG_SETMASK, nullptr, &own);
     assert_int_equal(sigismember(&own, SIGINT), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// registry: what other processes see of a process's rsockets, whatever becomes of the process and of its
+// registry: tests what other processes see of a process's rsockets, whatever happens to the process and its
 // files.
 #include <fcntl.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ using registry::Record;
 using registry::State;
 using test::logged;
 
-// Others can read a description: no byte of it is what was in the process's memory before.
+// Other processes can read a description, so no byte of it may be an earlier byte of this process's memory.
 static_assert(Description{}.peer.v6.sin6_scope_id == 0);
 
 int begin(void **) {
@@ -66,7 +66,7 @@ void an_rsocket_is_seen_from_its_description_to_its_end(void **) {
         assert_int_equal(all[0].live.sent_bytes, 1000);
     }
     assert_int_equal(seen().size(), 0);
-    // The next one begins with nothing.
+    // The next entry begins empty.
     const Entry next = listed(book, 8);
     assert_int_equal(seen()[0].live.sent_bytes, 0);
     book.remove_files();
@@ -99,7 +99,7 @@ void where_no_file_can_be_made_there_is_no_entry(void **) {
     assert_true(logged.empty());
 }
 
-// A process that reports on a pipe, and then does what `then` says.
+// Starts a process that reports on a pipe, and then calls `then`.
 template <typename Then>
 pid_t process_that(Then then) {
     int ends[2];
@@ -220,7 +220,7 @@ void a_forked_child_has_a_file_of_its_own(void **) {
     assert_int_equal(seen().size(), 1);
 }
 
-// Nobody here can tell whether a process of another namespace is there.
+// No process here can tell whether a process of another namespace exists.
 void a_file_of_another_process_namespace_stays(void **) {
     Book book{folder::path};
     const Entry entry = listed(book, 1);
@@ -237,7 +237,7 @@ void a_file_of_another_process_namespace_stays(void **) {
     assert_int_equal(folder::count(), 2);
 }
 
-// The bytes of a file of ours, under the same name, where `change` has been at work.
+// Asserts that our file is ignored for this reason after `change` has modified it.
 template <typename Change>
 void ignored_after(const char *why, Change change) {
     Book book{folder::path};
@@ -249,7 +249,7 @@ void ignored_after(const char *why, Change change) {
     if (!logged.contains(why)) {
         fail_msg("expected \"%s\" in: %s", why, logged.c_str());
     }
-    // Its end is written to the file.
+    // The end of the entry is written to the file, which needs its size again.
     std::filesystem::resize_file(memory_folder::file(), registry::first_file_bytes);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// registry/known_listener: which listening sockets are taken for rsockets.
+// registry/known_listener: tests which listening sockets are taken for rsockets.
 #include "registry/known_listener.hpp"
 
 #include <arpa/inet.h>
@@ -105,7 +105,7 @@ void another_socket_in_its_place_is_not_known(void **) {
     assert_false(is_known("127.0.0.1", listener.port));
 }
 
-// A user cannot say of another's socket that it is an rsocket.
+// A user cannot declare another user's socket an rsocket.
 void another_users_word_is_not_believed(void **) {
     if (geteuid() != 0) {
         skip();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// registry/tcp_diag: what the kernel tells of a connection.
+// registry/tcp_diag: tests what the kernel tells about a connection.
 #include "registry/tcp_diag.hpp"
 
 #include <arpa/inet.h>
