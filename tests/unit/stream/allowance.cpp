@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/allowance: credits and windows that a peer gives, also one that lies.
+// stream/allowance: tests credits and windows from a peer, also from one that lies.
 #include "stream/allowance.hpp"
 
 #include "../base/check.hpp"

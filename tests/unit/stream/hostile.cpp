@@ -32,7 +32,7 @@ constexpr std::size_t most_lost_bytes = 192 * 1024;
 std::uint64_t seed = 1;
 std::uint64_t most_words = 20'000;
 
-// A bound, not a measure.
+// This bound only notices a hang, and measures nothing.
 class Clock {
 public:
     [[nodiscard]] bool passed() const { return std::chrono::steady_clock::now() > at_; }
@@ -88,7 +88,7 @@ public:
         }
         return error_ == 0 || !is_evil_;
     }
-    // Its stream has ended as it deserves.
+    // Asserts that the stream has ended with the error that the peer caused.
     void check() const {
         if (evil_ == Evil::RandomWords) {
             return;
@@ -227,8 +227,8 @@ std::size_t open_descriptors() {
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-// The device's table of regions grows in parts, wherever the next key falls, until all of them are there:
-// about 2 MiB that are not lost. So many registrations leave none out.
+// The device's table of regions grows by the part in which the next key falls, until it has all parts: about
+// 2 MiB, which are no leak. After so many registrations it has all parts.
 void complete_table_of_regions() {
     std::array<char, 8> memory{};
     for (unsigned i = 0; i < 40'000; ++i) {
@@ -268,7 +268,7 @@ void peers_that_break_every_rule(void **) {
     calm_bytes = memory_in_use();
     calm_descriptors = open_descriptors();
     storm(most_words);
-    // Sockets that were closed are drained behind the program's back.
+    // The library drains closed sockets in the background.
     const Clock deadline;
     while (open_descriptors() > calm_descriptors + at_once && !deadline.passed()) {
         (void)poll(nullptr, 0, 1);

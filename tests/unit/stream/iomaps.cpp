@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/iomaps: mappings of a peer, also of one that lies, and what a peer is told of ours.
+// stream/iomaps: tests the mappings of a peer, also of one that lies, and what a peer gets to know about
+// ours.
 #include "stream/iomaps.hpp"
 
 #include <array>
@@ -63,11 +64,11 @@ void slots_that_cannot_be(void **) {
     assert_false(maps.set(0, slot(0, UINT64_MAX, 2)));
     assert_false(maps.set(0, slot(UINT64_MAX, 0x1000, 2)));
     assert_false(maps.find(UINT64_MAX).has_value());
-    // The last bytes that there can be.
+    // These are the last bytes of the address space.
     assert_true(maps.set(0, slot(UINT64_MAX - UINT32_MAX, UINT64_MAX - UINT32_MAX, UINT32_MAX)));
     assert_found(maps, UINT64_MAX - 1, UINT64_MAX - 1, 1);
     assert_false(maps.find(UINT64_MAX).has_value());
-    // One slot, written again and again, is one mapping.
+    // One slot that is written again and again is one mapping.
     for (std::uint64_t time = 1; time <= 1000; ++time) {
         assert_true(maps.set(1, slot(time * 10, 0x1000, 10)));
         assert_false(maps.find((time - 1) * 10).has_value());
@@ -107,7 +108,7 @@ void the_peer_is_told_once(void **) {
     assert_false(maps.remove(byte(0), 1));
 }
 
-// As long as it cannot be told, news of a slot are one.
+// While the stream cannot send the news of a slot, they stay one item.
 void news_do_not_pile_up(void **) {
     OwnMaps maps{2};
     maps.add(byte(1), 1, {}, slot(7, 0x1001, 1));
@@ -126,7 +127,7 @@ void news_do_not_pile_up(void **) {
     assert_false(maps.remove(byte(1), 1));
 }
 
-// A peer that reads in the middle of the second write has nothing, or a part of what is mapped.
+// A peer that reads in the middle of the second write gets nothing, or a part of the mapped bytes.
 void a_slot_is_emptied_before_it_is_used_again(void **) {
     OwnMaps maps{1};
     maps.add(byte(0), 1, {}, slot(1, 0x1000, 5));

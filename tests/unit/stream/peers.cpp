@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peers of streams that begin wrongly, or that say nothing, or too much.
+// Peers of these streams begin wrongly, send nothing, or send too much.
 #include <malloc.h>
 #include <poll.h>
 #include <rpma/rsocket.h>
@@ -29,7 +29,7 @@ std::vector<std::byte> bytes_of(const Hello &hello) {
     return {bytes.begin(), bytes.end()};
 }
 
-// Lets both go on until one more call gives something else than EAGAIN, and returns that.
+// Lets both ends continue until one more call returns something else than EAGAIN, and returns that.
 template <typename Call>
 ssize_t result_of(RawPeer &peer, Call call) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{40};
@@ -74,7 +74,7 @@ void private_data_that_is_none(void **) {
     }
 }
 
-// Memory that the peer does not have: its device refuses the first write there.
+// The private data names memory that the peer does not have: its device refuses the first write there.
 void private_data_that_lies(void **) {
     auto ends = test::connect_ends(RawPeer::Side::Asks, 4096);
     RawPeer peer{test::device(), RawPeer::Side::Asks, std::move(ends.peer), bytes_of(good)};
@@ -84,7 +84,7 @@ void private_data_that_lies(void **) {
     assert_int_equal(rclose(ends.stream), 0);
 }
 
-// More than they say, as some devices add.
+// The private data is longer than its length field, because some devices add bytes.
 void private_data_that_is_longer(void **) {
     std::vector<std::byte> longer = bytes_of(good);
     longer.resize(100);
@@ -115,7 +115,8 @@ struct Pair {
     RawPeer peer;
 };
 
-// It never gives a credit or a window: what may be sent is sent, and the rest, and closing, wait for nobody.
+// The peer never gives a credit or a window. The stream sends as much as it may; the rest does not block, and
+// closing does not wait.
 void a_peer_that_gives_nothing(void **) {
     for (const auto side : {RawPeer::Side::Asks, RawPeer::Side::IsAsked}) {
         Pair pair{side};
@@ -132,8 +133,8 @@ void a_peer_that_gives_nothing(void **) {
     }
 }
 
-// Words that take no credit, faster than they are taken: the device holds back those without a receive, and
-// nothing is lost.
+// The peer sends words that take no credit, faster than the stream takes them. The device holds back those
+// without a receive, and no word is lost.
 void words_without_an_end(void **) {
     Pair pair{RawPeer::Side::Asks};
     const auto in_use = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
@@ -160,7 +161,7 @@ void words_without_an_end(void **) {
     assert_int_equal(byte, static_cast<char>(RawPeer::pattern(0)));
 }
 
-// Words behind an end are no part of the stream.
+// Words after an end are no part of the stream.
 void words_after_the_end(void **) {
     for (const std::uint32_t how : {2U, 0U}) {
         Pair pair{RawPeer::Side::Asks};
@@ -175,7 +176,7 @@ void words_after_the_end(void **) {
     }
 }
 
-// A peer keeps the rules that does not know of the end yet.
+// A peer that does not know of the end yet still keeps the rules.
 void words_on_their_way_at_the_end(void **) {
     Pair pair{RawPeer::Side::Asks};
     pair.peer.data(10);

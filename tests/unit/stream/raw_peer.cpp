@@ -130,7 +130,7 @@ bool RawPeer::step() {
     return !over_;
 }
 
-// A word of the other end; more than what it says of credits and windows is not looked at.
+// Takes a word of the other end, and uses only its credits and windows.
 void RawPeer::take(const ibv_wc &completion) {
     if (completion.status != IBV_WC_SUCCESS) {
         return;
@@ -250,7 +250,8 @@ Ends connect_ends(RawPeer::Side side, int receive_bytes) {
     const base::Fd plain{socket(AF_INET, SOCK_STREAM, 0)};
     const int stream = rsocket(AF_INET, SOCK_STREAM | (asks ? 0 : SOCK_NONBLOCK), 0);
     require(rsetsockopt(stream, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes)) == 0);
-    // This thread is both ends: where it did not run for a while, one would take the other for a peer of TCP.
+    // This thread is both ends: if it did not run for a while, one end would take the other for a peer of
+    // TCP.
     const int no = 0;
     require(rsetsockopt(stream, SOL_RDMA, RDMA_FALLBACK, &no, sizeof(no)) == 0);
     if (asks) {

@@ -33,7 +33,7 @@ public:
     // ---- the next send() sends these together ----
     void word(std::uint32_t word);
     void word(stream::Op op, std::uint32_t value) { word(stream::encode(op, value)); }
-    // A message of any length up to 64 bytes.
+    // Adds a message of any length up to 64 bytes.
     void message(std::size_t bytes);
     void write(std::uint64_t address, std::uint32_t key, std::span<const std::byte> bytes);
     // Grants the other end a window: writes the next entry of its list.

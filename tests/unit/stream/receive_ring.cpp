@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/receive_ring: what a peer may write and when it may write again; and its two halves against
+// stream/receive_ring: tests what a peer may write and when it may write again, and its two halves with
 // stream/allowance, the other end of the same protocol.
 #include "stream/receive_ring.hpp"
 
@@ -97,7 +97,8 @@ void what_a_peer_may_not_write(void **) {
     assert_true(ring.arrived(1));
 }
 
-// Any sizes, any pace: the writer never finds less room than the reader gave, and nobody waits for ever.
+// With any sizes and at any pace, the writer never finds less room than the reader gave, and neither end
+// waits for ever.
 void both_ends_agree(void **) {
     std::mt19937 random{11};
     const auto dice = [&] { return static_cast<std::uint32_t>(random()); };

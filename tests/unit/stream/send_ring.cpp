@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/send_ring: bytes and places that are taken by what is posted, and come back in its order.
+// stream/send_ring: posted messages take bytes and places, which come back in the order of the messages.
 #include "stream/send_ring.hpp"
 
 #include "../base/check.hpp"
@@ -90,7 +90,7 @@ void nobody_waits_for_silent_messages(void **) {
     }
     assert_int_equal(silent, 4);
     assert_int_equal(ring.free(), 4096);
-    // A stream takes no more before all of so small a buffer is free.
+    // With so small a buffer, a stream takes no more bytes before all of it is free.
     assert_false((SendRing{send_low_water, 400, 8}.may_be_silent(1)));
     assert_false((SendRing{100000, 11, 8}.may_be_silent(1)));
 }

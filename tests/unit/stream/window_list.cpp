@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/window_list: windows that are here, on their way, and none.
+// stream/window_list: tests windows that have arrived, windows that are on their way, and entries that are
+// none.
 #include "stream/window_list.hpp"
 
 #include "../base/check.hpp"

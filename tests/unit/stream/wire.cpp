@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/wire: the protocol's bytes, as librdmacm 44 sends them, and what no peer may send.
+// stream/wire: tests the protocol's bytes, as librdmacm 44 sends them, and bytes that no peer may send.
 #include "stream/wire.hpp"
 
 #include <cerrno>
@@ -16,7 +16,7 @@ constexpr std::array<std::byte, sizeof...(Values)> bytes(Values... values) {
     return {static_cast<std::byte>(values)...};
 }
 
-// The request of librdmacm 44's rstream with a receive buffer of 1 MiB, as it was seen on the wire.
+// This request of librdmacm 44's rstream, with a receive buffer of 1 MiB, was captured on the wire.
 constexpr auto measured =
     bytes(0x01, 0x02, 0x01, 0x80, 0, 0, 0, 0, 0, 0, 0x55, 0xd6, 0x5e, 0x6a, 0xa0, 0, 0, 0, 0x11, 0x22, 0, 0,
           0, 2, 0, 0, 0x7f, 0x24, 0xa3, 0x9e, 0xd0, 0, 0, 0, 0x11, 0x22, 0, 0x08, 0, 0);

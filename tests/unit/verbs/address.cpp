@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs/address: what is asked of a provider's address look-up, and the reasons when it gives nothing.
+// verbs/address: tests the calls of a provider's address look-up, and the reasons when it gives nothing.
 #include "verbs/address.hpp"
 
 #include <netdb.h>
@@ -62,7 +62,7 @@ void ports_are_16_bits(void **) {
         assert_string_equal(result.error(), "a port is a number from 0 to 65535");
     }
     assert_int_equal(calls, 0);
-    // Names, and what only begins with a number, are the look-up's to judge.
+    // The look-up judges names, and text that only begins with a number.
     for (const char *port : {"0", "65535", "http", "99999x", "", "-1"}) {
         assert_true(verbs::look_up(provider, "127.0.0.1", port, verbs::Side::Remote).has_value());
     }

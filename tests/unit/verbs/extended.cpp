@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs/extended: native operations of kernel devices, on a queue pair as a library of rdma-core 45 lays it
-// out.
+// verbs/extended: tests native operations of kernel devices, on a queue pair with the layout of rdma-core 45.
 #include "verbs/extended.hpp"
 
 #include <csetjmp>
@@ -20,7 +19,7 @@ namespace {
 using verbs::native_atomic_write;
 using verbs::native_flush;
 
-// struct ibv_qp_ex of rdma-core 45: its members as far as rdma-core 44 has them, and one more.
+// This is struct ibv_qp_ex of rdma-core 45: the members that rdma-core 44 has, and one more.
 struct QueuePair45 {
     alignas(ibv_qp_ex) std::byte as_of_44[offsetof(ibv_qp_ex, wr_atomic_write) + sizeof(void *)];
     void (*wr_flush)(ibv_qp_ex *, std::uint32_t, std::uint64_t, std::size_t, std::uint8_t, std::uint8_t);
@@ -97,7 +96,7 @@ void device_has_what_its_bits_say(void **) {
     constexpr std::uint64_t atomic_write = std::uint64_t{1} << 40;
     ibv_device_attr_ex attributes{};
     assert_int_equal(device_operations(attributes, true), 0);
-    // One kind of flush is none.
+    // A device with one kind of flush only does not count as one that flushes.
     attributes.device_cap_flags_ex = global;
     assert_int_equal(device_operations(attributes, true), 0);
     attributes.device_cap_flags_ex = persistent;
@@ -121,7 +120,7 @@ void queue_pair_has_what_it_was_given(void **) {
     using verbs::extended::queue_pair_operations;
     assert_int_equal(queue_pair_operations(nullptr, true), 0);
     assert_int_equal(queue_pair_operations(queue_pair(), true), native_flush | native_atomic_write);
-    // Behind the end of an older library's queue pair there is something else.
+    // After the end of an older library's queue pair there is other memory.
     assert_int_equal(queue_pair_operations(queue_pair(), false), native_atomic_write);
     memory.wr_flush = nullptr;
     assert_int_equal(queue_pair_operations(queue_pair(), true), native_atomic_write);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs/owned: an object is destroyed once, by its own provider, and the errno of that comes back.
+// verbs/owned: an object is destroyed once, by its own provider, and the caller gets the errno value of that.
 #include "verbs/owned.hpp"
 
 #include <csetjmp>
@@ -75,7 +75,7 @@ void nothing_is_not_destroyed(void **) {
     assert_int_equal(destroyed, 0);
 }
 
-// ibv_ calls return an errno value, rdma_ calls -1 with errno.
+// ibv_ calls return an errno value; rdma_ calls return -1 and set errno.
 void both_kinds_of_failure_are_an_errno(void **) {
     destroy_result = EBUSY;
     verbs::CompletionQueue first{provider, &object};

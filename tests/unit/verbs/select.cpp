@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs/select: the words of RPMA_DEVICE.
+// verbs/select: tests the words of RPMA_DEVICE.
 #include "verbs/select.hpp"
 
 #include <csetjmp>
@@ -29,7 +29,8 @@ void no_other_word(void **) {
     }
 }
 
-// A context that is not the soft device's belongs to the kernel: it never meets the other library.
+// A context that is not of the soft device belongs to the kernel; no call passes it to the soft device's
+// library.
 void foreign_context_is_the_kernels(void **) {
     const ibv_context context{};
     assert_ptr_equal(&verbs::provider_of(&context), &verbs::rdma_core);

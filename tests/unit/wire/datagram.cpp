@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/datagram: the three datagrams, byte by byte, and what is not one of them.
+// soft/wire/datagram: tests the three datagrams, byte by byte, and bytes that are none of them.
 #include "soft/wire/datagram.hpp"
 
 #include <string>
@@ -76,7 +76,7 @@ void the_bytes_of_a_reply(void **) {
     assert_same_bytes(decoded->private_data, data);
 }
 
-// One byte of a sound datagram changed, at `offset`.
+// Returns a sound datagram with one byte changed, at `offset`.
 Bytes with(Bytes datagram, std::size_t offset, unsigned value) {
     datagram[offset] = static_cast<std::byte>(value);
     return datagram;

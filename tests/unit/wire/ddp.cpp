@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/ddp: DDP headers, byte by byte, and every header that is refused.
+// soft/wire/ddp: tests DDP headers, byte by byte, and every header that is refused.
 #include "soft/wire/ddp.hpp"
 
 #include <array>
@@ -43,7 +43,7 @@ Segment decoded(const Bytes &header) {
     return **segment;
 }
 
-// An untagged header of 8 bytes of payload with this control word.
+// Returns an untagged header of 8 bytes of payload with this control word.
 Bytes untagged(unsigned control, unsigned queue) {
     return bytes({0, 26, control >> 8, control & 0xff, 0, 0, 0, 0, 0, 0, 0, queue, 0, 0, 0, 1, 0, 0, 0, 0});
 }
@@ -51,7 +51,8 @@ Bytes tagged(unsigned control) {
     return bytes({0, 22, control >> 8, control & 0xff, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0});
 }
 
-// The first bytes that siw and hardware send (lengths: header without the length field, and 8 bytes).
+// These are the first bytes that siw and hardware send (lengths: header without the length field, and 8
+// bytes).
 void golden_control_words(void **) {
     const struct {
         Opcode opcode;
@@ -213,7 +214,7 @@ void another_queue_is_refused(void **) {
     }
 }
 
-// RFC 5041 section 4.2: set to zero by the sender, not looked at by the receiver.
+// RFC 5041 section 4.2: the sender sets these bits to zero, and the receiver does not check them.
 void rfc5041_4_1_reserved_bits_must_be_zero_and_not_checked(void **) {
     for (const unsigned reserved : {0x2000U, 0x1000U, 0x0800U, 0x0400U, 0x0020U, 0x0010U}) {
         assert_true(decoded(tagged(0xc140 | reserved)).opcode == Opcode::Write);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/mpa: FPDU framing: pad, trailer, CRC32C (RFC 5044 section 4, the vectors of RFC 3720 appendix
-// B.4).
+// soft/wire/mpa: tests FPDU framing: pad, trailer, CRC32C (RFC 5044 section 4, the vectors of RFC 3720
+// appendix B.4).
 #include "bytes.hpp"
 #include "soft/wire/ddp.hpp"
 #include "soft/wire/mpa.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/mpa: start-up frames, byte by byte, in both roles.
+// soft/wire/mpa: tests start-up frames, byte by byte, in both roles.
 #include "soft/wire/mpa.hpp"
 
 #include <array>
@@ -26,7 +26,7 @@ Bytes key(MpaRole role) {
     return bytes(std::string_view{role == MpaRole::Request ? "MPA ID Req Frame" : "MPA ID Rep Frame"});
 }
 
-// A frame with this flag word, and IRD and ORD words of 4 and 5, as siw sends.
+// Returns a frame with this flag word, and IRD and ORD words of 4 and 5, as siw sends it.
 Bytes raw(MpaRole role, unsigned flags) {
     return joined(key(role), bytes({flags >> 8, flags & 0xff, 0, 4, 0, 4, 0, 5}));
 }
@@ -75,7 +75,7 @@ struct Flag {
     unsigned bit;
 };
 
-// Each flag alone, in its place and in no other.
+// Each flag alone is in its place and in no other.
 void each_flag_alone(void **) {
     for (const MpaRole role : {MpaRole::Request, MpaRole::Reply}) {
         const unsigned soft_bit = role == MpaRole::Request ? 0x0400 : 0x0200;
@@ -128,8 +128,8 @@ void a_depth_that_is_too_deep_is_the_deepest(void **) {
     assert_int_equal(frame.ord, mpa_max_depth);
 }
 
-// Measured: siw answers with the request's own flag word. What our request can carry, and the reserved bits
-// that were tried, must not come back as an acceptance.
+// siw answers with the request's own flag word, as measured. An echo of the flags that our request can have,
+// or of the reserved bits that were tried, must not count as an acceptance.
 void an_echo_is_no_acceptance(void **) {
     for (const unsigned flags : {0x1002U, 0x1402U, 0x1102U, 0x5002U}) {
         assert_false(decode_mpa_frame(raw(MpaRole::Reply, flags), MpaRole::Reply).value().soft_operations);
@@ -143,13 +143,13 @@ void an_echo_is_no_acceptance(void **) {
         assert_false(echo->soft_operations);
         assert_int_equal(echo->crc, crc);
     }
-    // The one word that is an acceptance; no request of ours has its bit, so no echo can.
+    // This is the one word that is an acceptance. No request of ours has its bit, so no echo can have it.
     assert_true(decode_mpa_frame(raw(MpaRole::Reply, 0x1202), MpaRole::Reply).value().soft_operations);
     const Bytes everything = encoded({.markers = true, .crc = true, .reject = true, .soft_operations = true});
     assert_true((everything[16] & std::byte{0x02}) == std::byte{0});
 }
 
-// The other way round: an offer of ours is 0x0400, and none of the others.
+// Only 0x0400 is an offer of ours; the other bits are none.
 void an_offer_is_one_bit(void **) {
     for (const unsigned flags : {0x1002U, 0x1202U, 0x1102U, 0x5002U, 0x1802U}) {
         assert_false(
@@ -158,7 +158,7 @@ void an_offer_is_one_bit(void **) {
     assert_true(decode_mpa_frame(raw(MpaRole::Request, 0x1402), MpaRole::Request).value().soft_operations);
 }
 
-// S means something from revision 2 on: before, IRD and ORD are private data.
+// S has a meaning from revision 2 on; before, IRD and ORD are private data.
 void revision_1_is_never_enhanced(void **) {
     for (const unsigned flags : {0x0001U, 0x1001U}) {
         const Bytes all = raw(MpaRole::Request, flags);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/rdmap: the bodies of read, flush and atomic requests, immediate data and TERMINATE, byte by byte.
+// soft/wire/rdmap: tests the bodies of read, flush and atomic requests, immediate data and TERMINATE, byte by
+// byte.
 #include "soft/wire/rdmap.hpp"
 
 #include "bytes.hpp"
@@ -163,7 +164,8 @@ void terminate_survives(void **) {
     }
 }
 
-// The headers that a peer quotes, and the bits that say so, are not looked at; a short body is refused.
+// The decoder ignores the headers that a peer quotes and the bits that announce them, and refuses a short
+// body.
 void terminate_with_what_it_quotes(void **) {
     Bytes body = bytes({0x11, 0x01, 0xe0, 0x00});
     assert_true(decode_terminate(body).value() == terminate::tagged_bounds);
@@ -174,7 +176,7 @@ void terminate_with_what_it_quotes(void **) {
     }
 }
 
-// A reader of a log knows no numbers. A code that no RFC has is told too.
+// A reader of a log does not know the numbers. The text covers a code that no RFC has, too.
 void a_terminate_is_told_by_its_meaning(void **) {
     assert_string_equal(meaning_of(terminate::invalid_stag), "the peer knows no region with this key");
     assert_string_equal(meaning_of(terminate::tagged_invalid_stag), "the peer knows no region with this key");
@@ -182,7 +184,7 @@ void a_terminate_is_told_by_its_meaning(void **) {
     assert_string_equal(meaning_of({15, 15, 255}), "for a reason that it alone knows");
 }
 
-// As a whole: 24 bytes of header and body on queue 2, MSN 1, MO 0.
+// The whole message has 24 bytes of header and body on queue 2, with MSN 1 and MO 0.
 void a_whole_terminate(void **) {
     const auto body = encode(terminate::untagged_offset);
     std::array<std::byte, untagged_bytes> header;
