@@ -84,7 +84,7 @@ void private_data_that_lies(void **) {
     assert_int_equal(rclose(ends.stream), 0);
 }
 
-// The private data is longer than its length field, because some devices add bytes.
+// The private data is longer than a Hello, because some devices add bytes.
 void private_data_that_is_longer(void **) {
     std::vector<std::byte> longer = bytes_of(good);
     longer.resize(100);

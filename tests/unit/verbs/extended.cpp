@@ -96,7 +96,7 @@ void device_has_what_its_bits_say(void **) {
     constexpr std::uint64_t atomic_write = std::uint64_t{1} << 40;
     ibv_device_attr_ex attributes{};
     assert_int_equal(device_operations(attributes, true), 0);
-    // A device with one kind of flush only does not count as one that flushes.
+    // A device with only one kind of flush has no native flush.
     attributes.device_cap_flags_ex = global;
     assert_int_equal(device_operations(attributes, true), 0);
     attributes.device_cap_flags_ex = persistent;
