@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: atomic operations on eight bytes of the target's memory. The kernel's iWARP devices have none.
+// conformance: tests atomic operations on eight bytes of the target's memory. The kernel's iWARP devices have
+// none.
 #include <sys/mman.h>
 
 #include <array>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int atomic_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_REMOTE_READ;
 
-// Two ends, and 64 bytes of the server's memory for them.
+// These are two ends, and 64 bytes of the server's memory for atomic operations.
 struct Atomics {
     explicit Atomics(const Sizes &sizes = {}) : ends{connected(sizes)} {
         if (!ends.client.native(SOFTRDMA_OPERATION_ATOMIC)) {
@@ -121,7 +122,7 @@ void prepared_ones(void **) {
     assert_int_equal(atomics.words[1], 9);
 }
 
-// With those of the target's own processor nothing is lost.
+// No operation is lost when the target's own processor changes the same word.
 void they_are_atomic_with_the_processor(void **) {
     static constexpr std::uint64_t rounds = 2000;
     auto &atomics = make<Atomics>(Sizes{.send_wr = 64, .depth = 16});
@@ -145,7 +146,7 @@ void they_are_atomic_with_the_processor(void **) {
     assert_int_equal(atomics.words[5], rounds << 32 | rounds);
 }
 
-// Each finds what the one before it left, whichever thread serves the target.
+// Each operation finds the result of the one before it, whichever thread serves the target.
 void many_connections_add_to_one_word(void **) {
     static constexpr std::size_t connections = 4;
     static constexpr std::size_t rounds = 500;

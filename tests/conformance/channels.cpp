@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: completion channels: when there is an event and when there is none.
+// conformance: tests when a completion channel has an event and when it has none.
 #include <poll.h>
 
 #include <cerrno>
@@ -62,7 +62,7 @@ void only_solicited_ones(void **) {
     assert_int_equal(post(ends.client, {solicited(plain)}), 0);
     expect_cq_event(server, server.cq);
     expect_completion(server.cq, 1);
-    // Asking for any replaces asking for solicited ones.
+    // Asking for any completion replaces asking for solicited ones.
     arm(server.cq, true);
     arm(server.cq, false);
     assert_int_equal(post(ends.client, {plain}), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: connections: private data, refusals, and every way to end one.
+// conformance: tests connections: private data, refusals, and every way to end one.
 #include <poll.h>
 
 #include <array>
@@ -81,7 +81,7 @@ void a_rejection_is_seen_with_its_data(void **) {
         const CmEvent event = expect_event(ends.client.events, RDMA_CM_EVENT_REJECTED);
         assert_int_not_equal(event.status, 0);
         assert_true(event.data.starts_with(data));
-        // Neither end is of any more use.
+        // Neither end can be used any more.
         assert_int_equal(provider().cm.disconnect(ends.client.id), -1);
         auto parameters = connection_parameters(no_data, 1);
         assert_int_equal(provider().cm.accept(ends.server.id, &parameters), -1);
@@ -132,7 +132,7 @@ void both_ends_disconnect_at_once(void **) {
     }
 }
 
-// As programs do that destroy the queue pair at once, and count the events.
+// Some programs destroy the queue pair at once, and count the events.
 void the_end_is_told_when_the_queue_pair_is_gone(void **) {
     Ends &ends = make<Ends>();
     ends.connect();
@@ -184,7 +184,7 @@ void a_request_that_is_destroyed_is_rejected(void **) {
     expect_event(ends.client.events, RDMA_CM_EVENT_REJECTED);
 }
 
-// As cmtime does: the side that asked hears of the end all the same.
+// The side that disconnects gets the event of the end in any case, as cmtime needs it.
 void a_queue_pair_goes_while_it_disconnects(void **) {
     Ends &ends = connected();
     assert_int_equal(provider().cm.disconnect(ends.client.id), 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/differences: see the header. Each was seen with Linux 6.12 and rdma-core 44, in the kernel lab.
+// conformance/differences: see the header. Each difference was seen with Linux 6.12 and rdma-core 44, in the
+// kernel lab.
 #include "differences.hpp"
 
 #include <algorithm>

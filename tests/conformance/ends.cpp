@@ -301,7 +301,7 @@ void Ends::connect(const std::string &client_data, const std::string &server_dat
 
 void Ends::expect_disconnected() {
     if (!client.is_iwarp()) {
-        // InfiniBand's connections are ended by programs only, not by errors.
+        // Only programs end InfiniBand's connections; errors do not.
         (void)provider().cm.disconnect(client.id);
     }
     pollfd channels[] = {{.fd = client.events->fd, .events = POLLIN, .revents = 0},

@@ -59,10 +59,10 @@ public:
     End(const End &) = delete;
     End &operator=(const End &) = delete;
 
-    // As a client: makes an id with its objects, and resolves the address and the route of the port.
+    // Makes an id with its objects as a client, and resolves the address and the route of the port.
     void resolve(std::uint16_t port);
     void request(const std::string &private_data = {});
-    // As a server: takes over the id of a request, with objects of its own.
+    // Takes over the id of a request as a server, with objects of its own.
     void take(rdma_cm_id *requested);
     void accept(const std::string &private_data = {});
     void create_objects();
