@@ -284,11 +284,11 @@ bool MemoryLink::want(Interest interest) {
 }
 
 bool MemoryLink::rest() {
+    take_bells();
     const base::Lock lock{resting_mutex_};
     if (wanted_.readable) {
         release_used();
     }
-    take_bells();
     rests_.store(true, std::memory_order_seq_cst);
     return arm();
 }

@@ -47,7 +47,7 @@ public:
     [[nodiscard]] static base::Result<SharedRings> make();
     // Maps the memory that the peer has made. Fails with EPROTO when it is not such memory, or the peer could
     // truncate it.
-    [[nodiscard]] static base::Result<SharedRings> join(base::Fd memory);
+    [[nodiscard]] static base::Result<SharedRings> join(base::Fd file);
     SharedRings(SharedRings &&other) noexcept
         : file_{std::move(other.file_)}, memory_{std::exchange(other.memory_, nullptr)}, side_{other.side_} {}
     SharedRings &operator=(SharedRings &&other) noexcept {

@@ -136,7 +136,7 @@ void Group::give_back(Buffer buffer) {
 
 // A source may remove itself and others, or add others, while it makes progress.
 void Group::serve() {
-    std::array<Source *, 2 * max_events> now;
+    std::array<Source *, std::size_t{2} * max_events> now;
     std::size_t count = sources_.size();
     if (count <= direct_sources) {
         std::copy_n(sources_.begin(), count, now.begin());
@@ -148,7 +148,7 @@ void Group::serve() {
         }
     }
     if (nudges_.any()) {
-        count += take_nudged(std::span{now}.subspan(count, max_events));
+        count += take_nudged(std::span{now}.subspan(count));
     }
     due_ = std::span{now}.first(count);
     for (Source *const source : due_) {
