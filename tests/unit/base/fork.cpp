@@ -23,7 +23,7 @@ namespace {
 using base::ForkHook;
 using base::ForkLevel;
 
-// What was called, a letter a call: in the child with what its parent had called before.
+// The calls so far, one letter for each. The child begins with the letters of its parent.
 std::array<char, 32> called;
 std::size_t calls;
 
