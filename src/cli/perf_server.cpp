@@ -15,8 +15,9 @@ namespace cli {
 namespace {
 
 // The soft device's engine looks for the same time before it sleeps.
-constexpr auto spin_time = std::chrono::microseconds{30};
-constexpr int usage = RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
+constexpr auto answer_spins = std::chrono::microseconds{30};
+constexpr int measured_usage =
+    RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
 
 }  // namespace
 
@@ -91,7 +92,7 @@ void MessageAnswers::run() {
             active = now;
         } else if (result != RPMA_E_NO_COMPLETION) {
             return;
-        } else if (now - active > spin_time) {
+        } else if (now - active > answer_spins) {
             if (!stop_.wait(fd, POLLIN)) {
                 return;
             }
@@ -107,7 +108,8 @@ Outcome<std::shared_ptr<PerfArea>> PerfServer::scratch() {
         if (!memory) {
             return failed("cannot allocate {} bytes: {}", largest_message, errno_text(errno));
         }
-        LocalRegion region = TRY(register_memory(device_, memory.bytes(), usage | RPMA_MR_USAGE_RECV));
+        LocalRegion region =
+            TRY(register_memory(device_, memory.bytes(), measured_usage | RPMA_MR_USAGE_RECV));
         area = std::make_shared<PerfArea>(std::move(memory), largest_message, std::move(region));
         scratch_ = area;
     }
@@ -119,7 +121,7 @@ Outcome<std::shared_ptr<PerfArea>> PerfServer::slot(unsigned slot, bool durable)
     auto area = slot_.lock();
     if (area == nullptr) {
         const auto memory = pool_.slot(slot);
-        const int wanted = durable ? usage | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT : usage;
+        const int wanted = durable ? measured_usage | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT : measured_usage;
         area = std::make_shared<PerfArea>(Mapping{}, memory.size(),
                                           TRY(register_memory(device_, memory, wanted)));
         slot_ = area;

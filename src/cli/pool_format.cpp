@@ -12,7 +12,7 @@ namespace cli {
 
 namespace {
 
-constexpr std::string_view magic = "RPMAPOOL";
+constexpr std::string_view pool_magic = "RPMAPOOL";
 constexpr std::uint32_t format_version = 1;
 
 }  // namespace
@@ -20,7 +20,7 @@ constexpr std::uint32_t format_version = 1;
 Superblock encode_superblock(const Layout &layout) {
     Superblock bytes{};
     base::Writer writer{bytes};
-    writer.bytes(std::as_bytes(std::span{magic}));
+    writer.bytes(std::as_bytes(std::span{pool_magic}));
     writer.little(format_version);
     writer.little(static_cast<std::uint32_t>(page_size));
     writer.little(layout.capacity);
@@ -31,14 +31,14 @@ Superblock encode_superblock(const Layout &layout) {
 
 Outcome<Layout> decode_superblock(std::span<const std::byte> bytes) {
     base::Reader reader{bytes};
-    const auto found_magic = reader.bytes(magic.size());
+    const auto found_magic = reader.bytes(pool_magic.size());
     const auto version = reader.little<std::uint32_t>();
     const auto page = reader.little<std::uint32_t>();
     const Layout layout{reader.little<std::uint64_t>()};
     [[maybe_unused]] const auto reserved = reader.little<std::uint32_t>();
     const auto checksum = reader.little<std::uint32_t>();
-    if (!reader.ok() || std::memcmp(found_magic.data(), magic.data(), magic.size()) != 0) {
-        return failed("is not an rpma pool (expected it to begin with {})", magic);
+    if (!reader.ok() || std::memcmp(found_magic.data(), pool_magic.data(), pool_magic.size()) != 0) {
+        return failed("is not an rpma pool (expected it to begin with {})", pool_magic);
     }
     if (version != format_version) {
         return failed("is a pool of format version {} (expected {})", version, format_version);

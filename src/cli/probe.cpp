@@ -45,7 +45,7 @@ bool wait_for(const base::Fd &fd, short events, Time until) {
     }
 }
 
-std::string printable(std::span<const std::byte> bytes) {
+std::string first_line(std::span<const std::byte> bytes) {
     std::string text;
     for (const std::byte byte : bytes.first(std::min(bytes.size(), most_text))) {
         const auto letter = static_cast<char>(byte);
@@ -197,7 +197,7 @@ Outcome<Probed> probe(const Address &address, const ProbeOptions &options) {
     if (!options.at_once && !probed.is_listed && wait_for(fd, POLLIN, base::Clock::now() + banner_time)) {
         const ssize_t got = recv(fd.get(), room.data(), room.size(), 0);
         probed.peer = got > 0 ? Probed::Peer::SpeaksFirst : Probed::Peer::Closes;
-        probed.text = printable(std::span{room}.first(got > 0 ? static_cast<std::size_t>(got) : 0));
+        probed.text = first_line(std::span{room}.first(got > 0 ? static_cast<std::size_t>(got) : 0));
         return probed;
     }
     const Time begin = base::Clock::now();
@@ -216,7 +216,7 @@ Outcome<Probed> probe(const Address &address, const ProbeOptions &options) {
         take_reply(fd, *reply, probed);
     } else {
         probed.peer = Probed::Peer::Answers;
-        probed.text = printable(answer);
+        probed.text = first_line(answer);
     }
     return probed;
 }

@@ -11,7 +11,7 @@ namespace cli {
 
 namespace {
 
-constexpr std::uint32_t magic = 0x4c4f4f50;  // "POOL"
+constexpr std::uint32_t message_magic = 0x4c4f4f50;  // "POOL"
 // In every version both messages begin with magic, version, and mode or status.
 constexpr std::size_t common_size = 8;
 constexpr std::size_t pusher_size = 48;
@@ -47,7 +47,7 @@ const char *durability_text(Durability durability) {
 HelloBytes encode_hello(const Hello &hello) {
     HelloBytes bytes{};
     base::Writer writer{bytes};
-    writer.little(magic);
+    writer.little(message_magic);
     writer.little(hello.version);
     writer.little(static_cast<std::uint8_t>(hello.mode));
     writer.little(std::uint8_t{0});
@@ -59,7 +59,7 @@ HelloBytes encode_hello(const Hello &hello) {
 OfferBytes encode_offer(const Offer &offer) {
     OfferBytes bytes{};
     base::Writer writer{bytes};
-    writer.little(magic);
+    writer.little(message_magic);
     writer.little(offer.version);
     writer.little(static_cast<std::uint8_t>(offer.status));
     writer.little(static_cast<std::uint8_t>(offer.durability));
@@ -107,7 +107,7 @@ Outcome<Hello> decode_hello(std::span<const std::byte> bytes) {
     const auto found_magic = reader.little<std::uint32_t>();
     Hello hello{reader.little<std::uint16_t>(), static_cast<Mode>(reader.little<std::uint8_t>())};
     const std::size_t expected = hello.version == protocol_version ? sizeof(HelloBytes) : common_size;
-    if (bytes.size() < expected || found_magic != magic) {
+    if (bytes.size() < expected || found_magic != message_magic) {
         return failed("is no rpma client ({} bytes of private data, expected rpma's {})", bytes.size(),
                       expected);
     }
@@ -131,7 +131,7 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
                 .status = static_cast<Status>(reader.little<std::uint8_t>()),
                 .durability = static_cast<Durability>(reader.little<std::uint8_t>())};
     const std::size_t expected = offer.version == protocol_version ? offer_size : common_size;
-    if (bytes.size() < expected || found_magic != magic) {
+    if (bytes.size() < expected || found_magic != message_magic) {
         return failed("is no rpma server ({} bytes of private data, expected rpma's {})", bytes.size(),
                       expected);
     }

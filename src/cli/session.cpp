@@ -15,7 +15,7 @@ namespace {
 // The client reports at this interval that a transfer is active; the server waits longer.
 constexpr auto alive_interval = std::chrono::seconds{1};
 // A completion on the same machine takes less time than going to sleep for it.
-constexpr auto spin_time = std::chrono::microseconds{50};
+constexpr auto session_spins = std::chrono::microseconds{50};
 // Marks the completion of a request's message; the operation itself is done when its answer has come.
 constexpr Session::Operation of_request = 0;
 void *context_of(Session::Operation operation) {
@@ -142,7 +142,7 @@ Outcome<> Session::wait_for(Operation operation) {
         if (completed_ != seen) {
             seen = completed_;
             since = now;
-        } else if (now - since > spin_time) {
+        } else if (now - since > session_spins) {
             TRY(link_.wait_readable(fd, since + link_.timeout()));
             const int result = rpma_cq_wait(completions_);  // may wake up without an event
             TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", link_.name()));

@@ -30,7 +30,6 @@ namespace cli {
 namespace {
 
 using registry::Description;
-using registry::Mode;
 using registry::Phase;
 using registry::Seen;
 using registry::State;
@@ -105,13 +104,13 @@ const char *state_text(const Seen &one) {
     }
 }
 
-const char *mode_text(Mode mode) {
+const char *mode_text(registry::Mode mode) {
     switch (mode) {
-        case Mode::Rdma:
+        case registry::Mode::Rdma:
             return "rdma";
-        case Mode::Tcp:
+        case registry::Mode::Tcp:
             return "tcp";
-        case Mode::Udp:
+        case registry::Mode::Udp:
             return "udp";
         default:
             return "";
@@ -121,7 +120,7 @@ const char *mode_text(Mode mode) {
 // Returns the kernel's counts of a stream that is TCP, whose process does not count the bytes. Returns
 // nothing when the kernel does not tell them, or the socket has changed.
 std::optional<registry::TcpSocket> counts_of_kernel(const Description &description) {
-    if (description.mode != Mode::Tcp || description.state != State::Connected) {
+    if (description.mode != registry::Mode::Tcp || description.state != State::Connected) {
         return std::nullopt;
     }
     const auto storage_of = [](const Description::Address &address) {
@@ -142,9 +141,9 @@ std::string reason_of(const Seen &one) {
 
 Facts facts_of(const Seen &one) {
     const registry::Live &live = one.live;
-    const bool is_stream = one.description.mode == Mode::Rdma;
+    const bool is_stream = one.description.mode == registry::Mode::Rdma;
     const auto in_tcp = counts_of_kernel(one.description);
-    const bool is_counted = is_stream || in_tcp || one.description.mode == Mode::Udp;
+    const bool is_counted = is_stream || in_tcp || one.description.mode == registry::Mode::Udp;
     const std::uint64_t sent = in_tcp ? in_tcp->sent_bytes : live.sent_bytes + live.placed_bytes;
     const std::uint64_t received = in_tcp ? in_tcp->received_bytes : live.received_bytes;
     const auto word = [](const char *name, const char *column, const std::string &text) {

@@ -22,7 +22,7 @@ namespace cli {
 namespace {
 
 // The soft device's engine looks for the same time before it sleeps, so the comparison is fair.
-constexpr auto spin_time = std::chrono::microseconds{30};
+constexpr auto tcp_answer_spins = std::chrono::microseconds{30};
 
 }  // namespace
 
@@ -168,7 +168,7 @@ std::size_t TcpAnswers::receive(int connection, std::span<std::byte> into) {
         }
         const auto now = std::chrono::steady_clock::now();
         idle_since = std::min(idle_since, now);
-        if (now - idle_since > spin_time && !stop_.wait(connection, POLLIN)) {
+        if (now - idle_since > tcp_answer_spins && !stop_.wait(connection, POLLIN)) {
             return 0;
         }
     }

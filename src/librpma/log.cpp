@@ -70,7 +70,7 @@ void write_line(int fd, const LevelFormat &format, const char *place, const char
     const int length = std::snprintf(line, sizeof(line), "%s[%d] %s%s%s\n", time, static_cast<int>(gettid()),
                                      format.tag, place, message);
     [[maybe_unused]] const auto written =
-        write(fd, line, std::min(static_cast<std::size_t>(length), sizeof(line) - 1));
+        ::write(fd, line, std::min(static_cast<std::size_t>(length), sizeof(line) - 1));
 }
 
 void write_to_syslog(const LevelFormat &format, const char *place, const char *message) {

@@ -29,10 +29,6 @@ struct Verdict {
     std::string text;
 };
 
-bool one_of(std::string_view text, auto... choices) {
-    return ((text == choices) || ...);
-}
-
 Verdict lost(std::string why, const char *remedy) {
     return {Durability::Volatile, std::move(why) + "; " + remedy};
 }
@@ -44,8 +40,8 @@ constexpr const char *move_the_file = "put the file on a disk or a DAX device";
 // machine.
 bool reaches_storage(const Mount &mount) {
     return mount.source.starts_with("/dev/") || mount.kind.starts_with("fuse") ||
-           one_of(mount.kind, "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "zfs", "btrfs",
-                  "bcachefs", "lustre", "gpfs", "ubifs", "vboxsf", "fakeowner", "overlay", "aufs");
+           mount.is_one_of("nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "zfs", "btrfs",
+                           "bcachefs", "lustre", "gpfs", "ubifs", "vboxsf", "fakeowner", "overlay", "aufs");
 }
 
 Verdict judge_deleted(const std::string &path) {

@@ -43,6 +43,8 @@ struct Mount {
     std::string kind;
     std::string source;
     std::string options;  // of the file system, not of the mount
+
+    [[nodiscard]] bool is_one_of(auto... kinds) const { return ((kind == kinds) || ...); }
 };
 
 // Returns the areas that are at least partly in [begin, end), in order. Lines that are not valid are skipped.

@@ -18,10 +18,6 @@ namespace fs = std::filesystem;
 
 constexpr const char *in_memory = ", which lives in memory";
 
-bool one_of(std::string_view text, auto... choices) {
-    return ((text == choices) || ...);
-}
-
 DeviceNumber number_of(dev_t device) {
     return DeviceNumber{major(device)} << 32 | minor(device);
 }
@@ -76,7 +72,7 @@ const Mount *Storage::mount_of(const Area &area) const {
 }
 
 std::string Storage::why_lost(const Mount &mount, int layers) const {
-    if (one_of(mount.kind, "tmpfs", "ramfs", "rootfs", "hugetlbfs", "devtmpfs") ||
+    if (mount.is_one_of("tmpfs", "ramfs", "rootfs", "hugetlbfs", "devtmpfs") ||
         mount.source.starts_with("/dev/ram") || mount.source.starts_with("/dev/zram")) {
         return mount.kind + in_memory;
     }

@@ -84,7 +84,6 @@ std::vector<Network> networks_of_file(const std::string &path) {
 }  // namespace
 
 Configuration read_configuration(const std::string &folder) {
-    constexpr std::uint32_t most_messages = 0xfffe;
     constexpr std::uint32_t most_bytes = 1U << 30;
     const auto number_in = [&folder](const char *name, std::uint32_t least, std::uint32_t most,
                                      std::uint32_t otherwise) {
@@ -94,17 +93,17 @@ Configuration read_configuration(const std::string &folder) {
     stream::Settings &settings = read.settings;
     read.polling_time = std::chrono::microseconds{number_in("polling_time", 0, 1000000, 10)};
     settings.sends =
-        static_cast<std::uint16_t>(number_in("sqsize_default", 1, most_messages, settings.sends));
+        static_cast<std::uint16_t>(number_in("sqsize_default", 1, stream::most_messages, settings.sends));
     settings.receives =
-        static_cast<std::uint16_t>(number_in("rqsize_default", 1, most_messages, settings.receives));
+        static_cast<std::uint16_t>(number_in("rqsize_default", 1, stream::most_messages, settings.receives));
     settings.inline_bytes = number_in("inline_default", 0, UINT16_MAX, settings.inline_bytes);
     settings.slots = stream::from_scale(stream::to_scale(number_in("iomap_size", 0, UINT16_MAX, 0)));
     settings.receive_bytes = number_in("mem_default", 0, most_bytes, settings.receive_bytes);
     settings.send_bytes = number_in("wmem_default", 0, most_bytes, settings.send_bytes);
-    settings.sends =
-        static_cast<std::uint16_t>(number_of_variable("RS_SQ_SIZE", 1, most_messages, settings.sends));
-    settings.receives =
-        static_cast<std::uint16_t>(number_of_variable("RS_RQ_SIZE", 1, most_messages, settings.receives));
+    settings.sends = static_cast<std::uint16_t>(
+        number_of_variable("RS_SQ_SIZE", 1, stream::most_messages, settings.sends));
+    settings.receives = static_cast<std::uint16_t>(
+        number_of_variable("RS_RQ_SIZE", 1, stream::most_messages, settings.receives));
     settings.inline_bytes = number_of_variable("RS_INLINE", 0, UINT16_MAX, settings.inline_bytes);
     read.probe = probe_of_variable("RS_PROBE");
     read.peers = networks_of_file(folder + "/peers");

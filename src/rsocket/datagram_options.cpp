@@ -13,12 +13,6 @@
 
 namespace rsockets {
 
-namespace {
-
-constexpr int most_messages = 0xfffe;
-
-}  // namespace
-
 bool DatagramSocket::blocks() {
     const base::Lock lock{mutex_};
     return blocks_;
@@ -51,7 +45,7 @@ Result<void> DatagramSocket::set_rdma_option(int name, const void *value, sockle
     if (endpoint_ != nullptr || !number || *number < 0) {
         return base::failure(EINVAL);
     }
-    const auto messages = static_cast<std::uint16_t>(std::clamp(*number, 1, most_messages));
+    const auto messages = static_cast<std::uint16_t>(std::clamp(*number, 1, int{stream::most_messages}));
     if (name == RDMA_INLINE) {
         settings_.inline_bytes = static_cast<std::uint32_t>(*number);
     } else {

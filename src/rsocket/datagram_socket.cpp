@@ -15,8 +15,8 @@ namespace {
 // How long rclose waits until a device has sent its messages.
 constexpr milliseconds close_timeout{100};
 
-constexpr int send_flags_refused = MSG_OOB | MSG_MORE | MSG_FASTOPEN | MSG_DONTROUTE;
-constexpr int receive_flags_refused = MSG_OOB | MSG_ERRQUEUE;
+constexpr int datagram_send_flags_refused = MSG_OOB | MSG_MORE | MSG_FASTOPEN | MSG_DONTROUTE;
+constexpr int datagram_receive_flags_refused = MSG_OOB | MSG_ERRQUEUE;
 
 // Copies as many bytes as fit.
 void scatter(std::span<const std::byte> content, std::span<const iovec> parts) {
@@ -127,7 +127,7 @@ Result<std::size_t> DatagramSocket::until(short events, bool blocks, millisecond
 }
 
 Result<std::size_t> DatagramSocket::receive(msghdr &message, int flags) {
-    if ((flags & receive_flags_refused) != 0) {
+    if ((flags & datagram_receive_flags_refused) != 0) {
         return base::failure(EOPNOTSUPP);
     }
     const base::Lock lock{mutex_};
@@ -170,7 +170,7 @@ Result<std::size_t> DatagramSocket::take(msghdr &message, int flags) {
 }
 
 Result<std::size_t> DatagramSocket::send(const msghdr &message, int flags) {
-    if ((flags & send_flags_refused) != 0) {
+    if ((flags & datagram_send_flags_refused) != 0) {
         return base::failure(EOPNOTSUPP);
     }
     const std::span parts{message.msg_iov, message.msg_iovlen};

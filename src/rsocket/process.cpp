@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::milliseconds exit_timeout{2000};
 constexpr int exit_tick_ms = 5;
 
-constinit std::atomic<bool> ends{false};
+constinit std::atomic<bool> is_exiting{false};
 
 // NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
 struct AtExit {
@@ -32,7 +32,7 @@ void end_streams_with_process() {
     if (base::is_in_parents_memory()) {
         return;
     }
-    ends = true;
+    is_exiting = true;
     const auto until = base::Clock::now() + exit_timeout;
     const auto is_done = [] {
         const bool ended = Table::instance().end_with_process();
@@ -44,7 +44,7 @@ void end_streams_with_process() {
 }
 
 bool process_ends() {
-    return ends;
+    return is_exiting;
 }
 
 }  // namespace rsockets

@@ -16,7 +16,6 @@ namespace rsockets {
 namespace {
 
 constexpr int most_bytes = 1 << 30;
-constexpr int most_messages = 0xfffe;
 
 }  // namespace
 
@@ -87,7 +86,7 @@ base::Result<void> SocketOptions::set_of_rdma(int name, const void *value, sockl
     if (!number || *number < 0) {
         return base::failure(EINVAL);
     }
-    const auto messages = static_cast<std::uint16_t>(std::clamp(*number, 1, most_messages));
+    const auto messages = static_cast<std::uint16_t>(std::clamp(*number, 1, int{stream::most_messages}));
     switch (name) {
         case RDMA_SQSIZE:
             settings_.sends = messages;

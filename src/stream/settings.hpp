@@ -11,6 +11,9 @@ namespace stream {
 inline constexpr std::uint32_t usual_bytes = 131072;
 inline constexpr std::uint32_t usual_bytes_of_soft = 1048576;
 
+// The most that sends and receives may be.
+inline constexpr std::uint16_t most_messages = 0xfffe;
+
 struct Settings {
     std::uint16_t sends = 384;     // messages that may be posted and not complete
     std::uint16_t receives = 384;  // messages of the peer that have a place; 16 at least

@@ -17,7 +17,8 @@ int query_port(ibv_context *context, std::uint8_t port_num, ibv_port_attr *attri
     return ibv_query_port(context, port_num, attributes);
 }
 
-int query_gid(ibv_context *context, std::uint32_t port_num, std::uint32_t index, ibv_gid_entry *entry) {
+int kernel_query_gid(ibv_context *context, std::uint32_t port_num, std::uint32_t index,
+                     ibv_gid_entry *entry) {
     return ibv_query_gid_ex(context, port_num, index, entry, 0);
 }
 
@@ -52,7 +53,9 @@ const Provider rdma_core = {
                      .ends_when_sent = false,
                      .tells_end_error = false,
                      .most_inline_size = 0},
-    .device = {.query_device_ex = ibv_query_device_ex, .query_port = query_port, .query_gid = query_gid},
+    .device = {.query_device_ex = ibv_query_device_ex,
+               .query_port = query_port,
+               .query_gid = kernel_query_gid},
     .domain = {.alloc_pd = ibv_alloc_pd,
                .dealloc_pd = ibv_dealloc_pd,
                .reg_mr = register_memory,

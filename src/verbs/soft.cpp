@@ -10,7 +10,7 @@ unsigned all_operations(const ibv_device_attr_ex &) {
     return native_flush | native_atomic_write | native_immediate;
 }
 
-int query_gid(ibv_context *context, std::uint32_t port_num, std::uint32_t index, ibv_gid_entry *entry) {
+int soft_query_gid(ibv_context *context, std::uint32_t port_num, std::uint32_t index, ibv_gid_entry *entry) {
     return softrdma_ibv_query_gid_ex(context, port_num, index, entry, 0);
 }
 
@@ -35,7 +35,7 @@ const Provider soft = {
                      .most_inline_size = SOFTRDMA_MAX_INLINE_SIZE},
     .device = {.query_device_ex = softrdma_ibv_query_device_ex,
                .query_port = softrdma_ibv_query_port,
-               .query_gid = query_gid},
+               .query_gid = soft_query_gid},
     .domain = {.alloc_pd = softrdma_ibv_alloc_pd,
                .dealloc_pd = softrdma_ibv_dealloc_pd,
                .reg_mr = softrdma_ibv_reg_mr,

@@ -14,7 +14,6 @@ namespace soft {
 
 namespace {
 
-constexpr std::uint32_t port_mask = 0xffff;
 constexpr std::uint32_t grh_version = 6U << 28;
 constexpr std::uint8_t grh_next_header = 0x1b;  // an InfiniBand transport header
 
@@ -87,7 +86,7 @@ bool DatagramQueuePair::addressed(const wire::MessageHeader &header, const udp::
                                   bool multicast) {
     return header.destination == (multicast ? multicast_qp_num : qp_base.qp_num) &&
            header.qkey == qkey_.load(std::memory_order_relaxed) &&
-           (header.source & port_mask) == arrival.source.port &&
+           wire::port_of(header.source) == arrival.source.port &&
            (multicast || is_of_device(arrival.destination));
 }
 

@@ -12,7 +12,6 @@ namespace soft {
 namespace {
 
 constexpr std::uint32_t qp_num_mask = 0xffffff;
-constexpr std::uint32_t port_mask = 0xffff;
 constexpr std::uint32_t own_qkey = 0x80000000;  // in a request it stands for the queue pair's Q_Key
 
 }  // namespace
@@ -93,7 +92,7 @@ int DatagramQueuePair::enqueue(const ibv_send_wr &request, Part when_bad) {
         .is_inline = (request.send_flags & IBV_SEND_INLINE) != 0,
         .sges = static_cast<std::uint8_t>(request.num_sge)};
     if (!handle_to.multicast) {
-        made.to.port = static_cast<std::uint16_t>(request.wr.ud.remote_qpn & port_mask);
+        made.to.port = wire::port_of(request.wr.ud.remote_qpn);
     }
     SendRequest &pushed = requests_.push(made, request);
     if (when_bad == Part::Nothing && !requests_.keep(pushed)) {

@@ -184,7 +184,7 @@ void RequestFaults::set_timer(std::uint64_t us) {
 
 bool RequestFaults::delay_is_over() {
     std::uint64_t times = 0;
-    if (!waiting_ || read(timer_.get(), &times, sizeof(times)) != sizeof(times)) {
+    if (!waiting_ || ::read(timer_.get(), &times, sizeof(times)) != sizeof(times)) {
         return false;
     }
     waiting_ = false;

@@ -29,7 +29,7 @@ constexpr int max_events = 64;
 constexpr int fast_tick_ms = 1;
 constexpr int slow_tick_ms = 50;
 // An initiator that writes to a sleeping target often writes again, and a sleep costs more than these looks.
-constexpr std::chrono::microseconds spin_before_sleep{30};
+constexpr std::chrono::microseconds engine_spins{30};
 
 // The engine is never destroyed, because threads of the program may use it while the process ends.
 std::atomic<Engine *> current{nullptr};
@@ -261,7 +261,7 @@ void Engine::run() {
                                 : serve_ready(spinning ? 0 : timeout_ms);
         const auto now = base::Clock::now();
         served = found.work ? now : served;
-        spinning = now - served < spin_before_sleep;
+        spinning = now - served < engine_spins;
         if (found.woken) {
             eventfd_t ignored = 0;
             (void)eventfd_read(state.wake.get(), &ignored);

@@ -14,7 +14,7 @@ namespace soft {
 namespace {
 
 // A sleep costs tens of microseconds, so a thread looks for this long before it sleeps.
-constexpr std::chrono::microseconds spin_before_sleep{20};
+constexpr std::chrono::microseconds waiter_spins{20};
 
 // When no thread outside has looked at a group for this long, the next event asks them. When none has looked
 // for this long again, the engine serves the group.
@@ -68,7 +68,7 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
         group->begin_sleep();
     }
     bool interrupted = false;
-    auto sleep_at = base::Clock::now() + spin_before_sleep;
+    auto sleep_at = base::Clock::now() + waiter_spins;
     while (true) {
         for (const auto &group : groups) {
             group->serve_for_sleeper();

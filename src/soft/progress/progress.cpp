@@ -20,7 +20,7 @@ namespace {
 
 // Up to this many sources are checked directly, which is cheaper than asking epoll.
 constexpr std::size_t direct_sources = 2;
-constexpr int max_events = 64;
+constexpr int events_a_turn = 64;
 
 constexpr unsigned most_missed_ticks = 16;
 
@@ -136,13 +136,14 @@ void Group::give_back(Buffer buffer) {
 
 // A source may remove itself and others, or add others, while it makes progress.
 void Group::serve() {
-    std::array<Source *, std::size_t{2} * max_events> now;
+    std::array<Source *, std::size_t{2} * events_a_turn> now;
     std::size_t count = sources_.size();
     if (count <= direct_sources) {
         std::copy_n(sources_.begin(), count, now.begin());
     } else {
-        std::array<epoll_event, max_events> events;
-        count = static_cast<std::size_t>(std::max(epoll_wait(epoll_.get(), events.data(), max_events, 0), 0));
+        std::array<epoll_event, events_a_turn> events;
+        count =
+            static_cast<std::size_t>(std::max(epoll_wait(epoll_.get(), events.data(), events_a_turn, 0), 0));
         for (std::size_t i = 0; i < count; ++i) {
             now[i] = static_cast<Source *>(events[i].data.ptr);
         }

@@ -43,6 +43,11 @@ inline constexpr std::size_t reply_max_bytes = reply_header_bytes + reply_max_pr
 static_assert(message_header_bytes == 24 && lookup_request_bytes == 196 && reply_header_bytes == 28);
 static_assert(reply_max_bytes < lookup_request_bytes);
 
+// Returns the UDP port of the queue pair with this number.
+[[nodiscard]] constexpr std::uint16_t port_of(std::uint32_t qp_num) {
+    return static_cast<std::uint16_t>(qp_num & 0xffff);
+}
+
 // The header of a message. Its payload is the rest of the datagram.
 struct MessageHeader {
     bool solicited = false;
