@@ -81,7 +81,7 @@ check_tidy() {  # check_tidy ON|OFF: several sources at once, or not
     cmake --preset release -B build-tidy -DRPMA_TESTS=OFF -DRPMA_UNITY="$1" >/dev/null
     mkdir -p build-tidy/passed
     local files
-    mapfile -t files < <(sed -n "s,^ *\"file\": \"$PWD/\(\(build-tidy/\)*src/.*\)\".*,\1,p" build-tidy/compile_commands.json | sort -u)
+    mapfile -t files < <(sed -n "s,^ *\"file\": \"$PWD/\(\(build-tidy/\)\?src/.*\)\".*,\1,p" build-tidy/compile_commands.json | sort -u)
     [ ${#files[@]} -gt 0 ] || { echo 'lint: build-tidy/compile_commands.json names no file of src/' >&2; return 1; }
     printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" "$self" --tidy-one
 }
@@ -104,7 +104,7 @@ for option in "$@"; do
         --tidy-files) check_tidy OFF || bad=1 ;;
         --shell) check_shell || bad=1 ;;
         --facts) utils/facts.py || bad=1 ;;
-        *) sed -n '3,11s/^# \{0,1\}//p' "$self"; exit 2 ;;
+        *) sed -n '3,9s/^# \{0,1\}//p' "$self"; exit 2 ;;
     esac
 done
 [ $bad = 0 ] && echo "lint: $* found nothing"
