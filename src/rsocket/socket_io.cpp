@@ -53,9 +53,7 @@ Result<std::size_t> Socket::receive_part(void *bytes, std::size_t size, int flag
         [[likely]] {
         return received;
     }
-    const iovec part = base::part_of(bytes, size);
-    msghdr message = base::message_of(&part, 1);
-    return receive_any(message, flags);
+    return AnySocket::receive_part(bytes, size, flags);
 }
 
 [[gnu::noinline]] Result<std::size_t> Socket::receive_any(msghdr &message, int flags) {
@@ -85,8 +83,7 @@ Result<std::size_t> Socket::send_part(const void *bytes, std::size_t size, int f
     if (carrier_.open_stream().send(bytes, size, flags)) [[likely]] {
         return size;
     }
-    const iovec part = base::part_of(bytes, size);
-    return send_any(base::message_of(&part, 1), flags);
+    return AnySocket::send_part(bytes, size, flags);
 }
 
 [[gnu::noinline]] Result<std::size_t> Socket::send_any(const msghdr &message, int flags) {

@@ -9,6 +9,10 @@
 // stop us.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <iterator>
+
 #include "stream/wire.hpp"
 
 namespace stream {
@@ -16,10 +20,7 @@ namespace stream {
 class Allowance {
 public:
     // credits and first are what the peer's Hello says.
-    Allowance(std::uint16_t credits, const Target &first) : given_{credits}, limit_{credits} {
-        open_[0] = first;
-        opened_ = 1;
-    }
+    Allowance(std::uint16_t credits, const Target &first) : given_{credits}, limit_{credits}, open_{{first}} {}
 
     // The peer lets us send up to this message. False: the peer takes credits back, or claims to have taken
     // messages that were never sent.
@@ -34,11 +35,11 @@ public:
     // The peer has opened a window, behind those it opened before. False: this cannot be a window, or is one
     // too many.
     [[nodiscard]] bool open(const Target &window) {
-        if (opened_ == windows || window.length == 0 || !is_memory(window.address, window.length)) {
+        const auto place = std::ranges::find(open_, 0U, &Target::length);
+        if (place == open_.end() || window.length == 0 || !is_memory(window.address, window.length)) {
             return false;
         }
-        open_[(oldest_ + opened_) % windows] = window;
-        ++opened_;
+        *place = window;
         return true;
     }
 
@@ -46,17 +47,16 @@ public:
     [[nodiscard]] std::uint16_t credits() const { return static_cast<std::uint16_t>(limit_ - sent_); }
     // How many bytes the next message may have.
     [[nodiscard]] std::uint32_t room() const {
-        return opened_ != 0 && has_credit() ? open_[oldest_].length : 0;
+        return has_credit() ? open_.front().length : 0;
     }
     // Takes the place of a message of `bytes` bytes: at least 1, at most room().
     Target take(std::uint32_t bytes) {
-        Target &window = open_[oldest_];
+        Target &window = open_.front();
         const Target place{.address = window.address, .key = window.key, .length = bytes};
         window.address += bytes;
         window.length -= bytes;
-        if (window.length == 0) {
-            oldest_ = (oldest_ + 1) % windows;
-            --opened_;
+        if (window.length == 0) [[unlikely]] {
+            std::ranges::rotate(open_, std::next(open_.begin()));
         }
         ++sent_;
         return place;
@@ -68,9 +68,7 @@ private:
     std::uint16_t given_;
     std::uint16_t limit_;
     std::uint16_t sent_ = 0;
-    std::array<Target, windows> open_{};
-    std::uint32_t oldest_ = 0;
-    std::uint32_t opened_ = 0;
+    std::array<Target, windows> open_;  // the oldest first; behind the last are some without a length
 };
 
 }  // namespace stream

@@ -156,7 +156,7 @@ private:
         return error == 0;
     }
     void break_off(int number) REQUIRES(mutex());
-    void end_for(const Trouble &trouble) REQUIRES(mutex());
+    void end_for(Trouble trouble) REQUIRES(mutex());
 
     const std::shared_ptr<Shard> shard_;
     const Device &device_;

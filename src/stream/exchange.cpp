@@ -20,27 +20,19 @@ Trouble failed(int error) {
 
 }  // namespace
 
-Trouble Exchange::take(const ibv_wc &completion) {
-    if ((completion.opcode & IBV_WC_RECV) == 0) {
-        outgoing_.completed();
-        if (completion.wr_id == farewell) {
-            life_.peer_leaves();
-        }
-        return {};
+void Exchange::take_post(const ibv_wc &completion) {
+    outgoing_.completed();
+    if (completion.wr_id == farewell) {
+        life_.peer_leaves();
     }
-    const auto bits = incoming_.take_word(completion);
-    if (!bits) [[unlikely]] {
-        return violated("a message that is no word of 4 bytes");
-    }
-    const Word word = decode_word(*bits);
-    const bool is_data = static_cast<Op>(word.op) == Op::Data;
-    if (!is_data || incoming_.must_post_receives() || life_.peer_ended()) [[unlikely]] {
-        return take_closely(*bits);
-    }
-    return incoming_.arrived(word.value) ? Trouble{} : violated(beyond_its_room);
 }
 
-// Takes a word that is not data alone: receives are posted again, or it comes behind the peer's end.
+[[gnu::cold, gnu::noinline]] Trouble Exchange::no_word() {
+    return violated("a message that is no word of 4 bytes");
+}
+
+// Takes a word that is not data alone: receives are posted again, it comes behind the peer's end, or its
+// bytes have no room.
 [[gnu::noinline]] Trouble Exchange::take_closely(std::uint32_t bits) {
     const Word word = decode_word(bits);
     const bool is_data = static_cast<Op>(word.op) == Op::Data;

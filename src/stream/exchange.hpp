@@ -33,7 +33,22 @@ public:
     [[nodiscard]] const Incoming &incoming() const { return incoming_; }
 
     // Takes a completion that succeeded: a post of ours, or a word of the peer.
-    [[nodiscard]] Trouble take(const ibv_wc &completion);
+    [[nodiscard, gnu::always_inline]] Trouble take(const ibv_wc &completion) {
+        if ((completion.opcode & IBV_WC_RECV) == 0) {
+            take_post(completion);
+            return {};
+        }
+        const auto bits = incoming_.take_word(completion);
+        if (!bits) [[unlikely]] {
+            return no_word();
+        }
+        const Word word = decode_word(*bits);
+        if (static_cast<Op>(word.op) != Op::Data || incoming_.must_post_receives() || life_.peer_ended() ||
+            !incoming_.arrived(word.value)) [[unlikely]] {
+            return take_closely(*bits);
+        }
+        return {};
+    }
     // Whether settle() may have something to send.
     [[nodiscard]] bool owes() const {
         return incoming_.owes_update() || life_.owes_word() || !early_sends_.empty() || outgoing_.has_news();
@@ -48,6 +63,8 @@ public:
     }
 
 private:
+    void take_post(const ibv_wc &completion);
+    [[nodiscard]] static Trouble no_word();
     [[nodiscard]] Trouble take_closely(std::uint32_t bits);
     [[nodiscard]] Trouble take_word(Word word);
     [[nodiscard]] int send_early_sends();

@@ -64,7 +64,7 @@ void Connection::break_off(int number) {
     }
 }
 
-[[gnu::noinline]] void Connection::end_for(const Trouble &trouble) {
+[[gnu::noinline]] void Connection::end_for(Trouble trouble) {
     if (trouble.violation == nullptr) {
         fail(trouble.error);
         return;

@@ -193,7 +193,17 @@ void Shard::attach(Lane &lane, std::uint32_t number, Member &member) {
 
 inline void Shard::touch(Member &member) {
     if (!std::exchange(member.touched_, true)) {
-        touched_.push_back(&member);
+        member.next_touched_ = std::exchange(touched_, &member);
+    }
+}
+
+void Shard::forget_touched(const Member &member) {
+    Member **at = &touched_;
+    while (*at != nullptr && *at != &member) {
+        at = &(*at)->next_touched_;
+    }
+    if (*at != nullptr) {
+        *at = member.next_touched_;
     }
 }
 
@@ -219,7 +229,9 @@ inline void Shard::touch(Member &member) {
 // Another connection may get the number, so the completions that are left of this one are taken first.
 void Shard::detach(Lane &lane, std::uint32_t number) {
     serve(lane);
-    std::erase(touched_, lane.remove(number));
+    if (const Member *const member = lane.remove(number)) {
+        forget_touched(*member);
+    }
     (void)tell_touched();
 }
 
@@ -270,18 +282,18 @@ bool Shard::serve() {
         }
         found_.clear();
         again = expected_.load(std::memory_order_relaxed) != 0 &&
-                !touched_.empty();  // the completions may have made an event
+                touched_ != nullptr;  // the completions may have made an event
     }
     return tell_touched();
 }
 
 bool Shard::tell_touched() {
-    const bool any = !touched_.empty();
-    for (Member *const member : touched_) {
+    const bool any = touched_ != nullptr;
+    while (touched_ != nullptr) {
+        Member *const member = std::exchange(touched_, touched_->next_touched_);
         member->touched_ = false;
         member->go_on();
     }
-    touched_.clear();
     return any;
 }
 

@@ -40,6 +40,7 @@ protected:
 private:
     friend class Shard;
     bool touched_ = false;
+    Member *next_touched_ = nullptr;
 };
 
 // A thread that sleeps and can be woken.
@@ -129,6 +130,7 @@ private:
     bool serve_with_events() REQUIRES(mutex_);
     void take_events() REQUIRES(mutex_);
     void touch(Member &member) REQUIRES(mutex_);
+    void forget_touched(const Member &member) REQUIRES(mutex_);
     bool tell_touched() REQUIRES(mutex_);
     [[nodiscard]] base::Result<void> arm(std::vector<int> &descriptors) REQUIRES(mutex_);
     void disarm() REQUIRES(mutex_);
@@ -142,9 +144,9 @@ private:
     static inline std::atomic<int> expected_anywhere{0};
     std::uint32_t serves_ GUARDED_BY(mutex_) = 0;
     std::atomic<bool> events_came_{false};
-    // serve() puts here what it found. These are members so that serve() allocates nothing.
+    // serve() puts here what it found. It is a member so that serve() allocates nothing.
     std::vector<Event> found_ GUARDED_BY(mutex_);
-    std::vector<Member *> touched_ GUARDED_BY(mutex_);
+    Member *touched_ GUARDED_BY(mutex_) = nullptr;  // the first of a list
     std::array<std::byte, longest_message> scratch_
         GUARDED_BY(mutex_);  // not initialised, so that only used pages take memory
     int watches_ GUARDED_BY(mutex_) = 0;
