@@ -3,6 +3,10 @@
 if(RPMA_SANITIZE)
     add_compile_options(-fsanitize=${RPMA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     add_link_options(-fsanitize=${RPMA_SANITIZE})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+        # A library with a unique symbol, which a unity build of a sanitizer has, is never unloaded.
+        add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
+    endif()
 endif()
 if(RPMA_FUZZ)
     if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)

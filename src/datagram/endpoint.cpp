@@ -15,15 +15,15 @@ namespace {
 
 using std::chrono::seconds;
 
-// How many peers an endpoint remembers. It forgets the one that it has not sent to for longest.
+// Says how many peers an endpoint remembers. It forgets the one that it has not sent to for longest.
 constexpr std::size_t most_peers = 1024;
 // At how many addresses of this machine an endpoint has queue pairs. Messages from others go over UDP.
 constexpr std::size_t most_locals = 16;
-// How long an endpoint uses the queue pair of a peer from which it hears nothing.
+// Says how long an endpoint uses the queue pair of a peer from which it hears nothing.
 constexpr seconds trust{1};
-// How long an endpoint waits before it looks for the way to a peer again.
+// Says how long an endpoint waits before it looks for the way to a peer again.
 constexpr seconds look_up_pause{1};
-// How many datagrams one call takes off the socket at most, and how many times it polls a queue.
+// Says how many datagrams one call takes off the socket at most, and how many times it polls a queue.
 constexpr int datagrams_at_once = 64;
 constexpr int rounds_at_once = 8;
 

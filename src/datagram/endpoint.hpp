@@ -46,9 +46,9 @@ public:
     // EMSGSIZE: longer than most_message_bytes(); EDESTADDRREQ; as sendmsg(2).
     [[nodiscard]] base::Result<void> send(std::span<const iovec> parts, const sockaddr *name,
                                           socklen_t length);
-    // Whether each queue pair has a slot free for sending.
+    // Returns whether each queue pair has a slot free for sending.
     [[nodiscard]] bool can_send() const;
-    // Whether everything that was sent has left the devices.
+    // Returns whether everything that was sent has left the devices.
     [[nodiscard]] bool has_sent_all() const;
 
     // Takes the messages that have come, as far as there is room for them.
@@ -59,10 +59,10 @@ public:
     // The network's error for a message that was sent, or 0.
     [[nodiscard]] int error() const { return error_; }
     [[nodiscard]] int take_error() { return std::exchange(error_, 0); }
-    // Whether any call found something new since this was asked.
+    // Returns whether any call found something new since this was asked.
     [[nodiscard]] bool take_news() { return std::exchange(has_news_, false); }
 
-    // Whether serve() has room for the socket's messages.
+    // Returns whether serve() has room for the socket's messages.
     [[nodiscard]] bool has_room() const { return !inbox_.full(); }
     // The queue pairs that are to be waited for, beside the socket. A new one is news, and lives as long as
     // the endpoint does.

@@ -14,7 +14,7 @@
 
 namespace datagram {
 
-// How many messages there is room for, in each direction.
+// Says how many messages there is room for, in each direction.
 struct Room {
     std::size_t receives;
     std::size_t sends;
@@ -22,7 +22,7 @@ struct Room {
 
 class QueuePair {
 public:
-    // As stream::Device::choose_by().
+    // Works like stream::Device::choose_by().
     static void choose_by(const base::InterfaceTable &chosen);
     // Makes a queue pair at the address, whose port does not matter. ENODEV: no device serves the address.
     // Other errors: the device has no such queue pairs, or no more.
@@ -34,7 +34,7 @@ public:
     [[nodiscard]] std::uint32_t number() const { return id_->qp->qp_num; }
     // The longest message, its label included.
     [[nodiscard]] std::size_t most_bytes() const { return most_bytes_; }
-    // Whether it has failed, and neither sends nor receives any more.
+    // Returns whether it has failed, and neither sends nor receives any more.
     [[nodiscard]] bool is_broken() const { return is_broken_; }
 
     // A slot to write a message into, of slot_bytes; empty when all are on their way.

@@ -30,7 +30,7 @@ Ip take_ip(base::Reader &in, std::uint8_t version) {
     return ip;
 }
 
-// Whether the header was there as a whole, and the address has the form of its version.
+// Returns whether the header was there as a whole, and the address has the form of its version.
 bool consistent(const base::Reader &in, const Ip &ip, std::uint8_t version, std::size_t bytes,
                 std::size_t expected) {
     return in.ok() && version == version_of(ip) && bytes == expected;

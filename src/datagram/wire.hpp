@@ -57,11 +57,11 @@ struct Envelope {
     return slot_bytes - envelope_bytes(ip);
 }
 
-// Whether the address that a sender writes is the one that its datagrams come from.
+// Returns whether the address that a sender writes is the one that its datagrams come from.
 [[nodiscard]] bool names(const Envelope &envelope, const Ip &source);
 
-// Whether a queue pair can have this number: 0 and 1 are the device's own, and the last one is that of
-// groups.
+// Returns whether a queue pair can have this number: 0 and 1 are the device's own, and the last one is that
+// of groups.
 [[nodiscard]] inline bool is_number_of_pair(std::uint32_t qp_num) {
     return qp_num > 1 && qp_num < 0xffffff;
 }

@@ -7,7 +7,7 @@
 
 #include "base/shared_value.hpp"
 #include "librpma/connection.hpp"
-#include "librpma/flush.hpp"
+#include "librpma/flush_buffer.hpp"
 #include "librpma/id_owner.hpp"
 #include "librpma/mr_remote.hpp"
 

@@ -2,7 +2,7 @@
 // librpma/flush: makes earlier writes durable or visible, natively if both ends support that, otherwise by a
 // read after write. On one connection a read is not answered before the earlier writes are placed (RFC 5040,
 // 5.5).
-#include "librpma/flush.hpp"
+#include "librpma/flush_buffer.hpp"
 
 #include <bit>
 #include <limits>

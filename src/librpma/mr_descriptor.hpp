@@ -30,8 +30,8 @@ struct MrDescriptor {
     std::uint64_t size;
     std::uint32_t rkey;
     std::uint8_t usage;
-    // Whether native flush and atomic write may be posted to the region; its usage then has WRITE_DST and a
-    // flush bit.
+    // Says whether native flush and atomic write may be posted to the region; its usage then has WRITE_DST
+    // and a flush bit.
     bool takes_native = false;
 };
 

@@ -151,7 +151,22 @@ void Worker::drop_after_fork() {
     new (pool_.get()) Pool;
 }
 
-// This is initialized when the library is loaded, so that no fork comes before it.
+// Joins the threads that have ended, because the child inherits their ids and cannot join them.
+void Worker::join_ended() {
+    Pool &pool = *pool_;
+    base::Lock lock{pool.mutex};
+    const auto last = pool.ended_thread.take();
+    lock.unlock();
+    base::EndedThread::join(last);
+}
+
+// These are initialized when the library is loaded, so that no fork comes before them.
+const base::ForkHook Worker::joins_before_forks{
+    base::ForkLevel::EndedThreads, {.before = [] {
+        for (Worker *here = newest.load(std::memory_order_acquire); here != nullptr; here = here->older_) {
+            here->join_ended();
+        }
+    }}};
 const base::ForkHook Worker::renews_after_forks{
     base::ForkLevel::Persist, {.after_in_child = [] {
         for (Worker *here = newest.load(std::memory_order_acquire); here != nullptr; here = here->older_) {

@@ -46,8 +46,10 @@ private:
     explicit Worker(DeviceNumber device);
     ~Worker();
     void end(base::Clock::time_point deadline);
+    void join_ended();
     // A child starts without threads and without jobs.
     void drop_after_fork();
+    static const base::ForkHook joins_before_forks;
     static const base::ForkHook renews_after_forks;
 
     static std::atomic<Worker *> newest;

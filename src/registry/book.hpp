@@ -22,7 +22,7 @@ public:
     Entry &operator=(Entry &&other) noexcept;
     ~Entry();
 
-    // Whether others can see the rsocket.
+    // Returns whether others can see the rsocket.
     explicit operator bool() const;
     // Has no effect where there is no record.
     void describe(const Description &description);

@@ -42,8 +42,8 @@ bool is_listening(const Description &description) {
     return description.state == State::Listening && description.kind == Kind::Stream;
 }
 
-// Whether it listens on the kernel's RDMA devices only, and at the address. The socket that a device listens
-// with in TCP, if it does, is the device's.
+// Returns whether it listens on the kernel's RDMA devices only, and at the address. The socket that a device
+// listens with in TCP, if it does, is the device's.
 bool listens_by_rdma_to(const Description &description, const sockaddr_storage &wanted) {
     sockaddr_storage local{};
     std::memcpy(&local, &description.local, sizeof(description.local));

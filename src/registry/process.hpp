@@ -32,8 +32,8 @@ struct FileName {
 // parent has not asked for it yet.
 [[nodiscard]] std::optional<std::uint64_t> start_of(pid_t process);
 
-// Whether the process of the file's name is there, and has the file in its memory. A process that has begun
-// another program has not. If the caller may not look into the process, or if the process is of another
+// Returns whether the process of the file's name is there, and has the file in its memory. A process that has
+// begun another program has not. If the caller may not look into the process, or if the process is of another
 // namespace, it is enough that the process is there.
 [[nodiscard]] bool is_in_use(const FileName &name, const std::string &path);
 

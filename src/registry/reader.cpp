@@ -141,7 +141,7 @@ void for_files(const std::string &path,
     }
 }
 
-// Whether the file's process is there; the file of one that is gone is removed.
+// Returns whether the file's process is there; the file of one that is gone is removed.
 bool keep(const FileName &name, const std::string &path) {
     if (is_in_use(name, path)) {
         return true;

@@ -66,7 +66,7 @@ struct Live {
     // number that was sent.
     std::uint64_t granted_bytes = 0;
     std::uint64_t granted_messages = 0;
-    // How often a send had to wait until the peer granted more, and until the device had sent its bytes.
+    // Says how often a send had to wait until the peer granted more, and until the device had sent its bytes.
     std::uint64_t stalls_for_peer = 0;
     std::uint64_t stalls_for_device = 0;
 };

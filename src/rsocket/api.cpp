@@ -64,12 +64,12 @@ int with_descriptor(int fd, SystemCall call) {
     }));
 }
 
-// Whether a program passed a negative length, which socklen_t does not show.
+// Returns whether a program passed a negative length, which socklen_t does not show.
 bool is_negative(socklen_t length) {
     return length > INT_MAX;
 }
 
-// Whether the parts are as readv(2) and writev(2) want them, with no more bytes than a call can return.
+// Returns whether the parts are as readv(2) and writev(2) want them, and a call can return all their bytes.
 [[gnu::always_inline]] inline bool has_valid_parts(const msghdr &message) {
     if (message.msg_iovlen > IOV_MAX) {
         return false;
@@ -117,7 +117,7 @@ long read_nothing(int fd) {
     });
 }
 
-// As recvmsg(2) and sendmsg(2), which have an error of their own for too many parts.
+// Fails as recvmsg(2) and sendmsg(2) do, which have an error of their own for too many parts.
 long too_many_parts(int fd) {
     return with_socket(fd, [](AnySocket &) -> Result<int> { return base::failure(EMSGSIZE); });
 }

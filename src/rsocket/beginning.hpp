@@ -37,12 +37,12 @@ public:
     // TCP elsewhere.
     [[nodiscard]] Result<void> reach(const sockaddr *address, socklen_t length);
     [[nodiscard]] bool is_connecting();
-    // Whether the rsocket stays TCP if the peer of its stream does not answer.
+    // Returns whether the rsocket stays TCP if the peer of its stream does not answer.
     [[nodiscard]] bool may_fall_back();
     // Keeps bytes that are sent while it is Replaying.
     [[nodiscard]] Result<std::size_t> keep(std::span<const iovec> parts);
-    // Whether there are bytes for the peer, and it is not decided yet whether they go by the stream or in
-    // TCP. The caller holds the stream's lock.
+    // Returns whether there are bytes for the peer, and it is not decided yet whether they go by the stream
+    // or in TCP. The caller holds the stream's lock.
     [[nodiscard]] bool waits_with_bytes();
 
     // In beginning_accepted.cpp.
@@ -50,7 +50,8 @@ public:
     void begin_grace(base::Clock::time_point ends) { decision_time_.begin_grace(ends); }
     // The program is about to send. The rsocket becomes TCP if the peer's time is over.
     void speak_first();
-    // Whether another process that has the descriptor has begun a stream on it. Then this one has lost it.
+    // Returns whether another process that has the descriptor has begun a stream on it. Then this one has
+    // lost it.
     [[nodiscard]] bool lose_to_another();
     // The rsocket is TCP from now on.
     void stay_tcp(int reason);

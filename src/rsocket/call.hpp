@@ -10,7 +10,7 @@ namespace rsockets {
 // A call of this thread, while it lives.
 class Call {
 public:
-    // Whether the caller is in a signal handler that has interrupted a call of this thread.
+    // Returns whether the caller is in a signal handler that has interrupted a call of this thread.
     [[nodiscard]] static bool is_interrupted() { return is_under_way.load(std::memory_order_relaxed); }
 
     Call() { begin(); }
@@ -18,8 +18,8 @@ public:
     Call(const Call &) = delete;
     Call &operator=(const Call &) = delete;
 
-    // Whether the caller is in a signal handler that has interrupted a Pause of this thread. The handler may
-    // take the bytes that the thread is about to wait for.
+    // Returns whether the caller is in a signal handler that has interrupted a Pause of this thread. The
+    // handler may take the bytes that the thread is about to wait for.
     [[nodiscard]] static bool has_interrupted_pause() { return pauses.load(std::memory_order_relaxed); }
 
     // The thread waits in the kernel while this lives, and holds nothing that another call needs.

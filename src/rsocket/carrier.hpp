@@ -62,7 +62,7 @@ public:
 
     [[nodiscard]] State state() const { return state_; }
     void set_state(State state) REQUIRES(mutex_) { state_ = state; }
-    // Whether it is not known yet if the rsocket is a stream or TCP.
+    // Returns whether it is not known yet if the rsocket is a stream or TCP.
     [[nodiscard]] bool is_open_yet() const {
         const State state = state_;
         return state == State::Reaching || state == State::Offered || state == State::Replaying ||
@@ -148,7 +148,7 @@ public:
     ~StreamLock() RELEASE() = default;
     StreamLock(const StreamLock &) = delete;
     StreamLock &operator=(const StreamLock &) = delete;
-    // Whether there is a stream.
+    // Returns whether there is a stream.
     explicit operator bool() const { return held_.owns_lock(); }
     // Ends it before the scope ends. The stream may be another one when the lock is taken again.
     void unlock() RELEASE() { held_ = {}; }

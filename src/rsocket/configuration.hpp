@@ -17,12 +17,13 @@ namespace rsockets {
 enum class Probe { Never, Known, Always, Only };
 
 struct Configuration {
-    // How long a call that blocks looks for work before it sleeps.
+    // Says how long a call that blocks looks for work before it sleeps.
     std::chrono::microseconds polling_time{10};
     Probe probe = Probe::Always;
     // Where rsockets are known to listen.
     std::vector<Network> peers;
-    // How long a server that speaks first waits for the request of a peer that has said nothing (probe.hpp).
+    // Says how long a server that speaks first waits for the request of a peer that has said nothing
+    // (probe.hpp).
     std::chrono::milliseconds grace{10};
     // The devices of interfaces whose device is not chosen by address.
     base::InterfaceTable devices;

@@ -12,7 +12,7 @@ namespace rsockets {
 
 namespace {
 
-// How long rclose waits until a device has sent its messages.
+// Says how long rclose waits until a device has sent its messages.
 constexpr milliseconds close_timeout{100};
 
 constexpr int datagram_send_flags_refused = MSG_OOB | MSG_MORE | MSG_FASTOPEN | MSG_DONTROUTE;

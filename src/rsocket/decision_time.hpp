@@ -15,7 +15,7 @@ namespace rsockets {
 // The lock of the rsocket guards it.
 class DecisionTime {
 public:
-    // How long a peer has for the rest of a request, or for the answer to ours.
+    // Says how long a peer has for the rest of a request, or for the answer to ours.
     static constexpr std::chrono::seconds time_to_answer{1};
 
     // The same times, without the timer, for the rsocket of a forked child.
@@ -27,7 +27,7 @@ public:
     // From now on the peer has time_to_answer.
     void await_answer() { answer_due_ = base::Clock::now() + time_to_answer; }
     [[nodiscard]] bool awaits_answer() const { return answer_due_.has_value(); }
-    // Whether the peer was to answer, and has not in time.
+    // Returns whether the peer was to answer, and has not in time.
     [[nodiscard]] bool is_answer_late() const { return answer_due_ && base::Clock::now() >= *answer_due_; }
     // The peer may answer at any time, or has answered.
     void await_no_answer() { answer_due_.reset(); }

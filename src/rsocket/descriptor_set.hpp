@@ -19,7 +19,7 @@ public:
     void add(int fd) { word_of(fd) |= mask_of(fd); }
     void remove(int fd) { word_of(fd) &= ~mask_of(fd); }
 
-    // How many words a set for the descriptors below `count` has.
+    // Returns how many words a set for the descriptors below `count` has.
     [[nodiscard]] static std::size_t words_for(int count) {
         return (static_cast<std::size_t>(count) + bits - 1) / bits;
     }

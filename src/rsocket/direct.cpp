@@ -14,8 +14,8 @@ namespace {
 
 constexpr off_t most_offset = std::numeric_limits<off_t>::max();
 
-// How long riomap waits for the peer where calls do not block. A program may map right after it has accepted:
-// with librdmacm the peer is there by then.
+// Says how long riomap waits for the peer where calls do not block. A program may map right after it has
+// accepted: with librdmacm the peer is there by then.
 constexpr milliseconds handshake_timeout{1000};
 
 }  // namespace

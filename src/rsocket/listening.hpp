@@ -26,7 +26,7 @@ public:
     void begin_in_tcp() { in_tcp_ = true; }
 
     [[nodiscard]] bool is_in_tcp() const { return in_tcp_; }
-    // Whether it listens at a device of the kernel.
+    // Returns whether it listens at a device of the kernel.
     [[nodiscard]] bool is_at_devices() const { return listener_ != nullptr; }
     // Returns which of `events` (poll(2)) there are now.
     [[nodiscard]] short readiness(int fd, short events) const;

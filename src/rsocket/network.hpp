@@ -16,7 +16,7 @@ public:
     // Reads "192.0.2.0/24", "2001:db8::/32", or an address alone. Nothing when it is none of them.
     [[nodiscard]] static std::optional<Network> parse(std::string_view text);
 
-    // Whether an address, which is not a mapped one, belongs to it.
+    // Returns whether an address, which is not a mapped one, belongs to it.
     [[nodiscard]] bool has(const sockaddr_storage &address) const;
 
 private:

@@ -13,12 +13,13 @@ namespace rsockets {
 
 // Returns RDMA_REASON_NONE when the address is to be asked, else why not.
 [[nodiscard]] int why_not_ask(const sockaddr_storage &address);
-// Whether an rsocket is known to listen there: an administrator, or a process of this machine, says so.
+// Returns whether an rsocket is known to listen there: an administrator, or a process of this machine, says
+// so.
 [[nodiscard]] bool is_known(const sockaddr_storage &address);
 
-// How long a server waits for the client's request before it speaks first. Rsockets, and all else over the
-// soft device, have sent theirs when TCP has accepted them, other devices a moment later. A client whose
-// address was waited for in vain before has less time.
+// Returns how long a server waits for the client's request before it speaks first. Rsockets, and all else
+// over the soft device, have sent theirs when TCP has accepted them, other devices a moment later. A client
+// whose address was waited for in vain before has less time.
 [[nodiscard]] std::chrono::microseconds grace_of(const sockaddr_storage &client);
 
 void remember_tcp(const sockaddr_storage &address);

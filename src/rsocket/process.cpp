@@ -15,7 +15,7 @@ namespace rsockets {
 
 namespace {
 
-// How long the end of the process waits for bytes to leave.
+// Says how long the end of the process waits for bytes to leave.
 constexpr std::chrono::milliseconds exit_timeout{2000};
 constexpr int exit_tick_ms = 5;
 

@@ -5,7 +5,7 @@
 
 namespace rsockets {
 
-// Whether a process has begun a stream on this socket of the kernel.
+// Returns whether a process has begun a stream on this socket of the kernel.
 [[nodiscard]] bool carries_stream(int fd);
 // Makes an rsocket of such a socket. Each use of it gives ECONNRESET; the caller logs why. std::bad_alloc.
 void add_lost(int fd);
@@ -17,8 +17,8 @@ void add_lost(int fd);
 // stream. Waits until their bytes have left, two seconds at most; the rest is lost. Has no effect in a child
 // of vfork(2).
 void end_streams_with_process();
-// Whether a thread is about to do that, or has done it. Other threads may be in calls for streams that end
-// so.
+// Returns whether a thread is about to do that, or has done it. Other threads may be in calls for streams
+// that end so.
 [[nodiscard]] bool process_ends();
 
 }  // namespace rsockets

@@ -56,8 +56,8 @@ private:
         std::vector<int> watched;  // in outer_; the last one tells of events
     };
     class Round;
-    // Whether a look asks the kernel about outer_: now; or later, because the sleep that follows a look in
-    // vain does, and otherwise the next look; or not at all, because a sleep has.
+    // Says whether a look asks the kernel about outer_: now; or later, because the sleep that follows a look
+    // in vain does, and otherwise the next look; or not at all, because a sleep has.
     enum class Kernel : std::uint8_t { Now, Later, HasNothing };
 
     [[nodiscard]] Result<void> add(int fd, const std::shared_ptr<AnySocket> &socket, const epoll_event &event)
@@ -99,7 +99,7 @@ private:
     std::atomic<bool> closed_{false};
     std::atomic<bool> others_first_{false};
     std::atomic<bool> kernel_is_due_{false};  // the last look found something, and left the kernel for later
-    // Whether another loop, poll(2) for instance, may wait for outer_. It may until a thread sleeps in
+    // Says whether another loop, poll(2) for instance, may wait for outer_. It may until a thread sleeps in
     // wait(), and again after a wait() that was not to sleep. Keeping the shards' descriptors in outer_ takes
     // time, which a program that sleeps in wait() does not pay.
     std::atomic<bool> is_watched_outside_{true};

@@ -60,7 +60,7 @@ public:
     // that are being connected, go on meanwhile, and the peers of rsockets that it has accepted are answered.
     // Takes the locks of these rsockets, and of the shards. EINTR.
     [[nodiscard]] base::Result<void> until(Deadline deadline);
-    // Whether the descriptor, which was added, was ready when the sleep ended.
+    // Returns whether the descriptor, which was added, was ready when the sleep ended.
     [[nodiscard]] bool was_ended_by(int fd) const;
 
 private:

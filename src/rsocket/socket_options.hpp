@@ -38,14 +38,15 @@ class SocketOptions {
 public:
     explicit SocketOptions(const stream::Settings &settings) : settings_{settings} {}
 
-    // Whether the option of SOL_SOCKET is the stream's, and the kernel gets it only if the socket stays TCP.
+    // Returns whether the option of SOL_SOCKET is the stream's, and the kernel gets it only if the socket
+    // stays TCP.
     [[nodiscard]] static bool is_of_stream(int name);
     // Sets such an option. EINVAL: the value is none that the option can have.
     [[nodiscard]] base::Result<void> set_of_stream(int name, const void *value, socklen_t length);
     // Sets an option of SOL_RDMA. EINVAL: the value is no number, or below 0. ENOPROTOOPT: it cannot be set.
     [[nodiscard]] base::Result<void> set_of_rdma(int name, const void *value, socklen_t length);
 
-    // How large a stream's queues and buffers are to be.
+    // Returns how large a stream's queues and buffers are to be.
     [[nodiscard]] const stream::Settings &settings() const { return settings_; }
     // 0: none.
     [[nodiscard]] std::chrono::milliseconds receive_timeout() const { return receive_timeout_; }
@@ -53,7 +54,7 @@ public:
     // At least 1.
     [[nodiscard]] std::size_t receive_low_water() const { return receive_low_water_; }
     [[nodiscard]] const linger &lingering() const { return lingering_; }
-    // Whether the rsocket stays TCP where its peer has no streams.
+    // Returns whether the rsocket stays TCP where its peer has no streams.
     [[nodiscard]] bool may_be_tcp() const { return may_be_tcp_; }
     // The kernel's options that the program has set. The device sets some of them too; then the program's are
     // set again.

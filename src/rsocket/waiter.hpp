@@ -34,8 +34,8 @@ public:
         }
         return own;
     }
-    // Whether this thread's next look is still to come. In a signal handler that has interrupted the thread
-    // on its way to sleep it is not.
+    // Returns whether this thread's next look is still to come. In a signal handler that has interrupted the
+    // thread on its way to sleep it is not.
     [[nodiscard]] bool is_awake() const { return this == kept().get() && !Call::has_interrupted_pause(); }
     explicit Waiter(base::Fd fd) : fd_{std::move(fd)} {}
 
@@ -66,7 +66,8 @@ public:
 
     // Returns whether this woke a thread.
     virtual bool changed() = 0;
-    // Whether the watcher is exclusive: of all exclusive watchers of a socket one has to hear of a change.
+    // Returns whether the watcher is exclusive: of all exclusive watchers of a socket one has to hear of a
+    // change.
     [[nodiscard]] virtual bool is_exclusive() const = 0;
     // The socket is about to be closed; none of its locks is held.
     virtual void closed() = 0;
@@ -147,7 +148,7 @@ private:
     base::Mutex mutex_;
     std::vector<std::shared_ptr<Waiter>> waiters_ GUARDED_BY(mutex_);
     std::vector<std::shared_ptr<Watcher>> watchers_ GUARDED_BY(mutex_);
-    // Whether a list has one. It is written with the lock held.
+    // Says whether a list has one. It is written with the lock held.
     std::atomic<bool> any_{false};
 };
 

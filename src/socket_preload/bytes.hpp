@@ -15,8 +15,8 @@
 
 namespace socket_preload {
 
-// Whether a call that a signal has interrupted goes on, because all handlers that may have run ask for that
-// (SA_RESTART). timeout is SO_RCVTIMEO or SO_SNDTIMEO: calls that have such a time do not go on.
+// Returns whether a call that a signal has interrupted goes on, because all handlers that may have run ask
+// for that (SA_RESTART). timeout is SO_RCVTIMEO or SO_SNDTIMEO: calls that have such a time do not go on.
 [[nodiscard]] bool goes_on_after_signal(int fd, int timeout);
 
 template <typename Call>

@@ -29,9 +29,9 @@ sshd none
 
 [[nodiscard]] bool admits(const std::vector<Rule> &rules, int domain, int type, int protocol);
 
-// Whether sockets of these arguments of socket(2) are rsockets in this process.
+// Returns whether sockets of these arguments of socket(2) are rsockets in this process.
 [[nodiscard]] bool carries(int domain, int type, int protocol);
-// Whether any sockets are rsockets in this process.
+// Returns whether any sockets are rsockets in this process.
 [[nodiscard]] bool carries_anything();
 
 }  // namespace socket_preload

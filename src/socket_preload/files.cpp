@@ -74,7 +74,7 @@ ssize_t send_file_at(int socket, int file, off_t *offset, std::size_t bytes) {
     return done;
 }
 
-// Whether the pipe is ready for `events`. Where the call may wait, this does.
+// Returns whether the pipe is ready for `events`. Where the call may wait, this does.
 bool await_pipe(int pipe, short events, unsigned flags) {
     pollfd one{.fd = pipe, .events = events, .revents = 0};
     const bool waits = (flags & SPLICE_F_NONBLOCK) == 0 && (LIBC(fcntl)(pipe, F_GETFL) & O_NONBLOCK) == 0;

@@ -36,7 +36,7 @@ thread_local constinit const sigset_t *sleep_mask = nullptr;
 // Looked for now: a handler of a signal that an instruction raises calls it.
 [[maybe_unused]] auto *const system_call = LIBC(syscall);
 
-// Whether the next descriptor of this kind is the program's.
+// Returns whether the next descriptor of this kind is the program's.
 bool is_for_program(ForProgram::What what) {
     return next_for_program != nullptr && next_for_program->what() == what;
 }

@@ -9,8 +9,9 @@
 
 namespace socket_preload {
 
-// Whether the descriptor is an rsocket's. Then it becomes the number that librsocket knows. A descriptor of
-// this library's own becomes a number that is no descriptor, because the program has none there.
+// Returns whether the descriptor is an rsocket's. Then it becomes the number that librsocket knows. A
+// descriptor of this library's own becomes a number that is no descriptor, because the program has none
+// there.
 [[nodiscard]] inline bool is_rsocket(int &fd) {
     Kind kind = descriptors.kind(fd);
     if (kind == Kind::Inherited) {

@@ -26,7 +26,7 @@ namespace socket_preload {
 
 namespace {
 
-// Whether streams of the kernel's could have been carried instead.
+// Returns whether streams of the kernel's could have been carried instead.
 bool is_tcp(int fd) {
     return option_of(fd, SO_PROTOCOL) == IPPROTO_TCP;
 }

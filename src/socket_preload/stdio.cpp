@@ -105,7 +105,7 @@ ssize_t write_to(int fd, const char *bytes, std::size_t size) {
     return is_rsocket(fd) ? sent(fd, [&] { return rwrite(fd, bytes, size); }) : closed();
 }
 
-// As fopencookie(3) wants it: 0 is a failure.
+// Returns 0 for a failure, as fopencookie(3) wants it.
 ssize_t write_cookie(void *cookie, const char *bytes, std::size_t size) {
     const ssize_t written = write_to(fd_of(cookie), bytes, size);
     return written < 0 ? 0 : written;

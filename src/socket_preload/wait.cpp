@@ -68,7 +68,7 @@ int poll_rsockets(pollfd *entries, nfds_t count, int timeout) {
 
 using Sets = std::array<DescriptorSet, 3>;
 
-// How far select(2) looks: at most as far as the program's last descriptor. A program whose sets have
+// Returns how far select(2) looks: at most as far as the program's last descriptor. A program whose sets have
 // FD_SETSIZE numbers may give getdtablesize(3). The kernel looks as far as its table of descriptors goes,
 // which is long here, because those of this library have high numbers.
 int end_of(int count) {

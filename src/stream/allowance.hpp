@@ -20,7 +20,8 @@ namespace stream {
 class Allowance {
 public:
     // credits and first are what the peer's Hello says.
-    Allowance(std::uint16_t credits, const Target &first) : given_{credits}, limit_{credits}, open_{{first}} {}
+    Allowance(std::uint16_t credits, const Target &first)
+        : given_{credits}, limit_{credits}, open_{{first}} {}
 
     // The peer lets us send up to this message. False: the peer takes credits back, or claims to have taken
     // messages that were never sent.
@@ -45,10 +46,8 @@ public:
 
     [[nodiscard]] bool has_credit() const { return sent_ != limit_; }
     [[nodiscard]] std::uint16_t credits() const { return static_cast<std::uint16_t>(limit_ - sent_); }
-    // How many bytes the next message may have.
-    [[nodiscard]] std::uint32_t room() const {
-        return has_credit() ? open_.front().length : 0;
-    }
+    // Returns how many bytes the next message may have.
+    [[nodiscard]] std::uint32_t room() const { return has_credit() ? open_.front().length : 0; }
     // Takes the place of a message of `bytes` bytes: at least 1, at most room().
     Target take(std::uint32_t bytes) {
         Target &window = open_.front();

@@ -67,12 +67,12 @@ public:
 
     // The bytes that the program sent before the peer has answered.
     [[nodiscard]] EarlySends &early_sends() REQUIRES(mutex()) { return early_sends_; }
-    // How far the stream has come, and how it ended.
+    // Returns how far the stream has come, and how it ended.
     [[nodiscard]] const Life &life() const REQUIRES(mutex()) { return life_; }
-    // Whether receive() would give at least `bytes` bytes, or all that can come before some are read, or an
-    // end or an error.
+    // Returns whether receive() would give at least `bytes` bytes, or all that can come before some are read,
+    // or an end or an error.
     [[nodiscard]] bool can_receive(std::size_t bytes) const REQUIRES(mutex());
-    // Whether send() would take bytes, or give an error.
+    // Returns whether send() would take bytes, or give an error.
     [[nodiscard]] bool can_send() const REQUIRES(mutex());
     [[nodiscard]] std::size_t readable() const REQUIRES(mutex()) {
         return exchange_ ? exchange_->incoming().readable() : 0;
@@ -83,13 +83,13 @@ public:
     [[nodiscard]] base::Result<sockaddr_storage> name(End end) const REQUIRES(mutex());
     // The settings, as far as the device and the protocol allow them.
     [[nodiscard]] const Settings &settings() const { return settings_; }
-    // Whether a send of many bytes should first look for bytes that have left. The look makes room where
-    // there is too little. Where there is a send buffer, the next bytes then take its first place.
+    // Returns whether a send of many bytes should first look for bytes that have left. The look makes room
+    // where there is too little. Where there is a send buffer, the next bytes then take its first place.
     [[nodiscard]] bool looks_before_send(std::size_t bytes) const REQUIRES(mutex()) {
         return exchange_ && !idle() &&
                (!Outgoing::sends_in_place(device_) || !exchange_->outgoing().has_room_at_once(bytes));
     }
-    // Whether everything that was sent has left this end: the device needs none of it any more.
+    // Returns whether everything that was sent has left this end: the device needs none of it any more.
     [[nodiscard]] bool idle() const REQUIRES(mutex()) {
         return life_.phase() == Phase::Over ||
                (early_sends_.empty() &&

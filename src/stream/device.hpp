@@ -20,7 +20,7 @@ public:
     [[nodiscard]] static base::Result<const Device *> soft_at(const sockaddr_storage &local);
     // The kernel's device that serves an address of this machine; nullptr where there is none.
     [[nodiscard]] static base::Result<const Device *> of_kernel_at(const sockaddr_storage &local);
-    // Whether RPMA_DEVICE lets the soft device serve this machine's addresses of a family.
+    // Returns whether RPMA_DEVICE lets the soft device serve this machine's addresses of a family.
     [[nodiscard]] static bool soft_may_serve(int family);
     // The kernel's device of a context.
     [[nodiscard]] static base::Result<const Device *> of_kernel(ibv_context *context);
@@ -29,7 +29,7 @@ public:
     [[nodiscard]] rpma_peer *peer() const { return peer_.get(); }
     [[nodiscard]] const rpma_peer_limits &limits() const { return limits_; }
     [[nodiscard]] const char *name() const { return name_; }
-    // Whether a word is a send of its own. On other devices it is a write's immediate data.
+    // Returns whether a word is a send of its own. On other devices it is a write's immediate data.
     [[nodiscard]] bool is_iwarp() const { return is_iwarp_; }
     [[nodiscard]] bool is_of_kernel() const { return is_of_kernel_; }
 

@@ -19,7 +19,7 @@ public:
     // From now on the stream keeps what is sent before the peer has answered, as much as the send buffer has
     // room for, and sends it when the peer has answered.
     void begin() { wanted_ = true; }
-    // Whether what is sent is kept for later.
+    // Returns whether what is sent is kept for later.
     [[nodiscard]] bool keeps(const Life &life) const {
         const bool asks = life.phase() == Phase::Asking || life.phase() == Phase::Connecting;
         return life.may_write() && (!empty() ? life.phase() != Phase::Over : asks && wanted_);

@@ -49,7 +49,7 @@ public:
         }
         return {};
     }
-    // Whether settle() may have something to send.
+    // Returns whether settle() may have something to send.
     [[nodiscard]] bool owes() const {
         return incoming_.owes_update() || life_.owes_word() || !early_sends_.empty() || outgoing_.has_news();
     }

@@ -60,7 +60,7 @@ public:
         ++taken_count_;
         return bits;
     }
-    // Whether there is no room for another receive that is to be posted again.
+    // Returns whether there is no room for another receive that is to be posted again.
     [[nodiscard]] bool must_post_receives() const { return taken_count_ == taken_.size(); }
     // Posts the receives of words that have come again. The peer uses the receive of a message with bytes
     // again when it has got the credit back, so the caller posts the receives before each update. The
@@ -72,7 +72,7 @@ public:
     // The peer has written this slot of our list, and may write it again at any time. False: there is no such
     // slot, or no credit for it.
     [[nodiscard]] bool take_slot(std::uint32_t index);
-    // As PeerMaps::find().
+    // Works like PeerMaps::find().
     [[nodiscard]] std::optional<Target> find(std::uint64_t offset) const { return peer_maps_.find(offset); }
 
     [[nodiscard]] std::size_t readable() const { return unread_.readable(); }

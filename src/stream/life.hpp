@@ -23,21 +23,21 @@ public:
     explicit Life(Report &report) : report_{report} {}
 
     [[nodiscard]] Phase phase() const { return phase_; }
-    // Whether the request has been sent, or the peer's has been answered.
+    // Returns whether the request has been sent, or the peer's has been answered.
     [[nodiscard]] bool answered() const { return phase_ != Phase::Asking; }
     [[nodiscard]] bool established() const { return phase_ == Phase::Established; }
     [[nodiscard]] bool was_established() const { return was_established_; }
-    // Whether a device has accepted the request, even if there is no stream because of what it said.
+    // Returns whether a device has accepted the request, even if there is no stream because of what it said.
     [[nodiscard]] bool was_accepted() const { return was_accepted_; }
     // 0, or an errno value: why the stream broke, or never began.
     [[nodiscard]] int error() const { return error_; }
-    // Whether the peer sends no more.
+    // Returns whether the peer sends no more.
     [[nodiscard]] bool peer_ended() const { return peer_ended_; }
-    // Whether the peer neither sends nor receives any more.
+    // Returns whether the peer neither sends nor receives any more.
     [[nodiscard]] bool peer_left() const { return peer_left_; }
-    // Whether nothing can be sent any more, and nothing received but the bytes that have come.
+    // Returns whether nothing can be sent any more, and nothing received but the bytes that have come.
     [[nodiscard]] bool is_over() const { return phase_ == Phase::Over || peer_left_; }
-    // Whether the program has not ended the direction.
+    // Returns whether the program has not ended the direction.
     [[nodiscard]] bool may_read() const { return may_read_; }
     [[nodiscard]] bool may_write() const { return may_write_; }
     [[nodiscard]] bool may_send() const { return phase_ == Phase::Established && may_write_ && !peer_left_; }

@@ -46,13 +46,13 @@ public:
     Outgoing(const Outgoing &) = delete;
     Outgoing &operator=(const Outgoing &) = delete;
 
-    // How many bytes the next message may have.
+    // Returns how many bytes the next message may have.
     [[nodiscard, gnu::always_inline]] std::size_t room() const {
         // News of mappings go to the peer before any later byte.
         const std::size_t room = own_maps_.has_news() ? 0 : posted_.room(message_ops_ + 1);
         return std::min(room, std::size_t{allowance_.room()});
     }
-    // Whether enough bytes fit that it is worth while to take some.
+    // Returns whether enough bytes fit that it is worth while to take some.
     [[nodiscard]] bool has_room() const {
         return room() != 0 &&
                posted_.free() >= std::min<std::size_t>(send_low_water, ground_.settings.send_bytes);
@@ -60,10 +60,11 @@ public:
     [[nodiscard]] bool has_room_at_once(std::size_t bytes) const {
         return posted_.free() >= std::min(bytes, longest_message);
     }
-    // Whether the device needs no memory of what is posted.
+    // Returns whether the device needs no memory of what is posted.
     [[nodiscard]] bool idle() const { return posted_.idle(); }
-    // Whether a post takes the bytes where they are, and copies what has not left when it returns: the soft
-    // device does so with as many as a message has. On other devices bytes are copied into the send buffer.
+    // Returns whether a post takes the bytes where they are, and copies what has not left when it returns:
+    // the soft device does so with as many as a message has. On other devices bytes are copied into the send
+    // buffer.
     [[nodiscard]] static bool sends_in_place(const Device &device) { return !device.is_of_kernel(); }
 
     // Sends a message of bytes that the device takes during the post: at least 1, at most room().

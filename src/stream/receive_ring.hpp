@@ -63,8 +63,8 @@ public:
     }
 
     [[nodiscard]] std::size_t readable() const { return bytes_arrived_ - bytes_read_; }
-    // Whether nothing more can come before something is read. Many small messages use up the credits before
-    // the room.
+    // Returns whether nothing more can come before something is read. Many small messages use up the credits
+    // before the room.
     [[nodiscard]] bool is_full() const { return arrived_ == limit_ || given_ == 0; }
     // The unread bytes behind the first `skip`: all of them, or those up to the end of the buffer.
     [[nodiscard]] Part front(std::size_t skip = 0) const {
@@ -87,8 +87,8 @@ public:
         // The half that is the peer's again, if there is one.
         std::optional<Part> window;
     };
-    // Whether the peer is to be told something. The counters have 16 bits and go round: a difference below 0
-    // means that the credits for which an update is due are not read yet.
+    // Returns whether the peer is to be told something. The counters have 16 bits and go round: a difference
+    // below 0 means that the credits for which an update is due are not read yet.
     [[nodiscard]] bool owes_update() const {
         return free_ >= half_ || static_cast<std::int16_t>(taken_ - update_at_) >= 0;
     }

@@ -31,7 +31,7 @@ public:
 
     // Makes the request, whose events go to the member.
     [[nodiscard]] base::Result<void> ask(Member &member, const Settings &settings, MakeRequest make_request);
-    // Whether there is a request, and no connection yet.
+    // Returns whether there is a request, and no connection yet.
     [[nodiscard]] bool asks() const { return request_ != nullptr; }
     // Takes the request further. Returns whether the peer can be connected to. A failure ends the request.
     [[nodiscard]] base::Result<bool> proceed();
@@ -43,7 +43,7 @@ public:
     [[nodiscard]] base::Result<void> connect(Member &member, std::span<const rpma_recv_op> receives,
                                              std::span<const std::byte> hello, bool reaches);
 
-    // Whether there is a connection.
+    // Returns whether there is a connection.
     explicit operator bool() const { return conn_ != nullptr; }
     [[nodiscard]] const Connected &conn() const { return conn_; }
     // Returns the private data of the peer's answer.
@@ -57,7 +57,7 @@ public:
     [[nodiscard]] base::Result<sockaddr_storage> local_name() const;
     [[nodiscard]] base::Result<sockaddr_storage> peer_name() const;
 
-    // Whether the shard looks for an event of this stream.
+    // Returns whether the shard looks for an event of this stream.
     void expect_event(bool expected);
 
 private:

@@ -30,7 +30,7 @@ public:
           most_silent_{std::min(most_silent, (places - kept) / 4)},
           posted_{places} {}
 
-    // How many bytes a message may have that takes up to `places`.
+    // Returns how many bytes a message may have that takes up to `places`.
     [[nodiscard]] std::size_t room(std::uint32_t places) const {
         return places_ >= places + kept_ ? free_ : 0;
     }
@@ -39,9 +39,9 @@ public:
     [[nodiscard]] Part front(std::size_t bytes) const {
         return {.offset = next_, .size = std::min(bytes, size_ - next_)};
     }
-    // Whether the next message, of `bytes` bytes that the device takes during the post and of one place, may
-    // be silent. While only silent messages are posted there is room for more, because no sender waits for
-    // those.
+    // Returns whether the next message, of `bytes` bytes that the device takes during the post and of one
+    // place, may be silent. While only silent messages are posted there is room for more, because no sender
+    // waits for those.
     [[nodiscard]] bool may_be_silent(std::size_t bytes) const {
         return silent_.places < most_silent_ && free_ - bytes >= enough_;
     }
@@ -75,7 +75,7 @@ public:
     }
 
     [[nodiscard]] std::size_t free() const { return free_; }
-    // Whether the device needs no memory of what is posted.
+    // Returns whether the device needs no memory of what is posted.
     [[nodiscard]] bool idle() const { return posted_.empty(); }
 
 private:

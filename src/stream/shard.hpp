@@ -88,7 +88,7 @@ public:
         expected_.store(expected_.load(std::memory_order_relaxed) + streams, std::memory_order_relaxed);
         expected_anywhere.fetch_add(streams, std::memory_order_relaxed);
     }
-    // Whether a stream of any shard expects an event.
+    // Returns whether a stream of any shard expects an event.
     [[nodiscard]] static bool any_expects() { return expected_anywhere.load(std::memory_order_relaxed) != 0; }
     // This thread's shards in which a stream expects an event. Its program may have begun to connect in a
     // call that did not block, and may wait for something else now: a thread that waits for anything serves

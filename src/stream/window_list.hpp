@@ -37,7 +37,7 @@ public:
     }
 
 private:
-    // Whether `here` begins with some first bytes of the length, or none, and has zeros behind them.
+    // Returns whether `here` begins with some first bytes of the length, or none, and has zeros behind them.
     [[nodiscard]] bool begins_length(std::uint32_t here) const {
         const auto bytes = std::bit_cast<std::array<std::byte, sizeof(here)>>(here);
         const auto all = std::bit_cast<std::array<std::byte, sizeof(here)>>(length_);

@@ -115,7 +115,7 @@ struct Slot {
 };
 [[nodiscard]] std::array<std::byte, slot_bytes> encode_slot(const Slot &slot, std::endian order);
 
-// Whether the bytes from `address` on lie in an address space.
+// Returns whether the bytes from `address` on lie in an address space.
 [[nodiscard]] constexpr bool is_memory(std::uint64_t address, std::uint64_t bytes) {
     return bytes <= UINT64_MAX - address;
 }

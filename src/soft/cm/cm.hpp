@@ -4,10 +4,13 @@
 //   cm/id_events.cpp where the events of an id go, and how a synchronous id waits for them
 //   cm/options.cpp   what can be set on an id
 //   cm/create.cpp    an id of the kind that its port space asks for
-//   cm/tcp_id.hpp    an id of RDMA_PS_TCP: connect.cpp has the initiator's side, listen.cpp the responder's
+//   cm/tcp_id.hpp    an id of RDMA_PS_TCP: connect.cpp has the initiator's side, listen.cpp how a request
+//                    becomes an id, respond.cpp how that is answered, wanted.hpp what a program asks for
 //   cm/listener.hpp  the part of it that listens: sockets, until their requests are whole
 //   cm/handshake.hpp the MPA start-up of one link
-//   cm/datagram_id.hpp   an id of RDMA_PS_UDP or RDMA_PS_IPOIB
+//   cm/meeting.hpp   how two processes of one host find each other, and change to a link through memory
+//   cm/rejection.hpp the reply that rejects a request
+//   cm/datagram_id.hpp   an id of RDMA_PS_UDP or RDMA_PS_IPOIB; datagram_group.cpp has its multicast groups
 //   cm/channel.hpp   event channels and events
 //   api/endpoint.cpp  the C face of what an id makes for itself: queues, queue pair, whole endpoints
 //   api/address_info.cpp   rdma_getaddrinfo

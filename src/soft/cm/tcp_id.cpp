@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/tcp_id: see the header. connect.cpp and listen.cpp have the two sides of a connection's start.
+// soft/cm/tcp_id: see the header. connect.cpp, listen.cpp and respond.cpp have the start of a connection.
 #include "soft/cm/tcp_id.hpp"
 
 #include <cerrno>
@@ -57,7 +57,7 @@ void TcpId::destroy_queue_pair() {
 
 int TcpId::connection_socket() const {
     if (link_) {
-        return link_->descriptor();
+        return link_->met_on();
     }
     return listener_ ? listener_->socket() : CmId::connection_socket();
 }

@@ -37,7 +37,7 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::sh
               send_queue_cq_, *this, *group_,     *this},
       access_{{.pd = &domain, .queue_pair = creation()}},
       inbox_{qp_base, cap_, receive_queue_cq_, *this, *this},
-      durability_{back_from_worker, this},
+      durability_{persist_on_worker, this},
       receiver_{{.qp = qp_base,
                  .group = *group_,
                  .source = *this,
@@ -63,7 +63,7 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::sh
 
 void QueuePair::leave() {
     std::unique_ptr<Link> link;
-    Allowance allowance;
+    UnreadShare unread_share;
     while (true) {
         const unsigned returned = persists_returned.load(std::memory_order_acquire);
         {
@@ -72,7 +72,7 @@ void QueuePair::leave() {
             if (link_) {
                 leave_group();
                 link = take_link();
-                allowance = std::move(allowance_);
+                unread_share = std::move(unread_share_);
             }
             if (phase_.load(std::memory_order_relaxed) == Phase::Draining && ending_locally_ &&
                 owner_ != nullptr) {
@@ -90,7 +90,7 @@ void QueuePair::leave() {
     }
     if (link) {
         link->finish();
-        Engine::instance().drain(std::move(link), access_.origin(), std::move(allowance));
+        Engine::instance().drain(std::move(link), access_.origin(), std::move(unread_share));
     }
     if (inbox_.shared() != nullptr) {
         async_events_of(*qp_base.context).forget(&qp_base);
@@ -173,13 +173,6 @@ int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
     return error;
 }
 
-void QueuePair::receives_posted() {
-    group_->mutex().assert_held();
-    if (connected()) {
-        go_on_or_end(receiver_.receives_posted());
-    }
-}
-
 void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
     if (queue == CompletionQueue::Queue::Receive) {
         inbox_.release(slots);
@@ -217,13 +210,13 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
                                  const ConnectionParameters &parameters, ConnectionOwner *owner) {
     // The steps that need memory come first; when one fails, nothing has begun.
     sender_.reserve(parameters);
-    Allowance allowance{origin_of(peer)};
-    if (allowance.bytes() < limits::most_unread_bytes) {
-        link->limit_unsent(allowance.bytes());
+    UnreadShare unread_share{origin_of(peer)};
+    if (unread_share.bytes() < limits::most_unread_bytes) {
+        link->limit_unsent(unread_share.bytes());
     }
     group_->add(*this, link->descriptor(), link->watched({.readable = true}));
     link_ = std::move(link);
-    allowance_ = std::move(allowance);
+    unread_share_ = std::move(unread_share);
     owner_ = owner;
     access_.begin(peer);
     receiver_.begin(*link_, parameters);
@@ -231,29 +224,6 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     // This comes before the program is told, so that a program which connects again has already sent its
     // first FPDU.
     sender_.begin(*link_, access_.text(), parameters);
-}
-
-void QueuePair::look_for_first_fpdu() {
-    const base::Lock lock{group_->mutex()};
-    if (connected() && receiver_.awaits_peer() && link_->ready().readable) {
-        progress();
-        group_->let_rest(*this);
-    }
-}
-
-void QueuePair::Patience::expire() {
-    Group &group = *queue_pair_.group_;
-    group.mutex().assert_held();
-    queue_pair_.progress();
-    group.let_rest(queue_pair_);
-}
-
-void QueuePair::peer_began() {
-    group_->mutex().assert_held();
-    group_->clear_deadline(*this);
-    if (owner_ != nullptr) {
-        owner_->connection_established();
-    }
 }
 
 void QueuePair::forget_owner(const ConnectionOwner &owner) {

@@ -23,8 +23,8 @@
 #include "base/mutex.hpp"
 #include "soft/connected/ending.hpp"
 #include "soft/connected/owner.hpp"
-#include "soft/ground/allowance.hpp"
 #include "soft/ground/tcp.hpp"
+#include "soft/ground/unread_share.hpp"
 #include "soft/link/link.hpp"
 #include "soft/memory/durability.hpp"
 #include "soft/memory/peer_access.hpp"
@@ -110,7 +110,6 @@ private:
     void give_up() EXCLUDES(group_->mutex());
     void disconnect() EXCLUDES(group_->mutex());
     void end_here() REQUIRES(group_->mutex());
-    void go_on_or_end(const Outcome<> &outcome) REQUIRES(group_->mutex());
     void end(const Broken &broken) REQUIRES(group_->mutex());
     void end(const Ending &how) REQUIRES(group_->mutex());
     [[nodiscard]] EndReason how_peer_closed() const REQUIRES(group_->mutex());
@@ -118,7 +117,10 @@ private:
     void send_last_words() REQUIRES(group_->mutex());
     void leave_to_engine() REQUIRES(group_->mutex());
     void finish_draining() REQUIRES(group_->mutex());
-    static void back_from_worker(void *queue_pair);
+
+    // queue_pair_turns.cpp
+    void go_on_or_end(const Outcome<> &outcome) REQUIRES(group_->mutex());
+    static void persist_on_worker(void *queue_pair);
 
     // Counts the workers that returned to their queue pair. A thread that destroys a queue pair waits for a
     // change.
@@ -137,7 +139,7 @@ private:
     Receiver receiver_;
 
     std::unique_ptr<Link> link_ GUARDED_BY(group_->mutex());
-    Allowance allowance_ GUARDED_BY(group_->mutex());
+    UnreadShare unread_share_ GUARDED_BY(group_->mutex());
     ConnectionOwner *owner_ GUARDED_BY(group_->mutex()) = nullptr;
     Patience patience_ GUARDED_BY(group_->mutex()){*this};
     std::vector<std::byte> last_words_ GUARDED_BY(group_->mutex());  // up to and with a TERMINATE

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/connected/queue_pair: the turns of a queue pair, and the end of its connection.
+// soft/connected/queue_pair: the end of the connection.
 #include <utility>
 
 #include "base/log.hpp"
@@ -10,67 +10,13 @@
 
 namespace soft {
 
-void QueuePair::progress() {
-    group_->mutex().assert_held();
-    if (!connected()) {
-        drain();
-        return;
-    }
-    if (receiver_.parked()) {
-        // A sender may have found the link broken, and asked for reading.
-        sender_.want_readable(false, false);
-    }
-    const Sender::Turn turn = sender_.serve();
-    if (turn.all_sent) {
-        end_here();
-        return;
-    }
-    if (turn.broken) {
-        if (const auto broken = sender_.broken(false)) {
-            end(*broken);
-            return;
-        }
-    }
-    if (turn.gives_up_at != base::Clock::time_point::max()) {
-        group_->set_deadline(patience_, turn.gives_up_at);
-    }
-    if (receiver_.stalled() && link_->ready().ended) {
-        receiver_.link_ended();
-    } else if (turn.readable) {
-        go_on_or_end(receiver_.receive());
-    }
-}
-
-bool QueuePair::rest() {
-    group_->mutex().assert_held();
-    return !link_ || link_->rest();
-}
-
-// Is called when the time is over for the first FPDU that an initiator promised, for the rest of a segment,
-// for receives for the last messages, or for the peer's end of a connection that ended.
-void QueuePair::expire() {
-    group_->mutex().assert_held();
-    if (connected()) {
-        go_on_or_end(receiver_.expire());
-    } else {
-        leave_to_engine();
-        finish_draining();
-    }
-}
-
-void QueuePair::go_on_or_end(const Outcome<> &outcome) {
-    if (!outcome) {
-        end(outcome.error());
-    }
-}
-
 void QueuePair::end(const Broken &broken) {
     if (broken.by == Broken::By::Violation) {
         last_words_ = sender_.last_words(broken);
     }
     if (broken.by == Broken::By::End) {
         // A thread that sends may have found the cause earlier.
-        if (const auto cause = sender_.broken(true)) {
+        if (const auto cause = sender_.broken()) {
             end(ending_of(*cause, EndReason::Closed));
             return;
         }
@@ -147,7 +93,7 @@ void QueuePair::finish_draining() {
         link_->abort();  // destroying it is not enough when a child has its descriptor too
         take_link().reset();
     }
-    allowance_ = {};
+    unread_share_ = {};
     base::set_shared(phase_, Phase::Ended, std::memory_order_release);
     if (ending_locally_ && owner_ != nullptr) {
         owner_->connection_ended();
@@ -159,7 +105,7 @@ void QueuePair::finish_draining() {
 void QueuePair::leave_to_engine() {
     if (last_words_.empty() && link_->undelivered()) {
         leave_group();
-        Engine::instance().drain(take_link(), access_.origin(), std::move(allowance_));
+        Engine::instance().drain(take_link(), access_.origin(), std::move(unread_share_));
     }
 }
 
@@ -216,26 +162,6 @@ void QueuePair::give_up() {
     sender_.give_up();
     base::set_shared(phase_, Phase::Ended, std::memory_order_release);
     inbox_.flush();
-}
-
-// A worker calls this, without a lock. It makes the bytes durable for which the connection waits, and then
-// continues the connection.
-void QueuePair::back_from_worker(void *queue_pair) {
-    auto &self = *static_cast<QueuePair *>(queue_pair);
-    const auto group = self.group_;  // it outlives the queue pair here
-    if (self.durability_.run_on_worker()) {
-        return;
-    }
-    {
-        const base::Lock lock{self.group_->mutex()};
-        self.durability_.worker_is_back();
-        if (self.connected()) {
-            self.go_on_or_end(self.receiver_.unpark());
-        }
-    }
-    // Release pairs with the destructor's acquire, which looks again under the lock.
-    persists_returned.fetch_add(1, std::memory_order_release);
-    persists_returned.notify_all();
 }
 
 }  // namespace soft

@@ -90,9 +90,9 @@ public:
     // Lets the link rest: the user looks again when the descriptor reports an event. Returns false if there
     // is an event already.
     [[nodiscard]] virtual bool rest() { return true; }
-    // Gives the link a descriptor of its own, so that the lender of its descriptor may close that one.
-    // Returns false when the process has no more descriptors.
-    [[nodiscard]] virtual bool own_descriptor() = 0;
+    // Gives the link a descriptor of its own in place of one that the program has lent, so that the program
+    // may close that. Returns false when the process has no more descriptors.
+    [[nodiscard]] virtual bool own_lent_descriptor() = 0;
     // Takes the descriptor out of the link, which has ended, without closing it.
     [[nodiscard]] virtual base::Fd take_descriptor() = 0;
     struct Ready {
@@ -116,6 +116,8 @@ public:
     }
     // Makes the link full when this many bytes wait here until the peer has room.
     virtual void limit_unsent(std::size_t bytes) = 0;
+    // Returns the TCP socket on which the two ends met. It has their addresses and the program's options.
+    [[nodiscard]] virtual int met_on() const { return descriptor(); }
     // Returns how many bytes one segment of the path carries.
     [[nodiscard]] virtual std::size_t max_segment() const = 0;
 };

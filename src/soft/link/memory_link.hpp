@@ -40,7 +40,8 @@ public:
     }
     [[nodiscard]] bool want(Interest interest) override EXCLUDES(resting_mutex_);
     [[nodiscard]] bool rest() override EXCLUDES(resting_mutex_);
-    [[nodiscard]] bool own_descriptor() override { return met_on_->own_descriptor(); }
+    [[nodiscard]] bool own_lent_descriptor() override { return met_on_->own_lent_descriptor(); }
+    [[nodiscard]] int met_on() const override { return met_on_->met_on(); }
     [[nodiscard]] base::Fd take_descriptor() override { return std::move(socket_); }
     [[nodiscard]] Ready ready() const override;
     [[nodiscard]] int failure() override;

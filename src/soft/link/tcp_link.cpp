@@ -87,7 +87,7 @@ void TcpLink::abandon() {
     set(socket_.get(), SOL_SOCKET, SO_LINGER, linger{.l_onoff = 1, .l_linger = 0});
 }
 
-bool TcpLink::own_descriptor() {
+bool TcpLink::own_lent_descriptor() {
     if (socket_.is_borrowed()) {
         socket_ = base::Fd{fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0)};
     }

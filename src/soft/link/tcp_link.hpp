@@ -19,7 +19,7 @@ public:
     void abort() override;
     void abandon() override;
     [[nodiscard]] int descriptor() const override { return socket_.get(); }
-    [[nodiscard]] bool own_descriptor() override;
+    [[nodiscard]] bool own_lent_descriptor() override;
     [[nodiscard]] base::Fd take_descriptor() override { return std::move(socket_); }
     [[nodiscard]] Ready ready() const override;
     [[nodiscard]] int failure() override;

@@ -56,7 +56,7 @@ bool Durability::begin() {
     return false;
 }
 
-bool Durability::run_on_worker() {
+bool Durability::persist_now() {
     persists();
     error_ = persist_on(worker_to_wait_for());
     persist::Worker *const next = worker_to_wait_for();

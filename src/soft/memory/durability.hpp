@@ -18,7 +18,7 @@ namespace soft {
 // The owner locks. While persisting() is true, only the worker uses the ranges.
 class Durability {
 public:
-    // The worker calls back(argument) without a lock; `back` calls run_on_worker().
+    // The worker calls back(argument) without a lock; `back` calls persist_now().
     Durability(void (*back)(void *), void *argument) : job_{.run = back, .argument = argument} {}
 
     // Adds a range that was written, or is to be made durable.
@@ -32,7 +32,7 @@ public:
 
     // Is called on the worker, in the call back. Returns true when another worker does the rest, and will
     // call back again.
-    [[nodiscard]] bool run_on_worker();
+    [[nodiscard]] bool persist_now();
     // Is called by the owner, which has locked, when the worker has finished.
     void worker_is_back() { persisting_ = false; }
 

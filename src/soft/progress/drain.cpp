@@ -17,12 +17,12 @@ namespace soft {
 class Engine::Drain final : public Source {
 public:
     Drain(Engine &engine, std::shared_ptr<Group> group, std::unique_ptr<Link> link, Origin origin,
-          Allowance allowance)
+          UnreadShare unread_share)
         : engine_{engine},
           group_{std::move(group)},
           link_{std::move(link)},
           origin_{origin},
-          allowance_{std::move(allowance)} {}
+          unread_share_{std::move(unread_share)} {}
 
     ~Drain() override { group_->remove(*this, link_->descriptor()); }
     Drain(const Drain &) = delete;
@@ -71,14 +71,14 @@ private:
     std::shared_ptr<Group> group_;
     const std::unique_ptr<Link> link_;
     const Origin origin_;
-    const Allowance allowance_;
+    const UnreadShare unread_share_;
     const base::Clock::time_point began_ = base::Clock::now();
 };
 
 // The owner of a lent descriptor may close it as soon as it is told of the connection's end, so the link
 // needs a descriptor of its own. Without one, the kernel still sends the bytes that it has.
-void Engine::drain(std::unique_ptr<Link> link, Origin origin, Allowance allowance) {
-    if (!link->own_descriptor()) {
+void Engine::drain(std::unique_ptr<Link> link, Origin origin, UnreadShare unread_share) {
+    if (!link->own_lent_descriptor()) {
         return;
     }
     std::shared_ptr<Group> made;  // destroyed without the lock, if another thread was faster
@@ -98,8 +98,8 @@ void Engine::drain(std::unique_ptr<Link> link, Origin origin, Allowance allowanc
             group = state_->draining;
         }
         if (group) {
-            begin_drain(group,
-                        std::make_unique<Drain>(*this, group, std::move(link), origin, std::move(allowance)));
+            begin_drain(group, std::make_unique<Drain>(*this, group, std::move(link), origin,
+                                                       std::move(unread_share)));
             return;
         }
     } catch (const std::bad_alloc &) {

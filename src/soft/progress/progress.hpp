@@ -33,7 +33,7 @@
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
-#include "soft/ground/allowance.hpp"
+#include "soft/ground/unread_share.hpp"
 #include "soft/link/link.hpp"
 #include "soft/progress/nudges.hpp"
 
@@ -213,9 +213,9 @@ public:
 
     // Takes over a finished link, until the peer has finished too, or has everything after
     // limits::drain_timeout, or until limits::silence_timeout is over. Closes it when there is no memory; one
-    // link is reset when there are too many (limits::max_draining). `allowance` is how many bytes the kernel
-    // may keep for it.
-    void drain(std::unique_ptr<Link> link, Origin origin, Allowance allowance = {});
+    // link is reset when there are too many (limits::max_draining). `unread_share` is how many bytes the
+    // kernel may keep for it.
+    void drain(std::unique_ptr<Link> link, Origin origin, UnreadShare unread_share = {});
 
     // Is called when the process ends. Waits, within limits::drain_timeout, for the sockets that are being
     // drained, and ends the library's threads.

@@ -10,7 +10,7 @@
 
 namespace soft {
 
-// How far the peer has come.
+// Says how far the peer has come.
 struct Progress {
     bool inside_segment;
     bool holds_shared_receive;

@@ -82,58 +82,36 @@ Outcome<> Receiver::receive() {
     return {};
 }
 
-// Sends the answers that parsing added, and times the segment or message that the peer has begun.
-void Receiver::answer_and_watch() {
-    serves();
-    if (responder_.take_answer_due()) {
-        parts_.sender.transmit_now();
-    }
-    const Inbox &inbox = parts_.inbox;
-    if (!awaits_peer_ && !ignores_peer_ && (incoming_.inside() || inbox.holds_shared_receive()) &&
-        pace_.begin(now())) {
-        parts_.group.set_deadline(parts_.source, base::Clock::now() + pace_.timeout());
-    }
-    if (incoming_.has_buffer() && incoming_.is_empty()) {
-        parts_.group.give_back(incoming_.take_buffer());
-    }
-}
-
-Progress Receiver::now() const {
-    const Inbox &inbox = parts_.inbox;
-    const bool in_message = incoming_.in_segment() && wire::is_send(incoming_.segment().opcode);
-    const std::size_t arrived = in_message ? incoming_.segment().payload_bytes - incoming_.payload_left() : 0;
-    return {.inside_segment = incoming_.inside(),
-            .holds_shared_receive = inbox.holds_shared_receive(),
-            .segments = incoming_.segments(),
-            .next_msn = inbox.next_msn(),
-            .message_bytes = inbox.bytes() + arrived};
-}
-
-void Receiver::stop() {
-    serves();
-    if (incoming_.has_buffer()) {
-        parts_.group.give_back(incoming_.take_buffer());
-    }
-}
-
-Outcome<> Receiver::expire() {
-    if (end_held_) {
-        return std::unexpected{Broken{.by = Broken::By::End}};
-    }
-    // When this process or its thread did not run for a while, the link may have bytes that the peer sent in
-    // time.
-    if (!stalled_ && !parked()) {
-        if (const Outcome<> received = receive(); !received) {
-            return received;
+// Receives bytes from the link.
+Outcome<Link::Received> Receiver::fill() {
+    if (incoming_.in_segment() && incoming_.payload_left() != 0 && incoming_.is_empty() && !crc_ &&
+        !parts_.inbox.keeps()) {
+        try {
+            const Accepted<Link::Received> got = fill_target();
+            if (got) {
+                return *got;
+            }
+            const Outcome<bool> goes_on = or_broken(std::unexpected{got.error()});
+            return goes_on ? Outcome<Link::Received>{} : std::unexpected{goes_on.error()};
+        } catch (const std::bad_alloc &) {
+            return std::unexpected{Broken{.by = Broken::By::NoMemory}};
         }
     }
-    const bool ours_to_go_on = stalled_ || parked();
-    if (awaits_peer_ || (!ours_to_go_on && pace_.is_late(now()))) {
-        return broken_by(Broken::By::Silence);
+    return incoming_.fill(*link_);
+}
+
+Accepted<Link::Received> Receiver::fill_target() {
+    Target target;
+    if (const auto aimed = aim(target, incoming_.payload_left()); !aimed) {
+        return std::unexpected{aimed.error()};
     }
-    pace_.forget();
-    answer_and_watch();
-    return {};
+    const Link::Received got = incoming_.fill(*link_, target);
+    if (got.bytes > 0) {
+        placed(std::min(got.bytes, target.bytes), target.durable);
+    } else if (got.error == EFAULT) {
+        return memory_vanished(parts_.access, target.pins[0].region(), target.pieces[0].iov_base);
+    }
+    return got;
 }
 
 Outcome<> Receiver::parse() {
@@ -159,7 +137,7 @@ Outcome<bool> Receiver::parse_one() {
         return begin_segment();
     }
     if (incoming_.payload_left() != 0) {
-        if (const Outcome<bool> placed = accepted(place_buffered()); !placed || !*placed) {
+        if (const Outcome<bool> placed = or_broken(place_buffered()); !placed || !*placed) {
             return placed;
         }
     }
@@ -170,7 +148,7 @@ Outcome<bool> Receiver::parse_one() {
     if (segment.opcode == wire::Opcode::ReadResponse) {
         answers_.finish_read(segment);
     }
-    return wire::is_send(segment.opcode) ? accepted(finish_message_segment()) : true;
+    return wire::is_send(segment.opcode) ? or_broken(finish_message_segment()) : true;
 }
 
 Outcome<bool> Receiver::begin_segment() {
@@ -188,7 +166,7 @@ Outcome<bool> Receiver::begin_segment() {
     const wire::Segment &segment = incoming_.segment();
     const wire::Decoded<bool> whole = incoming_.can_begin();
     if (!whole) {
-        return accepted(refused(whole.error()));
+        return or_broken(refused(whole.error()));
     }
     if (!*whole) {
         return false;
@@ -207,17 +185,17 @@ Outcome<bool> Receiver::begin_segment() {
     }
     if (is_data(segment.opcode)) {
         incoming_.begin_payload();
-        return accepted(begin_data());
+        return or_broken(begin_data());
     }
     const std::span<const std::byte> body = incoming_.take_control();
-    return segment.opcode == wire::Opcode::Terminate ? terminated(body) : accepted(control_message(body));
+    return segment.opcode == wire::Opcode::Terminate ? terminated(body) : or_broken(control_message(body));
 }
 
 // A refusal ends the connection. There is an exception: a connection that is to end when everything is sent
 // continues to send, and ignores the peer from then on. Its program may already have deregistered memory, and
 // the peer does not know that. So the bytes that the program sent before still arrive, and the peer cannot
 // guess keys, because all its further bytes are ignored.
-Outcome<bool> Receiver::accepted(const Accepted<> &result) {
+Outcome<bool> Receiver::or_broken(const Accepted<> &result) {
     serves();
     if (result) {
         return true;

@@ -84,15 +84,15 @@ private:
     [[nodiscard]] Outcome<> parse();
     [[nodiscard]] Outcome<bool> parse_one();
     [[nodiscard]] Outcome<bool> begin_segment();
-    [[nodiscard]] Outcome<bool> accepted(const Accepted<> &result);
+    [[nodiscard]] Outcome<bool> or_broken(const Accepted<> &result);
     [[nodiscard]] Broken violation(const Refusal &refusal) const;
+    [[nodiscard]] Outcome<Link::Received> fill();
+    [[nodiscard]] Accepted<Link::Received> fill_target();
     [[nodiscard]] Accepted<> begin_data();
     [[nodiscard]] Accepted<> control_message(std::span<const std::byte> body);
     [[nodiscard]] Outcome<bool> terminated(std::span<const std::byte> body) const;
 
     // receiver_place.cpp
-    [[nodiscard]] Outcome<Link::Received> fill();
-    [[nodiscard]] Accepted<Link::Received> fill_target();
     [[nodiscard]] Accepted<> place_buffered();
     [[nodiscard]] Accepted<> aim(Target &target, std::size_t most_bytes);
     void placed(std::size_t bytes, const MemoryRegion *durable);
@@ -104,12 +104,14 @@ private:
     [[nodiscard]] bool may_take_receive() const;
     [[nodiscard]] Accepted<> finish_message_segment();
     [[nodiscard]] Accepted<> immediate_arrived(std::span<const std::byte> body);
+
+    // receiver_wait.cpp
     void stall();
     void hold_end();
     [[nodiscard]] Outcome<> stream_ended();
     [[nodiscard]] Outcome<> go_on();
     void answer_and_watch();
-    [[nodiscard]] Progress now() const;
+    [[nodiscard]] Progress peers_progress() const;
 
     const Parts parts_;
     Responder responder_;

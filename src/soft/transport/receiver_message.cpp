@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/transport/receiver: messages. A message that finds no receive is kept, within a bound, while the
-// receiver continues to parse. Beyond the bound the stream stalls until a receive is posted. The end of the
-// stream comes after the kept messages, but at most limits::unclaimed_timeout after the last receive;
-// messages that have none by then are dropped.
+// receiver continues to parse.
 #include <bit>
 #include <utility>
 
-#include "base/log.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/transport/receiver.hpp"
 
@@ -86,72 +83,6 @@ Accepted<> Receiver::immediate_arrived(std::span<const std::byte> body) {
          .solicited = incoming_.segment().opcode == wire::Opcode::ImmediateSolicited,
          .flags = IBV_WC_WITH_IMM,
          .immediate = std::bit_cast<std::uint32_t>(*immediate)});
-}
-
-void Receiver::stall() {
-    BASE_LOG_PEER(Info, "connection with %s waits for a receive: %zu messages of %zu bytes are kept",
-                  parts_.access.text().c_str(), parts_.inbox.kept_messages(), parts_.inbox.kept_bytes());
-    stalled_ = true;
-    // A connection may stay stalled for ever, and has to notice, once, that the peer is gone.
-    parts_.sender.want_readable(false, true);
-}
-
-// Takes the end of the peer's stream. The messages before the end arrive, because programs that disconnect
-// after their last send rely on that. A program that waits for the end before it posts receives gets the end
-// too.
-Outcome<> Receiver::stream_ended() {
-    if (!parts_.inbox.keeps_whole()) {
-        return std::unexpected{Broken{.by = Broken::By::End}};
-    }
-    stall();
-    hold_end();
-    return {};
-}
-
-void Receiver::link_ended() {
-    if (const int error = link_->failure()) {
-        parts_.sender.fail(error);
-    }
-    hold_end();
-}
-
-void Receiver::hold_end() {
-    serves();
-    const bool begins = !std::exchange(end_held_, true);
-    parts_.sender.want_readable(false, false);  // also when a failure of the link has asked for reading since
-    if (begins) {
-        parts_.group.set_deadline(parts_.source, base::Clock::now() + limits::unclaimed_timeout);
-    }
-}
-
-Outcome<> Receiver::receives_posted() {
-    if (const Outcome<bool> delivered = accepted(parts_.inbox.deliver()); !delivered) {
-        return std::unexpected{delivered.error()};
-    }
-    if (!stalled_) {
-        return {};
-    }
-    stalled_ = end_held_ = false;
-    parts_.sender.want_readable(true, false);
-    return go_on();
-}
-
-Outcome<> Receiver::unpark() {
-    if (const Outcome<bool> answered = accepted(responder_.unpark()); !answered) {
-        return std::unexpected{answered.error()};
-    }
-    return go_on();
-}
-
-// Parses the bytes that were read before the connection waited for receives or for storage. The peer gets its
-// whole time again for the missing part of a segment.
-Outcome<> Receiver::go_on() {
-    if (const Outcome<> parsed = parse(); !parsed) {
-        return parsed;
-    }
-    pace_.forget();
-    answer_and_watch();
-    return {};
 }
 
 }  // namespace soft

@@ -11,38 +11,6 @@
 
 namespace soft {
 
-// Receives bytes from the link.
-Outcome<Link::Received> Receiver::fill() {
-    if (incoming_.in_segment() && incoming_.payload_left() != 0 && incoming_.is_empty() && !crc_ &&
-        !parts_.inbox.keeps()) {
-        try {
-            const Accepted<Link::Received> got = fill_target();
-            if (got) {
-                return *got;
-            }
-            const Outcome<bool> goes_on = accepted(std::unexpected{got.error()});
-            return goes_on ? Outcome<Link::Received>{} : std::unexpected{goes_on.error()};
-        } catch (const std::bad_alloc &) {
-            return std::unexpected{Broken{.by = Broken::By::NoMemory}};
-        }
-    }
-    return incoming_.fill(*link_);
-}
-
-Accepted<Link::Received> Receiver::fill_target() {
-    Target target;
-    if (const auto aimed = aim(target, incoming_.payload_left()); !aimed) {
-        return std::unexpected{aimed.error()};
-    }
-    const Link::Received got = incoming_.fill(*link_, target);
-    if (got.bytes > 0) {
-        placed(std::min(got.bytes, target.bytes), target.durable);
-    } else if (got.error == EFAULT) {
-        return memory_vanished(parts_.access, target.pins[0].region(), target.pieces[0].iov_base);
-    }
-    return got;
-}
-
 // Finds up to most_bytes of memory for the next payload.
 Accepted<> Receiver::aim(Target &target, std::size_t most_bytes) {
     const wire::Segment &segment = incoming_.segment();

@@ -248,9 +248,9 @@ void Sender::transmit_now() {
     transmit();
 }
 
-std::optional<Broken> Sender::broken(bool at_end) {
+std::optional<Broken> Sender::broken() {
     const base::Lock lock{mutex_};
-    if (!broken_ || (!at_end && broken_->by == Broken::By::Link)) {
+    if (!broken_) {
         return std::nullopt;
     }
     return Broken{.by = broken_->by, .error = broken_->error};

@@ -86,9 +86,8 @@ public:
     void want_readable(bool wanted, bool ended) EXCLUDES(mutex_);
     // Watches the link for writing only, when the end of the bytes waits for room.
     void want_writable_alone(bool wanted) EXCLUDES(mutex_);
-    // Returns the failure that was kept. A failure by the network or the peer is returned only `at_end` of
-    // the bytes that had come before it, because the peer may have been told that their operations are done.
-    [[nodiscard]] std::optional<Broken> broken(bool at_end) EXCLUDES(mutex_);
+    // Returns the failure that was kept.
+    [[nodiscard]] std::optional<Broken> broken() EXCLUDES(mutex_);
     // Notes that the receiver found the link failed.
     void fail(int error) EXCLUDES(mutex_);
 

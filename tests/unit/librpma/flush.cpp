@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // librpma/flush and operations towards a peer without native operations, and towards one of which only its
 // regions' descriptors tell them: the soft device, told that it is so.
-#include "librpma/flush.hpp"
+#include "librpma/flush_buffer.hpp"
 
 #include <sys/socket.h>
 #include <unistd.h>

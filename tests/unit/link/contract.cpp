@@ -294,10 +294,14 @@ void memory_may_be_gone(FreshLinks &links) {
     assert_same_bytes(arrived, pattern(1, 5));
 }
 
-void a_link_has_a_descriptor_and_a_segment(FreshLinks &links) {
+void a_link_has_descriptors_and_a_segment(FreshLinks &links) {
     auto &[here, there] = links;
     assert_true(here->max_segment() > 0);
-    assert_true(here->own_descriptor());
+    int family = AF_UNSPEC;
+    socklen_t length = sizeof(family);
+    assert_int_equal(getsockopt(here->met_on(), SOL_SOCKET, SO_DOMAIN, &family, &length), 0);
+    assert_int_equal(family, AF_INET);
+    assert_true(here->own_lent_descriptor());
     assert_true(is_ready(*here, to_write));
     assert_int_equal(send(*here, pattern(1, 6)).bytes, 1);
     Bytes arrived;
@@ -393,7 +397,7 @@ int run_link_contract(const char *name, Links (*make)()) {
         fixture_test(what_is_discarded_is_gone),
         fixture_test(a_fresh_link_takes_a_few_bytes),
         fixture_test(memory_may_be_gone),
-        fixture_test(a_link_has_a_descriptor_and_a_segment),
+        fixture_test(a_link_has_descriptors_and_a_segment),
     };
     return cmocka_run_group_tests_name(name, tests, nullptr, nullptr);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/allowance: see the header.
-#include "soft/ground/allowance.hpp"
+// soft/ground/unread_share: see the header.
+#include "soft/ground/unread_share.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -34,7 +34,7 @@ std::size_t left(std::size_t most, std::size_t used) {
 
 }  // namespace
 
-Allowance::Allowance(Origin origin) : origin_{origin} {
+UnreadShare::UnreadShare(Origin origin) : origin_{origin} {
     const base::Lock lock{lock_of_given};
     Given &all = given();
     const std::size_t most = std::min(left(limits::unread_bytes_of_process, all.bytes),
@@ -45,7 +45,7 @@ Allowance::Allowance(Origin origin) : origin_{origin} {
     bytes_ = bytes;
 }
 
-Allowance::~Allowance() {
+UnreadShare::~UnreadShare() {
     if (bytes_ != 0) {
         const base::Lock lock{lock_of_given};
         given().shares.remove(origin_, bytes_);
@@ -53,11 +53,11 @@ Allowance::~Allowance() {
     }
 }
 
-Allowance::Allowance(Allowance &&other) noexcept
+UnreadShare::UnreadShare(UnreadShare &&other) noexcept
     : origin_{other.origin_}, bytes_{std::exchange(other.bytes_, 0)} {}
 
-Allowance &Allowance::operator=(Allowance &&other) noexcept {
-    const Allowance before{std::move(*this)};  // gives its part back when it is destroyed
+UnreadShare &UnreadShare::operator=(UnreadShare &&other) noexcept {
+    const UnreadShare before{std::move(*this)};  // gives its part back when it is destroyed
     origin_ = other.origin_;
     bytes_ = std::exchange(other.bytes_, 0);
     return *this;

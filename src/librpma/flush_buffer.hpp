@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/flush: the memory into which a read after write reads.
+// librpma/flush_buffer: the memory into which a read after write reads.
 #pragma once
 
 #include <atomic>

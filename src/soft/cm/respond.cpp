@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm: the responder's side, from the request on: the program accepts or rejects it.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "soft/cm/rejection.hpp"
+#include "soft/cm/tcp_id.hpp"
+#include "soft/cm/wanted.hpp"
+
+namespace soft {
+
+base::Result<void> TcpId::accept(const rdma_conn_param *parameters) {
+    const auto checked = wanted_parameters(parameters);
+    if (!checked) {
+        return std::unexpected{checked.error()};
+    }
+    if (auto answered = answer(*checked); !answered) {
+        return answered;
+    }
+    return wait_if_synchronous();
+}
+
+base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
+    if (state_.load() != State::Requested) {
+        return base::failure(EINVAL);
+    }
+    const auto connected = choose_queue_pair(wanted.qp_num);
+    if (!connected) {
+        return std::unexpected{connected.error()};
+    }
+    const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
+    // The first FPDU is one of those that the peer offers; otherwise it is one that the peer may refuse.
+    const bool by_read = request_.rtr_read && !request_.rtr_write;
+    parameters_ = {.ready_to_receive = peer_to_peer,
+                   .crc = request_.crc || crc_wanted(),
+                   .soft_peer = request_.soft_operations,
+                   .ird = granted_depth(wanted.responder_resources),
+                   .ord = granted_depth(wanted.initiator_depth)};
+    if (request_.enhanced) {
+        parameters_.ord = std::min(parameters_.ord, request_.ird);
+    }
+    auto met = request_.same_host ? meet(tcp::local_address(link_->met_on()), peer(), *(*connected)->group())
+                                  : std::nullopt;
+    const wire::MpaFrame reply{
+        .role = wire::MpaRole::Reply,
+        .revision = request_.revision,
+        .crc = parameters_.crc,
+        .soft_operations = parameters_.soft_peer,
+        .same_host = met.has_value(),
+        .enhanced = request_.enhanced,
+        .peer_to_peer = peer_to_peer,
+        .rtr_write = peer_to_peer && !by_read,
+        .rtr_read = peer_to_peer && by_read,
+        .ird = request_.ord == wire::mpa_max_depth ? wire::mpa_max_depth : parameters_.ird,
+        .ord = request_.ird == wire::mpa_max_depth ? wire::mpa_max_depth : parameters_.ord,
+        .private_data = {static_cast<const std::byte *>(wanted.private_data), wanted.private_data_len},
+    };
+    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
+    const std::size_t size = wire::encode_mpa_frame(reply, bytes);
+    if (peer_to_peer) {
+        const base::Lock lock{mutex_};
+        channel_->await({.qp_num = qp_num_, .origin = origin_of(peer())});
+    }
+    if (const auto sent = link_->send_all(std::span{bytes}.first(size)); !sent) {
+        awaited_no_more();
+        return sent;
+    }
+    state_.store(State::Connecting);
+    if (met) {
+        link_ = met->take_over(std::move(link_));
+    }
+    (*connected)->start(std::move(link_), peer(), parameters_, this);
+    return {};
+}
+
+namespace {
+
+// An event channel takes two descriptors, and so does a completion queue with its channel. A program that
+// could not make one of these has closed the first of the two again.
+bool can_make_a_channel(int socket) {
+    const base::Fd first{fcntl(socket, F_DUPFD_CLOEXEC, 0)};
+    return first && base::Fd{fcntl(socket, F_DUPFD_CLOEXEC, 0)};
+}
+
+}  // namespace
+
+base::Result<void> TcpId::reject(std::span<const std::byte> private_data) {
+    if (state_.load() != State::Requested) {
+        return base::failure(EINVAL);
+    }
+    if (private_data.size() > limits::max_private_bytes) {
+        return base::failure(EINVAL);
+    }
+    state_.store(State::Closed);
+    // Private data is the program's own reason; without it, too few descriptors may be the reason.
+    const bool too_few = private_data.empty() && !can_make_a_channel(link_->descriptor());
+    return refuse(std::move(link_), peer(), request_, too_few ? Reason::NoDescriptors : Reason::Unsaid,
+                  private_data);
+}
+
+}  // namespace soft

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/connected/queue_pair: the turns of a queue pair, in which its connection goes on: when its link is
+// ready, when its deadline has passed, when receives were posted, or when a worker has finished.
+#include <utility>
+
+#include "soft/connected/queue_pair.hpp"
+
+namespace soft {
+
+void QueuePair::progress() {
+    group_->mutex().assert_held();
+    if (!connected()) {
+        drain();
+        return;
+    }
+    if (receiver_.parked()) {
+        // A sender may have found the link broken, and asked for reading.
+        sender_.want_readable(false, false);
+    }
+    const Sender::Turn turn = sender_.serve();
+    if (turn.all_sent) {
+        end_here();
+        return;
+    }
+    if (turn.broken) {
+        // The receiver finds a failure of the link itself, behind the bytes that came before it: the peer may
+        // have been told that their operations are done.
+        if (const auto broken = sender_.broken(); broken && broken->by != Broken::By::Link) {
+            end(*broken);
+            return;
+        }
+    }
+    if (turn.gives_up_at != base::Clock::time_point::max()) {
+        group_->set_deadline(patience_, turn.gives_up_at);
+    }
+    if (receiver_.stalled() && link_->ready().ended) {
+        receiver_.link_ended();
+    } else if (turn.readable) {
+        go_on_or_end(receiver_.receive());
+    }
+}
+
+bool QueuePair::rest() {
+    group_->mutex().assert_held();
+    return !link_ || link_->rest();
+}
+
+// Is called when the time is over for the first FPDU that an initiator promised, for the rest of a segment,
+// for receives for the last messages, or for the peer's end of a connection that ended.
+void QueuePair::expire() {
+    group_->mutex().assert_held();
+    if (connected()) {
+        go_on_or_end(receiver_.expire());
+    } else {
+        leave_to_engine();
+        finish_draining();
+    }
+}
+
+void QueuePair::Patience::expire() {
+    Group &group = *queue_pair_.group_;
+    group.mutex().assert_held();
+    queue_pair_.progress();
+    group.let_rest(queue_pair_);
+}
+
+void QueuePair::look_for_first_fpdu() {
+    const base::Lock lock{group_->mutex()};
+    if (connected() && receiver_.awaits_peer() && link_->ready().readable) {
+        progress();
+        group_->let_rest(*this);
+    }
+}
+
+void QueuePair::peer_began() {
+    group_->mutex().assert_held();
+    group_->clear_deadline(*this);
+    if (owner_ != nullptr) {
+        owner_->connection_established();
+    }
+}
+
+void QueuePair::receives_posted() {
+    group_->mutex().assert_held();
+    if (connected()) {
+        go_on_or_end(receiver_.receives_posted());
+    }
+}
+
+// A worker calls this, without a lock. It makes the bytes durable for which the connection waits, and then
+// continues the connection.
+void QueuePair::persist_on_worker(void *queue_pair) {
+    auto &self = *static_cast<QueuePair *>(queue_pair);
+    const auto group = self.group_;  // it outlives the queue pair here
+    if (self.durability_.persist_now()) {
+        return;
+    }
+    {
+        const base::Lock lock{self.group_->mutex()};
+        self.durability_.worker_is_back();
+        if (self.connected()) {
+            self.go_on_or_end(self.receiver_.unpark());
+        }
+    }
+    // Release pairs with the destructor's acquire, which looks again under the lock.
+    persists_returned.fetch_add(1, std::memory_order_release);
+    persists_returned.notify_all();
+}
+
+void QueuePair::go_on_or_end(const Outcome<> &outcome) {
+    if (!outcome) {
+        end(outcome.error());
+    }
+}
+
+}  // namespace soft

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/receiver: what the receiver waits for. It stalls when it can keep no more messages, until a
+// receive is posted. The end of the stream comes after the kept messages, but at most
+// limits::unclaimed_timeout after the last receive; messages that have none by then are dropped. A segment or
+// message that the peer has begun has a time limit.
+#include <utility>
+
+#include "base/log.hpp"
+#include "soft/ground/limits.hpp"
+#include "soft/transport/receiver.hpp"
+
+namespace soft {
+
+// Sends the answers that parsing added, and times the segment or message that the peer has begun.
+void Receiver::answer_and_watch() {
+    serves();
+    if (responder_.take_answer_due()) {
+        parts_.sender.transmit_now();
+    }
+    const Inbox &inbox = parts_.inbox;
+    if (!awaits_peer_ && !ignores_peer_ && (incoming_.inside() || inbox.holds_shared_receive()) &&
+        pace_.begin(peers_progress())) {
+        parts_.group.set_deadline(parts_.source, base::Clock::now() + pace_.timeout());
+    }
+    if (incoming_.has_buffer() && incoming_.is_empty()) {
+        parts_.group.give_back(incoming_.take_buffer());
+    }
+}
+
+Progress Receiver::peers_progress() const {
+    const Inbox &inbox = parts_.inbox;
+    const bool in_message = incoming_.in_segment() && wire::is_send(incoming_.segment().opcode);
+    const std::size_t arrived = in_message ? incoming_.segment().payload_bytes - incoming_.payload_left() : 0;
+    return {.inside_segment = incoming_.inside(),
+            .holds_shared_receive = inbox.holds_shared_receive(),
+            .segments = incoming_.segments(),
+            .next_msn = inbox.next_msn(),
+            .message_bytes = inbox.bytes() + arrived};
+}
+
+void Receiver::stall() {
+    BASE_LOG_PEER(Info, "connection with %s waits for a receive: %zu messages of %zu bytes are kept",
+                  parts_.access.text().c_str(), parts_.inbox.kept_messages(), parts_.inbox.kept_bytes());
+    stalled_ = true;
+    // A connection may stay stalled for ever, and has to notice, once, that the peer is gone.
+    parts_.sender.want_readable(false, true);
+}
+
+// Takes the end of the peer's stream. The messages before the end arrive, because programs that disconnect
+// after their last send rely on that. A program that waits for the end before it posts receives gets the end
+// too.
+Outcome<> Receiver::stream_ended() {
+    if (!parts_.inbox.keeps_whole()) {
+        return std::unexpected{Broken{.by = Broken::By::End}};
+    }
+    stall();
+    hold_end();
+    return {};
+}
+
+void Receiver::link_ended() {
+    if (const int error = link_->failure()) {
+        parts_.sender.fail(error);
+    }
+    hold_end();
+}
+
+void Receiver::hold_end() {
+    serves();
+    const bool begins = !std::exchange(end_held_, true);
+    parts_.sender.want_readable(false, false);  // also when a failure of the link has asked for reading since
+    if (begins) {
+        parts_.group.set_deadline(parts_.source, base::Clock::now() + limits::unclaimed_timeout);
+    }
+}
+
+Outcome<> Receiver::receives_posted() {
+    if (const Outcome<bool> delivered = or_broken(parts_.inbox.deliver()); !delivered) {
+        return std::unexpected{delivered.error()};
+    }
+    if (!stalled_) {
+        return {};
+    }
+    stalled_ = end_held_ = false;
+    parts_.sender.want_readable(true, false);
+    return go_on();
+}
+
+Outcome<> Receiver::unpark() {
+    if (const Outcome<bool> answered = or_broken(responder_.unpark()); !answered) {
+        return std::unexpected{answered.error()};
+    }
+    return go_on();
+}
+
+// Parses the bytes that were read before the connection waited for receives or for storage. The peer gets its
+// whole time again for the missing part of a segment.
+Outcome<> Receiver::go_on() {
+    if (const Outcome<> parsed = parse(); !parsed) {
+        return parsed;
+    }
+    pace_.forget();
+    answer_and_watch();
+    return {};
+}
+
+Outcome<> Receiver::expire() {
+    if (end_held_) {
+        return std::unexpected{Broken{.by = Broken::By::End}};
+    }
+    // When this process or its thread did not run for a while, the link may have bytes that the peer sent in
+    // time.
+    if (!stalled_ && !parked()) {
+        if (const Outcome<> received = receive(); !received) {
+            return received;
+        }
+    }
+    const bool ours_to_go_on = stalled_ || parked();
+    if (awaits_peer_ || (!ours_to_go_on && pace_.is_late(peers_progress()))) {
+        return std::unexpected{Broken{.by = Broken::By::Silence}};
+    }
+    pace_.forget();
+    answer_and_watch();
+    return {};
+}
+
+void Receiver::stop() {
+    serves();
+    if (incoming_.has_buffer()) {
+        parts_.group.give_back(incoming_.take_buffer());
+    }
+}
+
+}  // namespace soft
