@@ -40,8 +40,8 @@ public:
     // Returns how long a source may be that is given as bytes.
     [[nodiscard]] std::uint32_t most_source_bytes() const { return most_source_bytes_; }
     [[nodiscard]] bool checks_bounds() const { return checks_bounds_; }
-    // Returns whether a post of `len` bytes has to check one of these two limits, or is too long. It is one
-    // comparison, because every post makes it.
+    // Returns whether a post of `len` bytes has to check the bounds or the inline size, or is too long. It is
+    // one comparison, because every post makes it.
     [[nodiscard]] bool looks_closer(std::size_t len) const { return len >= looks_closer_from_; }
     // Returns whether the device does a write only after the flushes ahead of it.
     [[nodiscard]] bool keeps_order() const {

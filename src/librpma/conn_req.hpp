@@ -58,8 +58,8 @@ public:
     [[nodiscard]] librpma::Result<std::unique_ptr<rpma_conn>> connect(const rpma_conn_private_data *data);
     [[nodiscard]] int close() { return connection_.close(peer_->provider(), passive_); }
 
-    // The program's, and then the connection's. Returns the reason why proceed() fails, as an errno value; 0
-    // when it does not fail.
+    // The program uses it first, and the connection later. Returns the reason why proceed() fails, as an
+    // errno value; 0 when it does not fail.
     [[nodiscard]] int error() const {
         const int local = error_ != 0 ? error_ : ECONNABORTED;
         return failed_ != 0 ? local : 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/request: makes a work request of an operation. prepare_X checks the arguments of rpma_X and makes
-// the request. It returns 0, or the RPMA_E_ code that rpma_X returns. These are inlines, for rpma_X and
-// rpma_post both.
+// librpma/request: makes a work request of an operation. The functions check the arguments of rpma_X and
+// make the request, for rpma_X and rpma_post both. They are inlines, except where an operation is rare.
 #pragma once
 
 #include <arpa/inet.h>

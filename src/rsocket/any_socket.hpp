@@ -55,7 +55,7 @@ public:
     virtual void close() = 0;
 
     enum class End { Local, Peer };
-    // The address of one end, as getsockname(2) and getpeername(2) give it.
+    // Returns the address of one end, as getsockname(2) and getpeername(2) give it.
     [[nodiscard]] virtual Result<void> name(End end, sockaddr *address, socklen_t *length) {
         const int result =
             end == End::Local ? getsockname(fd(), address, length) : getpeername(fd(), address, length);
@@ -128,7 +128,8 @@ public:
 
     // Tells other programs what the socket is now. The caller says what the kernel's socket does not.
     void describe(registry::Description description);
-    // As other programs see the socket. In a forked child there is none until describe().
+    // Returns the record by which other programs see the socket. In a forked child there is none until
+    // describe().
     [[nodiscard]] registry::Entry &entry() { return entry_; }
 
 protected:

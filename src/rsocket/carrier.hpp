@@ -55,7 +55,7 @@ public:
     [[nodiscard]] base::SmallMutex &mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
     // The rsocket is not in the table yet, so no other thread uses it.
     void is_new() const ASSERT_CAPABILITY(mutex_) {}
-    // For the analysis, in what Wait calls.
+    // Tells the analysis that a function that Wait calls holds these locks.
     void assert_looks() const ASSERT_CAPABILITY(mutex_, stream()->mutex());
     [[nodiscard]] AnySocket &rsocket() const { return rsocket_; }
     [[nodiscard]] int fd() const { return rsocket_.fd(); }
@@ -68,7 +68,7 @@ public:
         return state == State::Reaching || state == State::Offered || state == State::Replaying ||
                state == State::Undecided;
     }
-    // nullptr: there is none.
+    // Returns nullptr when there is none.
     [[nodiscard]] const Stream &stream() const REQUIRES(mutex_) { return stream_; }
     // Takes a stream, which tells observer() of its changes. The state is Offered or Streaming.
     void take(Stream taken) REQUIRES(mutex_);
@@ -82,7 +82,7 @@ public:
     // Gives the stream away. From now on it does not tell this object of its changes.
     [[nodiscard]] Stream release() REQUIRES(mutex_);
     void destroy_stream() REQUIRES(mutex_);
-    // The shortest way for the bytes, without the lock.
+    // Returns the shortest way for the bytes, which needs no lock of the rsocket.
     [[nodiscard]] OpenStream &open_stream() { return open_stream_; }
     [[nodiscard]] Listening &listening() REQUIRES(mutex_) { return listening_; }
 
@@ -126,7 +126,7 @@ private:
 
     AnySocket &rsocket_;
     base::SmallMutex mutex_;
-    // Changed with the lock held.
+    // It is changed with the lock held.
     std::atomic<State> state_;
     SocketOptions options_ GUARDED_BY(mutex_);
     bool blocks_ GUARDED_BY(mutex_);

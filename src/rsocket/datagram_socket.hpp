@@ -77,7 +77,7 @@ private:
     stream::Settings settings_ GUARDED_BY(mutex_) = configuration().settings;
     milliseconds receive_timeout_ GUARDED_BY(mutex_){0};
     milliseconds send_timeout_ GUARDED_BY(mutex_){0};
-    // The queue pairs that a thread sleeps for; nullptr stands for the watch.
+    // Names the queue pairs that a thread sleeps for; nullptr stands for the watch.
     struct Waiting {
         const Waiter *waiter;
         std::vector<datagram::QueuePair *> pairs;

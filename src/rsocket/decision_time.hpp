@@ -18,7 +18,7 @@ public:
     // Says how long a peer has for the rest of a request, or for the answer to ours.
     static constexpr std::chrono::seconds time_to_answer{1};
 
-    // The same times, without the timer, for the rsocket of a forked child.
+    // Returns the same times without the timer, for the rsocket of a forked child.
     [[nodiscard]] DecisionTime in_child() const;
 
     // The peer of an accepted rsocket has until then to begin its request.

@@ -88,7 +88,7 @@ public:
         return found;
     }
 
-    // Puts the object in the place of the one that is there, if there is one. std::bad_alloc.
+    // Puts the object in the place of the one that is there, if there is one. Throws std::bad_alloc.
     void set(int fd, std::shared_ptr<Object> object) {
         Slot *slot = nullptr;
         Entry *entry = nullptr;

@@ -7,7 +7,8 @@ namespace rsockets {
 
 // Returns whether a process has begun a stream on this socket of the kernel.
 [[nodiscard]] bool carries_stream(int fd);
-// Makes an rsocket of such a socket. Each use of it gives ECONNRESET; the caller logs why. std::bad_alloc.
+// Makes an rsocket of such a socket. Each use of it gives ECONNRESET; the caller logs why. Throws
+// std::bad_alloc.
 void add_lost(int fd);
 
 // Returns an RDMA_REASON_ in words; "" for RDMA_REASON_NONE.

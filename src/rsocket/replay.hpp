@@ -22,7 +22,7 @@ public:
     // The socket is about to connect to the server for the first time.
     void begin(int fd, const sockaddr_storage &server);
     [[nodiscard]] const sockaddr_storage &server() const { return server_; }
-    // The same server, and nothing to send, for the rsocket of a forked child.
+    // Returns the same server with nothing to send, for the rsocket of a forked child.
     [[nodiscard]] Replay in_child() const;
 
     // Keeps the bytes that the stream has kept.

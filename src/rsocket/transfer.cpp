@@ -108,7 +108,7 @@ Result<std::size_t> Receiving::run_rest(Wait &wait, Result<std::size_t> first) {
     if (carrier.state() == Carrier::State::Offered && carrier.stream()->life().error() != 0) {
         return base::failure(EAGAIN);  // the next look goes on without it
     }
-    // As TCP, which does not ask whether the peer reads.
+    // A send of nothing succeeds as in TCP, which does not ask whether the peer reads.
     const std::size_t bytes = base::size_of(parts);
     if (bytes == 0 && !carrier.ended().sending && carrier.stream()->life().error() == 0) {
         return 0;

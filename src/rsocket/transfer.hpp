@@ -30,7 +30,8 @@ private:
 // The caller holds the rsocket's lock in all calls.
 class Receiving {
 public:
-    // flags: as recv(2) has them; they are not refused. blocks: whether the call waits.
+    // The flags are those of recv(2), and none of those that rsockets refuse. `blocks` says whether the call
+    // waits.
     Receiving(Beginning &beginning, std::span<const iovec> parts, int flags, bool blocks);
     // Returns how many bytes. It may return with less than is wanted, but waits for as many as the flags and
     // the low water say.

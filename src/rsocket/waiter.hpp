@@ -22,7 +22,8 @@ namespace rsockets {
 // and the thread wakes up by the clock.
 class Waiter final : public stream::Sleeper, public base::Inheritable {
 public:
-    // Returns this thread's waiter, which is made when the thread sleeps for the first time. ENOMEM.
+    // Returns this thread's waiter, which is made when the thread sleeps for the first time. Fails with
+    // ENOMEM.
     [[nodiscard]] static base::Result<std::shared_ptr<Waiter>> of_this_thread() {
         auto &own = kept();
         if (own == nullptr || own->inherited() || own->fd() < 0) {

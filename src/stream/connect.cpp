@@ -148,13 +148,13 @@ void Connection::meet(const rpma_conn_private_data &data) {
         break_off(theirs.error().number);
         return;
     }
-    const Ground ground{.device = device_,
+    const Common common{.device = device_,
                         .settings = settings_,
                         .memory = memory_,
                         .conn = rpma_.conn(),
                         .report = report_,
                         .scratch = shard_->scratch()};
-    exchange_.emplace(ground, *theirs, life_, early_sends_);
+    exchange_.emplace(common, *theirs, life_, early_sends_);
 }
 
 void Connection::take_event(rpma_conn_event event) {

@@ -53,7 +53,7 @@ public:
     Connection(const Connection &) = delete;
     Connection &operator=(const Connection &) = delete;
 
-    // The shard has the lock.
+    // Returns the lock of the shard.
     [[nodiscard]] base::SmallMutex &mutex() const RETURN_CAPABILITY(shard_->mutex()) {
         return shard_->mutex();
     }
@@ -65,7 +65,7 @@ public:
     void forget_observer() REQUIRES(mutex());
     [[nodiscard]] const std::shared_ptr<Shard> &shard() const { return shard_; }
 
-    // The bytes that the program sent before the peer has answered.
+    // Returns the bytes that the program sent before the peer has answered.
     [[nodiscard]] EarlySends &early_sends() REQUIRES(mutex()) { return early_sends_; }
     // Returns how far the stream has come, and how it ended.
     [[nodiscard]] const Life &life() const REQUIRES(mutex()) { return life_; }
@@ -77,11 +77,11 @@ public:
     [[nodiscard]] std::size_t readable() const REQUIRES(mutex()) {
         return exchange_ ? exchange_->incoming().readable() : 0;
     }
-    // The address of one end, of a stream over a device of the kernel. ENOTCONN: it is not known yet, or the
-    // stream is over the soft device.
+    // Returns the address of one end, of a stream over a device of the kernel. ENOTCONN: it is not known yet,
+    // or the stream is over the soft device.
     enum class End { Ours, Theirs };
     [[nodiscard]] base::Result<sockaddr_storage> name(End end) const REQUIRES(mutex());
-    // The settings, as far as the device and the protocol allow them.
+    // Returns the settings, as far as the device and the protocol allow them.
     [[nodiscard]] const Settings &settings() const { return settings_; }
     // Returns whether a send of many bytes should first look for bytes that have left. The look makes room
     // where there is too little. Where there is a send buffer, the next bytes then take its first place.
@@ -122,7 +122,7 @@ public:
     // Ends all mappings.
     void unmap_all() REQUIRES(mutex());
     // Writes into what the peer has mapped. Returns how many bytes, which are fewer where the mapping ends.
-    // ENXIO: nothing is mapped there. EAGAIN and EPIPE as send().
+    // ENXIO: nothing is mapped there. EAGAIN and EPIPE have the meaning that they have for send().
     [[nodiscard]] base::Result<std::size_t> write_at(const iovec &from, std::uint64_t offset)
         REQUIRES(mutex());
 

@@ -60,9 +60,9 @@ base::Result<void> Outgoing::map(void *begin, std::size_t bytes, bool for_peer, 
     const int usage = for_peer ? RPMA_MR_USAGE_WRITE_DST : RPMA_MR_USAGE_WRITE_SRC;
     rpma_mr_local *registered = nullptr;
     // The memory is for this peer only, where the device can do that.
-    int result = ground_.device.is_of_kernel()
-                     ? rpma_mr_reg(ground_.device.peer(), begin, bytes, usage, &registered)
-                     : rpma_conn_mr_reg(ground_.conn.get(), begin, bytes, usage, &registered);
+    int result = common_.device.is_of_kernel()
+                     ? rpma_mr_reg(common_.device.peer(), begin, bytes, usage, &registered)
+                     : rpma_conn_mr_reg(common_.conn.get(), begin, bytes, usage, &registered);
     if (result != 0) {
         return result == RPMA_E_PROVIDER ? base::failure(EFAULT) : failure_of(result);
     }
@@ -98,7 +98,7 @@ int Outgoing::tell_mappings() {
         std::optional<std::uint32_t> word;
         if (peer_counts_slots_) {
             allowance_.take_credit();
-            ++ground_.report->sent_messages;
+            ++common_.report->sent_messages;
             word = encode(Op::Slot, index);
         }
         if (const int error = post(ops, 0, word); error != 0) {
@@ -119,7 +119,7 @@ Outgoing::Sent Outgoing::write(const iovec &from, std::size_t skip, Target to) {
     if (const int error = put({&from, 1}, skip, to, false); error != 0) {
         return {.bytes = 0, .error = error};
     }
-    ground_.report->placed_bytes += to.length;
+    common_.report->placed_bytes += to.length;
     return {.bytes = to.length, .error = 0};
 }
 

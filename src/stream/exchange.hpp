@@ -22,8 +22,8 @@ struct Trouble {
 // The lock of the shard guards it. The stream's Life and EarlySends are its Connection's.
 class Exchange {
 public:
-    Exchange(const Ground &ground, const Hello &theirs, Life &life, EarlySends &early_sends)
-        : outgoing_{ground, theirs}, incoming_{ground, theirs}, life_{life}, early_sends_{early_sends} {}
+    Exchange(const Common &common, const Hello &theirs, Life &life, EarlySends &early_sends)
+        : outgoing_{common, theirs}, incoming_{common, theirs}, life_{life}, early_sends_{early_sends} {}
     Exchange(const Exchange &) = delete;
     Exchange &operator=(const Exchange &) = delete;
 

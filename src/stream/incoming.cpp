@@ -11,15 +11,15 @@ namespace stream {
 
 [[gnu::noinline]] int Incoming::post_receives() {
     const std::size_t count = std::exchange(taken_count_, 0);
-    return count != 0 && rpma_recv_many(ground_.conn.get(), taken_.data(), count, nullptr) != 0 ? ECONNABORTED
+    return count != 0 && rpma_recv_many(common_.conn.get(), taken_.data(), count, nullptr) != 0 ? ECONNABORTED
                                                                                                 : 0;
 }
 
 bool Incoming::take_slot(std::uint32_t index) {
-    if (index >= ground_.settings.slots || !unread_.arrived_empty()) {
+    if (index >= common_.settings.slots || !unread_.arrived_empty()) {
         return false;
     }
-    const auto *const entry = reinterpret_cast<const std::uint64_t *>(ground_.memory.slot(index));
+    const auto *const entry = reinterpret_cast<const std::uint64_t *>(common_.memory.slot(index));
     Slot slot;
     slot.offset = peer_wrote<std::uint64_t>(&entry[0]);
     slot.target.address = peer_wrote<std::uint64_t>(&entry[1]);
@@ -35,7 +35,7 @@ void Incoming::copy(std::span<const iovec> parts, std::size_t bytes) const {
         while (!to.empty()) {
             const Part from = unread_.front(before);
             const std::size_t size = std::min(from.size, to.size());
-            std::memcpy(to.data(), ground_.memory.receive_buffer() + from.offset, size);
+            std::memcpy(to.data(), common_.memory.receive_buffer() + from.offset, size);
             to = to.subspan(size);
             before += size;
         }

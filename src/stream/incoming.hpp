@@ -34,12 +34,12 @@ inline constexpr std::uint16_t kept_receives = 8;
 
 class Incoming {
 public:
-    Incoming(const Ground &ground, const Hello &theirs)
-        : ground_{ground},
+    Incoming(const Common &common, const Hello &theirs)
+        : common_{common},
           peer_order_{theirs.big_endian ? std::endian::big : std::endian::little},
-          unread_{ground.settings.receive_bytes / 2,
-                  static_cast<std::uint16_t>(ground.settings.receives - kept_receives)},
-          peer_maps_{ground.settings.slots} {}
+          unread_{common.settings.receive_bytes / 2,
+                  static_cast<std::uint16_t>(common.settings.receives - kept_receives)},
+          peer_maps_{common.settings.slots} {}
     Incoming(const Incoming &) = delete;
     Incoming &operator=(const Incoming &) = delete;
 
@@ -48,14 +48,14 @@ public:
         const std::size_t index = completion.wr_id;
         std::uint32_t bits = ntohl(completion.imm_data);
         if ((completion.wc_flags & IBV_WC_WITH_IMM) == 0) {
-            if (completion.byte_len != word_bytes || index >= ground_.settings.receives) [[unlikely]] {
+            if (completion.byte_len != word_bytes || index >= common_.settings.receives) [[unlikely]] {
                 return std::nullopt;
             }
-            std::memcpy(&bits, ground_.memory.word(index), word_bytes);
+            std::memcpy(&bits, common_.memory.word(index), word_bytes);
             bits = base::to_order(bits, peer_order_);
         }
-        if (ground_.device.is_iwarp()) {
-            taken_[taken_count_] = receive_of(ground_.memory, index);
+        if (common_.device.is_iwarp()) {
+            taken_[taken_count_] = receive_of(common_.memory, index);
         }
         ++taken_count_;
         return bits;
@@ -87,13 +87,13 @@ public:
         if (received < std::min(size, unread_.readable())) [[unlikely]] {
             return 0;  // the rest is where the buffer begins
         }
-        std::memcpy(bytes, ground_.memory.receive_buffer() + unread.offset, received);
+        std::memcpy(bytes, common_.memory.receive_buffer() + unread.offset, received);
         return received;
     }
     // Notes that the program has taken bytes.
     void consume(std::size_t bytes) {
         unread_.consume(bytes);
-        ground_.report->received_bytes += bytes;
+        common_.report->received_bytes += bytes;
     }
     [[nodiscard]] bool owes_update() const { return unread_.owes_update(); }
     [[nodiscard]] ReceiveRing::Update update() { return unread_.update(); }
@@ -101,7 +101,7 @@ public:
 private:
     static constexpr std::size_t receives_at_once = 32;
 
-    const Ground ground_;
+    const Common common_;
     const std::endian peer_order_;
     ReceiveRing unread_;
     PeerMaps peer_maps_;

@@ -10,23 +10,23 @@
 
 namespace stream {
 
-Outgoing::Outgoing(const Ground &ground, const Hello &theirs)
-    : ground_{ground},
+Outgoing::Outgoing(const Common &common, const Hello &theirs)
+    : common_{common},
       allowance_{theirs.credits, theirs.data},
       granted_{theirs.data.length},
-      posted_{ground.settings.send_bytes, ground.settings.sends + kept_places, kept_places},
+      posted_{common.settings.send_bytes, common.settings.sends + kept_places, kept_places},
       own_maps_{theirs.slots},
       peer_list_{theirs.list},
       peer_order_{theirs.big_endian ? std::endian::big : std::endian::little},
       peer_counts_slots_{theirs.counts_slots} {
     prepare_message();
-    ground_.report->granted_bytes = theirs.data.length;
-    ground_.report->granted_messages = theirs.credits;
+    common_.report->granted_bytes = theirs.data.length;
+    common_.report->granted_messages = theirs.credits;
 }
 
 void Outgoing::prepare_message() {
     rpma_op &write = message_[0];
-    write.type = ground_.device.is_iwarp() ? RPMA_OP_WRITE : RPMA_OP_WRITE_WITH_IMM;
+    write.type = common_.device.is_iwarp() ? RPMA_OP_WRITE : RPMA_OP_WRITE_WITH_IMM;
     write.flags = RPMA_F_COMPLETION_ON_ERROR;
     rpma_op &word = message_[1];
     word.type = RPMA_OP_SEND;
@@ -37,7 +37,7 @@ void Outgoing::prepare_message() {
 }
 
 void Outgoing::note_stall() {
-    Report &report = ground_.report;
+    Report &report = common_.report;
     if (std::exchange(stalled_at_, report->sent_messages) != report->sent_messages) {
         ++(allowance_.room() == 0 ? report->stalls_for_peer : report->stalls_for_device);
     }
@@ -65,7 +65,7 @@ Outgoing::Sent Outgoing::send(std::span<const iovec> parts) {
 // of.
 int Outgoing::put(std::span<const iovec> parts, std::size_t skip, Target to, bool tells) {
     const void *const piece =
-        to.length <= ground_.settings.inline_bytes ? piece_of(parts, skip, to.length) : nullptr;
+        to.length <= common_.settings.inline_bytes ? piece_of(parts, skip, to.length) : nullptr;
     if (piece == nullptr) {
         return put_copied(parts, skip, to, tells);
     }
@@ -86,17 +86,17 @@ int Outgoing::put(std::span<const iovec> parts, std::size_t skip, Target to, boo
 [[gnu::noinline]] int Outgoing::put_copied(std::span<const iovec> parts, std::size_t skip, Target to,
                                            bool tells) {
     const std::size_t bytes = to.length;
-    if (sends_in_place(ground_.device)) {
+    if (sends_in_place(common_.device)) {
         for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
-            std::memcpy(ground_.scratch.data() + before, piece.data(), piece.size());
+            std::memcpy(common_.scratch.data() + before, piece.data(), piece.size());
         });
-        const iovec whole{.iov_base = ground_.scratch.data(), .iov_len = bytes};
+        const iovec whole{.iov_base = common_.scratch.data(), .iov_len = bytes};
         return put({&whole, 1}, 0, to, tells);
     }
     std::array<rpma_op, 3> ops{};
     std::size_t writes = 0;
     const Part first = posted_.front(bytes);
-    std::byte *const ring = ground_.memory.send_buffer();
+    std::byte *const ring = common_.memory.send_buffer();
     for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
         const std::size_t head = before < first.size ? std::min(piece.size(), first.size - before) : 0;
         std::memcpy(ring + first.offset + before, piece.data(), head);
@@ -107,8 +107,8 @@ int Outgoing::put(std::span<const iovec> parts, std::size_t skip, Target to, boo
     for (const Part part : {first, Part{.offset = 0, .size = bytes - first.size}}) {
         if (part.size != 0) {
             rpma_op &op = ops[writes++];
-            op.local = ground_.memory.private_memory();
-            op.local_offset = ground_.memory.send_buffer_at() + part.offset;
+            op.local = common_.memory.private_memory();
+            op.local_offset = common_.memory.send_buffer_at() + part.offset;
             op.len = part.size;
             op.remote_addr = to.address;
             op.remote_key = to.key;
@@ -130,8 +130,8 @@ int Outgoing::send_update(const ReceiveRing::Update &update) {
         return post(std::span{ops}.first(1), 0, encode(Op::Window, update.limit));
     }
     const auto bytes = encode_window(
-        {.address = reinterpret_cast<std::uintptr_t>(ground_.memory.receive_buffer()) + update.window->offset,
-         .key = ground_.memory.shared_key(),
+        {.address = reinterpret_cast<std::uintptr_t>(common_.memory.receive_buffer()) + update.window->offset,
+         .key = common_.memory.shared_key(),
          .length = static_cast<std::uint32_t>(update.window->size)},
         peer_order_);
     ops[0].bytes = bytes.data();
@@ -148,13 +148,13 @@ bool Outgoing::take_update(std::uint16_t limit) {
     }
     Target window;
     auto found = WindowList::Found::None;
-    while ((found = granted_.take(ground_.memory.windows_list(), window)) == WindowList::Found::Window) {
+    while ((found = granted_.take(common_.memory.windows_list(), window)) == WindowList::Found::Window) {
         if (!allowance_.open(window)) {
             return false;
         }
-        ground_.report->granted_bytes += window.length;
+        common_.report->granted_bytes += window.length;
     }
-    ground_.report->granted_messages = ground_.report->sent_messages + allowance_.credits();
+    common_.report->granted_messages = common_.report->sent_messages + allowance_.credits();
     return found == WindowList::Found::None;
 }
 
@@ -171,7 +171,7 @@ int Outgoing::post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::o
     if (!word) {
         last = &writes.back();
         --count;
-    } else if (ground_.device.is_iwarp()) {
+    } else if (common_.device.is_iwarp()) {
         last->type = RPMA_OP_SEND;
         last->bytes = &*word;
         last->len = word_bytes;

@@ -26,8 +26,8 @@ namespace stream {
 // The op_context of a Disconnect: nothing follows when that has left.
 inline constexpr std::uint64_t farewell = 1;
 
-// The two directions of a stream use these; its Connection owns them, and does not move.
-struct Ground {
+// What the two directions of a stream use. Its Connection owns them, and does not move.
+struct Common {
     const Device &device;
     const Settings &settings;
     const StreamMemory &memory;  // it is there before anything is posted
@@ -42,7 +42,7 @@ public:
     // Places in the send queue that are kept for our words that take no credit.
     static constexpr std::uint32_t kept_places = 8;
 
-    Outgoing(const Ground &ground, const Hello &theirs);
+    Outgoing(const Common &common, const Hello &theirs);
     Outgoing(const Outgoing &) = delete;
     Outgoing &operator=(const Outgoing &) = delete;
 
@@ -55,7 +55,7 @@ public:
     // Returns whether enough bytes fit that it is worth while to take some.
     [[nodiscard]] bool has_room() const {
         return room() != 0 &&
-               posted_.free() >= std::min<std::size_t>(send_low_water, ground_.settings.send_bytes);
+               posted_.free() >= std::min<std::size_t>(send_low_water, common_.settings.send_bytes);
     }
     [[nodiscard]] bool has_room_at_once(std::size_t bytes) const {
         return posted_.free() >= std::min(bytes, longest_message);
@@ -98,13 +98,13 @@ public:
     }
     [[nodiscard]] int send_update(const ReceiveRing::Update &update);
 
-    // The oldest post that completes is complete.
+    // Is called for each completion of a post. Posts complete in their order.
     void completed() { (void)posted_.completed(); }
     // The peer has taken messages, and perhaps opened windows. False: it cannot have.
     [[nodiscard]] bool take_update(std::uint16_t limit);
 
     // Mappings, in direct.cpp.
-    // As Connection::map().
+    // Works like Connection::map().
     [[nodiscard]] base::Result<void> map(void *begin, std::size_t bytes, bool for_peer, std::uint64_t offset);
     [[nodiscard]] bool unmap(const void *begin, std::size_t bytes) { return own_maps_.remove(begin, bytes); }
     void unmap_all() { own_maps_.clear(); }
@@ -113,7 +113,7 @@ public:
 
 private:
     [[nodiscard]] std::uint32_t places_of(std::size_t writes) const {
-        return static_cast<std::uint32_t>(ground_.device.is_iwarp() ? writes + 1
+        return static_cast<std::uint32_t>(common_.device.is_iwarp() ? writes + 1
                                                                     : std::max<std::size_t>(writes, 1));
     }
     void prepare_message();
@@ -128,7 +128,7 @@ private:
         return hand_over(ops);
     }
     [[nodiscard]] int hand_over(std::span<const rpma_op> ops) {
-        if (const int result = rpma_post(ground_.conn.get(), ops.data(), ops.size(), nullptr); result != 0)
+        if (const int result = rpma_post(common_.conn.get(), ops.data(), ops.size(), nullptr); result != 0)
             [[unlikely]] {
             // There is a place in the send queue: the device had no memory for what has not left.
             return result == RPMA_E_AGAIN ? ENOMEM : ECONNRESET;
@@ -136,13 +136,13 @@ private:
         return 0;
     }
     void count_message(std::uint32_t bytes) {
-        ++ground_.report->sent_messages;
-        ground_.report->sent_bytes += bytes;
+        ++common_.report->sent_messages;
+        common_.report->sent_bytes += bytes;
     }
     // Counts a send that finds no room, once until the next message.
     void note_stall();
 
-    const Ground ground_;
+    const Common common_;
     Allowance allowance_;
     WindowList granted_;
     SendRing posted_;

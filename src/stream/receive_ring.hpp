@@ -66,7 +66,7 @@ public:
     // Returns whether nothing more can come before something is read. Many small messages use up the credits
     // before the room.
     [[nodiscard]] bool is_full() const { return arrived_ == limit_ || given_ == 0; }
-    // The unread bytes behind the first `skip`: all of them, or those up to the end of the buffer.
+    // Returns the unread bytes behind the first `skip`: all of them, or those up to the end of the buffer.
     [[nodiscard]] Part front(std::size_t skip = 0) const {
         const std::size_t offset = advanced(read_, skip);
         return {.offset = offset, .size = std::min(readable() - skip, size_ - offset)};

@@ -9,8 +9,9 @@
 //     all streams ──► events ────────────────┘    all these: one thread at a time
 //
 // The queues are not armed, so no thread is told of a completion. A thread that finds nothing sleeps on the
-// device's descriptors, and serves the device meanwhile. Other threads sleep on a descriptor of their own.
-// The first thread wakes them for their streams, or when it leaves and one of them takes its place.
+// device's descriptors, and serves the device when one of them is readable. Other threads sleep on a
+// descriptor of their own. The first thread wakes them for their streams, or when it leaves and one of them
+// takes its place.
 #pragma once
 
 #include <array>
@@ -59,7 +60,7 @@ inline constexpr std::size_t longest_message = 61440;
 
 class Shard {
 public:
-    // This thread's shard for a device. In a forked child it is another than before.
+    // Returns this thread's shard for a device. In a forked child it is another than before.
     [[nodiscard]] static base::Result<std::shared_ptr<Shard>> of_this_thread(const Device &device);
     Shard(const Device &device, Events events);
     ~Shard() = default;

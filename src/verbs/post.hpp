@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs/post: makes work requests and posts them. These are inlines that use the context's own operations,
-// without a table of calls. A post returns 0, or a value for post_error(). Only the members of a request that
+// verbs/post: makes work requests and posts them. These are inlines, which post by the operations in the
+// device's context. A post returns 0, or a value for post_error(). Only the members of a request that
 // its opcode uses are set.
 #pragma once
 

@@ -16,10 +16,14 @@ count() {  # count IDLE: instructions of one echo
     grep -h '^SCALED' "$work/log" >&2
     awk -v echoes="$echoes" '/ Collected : / { printf "%.0f\n", $NF / echoes }' "$work/log"
 }
-few=$(count 10) || exit 1
-many=$(count "$idle") || exit 1
-awk -v few="$few" -v many="$many" -v idle="$idle" -v most="$most" 'BEGIN {
-    printf "instructions an echo: %d with 10 idle streams, %d with %d: ratio %.2f (expected: at most %.1f)\n",
-        few, many, idle, many / few, most
-    exit few <= 0 || many > most * few
-}'
+# What other threads do on a busy machine only adds to a count, so one that is too high is taken again, twice at most.
+for _ in 1 2 3; do
+    few=$(count 10) || exit 1
+    many=$(count "$idle") || exit 1
+    awk -v few="$few" -v many="$many" -v idle="$idle" -v most="$most" 'BEGIN {
+        printf "instructions an echo: %d with 10 idle streams, %d with %d: ratio %.2f (expected: at most %.1f)\n",
+            few, many, idle, many / few, most
+        exit few <= 0 || many > most * few
+    }' && exit 0
+done
+exit 1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm: an id of either kind: addresses, its end.
+// soft/cm: the addresses and the end of an id of either kind.
 #include <netinet/in.h>
 #include <sys/socket.h>
 

@@ -33,7 +33,8 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
         return std::unexpected{connected.error()};
     }
     const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
-    // The first FPDU is one of those that the peer offers; otherwise it is one that the peer may refuse.
+    // The first FPDU is an empty write, unless the peer offers only an empty read. A peer that offers neither
+    // may refuse the write.
     const bool by_read = request_.rtr_read && !request_.rtr_write;
     parameters_ = {.ready_to_receive = peer_to_peer,
                    .crc = request_.crc || crc_wanted(),

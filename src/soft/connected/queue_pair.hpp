@@ -12,6 +12,8 @@
 //
 //     Idle ──start()──► Connected ──end()──► Draining ──finish_draining()──► Ended
 //       └──give_up()────────────────────────────────────────────────────────►┘
+// A queue pair that was given up while the connection manager was connecting it gets its link all the same:
+// start() ends that connection at once, which tells the peer.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -39,7 +39,7 @@ struct MemoryRegion : ibv_mr, base::Inheritable {
     }
 };
 
-// The reason why an access is refused, and its codes in RFC 5040 and 5041.
+// The reason why an access is refused. The functions give its text, and its codes in RFC 5040 and 5041.
 enum class Fault { InvalidKey, Bounds, Access, ProtectionDomain, QueuePair, QueuePairAccess, Wrap };
 [[nodiscard]] const char *text_of(Fault fault);
 [[nodiscard]] wire::TerminateCode rdmap_code(Fault fault);   // for requests

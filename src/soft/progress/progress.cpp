@@ -304,7 +304,7 @@ Group::Watch Group::tick(base::Clock::time_point now) {
     while (!timed_.empty() && timed_.begin()->first <= now) {
         Source *source = timed_.begin()->second;
         clear_deadline(*source);
-        due_ = {&source, 1};
+        due_ = {&source, 1};  // remove() clears `source` when expire() takes it out of the group
         source->expire();
         if (source != nullptr) {
             let_rest(*source);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/progress: the thread that waits, works. A Source is a socket that has work; a Group is the
-// sources that one completion queue or one event channel serves; the Engine is the thread that serves the
-// groups which no other thread serves.
+// soft/progress/progress: the thread that waits, works. A Source has work when its socket is ready or its
+// deadline has passed; a Group is the sources that one completion queue or one event channel serves; the
+// Engine is the thread that serves the groups which no other thread serves.
 //
 // One thread at a time serves a group: the holder of its lock, which never sleeps with it. The group's
 // sockets wake:
@@ -44,7 +44,8 @@ class Source;
 using Deadlines = std::set<std::pair<base::Clock::time_point, Source *>>;
 using Watched = std::map<std::uint64_t, std::weak_ptr<Group>>;
 
-// A socket that a group serves. progress() and expire() run with the group's lock held and do not block.
+// The owner of a socket, or of a deadline alone, that a group serves. progress() and expire() run with the
+// group's lock held and do not block.
 class Source {
 public:
     Source();

@@ -24,8 +24,8 @@ struct SendRequest {
     std::uint32_t length = 0;
     std::uint32_t rkey = 0;
     std::uint32_t received = 0;  // bytes of a read's response
-    // imm_data: the level of a flush, the identifier of an atomic operation; otherwise the value as on the
-    // wire (an rkey to invalidate has the same place).
+    // Is the level of a flush, the identifier of an atomic operation, or the value of imm_data (or of the key
+    // to invalidate) as it is on the wire.
     std::uint32_t immediate = 0;
     std::uint64_t wr_id = 0;
     std::uint64_t remote_address = 0;

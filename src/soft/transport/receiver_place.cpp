@@ -86,6 +86,7 @@ Accepted<> Receiver::begin_write() {
         // is in the buffer.
         return {};
     }
+    // The key is checked before the payload comes, so that a peer is told of a wrong one at once.
     Target target;
     return aim(target, payload);
 }

@@ -74,12 +74,13 @@ public:
         bool readable;  // the receiver may have something to do
         bool broken;
         bool all_sent;  // finish_when_sent() was called, and all of it is done
-        // The link is full, and gives its peer up then.
+        // When a full link gives its peer up (Link::gives_up_at()); time_point::max() while the link is not
+        // full.
         base::Clock::time_point gives_up_at;
     };
     // Sends the segments that can be sent now.
     [[nodiscard]] Turn serve() EXCLUDES(mutex_);
-    // Sends the answers that are owed.
+    // Sends what is ready, answers that are owed among it.
     void transmit_now() EXCLUDES(mutex_);
     // Watches the link for reading, or not. With `ended`, the peer's end wakes the group while the link is
     // not read.
