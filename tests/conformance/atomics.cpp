@@ -16,7 +16,7 @@ namespace {
 
 constexpr int atomic_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_REMOTE_READ;
 
-// These are two ends, and 64 bytes of the server's memory for atomic operations.
+// An Atomics has two connected ends, and 64 bytes of the server's memory for atomic operations.
 struct Atomics {
     explicit Atomics(const Sizes &sizes = {}) : ends{connected(sizes)} {
         if (!ends.client.native(SOFTRDMA_OPERATION_ATOMIC)) {
@@ -26,7 +26,7 @@ struct Atomics {
         assert_non_null(region);
     }
 
-    // The word's value before goes to `local` of the client's memory.
+    // Returns a request whose target's word, as it was before, goes to `local` of the client's memory.
     [[nodiscard]] Request request(ibv_wr_opcode opcode, std::size_t word, std::size_t local,
                                   std::uint64_t wr_id, std::uint64_t compare_add,
                                   std::uint64_t swap = 0) const {
@@ -94,7 +94,7 @@ void compare_and_swap(void **) {
     assert_int_equal(atomics.words[0], 8);
 }
 
-// Prepared one by one, with what is read behind a fence, and an answer that goes to two places.
+// Two atomic operations are prepared one by one, and the answer of the second one goes to two places.
 void prepared_ones(void **) {
     if (!subject.is_soft) {
         skip();
@@ -182,7 +182,7 @@ void many_connections_add_to_one_word(void **) {
     assert_int_equal(word, connections * rounds);
 }
 
-// With reads between them; they wait for their turn like those.
+// The test puts reads between the atomic operations, which wait for their turn like the reads.
 void more_than_the_connection_allows_at_once(void **) {
     auto &atomics = make<Atomics>(Sizes{.send_wr = 64, .cqe = 128, .depth = 2});
     std::vector<Request> requests;

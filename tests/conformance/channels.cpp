@@ -89,7 +89,7 @@ void two_queues_on_one_channel(void **) {
     expect_cq_event(server, server.cq);
     expect_completion(server.receive_cq, 1);
     expect_completion(server.cq, 3);
-    // Both at once.
+    // Both queues have an event at once.
     arm(server.cq);
     arm(server.receive_cq);
     assert_int_equal(post_receive(server, 1, {sge(server, 0, 8)}), 0);

@@ -20,7 +20,7 @@ std::string private_bytes(std::size_t size) {
     return bytes;
 }
 
-// RDMA_PS_TCP takes 56 bytes from a client and 196 from a server; the soft device takes 196 from both.
+// RDMA_PS_TCP takes 56 bytes from a client and 196 from a server. The soft device takes 196 from both.
 void private_data_of_every_size_goes_both_ways(void **) {
     for (const std::size_t size : {0U, 1U, 3U, 55U, 56U, 57U, 195U, 196U}) {
         const std::string from_server = private_bytes(size);
@@ -28,7 +28,7 @@ void private_data_of_every_size_goes_both_ways(void **) {
             private_bytes(subject.is_soft ? size : std::min<std::size_t>(size, 56));
         Ends &ends = make<Ends>();
         ends.connect(from_client, from_server);
-        // InfiniBand and RoCE pad it with zeros.
+        // InfiniBand and RoCE pad the data with zeros.
         assert_true(ends.client_data_seen.starts_with(from_client));
         assert_true(ends.server_data_seen.starts_with(from_server));
         if (ends.client.is_iwarp()) {
@@ -81,7 +81,7 @@ void a_rejection_is_seen_with_its_data(void **) {
         const CmEvent event = expect_event(ends.client.events, RDMA_CM_EVENT_REJECTED);
         assert_int_not_equal(event.status, 0);
         assert_true(event.data.starts_with(data));
-        // Neither end can be used any more.
+        // The program can use neither end any more.
         assert_int_equal(provider().cm.disconnect(ends.client.id), -1);
         auto parameters = connection_parameters(no_data, 1);
         assert_int_equal(provider().cm.accept(ends.server.id, &parameters), -1);
@@ -112,8 +112,9 @@ void either_end_disconnects(void **) {
         rdma_cm_id *const second = by_client ? ends.server.id : ends.client.id;
         assert_int_equal(provider().cm.disconnect(first), 0);
         ends.expect_disconnected();
+        // The second end disconnects too, as programs do.
         (void)provider().cm.disconnect(
-            second);  // as programs do; 0, or EINVAL from devices that are done with it
+            second);  // the call returns 0, or EINVAL from devices that are done with it
         assert_false(has_event(ends.client.events->fd));
         assert_false(has_event(ends.server.events->fd));
     }
@@ -192,7 +193,7 @@ void a_queue_pair_goes_while_it_disconnects(void **) {
     ends.expect_disconnected();
 }
 
-// The client's first message tells the server that it may (RFC 6581).
+// The client's first message tells the server that it may send (RFC 6581).
 void a_server_may_speak_first(void **) {
     Ends &ends = make<Ends>();
     ends.request();

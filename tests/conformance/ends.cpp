@@ -88,7 +88,7 @@ void resolve_address(rdma_cm_id *id, std::uint16_t port) {
         provider().cm.resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), patience_ms), 0);
 }
 
-// At the same place for IPv6.
+// The port is at the same place for IPv6.
 std::uint16_t port_of(const rdma_cm_id &id) {
     return ntohs(id.route.addr.src_sin.sin_port);
 }

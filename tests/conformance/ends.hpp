@@ -93,7 +93,9 @@ public:
     ibv_pd *pd = nullptr;
     ibv_comp_channel *channel = nullptr;
     ibv_cq *cq = nullptr;
-    ibv_srq *srq = nullptr;  // with Sizes::shared_receive_wr, or what was set before the objects are made
+    // The end has this queue with Sizes::shared_receive_wr, or when the queue was
+    // set before the objects are made.
+    ibv_srq *srq = nullptr;
     ibv_cq *receive_cq = nullptr;  // the same as cq unless Sizes::separate_cqs
     std::vector<std::byte> memory;
     ibv_mr *mr = nullptr;

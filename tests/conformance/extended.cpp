@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: what programs reach through a context or an object: requests prepared one by one (ibv_wr_start
-// and so on), completions read one by one (ibv_start_poll and so on), and the calls of verbs_context.
+// conformance: tests the calls that programs reach through a context or an object: requests
+// prepared one by one (ibv_wr_start and so on), completions read one by one (ibv_start_poll and so
+// on), and the calls of verbs_context.
 #include <arpa/inet.h>
 
 #include <array>
@@ -19,7 +20,8 @@ ibv_qp_ex *extended(const End &end) {
     return subject.is_soft ? softrdma_ibv_qp_to_qp_ex(end.id->qp) : ibv_qp_to_qp_ex(end.id->qp);
 }
 
-// Kernel devices in software have none of it.
+// Returns two connected ends whose queue pairs have these operations. The kernel's devices
+// in software have none of them.
 Ends &connected_with(std::uint64_t operations, Sizes sizes = {}) {
     if (!subject.is_soft) {
         skip();
@@ -57,7 +59,7 @@ void only_of_a_queue_pair_that_was_asked_for_it(void **) {
     assert_null(extended(ends.client));
 }
 
-// None is posted before all are.
+// No request is posted before all requests are.
 void every_operation_prepared_and_posted_at_once(void **) {
     Ends &ends = connected_with(rdma_and_send | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                                     IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_ATOMIC_WRITE,
@@ -171,7 +173,7 @@ void a_bad_one_refuses_all(void **) {
                          }
                      }),
                      ENOMEM);
-    // Setting what is not there.
+    // The test sets a buffer for a request that is not there.
     ibv_wr_start(qp);
     prepare.local(0, 8);
     assert_int_equal(ibv_wr_complete(qp), EINVAL);
@@ -216,7 +218,7 @@ void after_the_end_they_are_flushed(void **) {
     expect_completion(ends.client.cq, 2, IBV_WC_WR_FLUSH_ERR);
 }
 
-// From start to complete a thread is alone: each chain stays together.
+// A thread is alone from ibv_wr_start to ibv_wr_complete, so that each chain stays together.
 void two_threads_prepare_requests(void **) {
     static constexpr std::uint64_t chains = 300;
     Ends &ends = connected_with(rdma_and_send, {.send_wr = 4096, .cqe = 4096});
@@ -306,7 +308,7 @@ void completions_are_read_one_by_one(void **) {
         assert_int_equal(ibv_next_poll(queue), i == 2 ? ENOENT : 0);
     }
     ibv_end_poll(queue);
-    // The other way of polling is still there, and after a poll that found nothing the queue is free.
+    // The other way of polling is still there, and the queue is free after a poll that found nothing.
     assert_int_equal(ibv_start_poll(queue, &attributes), ENOENT);
     expect_no_completion(ends.server.cq);
     attributes.comp_mask = 1;
@@ -334,7 +336,7 @@ void completions_with_what_is_not_known(void **) {
     assert_int_equal(provider().completion.destroy_cq(ibv_cq_ex_to_cq(queue)), 0);
 }
 
-// The context answers programs, whichever size of structure they were compiled with.
+// The context answers programs with any size of structure that they were compiled with.
 void the_context_answers(void **) {
     Ends &ends = connected();
     if (!subject.is_soft) {
@@ -369,7 +371,7 @@ void the_context_answers(void **) {
     wanted.pd = ends.client.pd;
     wanted.comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE;
     wanted.srq_type = IBV_SRQT_BASIC;
-    // Not through the inline, which calls the system library's ibv_create_srq for the type BASIC.
+    // The test does not call the inline, which calls the system library's ibv_create_srq for the type BASIC.
     ibv_srq *const queue = calls->create_srq_ex(context, &wanted);
     assert_non_null(queue);
     assert_int_equal(provider().domain.destroy_srq(queue), 0);

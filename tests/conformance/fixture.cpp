@@ -19,7 +19,7 @@ Subject subject;
 
 namespace {
 
-// Far above what any test takes, also with a sanitizer on a busy machine.
+// Returns seconds that are far more than any test takes, also with a sanitizer on a busy machine.
 unsigned watchdog_s() {
     const char *const chosen = std::getenv("CONFORMANCE_WATCHDOG_S");
     return chosen != nullptr ? static_cast<unsigned>(std::strtoul(chosen, nullptr, 10)) : 200;
@@ -74,7 +74,7 @@ int begin_test(void **) {
 
 int end_test(void **) {
     while (!kept().empty()) {
-        // Out of the list first: its destructor may assert.
+        // The object leaves the list first, because its destructor may assert.
         const std::shared_ptr<void> last = std::move(kept().back());
         kept().pop_back();
     }

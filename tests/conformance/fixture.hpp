@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/fixture: the device under test, and the objects of a test. A failed assertion of cmocka jumps
-// past destructors, so a test makes its objects with make(), and its tear-down destroys them.
+// conformance/fixture: keeps the device under test and the objects of a test. A failed assertion of cmocka
+// jumps past destructors, so a test makes its objects with make(), and its tear-down destroys them.
 #pragma once
 
 #include <sys/types.h>
@@ -40,8 +40,9 @@ T &make(Arguments &&...arguments) {
     return object;
 }
 
-// From here on a process that takes too long prints it and aborts, also while it ends. The other process of a
-// test watches itself, because it would keep the output of the suite open if it hung.
+// Watches the process from here on. A process that takes too long prints a message and aborts,
+// also while it ends. The other process of a test watches itself, because it would keep the
+// output of the suite open if it hung.
 void watch();
 
 // Calls fork_child(). A child that hangs is killed with its parent, even when a library's fork handler hangs
@@ -55,8 +56,8 @@ int status_of(pid_t child);
 int begin_test(void **);
 int end_test(void **);
 
-// A thread of a test. Only the main thread may assert, so run() returns a text that says what went wrong, or
-// an empty one.
+// A Thread is a thread of a test. Only the main thread may assert, so run() returns a text that says what
+// went wrong, or an empty one.
 class Thread {
 public:
     explicit Thread(std::function<std::string()> run);

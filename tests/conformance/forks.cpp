@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: a child inherits the objects of its parent. Whatever it does with them short of using them,
-// nothing is sent and the parent notices nothing.
+// conformance: tests that a child inherits the objects of its parent. Nothing is sent and the parent notices
+// nothing, whatever the child does with the objects short of using them.
 #include <poll.h>
 #include <unistd.h>
 
@@ -16,8 +16,8 @@ namespace conformance {
 
 namespace {
 
-// With the library's own work at the end of a process. LeakSanitizer would take what the parent's threads
-// hold for leaks of the child, which does not have these threads.
+// Ends the child, with the library's own work at the end of a process. LeakSanitizer would take what the
+// parent's threads hold for leaks of the child, which does not have these threads.
 [[noreturn]] void leave() {
 #ifdef __SANITIZE_ADDRESS__
     _exit(0);
@@ -26,7 +26,7 @@ namespace {
 #endif
 }
 
-// Runs in a child until its end, which must be good.
+// Runs the body in a child until the child's end, which must be good.
 template <typename Body>
 void in_child(Body body) {
     std::fflush(nullptr);  // what is buffered would be written twice
@@ -39,7 +39,7 @@ void in_child(Body body) {
     assert_int_equal(status_of(pid), 0);
 }
 
-// Both directions, and the end.
+// Expects that the connection works in both directions, and that it ends.
 void expect_undisturbed(Ends &ends) {
     assert_false(has_event(ends.client.events->fd));
     assert_false(has_event(ends.server.events->fd));
@@ -72,7 +72,7 @@ void a_child_destroys_what_it_inherited(void **) {
         ends.listener.destroy();
     });
     expect_undisturbed(ends);
-    // The listener too.
+    // The listener is undisturbed too.
     ends.client.destroy();
     ends.server.destroy();
     ends.connect();
@@ -113,7 +113,8 @@ void events_stay_with_the_parent(void **) {
     ends.expect_disconnected();
 }
 
-// A shared receive queue, who waits at it, and an event of it that nobody has fetched yet.
+// The shared receive queue, the connections that wait at it, and an event of it that nobody has fetched yet
+// stay with the parent.
 void shared_receives_stay_with_the_parent(void **) {
     if (!subject.is_soft) {
         skip();
@@ -169,7 +170,7 @@ void set_up_stays_with_the_parent(void **) {
     }
 }
 
-// Whatever another thread of the parent is about when it forks, the child has the devices.
+// The child has the devices, whatever another thread of the parent does when the parent forks.
 void a_child_opens_a_device_that_another_thread_opens(void **) {
     if (!subject.is_soft) {
         skip();
@@ -212,7 +213,7 @@ void a_child_uses_the_device_anew(void **) {
         {
             Ends own;
             own.connect();
-            // The inherited go while the child's own are in use.
+            // The inherited objects go while the child's own are in use.
             ends.client.destroy();
             ends.server.destroy();
             ends.listener.destroy();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: ids: states, events that nobody fetched, other channels, calls that wait, several threads.
+// conformance: tests ids: their states, events that nobody fetched, other channels, calls
+// that wait, and several threads.
 #include <poll.h>
 
 #include <atomic>
@@ -11,7 +12,7 @@ namespace conformance {
 
 namespace {
 
-// An event channel and ids on it, for tests without an End.
+// Tests without an End use an event channel and ids on it.
 struct Channel {
     Channel() : events{provider().cm.create_event_channel()} { assert_non_null(events); }
     ~Channel() {
@@ -80,7 +81,7 @@ void events_that_nobody_fetched_go_with_their_id(void **) {
     wait_readable(channel.events->fd);
     channel.destroy_newest();
     assert_false(has_event(channel.events->fd));
-    // The other ids' events stay.
+    // The events of the other ids stay.
     rdma_cm_id *const stays = channel.add();
     resolve_address(stays, listener.port);
     resolve_address(channel.add(), listener.port);
@@ -147,7 +148,7 @@ void a_client_migrates_while_it_connects(void **) {
     ends.request();
     Channel &to = make<Channel>();
     assert_int_equal(provider().cm.migrate_id(ends.client.id, to.events), 0);
-    // Nobody looks at the first channel any more; it may even go.
+    // Nobody looks at the first channel any more, so that it may go.
     provider().cm.destroy_event_channel(std::exchange(ends.client.events, nullptr));
     ends.take_request();
     ends.accept();
@@ -170,7 +171,7 @@ void a_connection_migrates(void **) {
     ends.client.destroy();
 }
 
-// Each event is given to one of them.
+// Each event goes to one of the two threads.
 void two_threads_fetch_from_one_channel(void **) {
     static constexpr unsigned ids = 50;
     Listener &listener = make<Listener>();
@@ -179,7 +180,8 @@ void two_threads_fetch_from_one_channel(void **) {
     std::vector<Thread *> threads;
     for (unsigned thread = 0; thread < 2; ++thread) {
         threads.push_back(&make<Thread>([&channel, &seen]() -> std::string {
-            // Half of them all: who asks for more would wait for ever.
+            // Each thread asks for half of all events, because a thread that
+            // asked for more would wait for ever.
             for (unsigned i = 0; i < ids; ++i) {
                 rdma_cm_event *event = nullptr;
                 if (provider().cm.get_cm_event(channel.events, &event) != 0) {

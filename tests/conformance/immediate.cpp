@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: immediate data, of writes and of sends. The kernel's iWARP devices have none.
+// conformance: tests immediate data of writes and of sends. The kernel's iWARP devices have none.
 #include <arpa/inet.h>
 
 #include "suite.hpp"
@@ -9,7 +9,7 @@ namespace conformance {
 namespace {
 
 constexpr std::uint64_t receive_id = 900;
-// More than are kept when there is no receive.
+// These are more messages than the device keeps when there is no receive.
 constexpr std::uint32_t too_many = 300;
 
 Ends &connected_with_immediate(const Sizes &sizes = {}) {
@@ -34,7 +34,8 @@ void expect_received(const End &end, std::uint64_t wr_id, ibv_wc_opcode opcode, 
 
 constexpr std::size_t lengths[] = {0, 1, 8, 511, 4096, 65'471, 65'472, 65'473, 200'000};
 
-// When the receive completes, all bytes of the write are there; the receive's own memory is not touched.
+// All bytes of the write are there when the receive completes. The write does not
+// touch the receive's own memory.
 void a_write_with_immediate(void **) {
     Ends &ends = connected_with_immediate();
     std::uint32_t immediate = htonl(0x01020304);
@@ -91,7 +92,8 @@ void others_have_none(void **) {
     assert_int_equal(plain.wc_flags & IBV_WC_WITH_IMM, 0);
 }
 
-// Writes without immediate before and between do not count; each receive gets its own.
+// Writes without immediate data that come before and between do not count. Each
+// receive gets its own immediate.
 void they_arrive_in_order(void **) {
     static constexpr std::uint32_t rounds = 16;
     Ends &ends = connected_with_immediate({.send_wr = 128, .receive_wr = 64, .cqe = 256});
@@ -130,7 +132,7 @@ void inline_and_fenced(void **) {
     copied.sges[0].lkey = 0;
     Request message = inlined(with_immediate(send_request(ends.client, 1000, 64), 2));
     message.sges[0].lkey = 0;
-    // The read brings what the fenced write takes on.
+    // The read brings the bytes that the fenced write takes on.
     const Request read = read_request(ends.client, ends.server, 0, 64);
     Request onward = fenced(with_immediate(write_request(ends.client, ends.server, 0, 64), 3));
     onward.remote_address = ends.server.address(2000);
@@ -164,7 +166,8 @@ void solicited_ones_wake(void **) {
     }
 }
 
-// The bytes of a write are placed though its immediate waits; more than are kept stall the stream.
+// The bytes of a write are placed though its immediate waits. More messages than the
+// device keeps stall the stream.
 void without_receives_they_wait(void **) {
     if (!subject.is_soft) {
         skip();

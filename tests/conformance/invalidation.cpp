@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: sends with invalidate (RFC 5040 section 5.3): the peer of a key gives it back with a message,
-// for its connection. Devices of hardware take back no key of an ordinary region.
+// conformance: tests sends with invalidate (RFC 5040 section 5.3): the peer of a key gives it back with a
+// message, for its connection. Devices of hardware take back no key of an ordinary region.
 #include <algorithm>
 
 #include "suite.hpp"
@@ -15,7 +15,7 @@ Request invalidating(Request send, std::uint32_t rkey) {
     return send;
 }
 
-// With a region of the server's that the client may write to.
+// Two ends are connected, and the server has a region that the client may write to.
 struct Given {
     explicit Given(const Sizes &sizes = {}) : ends{connected(sizes)} {
         if (!subject.is_soft) {
@@ -67,7 +67,7 @@ void a_key_that_was_given_back_is_the_peers_no_more(void **) {
         assert_int_equal(sent.opcode, IBV_WC_SEND);
         expect_invalidated(ends.server, 5, length, rkey);
         assert_true(holds(ends.server, 0, length, 3));
-        // Its own program goes on with it.
+        // The region's own program goes on with it.
         Request own = send_request(ends.server, 0, 8, 6);
         own.sges = {{.addr = reinterpret_cast<std::uintptr_t>(given.bytes.data()),
                      .length = 8,
@@ -99,7 +99,7 @@ void for_no_operation(void **) {
         operation.wr_id = 4;
         assert_int_equal(post_receive(ends.server, 5, {sge(ends.server, 0, 8)}), 0);
         fill(ends.client, 0, 8, 1);
-        // The write that ATOMIC WRITE is has no answer: the read behind it sees the end.
+        // An ATOMIC WRITE is a write and has no answer, so that the read behind it sees the end.
         assert_int_equal(
             post(ends.client, {unsignaled(invalidating(send_request(ends.client, 0, 8), given.region->rkey)),
                                which == 3 ? unsignaled(operation) : operation,
@@ -137,7 +137,7 @@ void other_connections_keep_it(void **) {
     assert_memory_equal(client.memory.data() + 64, client.memory.data(), 8);
 }
 
-// The message waits for its receive, the key does not.
+// The message waits for its receive, but the key does not wait.
 void a_message_that_waits(void **) {
     auto &given = make<Given>();
     Ends &ends = given.ends;
@@ -170,7 +170,7 @@ void a_prepared_one(void **) {
     expect_invalidated(ends.server, 5, 10, given.region->rkey);
 }
 
-// A peer takes away nothing that it was not given; neither twice.
+// A peer takes away no key that it was not given, and no key twice.
 void keys_that_cannot_be_given_back(void **) {
     for (int which = 0; which < 4; ++which) {
         auto &given = make<Given>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: listeners: addresses, many clients, strangers, an end with clients half way. And what takes
-// the device's time-outs to see.
+// conformance: tests listeners: addresses, many clients, strangers, and the end of a listener with clients
+// half way. The slow tests wait for the device's time-outs.
 #include <arpa/inet.h>
 
 #include <array>
@@ -55,7 +55,8 @@ void addresses_of_other_machines(void **) {
     assert_true(error == EADDRNOTAVAIL || error == ENODEV);
 }
 
-// A socket of both families tells IPv4 addresses as parts of IPv6 ones; a program sees what they are.
+// A socket of both families tells IPv4 addresses as parts of IPv6 ones, but a
+// program sees them as IPv4 addresses.
 void an_ipv4_client_of_a_listener_for_both(void **) {
     if (!subject.is_soft || subject_address(0).ss_family != AF_INET) {
         skip();
@@ -158,7 +159,7 @@ void a_request_that_was_fetched_outlives_its_listener(void **) {
     settle(ends.client, ends.server);
 }
 
-// Nothing, half a start-up frame, and what is none at all.
+// A stranger sends nothing, half a start-up frame, or bytes that are no start-up frame at all.
 constexpr std::string_view starts[] = {"", "MPA ID", "MPA ID Req Frame\x10",
                                        "GET / HTTP/1.1\r\nHost: nobody\r\n\r\n"};
 
@@ -197,7 +198,7 @@ void strangers_do_not_disturb_a_listener(void **) {
     settle(ends.client, ends.server);
 }
 
-// The last one is shorter than a start-up frame, and the server waits for more from us.
+// The last answer is shorter than a start-up frame, and the server waits for more bytes from the client.
 void a_server_that_says_nonsense(void **) {
     if (!subject.is_soft) {
         skip();
@@ -216,7 +217,7 @@ void a_server_that_says_nonsense(void **) {
     }
 }
 
-// The peers have all the time the device gives them.
+// The peers have all the time that the device gives them.
 void peers_that_say_nothing_are_given_up(void **) {
     if (!subject.is_soft) {
         skip();

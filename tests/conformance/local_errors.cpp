@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: errors that a device finds at its own side, and the end of a connection: which request is told
-// what, and in which order.
+// conformance: tests errors that a device finds at its own side, and the end of a connection: each request is
+// told its own status, and in order.
 #include <cerrno>
 
 #include "suite.hpp"
@@ -125,7 +125,7 @@ void a_disconnect_flushes_what_is_open(void **) {
     expect_completion(ends.server.cq, 9, IBV_WC_WR_FLUSH_ERR);
 }
 
-// Each one is done or flushed, in order, and none is done behind one that is flushed.
+// Each request is done or flushed, in order, and none is done behind one that is flushed.
 void a_disconnect_amid_large_requests(void **) {
     Ends &ends = connected({.memory_bytes = 4 << 20});
     std::vector<Request> requests;

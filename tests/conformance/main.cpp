@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance PROVIDER ADDRESS [timeouts]: the verbs suite over one device. Exit code 77 when there is no
-// such device. With a first argument "peer" it is the other process of a test.
+// conformance PROVIDER ADDRESS [timeouts]: runs the verbs suite over one device. The exit code
+// is 77 when there is no such device. A program that is called with "peer" as its first argument
+// is the other process of a test.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +20,7 @@ using conformance::subject;
 
 constexpr int skipped = 77;
 
-// The name of the subject's device; empty when there is none.
+// Returns the name of the subject's device, or an empty name when there is none.
 std::string device_name() {
     rdma_event_channel *const events = provider().cm.create_event_channel();
     if (events == nullptr) {
@@ -54,8 +55,8 @@ std::vector<CMUnitTest> suite() {
     return all;
 }
 
-// Differences of devices, and the lab's count of what passed, know a test by its name. Returns a name that
-// two have, or nullptr.
+// The list of differences of devices, and the lab's count of the tests that passed, know a test by its name.
+// Returns a name that two tests have, or nullptr.
 const char *name_of_two(std::vector<CMUnitTest> tests) {
     const auto name = [](const CMUnitTest &test) { return std::string_view{test.name}; };
     std::ranges::sort(tests, {}, name);
@@ -102,7 +103,7 @@ int main(int argc, char **argv) {
             test.test_func = [](void **) { skip(); };
         }
     }
-    // After a test that ended the program: those behind it.
+    // A test ended the program before. The run goes on with the tests behind it.
     if (const char *const last = std::getenv("CONFORMANCE_AFTER")) {
         const auto found = std::ranges::find(tests, std::string_view{last}, &CMUnitTest::name);
         tests.erase(tests.begin(), found != tests.end() ? found + 1 : tests.begin());

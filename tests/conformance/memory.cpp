@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: memory: what can be durable, and memory that vanishes under a registration, which costs the
-// connection and not the process.
+// conformance: tests memory: memory that can be durable, and memory that vanishes under a registration, which
+// costs the connection and not the process.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::size_t map_bytes = 4 << 20;
 
-// Mapped memory: of a file in the current folder, which goes with the object, or anonymous.
+// The memory is mapped: it is of a file in the current folder, which goes with
+// the object, or it is anonymous.
 class Mapped {
 public:
     enum class Kind { File, PrivateFile, DeletedFile, Anonymous, MemoryFile };
@@ -67,7 +68,7 @@ const auto flush_access = [] {
     return full_access | verbs::flush_access(provider(), verbs::Flush::Persistent);
 };
 
-// Aimed at a region of the server's.
+// Returns the request, aimed at a region of the server's.
 Request at(Request request, const ibv_mr &region, std::size_t offset = 0) {
     request.remote_address = reinterpret_cast<std::uintptr_t>(region.addr) + offset;
     request.rkey = region.rkey;
@@ -100,7 +101,7 @@ void a_persistent_flush_reaches_the_file(void **) {
         assert_int_equal(pread(pool.file(), content.data(), size, static_cast<off_t>(offset)), size);
         assert_memory_equal(content.data(), ends.client.memory.data(), size);
     }
-    // Several at once, with an atomic write between them, as a commit does.
+    // Several requests are posted at once, with an atomic write between them, as a commit does.
     fill(ends.client, 0, 8, 77);
     assert_int_equal(
         post(ends.client, {at(flush_request(ends.server, 0, 4096, SOFTRDMA_FLUSH_PERSISTENT, 1), *region),
@@ -145,17 +146,17 @@ void memory_that_is_not_there_is_refused(void **) {
         assert_null(ends.server.register_memory(begin + offset, 2, full_access));
         assert_int_equal(errno, EFAULT);
     }
-    // Past the end of all addresses.
+    // The region would reach past the end of all addresses.
     assert_null(ends.server.register_memory(begin, SIZE_MAX, full_access));
 }
 
-// A file's region whose memory is then taken away.
+// A Vanishing is a region of a file, whose memory is then taken away.
 struct Vanishing {
     explicit Vanishing(bool unmap_it) : memory{Mapped::Kind::File}, unmaps{unmap_it} {}
     bool connect() {
         ends.connect();
         region = ends.server.register_memory(memory.address(), map_bytes, flush_access());
-        if (region == nullptr) {  // a file system that is not durable: without persistent flush
+        if (region == nullptr) {  // the file system is not durable
             region = ends.server.register_memory(
                 memory.address(), map_bytes,
                 full_access | verbs::flush_access(provider(), verbs::Flush::Visibility));
@@ -178,7 +179,7 @@ struct Vanishing {
     ibv_mr *region = nullptr;
 };
 
-// The request fails, or ends the connection; this process, and the device for others, go on.
+// The request fails, or ends the connection. This process goes on, and the device goes on for others.
 void expect_costs_the_connection(Request (*make_request)(const Ends &), bool needs_durable = false) {
     if (!subject.is_soft) {
         skip();  // elsewhere the pages are pinned
@@ -235,7 +236,7 @@ void a_persistent_flush_of_vanished_memory(void **) {
         true);
 }
 
-// The initiator's own memory, and a receive's.
+// The memory that vanishes is the initiator's own, or a receive's.
 void local_memory_that_vanished(void **) {
     if (!subject.is_soft) {
         skip();

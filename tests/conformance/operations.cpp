@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: each operation, alone.
+// conformance: tests each operation alone.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,7 +15,8 @@ namespace conformance {
 
 namespace {
 
-// Around every border there is: cache lines, pages, the receive buffer, FPDUs with and without CRC32C.
+// The sizes lie around every border there is: cache lines, pages, the receive buffer,
+// FPDUs with and without CRC32C.
 constexpr std::array<std::size_t, 20> sizes{0,     1,     3,     8,     63,     64,     65,
                                             511,   512,   4096,  8175,  8192,   16384,  65407,
                                             65408, 65471, 65472, 65473, 131072, 1 << 20};
@@ -131,7 +132,7 @@ void an_atomic_write_stores_eight_bytes(void **) {
     assert_true(holds(ends.server, 128, 8, 10));
 }
 
-// Whoever looks while they arrive sees one value or another, never parts of two.
+// A thread that looks while the writes arrive sees one value or another, never parts of two.
 void atomic_writes_are_never_seen_torn(void **) {
     Ends &ends = connected();
     if (!ends.client.native(verbs::native_atomic_write)) {
@@ -215,7 +216,7 @@ constexpr bool addresses_cost_memory = true;
 constexpr bool addresses_cost_memory = false;
 #endif
 
-// Many bytes in little memory: an area whose parts are all the same pages.
+// A Folded has many bytes in little memory: it is an area whose parts are all the same pages.
 class Folded {
 public:
     static constexpr std::size_t fold_bytes = 16 << 20;
@@ -240,7 +241,7 @@ public:
     std::byte *begin = nullptr;
 };
 
-// A length is 32 bits without a sign, of every operation that has one.
+// A length has 32 bits without a sign, in every operation that has one.
 void three_gibibytes_at_once(void **) {
     if (!subject.is_soft || addresses_cost_memory) {
         skip();

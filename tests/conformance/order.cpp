@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: many operations at once: order, fences, depth, both directions, several threads.
+// conformance: tests many operations at once: order, fences, depth, both directions, several threads.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -86,7 +86,8 @@ void flushes_and_reads_share_the_depth(void **) {
     }
 }
 
-// One side's rounds of everything: to `there`, from a thread of its own. Each uses its half of the memories.
+// Does one side's rounds of every operation with `there` as the target, from a thread of its own. Each side
+// uses its half of the memories.
 std::string talk(const End &here, const End &there, std::size_t offset) {
     static constexpr unsigned rounds = 200;
     static constexpr std::size_t bytes = 3000;
@@ -119,7 +120,7 @@ void both_ways_at_once(void **) {
     static constexpr std::size_t half = Sizes{}.memory_bytes / 2;
     fill(ends.client, 0, 3000, 1);
     fill(ends.server, half, 3000, 2);
-    // One receive more than a round takes: the other side may be a round ahead.
+    // Each side posts one receive more than a round takes, because the other side may be a round ahead.
     assert_int_equal(post_receive(ends.client, 4, {sge(ends.client, 6000, 64)}), 0);
     assert_int_equal(post_receive(ends.server, 4, {sge(ends.server, half + 6000, 64)}), 0);
     auto &server = make<Thread>([&ends] { return talk(ends.server, ends.client, half); });
@@ -153,7 +154,7 @@ void large_messages_both_ways_do_not_block_each_other(void **) {
     assert_true(holds(ends.server, 0, half, 1));
 }
 
-// Every wr_id comes once, whoever polls it; what is posted together stays in order.
+// Every wr_id comes once, whichever thread polls it. Requests that are posted together stay in order.
 void several_threads_post_and_poll_one_queue_pair(void **) {
     static constexpr unsigned threads = 3;
     static constexpr std::size_t posts = 400;

@@ -26,7 +26,7 @@ namespace {
 
 constexpr Sizes peer_sizes{.send_wr = 64, .receive_wr = 512, .cqe = 1024, .memory_bytes = 16 << 20};
 
-// Everything the other process has.
+// A Peer has everything that the other process has.
 struct Peer {
     End end{peer_sizes};
     Listener *listener = nullptr;
@@ -68,7 +68,8 @@ std::string write_all(Peer &peer, std::size_t count, std::size_t bytes, unsigned
     return "ok";
 }
 
-// As programs wait: asks for an event, looks once more, sleeps; an event may be of what was seen already.
+// Waits as programs do: it asks for an event, looks once more, and sleeps. An event may be of a completion
+// that was seen already.
 bool wait_for_completion(const End &end) {
     while (true) {
         ibv_wc completion{};
@@ -106,7 +107,7 @@ std::string Peer::obey(std::istringstream &words, const std::string &command) {
         return write_all(*this, first, bytes, seed);
     }
     if (command == "holds") {
-        // ThreadSanitizer does not see that the other process's question comes behind the device's work; it
+        // ThreadSanitizer does not see that the other process's question comes behind the device's work. It
         // sees that these calls wait for the device's thread.
         ibv_wc completion{};
         (void)ibv_req_notify_cq(end.cq, 0);
@@ -177,7 +178,7 @@ RemoteRegion RemoteRegion::from(const std::string &private_data) {
     return region;
 }
 
-// With a blank behind the last number: there may be zeros behind the data.
+// Ends the text with a blank behind the last number, because there may be zeros behind the data.
 std::string RemoteRegion::text() const {
     return std::to_string(address) + " " + std::to_string(length) + " " + std::to_string(rkey) + " ";
 }
@@ -269,8 +270,8 @@ void RemoteEnds::connect() {
     client.resolve(port);
     client.request();
     peer.tell("accept");
-    // It answers when the client's first message is there: the device's own doing, or, on InfiniBand, that of
-    // the program that fetches this.
+    // The peer answers when the client's first message is there. The device sends that message, or, on
+    // InfiniBand, the program that fetches this event.
     region = RemoteRegion::from(expect_event(client.events, RDMA_CM_EVENT_ESTABLISHED).data);
     assert_string_equal(peer.answer().c_str(), "ok");
 }

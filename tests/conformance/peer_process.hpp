@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/peer_process: one end of a connection in another process: this program with "peer" as its first
-// argument. It obeys one command a line on its standard input, answers each with a line, and in between
-// sleeps in read(), outside of the library.
+// conformance/peer_process: a test runs one end of a connection in another process, which is this program
+// with "peer" as its first argument. The process obeys one command a line on its standard input and answers
+// each command with a line. In between it sleeps in read(), outside of the library.
 //
 //   listen                     listens; answers with the port
 //   accept                     takes the next request with memory for everything; answers when established
@@ -27,7 +27,7 @@
 
 namespace conformance {
 
-// The memory of the other process. Its description travels as private data.
+// Describes the memory of the other process. The description travels as private data.
 struct RemoteRegion {
     std::uint64_t address = 0;
     std::uint64_t length = 0;

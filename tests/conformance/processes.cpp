@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: the end of a process: one that is killed, and one that leaves right after its last write.
+// conformance: tests the end of a process: one process is killed, and one leaves right after its last write.
 #include "peer_process.hpp"
 #include "suite.hpp"
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t mebibyte = 1 << 20;
 
-// The requests that it never looked at are lost with it.
+// The requests that the peer never looked at are lost with the peer.
 void a_peer_is_killed_with_a_read_open(void **) {
     RemoteEnds &ends = make<RemoteEnds>();
     ends.connect();
@@ -39,7 +39,7 @@ void an_idle_peer_is_killed(void **) {
     expect_completion(ends.client.cq, 9, IBV_WC_WR_FLUSH_ERR);
 }
 
-// A server here whose client, a process of its own, is about to leave.
+// A Left has a server in this process, whose client, a process of its own, is about to leave.
 struct Left {
     void connect() {
         peer.tell("connect " + std::to_string(listener.port));
@@ -77,14 +77,15 @@ void large_writes_of_a_process_that_leaves(void **) {
     left.expect_everything_arrived(16, mebibyte, 1);
 }
 
-// Nobody serves the connection while the writes are on their way: they wait in TCP, and so does the end.
+// Nobody serves the connection while the writes are on their way. The writes
+// wait in TCP, and so does the end.
 void large_writes_of_a_process_that_leaves_a_sleeping_target(void **) {
     RemoteEnds &ends = make<RemoteEnds>();
     ends.connect();
     const End &client = ends.client;
     ends.peer.stop();
     std::vector<Request> writes;
-    // Few enough for TCP to take them all.
+    // The writes are few enough for TCP to take them all.
     for (std::uint64_t i = 0; i < 4; ++i) {
         fill(ends.client, i * 4096, 4096, static_cast<unsigned>(i));
         writes.push_back(aimed(write_request(client, client, i * 4096, 4096, i), ends.region, i * 4096));
@@ -109,7 +110,7 @@ void large_writes_of_a_process_that_leaves_with_input_unread(void **) {
         skip();  // sends without receives
     }
     Left &left = connected_client();
-    // More than the device keeps without receives: the rest stays in TCP.
+    // The server sends more than the device keeps without receives, so that the rest stays in TCP.
     for (std::uint64_t i = 0; i < 400; ++i) {
         assert_int_equal(post(left.server, {send_request(left.server, 0, 1024, i)}), 0);
     }

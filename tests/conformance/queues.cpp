@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: slots of the send and receive queue, completion queues that are shared, separate or too small.
+// conformance: tests the slots of the send and receive queue, and completion queues that are
+// shared, separate or too small.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -10,8 +11,8 @@ namespace conformance {
 
 namespace {
 
-// Hardware gives a slot back when a signalled completion behind it is polled; kernel devices in software
-// differ.
+// Hardware gives a slot back when a signalled completion behind it is polled. The
+// kernel's devices in software differ.
 void slots_of_unsignaled_requests_come_back_with_a_polled_completion(void **) {
     if (!subject.is_soft) {
         skip();
@@ -47,7 +48,7 @@ void a_queue_full_of_unsignaled_requests_stays_full(void **) {
     assert_int_equal(post_receive(ends.client, 1, {sge(ends.client, 64, 8)}), 0);
     assert_int_equal(post(ends.client, too_many, &refused), ENOMEM);
     assert_int_equal(refused, slots);
-    // They arrive, and the server answers: still nothing was polled for them.
+    // The writes arrive, and the server answers. The test has still polled nothing for the writes.
     auto *const arriving = reinterpret_cast<std::uint64_t *>(ends.server.memory.data());
     while (std::atomic_ref{*arriving}.load(std::memory_order_acquire) == 0) {
         std::this_thread::yield();
@@ -105,7 +106,7 @@ void separate_queues_for_sends_and_receives(void **) {
         assert_int_equal(post(ends.client, {send_request(ends.client, 4096, 64, 100 + i)}), 0);
         assert_int_equal(post(ends.server, {send_request(ends.server, 4096, 64, 100 + i)}), 0);
     }
-    // The receive queue alone is polled: it moves the connection's bytes too.
+    // The test polls the receive queue alone, which moves the connection's bytes too.
     for (std::uint64_t i = 0; i < 16; ++i) {
         expect_completion(ends.server.receive_cq, i);
         expect_completion(ends.client.receive_cq, i);
@@ -158,7 +159,7 @@ void connections_share_a_queue(std::size_t count) {
             assert_true(holds(*servers[i], 0, 3000, static_cast<unsigned>(round + i)));
         }
     }
-    // One ends; the others go on.
+    // One connection ends, and the others go on.
     assert_int_equal(provider().cm.disconnect(clients[count - 1]->id), 0);
     expect_event(servers[count - 1]->events, RDMA_CM_EVENT_DISCONNECTED);
     if (count > 1) {
@@ -176,10 +177,10 @@ void twenty_connections_share_a_queue(void **) {
     connections_share_a_queue(20);
 }
 
-// The completion that has no room is lost, and its connection with it; nothing else is.
+// The completion that has no room is lost, and its connection with it. Nothing else is lost.
 void an_overrun_of_the_receive_side_ends_the_connection(void **) {
     if (!subject.is_soft) {
-        skip();  // what becomes of the queue is the device's own business
+        skip();  // the queue's fate is the device's own business
     }
     Ends &ends = make<Ends>();
     ends.server.sizes.cqe = 2;
@@ -211,7 +212,8 @@ void an_overrun_of_the_send_side_ends_the_connection(void **) {
     expect_no_completion(ends.client.cq);
 }
 
-// As cards and the kernel's devices in software do: a queue has a power of two of places, and says so.
+// A queue has a power of two of places and says so, as queues of cards and of the
+// kernel's devices in software do.
 void queues_are_rounded_up(void **) {
     Ends &ends = connected({.send_wr = 36, .receive_wr = 5, .cqe = 36});
     if (!subject.is_soft) {
@@ -224,7 +226,7 @@ void queues_are_rounded_up(void **) {
     assert_int_equal(attributes.cap.max_recv_wr, 8);
     assert_int_equal(init.cap.max_send_wr, 64);
     assert_int_equal(ends.client.cq->cqe, 64);
-    // All of that can be used: requests, completions, receives.
+    // The program can use all places: for requests, completions and receives.
     const auto write = write_request(ends.client, ends.server, 0, 8, 7);
     assert_int_equal(post(ends.client, std::vector<Request>(64, write)), 0);
     std::size_t refused = 1;

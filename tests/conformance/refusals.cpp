@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: what is refused when it is asked for, and leaves everything as it was.
+// conformance: tests requests that are refused when they are made, and leave everything as it was.
 #include <cerrno>
 #include <limits>
 
@@ -95,7 +95,7 @@ void sends_before_the_connection_is_there(void **) {
         assert_int_equal(post(ends.client, {write}), EINVAL);
         assert_int_equal(post(ends.server, {write}), EINVAL);
     }
-    // Receives are welcome.
+    // The server may post receives before the connection is there.
     assert_int_equal(post_receive(ends.server, 1, {sge(ends.server, 0, 8)}), 0);
     ends.accept();
     ends.expect_established();

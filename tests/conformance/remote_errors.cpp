@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: errors that the target finds. On InfiniBand and RoCE the request itself fails. On iWARP a
-// write is done once TCP has it: the error is the status of the oldest request still open, everything behind
-// it is flushed.
+// conformance: tests errors that the target finds. On InfiniBand and RoCE the request itself fails. On iWARP
+// a write is done once TCP has it. The error is the status of the oldest request that is still open, and
+// every request behind that one is flushed.
 #include <limits>
 
 #include "suite.hpp"
@@ -10,7 +10,8 @@ namespace conformance {
 
 namespace {
 
-// The bad request, which does not ask for an answer (asks: it does), with a question of each kind behind it.
+// Posts the bad request with a question of each kind behind it, and expects the refusal. `asks` says that the
+// bad request asks for an answer.
 void expect_refused(Ends &ends, Request bad, bool asks, ibv_wc_status status = IBV_WC_REM_ACCESS_ERR) {
     bad.wr_id = 2;
     Request keep = unsignaled(write_request(ends.client, ends.server, 4096, 64, 1));
@@ -29,7 +30,7 @@ void expect_refused(Ends &ends, Request bad, bool asks, ibv_wc_status status = I
     for (unsigned count = the_request_itself ? 5 : 4; count != 0; --count) {
         left.push_back(next_completion(ends.client.cq));
     }
-    // The receive is flushed too, at any place.
+    // The receive is flushed too, and its completion may be at any place.
     assert_int_equal(std::erase_if(left, [](const ibv_wc &one) { return one.wr_id == 70; }), 1);
     for (std::size_t i = 0; i < left.size(); ++i) {
         assert_int_equal(left[i].wr_id, 6 - left.size() + i);
@@ -40,7 +41,7 @@ void expect_refused(Ends &ends, Request bad, bool asks, ibv_wc_status status = I
     assert_true(holds(ends.server, 4096, 64, 5));  // what came before it arrived
 }
 
-// Some damage to a good request.
+// Does some damage to a good request.
 using Damage = void (*)(const Ends &, Request &);
 
 void bad_key(const Ends &, Request &request) {
@@ -116,7 +117,7 @@ void atomic_writes_that_are_not_allowed(void **) {
     }
 }
 
-// Regions that were registered for something else.
+// The regions were registered for something else.
 void rights_that_are_missing(void **) {
     static constexpr int local = IBV_ACCESS_LOCAL_WRITE;
     const auto server_region = [](Ends &ends, int access) {
@@ -184,7 +185,7 @@ void an_error_while_the_target_answers(void **) {
     assert_int_equal(told, 1);
 }
 
-// With nothing open, the end of the connection is all there is to see.
+// When no request is open, the initiator sees only the end of the connection.
 void a_write_that_is_not_allowed_with_nothing_behind_it(void **) {
     Ends &ends = connected();
     Request bad = write_request(ends.client, ends.server, 0, 8, 1);

@@ -119,7 +119,7 @@ Request settling_request(const End &from, const End &to, std::uint64_t wr_id) {
     if (from.native(verbs::native_flush)) {
         return flush_request(to, 0, to.memory.size(), SOFTRDMA_FLUSH_GLOBAL, wr_id);
     }
-    // The last byte of the reader's memory, which tests leave alone.
+    // The read takes the last byte of the reader's memory, which tests leave alone.
     Request request = read_request(from, to, to.memory.size() - 1, 1, wr_id);
     request.sges = {sge(from, from.memory.size() - 1, 1)};
     return request;

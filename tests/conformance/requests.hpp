@@ -10,7 +10,7 @@
 
 namespace conformance {
 
-// One send request.
+// A Request describes one send request.
 struct Request {
     ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
     std::uint64_t wr_id = 1;
@@ -42,11 +42,11 @@ Request read_request(const End &from, const End &to, std::size_t offset, std::si
 Request flush_request(const End &to, std::size_t offset, std::size_t length,
                       std::uint32_t level = SOFTRDMA_FLUSH_GLOBAL, std::uint64_t wr_id = 1);
 Request send_request(const End &from, std::size_t offset, std::size_t length, std::uint64_t wr_id = 1);
-// The device must have native_atomic_write.
+// Returns an atomic write. The device must have native_atomic_write.
 Request atomic_write_request(const End &from, const End &to, std::size_t offset, std::uint64_t wr_id = 1);
 // Returns a request that makes earlier writes visible: a flush, or a read where the device has no flush.
 Request settling_request(const End &from, const End &to, std::uint64_t wr_id);
-// Turns a write or a send into one with immediate data, in network byte order.
+// Returns the write or the send with immediate data, which is in network byte order.
 Request with_immediate(Request request, std::uint32_t immediate);
 Request unsignaled(Request request);
 Request fenced(Request request);

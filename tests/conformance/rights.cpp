@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: what a queue pair grants its peer (qp_access_flags), and memory that is registered for one
-// queue pair: only its peer reaches it. To others the key is a key of nothing.
+// conformance: tests the rights that a queue pair grants its peer (qp_access_flags), and memory
+// that is registered for one queue pair. Only the peer of that queue pair reaches the memory. For
+// others the key is a key of nothing.
 #include <algorithm>
 
 #include "suite.hpp"
@@ -9,7 +10,8 @@ namespace conformance {
 
 namespace {
 
-// Two clients of one server, whose ends there have one protection domain, and a region for the first of them.
+// A Guarded has two clients of one server, whose two ends share one protection domain, and
+// a region for the first client.
 struct Guarded {
     Guarded() : ends{connected()} {
         if (!provider().capabilities.registers_for_qp) {
@@ -115,7 +117,7 @@ void others_cannot_give_it_back(void **) {
     guarded.expect_refused(send, false);
 }
 
-// The program's own use of a key is by protection domain: whom it sends to is its own affair.
+// A program's own use of a key goes by protection domain, because the program may send to any peer.
 void its_program_uses_it_with_any_queue_pair(void **) {
     auto &guarded = make<Guarded>();
     const ibv_sge part{.addr = reinterpret_cast<std::uintptr_t>(guarded.bytes.data()),
@@ -134,7 +136,8 @@ void its_program_uses_it_with_any_queue_pair(void **) {
     assert_true(guarded.is_untouched());
 }
 
-// Each of two regions of the same bytes has the rights that it was registered with, for whom it was.
+// Each of two regions of the same bytes has the rights that it was registered with, for the
+// queue pair it was registered for.
 void the_same_memory_for_each_of_two(void **) {
     auto &guarded = make<Guarded>();
     ibv_mr *const others = guarded.register_for(guarded.other_server);
@@ -153,7 +156,7 @@ void the_same_memory_for_each_of_two(void **) {
     expect_completion(guarded.other.cq, 2, IBV_WC_REM_ACCESS_ERR);
 }
 
-// The region stays the program's; whom it was for is gone, and a queue pair made later is another.
+// The region stays the program's when its queue pair is gone. A queue pair that is made later is another one.
 void it_outlives_its_queue_pair(void **) {
     auto &guarded = make<Guarded>();
     Ends &ends = guarded.ends;
@@ -163,7 +166,7 @@ void it_outlives_its_queue_pair(void **) {
     assert_int_equal(provider().domain.dereg_mr(std::exchange(guarded.region, nullptr)), 0);
 }
 
-// With a region that grants everything, at queue pairs that grant one thing less.
+// The region grants everything, and the queue pairs grant one thing less.
 void a_queue_pair_refuses_what_it_does_not_grant(void **) {
     if (!subject.is_soft) {
         skip();
@@ -214,7 +217,7 @@ void a_queue_pair_refuses_what_it_does_not_grant(void **) {
     }
 }
 
-// A program of rdma_cm that brings its queue pair along gets them from rdma_init_qp_attr.
+// A program of rdma_cm that brings its own queue pair gets all rights from rdma_init_qp_attr.
 void the_connection_manager_asks_for_all(void **) {
     if (!subject.is_soft) {
         skip();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: several scatter-gather elements, inline data, chains of requests.
+// conformance: tests several scatter-gather elements, inline data, and chains of requests.
 #include <cerrno>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr Sizes four_elements{.sge = 4};
 
-// Elements of these lengths, one after another with a gap of 64 bytes, from `offset` on.
+// Returns elements of these lengths, one after another with a gap of 64 bytes, from `offset` on.
 std::vector<ibv_sge> scattered(const End &end, std::size_t offset,
                                std::initializer_list<std::size_t> lengths) {
     std::vector<ibv_sge> all;
@@ -143,7 +143,7 @@ void bad_wr_points_at_the_one_refused(void **) {
                               &refused),
                          0);
     assert_int_equal(refused, 2);
-    // The requests before it were posted. Those behind it were not.
+    // The requests before the bad one were posted. Those behind it were not.
     expect_completion(ends.client.cq, 1);
     expect_completion(ends.client.cq, 2);
     settle(ends.client, ends.server);

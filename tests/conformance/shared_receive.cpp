@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: shared receive queues: many connections, one queue of receives.
+// conformance: tests shared receive queues: many connections take receives from one queue.
 #include <fcntl.h>
 
 #include <array>
@@ -39,7 +39,7 @@ void acknowledge(ibv_async_event &event) {
     subject.is_soft ? softrdma_ibv_ack_async_event(&event) : ibv_ack_async_event(&event);
 }
 
-// Connections whose servers all take their receives from the first one's queue.
+// A Hub has connections whose servers all take their receives from the first server's queue.
 class Hub {
 public:
     explicit Hub(const Sizes &sizes) : sizes_{sizes} {}
@@ -69,7 +69,7 @@ public:
     Hub &operator=(const Hub &) = delete;
 
     [[nodiscard]] const End &home() const { return *servers.front(); }
-    // A receive in the slot of its number.
+    // Posts a receive in the slot of its number.
     [[nodiscard]] int post_receive(std::uint64_t number) const {
         return post_shared_receive(home(), number, {sge(home(), number * slot_bytes, slot_bytes)});
     }
@@ -143,7 +143,7 @@ void writes_with_immediate_take_from_it(void **) {
     assert_int_equal(all.of(received), 1);
 }
 
-// Each of the connections has found it empty; the one that waits longest is served first.
+// Each of the connections has found the queue empty. The connection that waits longest is served first.
 void sends_that_find_it_empty(void **) {
     static constexpr std::size_t connections = 3;
     Hub &all = hub(connections);
@@ -171,7 +171,8 @@ void sends_that_find_it_empty(void **) {
     }
 }
 
-// More than is kept: the streams stall, and go on with the receives; each keeps its order.
+// The clients send more than the device keeps. The streams stall and go on with the receives,
+// and each stream keeps its order.
 void stalled_connections_go_on(void **) {
     static constexpr std::uint32_t messages = 300;
     static constexpr std::size_t connections = 2;
@@ -221,7 +222,7 @@ void the_end_of_one_leaves_the_receives(void **) {
     }
 }
 
-// Connections that wait for a receive end, or are destroyed; the others get it.
+// Some of the connections that wait for a receive end or are destroyed, and the others get it.
 void those_that_wait_may_go(void **) {
     Hub &all = hub(3);
     if (!subject.is_soft) {
@@ -244,7 +245,8 @@ void those_that_wait_may_go(void **) {
     expect_no_completion(all.home().cq);
 }
 
-// Its completion queue overruns while it is given what it waits for: the other receives stay.
+// The connection's completion queue overruns while the connection is given the receives that it waits for.
+// The other receives stay.
 void a_connection_that_fails_takes_no_more(void **) {
     static constexpr std::size_t messages = 5;
     static constexpr int places = 2;
@@ -272,7 +274,7 @@ void a_connection_that_fails_takes_no_more(void **) {
         expect_completion(all.home().cq, i);
     }
     expect_no_completion(all.home().cq);
-    // One was lost in the overrun.
+    // One receive was lost in the overrun.
     for (std::uint64_t i = places + 1; i < messages; ++i) {
         assert_int_equal(all.send(1), 0);
         expect_completion(all.home().cq, i);
@@ -318,7 +320,7 @@ void what_is_refused(void **) {
         assert_int_equal(post_shared_receive(home, 1, {one, one}), EINVAL);
         assert_int_equal(modify(home.srq, 100, 0, IBV_SRQ_MAX_WR), EOPNOTSUPP);
     }
-    // It works on.
+    // The queue works on.
     assert_int_equal(all.post_receive(0), 0);
     assert_int_equal(all.send(0), 0);
     expect_completion(home.cq, 0);
@@ -345,7 +347,7 @@ void fewer_than_the_limit_is_an_event(void **) {
     if (subject.is_soft) {
         assert_int_equal(query(srq).srq_limit, 0);
     }
-    // Once.
+    // The event comes only once.
     assert_int_equal(all.send(0), 0);
     expect_completion(all.home().cq, 2);
     assert_false(has_event(context->async_fd));
@@ -364,7 +366,8 @@ void the_end_of_a_connection_is_an_event(void **) {
     assert_false(has_event(context->async_fd));
 }
 
-// An event that was fetched holds its queue until it is acknowledged; one that was not goes with it.
+// An event that was fetched holds its queue until it is acknowledged. An event that was
+// not fetched goes with its queue.
 void events_of_a_queue_that_goes(void **) {
     if (!subject.is_soft) {
         skip();
@@ -402,8 +405,8 @@ void events_of_a_queue_that_goes(void **) {
     }
 }
 
-// A queue of few receives that is always empty: every send waits, and none is forgotten. Each thread has a
-// connection; one posts receives, while another takes the completions.
+// The queue has few receives and is always empty. Every send waits, and none is forgotten. Each thread has a
+// connection. One more thread posts receives, while another takes the completions.
 void no_wake_up_is_lost(void **) {
     static constexpr std::uint32_t messages = 500;
     static constexpr std::size_t connections = 3;
@@ -428,7 +431,8 @@ void no_wake_up_is_lost(void **) {
     }
     threads.push_back(&make<Thread>([&all, &received]() -> std::string {
         for (std::uint32_t posted = 0; posted < connections * messages;) {
-            // No more than are polled: a place of the memory is filled by one at a time.
+            // The thread posts no more receives than are polled, so that one receive at a
+            // time fills a place of the memory.
             if (posted - received.load() < 4 && all.post_receive(posted % 4) == 0) {
                 ++posted;
             } else {
@@ -449,7 +453,7 @@ void no_wake_up_is_lost(void **) {
     }
 }
 
-// Connections that wait go, while another thread posts the receives that they wait for.
+// Connections that wait go away, while another thread posts the receives that they wait for.
 void those_that_wait_go_meanwhile(void **) {
     static constexpr unsigned rounds = 20;
     Hub &all = hub(1, {.shared_receive_wr = 64, .cqe = 2048});

@@ -60,7 +60,7 @@ void a_target_that_polled_before(void **) {
     }
 }
 
-// It stops polling while the operations are under way.
+// The target stops polling while the operations are under way.
 void a_target_that_stops_polling_meanwhile(void **) {
     RemoteEnds &ends = connected_to_peer();
     for (unsigned round = 0; round < 5; ++round) {

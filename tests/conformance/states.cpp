@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: the states of a queue pair as a program of rdma_cm asks for them, and what the device says of
-// itself: limits that can be had, one partition key.
+// conformance: tests the states of a queue pair as a program of rdma_cm asks for them, and what the device
+// says of itself: limits that can be had, and one partition key.
 #include <arpa/inet.h>
 
 #include <cerrno>
@@ -26,7 +26,7 @@ ibv_qp_state state_of(const End &end) {
     return attributes.qp_state;
 }
 
-// Two ends whose request has arrived.
+// Returns two ends whose request has arrived.
 Ends &requested() {
     if (!subject.is_soft) {
         skip();
@@ -37,7 +37,8 @@ Ends &requested() {
     return ends;
 }
 
-// The connection manager brings a queue pair to RTS; asking for it in between changes nothing.
+// The connection manager brings a queue pair to RTS. A program that asks for a
+// state in between changes nothing.
 void states_that_the_connection_manager_has_done(void **) {
     Ends &ends = requested();
     assert_int_equal(state_of(ends.server), IBV_QPS_INIT);
@@ -59,7 +60,7 @@ void states_that_the_connection_manager_has_done(void **) {
     settle(ends.client, ends.server);
 }
 
-// There is nobody to send a number of a queue pair to.
+// The device has nobody to whom it could send the number of a queue pair.
 void a_queue_pair_is_not_connected_by_its_states(void **) {
     Ends &ends = requested();
     assert_int_equal(modify(ends.server, IBV_QPS_RTR, IBV_QP_STATE | IBV_QP_DEST_QPN), EOPNOTSUPP);
@@ -101,7 +102,7 @@ void error_before_it_is_accepted(void **) {
     assert_int_equal(errno, EINVAL);
 }
 
-// The answer to its request comes later: a connection that ends at once.
+// The answer to the client's request comes later, and the connection ends at once.
 void error_while_it_connects(void **) {
     Ends &ends = requested();
     assert_int_equal(modify(ends.client, IBV_QPS_ERR), 0);
@@ -111,7 +112,7 @@ void error_while_it_connects(void **) {
     assert_int_equal(state_of(ends.client), IBV_QPS_ERR);
 }
 
-// Every limit that the device reports can be had, all at once.
+// A program can have every limit that the device reports, all at once.
 void the_largest_there_can_be(void **) {
     Ends &ends = requested();
     const End &client = ends.client;

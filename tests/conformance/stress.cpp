@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: what several threads may do at once, for ThreadSanitizer to look at. Short; a seedless storm.
+// conformance: tests what several threads may do at once, for ThreadSanitizer to look at. The tests are short
+// storms without a seed.
 #include <atomic>
 #include <cerrno>
 #include <mutex>
@@ -46,7 +47,7 @@ void ids_go_while_their_events_are_fetched(void **) {
     fetcher.expect_well();
 }
 
-// Clients go at any moment of their start-up; their requests, and the answers to them, come meanwhile.
+// Clients go at any moment of their start-up. Their requests, and the answers to them, come meanwhile.
 void clients_go_while_they_connect(void **) {
     static constexpr unsigned rounds = 100;
     Listener &listener = make<Listener>();
@@ -58,7 +59,7 @@ void clients_go_while_they_connect(void **) {
             }
             rdma_cm_id *const id = event->id;
             const bool is_request = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
-            // Zeros where there is none, on InfiniBand.
+            // On InfiniBand the data are zeros when there is none.
             const auto *const data = static_cast<const char *>(event->param.conn.private_data);
             last = data != nullptr && *data != 0;
             (void)provider().cm.ack_cm_event(event);
@@ -129,11 +130,11 @@ std::string fetch(rdma_event_channel *events, rdma_cm_event_type type) {
     return right ? "" : "unexpected " + name;
 }
 
-// A whole life of a connection, without assertions: they are the main thread's.
+// Lives the whole life of a connection, without assertions, because only the main thread may assert.
 std::string live(End &client, End &server, Listener &listener, std::mutex &in_turn) {
     client.resolve(listener.port);
     {
-        // One request at a time, so that each thread gets its own.
+        // Each thread makes one request at a time under the lock, so that it gets its own.
         const std::scoped_lock lock{in_turn};
         client.request();
         server.take(listener.take_request().id);
@@ -180,7 +181,7 @@ void connections_live_in_several_threads(void **) {
     }
 }
 
-// Posts and polls of two threads, a disconnect of a third: what was posted comes back, done or flushed.
+// Two threads post and poll, and a third one disconnects. Every posted request comes back, done or flushed.
 void a_disconnect_amid_posts_and_polls(void **) {
     for (unsigned round = 0; round < 10; ++round) {
         Ends &ends = connected({.send_wr = 64, .cqe = 512});
@@ -196,7 +197,7 @@ void a_disconnect_amid_posts_and_polls(void **) {
                 } else if (result != ENOMEM) {
                     return "a post gives " + std::to_string(result);
                 } else {
-                    return {};  // how many of the two went is not said here: enough
+                    return {};  // it is unknown how many were posted
                 }
             }
             return {};
@@ -226,7 +227,8 @@ void a_disconnect_amid_posts_and_polls(void **) {
     }
 }
 
-// A request fails while other threads post behind it: it says why, and is not flushed by who posts.
+// A request fails while other threads post behind it. The request says why, and the
+// threads that post do not flush it.
 void a_request_fails_amid_posts(void **) {
     for (unsigned round = 0; round < 30; ++round) {
         Ends &ends = connected({.send_wr = 64, .cqe = 128, .memory_bytes = 4096});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: ids without an event channel, whose calls wait for their events.
+// conformance: tests ids without an event channel, whose calls wait for their events.
 #include <cerrno>
 
 #include "suite.hpp"
@@ -8,7 +8,7 @@ namespace conformance {
 
 namespace {
 
-// An id without a channel that knows its way to the listener, and has its queues.
+// Makes an id without a channel that knows its way to the listener and has its queues.
 void prepare(End &client, std::uint16_t port) {
     assert_int_equal(provider().cm.create_id(nullptr, &client.id, nullptr, RDMA_PS_TCP), 0);
     resolve_address(client.id, port);
@@ -18,7 +18,7 @@ void prepare(End &client, std::uint16_t port) {
     client.create_objects();
 }
 
-// An id without a channel waits in its calls; the events are in id->event.
+// An id without a channel waits in its calls, and the events are in id->event.
 void calls_of_a_synchronous_id_wait(void **) {
     Ends &ends = make<Ends>();
     End &client = ends.client;
@@ -60,7 +60,7 @@ void a_synchronous_id_hears_of_its_rejection(void **) {
     connecting.expect_well();
 }
 
-// librpma connects like this: synchronously up to the route, and then on a channel.
+// librpma connects like this: its calls wait up to the route, and then the id moves to a channel.
 void a_synchronous_id_migrates(void **) {
     Ends &ends = make<Ends>();
     End &client = ends.client;

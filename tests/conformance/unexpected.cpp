@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: sends that find no receive. InfiniBand's senders try again; the soft device keeps them while
-// the connection goes on, and stalls past a bound (src/soft/ground/limits.hpp). Other iWARP devices end the
-// connection.
+// conformance: tests sends that find no receive. InfiniBand's senders try again. The soft device keeps such
+// sends while the connection goes on, and stalls past a bound (src/soft/ground/limits.hpp). Other iWARP
+// devices end the connection.
 
 #include "suite.hpp"
 
@@ -9,7 +9,7 @@ namespace conformance {
 
 namespace {
 
-// More of them, and more bytes, than are kept.
+// These are more sends, and more bytes, than the device keeps.
 constexpr std::uint32_t too_many = 300;
 constexpr std::size_t too_long = 300'000;
 
@@ -58,7 +58,7 @@ void reads_writes_and_flushes_go_on_meanwhile(void **) {
         expect_completion(ends.client.cq, wr_id);
     }
     assert_true(holds(ends.client, 8192, 8192, 1));
-    // One receive takes the first; the second waits on.
+    // The first send takes this receive, and the second one waits on.
     assert_int_equal(post_receive(ends.server, 10, {sge(ends.server, 65536, 5000)}), 0);
     expect_completion(ends.server.cq, 10);
     assert_true(holds(ends.server, 65536, 5000, 1));
@@ -131,7 +131,7 @@ void past_the_bytes_that_are_kept_the_stream_waits(void **) {
     }
 }
 
-// Posts more than is kept, and waits until it is with the server's TCP.
+// Posts more sends than the device keeps, and waits until they are with the server's TCP.
 void stall(Ends &ends) {
     for (std::uint64_t i = 0; i < too_many; ++i) {
         assert_int_equal(post(ends.client, {send_request(ends.client, 0, 8, i)}), 0);
@@ -153,8 +153,8 @@ void the_receiver_disconnects_while_stalled(void **) {
     ends.expect_disconnected();
 }
 
-// The end of the stream waits for receives, though not for ever: what finds one in time is delivered, in
-// order; the rest is gone.
+// The end of the stream waits for receives, though not for ever. The sends that find a receive in time are
+// delivered in order, and the rest is gone.
 void the_sender_disconnects_while_the_receiver_is_stalled(void **) {
     if (!subject.is_soft) {
         skip();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: completion channels: who waits for whom.
+// conformance: tests completion channels: which thread waits for which event.
 #include <poll.h>
 #include <signal.h>
 
@@ -16,7 +16,8 @@ void write_once(const Ends &ends) {
     assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8, 1)}), 0);
 }
 
-// A server that only ever waits for events: polls what there is, asks again, looks once more, sleeps.
+// The server only ever waits for events. It polls the completions that are there, asks
+// again, looks once more, and sleeps.
 void a_waiting_thread_is_woken_for_every_message(void **) {
     static constexpr std::uint64_t messages = 500;
     Ends &ends = connected({.receive_wr = 64});
@@ -88,14 +89,14 @@ void a_signal_interrupts_the_wait(void **) {
             interrupted.store(true);
             return result == -1 && error == EINTR ? "" : "no EINTR: " + std::to_string(error);
         });
-        // Again and again: the first may come before it waits.
+        // The signal is sent again and again, because the first one may come before the thread waits.
         while (!interrupted.load()) {
             pthread_kill(waiter.handle(), SIGUSR1);
             std::this_thread::sleep_for(std::chrono::milliseconds{1});
         }
         waiter.expect_well();
     }
-    // Nothing was lost by it.
+    // The signal lost no event.
     arm(ends.client.cq);
     write_once(ends);
     expect_cq_event(ends.client, ends.client.cq);
