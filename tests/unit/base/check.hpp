@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// This header includes cmocka and the headers that cmocka needs. Include it last: cmocka defines macros with
-// everyday names.
+// This header includes cmocka and the headers that cmocka needs. Other files include it last, because cmocka
+// defines macros with everyday names.
 #pragma once
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/cursor: both byte orders, and no byte beyond the bounds, whatever is asked for.
+// base/cursor: tests both byte orders, and that no byte beyond the bounds is touched, whatever is asked for.
 #include "base/cursor.hpp"
 
 #include <array>
@@ -53,7 +53,7 @@ void a_short_read_gives_nothing(void **) {
     assert_int_equal(Reader{counted}.bytes(std::numeric_limits<std::size_t>::max()).size(), 0);
 }
 
-// One check at the end is enough: what comes after a short read does not make it good again.
+// One check at the end is enough, because later reads do not make a short read good again.
 void a_short_read_is_remembered(void **) {
     Reader reader{std::span{counted}.first(3)};
     assert_int_equal(reader.big<std::uint32_t>(), 0);

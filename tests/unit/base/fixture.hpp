@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tests with a fixture: each is a function that takes `Fixture &`. The constructor of the fixture sets up,
-// and its destructor tears down; both may assert. Include it last, as check.hpp.
+// A test with a fixture is a function that takes `Fixture &`. The constructor of the fixture sets up, and its
+// destructor tears down. Both may assert. Other files include this header last, as check.hpp.
 #pragma once
 
 #include "check.hpp"
@@ -26,5 +26,5 @@ CMUnitTest on_fixture(const char *name, void (*)(Fixture &)) {
 
 }  // namespace test
 
-// The test `function`, on a fixture of its own. cmocka prints the name of the function.
+// Makes the test `function`, which has a fixture of its own. cmocka prints the name of the function.
 #define fixture_test(function) test::on_fixture<function>(#function, function)

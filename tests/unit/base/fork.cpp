@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/fork: the order in which a fork calls hooks, what a child finds, and hooks of a library that comes and
-// goes.
+// base/fork: tests the order in which a fork calls hooks, the state that a child finds, and hooks of a
+// library that comes and goes.
 #include "base/fork.hpp"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 
 #include "../../child.hpp"
 
-// Last: it has macros with everyday names.
+// check.hpp comes last, because it has macros with everyday names.
 #include "check.hpp"
 #include "fork_library.hpp"
 
@@ -23,7 +23,7 @@ namespace {
 using base::ForkHook;
 using base::ForkLevel;
 
-// The calls so far, one letter for each. The child begins with the letters of its parent.
+// These are the calls so far, one letter for each. The child begins with the letters of its parent.
 std::array<char, 32> called;
 std::size_t calls;
 
@@ -40,7 +40,7 @@ constexpr base::ForkCalls noted{.before = [] { note(before); },
                                 .after_in_parent = [] { note(parent); },
                                 .after_in_child = [] { note(child); }};
 
-// Neither from the upper levels down nor up.
+// The hooks are defined neither from the upper levels down nor from the lower levels up.
 const ForkHook middle{ForkLevel::SoftDevice, noted<'c', 'C', '3'>};
 const ForkHook lowest{ForkLevel::Base, noted<'e', 'E', '5'>};
 const ForkHook highest{ForkLevel::EndedThreads, noted<'a', 'A', '1'>};
@@ -79,7 +79,7 @@ void a_child_counts_before_its_hooks(void **) {
     assert_false(base::is_in_parents_memory());
 }
 
-// While another thread takes it and leaves it all the time.
+// Another thread takes the mutex and leaves it all the time.
 void a_child_finds_the_mutex_free(void **) {
     std::atomic<bool> ending{false};
     long guarded[2] = {};

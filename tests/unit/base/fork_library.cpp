@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A library with the room base of its own, as librpma and libsoftrdma have theirs.
+// This library has the room base of its own, as librpma and libsoftrdma have theirs.
 #include "fork_library.hpp"
 
 #include "base/fork.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How often a fork has called the hook of the library that the test of base/fork loads.
+// Counts how often a fork has called the hook of the library that the test of base/fork loads.
 #pragma once
 
 struct ForkLibraryCalls {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/interface_table: lines that mean something, lines that do not, and whose address is whose.
+// base/interface_table: tests lines that mean something, lines that do not, and which
+// address belongs to which interface.
 #include "base/interface_table.hpp"
 
 #include <arpa/inet.h>
 
 #include "../../folder.hpp"
 #include "logged.hpp"
-// Last: it has macros with everyday names.
+// check.hpp comes last, because it has macros with everyday names.
 #include "check.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/log: what reaches the sink, with which level and place, and what costs nothing.
+// base/log: tests which lines reach the sink, with which level and place, and which lines cost nothing.
 #include "base/log.hpp"
 
 #include <sys/wait.h>
@@ -128,7 +128,8 @@ constexpr int warning = static_cast<int>(base::LogLevel::Warning);
 constexpr int error = static_cast<int>(base::LogLevel::Error);
 const base::Clock::time_point beginning = base::Clock::now();
 
-// One place logs a million lines. Few are written, and none is lost: the rest is one line with their number.
+// One place logs a million lines. Few are written, and none is lost, because one more
+// line has the number of the rest.
 void what_peers_repeat_is_counted(void **) {
     static constinit base::LogPlace place{"file", 7, "function"};
     const unsigned first = base::log_lines_of_place;
@@ -154,7 +155,7 @@ void what_peers_repeat_is_counted(void **) {
                              " more like this in the last 10 s: " + std::to_string(first) + " is wrong\n";
     assert_string_equal(last.text.c_str(), text.c_str());
     assert_false(base::log_withholds);
-    // It has as many lines again.
+    // The place has as many lines again.
     for (unsigned i = 1; i < first; ++i) {
         assert_true(place.admits(warning, beginning + base::log_window));
     }
@@ -189,7 +190,7 @@ void what_was_counted_is_told(void **) {
     assert_int_equal(lines, 2);
 }
 
-// A child has its own lines, and its parent's are the parent's to tell.
+// A child has its own lines, and only the parent tells of the parent's lines.
 void a_child_tells_nothing_of_its_parents(void **) {
     static constinit base::LogPlace place{"file", 1, "f"};
     const auto begin = beginning + 20 * base::log_window;
@@ -209,7 +210,7 @@ void a_child_tells_nothing_of_its_parents(void **) {
     assert_int_equal(lines, 1);
 }
 
-// Without an order between the thread and the fork that a race detector would see.
+// There is no order between the thread and the fork that a race detector would see.
 void a_child_takes_over_from_a_thread_that_logs(void **) {
     static constinit base::LogPlace place{"file", 1, "f"};
     std::atomic<bool> logged{false};
@@ -234,7 +235,7 @@ void a_child_takes_over_from_a_thread_that_logs(void **) {
     assert_int_equal(status, 0);
 }
 
-// Each place by itself, and only what is wanted.
+// Each place counts for itself, and only the lines that are wanted.
 void peers_lines_are_lines(void **) {
     for (unsigned i = 0; i < base::log_lines_of_place + 2; ++i) {
         BASE_LOG_PEER(Warning, "%d", evaluate());

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/readable: readable while it is set, whoever reads the descriptor meanwhile.
+// base/readable: tests that the descriptor is readable while it is set, also when
+// another process reads it meanwhile.
 #include "base/readable.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
 
-// Last, as it wants.
+// check.hpp comes last, because it has macros with everyday names.
 #include "check.hpp"
 
 namespace {
@@ -29,7 +30,7 @@ void is_readable_while_set(void **) {
     assert_false(has_something(*readable));
 }
 
-// Another process may: it has the same descriptor after a fork.
+// Another process may read the descriptor, because both have the same one after a fork.
 void what_another_has_read_is_not_waited_for(void **) {
     auto readable = base::Readable::create();
     assert_true(readable.has_value());

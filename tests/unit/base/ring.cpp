@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/ring: first in, first out, around the end of its storage as often as one likes.
+// base/ring: tests that items come out first in, first out, around the end of the
+// storage as often as one likes.
 #include "base/ring.hpp"
 
 #include <deque>
@@ -63,7 +64,7 @@ void clears_in_the_middle(void **) {
     assert_int_equal(ring.size(), 1);
 }
 
-// Places of other items stay where they are: the device keeps pointers to them.
+// The places of other items stay where they are, because the device keeps pointers to them.
 void an_item_does_not_move(void **) {
     Ring<int> ring{3};
     ring.push(1);
@@ -75,7 +76,7 @@ void an_item_does_not_move(void **) {
     assert_int_equal(*second, 2);
 }
 
-// So few items take few places, however long they come and go.
+// An empty ring begins anew, so that few items take few places, however long they come and go.
 void an_empty_ring_begins_at_its_first_place(void **) {
     Ring<int> ring{3};
     const int *const first = &ring.push(1);

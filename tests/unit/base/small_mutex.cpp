@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/small_mutex: one thread at a time has it, and those that wait get it.
+// base/small_mutex: tests that one thread at a time has the mutex, and that the threads that wait get it.
 #include "base/small_mutex.hpp"
 
 #include <latch>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-// Last: it has macros with everyday names.
+// check.hpp comes last, because it has macros with everyday names.
 #include "check.hpp"
 
 namespace {
@@ -47,8 +47,8 @@ void threads_take_turns(void **) {
     assert_true(mutex.try_lock());
 }
 
-// Each thread sleeps, for the mutex is taken until all wait for it or are about to; the one that gets it
-// leaves it to the next.
+// Each thread sleeps, because the mutex is taken until all threads wait for it or are about to. The thread
+// that gets the mutex leaves it to the next.
 void all_that_wait_are_woken(void **) {
     constexpr int threads = 8;
     base::SmallMutex mutex;

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-// Last, as it wants.
+// check.hpp comes last, because it has macros with everyday names.
 #include "check.hpp"
 
 namespace test {
