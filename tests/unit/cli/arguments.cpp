@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/arguments: what is taken, and what is refused.
+// cli/arguments: tests which arguments are taken, and which are refused.
 #include "cli/arguments.hpp"
 
 #include <limits>

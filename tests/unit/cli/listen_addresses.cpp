@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/listen_addresses: an address is itself, a wildcard is each address of this machine, a name is looked
-// up.
+// cli/listen_addresses: tests that an address stands for itself and a wildcard for each address of this
+// machine, and that a name is looked up.
 #include "cli/listen_addresses.hpp"
 
 #include <algorithm>

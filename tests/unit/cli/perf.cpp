@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_loads, cli/tcp_answers: which rows a command line asks for, and where requests end in a stream.
+// cli/perf_loads, cli/tcp_answers: tests which rows a command line asks for, and
+// where requests end in a stream.
 #include <vector>
 
 #include "bytes.hpp"
 #include "cli/perf_loads.hpp"
 #include "cli/tcp_answers.hpp"
 
-// Last, as it wants.
+// threadless.hpp comes last, because it has macros with everyday names.
 #include "../base/threadless.hpp"
 
 namespace {
@@ -46,7 +47,7 @@ void tcp_sizes_survive(void **) {
     }
 }
 
-// Requests of 5 bytes, every third of which wants an answer, in pieces of every size.
+// The requests have 5 bytes and come in pieces of every size. Every third request wants an answer.
 void requests_end_where_they_end(void **) {
     std::vector<std::byte> stream(5 * 12, std::byte{7});
     for (std::size_t request = 0; request < 12; ++request) {

@@ -28,7 +28,7 @@ void patch(std::uint64_t offset, std::string_view bytes) {
     file << bytes;
 }
 
-// Pushes as the server does: the content's bytes are in the slot.
+// Pushes as the server does, with the content's bytes in the slot.
 cli::Content commit(const cli::Pool &pool, cli::Content content, std::string_view bytes) {
     std::ranges::copy(std::as_bytes(std::span{bytes}), pool.slot(content.slot).begin());
     content.length = bytes.size();
@@ -145,7 +145,7 @@ void a_pool_that_shrinks_is_an_error_not_a_crash(void **) {
     assert_fails(pool->check(), "truncated");
 }
 
-// By its name: what is written to a deleted file is gone with the server.
+// The pool looks for its file by name, because bytes in a deleted file are gone with the server.
 void a_pool_that_was_deleted_is_found_out(void **) {
     const auto pool = cli::Pool::open(pool_path(), capacity);
     std::filesystem::rename(pool_path(), folder::path / "elsewhere");

@@ -109,7 +109,7 @@ void damage_is_noticed(void **) {
         flip(bad, 8 * cli::Layout::commit_word + bit);
         assert_fails(cli::committed_content(bad, layout), "damaged");
     }
-    // Whole, but longer than the pool takes.
+    // The content is whole, but longer than the pool takes.
     assert_fails(cli::committed_content(control_with({7, 1, 10'001, 1}), layout), "slot 1");
     // Sequence 0 in slot 1 is no state a pool is ever in.
     Control bad{};

@@ -34,7 +34,7 @@ void hello_survives(void **) {
         padded.resize(56);
         assert_true(cli::decode_hello(padded).value().mode == mode);
     }
-    // Another version is for the server to answer, whatever its mode. The first had half of it.
+    // The server answers another version, whatever its mode. The first version had half of the message.
     assert_int_equal(cli::decode_hello(cli::encode_hello({9, cli::Mode{77}})).value().version, 9);
     const auto first = cli::encode_hello({1, cli::Mode::Push});
     assert_int_equal(cli::decode_hello(std::span{first}.first(8)).value().version, 1);
@@ -123,7 +123,7 @@ void bad_offer_is_refused(void **) {
     auto newer = good;
     newer[4] = std::byte{4};
     assert_fails(cli::decode_offer(newer), "version 4");
-    // A server of version 1 or 2 says this to us.
+    // A server of version 1 or 2 says this to the client.
     for (const std::uint16_t version : {std::uint16_t{1}, std::uint16_t{2}}) {
         const auto older = cli::encode_offer({.version = version, .status = cli::Status::Version});
         assert_fails(cli::decode_offer(std::span{older}.first(38)), "of rpma's protocol (expected 3)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/report: the numbers of a summary.
+// cli/report: tests the numbers of a summary.
 #include "cli/report.hpp"
 
 #include <numeric>

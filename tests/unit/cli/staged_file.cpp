@@ -15,7 +15,8 @@ using cli::StagedFile;
 
 constexpr auto both = {StagedFile::Until::Unnamed, StagedFile::Until::Hidden};
 
-// Not even a process that is killed leaves one. Where the file system has no such files, it may.
+// Not even a process that is killed leaves a file. It may leave one on a file system
+// that has no files without a name.
 void a_file_has_no_name_until_publish(void **) {
     const auto path = folder::path / "file";
     const int descriptor = open(folder::path.c_str(), O_TMPFILE | O_RDWR, 0600);
