@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// datagram/endpoint: which way messages take, and what strangers cannot do to it. The device is the soft one.
+// datagram/endpoint: tests which way messages take, and what strangers cannot do to an
+// endpoint. The device is the soft one.
 #include "datagram/endpoint.hpp"
 
 #include <poll.h>
@@ -20,7 +21,7 @@ constexpr Room room{.receives = 8, .sends = 8};
 const Ip loopback4 = Ip::of_v4({.s_addr = htonl(INADDR_LOOPBACK)});
 const Ip loopback6 = Ip::of_v6(in6addr_loopback);
 
-// A UDP socket on the loopback.
+// A Udp is a UDP socket on the loopback.
 struct Udp {
     explicit Udp(const Ip &ip) : family{ip.is_v4() ? AF_INET : AF_INET6} {
         fd = base::Fd{socket(family, SOCK_DGRAM | SOCK_NONBLOCK, 0)};
@@ -55,7 +56,7 @@ struct Udp {
 
 struct End : Udp {
     explicit End(const Ip &ip) : Udp{ip} { begin(); }
-    // Anew, with another queue pair, on the same socket.
+    // Begins anew on the same socket, with another queue pair.
     void begin() {
         endpoint.reset();
         endpoint = std::make_unique<Endpoint>(fd.get(), family, room);
@@ -66,7 +67,7 @@ struct End : Udp {
         const iovec part{.iov_base = const_cast<char *>(text.data()), .iov_len = text.size()};
         assert_true(endpoint->send({&part, 1}, &name.any, length).has_value());
     }
-    // The next message comes within ten seconds.
+    // Waits for the next message, which must come within 40 seconds.
     [[nodiscard]] std::string_view text() {
         const auto limit = base::Clock::now() + std::chrono::seconds{40};
         while (!endpoint->has_message()) {
@@ -113,7 +114,7 @@ void messages_take_the_queue_pairs(void **) {
         b.expect(a, "first");
         meet(a, b);
         meet(b, a);
-        // More than there are slots, and what fits in all of them.
+        // The test sends more messages than there are slots, and every second one is as long as fits.
         const std::string most(most_message_bytes(ip), 'x');
         for (int i = 0; i < 50; ++i) {
             a.send(b.address, i % 2 == 0 ? std::string_view{most} : "");
@@ -123,7 +124,7 @@ void messages_take_the_queue_pairs(void **) {
     }
 }
 
-// Without anyone who serves the peer no answer comes, and nothing is lost.
+// Nobody serves the peer, so that no answer comes. No message is lost.
 void without_an_answer_messages_go_over_udp(void **) {
     End a{loopback4};
     const Udp silent{loopback4};
@@ -135,7 +136,7 @@ void without_an_answer_messages_go_over_udp(void **) {
     }
 }
 
-// The peer begins anew: what is sent to its old queue pair is lost, and not for long.
+// The peer begins anew. Messages to its old queue pair are lost, though not for long.
 void a_queue_pair_is_believed_for_a_while(void **) {
     End a{loopback4};
     End b{loopback4};
@@ -165,7 +166,7 @@ void forged_answers(void **) {
         encode(envelope, bytes);
         from.send_to(a.address, std::span{bytes}.first(envelope_bytes(envelope.ip)));
     };
-    // From elsewhere, of another address, and of numbers that no queue pair has.
+    // The answers come from elsewhere, tell of another address, or have numbers that no queue pair has.
     answer(stranger, {.what = What::Answer, .qp_num = number, .ip = loopback4});
     answer(peer, {.what = What::Answer, .qp_num = number, .ip = Ip::of_v4({.s_addr = htonl(0x7f000002)})});
     answer(peer, {.what = What::Answer, .qp_num = number, .ip = loopback6});
@@ -179,14 +180,14 @@ void forged_answers(void **) {
     }
     other.endpoint->serve();
     assert_false(other.endpoint->has_message());
-    // Answers are not answered, and nobody is told of queue pairs who has none.
+    // The endpoint answers no answer, and it tells nothing of queue pairs to a peer that has none.
     assert_false(stranger.has_datagram() && stranger.take().what == What::Answer);
     answer(peer, {.what = What::Message, .qp_num = 0, .ip = loopback4});
     a.expect(peer, "");
     assert_false(peer.has_datagram());
 }
 
-// Bytes that no label begins with, and labels of other addresses than the sender's.
+// The messages begin with bytes that are no label, or with labels of other addresses than the sender's.
 void forged_labels(void **) {
     End b{loopback4};
     const Udp silent{loopback4};
@@ -233,7 +234,7 @@ void forged_labels(void **) {
     assert_false(b.endpoint->has_message());
 }
 
-// Whom the program sent to longest ago is forgotten, and asked again.
+// The peer that the program sent to longest ago is forgotten, and asked again.
 void many_peers(void **) {
     End a{loopback4};
     End b{loopback4};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// datagram/inbox: messages come out as they came in, oldest first, however often its end is passed.
+// datagram/inbox: messages come out as they came in, oldest first, however often the inbox passes its end.
 #include "datagram/inbox.hpp"
 
 #include "../base/check.hpp"

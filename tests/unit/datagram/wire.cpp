@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// datagram/wire: what stands in front of a message, byte by byte, and what is none of it.
+// datagram/wire: tests the bytes that stand in front of a message, one by one, and
+// bytes that cannot stand there.
 #include "datagram/wire.hpp"
 
 #include <vector>
@@ -47,7 +48,7 @@ void envelopes(void **) {
     assert_true(decode_envelope(with_content) == message);
 }
 
-// The upper eight bits of a queue pair's number are nobody's.
+// Nobody uses the upper eight bits of a queue pair's number.
 void a_number_has_24_bits(void **) {
     Bytes large = envelope4;
     large[8] = std::byte{0xff};
@@ -64,7 +65,8 @@ void labels(void **) {
     assert_true(decode_label(label6) == from6);
 }
 
-// Every byte that has one meaning is changed to every other value, and every length is too short.
+// The test changes every byte that has one meaning to every other value, and tries
+// every length that is too short.
 void what_is_none(void **) {
     const auto each_wrong = [](const Bytes &good, std::span<const std::size_t> fixed, auto decode) {
         for (const std::size_t at : fixed) {
@@ -92,7 +94,7 @@ void what_is_none(void **) {
     Bytes no_port = label4;
     no_port[2] = no_port[3] = std::byte{0};
     assert_false(decode_label(no_port).has_value());
-    // An IPv4 address in the clothes of an IPv6 one.
+    // The IPv4 address has the form of an IPv6 one.
     assert_false(decode_envelope(encoded(Envelope{.ip = ip6}, 28)) == std::nullopt);
     Bytes mapped = envelope6;
     std::ranges::copy(std::as_bytes(std::span{ip4.bytes}), mapped.begin() + 12);
