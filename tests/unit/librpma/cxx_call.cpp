@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cxx_call.sh compares these functions: the same posts through rpma.hpp and through librpma.h.
+// cxx_call.sh compares these functions, which post the same through rpma.hpp and through librpma.h.
 #include <rpma.hpp>
 
 extern "C" {

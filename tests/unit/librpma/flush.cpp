@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/flush and operations towards a peer without native operations, and towards one of which only its
-// regions' descriptors tell them: the soft device, told that it is so.
+// librpma/flush: tests flushes and other operations towards a peer without native operations, and
+// towards a peer of which only its regions' descriptors tell them. The device is the soft one, and its
+// provider is told that it is so.
 #include "librpma/flush_buffer.hpp"
 
 #include <sys/socket.h>
@@ -37,7 +38,8 @@ const verbs::Provider plain = without_native_operations();
 
 constexpr unsigned all_operations = verbs::native_flush | verbs::native_atomic_write;
 
-// As the kernel's devices: no word from the peer, and flush to persistence of persistent memory only.
+// Returns a provider that is as the kernel's devices. It has no word from the peer, and it flushes to
+// persistence only memory that is persistent.
 verbs::Provider without_knowledge_of_peer() {
     verbs::Provider provider = verbs::soft;
     provider.capabilities.checks_durability = false;
@@ -64,7 +66,8 @@ verbs::Provider that_counts_registrations() {
 }
 const verbs::Provider counting = that_counts_registrations();
 
-// Both ends of a connection in one thread; static, because a failed assertion jumps past destructors.
+// An Ends has both ends of a connection in one thread. It is static, because a failed
+// assertion jumps past destructors.
 struct Ends {
     std::unique_ptr<rpma_peer> peer;
     rpma_ep *ep = nullptr;
@@ -136,7 +139,7 @@ int end_all(void **) {
     return failures;
 }
 
-// The first `size` bytes of the memory, as a peer sees them.
+// Registers the first `size` bytes of the memory, and takes the region as a peer sees it.
 void register_target(std::size_t size, int flush_type = RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY) {
     char descriptor[librpma::mr_descriptor_size];
     assert_ok(rpma_mr_dereg(&ends.region));
@@ -212,7 +215,7 @@ void connection_registers_nothing_for_flushes_to_come(void **) {
     assert_int_equal(registrations, 1);
 }
 
-// As librpma 1.2 describes it, which runs on any device.
+// The descriptor is as librpma 1.2 writes it, which runs on any device.
 void region_of_which_nothing_is_told_is_flushed_by_reading(void **) {
     register_target(64);
     librpma::MrDescriptor descriptor = ends.region->descriptor();
@@ -231,8 +234,8 @@ void memory_that_is_not_persistent_is_flushed_by_reading(void **) {
     assert_int_equal(atomic_write().opcode, IBV_WC_RDMA_WRITE);
 }
 
-// Whatever a peer registered, also for every use there is: of 255 usages only those that no program would
-// choose.
+// No usage that a peer registers is taken for native operations, not even one for every use there is. The
+// exceptions among the 255 usages are those that no program would choose.
 void usages_are_not_taken_for_native_operations(void **) {
     for (unsigned usage = 1; usage < 256; ++usage) {
         const librpma::MrDescriptor written{
