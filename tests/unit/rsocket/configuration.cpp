@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/configuration: what files and variables say, and what becomes of values that say nothing.
+// rsocket/configuration: tests what files and variables say, and what becomes of values that say nothing.
 #include "rsocket/configuration.hpp"
 
 #include <arpa/inet.h>
@@ -56,7 +56,8 @@ bool warned_of(const std::string &what, const std::string &expected) {
            warnings[0].find(expected) != std::string::npos;
 }
 
-// A file, a number in it that is taken and one that is not, and where it is found.
+// An Item has a file, a number in it that is taken and one that is not, and the
+// place where the number is found.
 struct Item {
     const char *name;
     const char *variable;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/descriptors: what is found of a descriptor, and when it ends.
+// rsocket/descriptors: tests which object is found for a descriptor, and when the object ends.
 #include "rsocket/descriptors.hpp"
 
 #include <climits>
@@ -7,12 +7,12 @@
 #include <thread>
 #include <vector>
 
-// Last: it has macros with everyday names.
+// check.hpp comes last, because it has macros with everyday names.
 #include "../base/check.hpp"
 
 namespace {
 
-// An object that knows its descriptor for as long as it lives.
+// A Thing is an object that knows its descriptor for as long as it lives.
 struct Thing {
     explicit Thing(int number) : fd{number} { ++alive; }
     ~Thing() {
@@ -77,7 +77,7 @@ void an_object_ends_with_its_last_user(void **) {
 }
 
 // Two threads put objects at few numbers and take them out, so that each entry becomes another number's all
-// the time; two look. What is found lives and is that number's.
+// the time. Two more threads look. Each object that they find lives and is that number's.
 void threads_share_the_numbers(void **) {
     constexpr int threads = 4;
     constexpr int numbers = 3;

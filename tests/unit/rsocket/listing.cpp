@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/listing: what other programs see of a program's rsockets.
+// rsocket/listing: tests what other programs see of a program's rsockets.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,7 +17,7 @@
 #include "base/fd.hpp"
 #include "registry/known_listener.hpp"
 #include "registry/reader.hpp"
-// Last: it has macros with everyday names.
+// check.hpp comes last, because it has macros with everyday names.
 #include "../base/check.hpp"
 
 #include <rpma/rsocket.h>
@@ -135,7 +135,7 @@ void a_listener_is_known_when_clients_can_come(void **) {
     end(pair);
 }
 
-// One that cannot listen is no listener.
+// A socket that cannot listen is no listener.
 void a_socket_that_could_not_listen_is_not_known(void **) {
     Pair pair = listening();
     const int second = rsocket(AF_INET, SOCK_STREAM, 0);
@@ -169,7 +169,7 @@ void a_stream_tells_its_ends_and_its_device(void **) {
     end(pair);
 }
 
-// The peer's program does not read: the sender has used up the window, and more attempts are the same stall.
+// The peer's program does not read. The sender has used up the window, and more attempts are the same stall.
 void bytes_window_and_stalls_are_counted(void **) {
     const Pair pair = connected();
     std::array<char, 4096> bytes{};
@@ -261,7 +261,7 @@ void datagrams_are_counted_too(void **) {
     end(pair);
 }
 
-// A worker has the listener that it waits for in a file of its own, and nothing else that it inherited.
+// A child has the listener that it waits for in a file of its own, and nothing else that it inherited.
 void a_forked_child_lists_the_listener_that_it_uses(void **) {
     const Pair pair = connected();
     int ends[2];
@@ -292,7 +292,7 @@ void a_forked_child_lists_the_listener_that_it_uses(void **) {
 
 }  // namespace
 
-// In front of libc's.
+// This function stands in front of libc's.
 extern "C" int listen(int socket, int backlog) {
     const auto result = static_cast<int>(syscall(SYS_listen, socket, backlog));
     if (result == 0 && when_kernel_listens != nullptr) {

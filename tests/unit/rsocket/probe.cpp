@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/probe: who has spoken TCP is not asked again, and a forked child can ask.
+// rsocket/probe: tests that an address that has spoken TCP is not asked again,
+// and that a forked child can ask.
 #include "rsocket/probe.hpp"
 
 #include <arpa/inet.h>
@@ -14,7 +15,7 @@
 #include "../../child.hpp"
 #include "../../forks.h"
 
-// Last: it has macros with everyday names.
+// check.hpp comes last, because it has macros with everyday names.
 #include "../base/check.hpp"
 
 namespace {
@@ -47,7 +48,7 @@ void a_client_that_was_waited_for_in_vain_has_less_time(void **) {
     assert_true(rsockets::grace_of(server(0)) == milliseconds{10});
 }
 
-// While a thread of the parent is seldom anywhere but in the table of those that spoke TCP.
+// A thread of the parent is seldom anywhere but in the table of the addresses that spoke TCP.
 void a_forked_child_can_ask(void **) {
     skip_where(CHILDREN_HANG_IN_MALLOC);
     constexpr int forks = 50;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/socket: what a thread sleeps on.
+// rsocket/socket: tests what a thread sleeps on.
 #include <arpa/inet.h>
 
 #include <string_view>
 
 #include "rsocket/socket.hpp"
-// Last: it has macros with everyday names.
+// check.hpp comes last, because it has macros with everyday names.
 #include "../base/check.hpp"
 
 namespace {
@@ -19,7 +19,8 @@ base::Fd tcp_socket() {
     return base::Fd{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
 }
 
-// The device's thread reads the TCP socket of a stream: who waits for that socket alone may sleep for ever.
+// The engine reads the TCP socket of a stream, so that a thread that waits for that
+// socket alone may sleep for ever.
 void an_accepted_socket_is_waited_for_in_the_device(void **) {
     const base::Fd listener = tcp_socket();
     const base::Fd client = tcp_socket();
