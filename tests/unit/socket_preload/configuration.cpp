@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/configuration: which sockets the lines of preload_config admit.
+// socket_preload/configuration: tests which sockets the lines of preload_config admit.
 #include "socket_preload/configuration.hpp"
 
 #include <netinet/in.h>
