@@ -75,7 +75,7 @@ void nothing_is_not_destroyed(void **) {
     assert_int_equal(destroyed, 0);
 }
 
-// ibv_ calls return an errno value; rdma_ calls return -1 and set errno.
+// ibv_ calls return an errno value. rdma_ calls return -1 and set errno.
 void both_kinds_of_failure_are_an_errno(void **) {
     destroy_result = EBUSY;
     verbs::CompletionQueue first{provider, &object};

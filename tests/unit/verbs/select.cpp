@@ -29,8 +29,8 @@ void no_other_word(void **) {
     }
 }
 
-// A context that is not of the soft device belongs to the kernel; no call passes it to the soft device's
-// library.
+// A context that is not of the soft device belongs to the kernel. No call passes
+// it to the soft device's library.
 void foreign_context_is_the_kernels(void **) {
     const ibv_context context{};
     assert_ptr_equal(&verbs::provider_of(&context), &verbs::rdma_core);
