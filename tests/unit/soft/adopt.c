@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* unit/soft: softrdma_adopt: a TCP connection that the program accepted becomes an id. */
+/* unit/soft: tests softrdma_adopt, by which a TCP connection that the program accepted becomes an id. */
 #include "endpoint.h"
 
 #include <fcntl.h>
@@ -139,7 +139,7 @@ static void a_peer_that_goes_away(void **state) {
     assert_int_equal(softrdma_rdma_destroy_id(id), 0);
 }
 
-/* The id is destroyed before there is an event: the peer sees the end of its connection. */
+/* The id is destroyed before there is an event. The peer sees the end of its connection. */
 static void an_id_that_goes_at_once(void **state) {
     (void)state;
     struct rdma_cm_id *id = NULL;

@@ -20,7 +20,8 @@ namespace {
 
 constexpr int patience_ms = 40'000;
 constexpr int none = -1;
-thread_local int failing = none;  // of this thread's allocations the one with this number, counted from 0
+// The allocation of this thread with this number fails. The numbers begin at 0.
+thread_local int failing = none;
 
 // Lets the allocation of this number fail, and knows whether the call has reached it.
 class Failure {
@@ -43,7 +44,8 @@ namespace {
 
 using test::Ends;
 
-// `call` allocates, and returns whether it succeeded; `undo` then takes its effect back.
+// Lets each allocation of `call` fail in turn. `call` returns whether it
+// succeeded; `undo` then takes its effect back.
 template <typename Call, typename Undo>
 void each_allocation_fails(Call call, Undo undo) {
     constexpr int most = 100;
@@ -112,8 +114,8 @@ void regions(Ends &ends) {
         [&] { assert_int_equal(softrdma_ibv_dereg_mr(region), 0); });
 }
 
-// The objects that a queue pair of either type uses can be destroyed after it, and after queue pairs that
-// could not be made.
+// The objects that a queue pair of either type uses can be destroyed after it, and
+// after queue pairs that could not be made.
 void queues(Ends &ends) {
     auto &device = ends.device;
     ibv_context *const context = device.cq->context;
@@ -178,8 +180,8 @@ void waiting(Ends &ends) {
     device.cq = polled;
     device.post_receive(id, 1, 0, 8);
     device.post_receive(id, 2, 0, 8);
-    // The connection has received once, and has borrowed a buffer for that: without memory for a buffer it
-    // would end.
+    // The connection has received once, so it has borrowed a buffer.
+    // Without memory for a buffer it would end.
     peer.send(test::fpdu({.opcode = soft::wire::Opcode::Send, .msn = 1}, test::Bytes(8)));
     ibv_wc first{};
     while (ibv_poll_cq(cq, 1, &first) == 0) {

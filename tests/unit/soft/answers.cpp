@@ -110,7 +110,7 @@ void Answers::spoil_untagged(Answer &answer) {
     }
 }
 
-// The answer fits no possible question.
+// Returns an answer that fits no possible question.
 Answers::Answer Answers::unasked() {
     const Bytes some(dice_.below(64));
     switch (dice_.below(3)) {

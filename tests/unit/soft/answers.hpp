@@ -27,8 +27,8 @@ struct Spoken {
     Verdict verdict = Verdict::Goes_on;
 };
 
-// The peer pretends to have these bytes at an address when the device reads there, and this number when an
-// atomic operation of the device finds it there.
+// These return the bytes that the peer pretends to have at an address when the device reads there, and the
+// number that an atomic operation of the device finds there.
 [[nodiscard]] inline Bytes read_at(std::uint64_t address, std::size_t size) {
     return pattern(size, static_cast<unsigned>(address));
 }
@@ -40,7 +40,7 @@ class Answers {
 public:
     Answers(Dice &dice, bool crc) : dice_{dice}, crc_{crc} {}
 
-    // The other side has sent this segment, which may be a question.
+    // Notes that the other side has sent this segment, which may be a question.
     void asked(const soft::wire::Segment &segment, std::span<const std::byte> body);
     [[nodiscard]] bool owed() const { return !questions_.empty(); }
     // Returns the next segment of the answer to the oldest question. There must be one.
@@ -55,7 +55,7 @@ private:
         soft::wire::AtomicRequest atomic{};
         std::uint32_t answered_bytes = 0;
     };
-    // An answer that is not yet encoded as an FPDU.
+    // This is an answer that is not yet encoded as an FPDU.
     struct Answer {
         soft::wire::Segment segment;
         Bytes payload;

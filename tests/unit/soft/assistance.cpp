@@ -67,15 +67,15 @@ unsigned long own_ns() {
            static_cast<unsigned long>(time.tv_nsec);
 }
 
-// Otherwise each byte would wake the engine, which would find the byte taken.
+// Without this, each byte would wake the engine, which would find the byte taken.
 void a_thread_that_looks_often_does_not_wake_the_engine(void **) {
     Listener listener;
     speak_and_wait(listener, [] { std::this_thread::yield(); });  // the engine tells its thread
     const auto end = Clock::now() + patience;
     unsigned long engines = 0;
     unsigned long own = 0;
-    // Each round is measured by itself, so that a round in which another process had the processor spoils no
-    // other.
+    // Each round is measured by itself, so that a round in which another
+    // process had the processor spoils no other.
     do {
         engines = engine_ns(listener);
         own = own_ns();
@@ -85,7 +85,7 @@ void a_thread_that_looks_often_does_not_wake_the_engine(void **) {
         assert_true(Clock::now() < end);
     } while (8 * (engine_ns(listener) - engines) > own_ns() - own);
     listener.read_by_engine = 0;
-    speak_and_wait(listener, [] { std::this_thread::yield(); });  // it has stopped and told nobody
+    speak_and_wait(listener, [] { std::this_thread::yield(); });  // the poller has stopped and told nobody
     assert_int_equal(listener.read_by_engine, 1);
 }
 

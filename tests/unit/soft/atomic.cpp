@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tests atomic operations and sends with invalidate, byte by byte, against a peer that is nothing but a TCP
-// socket.
+// Tests atomic operations and sends with invalidate, byte by byte, against a
+// peer that is nothing but a TCP socket.
 #include <atomic>
 #include <cstring>
 
@@ -132,7 +132,7 @@ void rfc7306_5_2_2_a_response_must_be_to_the_oldest_request(Ends &ends) {
     device.close(id);
 }
 
-// The requests that were posted after it do not complete before it either.
+// The requests that were posted after the atomic operation do not complete before it either.
 void rfc7306_5_4_an_atomic_must_not_complete_before_its_response(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
@@ -221,7 +221,7 @@ void rfc7306_5_2_1_requests_must_be_sent_in_the_order_they_were_posted(Ends &end
     device.close(id);
 }
 
-// RFC 5040 allows it to any peer, and each segment names the key.
+// RFC 5040 allows any peer to invalidate a key, and each segment names the key.
 void invalidates_byte_by_byte(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, {});

@@ -125,7 +125,7 @@ void Attacker::speak() {
         ++frames_in_out_;
         verdict_ = frame.verdict;
     }
-    // The peer may continue as if it had broken no rule.
+    // A peer that has broken a rule may continue as if it had broken none.
     if (verdict_ != Verdict::Goes_on && dice_.chance(30)) {
         const auto frame = disorder_.next();
         out_.insert(out_.end(), frame.bytes.begin(), frame.bytes.end());

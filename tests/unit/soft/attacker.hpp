@@ -42,7 +42,7 @@ public:
     Attacker &operator=(const Attacker &) = delete;
 
     [[nodiscard]] std::uint16_t port() const { return port_; }
-    // The program on the other side has ended or rejected the connection.
+    // Notes that the program on the other side has ended or rejected the connection.
     void dropped_by_program() { verdict_ = Verdict::Unknown; }
     // Returns whether this peer has broken a rule and still reads the answer of the device.
     [[nodiscard]] bool must_end() const {

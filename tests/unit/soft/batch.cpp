@@ -162,7 +162,7 @@ void gathers_pieces(Stream &stream) {
 }
 
 void sent_in_parts(Stream &stream, bool crc) {
-    const int smallest = 1;  // the kernel makes it what it allows
+    const int smallest = 1;  // the kernel sets the least that it allows
     assert_int_equal(
         setsockopt(stream.sender->descriptor(), SOL_SOCKET, SO_SNDBUF, &smallest, sizeof(smallest)), 0);
     if (crc) {
@@ -226,8 +226,8 @@ void what_was_lent_is_kept(Stream &stream) {
     (void)send_all(stream);
 }
 
-// With CRC32C the batch sends the bytes that it has summed, even when the program changes its memory
-// meanwhile.
+// With CRC32C the batch sends the bytes that it has summed, even when
+// the program changes its memory meanwhile.
 void the_sum_fits_what_is_sent(Stream &stream) {
     stream.batch.use_crc();
     Bytes payload = pattern(100, 6);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* unit/soft: this header has the event channel of a test, and a watchdog that ends the program when an event
- * does not come. / */
+/* unit/soft: this header has the event channel of a test, and a watchdog that ends
+ * the program when an event does not come. */
 #ifndef CHANNEL_H
 #define CHANNEL_H 1
 

@@ -285,7 +285,7 @@ static void create_queue_pair(struct rdma_cm_id *id) {
     assert_int_equal(softrdma_rdma_create_qp(id, NULL, &attributes), 0);
 }
 
-/* A client with a queue pair of its own has sent a request that is not answered yet. */
+/* Returns a client with a queue pair of its own, which has sent a request that is not answered yet. */
 static struct ends ask(void) {
     struct rdma_cm_id *listener = new_id();
     struct rdma_cm_id *client = new_id();
@@ -306,7 +306,8 @@ static void accept_with_queue_pair(struct rdma_cm_id *server) {
     assert_int_equal(softrdma_rdma_accept(server, NULL), 0);
 }
 
-/* The client's queue pair is gone. This destroys the objects that were made for it too. */
+/* Destroys the ends. The client's queue pair is gone already, and the
+ * objects that were made for it go here. */
 static void destroy(const struct ends *ends) {
     ends->client->qp = NULL;
     softrdma_rdma_destroy_qp(ends->client);
@@ -483,7 +484,7 @@ static void ids_go_before_their_queue_pairs(void **state) {
     assert_int_equal(softrdma_rdma_destroy_id(listener), 0);
 }
 
-/* A refused call changes nothing: an id knows the queue pair that it has connected, and no other. */
+/* A refused call changes nothing. An id knows the queue pair that it has connected, and no other. */
 static void refused_calls_leave_queue_pairs_alone(void **state) {
     (void)state;
     struct end client = {0};
@@ -552,8 +553,9 @@ static double seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* From round to round the reader has progressed further when the channel is destroyed: it is about to call,
- * polls, or sleeps. On a busy machine one sched_yield takes milliseconds, so few of them suffice there. */
+/* From round to round the reader has progressed further when the channel is destroyed: the
+ * reader is about to call, polls, or sleeps. On a busy machine one sched_yield takes
+ * milliseconds, so few of them suffice there. */
 static void a_reader_sleeps_on_when_its_channel_is_gone(void **state) {
     (void)state;
     const struct sigaction interrupt = {.sa_handler = interrupt_only};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/queues: completion_queue and receive_queue, without a connection: order, overrun, slots,
-// notifications.
+// soft/queues: completion_queue and receive_queue, without a
+// connection: order, overrun, slots, notifications.
 #include <fcntl.h>
 #include <poll.h>
 
@@ -171,7 +171,7 @@ void an_overrun_is_told(Objects &objects) {
     assert_int_equal(seen[0].wr_id, 5);
 }
 
-// The event comes once, on the context. An event that was not fetched is dropped with its queue.
+// The event comes once, on the context. An event that the program did not fetch is dropped with its queue.
 void an_overrun_is_an_event(Objects &objects) {
     ibv_context *const context = objects.cq->context;
     assert_int_equal(fcntl(context->async_fd, F_SETFL, O_NONBLOCK), 0);
@@ -313,8 +313,8 @@ void a_sleeper_is_woken(Objects &objects) {
     }
 }
 
-// A thread of a program may poll while exit() destroys static objects. Polling uses none of them
-// (AddressSanitizer would see it).
+// A thread of a program may poll while exit() destroys static objects. Polling uses none of them;
+// AddressSanitizer would see such a use.
 std::atomic<unsigned> polls{0};
 struct DestroyedLast {
     ~DestroyedLast() {

@@ -89,7 +89,7 @@ void who_drips_gives_way_and_who_asks_does_not(Ends &ends) {
         device.work();
     }
     device.work_until([&] { return ended(dripping) >= handshakes; });
-    // All of them ask at once, while every place is taken.
+    // All these peers ask at once, while every place is taken.
     std::deque<Peer> asking;
     for (std::size_t i = 0; i < handshakes; ++i) {
         asking.emplace_back().connect(device.port());
@@ -103,7 +103,7 @@ void who_drips_gives_way_and_who_asks_does_not(Ends &ends) {
     }
 }
 
-// The peers send requests, which the program does not fetch.
+// Connects peers that send requests, which the program does not fetch.
 void add_asking(std::deque<Peer> &peers, const test::Device &device, unsigned host, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
         peers.emplace_back().connect(device.port(), 0, host);
@@ -111,8 +111,8 @@ void add_asking(std::deque<Peer> &peers, const test::Device &device, unsigned ho
     }
 }
 
-// Waits until the device has ended `count` connections in its own thread, because the program fetches nothing
-// meanwhile.
+// Waits until the device has ended `count` connections in its own thread, because
+// the program fetches nothing meanwhile.
 void await_ends(std::size_t count, std::deque<Peer> &some, std::deque<Peer> &others) {
     const auto deadline = base::Clock::now() + std::chrono::seconds{40};
     while (ended(some) + ended(others) < count) {
@@ -120,8 +120,8 @@ void await_ends(std::size_t count, std::deque<Peer> &some, std::deque<Peer> &oth
     }
 }
 
-// When the program does not fetch requests, the newest request of the address with the most requests gives
-// way.
+// When the program does not fetch requests, the newest request of the
+// address with the most requests gives way.
 void requests_of_the_busiest_address_are_rejected(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr std::size_t kept = 8;
@@ -254,8 +254,8 @@ void who_guesses_keys_waits(Ends &ends) {
     rdma_cm_id *const first = device.take_request();
     assert_int_equal(ntohl(reinterpret_cast<sockaddr_in *>(rdma_get_peer_addr(first))->sin_addr.s_addr),
                      INADDR_LOOPBACK + 1);
-    // Then the device serves them as any other: each after half the longest delay, less the guesses that were
-    // forgotten meanwhile.
+    // After that the device serves these requests as any other: each after half the longest delay, less the
+    // guesses that were forgotten meanwhile.
     constexpr auto delay = soft::limits::longest_guess_delay * 3 / 8;
     for (int turn = 1; turn <= 2; ++turn) {
         device.accept(device.take_request());
@@ -271,7 +271,8 @@ bool is_reset(const Peer &peer) {
     return ::poll(&one, 1, 0) == 1 && (one.revents & POLLERR) != 0;
 }
 
-// The program has ended them. The bytes that the kernel keeps for them and their descriptors are bounded.
+// The program has ended these connections. The bytes that the kernel keeps for
+// them and their descriptors are bounded.
 void ended_connections_whose_peers_do_not_read_give_way(Ends &ends) {
     auto &[device, peer, other] = ends;
     std::deque<Peer> elsewhere;

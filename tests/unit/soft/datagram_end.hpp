@@ -17,7 +17,7 @@ namespace test {
 inline constexpr std::uint32_t qkey = 0x11111111;
 inline constexpr std::size_t route_bytes = sizeof(ibv_grh);
 
-// A received message.
+// This is a received message.
 struct Message {
     ibv_wc completion{};
     ibv_grh route{};
@@ -51,8 +51,8 @@ public:
     void send(std::string_view text, const DatagramEnd &to, std::uint32_t with_qkey = qkey);
 
     [[nodiscard]] ibv_wc next_completion() const;
-    // Returns the next completion of this opcode. Completions of the two queues of a queue pair have no
-    // common order.
+    // Returns the next completion of this opcode. Completions of the two queues
+    // of a queue pair have no common order.
     [[nodiscard]] ibv_wc next_completion(ibv_wc_opcode opcode);
     // Returns the next message that was received into a slot.
     [[nodiscard]] Message next_message();
@@ -79,7 +79,7 @@ private:
 
     bool ipv6_ = false;
     int gid_index_ = 0;
-    rdma_cm_id *id_ = nullptr;  // whose queue pair it is
+    rdma_cm_id *id_ = nullptr;  // the id that made the queue pair
     char *memory_ = nullptr;
     std::vector<ibv_ah *> handles_;
     std::vector<ibv_wc> kept_;

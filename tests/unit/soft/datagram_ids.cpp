@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tests ids of RDMA_PS_UDP: they ask a service for its queue pair, and join groups. Some peers are nothing
-// but a socket.
+// Tests ids of RDMA_PS_UDP: they ask a service for its queue pair, and join
+// groups. Some peers are nothing but a socket.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -190,7 +190,7 @@ void a_queue_pair_ends_without_an_event(Ids &ids) {
     assert_int_equal(error, EAGAIN);
 }
 
-// A queue pair that is not the id's: rdma_init_qp_attr says how it climbs the states.
+// rdma_init_qp_attr says how a queue pair that is not the id's climbs the states.
 void attributes_of_the_states(Ids &ids) {
     rdma_cm_id *const id = ids.towards(ids.port());
     const auto end = std::make_unique<DatagramEnd>(IBV_QPS_RESET);
@@ -329,7 +329,8 @@ void requests_of_one_address_give_way(void **) {
     assert_int_equal(service.answer(from("127.0.0.4", 1), {}), 0);
 }
 
-// Changed or cut datagrams are no requests; one from elsewhere, or for another request, is no reply.
+// Datagrams that were changed or cut are no requests. A datagram that comes from elsewhere,
+// or answers another request, is no reply.
 void bytes_that_mean_nothing(Ids &ids) {
     using namespace soft::wire;
     const auto peer = std::make_unique<Socket>();
@@ -393,7 +394,7 @@ void calls_that_are_refused(Ids &ids) {
     parameters.private_data_len = static_cast<std::uint8_t>(longer.size());
     assert_int_equal(softrdma_rdma_connect(id, &parameters), -1);
     assert_int_equal(errno, EINVAL);
-    // A port is one listener's.
+    // A port belongs to one listener.
     rdma_cm_id *const rival = ids.create();
     sockaddr_in address = address_of(here, ids.port());
     assert_int_equal(softrdma_rdma_bind_addr(rival, general(address)), 0);

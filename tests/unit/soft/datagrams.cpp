@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tests UD queue pairs over UDP: messages, states, dropped messages, groups, and a peer that is nothing but a
-// socket.
+// Tests UD queue pairs over UDP: messages, states, dropped messages, groups,
+// and a peer that is nothing but a socket.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -126,8 +126,8 @@ void sizes_from_nothing_to_the_mtu(Ends &ends) {
     assert_int_equal(a.post_send(request), EINVAL);
 }
 
-// A message is gathered from two places, once as inline data, and scattered over three places, its header
-// over two of them.
+// The device gathers a message from two places, once as inline data, and scatters it over
+// three places, its header over two of them.
 void scatter_and_gather(Ends &ends) {
     auto &[a, b] = ends;
     for (const unsigned flags : {0U, unsigned{IBV_SEND_INLINE}}) {
@@ -421,7 +421,7 @@ void address_handles_that_are_none(Ends &ends) {
     ibv_ah_attr attributes{};
     assert_int_equal(softrdma_ibv_init_ah_from_wc(a.context, 1, &without_route, &route, &attributes), -1);
     assert_int_equal(errno, EINVAL);
-    // Counted: the protection domain cannot go before it.
+    // The handle is counted, so the protection domain cannot go before it.
     ibv_ah *const handle = a.handle_to(gid_of("127.0.0.1"));
     assert_ptr_equal(handle->pd, a.pd);
     assert_int_equal(softrdma_ibv_dealloc_pd(a.pd), EBUSY);
@@ -436,7 +436,7 @@ void members_of_a_group(Ends &ends) {
     const ibv_gid other = gid_of("239.255.77.2");
     assert_int_equal(softrdma_ibv_attach_mcast(a.qp, &gid, 0), 0);
     assert_int_equal(softrdma_ibv_attach_mcast(b.qp, &gid, 0), 0);
-    assert_int_equal(softrdma_ibv_attach_mcast(b.qp, &gid, 0), 0);  // is that already
+    assert_int_equal(softrdma_ibv_attach_mcast(b.qp, &gid, 0), 0);  // it is a member already
     assert_int_equal(softrdma_ibv_attach_mcast(third->qp, &other, 0), 0);
     a.post_receive(1);
     b.post_receive(1);
@@ -598,8 +598,8 @@ void any_byte_may_be_wrong(Ends &ends) {
         for (unsigned bit = 0; bit < 8; ++bit) {
             MessageHeaderBytes changed = sound;
             changed[i] ^= static_cast<std::byte>(1U << bit);
-            // A changed bit may do this: turn solicited or immediate data on or off, or change the number of
-            // the source port.
+            // A changed bit may do this: turn solicited or immediate data on or off, or
+            // change the number of the source port.
             const bool harmless = (i == 7 && bit < 2) || i == 13;
             assert_int_equal(harmless ? 0 : tell(changed, changed.size()), 0);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The process is out of file descriptors: the device tells the program and its peers.
+// The process is out of file descriptors. The device tells the program and its peers of it.
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -77,7 +77,8 @@ void an_id_says_that_its_device_cannot_be_opened(void **) {
     assert_int_equal(became, Binding::Bound);
 }
 
-// The device rejects one request after the other: each time the listener gets its spare descriptor back.
+// Asserts that the device rejects one request after the other, because the listener
+// gets its spare descriptor back each time.
 void expect_rejections(test::Device &device, test::Peer &peer, AllDescriptors &all) {
     for (const MpaFrame &request : {test::from_a_soft_device, test::plain, test::from_a_soft_device}) {
         all.give_back(1);
@@ -121,8 +122,8 @@ void a_peer_is_rejected_and_hears_why(Ends &ends) {
     (void)device.establish(other, test::plain);
 }
 
-// A peer that is a soft device sends a request, and the program rejects it with so many descriptors left and
-// this private data. Returns whether the peer learns that the descriptors are too few.
+// Has a peer that is a soft device send a request, which the program rejects with so many descriptors left
+// and this private data. Returns whether the peer learns that the descriptors are too few.
 bool is_told(Ends &ends, std::size_t left, std::string_view private_data) {
     ends.peer.connect(ends.device.port());
     ends.peer.send_frame(test::from_a_soft_device);
@@ -153,7 +154,8 @@ void a_program_without_descriptors_rejects_and_its_peer_hears_why(Ends &ends) {
 
 int main() {
 #ifdef __SANITIZE_ADDRESS__
-    return 77;  // without a descriptor UBSan cannot look at memory, and takes sound objects for broken ones
+    // Without a descriptor UBSan cannot look at memory, and takes sound objects for broken ones.
+    return 77;
 #endif
     rlimit limit{};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {

@@ -46,7 +46,8 @@ rdma_conn_param parameters(std::string_view private_data) {
     return all;
 }
 
-// The device is in this process: its end of the peer's connection is one of the process's descriptors.
+// Returns the device's end of the peer's connection. The device is in this process, so that
+// end is one of the process's descriptors.
 int device_end_of(const Peer &peer) {
     constexpr int most_descriptors = 1024;
     sockaddr_in wanted{};
@@ -169,8 +170,8 @@ void Device::work_until(const std::function<bool()> &done) {
     }
 }
 
-// A thread that has taken bytes from TCP handles them under a lock, which asking for a notification takes
-// too.
+// A thread that has taken bytes from TCP handles them under a lock,
+// which asking for a notification takes too.
 void Device::work_until_read(const Peer &peer) {
     const int device_end = device_end_of(peer);
     assert_true(device_end >= 0);

@@ -22,7 +22,7 @@ namespace test {
 inline constexpr soft::wire::MpaFrame plain{.ird = 4, .ord = 4};
 inline constexpr soft::wire::MpaFrame from_a_soft_device{.soft_operations = true, .ird = 4, .ord = 4};
 
-// A copy of an event of the connection manager.
+// This is a copy of an event of the connection manager.
 struct Event {
     rdma_cm_event_type type;
     int status;
@@ -47,8 +47,8 @@ public:
 
     [[nodiscard]] std::uint16_t port() const;
 
-    // Waits for the next event of this type, and of this id unless it is null. Other events are kept for
-    // later.
+    // Waits for the next event of this type, and of this id unless it is
+    // null. Other events are kept for later.
     Event wait_for(rdma_cm_event_type type, const rdma_cm_id *id = nullptr);
     // Returns the oldest event that no call has returned yet.
     std::optional<Event> next_event();
@@ -69,8 +69,8 @@ public:
     void create_queue_pair(rdma_cm_id *id);
     void close(rdma_cm_id *id);
 
-    // Accepts a connection as responder: the peer sends its request, the device accepts it, and the peer
-    // sends its first FPDU.
+    // Accepts a connection as responder: the peer sends its request, the device accepts
+    // it, and the peer sends its first FPDU.
     [[nodiscard]] rdma_cm_id *establish(Peer &peer, const soft::wire::MpaFrame &request);
 
     [[nodiscard]] ibv_sge sge(std::size_t offset, std::size_t length) const;
@@ -96,7 +96,8 @@ public:
     ibv_mr *foreign_mr = nullptr;  // the same bytes, everything, another protection domain
     ibv_cq *cq = nullptr;
     std::uint32_t inline_bytes = 0;  // of queue pairs made later
-    ibv_srq *srq = nullptr;          // a test's own: queue pairs made later take their receives from it
+    // A test may set a queue of its own here. Queue pairs made later take their receives from it.
+    ibv_srq *srq = nullptr;
 
 private:
     void poll_events();
@@ -111,15 +112,15 @@ private:
     std::vector<rdma_cm_id *> open_;
 };
 
-// The fixture of most tests in this folder.
+// This is the fixture of most tests in this folder.
 struct Ends {
     Device device;
     Peer peer;
     Peer other;
 };
 
-// watch_log() has the device count its log lines instead of printing them. logged() returns the counts since
-// its last call.
+// watch_log() has the device count its log lines instead of printing them. logged()
+// returns the counts since its last call.
 struct LogCount {
     int errors = 0;
     int warnings = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A hostile peer takes its frames here. They are whole FPDUs, in any order, from a seed; their numbers, keys
-// and checksums are right, or one of them is wrong. The class knows for which of them the device must end the
-// connection.
+// A hostile peer takes its frames here. They are whole FPDUs, in any order, from a seed. Their
+// numbers, keys and checksums are right, or one of them is wrong. The class knows for which of the
+// frames the device must end the connection.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ public:
 
     [[nodiscard]] Spoken next();
 
-    // The other side has sent this segment, which may be an answer, a question or anything else.
+    // Notes that the other side has sent this segment, which may be an answer, a question or anything else.
     void heard(const soft::wire::Segment &segment, std::span<const std::byte> payload);
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All earlier writes become durable before the device answers a persistent flush, even when a peer sends
-// other messages in between. This program replaces msync, the one call that makes the pages of a file
-// durable.
+// All earlier writes become durable before the device answers a persistent flush, even
+// when a peer sends other messages in between. This program replaces msync, the one call
+// that makes the pages of a file durable.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -50,8 +50,8 @@ using test::Peer;
 
 constexpr std::size_t pool_bytes = 4096;
 
-// This is mapped memory of a file in the current folder. The file stays, so that no other file gets its inode
-// number.
+// This is mapped memory of a file in the current folder. The file stays, so
+// that no other file gets its inode number.
 class Pool {
 public:
     explicit Pool(const std::string &folder = ".") : name_{folder + "/durable-XXXXXX"} {
@@ -68,8 +68,8 @@ public:
 
     void *address = nullptr;
 
-    // Registers the file for everything that a peer may do. Returns null on a file system that is not
-    // durable.
+    // Registers the file for everything that a peer may do. Returns null
+    // on a file system that is not durable.
     [[nodiscard]] ibv_mr *registered(const Device &device) const {
         ibv_mr *const region =
             softrdma_ibv_reg_mr_iova2(device.mr->pd, address, pool_bytes, 0,
@@ -116,8 +116,8 @@ void a_kept_send_hides_no_write(Ends &ends) {
     assert_int_equal(softrdma_ibv_dereg_mr(region), 0);
 }
 
-// A peer's writes into a region are durable before the region is gone, because its memory may belong to
-// another object when the peer asks.
+// When the peer asks, the memory of a deregistered region may belong to another object. So a peer's writes
+// into a region are durable before the region is gone.
 void a_deregistered_region_is_durable(Ends &ends) {
     auto &[device, peer, other] = ends;
     const Pool pool;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* unit/soft: tests endpoints with rdma_verbs.h. An endpoint is an id that waits in its calls and makes its
- * own queues. */
+/* unit/soft: tests endpoints with rdma_verbs.h. An endpoint is an id that waits
+ * in its calls and makes its own queues. */
 #include "endpoint.h"
 
 #include <pthread.h>

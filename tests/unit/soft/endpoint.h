@@ -22,11 +22,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* rdma_verbs.h comes last, and only here: it needs the others. */
+/* rdma_verbs.h comes last, and only here, because it needs the other headers. */
 #include <cmocka.h>
 
-/* Returns the loopback address for a side that listens (RAI_PASSIVE) or connects. Port 0 stands for any port.
- */
+/* Returns the loopback address for a side that listens (RAI_PASSIVE) or
+ * connects. With port 0 the address has any port. */
 static inline struct rdma_addrinfo *loopback(int flags, uint16_t port) {
     const struct rdma_addrinfo hints = {.ai_flags = flags | RAI_NUMERICHOST, .ai_port_space = RDMA_PS_TCP};
     char service[8];

@@ -115,8 +115,8 @@ void a_child_takes_no_event(Ends &ends) {
     assert_int_equal(softrdma_ibv_destroy_comp_channel(channel), 0);
 }
 
-// The parent is about to use these objects when it forks, and holds their locks. No thread of the child
-// releases them.
+// The parent is about to use these objects when it forks, and holds their
+// locks. No thread of the child releases them.
 struct Held {
     explicit Held(Device &device) : context{device.cq->context} {
         ibv_cq_init_attr_ex queue{};
@@ -254,8 +254,8 @@ void a_child_is_refused_ids_that_it_inherited(Ends &ends) {
     softrdma_rdma_destroy_event_channel(events);
 }
 
-// A thread holds one of the locks that are held during a fork, and waits for others of them: fork(2) takes
-// those last.
+// A thread holds one of the locks that are held during a fork, and waits for
+// others of them: fork(2) takes those last.
 void a_fork_waits_for_threads_in_the_order_of_their_locks(Ends &ends) {
     auto &[device, peer, other] = ends;
     static constinit base::LogPlace place{"file", 1, "function"};
@@ -321,7 +321,7 @@ void a_connection_that_ends_has_ended_for_its_peer(Ends &ends) {
     assert_int_equal(peer.receive_rest().size(), 0);
 }
 
-// No client can connect to it, and its port is free.
+// No client can connect to the listener, and its port is free.
 void a_listener_that_is_gone_listens_no_more(void **) {
     rdma_event_channel *const events = softrdma_rdma_create_event_channel();
     rdma_cm_id *id = nullptr;

@@ -23,8 +23,8 @@ constexpr std::size_t write_bytes = 40;
 constexpr std::size_t receive_at = 8192;
 constexpr std::size_t receive_bytes = 64;
 
-// An initiator sends these messages: start-up, ready-to-receive, write, send in two segments, read, flush,
-// atomic write.
+// An initiator sends these messages: start-up, ready-to-receive, write, send in
+// two segments, read, flush, atomic write.
 struct Conversation {
     Bytes startup;
     std::vector<Bytes> fpdus;
@@ -167,7 +167,7 @@ void a_changed_byte_with_crc(Ends &ends) {
     device.close(beside);
 }
 
-// Without it, an inserted byte moves everything after it, and may name another place of the same region.
+// Without CRC32C, an inserted byte moves everything after it, and may name another place of the same region.
 void an_inserted_byte_without_crc(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const beside = device.establish(other, {.ird = 4, .ord = 4});
@@ -187,8 +187,8 @@ void an_inserted_byte_without_crc(Ends &ends) {
     device.close(beside);
 }
 
-// The peer leaves after each byte. The device logs a line when that is in the middle of a frame, and none
-// when it is between two.
+// The peer leaves after each byte. When that is in the middle of a frame the device logs a line, and when it
+// is between two frames the device logs none.
 void an_end_at_every_place(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const beside = device.establish(other, {.ird = 4, .ord = 4});

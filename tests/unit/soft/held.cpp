@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A thread holds a queue pair that it found by its number, for as long as it waits for that queue pair's
-// group. Other threads make, connect and end queue pairs meanwhile; the thread that destroys the held one
-// waits.
+// A thread holds a queue pair that it found by its number, for as long as it waits for
+// that queue pair's group. Other threads make, connect and end queue pairs meanwhile; the
+// thread that destroys the held one waits.
 #include <atomic>
 #include <optional>
 #include <thread>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A seed makes many hostile peers, at once and one after another. The device asks half of them for a
-// connection, and the other half asks the device. They send bad start-ups, valid frames in wrong orders
-// (disorder.hpp) and answers that the device did not ask for (answers.hpp). Some are slow or half open, some
-// never read, and some just leave. After each:
-//   - who broke a rule was told (TERMINATE) and dropped, who kept them all was not;
-//   - every request of the program has completed, once (ledger.hpp);
-// and all the while:
-//   - an honest connection goes on, and every byte that was neither opened to peers nor posted is as it was;
-//   - the memory in use stays within a bound of so much a connection, and comes back to what it was.
-// Arguments: seed, number of frames.
+// connection, and the other half asks the device. They send bad start-ups, valid frames in wrong
+// orders (disorder.hpp) and answers that the device did not ask for (answers.hpp). Some are slow or
+// half open, some never read, and some just leave.
+// The test checks after each peer that the device told (TERMINATE) and dropped the peer if it broke a rule,
+// and did neither if the peer kept all rules, and that every request of the program has completed once
+// (ledger.hpp). It checks all the while that an honest connection goes on, that every byte that was neither
+// opened to peers nor posted is as it was, and that the memory in use stays within a bound of so much a
+// connection, and comes back to what it was.
+// The arguments are the seed and the number of frames.
 #include <malloc.h>
 #include <netinet/in.h>
 
@@ -41,8 +41,8 @@ using test::Disorder;
 using test::Tally;
 
 constexpr std::size_t slots = 24;
-// One connection may make the device use this much memory, for buffers, kept messages, and a full batch that
-// is copied at its end.
+// One connection may make the device use this much memory, for buffers, kept messages, and
+// a full batch that is copied at its end.
 constexpr std::size_t most_connection_bytes = 2 * 1024 * 1024;
 constexpr std::size_t most_lost_bytes = 256 * 1024;
 
@@ -138,7 +138,7 @@ void Storm::close(rdma_cm_id *id) {
     ledger_->forget(number);
 }
 
-// At the end of a connection no posted request is left open.
+// At the end of a connection the device leaves no posted request open.
 void Storm::ended(const test::Event &event) {
     if (event.type != RDMA_CM_EVENT_DISCONNECTED) {
         // A queue pair that was never connected goes through the error state, as in verbs.
@@ -177,7 +177,7 @@ void Storm::ask(std::uint16_t port) {
     ids_.push_back(id);
 }
 
-// The program ends the connection, in one way or the other, unless the device has to.
+// Ends the connection as a program does, in one way or the other, unless the device has to end it.
 void Storm::part_with(rdma_cm_id *id) {
     if (Attacker *const attacker = attacker_of(id)) {
         if (attacker->must_end()) {
@@ -271,8 +271,8 @@ void Storm::check_use() {
     assert_true(memory_in_use() < calm_bytes_ + (slots + ids_.size()) * most_connection_bytes);
 }
 
-// The device must end the connections of peers that broke a rule, and the other peers leave. Then nothing is
-// left of them.
+// Waits until the device has ended the connections of the peers that broke a rule, and lets the other
+// peers leave. Then nothing is left of them.
 void Storm::calm() {
     std::erase_if(attackers_, [](const auto &one) { return !one.second->must_end(); });
     while (!attackers_.empty()) {

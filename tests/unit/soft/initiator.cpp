@@ -17,14 +17,14 @@ using test::Ends;
 using test::fpdu;
 using test::joined;
 
-// The device's request is on its way to the peer, which has accepted its TCP connection.
+// Sends the device's request to the peer, which has accepted its TCP connection when this returns.
 rdma_cm_id *request(Ends &ends, std::string_view private_data = {}) {
     rdma_cm_id *const id = ends.device.connect(ends.peer.listen(), private_data);
     ends.peer.accept();
     return id;
 }
 
-// Does the same, and the peer answers.
+// Sends the device's request as well, and the peer answers with this reply.
 rdma_cm_id *answered(Ends &ends, const Bytes &reply) {
     rdma_cm_id *const id = request(ends);
     (void)ends.peer.receive_frame(MpaRole::Request);
@@ -64,7 +64,7 @@ void the_first_fpdu_is_an_empty_write(Ends &ends) {
                          SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC);
 }
 
-// siw does not accept the offer: it echoes the flag word, and wants no RTR.
+// siw does not accept the offer. It echoes the flag word, and wants no RTR.
 void a_reply_like_siws(Ends &ends) {
     Bytes echo = reply({.ird = 4, .ord = 1});
     echo[16] = std::byte{0x14};

@@ -138,15 +138,16 @@ void expect_writes(test::Peer &peer, const Filled &filled, bool crc = false) {
     }
 }
 
-// Requests complete when all bytes that leave together have left: the peer has read everything by then.
+// Expects the completions of the requests. They come when all bytes that leave together have left,
+// because the peer has read everything by then.
 void expect_completions(Device &device, const Filled &filled) {
     for (std::uint64_t wr_id = filled.done + 1; wr_id <= filled.posted; ++wr_id) {
         device.expect_completion(wr_id);
     }
 }
 
-// The bytes go in one segment, in one segment with a CRC, and in the smaller segments of a peer that is no
-// soft device.
+// The bytes go in one segment, in one segment with a CRC, and in the smaller
+// segments of a peer that is no soft device.
 void what_tcp_does_not_take_keeps_its_bytes(Ends &ends) {
     MpaFrame with_crc = test::from_a_soft_device;
     with_crc.crc = true;
@@ -197,7 +198,7 @@ void a_queue_full_of_inline_data(Ends &ends) {
     ends.device.expect_completion(1);
 }
 
-// The bytes of the request are in memory already; only the device finds no memory.
+// Posts the chain when its bytes are in memory already, so that only the device finds no memory.
 int post_without_memory(rdma_cm_id *id, Chain &chain, std::size_t left, std::uint64_t &refused) {
     memory_left.store(left);
     const int error = chain.post(id, refused);
@@ -213,7 +214,7 @@ void without_memory_for_the_copy(Ends &ends) {
     first.add(1, small);
     first.add(2, large);
     assert_int_equal(post_without_memory(id, first, large - 1, refused), ENOMEM);
-    assert_int_equal(refused, 2);  // nobody knows yet that TCP would take all of it
+    assert_int_equal(refused, 2);  // the device does not know yet that TCP would take all of it
     expect_write(ends.peer, 1, small);
     ends.device.expect_completion(1);
 

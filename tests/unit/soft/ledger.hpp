@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program posts random requests to many queue pairs through this class, and tells it the completions. The
-// class asserts (cmocka) that each request completes once and in the order of its queue, that it brings the
-// bytes that the peer pretends to have (answers.hpp), and that the device writes to no memory but that of
-// posted requests.
+// A program posts random requests to many queue pairs through this class, and tells the class their
+// completions. The class asserts (cmocka) that each request completes once and in the order of its
+// queue, that it brings the bytes that the peer pretends to have (answers.hpp), and that the device
+// writes to no memory but that of posted requests.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,16 @@ public:
     // Writes and sends take their bytes from `source`.
     Ledger(ibv_pd *pd, const ibv_sge &source, Dice &dice) : dice_{dice}, source_{source}, sinks_{pd} {}
 
-    // Each posts one request, post_request() of any kind. It posts nothing when the queue has no room or the
-    // queue pair is not connected.
+    // Each of these functions posts one request, and post_request() posts one of any kind. They post nothing
+    // when the queue has no room or the queue pair is not connected.
     void post_receive(ibv_qp *qp);
     void post_request(ibv_qp *qp);
 
     void completed(const ibv_wc &completion);
     // Returns whether all requests of this queue pair, whose connection has ended, are completed.
     [[nodiscard]] bool is_settled(const ibv_qp &qp) const;
-    // The queue pair was destroyed, and its completions are polled. No other of its requests will complete.
+    // Notes that the queue pair was destroyed and its completions are polled.
+    // No other of its requests will complete.
     void forget(std::uint32_t qp_num);
     // Asserts that the device wrote to no memory that it was not given.
     void check_sinks() const { assert_true(sinks_.are_untouched()); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// This group has one socket. Tests ask which thread serves it.
+// The group here has one socket. Tests ask which thread serves it.
 #pragma once
 
 #include <sys/socket.h>
@@ -22,7 +22,7 @@ namespace test {
 using Clock = base::Clock;
 inline constexpr std::chrono::seconds patience{30};
 
-// A socket that counts its bytes by the thread that reads them.
+// This socket counts its bytes by the thread that reads them.
 class Listener final : public soft::Source {
 public:
     Listener() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory: tests that keys cannot be guessed or used again, that every fault is found, and that
-// deregistering waits.
+// soft/memory: tests that keys cannot be guessed or used again, that every fault
+// is found, and that deregistering waits.
 #include "soft/memory/memory.hpp"
 
 #include <array>
@@ -83,8 +83,8 @@ void keys_are_a_ciphers(void **) {
     assert_int_equal(KeySource::encrypted(0x6574694c, secret), 0xa86842f2);
 }
 
-// A peer cannot guess them even when it knows all earlier keys: two processes, or a process and its child,
-// have different keys.
+// A peer cannot guess keys even when it knows all earlier ones: two processes, or a
+// process and its child, have different keys.
 void keys_are_not_guessed(void **) {
     constexpr std::size_t count = 1024;
     KeySource one;
@@ -117,7 +117,7 @@ void keys_of_regions_are_all_over(void **) {
         slots.insert(regions.back()->rkey >> 16);
         assert_true(regions.back()->rkey > 0xffff);  // 0, 1 and what siw gives its first regions are nobody's
     }
-    // If the device gave them out in a row, they would be 32 or 64 neighbours.
+    // If the device gave out the slots in a row, they would be 32 or 64 neighbours.
     assert_true(*slots.rbegin() - *slots.begin() > 2 * count);
 }
 
@@ -184,7 +184,7 @@ void wrap(void **) {
     assert_fault(access, Fault::Wrap);
 }
 
-// Peers use the address that the program gave; the bytes are at another one.
+// Peers use the address that the program gave, and the bytes are at another one.
 void an_address_of_its_own(void **) {
     MemoryRegion region;
     describe(region);
@@ -231,8 +231,8 @@ void another_protection_domain(void **) {
     assert_fault(access, Fault::ProtectionDomain);
 }
 
-// Only the queue pair's own peer reaches the region. No other peer does, or learns that it exists. The
-// program uses it as before.
+// Only the queue pair's own peer reaches the region. No other peer reaches it, or learns that it exists.
+// The program uses the region as before.
 void another_queue_pair(void **) {
     MemoryRegion region;
     describe(region);
@@ -333,7 +333,8 @@ void erasing_waits_for_pins(void **) {
     assert_true(erased.load());
 }
 
-// A connection gives a key back once. It does not touch the keys of another connection, here `others`.
+// A connection gives a key back once. It does not touch the keys of
+// another connection, which are `others` here.
 void a_key_is_given_back_once(void **) {
     const Registered region;
     const Registered other;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RFC 5040 and RFC 5041 have rules for whole messages, and a peer sees whether the device keeps them: how it
-// numbers its own messages, how it treats those of the peer, and how both behave after an error.
+// RFC 5040 and RFC 5041 have rules for whole messages, and a peer sees whether the device keeps them: how the
+// device numbers its own messages, how it treats those of the peer, and how both behave after an error.
 #include "soft/wire/rdmap.hpp"
 
 // Last, as it wants.
@@ -35,8 +35,8 @@ void rfc5041_4_3_msns_must_begin_at_one_and_rise_by_one(Ends &ends) {
     }
 }
 
-// Every segment of a message has the message's number and its own offset; only the last one is marked as the
-// last.
+// Every segment of a message has the message's number and its own offset;
+// only the last one is marked as the last.
 void rfc5041_5_2_each_segment_must_say_where_it_belongs(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr int short_segments = 536;

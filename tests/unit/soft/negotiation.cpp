@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RFC 6581 has two ends agree on depths and on the first FPDU, and tells how they part when they cannot
-// agree.
+// RFC 6581 has two ends agree on depths and on the first FPDU, and
+// tells how they part when they cannot agree.
 #include "soft/ground/limits.hpp"
 #include "soft/wire/rdmap.hpp"
 
@@ -17,7 +17,7 @@ using test::encoded;
 using test::Ends;
 using test::Frame;
 
-// The device has asked for a connection, and got this reply.
+// Has the device ask for a connection and get this reply.
 rdma_cm_id *answered(Ends &ends, MpaFrame reply) {
     rdma_cm_id *const id = ends.device.connect(ends.peer.listen());
     ends.peer.accept();
@@ -27,7 +27,8 @@ rdma_cm_id *answered(Ends &ends, MpaFrame reply) {
     return id;
 }
 
-// The device does not continue, and reports the reason with one FPDU, the end of its stream, and an event.
+// Asserts that the device does not continue, and reports the reason with one
+// FPDU, the end of its stream, and an event.
 void expect_terminate(Ends &ends, const MpaFrame &reply, const TerminateCode &code) {
     for (const bool crc : {false, true}) {
         MpaFrame with = reply;
@@ -105,8 +106,8 @@ void rfc6581_9_1_depths_of_a_rejection_must_be_passed_on(Ends &ends) {
     assert_int_equal(rejected.responder_resources, UINT8_MAX);
 }
 
-// An initiator may offer an empty send as RTR, which would cost a receive. The responder names the RTR that
-// it takes instead.
+// An initiator may offer an empty send as RTR, which would cost a receive. The
+// responder names the RTR that it takes instead.
 void rfc6581_9_2_a_responder_must_name_an_rtr_that_it_takes(Ends &ends) {
     for (const bool send : {false, true}) {
         const Frame reply = reply_to(ends, {.peer_to_peer = true, .rtr_send = send});

@@ -42,7 +42,8 @@ void rfc5040_5_5_messages_must_be_sent_in_the_order_they_were_posted(Ends &ends)
     }
 }
 
-// The requests that were posted after it do not complete before it either, though the peer has them already.
+// The requests that were posted after the read do not complete before it
+// either, though the peer has them already.
 void rfc5040_5_5_a_read_must_not_complete_before_its_response(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
@@ -69,8 +70,8 @@ void rfc5040_5_5_a_read_must_not_complete_before_its_response(Ends &ends) {
     assert_same_bytes({device.at(1000), 16}, read);
 }
 
-// When a message is delivered, earlier writes are placed; `message` makes one with the number that it is
-// given.
+// Asserts that when a message is delivered, earlier writes are placed. `message`
+// makes one with the number that it is given.
 template <typename Message>
 void expect_placed_before(Ends &ends, const MpaFrame &request, ibv_wc_opcode opcode, Message message) {
     auto &[device, peer, other] = ends;

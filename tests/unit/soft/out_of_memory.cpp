@@ -33,8 +33,8 @@ namespace {
 constexpr int patience_ms = 40'000;
 constexpr MpaFrame promising{.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4};
 
-// There is no memory while this object lives. The test's thread then only sleeps, so that the device's thread
-// does all the work.
+// There is no memory while this object lives. The test's thread then only sleeps, so that
+// the device's thread does all the work.
 class Outage {
 public:
     explicit Outage(std::size_t left = 0) { memory_left.store(left); }
@@ -76,7 +76,7 @@ void the_outcome_of_connecting(Ends &ends) {
     constexpr MpaFrame accepts{.role = MpaRole::Reply, .ird = 4, .ord = 4};
     constexpr MpaFrame wants_crc{.role = MpaRole::Reply, .crc = true, .ird = 4, .ord = 4};
     constexpr MpaFrame rejects{.role = MpaRole::Reply, .reject = true, .ird = 4, .ord = 4};
-    constexpr std::size_t small = 8192;  // too little for what CRC32C is summed up in
+    constexpr std::size_t small = 8192;  // too little for the sum of CRC32C
     const struct {
         MpaFrame reply;
         std::size_t left;
@@ -132,7 +132,7 @@ void a_request_is_dropped(Ends &ends) {
     (void)device.establish(other, {});
 }
 
-// Asks for the service at that port of 127.0.0.1.
+// Returns an id that is resolved to that port of 127.0.0.1.
 rdma_cm_id *resolved(rdma_event_channel *events, std::uint16_t port) {
     rdma_cm_id *id = nullptr;
     assert_int_equal(softrdma_rdma_create_id(events, &id, nullptr, RDMA_PS_UDP), 0);

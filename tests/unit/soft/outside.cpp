@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress: a thread that waits for a group's descriptor serves the group, and the engine does the work
-// that it leaves.
+// soft/progress: a thread that waits for a group's descriptor serves the group, and
+// the engine does the work that it leaves.
 #include <chrono>
 #include <thread>
 

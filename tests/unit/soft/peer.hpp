@@ -8,7 +8,7 @@
 
 namespace test {
 
-// A start-up frame with its private data.
+// This is a start-up frame with its private data.
 struct Frame {
     soft::wire::MpaFrame mpa;
     Bytes private_data;
@@ -39,8 +39,8 @@ public:
     [[nodiscard]] bool silent() const;
     // Returns whether bytes wait to be received.
     [[nodiscard]] bool has_data() const;
-    // Throws away the bytes that have arrived. Returns whether the device has closed its side or reset the
-    // connection.
+    // Throws away the bytes that have arrived. Returns whether the device has
+    // closed its side or reset the connection.
     [[nodiscard]] bool has_ended();
     // Receives until the device closes its side or resets the connection, and returns the bytes.
     [[nodiscard]] Bytes receive_rest();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/connected/queue_pair: on faulty links each request ends once, in order, whatever a link does to the
-// bytes.
+// soft/connected/queue_pair: on faulty links each request ends once and in
+// order, however a link changes the bytes.
 #include <arpa/inet.h>
 
 #include <atomic>
@@ -109,7 +109,7 @@ struct End final : soft::ConnectionOwner {
     std::vector<ibv_wc> completions;
 };
 
-// These are the two ends, and the faulty link of the initiator.
+// This struct has the two ends, and the faulty link of the initiator.
 struct Pair {
     Pair(ibv_context *context, const LinkFaults &faults) : initiator{context}, target{context} {
         std::ranges::copy(test::pattern(half_bytes, 1), initiator.memory.begin());
@@ -163,8 +163,8 @@ ibv_context *device() {
     return context;
 }
 
-// All requests succeed, however the link splits and delays the bytes. This has the numbers of bytes that the
-// initiator sent and received.
+// All requests succeed, however the link splits and delays the bytes. Traffic has the numbers of
+// bytes that the initiator sent and received.
 struct Traffic {
     std::size_t sent;
     std::size_t received;
@@ -181,7 +181,7 @@ Traffic all_succeed(const LinkFaults &faults) {
     const test::Bytes sent = test::pattern(half_bytes, 1);
     const std::span received{target.memory};
     test::assert_same_bytes(received.subspan(half_bytes), sent);
-    // The atomic operation was the last, and added one to the first word.
+    // The atomic operation was the last request, and added one to the first word.
     test::assert_same_bytes(std::span{initiator.memory}.subspan(half_bytes), sent);
     test::assert_same_bytes(received.subspan(8, half_bytes - 8), std::span{sent}.subspan(8));
     assert_int_equal(static_cast<unsigned>(received[0]), (static_cast<unsigned>(sent[0]) + 1) % 256);
@@ -196,8 +196,8 @@ void bytes_may_come_one_by_one(void **) {
     (void)all_succeed({.most = 7, .delays = true});
 }
 
-// When the link is cut, the connection ends: the oldest request that is open has lost its peer, and those
-// behind it are flushed.
+// The link is cut, so the connection ends. The oldest request that is open has lost its
+// peer, and those behind it are flushed.
 void ends_in_order(const LinkFaults &faults) {
     Pair pair{device(), faults};
     auto &[initiator, target, link] = pair;

@@ -139,7 +139,7 @@ void rfc6581_10_a_reply_must_be_of_the_requests_kind(Ends &ends) {
     // The initiator offers both, and the responder takes one.
     assert_same_bytes(reply_to(ends, {.peer_to_peer = true, .rtr_write = true, .rtr_read = true}).raw,
                       reply_bytes({0x10, 2, 0, 4, 0x80, 4, 0x80, 0}));
-    // Without S there are no words; revision 1 stays revision 1.
+    // A request without S has no words, and one of revision 1 is answered in revision 1.
     assert_same_bytes(reply_to(ends, {.enhanced = false}).raw, reply_bytes({0, 2, 0, 0}));
     assert_same_bytes(reply_to(ends, {.revision = 1, .enhanced = false}).raw, reply_bytes({0, 1, 0, 0}));
     assert_same_bytes(reply_to(ends, {.revision = 1, .crc = true, .enhanced = false}, "ab").raw,
@@ -318,7 +318,7 @@ void a_peer_that_resets_has_its_address_in_the_log(Ends &ends) {
     test::watch_log();
 }
 
-// TCP may cut anywhere; and an initiator that does not wait for the reply loses nothing.
+// TCP may cut the request anywhere, and an initiator that does not wait for the reply loses nothing.
 void a_request_in_single_bytes(Ends &ends) {
     auto &[device, peer, other] = ends;
     const Bytes data = bytes(std::string_view{"data"});

@@ -104,8 +104,8 @@ Bytes head_of(const Bytes &all, std::size_t count) {
     return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
-// Peers that begin messages and do not end them hold no receive that others need. Each gets its receive when
-// its message is whole.
+// Peers that begin messages and do not end them hold no receive that others need. Each gets
+// its receive when its message is whole.
 void messages_that_are_not_whole_take_no_receive(Ends &ends) {
     auto &[device, peer, other] = ends;
     device.srq = create(*device.mr);
@@ -166,8 +166,8 @@ void messages_that_are_not_whole_take_no_receive(Ends &ends) {
     assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
 }
 
-// A message that has taken its receive has to continue in time. One that continues slowly, byte by byte, is
-// late too.
+// A message that has taken its receive has to continue in time. One that
+// continues slowly, byte by byte, is late too.
 void a_message_in_a_shared_receive_must_go_on(Ends &ends) {
     auto &[device, peer, other] = ends;
     const auto before = soft::limits::shared_message_timeout;
@@ -210,9 +210,9 @@ void a_receive_that_comes_inside_a_send(Ends &ends) {
     assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
 }
 
-// The connection that found the queue empty first is served first: a newcomer does not take its receive, even
-// when it is faster. The test holds the lock under which a connection is served, as the thread that serves it
-// does.
+// The connection that found the queue empty first is served first: a newcomer does not take
+// its receive, even when it is faster. The test holds the lock under which a connection is
+// served, as the thread that serves it does.
 void receives_go_by_the_line(Ends &ends) {
     auto &[device, peer, other] = ends;
     device.srq = create(*device.mr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Requests fill this memory. It is one region, registered for local writing only and cut into cells. Only the
-// used part of a cell may change.
+// The device writes what requests bring into this memory. The memory is one region, registered for local
+// writing only and cut into cells. Only the used part of a cell may change.
 #pragma once
 
 #include <infiniband/verbs.h>

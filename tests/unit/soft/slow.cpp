@@ -68,7 +68,7 @@ void a_segment_that_waited_has_its_time_again(Ends &ends) {
     peer.send(fpdu({.opcode = Opcode::Send, .msn = 1}, all));
     peer.send(half(second));  // more than is kept
     device.work();
-    // This segment begins later, so it is late later.
+    // This segment begins later, so the device takes it for late later.
     rdma_cm_id *const slow = device.establish(other, {});
     other.send(half(test::ready_to_receive()));
     device.work_until_read(other);
@@ -84,7 +84,7 @@ void a_segment_that_waited_has_its_time_again(Ends &ends) {
     test::assert_same_bytes({device.at(0), all.size()}, all);
 }
 
-// The rest comes in time. The process is stopped then, and until the limit is over.
+// The rest comes in time. The process is stopped when it comes, and until the limit is over.
 void a_process_that_was_stopped_takes_what_came(Ends &ends) {
     auto &[device, peer, other] = ends;
     const Bytes all = test::pattern(1000, 3);

@@ -28,7 +28,7 @@ inline bool is_stopped(pid_t process) {
     });
 }
 
-// A child acts while no thread of this process runs, for a duration. Returns when this process goes on.
+// Has a child act while no thread of this process runs, for a duration. Returns when this process goes on.
 template <typename Act>
 void act_while_stopped(std::chrono::milliseconds duration, Act &&act) {
     const pid_t process = getpid();

@@ -48,8 +48,8 @@ Bytes read_request(const Device &device, std::size_t from, std::uint32_t size, s
                 crc);
 }
 
-// Receives the whole answer to a read. It must be contiguous, with the last segment marked and no other
-// message in between.
+// Receives the whole answer to a read. It must be contiguous, with the last segment
+// marked and no other message in between.
 void expect_read_response(Ends &ends, std::size_t from, std::size_t size, std::uint32_t sink_stag,
                           std::uint64_t sink_offset) {
     Bytes all;
@@ -170,7 +170,7 @@ std::size_t longest_segment_of_tcp(const test::Peer &peer, int announced) {
                                     ((info.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0 ? time_stamp_bytes : 0));
 }
 
-// RFC 5044 section 4.5: an FPDU is not longer than a TCP segment; and not much shorter either.
+// RFC 5044 section 4.5: an FPDU is not longer than a TCP segment. It is not much shorter either.
 void rfc5041_5_2_a_segment_must_fit_the_mulpdu(Ends &ends) {
     auto &[device, peer, other] = ends;
     for (const int announced : {536, 1460, 8960}) {
@@ -289,7 +289,8 @@ void rfc7306_6_3_immediate_data_must_be_numbered_as_sends(Ends &ends) {
     assert_int_equal(without.segment.msn, msn + 1);
 }
 
-// Immediate data comes without a write, and after several: the completion has the length of the last write.
+// Immediate data comes without a write, and after several writes. In that case the
+// completion has the length of the last write.
 void rfc7306_6_3_immediate_data_must_consume_a_receive(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
@@ -352,7 +353,7 @@ void rfc5041_5_3_messages_must_be_delivered_in_order(Ends &ends) {
     assert_same_bytes({device.at(210'000), large.size()}, large);
 }
 
-// Past the bound the stream stalls, and no message is lost. There are `count` messages of `size` bytes.
+// The stream stalls past the bound, and no message is lost. There are `count` messages of `size` bytes.
 void stalled_stream(Ends &ends, std::size_t size, std::uint32_t count) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
@@ -394,8 +395,8 @@ void one_message_that_is_too_long_stalls(Ends &ends) {
     assert_same_bytes({device.at(0), all.size()}, all);
 }
 
-// The program posts no receive, and the stream is stalled. The device notices nevertheless that the peer is
-// gone.
+// The program posts no receive, and the stream is stalled. The device
+// notices nevertheless that the peer is gone.
 void the_end_of_a_stalled_peer(Ends &ends) {
     auto &[device, peer, other] = ends;
     for (const bool reset : {false, true}) {
@@ -462,8 +463,8 @@ void an_orderly_end(Ends &ends) {
     assert_int_equal(test::logged().warnings, 0);
 }
 
-// After a disconnect the peer can read all completed messages: there is no reset, even when the peer keeps
-// sending.
+// After a disconnect the peer can read all completed messages. There is no
+// reset, even when the peer keeps sending.
 void a_disconnect_drains(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);
@@ -504,7 +505,7 @@ rdma_cm_id *begin_to_leave(Ends &ends, std::uint64_t count) {
 }
 
 // A peer may write where the program, which is leaving, has just deregistered its memory. That loses none of
-// the bytes that the program sent before; no byte after such a write is placed.
+// the bytes that the program sent before. No byte after such a write is placed.
 void a_write_that_is_refused_does_not_cut_what_is_sent_before_the_end(Ends &ends) {
     constexpr std::uint64_t count = 32;  // more than both TCPs take
     auto &[device, peer, other] = ends;
@@ -547,7 +548,7 @@ void a_write_that_is_refused_ends_a_read(Ends &ends) {
     }
 }
 
-// The program waits only a limited time for a slow peer; but bytes whose completion it has are not lost.
+// The program waits only a limited time for a slow peer, but bytes whose completion it has are not lost.
 void a_peer_slower_than_the_wait_has_everything(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr std::size_t bytes = 100'000;
@@ -583,8 +584,8 @@ void reset(test::Peer &peer) {
     peer.close();
 }
 
-// The peer has gone, and the sender here notices it first. The bytes that the peer had sent are placed in any
-// case.
+// The peer has gone, and the sender here notices it first. The bytes that
+// the peer had sent are placed in any case.
 void what_came_before_the_link_broke_is_placed(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, plain);

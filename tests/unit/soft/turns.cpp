@@ -61,7 +61,7 @@ void a_turn_ends_though_the_peer_takes_all(Ends &ends) {
     std::size_t longest = 0;
     {
         const Taker taker{peer.socket()};
-        const base::Lock lock{queue_pair.group()->mutex()};  // no other thread serves it
+        const base::Lock lock{queue_pair.group()->mutex()};  // no other thread serves the group
         for (std::uint32_t msn = 1; msn <= reads; ++msn) {
             peer.send(fpdu({.opcode = Opcode::ReadRequest, .msn = msn},
                            encode(ReadRequest{.sink_stag = 1,

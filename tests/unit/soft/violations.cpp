@@ -47,7 +47,8 @@ Bytes terminate_body(const Bytes &wrong, const TerminateCode &code) {
     return body;
 }
 
-// A connected peer breaks a rule with these bytes.
+// Asserts that a peer that breaks a rule with these bytes gets this TERMINATE and the end of its stream, that
+// the device logs it, and that no memory changes.
 void expect_terminate(Ends &ends, const Bytes &wrong, const TerminateCode &code,
                       const MpaFrame &request = {}) {
     auto &[device, peer, other] = ends;
@@ -333,8 +334,8 @@ void rfc7306_8_2_an_atomic_request_must_be_validated(Ends &ends) {
                      terminate::untagged_no_buffer, soft);
 }
 
-// A peer must not invalidate a number that is no key, a key that no peer was given, or a key of another
-// protection domain.
+// A peer must not invalidate a number that is no key, a key that no peer was given,
+// or a key of another protection domain.
 void rfc5040_5_3_a_key_must_be_one_that_can_be_invalidated(Ends &ends) {
     const Device &device = ends.device;
     for (const std::uint32_t key :

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wrong_keys: tests how long an address that guesses keys has to wait, and when the device forgets its
-// guesses.
+// soft/wrong_keys: tests how long an address that guesses keys has to wait,
+// and when the device forgets its guesses.
 #include "soft/ground/wrong_keys.hpp"
 
 #include "soft/ground/limits.hpp"
@@ -89,7 +89,7 @@ void those_with_the_fewest_are_forgotten(void **) {
         table.note(Origin{100 + i}, start);
     }
     assert_true(table.turn(guesser, start) == soft::limits::longest_guess_delay);
-    // There is room for one who begins to guess then.
+    // There is room for an address that begins to guess then.
     guess(table, other, 2 * soft::limits::wrong_keys_a_minute);
     assert_true(table.turn(other, start) == soft::limits::longest_guess_delay);
 }
