@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* begin: requests that do not block, of this side and of peers on a TCP connection that the program accepted.
- */
+/* begin: tests requests that do not block, of this side and of peers on a
+ * TCP connection that the program accepted. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -84,7 +84,7 @@ static void one_that_is_not_ready(void **state) {
     assert_ok(rpma_conn_req_delete(&ends->request));
 }
 
-/* librsocket works like this: it listens in TCP itself, and hands over the connections that speak iWARP. */
+/* librsocket works in this way. It listens in TCP itself, and hands over the connections that speak iWARP. */
 static void a_tcp_connection_becomes_a_request(void **state) {
     struct ends *ends = *state;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -114,7 +114,7 @@ static void a_tcp_connection_becomes_a_request(void **state) {
     assert_int_equal(await_completion(ends->client).status, IBV_WC_SUCCESS);
 }
 
-/* Hands over both ends of one TCP connection; each stays its owner's under the same number. */
+/* Hands over both ends of one TCP connection. Each stays its owner's under the same number. */
 static void adopt_both_ends(struct ends *ends, int way, int fds[2]) {
     char hello[] = "hello";
     const struct rpma_conn_private_data asked = {hello, sizeof(hello)};
@@ -144,7 +144,7 @@ static void both_ends_of_a_tcp_connection(void **state) {
     assert_int_equal(close(fds[1]), 0);
 }
 
-/* The device makes no duplicates: the descriptors outlive the connections, and only the test closes them. */
+/* The device makes no duplicates. The descriptors outlive the connections, and only the test closes them. */
 static void both_ends_share_their_descriptors(void **state) {
     struct ends *ends = *state;
     int fds[2];
@@ -161,7 +161,7 @@ static void an_initiator_gives_its_descriptor_away(void **state) {
     int fds[2];
     connect_sockets(fds);
     assert_ok(rpma_conn_req_adopt_fd(ends->peer, fds[0], RPMA_ADOPT_INITIATOR, NULL, &ends->request));
-    assert_ok(rpma_conn_req_delete(&ends->request)); /* asks nothing */
+    assert_ok(rpma_conn_req_delete(&ends->request)); /* the request asks nothing */
     char byte;
     assert_int_equal(read(fds[1], &byte, 1), 0);
     assert_int_equal(close(fds[1]), 0);
@@ -196,7 +196,7 @@ static void one_that_goes_away(void **state) {
     close(fds[0]);
     assert_code(proceed(ends->request), RPMA_E_PROVIDER);
     failed_by(ends->request, ECONNRESET);
-    /* A request for which no thread waits does not stay either. */
+    /* A request for which no thread waits does not stay in the device either. */
     assert_ok(rpma_conn_req_delete(&ends->request));
     connect_sockets(fds);
     assert_ok(rpma_conn_req_adopt(ends->peer, fds[1], NULL, &ends->request));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* conn: a connection's events, private data, queues and end. */
+/* conn: tests a connection's events, private data, queues and end. */
 #include <pthread.h>
 #include <string.h>
 
@@ -42,7 +42,8 @@ static void arguments_are_checked(void **state) {
     assert_ok(rpma_conn_delete(&conn));
 }
 
-/* On InfiniBand the peer's private data has its maximum length, with zeros after the sent bytes. */
+/* Returns whether the connection has this private data. On InfiniBand the peer's private data has its maximum
+ * length, with zeros after the sent bytes. */
 static bool has_private_data(const struct ends *ends, const struct rpma_conn *conn, const char *text) {
     struct rpma_conn_private_data data = {NULL, 0};
     assert_ok(rpma_conn_get_private_data(conn, &data));
@@ -65,8 +66,8 @@ static void private_data_goes_both_ways(void **state) {
     const struct rpma_conn_private_data reply = {"the answer", 10};
     ask(ends, NULL, &question);
     answer(ends, NULL, &reply);
-    /* The side that answers has the private data from the start. The side that asked gets it with the event.
-     */
+    /* The side that answers has the private data from the start. The side
+     * that asked gets it with the event. */
     assert_true(has_private_data(ends, ends->server, "question"));
     assert_true(has_none(ends->client));
     await_established(ends);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* conn_cfg: the values of a connection configuration and their defaults. */
+/* conn_cfg: tests the values of a connection configuration and their defaults. */
 #include <limits.h>
 #include <netinet/in.h>
 
@@ -147,7 +147,7 @@ static void bounds_check(void **state) {
     assert_true(got);
 }
 
-/* Unlike a shared receive queue, these can be unset. */
+/* Unlike a shared receive queue, the queues of many connections can be unset. */
 static void queues_of_many_connections(void **state) {
     struct rpma_conn_cfg *cfg = *state;
     struct rpma_cq *cq = anything();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* conn_req: a request for a connection, its rejection, and the calls that consume it. */
+/* conn_req: tests a request for a connection, its rejection, and the calls that consume it. */
 #include <string.h>
 
 #include "ends.h"
@@ -21,7 +21,7 @@ static void arguments_are_checked(void **state) {
     assert_code(rpma_conn_req_connect(&none, NULL, &conn), RPMA_E_INVAL);
     assert_code(rpma_conn_req_recv(NULL, anything(), 0, 8, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_recv(request, NULL, 0, 8, NULL), RPMA_E_INVAL);
-    /* Unlike rpma_recv, it takes no empty receive. */
+    /* Unlike rpma_recv, this call takes no empty receive. */
     assert_code(rpma_conn_req_recv(request, NULL, 0, 0, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_private_data(NULL, &data), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_private_data(request, NULL), RPMA_E_INVAL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cq: waiting for completions and collecting them. */
+/* cq: tests how a program waits for completions and collects them. */
 #include "ends.h"
 
 static struct rpma_cq *client_cq(const struct ends *ends) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* end: the end of a connection, its reason, and operations that were posted before it; the limits of a
- * device. */
+/* end: tests the end of a connection, its reason, the operations that were posted
+ * before it, and the limits of a device. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -114,7 +114,8 @@ static int end_big(void **state) {
     return end_all(state) + failures;
 }
 
-/* The bytes are more than TCP takes at once, written and read; at the end the far side has all of them. */
+/* The bytes that are written and read are more than TCP takes at once.
+ * At the end the far side has all of them. */
 static void behind_what_is_posted(void **state) {
     struct ends *ends = *state;
     struct rpma_cq *cq = NULL;

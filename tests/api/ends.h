@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ends: fixtures with both ends of a connection in one thread, over the device that serves RPMA_TEST_ADDRESS,
- * or 127.0.0.1 when that is not set. */
+/* ends: has fixtures with both ends of a connection in one thread, over the device that serves
+ * RPMA_TEST_ADDRESS, or 127.0.0.1 when that is not set. */
 #ifndef ENDS_H
 #define ENDS_H 1
 
@@ -33,8 +33,8 @@ struct ends {
     char *far;
 };
 
-/* cmocka set-ups, each with all of the one before: a peer; an endpoint; a connection with the default
- * configuration. */
+/* These are cmocka set-ups. make_peer makes a peer, the next one an endpoint as well, and the last one a
+ * connection with the default configuration as well. */
 int make_peer(void **state);
 int make_endpoint(void **state);
 int make_connection(void **state);

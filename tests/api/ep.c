@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ep: listening, and the requests that arrive. */
+/* ep: tests listening, and the requests that arrive. */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -40,12 +40,12 @@ static void places_that_cannot_be_listened_at(void **state) {
     char port[6];
     choose_port(port);
     cannot_listen(ends, ADDRESS, ends->port); /* in use */
-    cannot_listen(ends, "192.0.2.1", port);   /* RFC 5737: nobody's */
+    cannot_listen(ends, "192.0.2.1", port);   /* RFC 5737: nobody's address */
     cannot_listen(ends, ADDRESS, "65536");
     cannot_listen(ends, ADDRESS, "99999999999");
 }
 
-/* A peer is on one device. Other devices serve this machine's other addresses. */
+/* A peer is on one device, and other devices serve this machine's other addresses. */
 static void address_of_another_device(void **state) {
     struct ends *ends = *state;
     struct ifaddrs *all = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ep_cfg: the values of an endpoint configuration, and their effects. */
+/* ep_cfg: tests the values of an endpoint configuration, and their effects. */
 #include <limits.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -81,7 +81,7 @@ static void port_0_takes_a_free_one(void **state) {
     await_established(ends);
 }
 
-/* Binds IPv4's wildcard address at the port that an endpoint has at IPv6's. */
+/* Binds the wildcard address of IPv4 at the port that an endpoint has at that of IPv6. */
 static int bind_v4_beside(const struct rpma_ep *ep) {
     const struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port_of(ep))};
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -97,7 +97,7 @@ static void v6only_leaves_ipv4_to_others(void **state) {
     assert_int_equal(bind_v4_beside(ends->ep), -1);
     assert_ok(rpma_ep_cfg_new(&cfg));
     assert_ok(rpma_ep_cfg_set_v6only(cfg, true));
-    /* Another process may have that port of IPv4, but not at every try. */
+    /* Another process may have that port of IPv4, but does not have it at every try. */
     int result = -1;
     for (int i = 0; i < 50 && result != 0; ++i) {
         assert_ok(rpma_ep_shutdown(&ends->ep));
@@ -108,7 +108,8 @@ static void v6only_leaves_ipv4_to_others(void **state) {
     assert_int_equal(result, 0);
 }
 
-/* As with sockets, a bound socket that shares its port leaves it free for an endpoint that shares it too. */
+/* A bound socket that shares its port leaves the port free for an
+ * endpoint that shares it too, as with sockets. */
 static void reuseaddr_shares_a_port(void **state) {
     struct ends *ends = *state;
     struct rpma_ep_cfg *cfg = NULL;

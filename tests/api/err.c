@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* err: the texts of return codes, as the library has always had them. */
+/* err: tests the texts of return codes, which are as the library has always had them. */
 #include "test.h"
 
 static void each_code_has_its_text(void **state) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* events: one queue for the events of connections, requests and endpoints; requests without queues. */
+/* events: tests one queue for the events of connections, requests and
+ * endpoints, and requests without queues. */
 #include <dirent.h>
 #include <string.h>
 #include <unistd.h>
@@ -265,7 +266,7 @@ static void a_request_is_prepared(void **state) {
     await_event(shared.conns[0], RPMA_CONN_REJECTED);
 }
 
-/* At a wildcard address, of an endpoint with a descriptor of its own; its connection has one too. */
+/* The endpoint is at a wildcard address, and has a descriptor of its own. Its connection has one too. */
 static void an_endpoint_for_every_device(void **state) {
     struct ends *ends = *state;
     struct ibv_context *device = NULL;
@@ -286,9 +287,8 @@ static void an_endpoint_for_every_device(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        /* This test counts descriptors and is first, because the engine closes descriptors of earlier
-         * connections.
-         */
+        /* This test counts descriptors and is first, because the engine closes
+         * descriptors of earlier connections. */
         WITH_QUEUE(a_connection_costs_one_descriptor),
         cmocka_unit_test(arguments_are_checked),
         WITH_QUEUE(everything_from_one_queue),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exit: a process ends, with or without its objects. No thread of the library is left, and no object that a
- * child inherited counts as a leak. */
+/* exit: tests that a process ends, with or without its objects. No thread of the library is left, and no
+ * object that a child inherited counts as a leak. */
 #include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #include "ends.h"
 
-#ifndef __SANITIZE_THREAD__ /* it has a thread of its own */
+#ifndef __SANITIZE_THREAD__ /* ThreadSanitizer has a thread of its own */
 static int threads(void) {
     int count = 0;
     DIR *const tasks = opendir("/proc/self/task");
@@ -35,9 +35,8 @@ static void no_thread_is_left(void *unused) {
     }
 }
 
-/* It is registered before the libraries, and for no library, so that it runs after their functions at the end
- * of the process.
- */
+/* no_thread_is_left is registered before the libraries, and for no library, so it runs after
+ * their functions at the end of the process. */
 int __cxa_atexit(void (*function)(void *), void *argument, void *library);
 static void ask_early(void) {
     (void)__cxa_atexit(no_thread_is_left, NULL, NULL);
@@ -131,7 +130,8 @@ static void a_child_ends(void **state) {
     const pid_t made = child();
     if (made == 0) {
 #ifdef __SANITIZE_ADDRESS__
-        _exit(0); /* LeakSanitizer takes what the parent's threads hold for leaks of the child */
+        /* LeakSanitizer takes what the parent's threads hold for leaks of the child. */
+        _exit(0);
 #else
         exit(0);
 #endif

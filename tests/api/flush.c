@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* flush: its conditions, and that the earlier writes are placed when it completes. */
+/* flush: tests the conditions of a flush, and that the earlier writes are placed when it completes. */
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void arguments_are_checked(void **state) {
     assert_code(rpma_flush(conn, remote, 0, 8, (enum rpma_flush_type)2, ALWAYS, NULL), RPMA_E_INVAL);
 }
 
-/* Returns a remote region with this usage at any address; these flushes are never sent. */
+/* Returns a remote region with this usage at any address. These flushes are never sent. */
 static struct rpma_mr_remote *imagined(struct ends *ends, int usage) {
     unsigned char descriptor[21] = {0};
     descriptor[8] = 64;
@@ -127,7 +127,7 @@ static void only_durable_memory_is_flushed_to_persistence(void **state) {
     unsigned char descriptor[21];
     struct rpma_mr_remote *lying = NULL;
     if (ends->device != SOFT_DEVICE) {
-        /* Kernel devices do not check that. */
+        /* Kernel devices do not check the durability. */
         skip();
     }
     const int usage = RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_WRITE_SRC |

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* jobs: functions that many threads run at once. */
+/* jobs: has functions that many threads run at once. */
 #include "jobs.h"
 
 #include <pthread.h>

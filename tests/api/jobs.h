@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* jobs: many threads run a function at once. They use expect() instead of cmocka's assertions, which only the
- * main thread may use. */
+/* jobs: has many threads run a function at once. They use expect() instead of cmocka's
+ * assertions, which only the main thread may use. */
 #ifndef JOBS_H
 #define JOBS_H 1
 
@@ -15,13 +15,13 @@ bool expectations_failed(void);
 #define EXPECT(holds) expect((holds), #holds, __LINE__)
 #define EXPECT_OK(call) EXPECT((call) == 0)
 
-/* Waits for the next event, which is to be this one. */
+/* Waits for the next event. The test fails when it is another one than this. */
 void expect_event(struct rpma_conn *conn, enum rpma_conn_event expected);
 
-/* Gets ends and the number of its thread, below THREADS. */
+/* A job gets the ends and the number of its thread, which is below THREADS. */
 typedef void (*job_function)(struct ends *ends, int thread);
 
-/* Runs each of the functions in THREADS threads, and waits for all. At most 8. */
+/* Runs each of the functions in THREADS threads, and waits for all. There are at most 8 functions. */
 void run_all(struct ends *ends, const job_function functions[], int count);
 #define RUN_ALL(ends, ...)                                                           \
     do {                                                                             \

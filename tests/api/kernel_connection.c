@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections on a device of the kernel: their beginning, methods, events and end. */
+/* Tests connections on a device of the kernel: their beginning, methods, events and end. */
 #include <errno.h>
 
 #include "kernel_ends.h"

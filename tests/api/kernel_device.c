@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kernel_device: librpma's calls to a device of the kernel. */
+/* kernel_device: see the header. */
 #include "kernel_device.h"
 
 #include <errno.h>

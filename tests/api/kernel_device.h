@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * kernel_device: librpma's calls to a device of the kernel. The functions of libibverbs and librdmacm are
- * replaced, for the whole process, by functions that only remember their calls, and fail on request.
- */
+/* kernel_device: remembers librpma's calls to a device of the kernel. The functions of
+ * libibverbs and librdmacm are replaced, for the whole process, by functions that only
+ * remember their calls, and fail on request. */
 #ifndef KERNEL_DEVICE_H
 #define KERNEL_DEVICE_H 1
 
@@ -21,20 +20,20 @@ struct kernel_device {
 
     /* The test sets these members. */
     struct ibv_device_attr_ex attributes;
-    /* See let_fail. 0: errno is not touched. */
+    /* let_fail sets these. With 0 errno is not touched. */
     const char *failing;
     int number;
     /* The function fails this many times and then succeeds. With 0 it always fails. */
     int failures;
-    /* rdma_get_cm_event and ibv_get_cq_event give these. They fail with EAGAIN where it is NULL. */
+    /* rdma_get_cm_event and ibv_get_cq_event give these. They fail with EAGAIN when theirs is NULL. */
     struct rdma_cm_event *cm_event;
     struct ibv_cq *cq_event;
     /* ibv_poll_cq returns `polled`, and ibv_qp_to_qp_ex returns `qp_ex`. */
     int polled;
     struct ibv_qp_ex *qp_ex;
 
-    /* The device remembers the calls: the names of the functions in order, each with a blank behind it, and
-     * the arguments. */
+    /* The device remembers the calls: the names of the functions in order, each with
+     * a blank behind it, and the arguments. */
     char calls[4096];
     int registrations;
     int access[MOST];
@@ -54,7 +53,8 @@ struct kernel_device {
 };
 extern struct kernel_device kernel;
 
-/* A cmocka set-up: forgets everything; a device without any abilities. The log is captured from INFO on. */
+/* This is a cmocka set-up. It forgets everything, makes a device without any
+ * abilities, and captures the log from INFO on. */
 int make_kernel_device(void **state);
 
 /* From now on this function fails with this errno, until the next call of let_fail. With NULL no function

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Endpoints on a device of the kernel: the requests that arrive, with failures of every step. */
+/* Tests endpoints on a device of the kernel: the requests
+ * that arrive, with failures of every step. */
 #include <errno.h>
 
 #include "kernel_ends.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kernel_ends: fixtures on a device of the kernel, and the objects that tests make. */
+/* kernel_ends: has fixtures on a device of the kernel, and the objects that tests make. */
 #include "kernel_ends.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kernel_ends: fixtures on a device of the kernel, and the objects that tests make. */
+/* kernel_ends: has fixtures on a device of the kernel, and the objects that tests make. */
 #ifndef KERNEL_ENDS_H
 #define KERNEL_ENDS_H 1
 
@@ -15,13 +15,14 @@ extern struct rpma_srq *srq;
 extern struct rpma_conn_req *request;
 extern struct rpma_conn *conn;
 
-/* The event that rdma_get_cm_event gives next; from gives(), or from request_arrives(): a request of a peer.
- */
+/* rdma_get_cm_event gives this event next. It comes from gives(), or from
+ * request_arrives(), which makes it a request of a peer. */
 extern struct rdma_cm_event event;
 void gives(enum rdma_cm_event_type type);
 void request_arrives(void);
 
-/* cmocka set-ups on a device without abilities: a peer and a configuration; an endpoint too. */
+/* These are cmocka set-ups on a device without abilities. make_kernel_peer makes a peer and a configuration,
+ * and make_kernel_endpoint an endpoint too. */
 int make_kernel_peer(void **state);
 int make_kernel_endpoint(void **state);
 int end_kernel(void **state);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Peers and memory on a device of the kernel: librpma's calls, and the results of failures. */
+/* Tests peers and memory on a device of the kernel:
+ * librpma's calls, and the results of failures. */
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -63,7 +64,7 @@ static void protection_domain_fails(void **state) {
     peer_code(0, RPMA_E_UNKNOWN);
 }
 
-/* The peer is gone also when the device keeps its part of it. */
+/* The peer is gone even when the device keeps its part of it. */
 static void failed_delete_deletes(void **state) {
     (void)state;
     struct rpma_peer *peer = kernel_peer();
@@ -144,7 +145,7 @@ static void memory_that_cannot_be_pinned_is_paged_on_demand(void **state) {
     assert_int_equal(kernel.access[0], IBV_ACCESS_REMOTE_READ);
     assert_int_equal(kernel.access[1], IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND);
     assert_ok(rpma_mr_dereg(&mr));
-    /* It tries on demand for this one reason only. */
+    /* librpma tries on demand for this one reason only. */
     kernel.registrations = 0;
     let_fail("ibv_reg_mr", EINVAL);
     refuses_region(peer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations and completions on a device of the kernel: the work requests that it gets, and the results of
- * its answers. */
+/* Tests operations and completions on a device of the kernel: the work requests that the
+ * device gets, and the results of its answers. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static struct rpma_mr_local *local;
 static struct rpma_mr_remote *remote;
 static int context;
 
-/* The device's own queue pair for native operations. */
+/* This is the device's own queue pair for native operations. */
 static struct ibv_qp_ex native;
 static struct {
     int started;
@@ -46,7 +46,8 @@ static void write_atomically(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addre
 }
 
 static int make_connection(void **state) {
-    /* 64 bytes at REMOTE_ADDRESS, for every use by a peer but persistent flush; takes native operations */
+    /* The region has 64 bytes at REMOTE_ADDRESS, for every use by a peer but
+     * persistent flush. It takes native operations. */
     const unsigned char descriptor[21] = {0, 0, 1, 0, 0, 0,    0,    0,    64,   0,   0,
                                           0, 0, 0, 0, 0, 0x21, 0x22, 0x23, 0x24, 0xd7};
     make_kernel_peer(state);
@@ -198,7 +199,7 @@ static void atomic_write_is_inline_and_fenced(void **state) {
     assert_true(kernel.sent_element.addr == (uintptr_t)source);
 }
 
-/* After a flush that is a read it waits for that flush, as the write in its place does. */
+/* The native atomic write waits for an earlier flush that is a read, as the write in its place does. */
 static void atomic_write_is_native_where_device_and_driver_have_it(void **state) {
     (void)state;
     assert_ok(rpma_conn_delete(&conn));

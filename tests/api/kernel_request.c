@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests on a device of the kernel: their parts, the results of failures, and that no object is left. */
+/* Tests requests on a device of the kernel: their parts, the results
+ * of failures, and that no object is left. */
 #include <errno.h>
 #include <limits.h>
 
@@ -15,7 +16,7 @@ static void request_makes_its_queues(void **state) {
     assert_ok(rpma_conn_cfg_set_rq_size(cfg, 13));
     forget_calls();
     request = kernel_request(cfg);
-    /* The configuration is not read again. */
+    /* librpma does not read the configuration again. */
     assert_ok(rpma_conn_cfg_delete(&cfg));
     assert_string_equal(kernel.calls,
                         "rdma_create_event_channel rdma_getaddrinfo rdma_create_id "
@@ -105,7 +106,7 @@ static void shared_receive_queue_with_its_own_completions(void **state) {
     assert_int_equal(kernel.cq_sizes[0], 5);
     assert_ok(rpma_srq_get_rcq(srq, &rcq));
     assert_non_null(rcq);
-    /* Then the connection has none, with any configuration. */
+    /* The connection then has no such queue, with any configuration. */
     assert_ok(rpma_conn_cfg_set_rcq_size(cfg, 7));
     conn = kernel_connection(cfg);
     assert_int_equal(kernel.cqs, 2);
@@ -179,7 +180,7 @@ static void every_step_of_a_request_can_fail(void **state) {
     }
 }
 
-/* The first error is reported, and all parts are ended. */
+/* librpma reports the first error, and ends all parts. */
 static void every_step_of_giving_up_can_fail(void **state) {
     (void)state;
     static const char *const steps[] = {"ibv_destroy_cq", "ibv_destroy_comp_channel", "rdma_destroy_id"};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log: thresholds, the user's function, and the lines that the default one writes to the system log and
- * standard error.
- */
+/* log: tests the thresholds, the user's function, and the lines that the default one
+ * writes to the system log and standard error. */
 #include <regex.h>
 #include <string.h>
 #include <syslog.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log_variable: RPMA_LOG. Each test uses a process of its own, because the variable is read when the library
- * is loaded. */
+/* log_variable: tests RPMA_LOG. Each test uses a process of its own, because the
+ * variable is read when the library is loaded. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -31,11 +31,11 @@ static int fail_twice(bool has_function) {
                : 1;
 }
 
-/* The path of this program; /proc/self/exe is valgrind when that runs it. */
+/* This is the path of this program. /proc/self/exe is valgrind when valgrind runs the program. */
 static const char *program;
 static char text[4096];
 
-/* Returns the text of a file; empty when there is none. */
+/* Returns the text of a file, or an empty text when there is none. */
 static const char *content(const char *name) {
     const int fd = open(name, O_RDONLY);
     const ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
@@ -82,7 +82,7 @@ static void standard_error(void **state) {
     assert_string_equal(content(ERRORS), "");
 }
 
-/* Lines are appended; a name may have colons. */
+/* The library appends lines, and a name may have colons. */
 static void a_file(void **state) {
     (void)state;
     unlink(LINES);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* many: completion queues and event queues of many connections, waits without arming, addresses. */
+/* many: tests completion queues and event queues of many connections, waits without arming, and addresses. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #define PAIRS 5
 #define ALWAYS RPMA_F_COMPLETION_ALWAYS
 
-/* PAIRS connections beside those of `ends`; queues that all of them share. */
+/* There are PAIRS connections beside those of `ends`, and the queues that all of them share. */
 static struct {
     struct rpma_conn *clients[PAIRS];
     struct rpma_conn *servers[PAIRS];
@@ -142,7 +142,7 @@ static void one_queue_for_the_events_of_many(void **state) {
     assert_ptr_equal(conn, anything());
 }
 
-/* This is on the passive side: a request that goes away gives no event, but its connection would. */
+/* On the passive side a request that goes away gives no event, but its connection would. */
 static void events_of_accepted_connections(void **state) {
     struct ends *ends = *state;
     struct rpma_conn *conn = NULL;
@@ -204,7 +204,7 @@ static void one_queue_for_the_completions_of_many(void **state) {
         seen[index_of_qp_num(wc.qp_num)] = true;
         ++i;
     }
-    /* Receives do not complete in the other one. */
+    /* Receives do not complete in the other queue. */
     struct ibv_wc wc;
     assert_code(rpma_cq_get_wc(many.cq, 1, &wc, NULL), RPMA_E_NO_COMPLETION);
 }
@@ -298,7 +298,7 @@ static void arming_by_hand(void **state) {
     write_nothing(ends->client);
     await_readable(fd);
     assert_ok(rpma_cq_wait_event(cq, RPMA_WAIT_NO_REARM));
-    write_nothing(ends->client); /* it is complete when it is posted */
+    write_nothing(ends->client); /* the write is complete when it is posted */
     assert_code(rpma_cq_wait_event(cq, 0), RPMA_E_NO_COMPLETION);
     /* The queue is armed for solicited completions, and a write is none. */
     assert_ok(rpma_cq_rearm(cq, true));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mr_for_conn: memory that only one connection's other side reaches. */
+/* mr_for_conn: tests memory that only one connection's other side reaches. */
 #include <string.h>
 
 #include "ends.h"
@@ -21,7 +21,7 @@ static void arguments_are_checked(void **state) {
     assert_ptr_equal(mr, anything());
 }
 
-/* A second pair of ends, whose server's end is of the same peer. */
+/* This is a second pair of ends, whose server's end is of the same peer. */
 struct others {
     struct rpma_conn *client;
     struct rpma_conn *server;
@@ -102,7 +102,7 @@ static void a_request_that_is_not_ready(void **state) {
     assert_true(logged("rpma_conn_req_proceed", NULL));
 }
 
-/* The program may still use bound memory: any of its connections sends it, and reads into it. */
+/* The program may still use bound memory. Any of its connections sends it, and reads into it. */
 static void the_program_uses_it_anywhere(void **state) {
     struct ends *ends = *state;
     struct rpma_mr_local *mine = NULL;

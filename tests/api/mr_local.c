@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mr_local: registering memory, the functions of a region, its 21 bytes. */
+/* mr_local: tests registering memory, the functions of a region, and its 21 bytes. */
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdlib.h>
@@ -122,7 +122,7 @@ static void memory_is_allocated(void **state) {
     assert_int_equal(got, size);
     assert_int_equal(key, little(descriptor + 16, 4));
     assert_int_equal((uintptr_t)start % BUFFER_SIZE, 0);
-    if (ends->device == SOFT_DEVICE) { /* a kernel's pins it */
+    if (ends->device == SOFT_DEVICE) { /* a kernel's device pins it */
         assert_int_equal(mincore((char *)start + size / 2, BUFFER_SIZE, &mapped), 0);
         assert_int_equal(mapped & 1, 0);
     }
@@ -169,12 +169,12 @@ static void anonymous_memory_is_not_persistent(void **state) {
             remote_of(ends, reg(ends, ends->near, BUFFER_SIZE, usages[i]));
         assert_ok(rpma_mr_remote_get_flush_type(remote, &flush_types));
         if (ends->device != SOFT_DEVICE) {
-            /* Kernel devices do not check that. */
+            /* Kernel devices do not check whether the memory is durable. */
             assert_true((flush_types & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0);
             continue;
         }
         assert_int_equal(flush_types, RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY);
-        /* The log tells which memory it is, and why it cannot be durable. */
+        /* The log tells which memory this is, and why it cannot be durable. */
         assert_true(logged("4096 bytes", "cannot be made durable", "anonymous", NULL));
         assert_int_equal(logged_lines(), 1);
     }
@@ -209,7 +209,7 @@ static void file_on_storage_is_persistent(void **state) {
     unlink(name);
 }
 
-/* Advice is refused without a crash, or taken; its effect is up to the device. */
+/* The device refuses advice without a crash, or takes it. The effect is up to the device. */
 static void advice_is_answered(void **state) {
     struct ends *ends = *state;
     struct rpma_mr_local *const mr = reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_WRITE_DST);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mr_remote: a remote region from its 21 bytes. */
+/* mr_remote: tests a remote region from its 21 bytes. */
 #include <string.h>
 
 #include "test.h"
 
 #define SIZE 21
 #define USAGE 20
-/* address 0x0807060504030201, 0x1817161514131211 bytes, rkey 0x24232221, usage READ_SRC */
+/* The descriptor has address 0x0807060504030201, 0x1817161514131211
+ * bytes, rkey 0x24232221 and usage READ_SRC. */
 static const unsigned char descriptor[SIZE] = {0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07,
                                                0x08, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16,
                                                0x17, 0x18, 0x21, 0x22, 0x23, 0x24, 0x01};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* operations: read, write, atomic write, send, receive. */
+/* operations: tests read, write, atomic write, send and receive. */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -110,7 +110,8 @@ static void completion_on_error_only_has_none_on_success(void **state) {
     await_success(ends, IBV_WC_RDMA_WRITE, ends->far);
 }
 
-/* The target finds an access out of bounds; this operation, or the next one, completes with its status. */
+/* The target finds an access out of bounds. This operation, or the next
+ * one, completes with the status of that. */
 static void out_of_bounds_is_a_status(void **state) {
     struct ends *ends = *state;
     struct rpma_mr_local *const near = reg(ends, ends->near, BUFFER_SIZE, RPMA_MR_USAGE_READ_DST);
@@ -235,7 +236,8 @@ static void immediate_data_arrives(void **state) {
 
 #define WITH_CONNECTION(test) cmocka_unit_test_setup_teardown(test, make_connection, end_all)
 
-/* With RPMA_E_INVAL the log has the argument and the rule, under the name of the function that was called. */
+/* When the library refuses with RPMA_E_INVAL, the log has the argument and the rule, under
+ * the name of the function that was called. */
 static void what_is_not_allowed_is_named(void **state) {
     struct ends *ends = *state;
     struct rpma_cq *cq = NULL;
@@ -253,7 +255,8 @@ static void what_is_not_allowed_is_named(void **state) {
     assert_true(logged("rpma_read:", "src or dst is NULL", NULL));
     assert_code(rpma_flush(ends->client, far, 0, 8, RPMA_FLUSH_TYPE_VISIBILITY, 0, NULL), RPMA_E_INVAL);
     assert_true(logged("rpma_flush", "flags is 0", NULL));
-    /* A region's bounds are the device's to check, unless the connection asks for it: the flags are wrong. */
+    /* The device checks a region's bounds, unless the connection asks the
+     * library to. Here the flags are wrong. */
     assert_code(rpma_write(ends->client, far, BUFFER_SIZE, near, 0, 8, 0, NULL), RPMA_E_INVAL);
     assert_true(logged("rpma_write", "flags is 0", NULL));
     assert_code(rpma_read(ends->client, NULL, 0, NULL, 0, 0, 0, NULL), RPMA_E_INVAL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* out_of_memory: each function that makes an object, when there is no memory for it. */
+/* out_of_memory: tests each function that makes an object, when there is no memory for the object. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <string.h>
@@ -7,8 +7,7 @@
 #include "ends.h"
 
 /* Replaces the C++ library's operator new(std::nothrow), for one object and for several, in the whole
- * process. librpma's allocation with this number, counted from 0, fails; none fails when it is negative.
- */
+ * process. librpma's allocation with this number, counted from 0, fails; none fails when it is negative. */
 #define EVERYWHERE __attribute__((visibility("default")))
 static int failing = -1;
 
@@ -103,7 +102,7 @@ static void requests(void **state) {
     assert_ok(result);
 }
 
-/* The peer that asked is told. */
+/* The device tells the peer that asked. */
 static void incoming_requests(void **state) {
     struct ends *ends = *state;
     const struct rpma_conn_private_data data = {"data", 4};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer: a protection domain on a device. */
+/* peer: tests a protection domain on a device. */
 #include "ends.h"
 
 static struct ibv_context *loopback(void) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_cfg: the configuration of a peer, and its one-byte descriptor. */
+/* peer_cfg: tests the configuration of a peer, and its one-byte descriptor. */
 #include "test.h"
 
 static void arguments_are_checked(void **state) {

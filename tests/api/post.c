@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* post: several operations at once, and the check of offsets and lengths. */
+/* post: tests several operations at once, and the check of offsets and lengths. */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -153,7 +153,7 @@ static void many_at_once(void **state) {
     }
 }
 
-/* The operations before a refused one are posted. Those after it are ignored. */
+/* The operations before a refused one are posted, and those after it are ignored. */
 static void one_that_is_refused(void **state) {
     struct ends *ends = *state;
     const struct rpma_op good = {.type = RPMA_OP_WRITE, .flags = ALWAYS, .op_context = (void *)1};
@@ -182,7 +182,8 @@ static void one_that_is_refused(void **state) {
 static void more_than_the_queue_takes(void **state) {
     struct ends *ends = *state;
     if (ends->device != SOFT_DEVICE) {
-        skip(); /* the kernel's devices take requests out of the queue while it is being filled */
+        /* The kernel's devices take requests out of the queue while the test fills it. */
+        skip();
     }
     static struct rpma_op ops[400];
     size_t posted = 0;

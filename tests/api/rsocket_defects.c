@@ -19,7 +19,7 @@
 
 #include "test.h"
 
-/* Last: they assert. */
+/* These come last, because they assert. */
 #include "../sockets.h"
 #include "rsockets.h"
 

@@ -12,7 +12,7 @@
 
 #include "test.h"
 
-/* Last: it asserts. */
+/* These come last, because they assert. */
 #include "../pace.h"
 #include "../sockets.h"
 #include "rsockets.h"

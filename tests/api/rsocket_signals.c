@@ -16,7 +16,7 @@
 
 #include "test.h"
 
-/* These come last, because they assert. */
+/* This comes last, because it asserts. */
 #include "rsockets.h"
 
 enum { INTERRUPTIONS = 50, AT_ONCE = 10, SPREAD_US = 100 };

@@ -9,7 +9,7 @@
 #include "dice.hpp"
 #include "soft/wire/rdmap.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "fpdu.hpp"
 
 namespace test {

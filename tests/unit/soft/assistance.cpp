@@ -7,7 +7,7 @@
 #include <ctime>
 #include <thread>
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "listener.hpp"
 
 namespace {

@@ -10,7 +10,7 @@
 #include "soft/ground/limits.hpp"
 #include "soft/wire/rdmap.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "attacker.hpp"
 
 namespace test {

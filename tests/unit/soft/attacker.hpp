@@ -10,7 +10,7 @@
 
 #include "disorder.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace test {

@@ -12,7 +12,7 @@
 #include "persist/guard.hpp"
 #include "soft/link/tcp_link.hpp"
 
-// Last, as they want.
+// These come last, because they assert.
 #include "fpdu.hpp"
 
 #include "../base/fixture.hpp"

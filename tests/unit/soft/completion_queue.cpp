@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/queues: completion_queue and receive_queue, without a
+// soft/queues: tests completion_queue and receive_queue without a
 // connection: order, overrun, slots, notifications.
 #include <fcntl.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 #include "soft/queues/completion_queue.hpp"
 #include "softrdma.h"
 
-// Last, as they want.
+// These come last, because they assert.
 #include "../base/fixture.hpp"
 #include "../base/threadless.hpp"
 

@@ -15,7 +15,7 @@
 #include "base/log.hpp"
 #include "soft/ground/limits.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

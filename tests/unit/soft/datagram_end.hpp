@@ -9,7 +9,7 @@
 
 #include "softrdma.h"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "../base/check.hpp"
 
 namespace test {

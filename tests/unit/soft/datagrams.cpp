@@ -19,7 +19,7 @@
 #include "soft/ground/limits.hpp"
 #include "soft/wire/datagram.hpp"
 
-// Last, as they want.
+// These come last, because they assert.
 #include "datagram_end.hpp"
 
 #include "../base/fixture.hpp"

@@ -15,7 +15,7 @@
 #include "../../child.hpp"
 #include "base/fd.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

@@ -18,7 +18,7 @@
 
 #include "base/log.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace test {

@@ -11,7 +11,7 @@
 
 #include "softrdma.h"
 
-// Last, as they want.
+// These come last, because they assert.
 #include "peer.hpp"
 
 #include "../base/fixture.hpp"

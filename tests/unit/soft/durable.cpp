@@ -14,7 +14,7 @@
 
 #include "soft/wire/rdmap.hpp"
 
-// Last, as they want.
+// These come last, because they assert.
 #include "../persist/loop.hpp"
 #include "device.hpp"
 

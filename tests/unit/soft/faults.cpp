@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "../base/check.hpp"
 
 namespace {

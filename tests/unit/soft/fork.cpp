@@ -19,7 +19,7 @@
 #include "soft/memory/memory.hpp"
 #include "soft/queues/any_queue_pair.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

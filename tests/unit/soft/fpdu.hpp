@@ -7,7 +7,7 @@
 #include "soft/wire/ddp.hpp"
 #include "soft/wire/mpa.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "../wire/bytes.hpp"
 
 namespace test {

@@ -3,7 +3,7 @@
 // limits::handshake_timeout, and serves others meanwhile. This is the one slow test of this folder.
 #include "soft/ground/limits.hpp"
 
-// Last, as they want.
+// These come last, because they assert.
 #include "device.hpp"
 #include "stopped.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "soft/connected/queue_pair.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

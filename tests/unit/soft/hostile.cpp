@@ -23,7 +23,7 @@
 #include "soft/ground/limits.hpp"
 #include "soft/wire/rdmap.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "attacker.hpp"
 #include "ground.hpp"
 #include "ledger.hpp"

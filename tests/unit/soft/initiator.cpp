@@ -3,7 +3,7 @@
 // and how it treats each reply.
 #include "soft/wire/rdmap.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

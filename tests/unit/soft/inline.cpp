@@ -7,7 +7,7 @@
 #include "failing_new.hpp"
 #include "soft/ground/limits.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

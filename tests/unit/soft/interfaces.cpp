@@ -26,7 +26,7 @@
 #include "soft/device/device.hpp"
 #include "softrdma.h"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "datagram_end.hpp"
 
 namespace {

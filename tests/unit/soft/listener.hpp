@@ -14,7 +14,7 @@
 
 #include "soft/progress/progress.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "fpdu.hpp"
 
 namespace test {

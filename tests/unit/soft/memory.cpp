@@ -13,7 +13,7 @@
 #include "soft/memory/invalidated_keys.hpp"
 #include "softrdma.h"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "../base/check.hpp"
 
 namespace {

@@ -3,7 +3,7 @@
 // device numbers its own messages, how it treats those of the peer, and how both behave after an error.
 #include "soft/wire/rdmap.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

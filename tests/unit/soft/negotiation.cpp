@@ -4,7 +4,7 @@
 #include "soft/ground/limits.hpp"
 #include "soft/wire/rdmap.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

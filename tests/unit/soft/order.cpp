@@ -3,7 +3,7 @@
 // stream.cpp tests the order of answers, and atomic.cpp that of atomic operations.
 #include "soft/wire/rdmap.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "../base/check.hpp"
 
 namespace {

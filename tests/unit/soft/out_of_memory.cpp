@@ -9,7 +9,7 @@
 
 #include "failing_new.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/readable.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "listener.hpp"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <array>
 #include <cerrno>
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "peer.hpp"
 
 namespace test {

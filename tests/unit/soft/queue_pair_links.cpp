@@ -11,7 +11,7 @@
 #include "soft/connected/queue_pair.hpp"
 #include "softrdma.h"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "../link/contract.hpp"
 
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/log.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

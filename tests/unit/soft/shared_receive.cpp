@@ -13,7 +13,7 @@
 #include "soft/queues/shared_receive.hpp"
 #include "soft/wire/rdmap.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

@@ -11,7 +11,7 @@
 
 #include "softrdma.h"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "../wire/bytes.hpp"
 
 namespace test {

@@ -3,7 +3,7 @@
 // shortens the limits for all its tests.
 #include "soft/ground/limits.hpp"
 
-// Last, as they want.
+// These come last, because they assert.
 #include "device.hpp"
 #include "stopped.hpp"
 

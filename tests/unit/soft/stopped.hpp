@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace test {

@@ -11,7 +11,7 @@
 #include "soft/connected/queue_pair.hpp"
 #include "soft/wire/rdmap.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

@@ -3,7 +3,7 @@
 // section 4.8) and a line of log, and writes no memory. The next connection works.
 #include "soft/wire/rdmap.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "device.hpp"
 
 namespace {

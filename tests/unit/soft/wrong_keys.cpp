@@ -5,7 +5,7 @@
 
 #include "soft/ground/limits.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "../base/check.hpp"
 
 namespace {

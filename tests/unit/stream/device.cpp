@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-// Last: it has macros with everyday names.
+// This comes last, because it has macros with everyday names.
 #include "../base/check.hpp"
 
 namespace {

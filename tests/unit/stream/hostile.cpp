@@ -17,7 +17,7 @@
 #include "../soft/dice.hpp"
 #include "raw_peer.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "../base/check.hpp"
 
 namespace {

@@ -9,7 +9,7 @@
 
 #include "raw_peer.hpp"
 
-// Last, as it wants.
+// This comes last, because it asserts.
 #include "../base/check.hpp"
 
 namespace {
