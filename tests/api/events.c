@@ -205,8 +205,8 @@ static int open_descriptors(void) {
     return count;
 }
 
-/* With shared queues for completions and events, a connection takes one descriptor, its TCP socket, at any
- * time. */
+/* With shared queues for completions and events, a connection takes one
+ * descriptor, its TCP socket, at any time. */
 static void a_connection_costs_one_descriptor(void **state) {
     struct ends *ends = *state;
     if (ends->device != SOFT_DEVICE) {

@@ -57,8 +57,8 @@ extern struct kernel_device kernel;
  * abilities, and captures the log from INFO on. */
 int make_kernel_device(void **state);
 
-/* From now on this function fails with this errno, until the next call of let_fail. With NULL no function
- * fails. */
+/* From now on this function fails with this errno, until the next call of
+ * let_fail. With NULL no function fails. */
 void let_fail(const char *function, int number);
 
 /* Forgets the calls so far. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log_capture: keeps the log of the process, so that a test can look at it. The lines are not written
- * anywhere. */
+/* log_capture: keeps the log of the process, so that a test can look at
+ * it. The lines are not written anywhere. */
 #ifndef LOG_CAPTURE_H
 #define LOG_CAPTURE_H 1
 

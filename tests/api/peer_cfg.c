@@ -66,8 +66,8 @@ static void descriptor_is_one_byte(void **state) {
     assert_ok(rpma_peer_cfg_delete(&pcfg));
 }
 
-/* The byte that is sent is 0 or 1. Any received byte other than 0 counts as 1, and bytes after it are
- * ignored. */
+/* The byte that is sent is 0 or 1. Any received byte other than 0
+ * counts as 1, and bytes after it are ignored. */
 static void descriptor_is_read(unsigned char byte, size_t size, bool expected) {
     struct rpma_peer_cfg *pcfg = NULL;
     const unsigned char received[3] = {byte, 0xff, 0xff};

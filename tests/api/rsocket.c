@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket: streams between two rsockets of this process, with a process that is killed, and with peers that
- * are no rsockets. */
+/* rsocket: tests streams between two rsockets of this process, with a process that is
+ * killed, and with peers that are no rsockets. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -92,7 +92,7 @@ static unsigned char at(size_t i) {
     return (unsigned char)(i * 7 + (i >> 8) + (i >> 16));
 }
 
-/* There are many times more bytes than the buffers hold; the two sides use pieces of different sizes. */
+/* There are many times more bytes than the buffers hold, and the two sides use pieces of different sizes. */
 static void a_megabyte_each_way(void **state) {
     const int *const fds = *state;
     enum { TOTAL = 1 << 20, MOST = 200000 };
@@ -278,7 +278,7 @@ static void a_peer_that_is_killed(void **state) {
     uint16_t port = 0;
     assert_int_equal(pipe(go), 0);
     assert_int_equal(pipe(ports), 0);
-    const pid_t child = fork(); /* before this process has a device */
+    const pid_t child = fork(); /* this comes before this process has a device */
     if (child == 0) {
         if (read(ports[0], &port, sizeof(port)) != sizeof(port)) {
             _exit(1);
@@ -315,8 +315,8 @@ static void a_peer_that_is_killed(void **state) {
     }
 }
 
-/* A client connects and speaks HTTP, where RDMA is demanded: no byte of it is read as a stream's, and other
- * clients are served. */
+/* A client connects and speaks HTTP, where RDMA is demanded. No byte of it is read as a
+ * stream's, and other clients are served. */
 static void a_client_that_is_no_rsocket(void **state) {
     (void)state;
     uint16_t port = 0;
@@ -339,14 +339,14 @@ static void a_client_that_is_no_rsocket(void **state) {
     assert_int_equal(rclose(listener), 0);
 }
 
-/* The number of further words that a peer sends, each as soon as the one before was taken; and the connection
- * that took the last word. */
+/* The first number is how many further words a peer sends, each as soon as the one before was taken. The
+ * second one names the connection that took the last word. */
 static int flood;
 static uint32_t flooded;
 
 #define EVERYWHERE __attribute__((visibility("default")))
 
-/* A thread that stays in the library, with the lock of its streams, until shortly after exit has begun. */
+/* A thread stays in the library, with the lock of its streams, until shortly after exit has begun. */
 enum { Nobody, Comes, IsIn, Goes };
 static atomic_int lingering;
 
@@ -358,11 +358,11 @@ static void linger(void) {
     }
     nanosleep(
         &moment,
-        NULL); /* the thread is in it when the library ends its streams; otherwise the test shows nothing */
+        NULL); /* the thread is here when the library ends its streams; otherwise the test shows nothing */
 }
 
-/* Replaces librpma's function for librsocket: during the flood there is always one more word that says that
- * the peer is alive. */
+/* Replaces librpma's function for librsocket. During the flood there is always one more
+ * word that says that the peer is alive. */
 EVERYWHERE int rpma_cq_get_wc(struct rpma_cq *queue, int most, struct ibv_wc *completions, int *count) {
     if (atomic_load(&lingering) == Comes) {
         linger();
@@ -389,7 +389,8 @@ EVERYWHERE int rpma_cq_get_wc(struct rpma_cq *queue, int most, struct ibv_wc *co
     return result;
 }
 
-/* The receives of the flood were never taken. */
+/* Replaces librpma's function too. The receives of the flood were never
+ * taken, so they are not posted again. */
 EVERYWHERE int rpma_recv_many(struct rpma_conn *conn, const struct rpma_recv_op *ops, size_t count,
                               size_t *posted) {
     if (flood > 0) {
@@ -439,7 +440,7 @@ static void be_a_process_that_exits(int ports) {
 static pid_t exiting;
 static int port_of_exiting;
 
-/* This runs before the process has a device. */
+/* Forks the process that exits before this process has a device. */
 static int fork_process_that_exits(void **state) {
     (void)state;
     int ports[2];
@@ -485,7 +486,7 @@ static void lengths_that_cannot_be(void **state) {
     assert_fails(rpoll(NULL, (nfds_t)-1, 0), EINVAL);
 }
 
-/* Like recv(2), it waits for bytes, and takes none. */
+/* The receive waits for bytes, as recv(2) does, and takes none. */
 static void a_receive_of_no_bytes(void **state) {
     const int *const fds = *state;
     char byte = 0;
@@ -494,7 +495,7 @@ static void a_receive_of_no_bytes(void **state) {
     assert_int_equal(rsend(fds[0], "x", 1, 0), 1);
     assert_int_equal(rrecv(fds[1], &byte, 0, 0), 0);
     assert_int_equal(rrecv(fds[1], &byte, 1, 0), 1);
-    /* read(2) does not wait for them, as recv(2) does. */
+    /* read(2) does not wait for bytes in this case, unlike recv(2). */
     assert_int_equal(rread(fds[1], &byte, 0), 0);
     assert_int_equal(rreadv(fds[1], &(struct iovec){.iov_base = &byte}, 1), 0);
     assert_fails(rread(-1, &byte, 0), EBADF);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket_datagrams: messages between rsockets of type SOCK_DGRAM of this process, and with plain UDP sockets
- * that use the protocol, or send other bytes. */
+/* rsocket_datagrams: tests messages between rsockets of type SOCK_DGRAM of this process, and with plain UDP
+ * sockets that use the protocol, or send other bytes. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -19,8 +19,8 @@
 
 #include "test.h"
 
-/* ThreadSanitizer stops a child that makes threads after a fork with threads; one of the tests is just that.
- */
+/* ThreadSanitizer stops a child that makes threads after a fork with
+ * threads, which is what one of the tests does. */
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) {
     return "die_after_fork=0";
@@ -29,7 +29,7 @@ const char *__tsan_default_options(void) {
 /* This comes last, because it asserts. */
 #include "rsockets.h"
 
-/* With the longest header of the protocol, librdmacm has room for no more bytes. */
+/* With the longest header of the protocol, librdmacm has room for no more bytes than these. */
 enum { MOST_V4 = 2032, MOST_V6 = 2020, SLOT = 2048 };
 
 struct name {
@@ -86,7 +86,7 @@ static void wait_for(int fd, short events) {
     assert_int_equal(entry.revents, events);
 }
 
-/* Two ends of the family in *state, each connected to the other. */
+/* These are two ends of the family in *state, each connected to the other. */
 struct ends {
     int family;
     int most;
@@ -264,7 +264,7 @@ static void *echo(void *server) {
     return server;
 }
 
-/* Takes as many answers as it sends; they may be those of another thread. */
+/* Takes as many answers as it sends. They may be those of another thread. */
 static void *ask(void *client) {
     char byte = 0;
     for (int i = 0; i < ECHOES; ++i) {
@@ -351,7 +351,7 @@ static void nobody_at_the_other_end(void **state) {
     assert_fails(rrecv(ends->fds[0], &byte, 1, MSG_DONTWAIT), EAGAIN);
 }
 
-/* The libraries' calls come here, as they would come to a preloaded library. */
+/* The libraries' calls come here, in the way that they would come to a preloaded library. */
 static int epoll_is_anothers = 0;
 
 long syscall(long number, ...) {
@@ -372,7 +372,7 @@ long syscall(long number, ...) {
     return next(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }
 
-/* librdmacm's datagram sockets are made with epoll_create, which its own preload library has, too. Here a
+/* librdmacm's datagram sockets are made with epoll_create, which its own preload library has too. Here a
  * device that gets no epoll set has no queue pair, and messages go over UDP. */
 static void d6_epoll_is_anothers(void **state) {
     (void)state;
@@ -385,7 +385,7 @@ static void d6_epoll_is_anothers(void **state) {
     epoll_is_anothers = 0;
 }
 
-/* The child uses the socket too; the queue pairs are the parent's. */
+/* The child uses the socket too. The queue pairs are the parent's. */
 static void a_child_sends_and_receives(void **state) {
     const struct ends *const ends = *state;
     messages_are_whole(state);
@@ -404,7 +404,7 @@ static void a_child_sends_and_receives(void **state) {
     messages_are_whole(state);
 }
 
-/* One socket for all addresses of this machine, and of both families. */
+/* One socket serves all addresses of this machine, and both families. */
 static void a_wildcard_address(void **state) {
     (void)state;
     struct name name = {.of.v6.sin6_family = AF_INET6, .size = sizeof(name.of.v6)};
@@ -469,15 +469,15 @@ static void options(void **state) {
     }
     assert_int_equal(rgetsockopt(fd, SOL_SOCKET, SO_TYPE, &value, &size), 0);
     assert_int_equal(value, SOCK_DGRAM);
-    /* No message was sent yet; the first call that needs the queues makes them. */
+    /* No message was sent yet. The first call that needs the queues makes them. */
     char byte = 0;
     assert_fails(rrecv(fd, &byte, 1, MSG_DONTWAIT), EAGAIN);
     assert_fails(rsetsockopt(fd, SOL_RDMA, RDMA_RQSIZE, &value, size), EINVAL);
     assert_int_equal(rclose(fd), 0);
 }
 
-/* A UDP socket of the kernel sends bytes that are not of the protocol, and they are dropped. Its valid
- * messages arrive. */
+/* A UDP socket of the kernel sends bytes that are not of the protocol, and they
+ * are dropped. Its valid messages arrive. */
 static void strangers(void **state) {
     const struct ends *const ends = *state;
     const int fd = bound_rsocket(ends->family, SOCK_NONBLOCK);
@@ -512,7 +512,7 @@ static void strangers(void **state) {
     assert_true(send(plain, large, sizeof(large), 0) > 0);
     char got[SLOT];
     assert_fails(rrecv(fd, got, sizeof(got), 0), EAGAIN);
-    /* An answer without a request, from an address that no message was sent to. */
+    /* This is an answer without a request, from an address that no message was sent to. */
     good[5] = 7;
     good[9] = 0xff;
     assert_true(send(plain, good, bytes, 0) > 0);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket_defects: what is known to go wrong with librdmacm's rsockets (rdma-core 65) does not here. Fourteen
- * defects; those that have no test here:
- *   6  A datagram rsocket uses epoll through its own preload library: in rsocket_datagrams.c,
- *      d6_epoll_is_anothers.
- *   11 rshutdown and rclose wait for ever for a peer that is gone: in rsocket_errors.c,
- *      a_silent_peer_delays_no_end.
- *   13 sendfile to an rsocket always fails: waits for the preload library; there is no rsendfile.
- * Of 14 there is a part: it is about accept4 of the preload library, too. */
+/* rsocket_defects: tests that what is known to go wrong with librdmacm's rsockets (rdma-core 65) does not go
+ * wrong here. There are fourteen defects. These have no test here:
+ *   6  A datagram rsocket uses epoll through its own preload library. d6_epoll_is_anothers in
+ *      rsocket_datagrams.c tests this.
+ *   11 rshutdown and rclose wait for ever for a peer that is gone. a_silent_peer_delays_no_end in
+ *      rsocket_errors.c tests this.
+ *   13 sendfile to an rsocket always fails. The test waits for the preload library, because there is no
+ *      rsendfile.
+ * Defect 14 has a test of one part only, because it is about accept4 of the preload library, too. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -51,7 +52,7 @@ static void d1_rrecvmsg_loses_its_flags(void **state) {
     assert_fails(rrecvmsg(ends[1], &message, MSG_DONTWAIT), EAGAIN);
     assert_int_equal(rsend(ends[0], "abcd", 4, 0), 4);
     assert_int_equal(rrecvmsg(ends[1], &message, MSG_PEEK), 4);
-    message.msg_flags = MSG_PEEK; /* which the call fills in, and does not read */
+    message.msg_flags = MSG_PEEK; /* the call fills this in, and does not read it */
     assert_int_equal(rrecvmsg(ends[1], &message, 0), 4);
     assert_int_equal(message.msg_flags, 0);
     assert_int_equal(message.msg_namelen, 0);
@@ -105,7 +106,8 @@ static void d4_rclose_returns_a_positive_number(void **state) {
     assert_fails(rclose(INT_MAX), EBADF);
 }
 
-/* As 22 events, for instance. And one that has members could not be closed. */
+/* librdmacm's repoll returns positive error numbers, which look like 22 events, for instance. A repoll that
+ * has members could not be closed either. */
 static void d4_repoll_returns_positive_numbers(void **state) {
     (void)state;
     struct epoll_event event = {.events = EPOLLIN};
@@ -181,7 +183,7 @@ static void d5_repoll_knows_level_trigger_only_and_makes_a_thread(void **state) 
     assert_int_equal(rclose(set), 0);
 }
 
-/* Makes fd the descriptor 0, and gives what 0 was. */
+/* Makes fd the descriptor 0, and returns a duplicate of the old descriptor 0. */
 static int put_at_zero(int fd) {
     const int kept = dup(0);
     assert_int_equal(dup2(fd, 0), 0);
@@ -212,7 +214,7 @@ static void d7_rselect_loses_descriptor_0_and_keeps_its_time(void **state) {
     FD_SET(ends[0], &reading);
     assert_int_equal(rselect(ends[0] + 1, &reading, NULL, NULL, &time), 0);
     assert_true(time.tv_sec == 0 && time.tv_usec == 0);
-    /* An rsocket that is 0. */
+    /* This rsocket is the descriptor 0. */
     close(0);
     assert_int_equal(rsocket(AF_INET, SOCK_STREAM, 0), 0);
     FD_SET(0, &reading);
@@ -262,7 +264,7 @@ static long sleeps_of_this_thread(void) {
     return usage.ru_nvcsw;
 }
 
-/* Streams of its own, and a thousand messages on them. */
+/* Makes streams of its own, and sends a thousand messages on them. */
 static void *be_busy(void *unused) {
     (void)unused;
     enum { MESSAGES = 1000 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket: repoll, with members of every kind, every trigger, several threads, and its cost. */
+/* rsocket: tests repoll, with members of every kind, every trigger, several threads, and its cost. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -123,14 +123,14 @@ static void one_shot_waits_for_a_modification(void **state) {
     assert_int_equal(told(ends[1], LONG), EPOLLIN);
     assert_int_equal(rclose(ends[0]), 0);
     ends[0] = -1;
-    assert_int_equal(told(ends[1], SOON), 0); /* nor of the end */
+    assert_int_equal(told(ends[1], SOON), 0); /* the set does not tell of the end either */
     modify(ends[1], EPOLLIN | EPOLLRDHUP | EPOLLONESHOT);
     assert_true((told(ends[1], LONG) & EPOLLIN) != 0);
 }
 
 static char block[1 << 20];
 
-/* Sends until no more bytes are taken. Returns how many were. */
+/* Sends until the peer takes no more bytes. Returns how many it took. */
 static ssize_t fill(int fd) {
     ssize_t sent = 0;
     ssize_t now = 0;
@@ -149,7 +149,7 @@ static void room_to_send_is_told_when_it_comes(void **state) {
     assert_int_equal(told(ends[0], LONG), EPOLLOUT);
     do {
         sent += fill(ends[0]);
-    } while (told(ends[0], SOON) != 0); /* it may say so of room that was taken since */
+    } while (told(ends[0], SOON) != 0); /* an edge may tell of room that was taken since */
     modify(ends[0], EPOLLOUT);
     while (told(ends[0], 0) != 0) { /* the peer's device took bytes late, and there is room */
         now = fill(ends[0]);
@@ -185,7 +185,7 @@ static void ends_of_streams(void **state) {
     assert_int_equal(told(-1, 0), 0);
 }
 
-/* A shutdown by this end, and a low-water mark, change the readiness without any byte. */
+/* A shutdown by this end, and a low-water mark, change the readiness although no byte comes or goes. */
 static void calls_that_make_a_socket_ready(void **state) {
     (void)state;
     int least = 3;
@@ -213,10 +213,10 @@ static void members_become_streams(void **state) {
     assert_int_equal(told(listener, 0), 0);
     demand_rdma(client);
     add(client, EPOLLOUT | EPOLLONESHOT);
-    assert_true((told(client, 0) & EPOLLHUP) != 0); /* as of a socket of TCP */
+    assert_true((told(client, 0) & EPOLLHUP) != 0); /* a socket of TCP tells so too */
     assert_fails(rconnect(client, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
     assert_int_equal(told(listener, LONG), EPOLLIN);
-    /* A thread that waits in raccept would also answer those that it accepted before, while it waits. */
+    /* While a thread waits in raccept, it would also answer the rsockets that it accepted before. */
     assert_int_equal(rfcntl(listener, F_SETFL, O_NONBLOCK), 0);
     const int accepted = raccept(listener, NULL, NULL);
     assert_true(accepted >= 0);
@@ -256,7 +256,7 @@ static void a_connection_with_an_idle_peer(void **state) {
     const int listener = listening_rsocket(&port);
     const struct sockaddr_in address = loopback_at(port);
     const int client = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    demand_rdma(client); /* it is writable when the peer has answered, and not before */
+    demand_rdma(client); /* the client is writable only after the peer has answered */
     add(client, EPOLLIN | EPOLLOUT | EPOLLET);
     (void)told(client, 0);
     assert_fails(rconnect(client, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
@@ -283,9 +283,8 @@ static void datagrams(void **state) {
     assert_int_equal(rbind(receiver, (struct sockaddr *)&name, size), 0);
     assert_int_equal(rgetsockname(receiver, (struct sockaddr *)&name, &size), 0);
     add(receiver, EPOLLIN);
-    /* The first message goes over UDP; later ones, when the ends know each other, go from queue pair to queue
-     * pair.
-     */
+    /* The first message goes over UDP. Later ones go from queue pair to
+     * queue pair, when the ends know each other. */
     for (int i = 0; i < 4; ++i) {
         assert_int_equal(told(receiver, 0), 0);
         assert_int_equal(rsendto(sender, "abcd", 4, 0, (struct sockaddr *)&name, sizeof(name)), 4);
@@ -296,7 +295,7 @@ static void datagrams(void **state) {
     modify(receiver, EPOLLIN | EPOLLET);
     for (int i = 0; i < 4; ++i) {
         assert_int_equal(rsendto(sender, "abcd", 4, 0, (struct sockaddr *)&name, sizeof(name)), 4);
-        assert_int_equal(told(receiver, LONG), EPOLLIN); /* with those before unread */
+        assert_int_equal(told(receiver, LONG), EPOLLIN); /* the messages before are unread */
     }
     add(sender, EPOLLOUT);
     assert_int_equal(control(epfd, EPOLL_CTL_DEL, receiver, 0), 0);
@@ -338,7 +337,7 @@ static void other_descriptors_and_a_set_in_a_set(void **state) {
     hear("x");
     assert_int_equal(told_by(inner, ends[1], 0), 0);
     for (uint32_t now = 0; now == 0; now = told_by(inner, ends[1], 0)) {
-        say("y"); /* what is readable first may be that the device is to go on */
+        say("y"); /* the set may be readable at first only because the device has work */
         assert_int_equal(told(inner, LONG), EPOLLIN);
     }
     assert_int_equal(rclose(inner), 0);
@@ -352,8 +351,8 @@ static short polled(int fd, int timeout) {
     return entry.revents;
 }
 
-/* The descriptor may be readable only because the device has work to do, and a look at the set does that
- * work. */
+/* Returns the events that a poll of the descriptor and a look at the set tell of. The descriptor may be
+ * readable only because the device has work to do, and a look at the set does that work. */
 static uint32_t told_of_outside(int timeout) {
     while (polled(epfd, timeout) != 0) {
         const uint32_t events = told(ends[1], 0);
@@ -371,9 +370,9 @@ static void another_loop_waits_for_the_descriptor(void **state) {
         assert_int_equal(told_of_outside(SOON), 0);
         say("x");
         assert_int_equal(told_of_outside(LONG), EPOLLIN);
-        assert_int_equal(told_of_outside(LONG), EPOLLIN); /* it was not read */
+        assert_int_equal(told_of_outside(LONG), EPOLLIN); /* the byte was not read */
         hear("x");
-        if (i == 1) { /* a sleep ends it, and the next look begins it anew */
+        if (i == 1) { /* a sleep ends this, and the next look begins it anew */
             assert_int_equal(told(ends[1], 1), 0);
             assert_int_equal(told(ends[1], 0), 0);
         }
@@ -395,8 +394,8 @@ static int open_timers(void) {
     return count;
 }
 
-/* A client that has sent the first byte of a request, so that the server waits for the next ones by a timer.
- */
+/* Accepts a client that has sent the first byte of a request, so that the
+ * server waits for the next ones by a timer. */
 static void accept_hesitant(int fds[2], int listener, uint16_t port) {
     const struct sockaddr_in address = loopback_at(port);
     fds[0] = socket(AF_INET, SOCK_STREAM, 0);
@@ -406,7 +405,8 @@ static void accept_hesitant(int fds[2], int listener, uint16_t port) {
     assert_true(fds[1] >= 0);
 }
 
-/* The thread's shard is new. Its descriptors get the numbers that the timers had. */
+/* Waits for a pair of this thread's own. The thread's shard is new, and its
+ * descriptors get the numbers that the timers had. */
 static void *waits_outside_for_a_pair_of_its_own(void *failed) {
     struct epoll_event event;
     int own[2];
@@ -503,7 +503,7 @@ static void what_is_closed_is_no_member(void **state) {
     assert_int_equal(ends[1], number);
     assert_fails(control(epfd, EPOLL_CTL_MOD, ends[1], EPOLLIN), ENOENT);
     add(ends[1], EPOLLIN);
-    /* The repoll is closed with members in it, which still work. */
+    /* The repoll is closed with members in it, and they still work. */
     const int other = repoll_create(0);
     assert_int_equal(control(other, EPOLL_CTL_ADD, ends[0], EPOLLOUT), 0);
     assert_int_equal(rclose(other), 0);
@@ -553,7 +553,7 @@ struct job {
     int set;
     int failed;
     int taken;
-    atomic_int number; /* the thread's, when it is about to wait */
+    atomic_int number; /* the thread's number, when it is about to wait */
 };
 
 static void start(struct job *job, void *(*run)(void *), int set) {
@@ -570,7 +570,7 @@ enum { PAIRS = 8, THREADS = 4, MESSAGES = 200, STOP = 0xff };
 
 static int echoing[PAIRS][2];
 
-/* Each message goes to one thread, because the members are one-shot. */
+/* Echoes messages. Each message goes to one thread, because the members are one-shot. */
 static void *echo(void *argument) {
     struct job *const job = argument;
     while (!job->failed) {
@@ -640,7 +640,8 @@ static void *takes_one(void *argument) {
     return NULL;
 }
 
-/* Two sets' threads sleep for a member that both want exclusively, and one message comes for each of them. */
+/* The threads of two sets sleep for a member that both want exclusively,
+ * and one message comes for each of them. */
 static void an_exclusive_member_wakes_one_set_at_least(void **state) {
     (void)state;
     struct job jobs[2];
@@ -696,8 +697,8 @@ static void *receives_one(void *argument) {
     return NULL;
 }
 
-/* The streams are in one thread's shard: a thread that does not sleep in the device is woken by the one that
- * does. */
+/* The streams are in one thread's shard. A thread that does not sleep in
+ * the device is woken by the one that does. */
 static void a_sleeper_of_the_same_shard(void **state) {
     (void)state;
     struct job receiver;
@@ -726,7 +727,7 @@ static void members_come_while_a_thread_sleeps(void **state) {
     struct job waiter;
     start(&waiter, takes_one, epfd);
     add(ends[1], EPOLLIN);
-    usleep(1000); /* whether it sleeps already or not, it is the same to it */
+    usleep(1000); /* the thread may sleep already, or may not yet */
     say("x");
     join(&waiter);
     assert_int_equal(waiter.taken, ends[1]);
@@ -784,7 +785,8 @@ static void a_child_cannot_use_it(void **state) {
 
 enum { FEW = 10, ECHOES = 2000 };
 
-/* Counts the instructions of this thread if the kernel counts them, otherwise its time in nanoseconds. */
+/* This counts the instructions of this thread if the kernel counts them,
+ * and its time in nanoseconds otherwise. */
 static int counter = -1;
 
 static long long counted(void) {
@@ -855,7 +857,7 @@ static void idle_sockets_cost_nothing(void **state) {
     const long long with_many = cost_of_an_echo();
     print_message("an echo: %lld with %d idle rsockets, %lld with %d (%s)\n", few, FEW, with_many, many,
                   counter >= 0 ? "instructions" : "nanoseconds");
-    /* Time is noisy, but looking at each of a thousand would take many times as much. */
+    /* Time is noisy, but a look at each of a thousand members would take many times as much. */
     assert_true((double)with_many < (counter >= 0 ? 1.3 : 3.0) * (double)few);
     for (int i = 0; i < many; ++i) {
         assert_int_equal(rclose(pairs[i][0]), 0);

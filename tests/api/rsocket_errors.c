@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket_errors: the end of a stream after a failure, and the errors at each end; the errors of a process
- * that has used up its resources. */
+/* rsocket_errors: tests the end of a stream after a failure, the errors at each end, and the errors of a
+ * process that has used up its resources. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -47,7 +47,7 @@ static int close_all(void **state) {
 
 /* ---- the peer is another process ---- */
 
-/* Connects with a buffer that is larger than TCP's, and reports that with a byte. */
+/* Connects with a buffer that is larger than TCP's, and sends a byte to report that. */
 static int connected_peer(int to, int bytes) {
     const struct sockaddr_in address = loopback_at((uint16_t)to);
     const int socket = rsocket(AF_INET, SOCK_STREAM, 0);
@@ -60,7 +60,7 @@ static int connected_peer(int to, int bytes) {
 }
 
 /* Stops itself, and when it continues, reads up to the end. Returns 0 when the end comes after this many
- * bytes, and a close that waits for the other end takes no time. */
+ * bytes and the close, which waits for the other end, takes no time. */
 static int stopping_peer(int to, int expected) {
     static char bytes[1 << 16];
     const struct linger long_time = {.l_onoff = 1, .l_linger = 60};
@@ -81,7 +81,7 @@ static int stopping_peer(int to, int expected) {
                : 3;
 }
 
-/* Sends and ends without a close; in order when `orderly`. */
+/* Sends and ends without a close. The end is in order when `orderly` is set. */
 static int leaving_peer(int to, int orderly) {
     static char bytes[1 << 16];
     const int socket = connected_peer(to, MANY);
@@ -102,7 +102,7 @@ static void accept_peer(const char *role, int argument) {
     assert_int_equal(rrecv(fd, &byte, 1, 0), 1);
 }
 
-/* Sends until no more bytes are taken; returns how many were. */
+/* Sends until the peer takes no more bytes. Returns how many it took. */
 static int jam(void) {
     static const char bytes[1 << 16];
     ssize_t put = 0;
@@ -129,7 +129,7 @@ static void assert_broken(int expected) {
     }
 }
 
-/* The peer stops, a call waits until it takes more, and a child kills it. */
+/* Has a child kill the peer, which has stopped, while a call waits until the peer takes more. */
 static int kill_soon(pid_t victim) {
     const pid_t killer = fork();
     if (killer == 0) {
@@ -255,7 +255,7 @@ static void a_close_that_lingers_waits_for_the_peer(void **state) {
 }
 
 /* The device gives a peer two seconds to see its end. This process looked at its streams without waiting, and
- * does something else then: it waits for the peer. */
+ * then does something else: it waits for the peer. */
 static void a_peer_need_not_wait_for_who_polls_no_more(void **state) {
     (void)state;
     struct epoll_event event = {.events = EPOLLIN};
@@ -280,7 +280,7 @@ static void a_process_that_exits_ends_its_streams(void **state) {
         if (orderly) {
             assert_int_equal(rrecv(fd, bytes, sizeof(bytes), MSG_WAITALL), sizeof(bytes));
             assert_int_equal(rrecv(fd, bytes, 1, 0), 0);
-        } else { /* the bytes that TCP had not taken yet ended with the process */
+        } else { /* bytes that TCP had not taken end with the process */
             ssize_t got = 0;
             while ((got = rrecv(fd, bytes, sizeof(bytes), 0)) > 0) {
             }
@@ -310,8 +310,8 @@ static void a_close_that_does_not_linger_cuts_off(void **state) {
 
 /* ---- the peer is no rsocket ---- */
 
-/* Connects to a listener of ours, which answers with bytes and waits for more, or with none, and ends. The
- * rsocket may connect again then. */
+/* Connects to a listener of ours, which answers with bytes and waits for more, or answers with none and
+ * ends. The rsocket may connect again then. */
 static void connect_to_stranger(const char *bytes, size_t size, int expected) {
     uint16_t strange = 0;
     const int stranger = listening_socket(&strange);
@@ -348,7 +348,7 @@ static void each_way_not_to_connect_has_a_name(void **state) {
     static const char refusal[20] = "MPA ID Rep Frame\x20\x01";
     connect_to_stranger(banner, sizeof(banner), EPROTO);
     connect_to_stranger(refusal, sizeof(refusal), ECONNREFUSED);
-    connect_to_stranger("-ERR", 4, EPROTO); /* less than an answer has */
+    connect_to_stranger("-ERR", 4, EPROTO); /* this is less than an answer has */
     connect_to_stranger("", 0, ECONNRESET);
 }
 
@@ -388,7 +388,7 @@ static int carries_bytes(const int ends[2]) {
            memcmp(bytes, "bytes", 5) == 0;
 }
 
-/* Returns 0, or an errno value; then no object of the pair is left. */
+/* Returns 0, or an errno value. With an errno value no object of the pair is left. */
 static int connect_pair(int ends[2], int from) {
     struct sockaddr_in address;
     socklen_t size = sizeof(address);
@@ -398,12 +398,12 @@ static int connect_pair(int ends[2], int from) {
     if (ends[0] < 0) {
         return errno;
     }
-    demand_rdma(ends[0]); /* this is about what streams take */
+    demand_rdma(ends[0]); /* this test is about what streams take */
     if (rgetsockname(from, (struct sockaddr *)&address, &size) != 0 ||
         (rconnect(ends[0], (struct sockaddr *)&address, size) != 0 && errno != EINPROGRESS)) {
         error = errno;
     }
-    /* It accepts also when that failed, because TCP may have connected. */
+    /* The listener accepts also when the connection failed, because TCP may have connected. */
     struct pollfd both[2] = {{.fd = from, .events = POLLIN}};
     if (rpoll(both, 1, error == 0 ? -1 : 0) > 0 && (ends[1] = raccept(from, NULL, NULL)) < 0) {
         error = error != 0 ? error : errno;
@@ -457,14 +457,14 @@ static int exhausting_peer(int resource, int most) {
         expect(carries_bytes(pairs[i]));
     }
     if (resource >= 0) {
-        /* More than one: a queue that was opened for the pair that failed stays for the next, and keeps its
-         * descriptors. */
+        /* There is more than one stream, because a queue that was opened for the pair that failed stays for
+         * the next, and keeps its descriptors. */
         expect(count > FREED);
         for (int i = 0; i < FREED; ++i) {
             --count;
             expect(rclose(pairs[count][0]) == 0 && rclose(pairs[count][1]) == 0);
         }
-        /* The device closes its descriptors when the peer has all, a moment later. */
+        /* The device closes its descriptors a moment later, when the peer has all bytes. */
         const double before = seconds();
         while ((error = connect_pair(pairs[count], own)) != 0 && seconds() - before < 10.0) {
         }
@@ -480,7 +480,8 @@ static int exhausting_peer(int resource, int most) {
 static void out_of_descriptors(void **state) {
     (void)state;
 #ifdef __SANITIZE_ADDRESS__
-    skip(); /* without a descriptor UBSan cannot look at memory, and takes sound objects for broken ones */
+    /* Without a descriptor UBSan cannot look at memory, and takes sound objects for broken ones. */
+    skip();
 #endif
     child = start_peer(program, "exhausting", RLIMIT_NOFILE, 64);
     const int result = end_of_peer(child);

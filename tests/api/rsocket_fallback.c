@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket_fallback: rsockets and programs that speak only TCP. The first bytes decide what the socket
+/* rsocket_fallback: tests rsockets and programs that speak only TCP. The first bytes decide what the socket
  * becomes. Every byte arrives, whichever side speaks first, and no side waits for ever. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,7 +22,7 @@ static const char request_key[] = "MPA ID Req Frame";
 
 static uint16_t port;
 static int listener = -1;
-static int client = -1; /* of the kernel */
+static int client = -1; /* a socket of the kernel */
 static int fd = -1;     /* the rsocket of raccept */
 
 static int listen_for_plain(void **state) {
@@ -115,9 +115,8 @@ static void a_server_that_speaks_first_has_tcp(void **state) {
     assert_rsocket_gets("HELO");
 }
 
-/* A server that does not block may speak when the time for a request is over, which is shorter for later
- * clients.
- */
+/* A server that does not block may speak when the time for a request is over.
+ * That time is shorter for later clients. */
 static void a_server_that_does_not_block_speaks_first(void **state) {
     (void)state;
     const double before = seconds();
@@ -165,7 +164,7 @@ static void a_client_that_says_nothing_and_goes(void **state) {
     assert_mode(fd, RDMA_MODE_TCP, RDMA_REASON_PEER_SPEAKS_TCP);
 }
 
-/* The kernel's accept gives such a connection too, and its bytes before its error. */
+/* The kernel's accept gives such a connection too, and gives its bytes before its error. */
 static void a_client_that_has_gone_is_accepted(void **state) {
     (void)state;
     const struct sockaddr_in address = loopback_at(port);
@@ -215,7 +214,7 @@ static void a_client_that_has_gone_is_accepted(void **state) {
     assert_fails(rrecv(fd, &byte, 1, 0), ECONNRESET);
 }
 
-/* After a part of a request nothing is decided until other bytes come, or the rest does not come. */
+/* After a part of a request the rsocket decides nothing until other bytes come, or the rest does not come. */
 static void the_beginning_of_a_request_may_be_anything(void **state) {
     (void)state;
     char byte = 0;
@@ -339,7 +338,7 @@ static void a_repoll_sees_tcp(void **state) {
     assert_int_equal(told(set, 10), 0);
     say("!");
     assert_int_equal(told(set, PATIENCE), EPOLLIN);
-    (void)told(set, 0); /* perhaps once more, for it has become TCP */
+    (void)told(set, 0); /* it may tell once more, because the rsocket has become TCP */
     assert_int_equal(told(set, 0), 0);
     say("b");
     assert_int_equal(told(set, PATIENCE), EPOLLIN);
@@ -397,9 +396,9 @@ static void options_that_were_set_before_have_effect(void **state) {
 
 /* ---- clients of ours ---- */
 
-/* An effect of TCP_DEFER_ACCEPT that Linux does not promise: a server that speaks first relies on it. The
- * kernel holds the connection back for a fifth of a second: an rsocket whose program did not run for so long
- * shows nothing. */
+/* TCP_DEFER_ACCEPT has an effect that Linux does not promise, and a server that speaks first relies
+ * on it. The kernel holds the connection back for a fifth of a second, so an rsocket whose program
+ * did not run for so long shows nothing. */
 static void the_request_of_an_rsocket_is_there_when_accept_returns(void **state) {
     (void)state;
     enum { TIMES = 50, MOST_LATE = 50 };
@@ -428,8 +427,8 @@ static void the_request_of_an_rsocket_is_there_when_accept_returns(void **state)
     close(plain);
 }
 
-/* The server closes what it has accepted, which drops the connection. Its client connects in TCP, and asks
- * the next time all the same. */
+/* The server closes what it has accepted, which drops the connection. Its client
+ * connects in TCP, and still asks the next time. */
 static void a_server_that_closes_at_once_is_still_asked(void **state) {
     (void)state;
     const struct sockaddr_in address = loopback_at(port);
@@ -439,7 +438,7 @@ static void a_server_that_closes_at_once_is_still_asked(void **state) {
         assert_mode(asking, RDMA_MODE_OPEN, RDMA_REASON_NONE);
         await_connection(asking, listener);
         assert_int_equal(rclose(raccept(listener, NULL, NULL)), 0);
-        /* It is writable before that is decided, and keeps what is sent. */
+        /* The rsocket is writable before that is decided, and keeps what is sent. */
         struct pollfd entry = {.fd = asking, .events = POLLIN};
         for (int waited = 0; waited < PATIENCE && rdma_option(asking, RDMA_MODE) == RDMA_MODE_OPEN;
              ++waited) {
@@ -454,7 +453,8 @@ static void a_server_that_closes_at_once_is_still_asked(void **state) {
 static void a_server_that_speaks_first_has_rdma_with_an_rsocket(void **state) {
     (void)state;
     const struct sockaddr_in address = loopback_at(port);
-    /* From an address that no client has been silent at: it has the whole time for its request. */
+    /* This client has an address at which no client has been silent, so
+     * it has the whole time for its request. */
     struct sockaddr_in from = loopback_at(0);
     from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
     struct pollfd both[2] = {{.fd = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), .events = POLLIN}};
@@ -476,7 +476,7 @@ static void a_server_that_speaks_first_has_rdma_with_an_rsocket(void **state) {
     assert_int_equal(rclose(both[0].fd), 0);
 }
 
-/* One call does not wait for many clients: it reports ready ones in between. */
+/* One call does not wait for many clients. It reports ready ones in between. */
 static void a_poll_begins_some_streams_at_a_time(void **state) {
     (void)state;
     enum { CLIENTS = 100, AT_ONCE = 64 };
@@ -577,7 +577,7 @@ static void every_byte_goes_through_tcp_and_back(void **state) {
 int main(void) {
     char grace[8];
     snprintf(grace, sizeof(grace), "%d", GRACE);
-    setenv("RS_GRACE_MS", grace, 1); /* read once */
+    setenv("RS_GRACE_MS", grace, 1); /* librsocket reads it once */
     const struct CMUnitTest tests[] = {
         WITH_LISTENER(a_server_that_does_not_block_speaks_first), /* before another has waited in vain */
         WITH_LISTENER(a_client_that_speaks_first_has_tcp),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* riomap, riounmap and riowrite, between two rsockets of this process. */
+/* rsocket_iomap: tests riomap, riounmap and riowrite, between two rsockets of this process. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -48,8 +48,8 @@ static int close_ends(void **state) {
     return 0;
 }
 
-/* After this the other end knows the mappings, and has the written bytes in its memory. This thread is also
- * the other end, and may have to give credits first. */
+/* Makes sure that the other end knows the mappings, and has the written bytes in its memory. This thread is
+ * also the other end, and may have to give credits first. */
 static void tell(int from, int to) {
     char byte = 0;
     struct pollfd both[2] = {{.fd = from, .events = POLLOUT}, {.fd = to, .events = POLLIN}};
@@ -75,7 +75,7 @@ static void a_mapping_each_way_at_once(void **state) {
     for (size_t k = 0; k < BIG; ++k) {
         bytes[k] = (unsigned char)(k * 7 + (k >> 8));
     }
-    /* The bytes are more than the queues and buffers hold, by turns, and no side waits. */
+    /* The bytes are more than the queues and buffers hold. The sides write by turns, and none waits. */
     size_t written[2] = {0, 0};
     while (written[0] < BIG || written[1] < BIG) {
         for (int i = 0; i < 2; ++i) {
@@ -104,7 +104,7 @@ static void mappings_without_end(void **state) {
     const int *const fds = *state;
     enum { TIMES = 100000 };
     static unsigned memory[2][SIZE / sizeof(unsigned)];
-    /* Under Valgrind there are fewer, but still many times the credits. */
+    /* Under Valgrind there are fewer mappings, but still many times the credits. */
     const unsigned times = getenv("RPMA_VALGRIND") == NULL ? TIMES : TIMES / 20;
     for (unsigned time = 0; time < times; ++time) {
         for (int i = 0; i < 2; ++i) {
@@ -278,14 +278,14 @@ static void a_message_comes_after_what_was_written_before(void **state) {
             bytes[i] = round;
         }
         assert_int_equal(riowrite(fds[1], bytes, sizeof(bytes), 0, 0), sizeof(bytes));
-        bytes[0] = 0; /* they are the program's again */
+        bytes[0] = 0; /* the bytes are the program's again */
         tell(fds[1], fds[0]);
         assert_int_equal(memory[0], round);
         assert_int_equal(memory[SIZE - 1], round);
     }
 }
 
-/* The peer may or may not know yet: no byte comes into the memory any more. */
+/* The peer may know of the end of the mapping or not. No byte comes into the memory any more. */
 static void a_mapping_ends_while_the_peer_writes(void **state) {
     const int *const fds = *state;
     static unsigned memory[SIZE];
@@ -331,7 +331,8 @@ static void memory_that_is_gone_before_its_mapping_ends(void **state) {
     assert_true(logged(text, "the connection ends", NULL));
 }
 
-/* Connects, and writes 1, 2, 3 and so on into what the other end maps, until that fails. Returns why. */
+/* Connects, and writes 1, 2, 3 and so on into what the other end maps,
+ * until that fails. Returns the error. */
 static void *write_until_it_fails(void *port) {
     const struct sockaddr_in address = loopback_at(*(const uint16_t *)port);
     const int fd = rsocket(AF_INET, SOCK_STREAM, 0), slots = SLOTS;
@@ -351,8 +352,8 @@ static void *write_until_it_fails(void *port) {
     return (void *)(intptr_t)error;
 }
 
-/* Waits until the peer has written this much. The device's thread places that, so that this thread makes no
- * call of rsockets. It sleeps, for Valgrind runs one thread at a time. */
+/* Waits until the peer has written this much. The device's thread places what the peer writes, so this thread
+ * makes no call of rsockets. It sleeps, because Valgrind runs one thread at a time. */
 static void await_value(const volatile unsigned *memory, unsigned least) {
     const struct timespec moment = {.tv_nsec = 1000000};
     const double deadline = seconds() + 20;

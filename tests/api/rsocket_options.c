@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket_options: every option and flag of a stream: it holds before the stream, in it, and on the rsockets
- * that a listener with it accepts; and options that change calls have their effects. */
+/* rsocket_options: tests every option and flag of a stream. An option holds before the stream, in it, and on
+ * the rsockets that a listener with it accepts. Options that change calls have their effects. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -93,7 +93,8 @@ static void assert_number(const struct number *option, int fd, const char *where
     }
 }
 
-/* Each option is set before the stream, one at a time, on the end that connects and on the listener. */
+/* The test sets each option before the stream, one at a time, on the
+ * end that connects and on the listener. */
 static void numbers_hold_where_they_are_set(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
@@ -173,7 +174,7 @@ static void maxseg_and_defer_accept_of_a_listener(void **state) {
     assert_int_equal(get(listener, IPPROTO_TCP, TCP_MAXSEG), 1000);
     set(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, 5);
     assert_true(get(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT) >= 5);
-    /* A silent client has not come yet; a client of ours asks at once. */
+    /* A silent client has not come yet, but a client of ours asks at once. */
     const struct sockaddr_in address = loopback_at(port);
     const int silent = socket(AF_INET, SOCK_STREAM, 0);
     struct pollfd entry = {.fd = listener, .events = POLLIN};
@@ -184,7 +185,7 @@ static void maxseg_and_defer_accept_of_a_listener(void **state) {
     close(silent);
 }
 
-/* Sends as much as the other end has room for. */
+/* Sends as many bytes as the other end has room for. Returns their number. */
 static int fill(int fd) {
     static const char bytes[1 << 16];
     struct pollfd entry = {.fd = fd, .events = POLLOUT};
@@ -195,7 +196,7 @@ static int fill(int fd) {
             total += (int)put;
         }
         assert_int_equal(errno, EAGAIN);
-    } while (rpoll(&entry, 1, 50) > 0); /* no room here, until the device has taken something */
+    } while (rpoll(&entry, 1, 50) > 0); /* there is no room until the device has taken something */
     return total;
 }
 
@@ -318,7 +319,7 @@ static void flags_of_a_socket(void **state) {
     assert_int_equal(rfcntl(plain, F_GETFL), O_RDWR);
     assert_int_equal(rfcntl(plain, F_GETFD), 0);
     assert_int_equal(rclose(plain), 0);
-    /* As with accept(2), neither is inherited. */
+    /* Neither flag is inherited, as with accept(2). */
     assert_int_equal(rfcntl(listener, F_SETFL, O_NONBLOCK), 0);
     assert_fails(raccept(listener, NULL, NULL), EAGAIN);
     connect_ends(ends, listener, port);
@@ -333,7 +334,7 @@ static void flags_of_a_receive(void **state) {
     assert_int_equal(rsend(ends[0], "abcdef", 6, 0), 6);
     assert_int_equal(rrecv(ends[1], bytes, 6, MSG_PEEK | MSG_WAITALL), 6);
     assert_memory_equal(bytes, "abcdef", 6);
-    /* This tells how many bytes there are, as FIONREAD does for other sockets. */
+    /* This call tells how many bytes there are, as FIONREAD does for other sockets. */
     assert_int_equal(rrecv(ends[1], NULL, 1 << 20, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT), 6);
     assert_int_equal(rrecv(ends[1], NULL, 2, MSG_TRUNC), 2);
     assert_int_equal(rrecv(ends[1], bytes, sizeof(bytes), 0), 4);
@@ -370,7 +371,7 @@ static void flags_of_a_send(void **state) {
     assert_fails(rsend(ends[0], "x", 1, MSG_OOB), EOPNOTSUPP);
     (void)fill(ends[0]);
     assert_fails(rsend(ends[0], "x", 1, MSG_DONTWAIT), EAGAIN);
-    /* There is no signal, with and without the flag; it would end this program. */
+    /* There is no signal, with and without the flag. A signal would end this program. */
     assert_int_equal(rshutdown(ends[1], SHUT_WR), 0);
     assert_fails(rsend(ends[1], "x", 1, MSG_NOSIGNAL), EPIPE);
     assert_fails(rsend(ends[1], "x", 1, 0), EPIPE);

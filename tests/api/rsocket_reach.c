@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket_reach: rconnect to servers that speak TCP. They are asked for RDMA, and each answers as programs do
- * that do not know the question; then the rsocket is TCP, and every byte arrives once. */
+/* rsocket_reach: tests rconnect to servers that speak TCP. The rsocket asks them for RDMA, and each answers
+ * as programs do that do not know the question. Then the rsocket is TCP, and every byte arrives once. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -22,22 +22,23 @@ enum { MANY = 100000 };
 static const char greeting[] = "220 ready\r\n";
 static const char garbage[] = "\x16\x03\x01\x02";
 
-/* A server does this with a request for RDMA. All else it sends back, as an echo does. */
+/* A server does this with a request for RDMA. It sends back all else, as an echo does. */
 enum kind {
-    Greets,  /* before the client has said anything, whatever that is */
-    Echoes,  /* what it does not understand, too */
+    Greets,  /* speaks before the client has said anything, whatever that is */
+    Echoes,  /* sends back what it does not understand, too */
     Garbles, /* answers with few bytes, and waits */
     Closes,
-    Waits, /* for more, in silence */
-    Hears  /* and never says anything */
+    Waits, /* waits for more, in silence */
+    Hears  /* waits, and never says anything */
 };
 
 static enum kind kind;
 static int listener = -1;
 static pthread_t server;
 static atomic_int served; /* connections */
-static int asked;         /* that were asked for RDMA */
-static size_t heard;      /* bytes that were as fill() has them, from the first on; they were no request */
+static int asked;         /* connections that were asked for RDMA */
+/* This counts the bytes that were as fill() has them, from the first on. They were no request. */
+static size_t heard;
 static struct sockaddr_storage address;
 static socklen_t address_size;
 static int fd = -1;
@@ -98,11 +99,11 @@ static void *accept_and_serve(void *unused) {
 }
 
 static uint16_t port_of(const struct sockaddr_storage *name) {
-    return ((const struct sockaddr_in *)name)->sin_port; /* sockaddr_in6 has it in the same place */
+    return ((const struct sockaddr_in *)name)->sin_port; /* sockaddr_in6 has the port in the same place */
 }
 
-/* Returns whether this process had a server there before: librsocket remembers for a minute which servers
- * speak TCP alone. */
+/* Returns whether this process had a server there before. librsocket remembers for
+ * a minute which servers speak TCP alone. */
 static bool is_known_port(uint16_t port) {
     static bool known[UINT16_MAX + 1];
     const bool was_known = known[port];
@@ -184,7 +185,8 @@ static const struct {
              {Waits, RDMA_REASON_PEER_SILENT}};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-/* The rsocket keeps what is sent at once until the server has answered the request, or has not. */
+/* The rsocket keeps what is sent at once until the server has answered
+ * the request, or has not answered in time. */
 static void every_byte_comes_back_once(void **state) {
     static char out[MANY];
     static char in[MANY + 1];
@@ -220,7 +222,7 @@ static void nothing_waits_that_must_not(void **state) {
         struct pollfd entry = {.fd = fd, .events = POLLOUT};
         assert_int_equal(rpoll(&entry, 1, 30000), 1);
         assert_int_equal(entry.revents, POLLOUT);
-        assert_true(end_pace(&pace) < 0.9); /* also where the server waits */
+        assert_true(end_pace(&pace) < 0.9); /* this holds also where the server waits */
         int error = -1;
         socklen_t size = sizeof(error);
         assert_int_equal(rgetsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size), 0);
@@ -251,7 +253,8 @@ static void nothing_waits_that_must_not(void **state) {
     }
 }
 
-/* The server goes while the set waits for its answer. The set does not look at the rsocket again. */
+/* Connects to a server that goes while the set waits for its answer. The
+ * set does not look at the rsocket again. */
 static void connect_in_vain(int set) {
     struct epoll_event event = {.events = EPOLLOUT};
     const double deadline = seconds() + 30;
@@ -262,7 +265,7 @@ static void connect_in_vain(int set) {
     assert_fails(rconnect(fd, (const struct sockaddr *)&there, sizeof(there)), EINPROGRESS);
     assert_int_equal(repoll_ctl(set, EPOLL_CTL_ADD, fd, &event), 0);
     assert_int_equal(repoll_wait(set, &event, 1, 30000), 1);
-    assert_int_equal(event.events, EPOLLOUT); /* it takes bytes, and has asked */
+    assert_int_equal(event.events, EPOLLOUT); /* the rsocket takes bytes, and has asked */
     close(silent);
     do {
         assert_int_equal(rconnect(fd, (const struct sockaddr *)&there, sizeof(there)), -1);
@@ -271,7 +274,7 @@ static void connect_in_vain(int set) {
     assert_int_equal(errno, ECONNREFUSED);
 }
 
-/* Nothing but the time that the server has for its answer wakes the thread. */
+/* Only the end of the time that the server has for its answer wakes the thread. */
 static void a_repoll_sees_what_becomes_of_it(void **state) {
     struct pace pace;
     begin_pace(&pace);
@@ -301,7 +304,8 @@ static void a_repoll_sees_what_becomes_of_it(void **state) {
     assert_true(end_pace(&pace) < 5); /* one server is silent, and has a second */
 }
 
-/* Waits until the server has accepted so many: what it has not accepted is lost when it stops. */
+/* Waits until the server has accepted so many connections. Those that it
+ * has not accepted are lost when it stops. */
 static void await_served(int connections) {
     const double deadline = seconds() + 30;
     while (served < connections) {
@@ -328,7 +332,7 @@ static void what_was_sent_goes_out_when_it_is_closed(void **state) {
         assert_gets("after");
         assert_int_equal(rclose(fd), 0);
         fd = -1;
-        /* The first may come to the server after the second, which did not ask. */
+        /* The first connection may come to the server after the second, which did not ask. */
         await_served(3);
         close_all(state);
         assert_int_equal(served, 3);
@@ -337,7 +341,7 @@ static void what_was_sent_goes_out_when_it_is_closed(void **state) {
 
 static const char *program;
 
-/* exit(3) with bytes that a server has not taken, which says nothing to a request. */
+/* Leaves with exit(3) while a server that says nothing to a request has not taken the bytes. */
 static void be_leaving(int port) {
     static char out[MANY];
     const struct sockaddr_in server_address = loopback_at((uint16_t)port);
@@ -356,13 +360,13 @@ static void what_was_sent_goes_out_when_the_process_ends(void **state) {
     const pid_t child =
         start_peer(program, "leave", ntohs(((const struct sockaddr_in *)&address)->sin_port), 0);
     assert_int_equal(end_of_peer(child), 0);
-    await_served(2); /* the request, and TCP */
+    await_served(2); /* one for the request, one for TCP */
     stop_server();
     assert_int_equal(heard, MANY);
 }
 
-/* The server has no room for the second connection before it accepts the one in front of it. An end of
- * receiving is one in each state. */
+/* The server has no room for the second connection before it accepts the one in front of it.
+ * An end of receiving holds in each state. */
 static void what_is_said_while_tcp_connects_again_goes_there(void **state) {
     (void)state;
     char byte = 0;
@@ -436,7 +440,7 @@ static void options_are_those_of_the_program(void **state) {
     assert_int_equal(rgetsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &value, &size), 0);
     assert_int_equal(value, 1);
     assert_int_equal(rgetsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &size), 0);
-    assert_int_equal(value, 0); /* which the device sets for itself */
+    assert_int_equal(value, 0); /* the device sets this for itself */
 }
 
 /* ---- an rsocket as its own peer ---- */
@@ -463,7 +467,7 @@ static void a_thread_connects_to_itself(void **state) {
     assert_int_equal(rclose(own), 0);
 }
 
-/* It sends and closes before it accepts. */
+/* The thread sends and closes before it accepts. */
 static void a_thread_that_closed_hears_itself(void **state) {
     (void)state;
     uint16_t port = 0;
@@ -482,7 +486,7 @@ static void a_thread_that_closed_hears_itself(void **state) {
 
 /* ---- whom to ask ---- */
 
-/* Runs the tests of a process whose RS_PROBE is `value`: the variable is read once. */
+/* Runs the tests of a process whose RS_PROBE is `value`. The process reads the variable once. */
 static void become(const char *value) {
     assert_int_equal(setenv("RS_PROBE", value, 1), 0);
     const pid_t child = start_peer(program, value, 0, 0);
@@ -497,7 +501,7 @@ static void who_is_asked_is_told_by_a_variable(void **state) {
     become("only");
 }
 
-/* A server of TCP is not asked; an rsocket of this machine is, where it is known. */
+/* The rsocket does not ask a server of TCP. It asks an rsocket of this machine, when that is known. */
 static void asks(bool known) {
     uint16_t port = 0;
     const int own = listening_rsocket(&port);
@@ -525,7 +529,7 @@ static void asks(bool known) {
 static void never_asks(void **state) {
     (void)state;
     asks(false);
-    /* Nobody listens there any more; and then the rsocket may listen. */
+    /* No program listens there any more, and then the rsocket may listen. */
     close_all(state);
     fd = rsocket(AF_INET, SOCK_STREAM, 0);
     assert_fails(rconnect(fd, (const struct sockaddr *)&address, address_size), ECONNREFUSED);

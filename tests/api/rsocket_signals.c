@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket: calls from the handler of a signal that has interrupted a call of the same thread. */
+/* rsocket: tests calls from the handler of a signal that has interrupted a call of the same thread. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -23,7 +23,7 @@ enum { INTERRUPTIONS = 50, AT_ONCE = 10, SPREAD_US = 100 };
 
 static const int give_up_s = 20;
 
-/* The interrupted thread sends requests, and its handler farewells. */
+/* The interrupted thread sends requests, and its handler sends farewells. */
 static const char request[] = "a request that is sent whole";
 static const char farewell[] = "a farewell, of another length, that is sent whole too";
 
@@ -51,7 +51,7 @@ static void say_farewell(void) {
     }
 }
 
-/* Every other function has to wait for the interrupted call too. */
+/* Makes the other calls, which all have to wait for the interrupted call too. */
 static void call_all(void) {
     char byte = 0;
     struct pollfd entry = {.fd = ends[0], .events = POLLIN};
@@ -93,7 +93,7 @@ struct texts {
     int goodbyes;
 };
 
-/* Receives until this many have come. Only whole texts come. */
+/* Receives until this many texts have come. Only whole texts come. */
 static void receive_texts(struct texts *texts, int fd, int requests, int goodbyes) {
     while (texts->requests < requests || texts->goodbyes < goodbyes) {
         const ssize_t got = rrecv(fd, texts->bytes + texts->kept, sizeof(texts->bytes) - texts->kept, 0);
@@ -119,7 +119,7 @@ static void receive_texts(struct texts *texts, int fd, int requests, int goodbye
     }
 }
 
-/* This thread has both ends, so that the handler finds locks of either taken. */
+/* This thread has both ends, so the handler finds locks of either taken. */
 static void a_handler_sends_whole_or_not_at_all(void **state) {
     (void)state;
     int sent = 0;
@@ -128,7 +128,7 @@ static void a_handler_sends_whole_or_not_at_all(void **state) {
     make_pair(ends);
     handle_signal(SIGALRM, say_farewell);
     while (refused < INTERRUPTIONS && seconds() < deadline) {
-        assert_int_equal(raise(SIGALRM), 0); /* which interrupts no call */
+        assert_int_equal(raise(SIGALRM), 0); /* this signal interrupts no call */
         interrupt_soon();
         for (int i = 0; i < AT_ONCE; ++i) {
             assert_int_equal(rsend(ends[0], request, sizeof(request), 0), sizeof(request));
@@ -182,7 +182,7 @@ static void use_plain(void) {
     unexpected += !(rrecv(plain, &(char){0}, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
 }
 
-/* The kernel has all of it, so that there is nothing to wait for. */
+/* The kernel has all of an rsocket that stayed TCP, so there is nothing to wait for. */
 static void an_rsocket_that_stayed_tcp_is_not_refused(void **state) {
     (void)state;
     uint16_t port = 0;
@@ -235,8 +235,8 @@ static void send_a_byte(void) {
     unexpected += rsend(ends[0], "h", 1, 0) != 1;
 }
 
-/* No other call has to wait for a thread that sleeps. So a handler may use the rsocket for which it sleeps.
- */
+/* No other call has to wait for a thread that sleeps, so a handler may use
+ * the rsocket for which the thread sleeps. */
 static void a_sleep_stands_in_no_ones_way(void **state) {
     (void)state;
     atomic_int number = 0;
@@ -253,7 +253,7 @@ static void a_sleep_stands_in_no_ones_way(void **state) {
     close_pair(ends);
 }
 
-/* Stands in the library's way to sleep, where a signal may come too. */
+/* poll() calls this on the library's way to sleep, where a signal may come too. */
 static void (*volatile before_sleep)(void);
 
 __attribute__((visibility("default"))) int poll(struct pollfd *fds, nfds_t count, int timeout) {
@@ -266,7 +266,7 @@ __attribute__((visibility("default"))) int poll(struct pollfd *fds, nfds_t count
     return ppoll(fds, count, timeout < 0 ? NULL : &time, NULL);
 }
 
-/* Another end's byte comes, and the device tells it to the handler. */
+/* The byte of the other end comes, and the device tells it to the handler. */
 static void send_and_look(void) {
     struct pollfd entry = {.fd = ends[1], .events = POLLIN};
     unexpected += rsend(ends[0], "h", 1, 0) != 1;

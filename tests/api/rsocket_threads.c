@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rsocket: streams that several threads use, begun in any of them, and a process that forks. */
+/* rsocket: tests streams that several threads use, begun in any of them, and a process that forks. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -54,7 +54,7 @@ static void *answers(void *argument) {
     return NULL;
 }
 
-/* This thread began all streams and then sleeps: one of the threads that use them serves the others. */
+/* This thread began all streams and then sleeps. One of the threads that use them serves the others. */
 static void threads_on_the_streams_of_another(void **state) {
     (void)state;
     int fds[PAIRS][2];
@@ -138,7 +138,8 @@ static void *sends_to_each(void *argument) {
     int(*const fds)[2] = argument;
     for (int i = 0; i < PAIRS; ++i) {
         char byte = (char)i;
-        /* The one before has been answered: whoever polls sleeps again, or is about to. */
+        /* The stream before this one has been answered, so the thread that
+         * polls sleeps again, or is about to. */
         if (rsend(fds[i][0], &byte, 1, 0) != 1 || rrecv(fds[i][0], &byte, 1, 0) != 1) {
             return "failed";
         }
@@ -182,7 +183,7 @@ static void *reads_one(void *argument) {
     return NULL;
 }
 
-/* The first thread sleeps for all of them; when it leaves, another has to take its place. */
+/* The first thread sleeps for all of them. When it leaves, another has to take its place. */
 static void a_thread_that_leaves_is_replaced(void **state) {
     (void)state;
     int fds[PAIRS][2];
@@ -236,8 +237,8 @@ static void a_child_has_lost_its_parents_streams(void **state) {
     assert_int_equal(rclose(fds[1]), 0);
 }
 
-/* As a server does that forks for each connection: its child has another descriptor of the same socket, and
- * uses it. Here that is a duplicate. */
+/* A server that forks for each connection has a child with another descriptor of the same socket, which the
+ * child uses. Here a duplicate stands for that descriptor. */
 static void a_close_takes_nothing_from_who_inherited(void **state) {
     (void)state;
     char key[16];
@@ -261,7 +262,7 @@ static void a_close_takes_nothing_from_who_inherited(void **state) {
 
 struct acceptor {
     int listener;
-    atomic_int thread; /* its number, when it is about to wait */
+    atomic_int thread; /* the thread's number, when it is about to wait */
     int error;
 };
 
@@ -273,7 +274,7 @@ static void *accepts(void *argument) {
     return NULL;
 }
 
-/* The thread also waits for the rsocket that it accepted, of a silent client. */
+/* The thread also waits for the rsocket that it accepted, whose client is silent. */
 static void a_listener_that_is_closed_ends_raccept(void **state) {
     (void)state;
     struct acceptor acceptor = {0};
@@ -317,12 +318,12 @@ static void a_peer_that_closes_at_once_ends_rconnect(void **state) {
         char byte = 0;
         pthread_t thread;
         client.fd = rsocket(AF_INET, SOCK_STREAM, 0);
-        /* It would connect once more, in TCP, if the close came before the answer. */
+        /* The client would connect once more, in TCP, if the close came before the answer. */
         demand_rdma(client.fd);
         start(&thread, connects, &client);
         const int accepted = raccept(listener, NULL, NULL);
         assert_true(accepted >= 0);
-        (void)rrecv(accepted, &byte, 1, MSG_DONTWAIT); /* answers */
+        (void)rrecv(accepted, &byte, 1, MSG_DONTWAIT); /* this answers */
         assert_int_equal(rclose(accepted), 0);
         join(thread);
         assert_false(client.failed);
@@ -335,11 +336,13 @@ enum wait { in_rrecv, in_rpoll, in_repoll_wait, in_raccept, waits };
 
 struct newcomer {
     uint16_t port;
-    int result; /* of rconnect */
+    int result; /* the result of rconnect */
     int mode;
     int fd;
-    int to_tell;           /* a byte goes to this rsocket then, */
-    uint16_t port_to_tell; /* unless this is not 0: then a connection of TCP goes there */
+    /* When the connection is made, a byte goes to this rsocket. When port_to_tell is not 0, a
+     * connection of TCP goes to that port instead. */
+    int to_tell;
+    uint16_t port_to_tell;
 };
 
 static void *connects_and_tells(void *argument) {

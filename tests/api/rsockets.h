@@ -47,7 +47,8 @@ static inline void await_connection(int asking, int listener) {
     }
 }
 
-/* Waits until its request is there too, which a busy machine may send later. Nobody has read it from TCP. */
+/* Waits until the request of that rsocket is there too, which a busy machine may send
+ * later. No program has read it from TCP. */
 static inline void await_request(int asking, int accepted) {
     const time_t deadline = time(NULL) + 30;
     struct pollfd request = {.fd = accepted, .events = POLLIN};
@@ -58,16 +59,16 @@ static inline void await_request(int asking, int accepted) {
     }
 }
 
-/* Makes rconnect fail where it would fall back to TCP. It then waits for the answer of the peer, and tells
- * why there is none. */
+/* Makes rconnect fail where it would fall back to TCP. rconnect then waits for the answer of
+ * the peer, and tells why there is none. */
 static inline void demand_rdma(int fd) {
     const int no = 0;
     assert_int_equal(rsetsockopt(fd, SOL_RDMA, RDMA_FALLBACK, &no, sizeof(no)), 0);
 }
 
-/* Connects fds[0], which does not block, because one thread is both ends; fds[1] has accepted. The stream is
- * established when this returns: an rsocket that may become TCP would be writable before, and keep what it
- * sends. */
+/* Connects fds[0], which does not block, because one thread is both ends. fds[1] has accepted.
+ * The stream is established when this returns: an rsocket that may become TCP would be
+ * writable before, and keep what it sends. */
 static inline void connect_rsocket(int fds[2], int listener, uint16_t port) {
     const struct sockaddr_in address = loopback_at(port);
     demand_rdma(fds[0]);
@@ -88,7 +89,7 @@ static inline void connect_rsocket(int fds[2], int listener, uint16_t port) {
     assert_int_equal(rfcntl(fds[0], F_SETFL, 0), 0);
 }
 
-/* Does the same with a new rsocket. */
+/* Connects in the same way with a new rsocket. */
 static inline void connect_ends(int fds[2], int listener, uint16_t port) {
     fds[0] = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     assert_true(fds[0] >= 0);
@@ -118,7 +119,7 @@ static inline double seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Waits until a thread sleeps that says its number when it is about to make its call. */
+/* Waits until a thread sleeps. The thread stores its number when it is about to make its call. */
 static inline void await_sleep(const atomic_int *thread) {
     const double deadline = seconds() + 30;
     char path[64];
@@ -136,8 +137,8 @@ static inline void await_sleep(const atomic_int *thread) {
     }
 }
 
-/* Runs this program once more, with three arguments: what it is to be, and two numbers. It is a process of
- * its own, for a child that was forked cannot use a device that its parent has opened. */
+/* Runs this program once more, with three arguments: its role, and two numbers. The peer is a process of its
+ * own, because a child that was forked cannot use a device that its parent has opened. */
 static inline pid_t start_peer(const char *program, const char *role, int first, int second) {
     char numbers[2][16];
     snprintf(numbers[0], sizeof(numbers[0]), "%d", first);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* srq: shared receive queues. */
+/* srq: tests shared receive queues. */
 #include <string.h>
 
 #include "ends.h"
@@ -25,8 +25,8 @@ static int end_with_srq(void **state) {
     return failures + end_all(state);
 }
 
-/* Makes two connections whose servers take their receives from the_srq, with or without a completion queue of
- * its own. */
+/* Makes two connections whose servers take their receives from the_srq, with or
+ * without a completion queue of its own. */
 static void connect_both(struct ends *ends, uint32_t rcq_size) {
     assert_ok(rpma_srq_cfg_new(&the_srq_cfg));
     assert_ok(rpma_srq_cfg_set_rcq_size(the_srq_cfg, rcq_size));
@@ -121,7 +121,8 @@ static void messages_of_both_connections_arrive(struct ends *ends, struct rpma_c
     assert_true(wc.wr_id == (uintptr_t)(ends->far + 64));
     assert_string_equal(ends->far + 64, "two!");
 
-    /* A message that comes before its receive. InfiniBand's waits for it, siw's ends the connection. */
+    /* Here a message comes before its receive. InfiniBand's message waits for the
+     * receive, and siw's ends the connection. */
     if (ends->device != SOFT_DEVICE) {
         return;
     }
@@ -160,7 +161,7 @@ static void completions_of_the_connections(void **state) {
 static void connection_has_no_receives_of_its_own(void **state) {
     struct ends *ends = *state;
     if (ends->device == KERNEL_IWARP) {
-        /* The driver of rdma-core 44 takes it for granted that it has. */
+        /* The driver of rdma-core 44 takes it for granted that a connection has receives of its own. */
         skip();
     }
     connect_both(ends, 8);
@@ -173,7 +174,7 @@ static void full_queue_refuses(void **state) {
     struct rpma_mr_local *const far = reg(ends, ends->far, BUFFER_SIZE, RPMA_MR_USAGE_RECV);
     int result = 0;
     connect_both(ends, 8);
-    /* It may have room for more than the four that were asked for. */
+    /* The queue may have room for more than the four that were asked for. */
     for (int i = 0; i < 1000 && result == 0; ++i) {
         result = rpma_srq_recv(the_srq, far, 0, 64, NULL);
         assert_true(i >= 4 || result == 0);

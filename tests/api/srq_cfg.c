@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* srq_cfg: the values of a shared receive queue's configuration and their defaults. */
+/* srq_cfg: tests the values of a shared receive queue's configuration and their defaults. */
 #include "test.h"
 
 static int make(void **state) {

@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-/* cmocka.h comes last, because it needs the others. */
+/* cmocka.h comes last, because it needs the other headers. */
 #include <cmocka.h>
 #include <librpma.h>
 

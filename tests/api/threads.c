@@ -123,8 +123,8 @@ static void log_lines(struct ends *ends, int thread) {
     }
 }
 
-/* librpma's own function, which tells the local time, writes to where RPMA_LOG says: CMakeLists.txt sets it.
- */
+/* librpma's own function, which tells the local time, writes to the place that
+ * RPMA_LOG says. CMakeLists.txt sets RPMA_LOG. */
 static void many_threads_log(void **state) {
     enum rpma_log_level before = RPMA_LOG_DISABLED;
     assert_ok(rpma_log_get_threshold(RPMA_LOG_THRESHOLD, &before));
@@ -220,8 +220,8 @@ static void one_endpoint_feeds_many_threads(void **state) {
 
 /* ---- one connection, many threads ---- */
 
-/* In each round each posting thread posts one write, one read, one flush, one atomic write and one message.
- */
+/* In each round each posting thread posts one write, one read, one
+ * flush, one atomic write and one message. */
 #define KINDS 5
 #define POSTED (THREADS * ROUNDS * KINDS)
 
@@ -332,8 +332,8 @@ static void one_connection_serves_many_threads(void **state) {
 
 /* ---- regions that are younger than their connection ---- */
 
-/* The device's thread finds a region by its key, which comes over the network: nothing else was between the
- * two threads since it was registered. */
+/* The device's thread finds a region by its key, which comes over the network. Nothing else was between the
+ * two threads since the region was registered. */
 static void regions_come_and_go_beside_a_connection(void **state) {
     struct ends *ends = *state;
     struct rpma_cq *cq = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* threads_shared: objects that many connections share, used by many threads at once (see threads.c): batches,
- * a shared receive queue, completion and event queues. */
+/* threads_shared: tests objects that many connections share, used by many threads at once (see threads.c):
+ * batches, a shared receive queue, completion and event queues. */
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -11,7 +11,7 @@
 
 #define ALWAYS RPMA_F_COMPLETION_ALWAYS
 #define PAIRS 3
-/* All threads together post this many batches: each thread posts one to each pair in each round. */
+/* All threads together post this many batches, because each thread posts one to each pair in each round. */
 #define BATCHES (THREADS * ROUNDS * PAIRS)
 #define BATCH 3
 
@@ -57,7 +57,8 @@ static int end(void **state) {
 static void post_batches(struct ends *ends, int thread) {
     (void)ends;
     for (int i = 0; i < ROUNDS * PAIRS; ++i) {
-        /* Memory of its own for each connection too: they are served by different threads. */
+        /* Each connection has memory of its own too, because the connections
+         * are served by different threads. */
         const size_t mine = (size_t)(thread * PAIRS + i % PAIRS) * 64;
         const struct rpma_op ops[BATCH] = {
             {.type = RPMA_OP_WRITE,
@@ -89,7 +90,7 @@ static void post_receives(struct ends *ends, int thread) {
     }
 }
 
-/* Collects until `collected` is `all`. */
+/* Collects completions until `collected` is `all`. */
 static void collect(struct rpma_cq *cq, atomic_int *collected, int all) {
     int fd = -1;
     EXPECT_OK(rpma_cq_get_fd(cq, &fd));
@@ -103,7 +104,7 @@ static void collect(struct rpma_cq *cq, atomic_int *collected, int all) {
         }
         atomic_fetch_add(collected, got);
         if (result == RPMA_E_NO_COMPLETION) {
-            /* Bounded: another thread may have taken the last completion. */
+            /* The wait is limited, because another thread may have taken the last completion. */
             poll(&readable, 1, 10);
             const int waited = rpma_cq_wait_event(cq, RPMA_WAIT_NO_REARM);
             EXPECT(waited == 0 || waited == RPMA_E_NO_COMPLETION);
@@ -164,8 +165,8 @@ static void batches_and_shared_queues(void **state) {
 
 /* ---- connections that many threads make, with one queue for their events ---- */
 
-/* A thread asks again when one of all the connections is established: the device gives a connection 10
- * seconds, which is little for all of them at once where a race detector and others share the processors. */
+/* A thread asks again when one of all the connections is established. The device gives a connection 10
+ * seconds, which is little for all of them at once when a race detector and others share the processors. */
 static void ask_many(struct ends *ends, int thread) {
     (void)thread;
     for (int i = 0; i < ROUNDS; ++i) {
@@ -195,15 +196,16 @@ static void answer_many(struct ends *ends, int thread) {
     }
 }
 
-/* A connection is deleted when the call that asked for it has returned: once nobody is in one. */
+/* Deletes a connection when the call that asked for it has returned,
+ * which is when no thread is in such a call. */
 static void delete_asked(struct rpma_conn *conn) {
     EXPECT(pthread_rwlock_wrlock(&shared.asking) == 0);
     EXPECT(pthread_rwlock_unlock(&shared.asking) == 0);
     EXPECT_OK(rpma_conn_delete(&conn));
 }
 
-/* The one thread that may wait for events: each connection comes, and goes. It deletes each at once: drd
- * compares what a thread does with all that it remembers of each lock that is still there. */
+/* Only this thread may wait for events. Each connection comes, and goes. The thread deletes each at once,
+ * because drd compares what a thread does with all that it remembers of each lock that is still there. */
 static void *take_events(void *argument) {
     (void)argument;
     int came = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* utils: the device of an address, by RPMA_DEVICE; its abilities; the texts of events. */
+/* utils: tests the device of an address, by RPMA_DEVICE, its abilities, and the texts of events. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "log_capture.h"
 #include "test.h"
 
-/* TEST-NET-1 of RFC 5737: no machine's address. */
+/* RFC 5737 calls these addresses TEST-NET-1. No machine has one. */
 #define FOREIGN "192.0.2.1"
 
 static struct ibv_context *untouched(void) {
@@ -127,12 +127,12 @@ static void foreign_address_is_not_local(void **state) {
         assert_code(rpma_utils_get_ibv_context(FOREIGN, RPMA_UTIL_IBV_CONTEXT_LOCAL, &context),
                     RPMA_E_PROVIDER);
         assert_ptr_equal(context, untouched());
-        /* Which of this machine's addresses have one is said with it. */
+        /* The log also says which of this machine's addresses have a device. */
         assert_true(logged(FOREIGN, "as an address of this machine", "127.0.0.1 (soft_lo)", NULL));
     }
 }
 
-/* No single device serves all addresses: the look-up succeeds, but its result makes no peer. */
+/* No single device serves all addresses. The look-up succeeds, but its result makes no peer. */
 static void wildcard_has_no_device(void **state) {
     (void)state;
     struct ibv_context *context = untouched();

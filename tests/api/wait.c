@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* wait: sleeps on a descriptor that needs no arming, together with others; and its cost. */
+/* wait: tests sleeps on a descriptor that needs no arming, together with others, and their cost. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -110,7 +110,7 @@ static void a_queue_is_resized(void **state) {
     struct ends *ends = *state;
     struct ibv_wc wc;
     if (ends->device != SOFT_DEVICE) {
-        skip(); /* not every device can */
+        skip(); /* not every device can do this */
     }
     capture_log(RPMA_LOG_LEVEL_ERROR);
     assert_code(rpma_cq_resize(NULL, 20), RPMA_E_INVAL);
@@ -165,7 +165,7 @@ static void what_arrives_makes_it_readable(void **state) {
     assert_ok(rpma_recv(ends->server, shared.mr, 0, 8, (void *)7));
     assert_ok(rpma_cq_wait_begin(shared.far, &fd));
     assert_code(rpma_cq_get_wc(shared.far, 1, &wc, NULL), RPMA_E_NO_COMPLETION);
-    while (is_readable(fd)) { /* of the start of the connection something may be left */
+    while (is_readable(fd)) { /* something of the connection's start may be left */
         assert_code(rpma_cq_get_wc(shared.far, 1, &wc, NULL), RPMA_E_NO_COMPLETION);
     }
     assert_ok(rpma_send(ends->client, shared.mr, 8, 8, RPMA_F_COMPLETION_ON_ERROR, NULL));
@@ -201,7 +201,7 @@ static void what_others_post_makes_it_readable(void **state) {
         assert_ok(result);
     }
     assert_ok(rpma_cq_wait_end(shared.near));
-    /* Before a wait it need not tell, but is not lost. */
+    /* The queue need not tell of a completion before a wait, but does not lose it. */
     assert_ok(rpma_write(ends->client, NULL, 0, NULL, 0, 0, ALWAYS, (void *)9));
     assert_int_equal(sleep_for(shared.near).wr_id, 9);
 }
@@ -230,7 +230,7 @@ static void say(const struct side *side) {
     }
 }
 
-/* Collects on the way what was said. */
+/* Receives the message that was said, and collects other completions on the way. */
 static void hear(const struct side *side) {
     struct ibv_wc wc = {0};
     if (rpma_recv(side->conn, shared.mr, 64, 8, NULL) != 0) {
@@ -252,7 +252,7 @@ static void *answer_each(void *argument) {
     return NULL;
 }
 
-/* A ping-pong of two threads that sleep; how often something was told. */
+/* Runs a ping-pong of two threads that sleep. Returns how often something was told. */
 static int tolds_of_a_ping_pong(struct ends *ends, struct ibv_wc (*next)(struct rpma_cq *)) {
     pthread_t other;
     struct side near = {ends->client, shared.near, next};
@@ -267,8 +267,8 @@ static int tolds_of_a_ping_pong(struct ends *ends, struct ibv_wc (*next)(struct 
     return atomic_load(&told);
 }
 
-/* Another thread of the device may take what came, between this thread's look and its sleep. It has to tell
- * then. */
+/* Another thread of the device may take what came, between this thread's look and
+ * its sleep. The device has to tell then. */
 #define SELDOM (ROUNDS / 10)
 
 static void no_completion_is_told(void **state) {
@@ -279,7 +279,7 @@ static void no_completion_is_told(void **state) {
     assert_in_range(tolds_of_a_ping_pong(ends, sleep_for), 0, SELDOM);
 }
 
-/* As an armed queue's are: so does the one above count them. */
+/* The completions of an armed queue are told, so tolds_of_a_ping_pong counts them. */
 static void completions_of_armed_queues_are_told(void **state) {
     struct ends *ends = *state;
     if (ends->device != SOFT_DEVICE) {

@@ -75,7 +75,7 @@ private:
     const bool reads_;     // whether it ever reads
     const bool drips_;     // sends a few bytes at a time
     const bool
-        resets_;  // at its end, instead of closing; most do, for each that closes keeps its port a minute
+        resets_;  // at its end, instead of closing; most do, because each that closes keeps its port a minute
     Verdict verdict_ = Verdict::Goes_on;
     std::uint64_t patience_;  // the steps until it leaves
     std::unique_ptr<Clock> deadline_;
