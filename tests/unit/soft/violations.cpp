@@ -262,7 +262,7 @@ void rfc7306_8_2_immediate_data_must_be_validated(Ends &ends) {
     expect_terminate(ends, immediate({.offset = 8, .msn = 1}), terminate::untagged_offset, soft);
     expect_terminate(ends, immediate({.msn = 0}), terminate::untagged_msn, soft);
     expect_terminate(ends, immediate({.msn = 2}), terminate::untagged_msn, soft);
-    // As the end of a send, immediate data has the offset where the send's bytes end, and the send's number.
+    // Immediate data as the end of a send has the offset where the send's bytes end, and the send's number.
     const Bytes first = fpdu({.opcode = Opcode::Send, .last = false, .msn = 1}, Bytes(8));
     for (const std::uint32_t offset : {0U, 7U, 9U, 16U, UINT32_MAX}) {
         expect_terminate(ends, joined(first, immediate({.offset = offset, .msn = 1})),

@@ -69,7 +69,7 @@ void so_many_a_minute_are_forgotten(void **) {
     assert_true(table.turn(guesser, start + 60s) == soft::limits::longest_guess_delay);
     assert_true(table.turn(guesser, start + 150s) == soft::limits::longest_guess_delay / 2);
     assert_true(table.turn(guesser, start + 180s) == 0ms);
-    // As many guesses a minute as the limit allows still cause no delay.
+    // The number of guesses a minute that the limit allows still causes no delay.
     guess(table, guesser, limit, start + 240s);
     assert_true(table.turn(guesser, start + 240s) == 0ms);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/device: the table of interfaces decides which device serves an address, where it has a line.
+// stream/device: tests that the table of interfaces decides which device serves an
+// address, when the table has a line for it.
 #include "stream/device.hpp"
 
 #include <arpa/inet.h>
@@ -13,7 +14,7 @@ namespace {
 
 using stream::Device;
 
-// Returns the errno value, or 0 and the device's name is soft_lo.
+// Returns the errno value, or 0 after it has asserted that the device's name is soft_lo.
 int soft_at_loopback(const char *table) {
     const auto parsed = base::InterfaceTable::parse(table, "table");
     Device::choose_by(parsed);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hostile peers of streams, from a seed, several at once, at either end: they speak rsockets' protocol by
-// themselves (raw_peer.hpp), by the rules for a while, and then not: data beyond windows, credits that nobody
-// can give, windows that wrap the address space, slots and words that mean nothing, private data of every
-// kind; or they just go. Each stream ends with the right error, every byte before that is right, and memory
-// and descriptors are bounded and come back. Arguments: seed, number of words.
+// A seed makes hostile peers of streams, several at once, at either end. They speak rsockets' protocol
+// by themselves (raw_peer.hpp), by the rules for a while, and then break them: they send data beyond
+// windows, credits that nobody can give, windows that wrap the address space, slots and words that
+// mean nothing, and private data of every kind, or they just go. Each stream ends with the right
+// error, and every byte before that is right. Memory and descriptors are bounded and come back. The
+// arguments are the seed and the number of words.
 #include <malloc.h>
 #include <rpma/rsocket.h>
 
@@ -70,7 +71,7 @@ public:
     Attack(const Attack &) = delete;
     Attack &operator=(const Attack &) = delete;
 
-    // Returns false when it is over.
+    // Does one step. Returns false when the connection is over.
     [[nodiscard]] bool step() {
         if (peer_ != nullptr) {
             (void)peer_->step();
@@ -127,7 +128,7 @@ private:
         }
     }
     void misbehave();
-    // The program on the stream.
+    // Uses the stream as its program does.
     void use();
     void ended(int error) { error_ = error; }
 
@@ -227,8 +228,9 @@ std::size_t open_descriptors() {
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-// The device's table of regions grows by the part in which the next key falls, until it has all parts: about
-// 2 MiB, which are no leak. After so many registrations it has all parts.
+// Registers regions until the device's table of regions has all parts. The table grows by the part
+// in which the next key falls. All parts are about 2 MiB, which are no leak. After so many
+// registrations the table has all parts.
 void complete_table_of_regions() {
     std::array<char, 8> memory{};
     for (unsigned i = 0; i < 40'000; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/iomaps: tests the mappings of a peer, also of one that lies, and what a peer gets to know about
-// ours.
+// stream/iomaps: tests the mappings of a peer, also of one that lies,
+// and what a peer gets to know about ours.
 #include "stream/iomaps.hpp"
 
 #include <array>
@@ -108,7 +108,7 @@ void the_peer_is_told_once(void **) {
     assert_false(maps.remove(byte(0), 1));
 }
 
-// While the stream cannot send the news of a slot, they stay one item.
+// The news of a slot stay one item while the stream cannot send them.
 void news_do_not_pile_up(void **) {
     OwnMaps maps{2};
     maps.add(byte(1), 1, {}, slot(7, 0x1001, 1));

@@ -74,7 +74,7 @@ void private_data_that_is_none(void **) {
     }
 }
 
-// The private data names memory that the peer does not have: its device refuses the first write there.
+// The private data names memory that the peer does not have, so its device refuses the first write there.
 void private_data_that_lies(void **) {
     auto ends = test::connect_ends(RawPeer::Side::Asks, 4096);
     RawPeer peer{test::device(), RawPeer::Side::Asks, std::move(ends.peer), bytes_of(good)};
@@ -115,8 +115,8 @@ struct Pair {
     RawPeer peer;
 };
 
-// The peer never gives a credit or a window. The stream sends as much as it may; the rest does not block, and
-// closing does not wait.
+// The peer never gives a credit or a window. The stream sends as much as it may. The rest
+// does not block, and closing does not wait.
 void a_peer_that_gives_nothing(void **) {
     for (const auto side : {RawPeer::Side::Asks, RawPeer::Side::IsAsked}) {
         Pair pair{side};
@@ -191,7 +191,7 @@ void words_on_their_way_at_the_end(void **) {
     }
     pair.peer.data(10);
     pair.peer.send();
-    for (int i = 0; i < 20; ++i) {  // while they come
+    for (int i = 0; i < 20; ++i) {  // while the words come
         (void)rpoll(&one, 1, 0);
         assert_int_equal(one.revents & POLLERR, 0);
         (void)poll(nullptr, 0, 1);

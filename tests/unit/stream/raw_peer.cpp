@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer of a stream that speaks rsockets' protocol by itself: see the header.
+// This file has a peer of a stream that speaks rsockets' protocol by itself. See the header.
 #include "raw_peer.hpp"
 
 #include <fcntl.h>
@@ -250,8 +250,8 @@ Ends connect_ends(RawPeer::Side side, int receive_bytes) {
     const base::Fd plain{socket(AF_INET, SOCK_STREAM, 0)};
     const int stream = rsocket(AF_INET, SOCK_STREAM | (asks ? 0 : SOCK_NONBLOCK), 0);
     require(rsetsockopt(stream, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes)) == 0);
-    // This thread is both ends: if it did not run for a while, one end would take the other for a peer of
-    // TCP.
+    // This thread is both ends. If it did not run for a while, one end
+    // would take the other for a peer of TCP.
     const int no = 0;
     require(rsetsockopt(stream, SOL_RDMA, RDMA_FALLBACK, &no, sizeof(no)) == 0);
     if (asks) {

@@ -17,12 +17,12 @@ namespace test {
 class RawPeer {
 public:
     enum class Side { Asks, IsAsked };
-    // Takes a TCP connection. It sends private_data, unless that is empty, instead of a Hello.
+    // Takes a TCP connection. The peer sends private_data instead of a Hello, unless private_data is empty.
     RawPeer(rpma_peer *peer, Side side, base::Fd socket, std::vector<std::byte> private_data = {});
 
     // Takes the completions and events that have come. Returns false when the connection is over.
     bool step();
-    // Returns whether words may be sent: those before have left.
+    // Returns whether words may be sent, which is when those before have left.
     [[nodiscard]] bool is_ready() const { return established_ && !over_ && unsent_ == 0; }
     [[nodiscard]] bool is_over() const { return over_; }
     [[nodiscard]] bool is_established() const { return established_; }
@@ -36,10 +36,10 @@ public:
     // Adds a message of any length up to 64 bytes.
     void message(std::size_t bytes);
     void write(std::uint64_t address, std::uint32_t key, std::span<const std::byte> bytes);
-    // Grants the other end a window: writes the next entry of its list.
+    // Grants the other end a window by writing the next entry of its list.
     void window(const stream::Target &window);
-    // These keep the rules. data() sends as many bytes as it may, up to `most`. update() sends the credits
-    // and the window that are due.
+    // These functions keep the rules. data() sends as many bytes as it may, up to `most`. update() sends
+    // the credits and the window that are due.
     void data(std::size_t most);
     void update();
     void send();
@@ -103,7 +103,7 @@ struct Ends {
     int stream = -1;
     base::Fd peer;
 };
-// `side` is that of the peer.
+// Connects two ends. `side` is that of the peer.
 [[nodiscard]] Ends connect_ends(RawPeer::Side side, int receive_bytes);
 // Returns the device of 127.0.0.1, for peers.
 [[nodiscard]] rpma_peer *device();

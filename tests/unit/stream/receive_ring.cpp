@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/receive_ring: tests what a peer may write and when it may write again, and its two halves with
-// stream/allowance, the other end of the same protocol.
+// stream/receive_ring: tests what a peer may write and when it may write again. Also tests its two halves
+// with stream/allowance, which is the other end of the same protocol.
 #include "stream/receive_ring.hpp"
 
 #include <random>
@@ -97,8 +97,8 @@ void what_a_peer_may_not_write(void **) {
     assert_true(ring.arrived(1));
 }
 
-// With any sizes and at any pace, the writer never finds less room than the reader gave, and neither end
-// waits for ever.
+// With any sizes and at any pace, the writer never finds less room than the
+// reader gave, and neither end waits for ever.
 void both_ends_agree(void **) {
     std::mt19937 random{11};
     const auto dice = [&] { return static_cast<std::uint32_t>(random()); };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/send_ring: posted messages take bytes and places, which come back in the order of the messages.
+// stream/send_ring: tests that posted messages take bytes and places, which
+// come back in the order of the messages.
 #include "stream/send_ring.hpp"
 
 #include "../base/check.hpp"

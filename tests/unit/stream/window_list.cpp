@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/window_list: tests windows that have arrived, windows that are on their way, and entries that are
-// none.
+// stream/window_list: tests windows that have arrived, windows that are
+// on their way, and entries that are none.
 #include "stream/window_list.hpp"
 
 #include "../base/check.hpp"
@@ -16,7 +16,7 @@ constexpr Target second{.address = 0x7f0000013345, .key = 7, .length = length};
 
 struct Memory {
     alignas(8) std::array<std::byte, windows * window_bytes> bytes{};
-    // The first bytes of a window are placed.
+    // Places the first bytes of a window.
     void place(std::size_t entry, const Target &window, std::size_t count = window_bytes) {
         const auto written = encode_window(window, std::endian::native);
         std::copy_n(written.begin(), count,
