@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every fuzz target uses this header. It ends the program at a broken invariant, and reads the input as a
-// series of choices.
+// Every fuzz target uses this header. It ends the program at a broken invariant, and
+// reads the input as a series of choices.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace fuzz {
 
-// Ends the program unless it holds. Unlike assert() it does so in every build.
+// Ends the program when the condition does not hold. Unlike assert() it does so in every build.
 inline void require(bool holds, const char *invariant) {
     if (!holds) {
         std::fprintf(stderr, "INVARIANT BROKEN: %s\n", invariant);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // This target runs the whole device against a hostile peer on TCP. The first byte chooses what the peer does:
-//   0  raw: the rest from the first byte of the connection on
-//   1  a valid start-up, then the rest as the stream
-//   2  a valid start-up, then FPDUs that are nearly right (frame_builder.hpp), among what the program does
-//   3  the device has asked for the connection: a reply that is valid, or whatever it is, then as 2
+//   0  The peer sends the rest raw, from the first byte of the connection on.
+//   1  The peer sends a valid start-up, then the rest as the stream.
+//   2  The peer sends a valid start-up, then FPDUs that are nearly right (frame_builder.hpp), among what the
+//      program does.
+//   3  The device has asked for the connection. The peer sends a reply that is valid, or any other bytes, and
+//      then goes on as in 2.
 // The second byte chooses the start-up, the third chooses what the program does with it, and then the pieces
 // follow. After each input the target requires three things: the device has closed the connection, no byte
 // that was not opened to the peer has changed, and the listener takes the next one.
@@ -56,7 +58,7 @@ void send_raw(HostilePeer &peer, Choices &choices) {
     }
 }
 
-// The program does one of these things between the pieces.
+// Does one of the things that a program does between the pieces.
 void act(FuzzDevice &device, Choices &choices) {
     const unsigned kind = choices.byte();
     switch (kind % 4) {
@@ -127,7 +129,7 @@ void check_listener(FuzzDevice &device) {
     device.close();
 }
 
-// The peer closes its side, or resets the connection.
+// Closes the side of the peer, or resets the connection.
 void end(HostilePeer &peer, std::uint8_t program) {
     if ((program & resets) == 0) {
         peer.finish();
@@ -137,7 +139,7 @@ void end(HostilePeer &peer, std::uint8_t program) {
     FuzzDevice::instance().close();
 }
 
-// The peer asks the device for the connection.
+// Has the peer ask the device for the connection.
 void ask(FuzzDevice &device, unsigned mode, Choices &choices) {
     const MpaFrame request = startup(choices.byte());
     const std::uint8_t program = choices.byte();
@@ -157,7 +159,7 @@ void ask(FuzzDevice &device, unsigned mode, Choices &choices) {
     end(peer, program);
 }
 
-// The device asks the peer for the connection.
+// Has the device ask the peer for the connection.
 void answer(FuzzDevice &device, Choices &choices) {
     MpaFrame reply = startup(choices.byte());
     const std::uint8_t program = choices.byte();

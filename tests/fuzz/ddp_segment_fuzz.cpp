@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// This target decodes DDP headers at the front of the bytes that have arrived. The codec accepts or refuses a
-// header as soon as its bytes are there, and the bytes that follow do not matter. An accepted header encodes
-// to the same bytes.
+// This target decodes DDP headers at the front of the bytes that have arrived. The codec accepts or
+// refuses a header as soon as its bytes are there, and the bytes that follow do not matter. An
+// accepted header encodes to the same bytes.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -38,7 +38,8 @@ void accepted(std::span<const std::byte> input, const Segment &segment) {
     require(again && *again && same(**again, segment), "what we encode decodes to itself");
 }
 
-// While bytes are added the answer is "wait" at first; then it is another one and never changes again.
+// Adds bytes one after another. The answer is "wait" at first; then it
+// is another one and never changes again.
 void grows(std::span<const std::byte> input) {
     bool decided = false;
     for (std::size_t size = 0; size <= std::min(input.size(), untagged_bytes + 4); ++size) {

@@ -26,7 +26,7 @@ std::uint64_t little_endian(Bytes bytes) {
     return value;
 }
 
-// Only a successful call may write to this place.
+// Returns the place to which only a successful call may write.
 template <typename T>
 T *untouched() {
     static char place;

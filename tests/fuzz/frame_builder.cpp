@@ -31,7 +31,7 @@ enum Twist : unsigned {
     WrongLength = 16,
     CutShort = 32,
     ReservedBits = 64,
-    AsImmediate = 128,  // a send ends with it, or it is a message of its own
+    AsImmediate = 128,  // the end of a send, or a message of its own
 };
 
 }  // namespace

@@ -130,7 +130,7 @@ ibv_mr *FuzzDevice::register_area(Area area) {
     const auto access = static_cast<int>(access_of(area));
     ibv_mr *region = softrdma_ibv_reg_mr(pd, bytes(area), size(area), access);
     if (region == nullptr && area == Area::Durable && errno == EOPNOTSUPP) {
-        // The current folder is in memory.
+        // The current folder, which has the file, is in memory.
         region = softrdma_ibv_reg_mr(pd, bytes(area), size(area), access & ~SOFTRDMA_ACCESS_FLUSH_PERSISTENT);
     }
     require(region != nullptr, "memory can be registered");
@@ -216,7 +216,7 @@ void FuzzDevice::connect(std::uint16_t port, unsigned receives) {
     require(softrdma_rdma_connect(id, &parameters) == 0, "a connection can be begun");
 }
 
-// A full queue or an ended connection refuses the request; that is no failure.
+// A full queue or an ended connection refuses the request, which is no failure.
 void FuzzDevice::post_receive(std::size_t bytes_wanted) {
     if (id_ == nullptr || id_->qp == nullptr) {
         return;

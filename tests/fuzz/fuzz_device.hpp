@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The target `connection` attacks this device. It has a listener on 127.0.0.1 in this process, its memory,
-// and one connection at a time, which it accepts or makes itself. It lives as long as the process. A call
-// that fails here, and not because of the peer, is a broken invariant.
+// The target `connection` attacks this device. The device has a listener on 127.0.0.1 in this process, its
+// memory, and one connection at a time, which it accepts or makes itself. It lives as long as the process. A
+// call that fails here, and not because of the peer, is a broken invariant.
 #pragma once
 
 #include <sys/types.h>
@@ -42,8 +42,8 @@ public:
     [[nodiscard]] std::uint64_t address(Area area) const;
     [[nodiscard]] static std::size_t size(Area area) { return area == Area::Open ? open_bytes : small_bytes; }
 
-    // From here on the program treats the request of the peer at this port like this. It drops any other
-    // request, whose peer has gone.
+    // Has the program treat the request of the peer at this port like this from here on. The program drops
+    // any other request, whose peer has gone.
     void expect(std::uint16_t peer_port, const Acceptance &acceptance) {
         peer_port_ = peer_port;
         acceptance_ = acceptance;
@@ -61,8 +61,8 @@ public:
     void disconnect();
     void register_spare_again();
 
-    // Destroys the objects of the connection. Then requires that each byte that no peer may change is as it
-    // was.
+    // Destroys the objects of the connection. Then requires that each byte
+    // that no peer may change is as it was.
     void close();
     void check_memory() const;
 

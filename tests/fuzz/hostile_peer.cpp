@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t remembered_bytes = 1024;
 constexpr int turns_after_a_piece = 3;
 
-// This is a bound and measures nothing: a call that has not ended by then hangs.
+// This bound measures nothing. A call that has not ended by then hangs.
 class Deadline {
 public:
     [[nodiscard]] bool passed() const { return std::chrono::steady_clock::now() > at_; }
@@ -58,7 +58,7 @@ HostilePeer::HostilePeer(FuzzDevice &device, const Acceptance &acceptance)
 }
 
 HostilePeer::HostilePeer(FuzzDevice &device, unsigned receives) : device_{device} {
-    static const Listener &listener = *new Listener;  // all inputs share it
+    static const Listener &listener = *new Listener;  // all inputs share this listener
     device.connect(listener.port, receives);
     socket_ = accept4(listener.socket, nullptr, nullptr, SOCK_CLOEXEC);
     require(socket_ >= 0, "the device comes to where it was sent");

@@ -60,7 +60,7 @@ void check_superblock(std::span<const std::byte> input) {
     }
 }
 
-// The input is the commit word, then the header of either slot.
+// Checks an input that is the commit word and then the header of either slot.
 void check_control(std::span<const std::byte> input) {
     constexpr cli::Layout layout{.capacity = 100'000};
     static std::array<std::byte, cli::Layout::control_size> control;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Feeds a fuzz target its corpus, for compilers without libFuzzer: `fuzz_NAME FOLDER-OR-FILE...`. The target
 // gets every input unchanged, then each of its prefixes, then seeded mutations, so that an ordinary build
-// explores a little too. RPMA_SEED (decimal) repeats a run; RPMA_MUTATIONS is the number of mutations of each
-// input, for targets that take their time.
+// explores a little too. RPMA_SEED (decimal) repeats a run, and RPMA_MUTATIONS is the number of mutations of
+// each input, for targets that take their time.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A message of a datagram rsocket has an envelope and a label in front of it. This target decodes any bytes
-// as each of the two. Bytes that are accepted are complete, and encode to bytes that are accepted as the
-// same.
+// A message of a datagram rsocket has an envelope and a label in front of it. This target
+// decodes any bytes as each of the two. Bytes that are accepted are complete, and encode
+// to bytes that are accepted as the same.
 #include <algorithm>
 #include <vector>
 

@@ -114,7 +114,7 @@ private:
         std::memcpy(&slot.target, entry + sizeof(slot.offset), sizeof(slot.target));
         return maps_.set(index, slot);
     }
-    // The peer writes at any place in the list.
+    // Has the peer write at any place in the list.
     void write(Choices &input) {
         const std::size_t at = input.byte() % list_.size();
         const auto bytes = input.bytes(std::min<std::size_t>(input.byte() % 32, list_.size() - at));
