@@ -45,7 +45,7 @@ namespace {
 using test::Ends;
 
 // Lets each allocation of `call` fail in turn. `call` returns whether it
-// succeeded; `undo` then takes its effect back.
+// succeeded, and `undo` takes its effect back.
 template <typename Call, typename Undo>
 void each_allocation_fails(Call call, Undo undo) {
     constexpr int most = 100;

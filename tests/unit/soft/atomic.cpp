@@ -86,7 +86,7 @@ Bytes response(std::uint32_t msn, std::uint32_t identifier, std::uint64_t origin
                 encode(AtomicResponse{.identifier = identifier, .original = original}));
 }
 
-// Atomic requests are numbered together with reads; answers have numbers of their own.
+// Atomic requests are numbered together with reads. Answers have numbers of their own.
 void rfc7306_5_2_1_a_request_must_be_on_the_queue_of_reads(Ends &ends) {
     auto &[device, peer, other] = ends;
     rdma_cm_id *const id = device.establish(peer, from_a_soft_device);

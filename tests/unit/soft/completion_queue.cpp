@@ -313,8 +313,8 @@ void a_sleeper_is_woken(Objects &objects) {
     }
 }
 
-// A thread of a program may poll while exit() destroys static objects. Polling uses none of them;
-// AddressSanitizer would see such a use.
+// A thread of a program may poll while exit() destroys static objects. Polling uses none
+// of them, as AddressSanitizer would see.
 std::atomic<unsigned> polls{0};
 struct DestroyedLast {
     ~DestroyedLast() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many peers take scarce resources and give nothing; the device serves others beside them. This program
+// Many peers take scarce resources and give nothing. The device serves others beside them. This program
 // shortens the limits for all its tests.
 #include <linux/sockios.h>
 #include <poll.h>

@@ -169,7 +169,8 @@ void a_service_is_found_and_used(Ids &ids) {
     assert_int_equal(errno, EINVAL);
 }
 
-// A datagram id has no connection that would end with its queue pair: librdmacm pushes no event either.
+// A datagram id has no connection that would end with its queue pair, so there is
+// no event. librdmacm pushes none either.
 void a_queue_pair_ends_without_an_event(Ids &ids) {
     rdma_cm_id *const client = ids.ask(ids.port());
     const Seen request = ids.next(RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -285,7 +286,7 @@ void nobody_listens(Ids &ids) {
     assert_int_equal(ids.next(RDMA_CM_EVENT_UNREACHABLE).status, -ECONNREFUSED);
 }
 
-// The device repeats a lost reply; it does not take the repeated request for a second one.
+// The device repeats a lost reply, and does not take the repeated request for a second one.
 void a_request_comes_again(Ids &ids) {
     using namespace soft::wire;
     const auto peer = std::make_unique<Socket>();

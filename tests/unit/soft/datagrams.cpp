@@ -35,7 +35,7 @@ using test::route_bytes;
 constexpr std::uint32_t to_group = 0xffffff;
 const char *const group = "239.255.77.1";
 
-// These are two ends; a test may make more of its own.
+// These are two ends. A test may make more of its own.
 struct Ends {
     DatagramEnd a;
     DatagramEnd b;

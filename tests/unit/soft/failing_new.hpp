@@ -13,8 +13,8 @@ namespace test {
 
 }  // namespace test
 
-// Every operator that the device uses is replaced, because a sanitizer brings its own. They are not inline:
-// otherwise g++ would not see which new belongs to which delete.
+// Every operator that the device uses is replaced, because a sanitizer brings its own. The operators are not
+// inline, because otherwise g++ would not see which new belongs to which delete.
 [[gnu::noinline]] void *operator new(std::size_t size, const std::nothrow_t &) noexcept {
     return test::allocation_fails(size) ? nullptr : std::malloc(size);
 }

@@ -255,7 +255,7 @@ void a_child_is_refused_ids_that_it_inherited(Ends &ends) {
 }
 
 // A thread holds one of the locks that are held during a fork, and waits for
-// others of them: fork(2) takes those last.
+// others of them, which fork(2) takes last.
 void a_fork_waits_for_threads_in_the_order_of_their_locks(Ends &ends) {
     auto &[device, peer, other] = ends;
     static constinit base::LogPlace place{"file", 1, "function"};

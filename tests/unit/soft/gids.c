@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* unit/soft: a device has one GID for each address of its interface; an IPv4 address is mapped into IPv6. */
+/* unit/soft: tests that a device has one GID for each address of its interface, and
+ * that an IPv4 address is mapped into IPv6. */
 #include "endpoint.h"
 
 #include <net/if.h>

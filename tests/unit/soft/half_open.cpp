@@ -27,7 +27,7 @@ void half_open_peers_are_given_up(Ends &ends) {
     other.send(std::span{request}.first(request.size() - 1));
     test::Peer third;
     (void)device.establish(third, {});
-    // One peer is accepted, and does not send the first FPDU that it promised; another one does.
+    // One peer is accepted, and does not send the first FPDU that it promised. Another one does.
     const MpaFrame promising{.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4};
     test::Peer promised;
     promised.connect(device.port());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A thread holds a queue pair that it found by its number, for as long as it waits for
-// that queue pair's group. Other threads make, connect and end queue pairs meanwhile; the
+// that queue pair's group. Other threads make, connect and end queue pairs meanwhile. The
 // thread that destroys the held one waits.
 #include <atomic>
 #include <optional>
@@ -37,7 +37,7 @@ void a_queue_pair_that_is_held_is_not_destroyed(Ends &ends) {
         softrdma_rdma_destroy_qp(id);
         destroyed = true;
     }};
-    // The device forgets the number first: from then on the destroyer waits for the hold alone.
+    // The device forgets the number first. From then on the destroyer waits for the hold alone.
     while (AnyQueuePair::find(number).get() != nullptr) {
         std::this_thread::yield();
     }

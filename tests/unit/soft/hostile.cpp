@@ -129,7 +129,7 @@ void Storm::take_completions() {
     }
 }
 
-// Closes the id in any state; the posted requests end with it.
+// Closes the id in any state. The posted requests end with it.
 void Storm::close(rdma_cm_id *id) {
     std::erase(ids_, id);
     const std::uint32_t number = id->qp != nullptr ? id->qp->qp_num : 0;
@@ -290,8 +290,9 @@ void Storm::calm() {
     check_honest();
 }
 
-// The table of regions grows by the part in which the next key falls, until it has all parts: about 2 MiB,
-// which are no leak. After so many registrations it has all parts.
+// Registers regions until the table of regions has all parts. The table grows by the part in
+// which the next key falls. All parts are about 2 MiB, which are no leak. After so many
+// registrations the table has all parts.
 void Storm::complete_table_of_regions() {
     for (unsigned i = 0; i < 40'000; ++i) {
         ibv_mr *const region = softrdma_ibv_reg_mr(device_.mr->pd, device_.at(0), 8, IBV_ACCESS_LOCAL_WRITE);

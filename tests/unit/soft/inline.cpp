@@ -72,7 +72,7 @@ public:
         }
         ++count_;
     }
-    // Returns the result of the post; `refused` is the wr_id of the request that was refused.
+    // Returns the result of the post. `refused` is the wr_id of the request that was refused.
     int post(rdma_cm_id *id, std::uint64_t &refused) {
         ibv_send_wr *bad = nullptr;
         const int error = ibv_post_send(id->qp, requests_.data(), &bad);

@@ -98,7 +98,7 @@ void datagrams_come_to_an_address_that_was_not_there(void **) {
     assert_string_equal(end->next_message().text.c_str(), "to the new one");
 }
 
-// No route leads to a group here; the id's own address selects the interface.
+// No route leads to a group here, so the id's own address selects the interface.
 void an_id_that_is_bound_needs_no_route_to_a_group(void **) {
     set_address("127.0.0.1");
     sockaddr_in here = ipv4("127.0.0.1");

@@ -28,7 +28,7 @@ void Ledger::post_receive(ibv_qp *qp) {
     request.sg_list = &place;
     request.num_sge = 1;
     ibv_recv_wr *bad = nullptr;
-    // The receive is noted before it is posted: when the connection is over, it completes at once.
+    // When the connection is over, a receive completes at once. So the receive is noted before it is posted.
     auto &receives = queues_[qp->qp_num].receives;
     receives.push_back({.wr_id = request.wr_id, .sink = sink});
     const int error = ibv_post_recv(qp, &request, &bad);

@@ -35,8 +35,8 @@ void rfc5041_4_3_msns_must_begin_at_one_and_rise_by_one(Ends &ends) {
     }
 }
 
-// Every segment of a message has the message's number and its own offset;
-// only the last one is marked as the last.
+// Every segment of a message has the message's number and its own offset.
+// Only the last one is marked as the last.
 void rfc5041_5_2_each_segment_must_say_where_it_belongs(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr int short_segments = 536;

@@ -23,9 +23,9 @@ public:
     Peer &operator=(const Peer &) = delete;
 
     // Connects as initiator, from 127.0.0.host. TCP uses segments of max_segment_bytes at most, and has room
-    // for room_bytes that were not received; for 0 it chooses itself.
+    // for room_bytes that were not received. When a number is 0, TCP chooses it.
     void connect(std::uint16_t port, int max_segment_bytes = 0, unsigned host = 1, int room_bytes = 0);
-    // Listens as responder and returns the port; accept() then takes the one connection.
+    // Listens as responder and returns the port. accept() then takes the one connection.
     [[nodiscard]] std::uint16_t listen();
     void accept();
 

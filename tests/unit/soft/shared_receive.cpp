@@ -210,8 +210,8 @@ void a_receive_that_comes_inside_a_send(Ends &ends) {
     assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
 }
 
-// The connection that found the queue empty first is served first: a newcomer does not take
-// its receive, even when it is faster. The test holds the lock under which a connection is
+// The connection that found the queue empty first is served first. A newcomer does not take its
+// receive, even when the newcomer is faster. The test holds the lock under which a connection is
 // served, as the thread that serves it does.
 void receives_go_by_the_line(Ends &ends) {
     auto &[device, peer, other] = ends;

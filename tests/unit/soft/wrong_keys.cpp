@@ -61,7 +61,7 @@ void turns_follow_one_another(void **) {
     assert_true(table.turn(guesser, start + 60min) == 0ms);
 }
 
-// Guesses of connections from before the first delay count too: the next connections wait for all of them.
+// Guesses of connections from before the first delay count too, so the next connections wait for all of them.
 void so_many_a_minute_are_forgotten(void **) {
     WrongKeys table;
     const std::size_t limit = soft::limits::wrong_keys_a_minute;
