@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The tests' symbols are hidden by default; librpma finds these instead of the libraries'. */
+/* The tests' symbols are hidden by default. librpma finds these instead of the libraries'. */
 #define EVERYWHERE __attribute__((visibility("default")))
 #undef ibv_reg_mr
 

@@ -90,7 +90,7 @@ static void reads_and_writes(void **state) {
     assert_ok(rpma_write_with_imm(conn, remote, 0, local, 0, 64, ALWAYS, 0x11223344, &context));
     posted(IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SIGNALED, REMOTE_ADDRESS);
     assert_int_equal(ntohl(kernel.sent.imm_data), 0x11223344);
-    /* A length has 32 bits; earlier versions cut the other bits off. */
+    /* A length has 32 bits, and earlier versions cut the other bits off. */
     assert_code(rpma_write(conn, remote, 0, local, 0, (UINT64_C(1) << 32) + 7, ALWAYS, &context),
                 RPMA_E_INVAL);
     assert_ok(rpma_write(conn, remote, 0, local, 0, UINT32_MAX, ALWAYS, &context));
@@ -137,7 +137,7 @@ static void shared_receive(void **state) {
     assert_code(rpma_srq_recv(srq, local, 0, 8, &context), RPMA_E_PROVIDER);
 }
 
-/* Bit 1 asks for a completion; the other bits have no meaning. */
+/* Bit 1 asks for a completion, and the other bits have no meaning. */
 static void only_one_bit_of_the_flags_counts(void **state) {
     (void)state;
     static const struct {

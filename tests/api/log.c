@@ -175,7 +175,7 @@ static void default_function_writes_both_logs(void **state) {
 }
 
 int main(void) {
-    /* The order matters: the first two are about settings that no test has changed yet. */
+    /* The first two tests are about settings that no test has changed yet, so the order matters. */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
         cmocka_unit_test(system_log_identity_is_left_alone_until_the_first_line),

@@ -95,7 +95,7 @@ static void descriptor_is_21_bytes(void **state) {
     assert_ok(rpma_mr_get_descriptor(mr, descriptor));
     assert_true(little(descriptor, 8) == (uintptr_t)ends->near);
     assert_int_equal(little(descriptor + 8, 8), 1001);
-    /* librpma 1.3 reads these bits; on the soft device the other bits say
+    /* librpma 1.3 reads these bits. On the soft device the other bits say
      * that the region takes native operations. */
     assert_int_equal(descriptor[20] & 0x30, RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY);
     if (ends->device == SOFT_DEVICE) {

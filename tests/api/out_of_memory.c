@@ -6,8 +6,9 @@
 
 #include "ends.h"
 
-/* Replaces the C++ library's operator new(std::nothrow), for one object and for several, in the whole
- * process. librpma's allocation with this number, counted from 0, fails; none fails when it is negative. */
+/* Replaces the C++ library's operator new(std::nothrow), for one object and for several,
+ * in the whole process. librpma's allocation with this number, counted from 0, fails.
+ * None fails when the number is negative. */
 #define EVERYWHERE __attribute__((visibility("default")))
 static int failing = -1;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* threads: checks the promises of doc/THREADS.md with many threads at once. ThreadSanitizer judges them;
- * without it, each thread still checks its own results. */
+/* threads: checks the promises of doc/THREADS.md with many threads at once. ThreadSanitizer judges them.
+ * Without it, each thread still checks its own results. */
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
