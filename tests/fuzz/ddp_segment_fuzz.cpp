@@ -38,7 +38,7 @@ void accepted(std::span<const std::byte> input, const Segment &segment) {
     require(again && *again && same(**again, segment), "what we encode decodes to itself");
 }
 
-// Adds bytes one after another. The answer is "wait" at first; then it
+// Adds bytes one after another. The answer is "wait" at first. Then it
 // is another one and never changes again.
 void grows(std::span<const std::byte> input) {
     bool decided = false;

@@ -16,7 +16,7 @@
 namespace fuzz {
 
 // The regions have room between them that is not registered. Peers may change the first region and the last
-// two. Durable is a file, on storage where the current folder is: a flush there parks the connection.
+// two. Durable is a file, on storage where the current folder is, so a flush there parks the connection.
 enum class Area { Open, LocalOnly, ReadOnly, Foreign, Spare, Durable };
 constexpr std::size_t areas = 6;
 
