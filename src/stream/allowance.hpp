@@ -36,12 +36,16 @@ public:
     // The peer has opened a window, behind those it opened before. False: this cannot be a window, or is one
     // too many.
     [[nodiscard]] bool open(const Target &window) {
-        const auto place = std::ranges::find(open_, 0U, &Target::length);
-        if (place == open_.end() || window.length == 0 || !is_memory(window.address, window.length)) {
+        if (window.length == 0 || !is_memory(window.address, window.length)) {
             return false;
         }
-        *place = window;
-        return true;
+        for (Target &place : open_) {
+            if (place.length == 0) {
+                place = window;
+                return true;
+            }
+        }
+        return false;
     }
 
     [[nodiscard]] bool has_credit() const { return sent_ != limit_; }
