@@ -126,23 +126,28 @@ bool Worker::submit(Job &job) {
     return !pool.take_back(job);
 }
 
+template <typename Use>
+void Worker::for_each(Use use) {
+    for (Worker *here = newest.load(std::memory_order_acquire); here != nullptr; here = here->older_) {
+        use(*here);
+    }
+}
+
 void Worker::end_all() {
     const auto deadline = base::Clock::now() + end_limit;
-    for (Worker *here = newest.load(std::memory_order_acquire); here != nullptr; here = here->older_) {
-        here->end(deadline);
-    }
+    for_each([deadline](Worker &worker) { worker.end(deadline); });
 }
 
 void Worker::end(base::Clock::time_point deadline) {
     Pool &pool = *pool_;
-    base::Lock lock{pool.mutex};
-    pool.ending = true;
-    pool.wake.notify_all();
-    while (pool.threads != 0 && pool.ended.wait_until(pool.mutex, deadline)) {
+    {
+        const base::Lock lock{pool.mutex};
+        pool.ending = true;
+        pool.wake.notify_all();
+        while (pool.threads != 0 && pool.ended.wait_until(pool.mutex, deadline)) {
+        }
     }
-    const auto last = pool.ended_thread.take();
-    lock.unlock();
-    base::EndedThread::join(last);
+    join_ended();
 }
 
 // Makes the pool anew in the same place. It touches no lock that a vanished thread might hold, not even an
@@ -151,7 +156,6 @@ void Worker::drop_after_fork() {
     new (pool_.get()) Pool;
 }
 
-// Joins the threads that have ended, because the child inherits their ids and cannot join them.
 void Worker::join_ended() {
     Pool &pool = *pool_;
     base::Lock lock{pool.mutex};
@@ -162,16 +166,9 @@ void Worker::join_ended() {
 
 // These are initialized when the library is loaded, so that no fork comes before them.
 const base::ForkHook Worker::joins_before_forks{
-    base::ForkLevel::EndedThreads, {.before = [] {
-        for (Worker *here = newest.load(std::memory_order_acquire); here != nullptr; here = here->older_) {
-            here->join_ended();
-        }
-    }}};
+    base::ForkLevel::EndedThreads, {.before = [] { for_each([](Worker &worker) { worker.join_ended(); }); }}};
 const base::ForkHook Worker::renews_after_forks{
-    base::ForkLevel::Persist, {.after_in_child = [] {
-        for (Worker *here = newest.load(std::memory_order_acquire); here != nullptr; here = here->older_) {
-            here->drop_after_fork();
-        }
-    }}};
+    base::ForkLevel::Persist,
+    {.after_in_child = [] { for_each([](Worker &worker) { worker.drop_after_fork(); }); }}};
 
 }  // namespace persist

@@ -45,7 +45,10 @@ private:
     friend std::default_delete<Worker>;  // destroys a worker when another thread was faster to make one
     explicit Worker(DeviceNumber device);
     ~Worker();
+    template <typename Use>
+    static void for_each(Use use);
     void end(base::Clock::time_point deadline);
+    // Joins the threads that have ended. A child of fork(2) would inherit their ids and could not join them.
     void join_ended();
     // A child starts without threads and without jobs.
     void drop_after_fork();
