@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/cm: the responder's side, up to the request. Each MPA request becomes an id of its own, which the
 // program accepts or rejects (respond.cpp).
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/connected/queue_pair: the turns of a queue pair, in which its connection goes on: when its link is
 // ready, when its deadline has passed, when receives were posted, or when a worker has finished.
-#include <utility>
-
 #include "soft/connected/queue_pair.hpp"
 
 namespace soft {

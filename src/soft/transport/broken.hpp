@@ -44,4 +44,9 @@ struct Broken {
 template <typename T = void>
 using Outcome = std::expected<T, Broken>;
 
+// Returns an Outcome that has nothing but this reason.
+[[nodiscard]] inline std::unexpected<Broken> broken_by(Broken::By by) {
+    return std::unexpected{Broken{.by = by}};
+}
+
 }  // namespace soft

@@ -17,10 +17,6 @@ constexpr int rounds_in_a_turn = 32;
 
 using State = Link::Received::State;
 
-std::unexpected<Broken> broken_by(Broken::By by) {
-    return std::unexpected{Broken{.by = by}};
-}
-
 // Returns the status of the operation for which the peer ended the connection.
 ibv_wc_status status_of(const wire::TerminateCode &code) {
     if (code == wire::terminate::untagged_no_buffer) {
@@ -47,7 +43,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
 Outcome<> Receiver::receive() {
     serves();
     if (ignores_peer_) {
-        return link_->discard() ? std::unexpected{Broken{.by = Broken::By::End}} : Outcome<>{};
+        return link_->discard() ? broken_by(Broken::By::End) : Outcome<>{};
     }
     if (!incoming_.has_buffer()) {
         incoming_.lend(parts_.group.borrow_buffer(incoming_.buffer_size()));
@@ -94,7 +90,7 @@ Outcome<Link::Received> Receiver::fill() {
             const Outcome<bool> goes_on = or_broken(std::unexpected{got.error()});
             return goes_on ? Outcome<Link::Received>{} : std::unexpected{goes_on.error()};
         } catch (const std::bad_alloc &) {
-            return std::unexpected{Broken{.by = Broken::By::NoMemory}};
+            return broken_by(Broken::By::NoMemory);
         }
     }
     return incoming_.fill(*link_);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/transport/receiver: places payload: writes and atomic writes go into regions, answers to reads and
 // atomic operations to their sinks, messages into receives.
-#include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <new>
+#include <utility>
 
 #include "persist/guard.hpp"
 #include "soft/transport/receiver.hpp"

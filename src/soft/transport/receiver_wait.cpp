@@ -51,7 +51,7 @@ void Receiver::stall() {
 // too.
 Outcome<> Receiver::stream_ended() {
     if (!parts_.inbox.keeps_whole()) {
-        return std::unexpected{Broken{.by = Broken::By::End}};
+        return broken_by(Broken::By::End);
     }
     stall();
     hold_end();
@@ -106,7 +106,7 @@ Outcome<> Receiver::go_on() {
 
 Outcome<> Receiver::expire() {
     if (end_held_) {
-        return std::unexpected{Broken{.by = Broken::By::End}};
+        return broken_by(Broken::By::End);
     }
     // When this process or its thread did not run for a while, the link may have bytes that the peer sent in
     // time.
@@ -117,7 +117,7 @@ Outcome<> Receiver::expire() {
     }
     const bool ours_to_go_on = stalled_ || parked();
     if (awaits_peer_ || (!ours_to_go_on && pace_.is_late(peers_progress()))) {
-        return std::unexpected{Broken{.by = Broken::By::Silence}};
+        return broken_by(Broken::By::Silence);
     }
     pace_.forget();
     answer_and_watch();

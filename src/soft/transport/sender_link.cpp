@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t bytes_in_a_turn = std::size_t{8} << 20;  // then other connections have their turn
 constexpr std::uint32_t ready_to_receive_stag = 1;             // no key is checked for an empty write
 
-Broken::By broken_by(Added added) {
+Broken::By reason_of(Added added) {
     return added == Added::NotAllowed   ? Broken::By::AccessLost
            : added == Added::MemoryGone ? Broken::By::MemoryGone
                                         : Broken::By::RequestFailed;
@@ -93,7 +93,7 @@ bool Sender::add_segment(bool of_answers) {
     if (added == Added::Cut) {
         cut_link();
     } else if (added != Added::No) {
-        break_link({broken_by(added)});
+        break_link({reason_of(added)});
     }
     return false;
 }
