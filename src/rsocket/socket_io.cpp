@@ -83,7 +83,8 @@ Result<std::size_t> Socket::send_part(const void *bytes, std::size_t size, int f
     if (carrier_.open_stream().send(bytes, size, flags)) [[likely]] {
         return size;
     }
-    return AnySocket::send_part(bytes, size, flags);
+    const iovec part = base::part_of(bytes, size);
+    return send_any(base::message_of(&part, 1), flags);  // send() would try the shortest way again
 }
 
 [[gnu::noinline]] Result<std::size_t> Socket::send_any(const msghdr &message, int flags) {
