@@ -26,7 +26,7 @@ namespace stream {
 // The op_context of a Disconnect: nothing follows when that has left.
 inline constexpr std::uint64_t farewell = 1;
 
-// What the two directions of a stream use. Its Connection owns them, and does not move.
+// Both directions of a stream use these. Its Connection owns them, and does not move.
 struct Common {
     const Device &device;
     const Settings &settings;

@@ -16,7 +16,8 @@ count() {  # count IDLE: instructions of one echo
     grep -h '^SCALED' "$work/log" >&2
     awk -v echoes="$echoes" '/ Collected : / { printf "%.0f\n", $NF / echoes }' "$work/log"
 }
-# What other threads do on a busy machine only adds to a count, so one that is too high is taken again, twice at most.
+# On a busy machine the work of other threads adds to a count, and never takes from it. So the script takes a count that is
+# too high again, twice at most.
 for _ in 1 2 3; do
     few=$(count 10) || exit 1
     many=$(count "$idle") || exit 1

@@ -93,8 +93,7 @@ base::Clock::time_point MemoryLink::gives_up_at() const {
     socklen_t size = sizeof(milliseconds);
     if (!is_full() ||
         full_used_.load(std::memory_order_relaxed) != out_.used.load(std::memory_order_relaxed) ||
-        getsockopt(met_on_->descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) != 0 ||
-        milliseconds == 0) {
+        getsockopt(met_on(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) != 0 || milliseconds == 0) {
         return base::Clock::time_point::max();
     }
     return full_since_.load(std::memory_order_relaxed) + std::chrono::milliseconds{milliseconds};
