@@ -112,12 +112,16 @@ Link::Sent MemoryLink::send(std::span<const iovec> pieces) {
     }
     const std::uint64_t begin = written();
     std::size_t room_left = room();
+    if (room_left == most_unread_) {
+        out_.first.store(begin, std::memory_order_relaxed);  // the ring is empty
+    }
+    const std::uint64_t first = out_.first.load(std::memory_order_relaxed);
     std::uint64_t end = begin;
     for (const iovec &piece : pieces) {
         const std::size_t bytes = std::min(piece.iov_len, room_left);
         const auto *const from = static_cast<const std::byte *>(piece.iov_base);
         if (!copy_piece(bytes, [&](std::size_t done, std::size_t left) {
-                const auto to = rings_.outgoing_bytes(end + done, left);
+                const auto to = rings_.outgoing_bytes(end + done - first, left);
                 return persist::guarded_copy(to.data(), from + done, to.size()) ? to.size() : 0;
             })) {
             if (end == begin) {
@@ -177,13 +181,15 @@ Link::Received MemoryLink::receive(std::span<const iovec> pieces) {
         return nothing_came();
     }
     const std::uint64_t begin = taken();
+    // It is the same for all unread bytes, because the sender moves it only while there are none.
+    const std::uint64_t first = in_.first.load(std::memory_order_relaxed);
     std::size_t received = 0;
     std::size_t room = 0;
     for (const iovec &piece : pieces) {
         const std::size_t bytes = std::min(piece.iov_len, there - received);
         auto *const to = static_cast<std::byte *>(piece.iov_base);
         if (!copy_piece(bytes, [&](std::size_t done, std::size_t left) {
-                const auto from = rings_.incoming_bytes(begin + received + done, left);
+                const auto from = rings_.incoming_bytes(begin + received + done - first, left);
                 return persist::guarded_copy(to + done, from.data(), from.size()) ? from.size() : 0;
             })) {
             if (received == 0) {

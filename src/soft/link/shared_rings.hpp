@@ -27,9 +27,13 @@ public:
     // One direction. Each cache line has one writer.
     struct Direction {
         alignas(64) std::atomic<std::uint64_t> written{0};  // bytes so far; the sender writes it
-        std::atomic<End> end{End::None};                    // the sender writes it, after the bytes
-        alignas(64) std::atomic<std::uint64_t> used{0};     // bytes so far; the receiver writes it
-        std::atomic<bool> closed{false};                    // the receiver writes it, and takes no more bytes
+        // The byte that lies at the beginning of the ring, counted like `written`. While the ring is empty
+        // the sender moves it to the next byte. So few bytes at a time take few pages of the memory, and the
+        // processor's cache has these. The sender writes it before the bytes.
+        std::atomic<std::uint64_t> first{0};
+        std::atomic<End> end{End::None};                 // the sender writes it, after the bytes
+        alignas(64) std::atomic<std::uint64_t> used{0};  // bytes so far; the receiver writes it
+        std::atomic<bool> closed{false};                 // the receiver writes it, and takes no more bytes
     };
     // An end sets these bits when it wants a bell for the events; the end that rings clears them.
     static constexpr std::uint32_t wants_bytes = 1;
@@ -68,12 +72,13 @@ public:
     [[nodiscard]] Direction &incoming() const { return memory_->directions[1 - index()]; }
     [[nodiscard]] Bell &own_bell() const { return memory_->bells[index()]; }
     [[nodiscard]] Bell &peers_bell() const { return memory_->bells[1 - index()]; }
-    // These return the bytes of a ring from the position on, up to `most` and to the end of the ring.
-    [[nodiscard]] std::span<std::byte> outgoing_bytes(std::uint64_t position, std::size_t most) const {
-        return bytes_of(index(), position, most);
+    // These return the bytes of a ring from a byte on, up to `most` and to the end of the ring. `distance` is
+    // how far that byte is behind the first one.
+    [[nodiscard]] std::span<std::byte> outgoing_bytes(std::uint64_t distance, std::size_t most) const {
+        return bytes_of(index(), distance, most);
     }
-    [[nodiscard]] std::span<std::byte> incoming_bytes(std::uint64_t position, std::size_t most) const {
-        return bytes_of(1 - index(), position, most);
+    [[nodiscard]] std::span<std::byte> incoming_bytes(std::uint64_t distance, std::size_t most) const {
+        return bytes_of(1 - index(), distance, most);
     }
 
 private:
@@ -85,9 +90,9 @@ private:
 
     SharedRings(base::Fd file, void *memory, Side side);
     [[nodiscard]] std::size_t index() const { return side_ == Side::Maker ? 0 : 1; }
-    [[nodiscard]] std::span<std::byte> bytes_of(std::size_t ring, std::uint64_t position,
+    [[nodiscard]] std::span<std::byte> bytes_of(std::size_t ring, std::uint64_t distance,
                                                 std::size_t most) const {
-        const std::size_t at = position % ring_bytes;
+        const std::size_t at = distance % ring_bytes;
         return std::span{memory_->bytes[ring]}.subspan(at, std::min(most, ring_bytes - at));
     }
 

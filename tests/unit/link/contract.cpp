@@ -336,7 +336,7 @@ Links tcp_links() {
             .there = std::make_unique<soft::TcpLink>(std::move(accepted))};
 }
 
-Links memory_links() {
+Links memory_links(base::Fd *file) {
     Links met_on = tcp_links();
     int ends[2] = {-1, -1};
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
@@ -344,6 +344,9 @@ Links memory_links() {
     assert_true(made.has_value());
     auto joined = soft::SharedRings::join(base::Fd{fcntl(made->file(), F_DUPFD_CLOEXEC, 0)});
     assert_true(joined.has_value());
+    if (file != nullptr) {
+        *file = base::Fd{fcntl(made->file(), F_DUPFD_CLOEXEC, 0)};
+    }
     made->close_file();
     return {.here = std::make_unique<soft::MemoryLink>(std::move(*made), base::Fd{ends[0]},
                                                        std::move(met_on.here)),

@@ -21,8 +21,9 @@ struct Links {
 // Returns a TCP connection over 127.0.0.1 with both of its ends in this process.
 [[nodiscard]] Links tcp_links();
 
-// Returns a link through memory with both of its ends in this process.
-[[nodiscard]] Links memory_links();
+// Returns a link through memory with both of its ends in this process. `file` gets a descriptor of the
+// memory.
+[[nodiscard]] Links memory_links(base::Fd *file = nullptr);
 
 // Runs each test with a new pair, and returns the exit status of the program.
 [[nodiscard]] int run_link_contract(const char *name, Links (*make)());

@@ -100,6 +100,8 @@ public:
         }
         if (below(16) == 0) {
             out.written = random_();
+        } else if (below(4) == 0) {
+            (below(2) == 0 ? out : in).first = random_();
         } else if (below(16) == 0) {
             out.end = static_cast<SharedRings::End>(random_());
         } else if (below(16) == 0) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link: each link keeps the contract.
+// soft/link: each link keeps the contract, and MemoryLink takes little memory.
+#include <sys/stat.h>
+
 #include "faulty_link.hpp"
 
 // Last, as it wants.
@@ -19,15 +21,41 @@ test::Links unpleasant_tcp_links() {
     return unpleasant(test::tcp_links());
 }
 
+test::Links memory_links() {
+    return test::memory_links();
+}
+
 test::Links unpleasant_memory_links() {
     return unpleasant(test::memory_links());
+}
+
+// Messages that are received before the next one is sent take the first pages of the ring again and again,
+// however many there are.
+void a_few_bytes_at_a_time_take_little_memory(void **) {
+    base::Fd file;
+    const auto [here, there] = test::memory_links(&file);
+    const test::Bytes message(300, std::byte{1});
+    for (int number = 0; number < 10000; ++number) {
+        assert_int_equal(test::send(*here, message).bytes, message.size());
+        test::Bytes arrived;
+        while (arrived.size() < message.size()) {
+            (void)test::receive(*there, arrived, message.size());
+        }
+        assert_true(there->rest());  // the room of the bytes is the sender's again
+    }
+    struct stat memory = {};
+    assert_int_equal(fstat(file.get(), &memory), 0);
+    constexpr blkcnt_t block = 512;
+    assert_in_range(memory.st_blocks * block, 1, 4 * 4096);
 }
 
 }  // namespace
 
 int main() {
-    return test::run_link_contract("TcpLink", test::tcp_links) +
+    const CMUnitTest own_tests[] = {cmocka_unit_test(a_few_bytes_at_a_time_take_little_memory)};
+    return cmocka_run_group_tests(own_tests, nullptr, nullptr) +
+           test::run_link_contract("TcpLink", test::tcp_links) +
            test::run_link_contract("FaultyLink on TcpLink", unpleasant_tcp_links) +
-           test::run_link_contract("MemoryLink", test::memory_links) +
+           test::run_link_contract("MemoryLink", memory_links) +
            test::run_link_contract("FaultyLink on MemoryLink", unpleasant_memory_links);
 }
