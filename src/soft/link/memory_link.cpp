@@ -45,7 +45,8 @@ MemoryLink::MemoryLink(SharedRings rings, base::Fd socket, std::unique_ptr<Link>
       socket_{std::move(socket)},
       met_on_{std::move(met_on)},
       out_{rings_.outgoing()},
-      in_{rings_.incoming()} {}
+      in_{rings_.incoming()},
+      most_unread_{rings_.ring_bytes()} {}
 
 // A child of fork(2) only closes its copies, and the parent's link is not affected. The peer still reads the
 // bytes in the ring, which stays as long as one of the two has it mapped.
@@ -177,7 +178,8 @@ Link::Received MemoryLink::receive(std::span<const iovec> pieces) {
     }
     release_used();
     const std::size_t there = unread_bytes();
-    if (there == 0 || there > ring || in_.end.load(std::memory_order_relaxed) == End::Abandoned) {
+    if (there == 0 || there > rings_.ring_bytes() ||
+        in_.end.load(std::memory_order_relaxed) == End::Abandoned) {
         return nothing_came();
     }
     const std::uint64_t begin = taken();
@@ -208,7 +210,7 @@ Link::Received MemoryLink::receive(std::span<const iovec> pieces) {
 
 Link::Received MemoryLink::nothing_came() {
     const auto failed = [](int error) { return Received{.state = Received::State::Failed, .error = error}; };
-    if (unread_bytes() > ring) {
+    if (unread_bytes() > rings_.ring_bytes()) {
         violated_.store(true, std::memory_order_relaxed);
         return failed(EPROTO);
     }
@@ -238,7 +240,7 @@ void MemoryLink::release_used() {
         in_.used.store(released_, std::memory_order_seq_cst);
         // A peer that waits for room gets half of the ring at once, so that it does not wake for each
         // message.
-        if (unread_bytes() <= ring / 2) {
+        if (unread_bytes() <= rings_.ring_bytes() / 2) {
             ring_for(SharedRings::wants_room);
         }
     }

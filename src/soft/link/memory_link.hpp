@@ -48,12 +48,12 @@ public:
     [[nodiscard]] std::size_t unread_bytes() const override;
     [[nodiscard]] bool undelivered() const override;
     [[nodiscard]] base::Clock::time_point gives_up_at() const override;
-    void limit_unsent(std::size_t bytes) override { most_unread_ = std::clamp<std::size_t>(bytes, 1, ring); }
+    void limit_unsent(std::size_t bytes) override {
+        most_unread_ = std::clamp<std::size_t>(bytes, 1, rings_.ring_bytes());
+    }
     [[nodiscard]] std::size_t max_segment() const override;
 
 private:
-    static constexpr std::size_t ring = SharedRings::ring_bytes;
-
     [[nodiscard]] int why_not_send() const;
     void note_full();
     [[nodiscard]] bool is_full() const {
@@ -87,7 +87,7 @@ private:
     std::atomic<std::uint64_t> written_{0};  // by the thread that sends
     std::atomic<std::uint64_t> taken_{0};    // by the thread that receives
     std::uint64_t released_ = 0;             // of these, the bytes whose room the peer has again
-    std::size_t most_unread_ = ring;
+    std::size_t most_unread_;
     // While the ring is full: since when the peer has taken nothing, and what it had taken by then.
     std::atomic<base::Clock::time_point> full_since_{base::Clock::time_point::max()};
     std::atomic<std::uint64_t> full_used_{0};

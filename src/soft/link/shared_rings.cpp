@@ -22,39 +22,50 @@ base::Result<void *> mapped(int file, std::size_t bytes) {
 
 }  // namespace
 
-SharedRings::SharedRings(base::Fd file, void *memory, Side side)
-    : file_{std::move(file)}, memory_{static_cast<Memory *>(memory)}, side_{side} {}
+std::atomic<int> SharedRings::count_{0};
+
+SharedRings::SharedRings(base::Fd file, void *memory, std::size_t ring_bytes, Side side)
+    : file_{std::move(file)}, memory_{static_cast<Memory *>(memory)}, ring_bytes_{ring_bytes}, side_{side} {
+    count_.fetch_add(1, std::memory_order_relaxed);
+}
 
 SharedRings::~SharedRings() {
     if (memory_ != nullptr) {
-        munmap(memory_, sizeof(Memory));
+        munmap(memory_, memory_bytes(ring_bytes_));
+        count_.fetch_sub(1, std::memory_order_relaxed);
     }
 }
 
 base::Result<SharedRings> SharedRings::make() {
+    const std::size_t ring = count_.load(std::memory_order_relaxed) < most_large ? large_ring : small_ring;
+    const auto size = static_cast<off_t>(memory_bytes(ring));
     base::Fd file{memfd_create("softrdma", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
-    if (!file || ftruncate(file.get(), sizeof(Memory)) != 0 || fcntl(file.get(), F_ADD_SEALS, seals) != 0) {
+    if (!file || ftruncate(file.get(), size) != 0 || fcntl(file.get(), F_ADD_SEALS, seals) != 0) {
         return base::last_failure();
     }
-    const auto memory = mapped(file.get(), sizeof(Memory));
+    const auto memory = mapped(file.get(), memory_bytes(ring));
     if (!memory) {
         return std::unexpected{memory.error()};
     }
     // The initial state is all zero.
-    return SharedRings{std::move(file), *memory, Side::Maker};
+    return SharedRings{std::move(file), *memory, ring, Side::Maker};
 }
 
 base::Result<SharedRings> SharedRings::join(base::Fd file) {
     struct stat what;
-    if (fstat(file.get(), &what) != 0 || what.st_size != sizeof(Memory) ||
-        (fcntl(file.get(), F_GET_SEALS) & seals) != seals) {
+    if (fstat(file.get(), &what) != 0 || (fcntl(file.get(), F_GET_SEALS) & seals) != seals) {
         return base::failure(EPROTO);
     }
-    const auto memory = mapped(file.get(), sizeof(Memory));
-    if (!memory) {
-        return std::unexpected{memory.error()};
+    for (std::size_t ring = small_ring; ring <= large_ring; ring *= 2) {
+        if (what.st_size == static_cast<off_t>(memory_bytes(ring))) {
+            const auto memory = mapped(file.get(), memory_bytes(ring));
+            if (!memory) {
+                return std::unexpected{memory.error()};
+            }
+            return SharedRings{base::Fd{}, *memory, ring, Side::Guest};
+        }
     }
-    return SharedRings{base::Fd{}, *memory, Side::Guest};
+    return base::failure(EPROTO);
 }
 
 }  // namespace soft

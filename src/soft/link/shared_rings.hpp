@@ -19,9 +19,13 @@ namespace soft {
 
 class SharedRings {
 public:
-    // The bytes that can wait in one direction. Messages to a peer that does not receive yet have about as
-    // much room as with TCP. A larger ring would not stay in the processor's cache.
-    static constexpr std::size_t ring_bytes = std::size_t{512} << 10;
+    // The bytes that can wait in one direction: a power of two between these. Messages to a peer that does
+    // not receive yet have about as much room as with TCP. A larger ring would not stay in the processor's
+    // cache. A process that has `most_large` of these memories makes the next ones with small rings, so that
+    // 10,000 of them take at most 1.3 GB.
+    static constexpr std::size_t large_ring = std::size_t{512} << 10;
+    static constexpr std::size_t small_ring = std::size_t{64} << 10;
+    static constexpr int most_large = 64;
 
     enum class End : std::uint32_t { None, Finished, Abandoned };
     // One direction. Each cache line has one writer.
@@ -47,16 +51,17 @@ public:
     enum class Side : std::uint8_t { Maker, Guest };
 
     SharedRings() = default;
-    // Makes the memory and maps it. Fails with EMFILE, ENFILE or ENOMEM.
+    // Makes the memory and maps it; how large it is depends on how many such memories the process has. Fails
+    // with EMFILE, ENFILE or ENOMEM.
     [[nodiscard]] static base::Result<SharedRings> make();
     // Maps the memory that the peer has made. Fails with EPROTO when it is not such memory, or the peer could
     // truncate it.
     [[nodiscard]] static base::Result<SharedRings> join(base::Fd file);
-    SharedRings(SharedRings &&other) noexcept
-        : file_{std::move(other.file_)}, memory_{std::exchange(other.memory_, nullptr)}, side_{other.side_} {}
+    SharedRings(SharedRings &&other) noexcept { *this = std::move(other); }
     SharedRings &operator=(SharedRings &&other) noexcept {
         std::swap(file_, other.file_);
         std::swap(memory_, other.memory_);
+        std::swap(ring_bytes_, other.ring_bytes_);
         std::swap(side_, other.side_);
         return *this;
     }
@@ -68,6 +73,8 @@ public:
     [[nodiscard]] int file() const { return file_.get(); }
     void close_file() { file_.reset(); }
 
+    // Returns the bytes that can wait in one direction.
+    [[nodiscard]] std::size_t ring_bytes() const { return ring_bytes_; }
     [[nodiscard]] Direction &outgoing() const { return memory_->directions[index()]; }
     [[nodiscard]] Direction &incoming() const { return memory_->directions[1 - index()]; }
     [[nodiscard]] Bell &own_bell() const { return memory_->bells[index()]; }
@@ -82,23 +89,30 @@ public:
     }
 
 private:
-    struct Memory {
+    // The two rings are behind it.
+    struct alignas(4096) Memory {
         std::array<Direction, 2> directions;
         std::array<Bell, 2> bells;
-        alignas(4096) std::array<std::array<std::byte, ring_bytes>, 2> bytes;
     };
 
-    SharedRings(base::Fd file, void *memory, Side side);
+    SharedRings(base::Fd file, void *memory, std::size_t ring_bytes, Side side);
+    [[nodiscard]] static std::size_t memory_bytes(std::size_t ring_bytes) {
+        return sizeof(Memory) + 2 * ring_bytes;
+    }
     [[nodiscard]] std::size_t index() const { return side_ == Side::Maker ? 0 : 1; }
     [[nodiscard]] std::span<std::byte> bytes_of(std::size_t ring, std::uint64_t distance,
                                                 std::size_t most) const {
-        const std::size_t at = distance % ring_bytes;
-        return std::span{memory_->bytes[ring]}.subspan(at, std::min(most, ring_bytes - at));
+        const std::size_t at = distance & (ring_bytes_ - 1);
+        std::byte *const rings = reinterpret_cast<std::byte *>(memory_ + 1);
+        return {rings + ring * ring_bytes_ + at, std::min(most, ring_bytes_ - at)};
     }
 
     base::Fd file_;
     Memory *memory_ = nullptr;
+    std::size_t ring_bytes_ = 0;
     Side side_ = Side::Maker;
+    // The memories that this process has mapped.
+    static std::atomic<int> count_;
 };
 
 }  // namespace soft

@@ -117,12 +117,12 @@ void a_full_link_says_when_it_takes_more(FreshLinks &links) {
     assert_true(here->undelivered());
     Bytes arrived;
     while (!here->ready().writable) {
-        (void)receive(*there, arrived, 65'536);
+        (void)receive(*there, arrived, 16'384);
     }
     assert_true(is_ready(*here, to_write));
     taken += send(*here, Bytes(1)).bytes;
     while (arrived.size() < taken) {
-        (void)receive(*there, arrived, 65'536);
+        (void)receive(*there, arrived, 16'384);
     }
     wait_until([&] {
         (void)there->rest();

@@ -208,7 +208,7 @@ void counters_that_cannot_be_end_the_link(void **) {
     Victim victim;
     std::array<std::byte, 8> bytes{};
     const iovec piece{.iov_base = bytes.data(), .iov_len = bytes.size()};
-    victim.attacker.outgoing().written = SharedRings::ring_bytes + 1;
+    victim.attacker.outgoing().written = victim.attacker.ring_bytes() + 1;
     const Link::Received received = victim.link->receive({&piece, 1});
     assert_true(received.state == State::Failed);
     assert_int_equal(received.error, EPROTO);

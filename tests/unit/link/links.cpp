@@ -2,6 +2,10 @@
 // soft/link: each link keeps the contract, and MemoryLink takes little memory.
 #include <sys/stat.h>
 
+#include <vector>
+
+#include "soft/link/shared_rings.hpp"
+
 #include "faulty_link.hpp"
 
 // Last, as it wants.
@@ -22,6 +26,20 @@ test::Links unpleasant_tcp_links() {
 }
 
 test::Links memory_links() {
+    return test::memory_links();
+}
+
+// Returns links with small rings, because the process has many.
+test::Links small_memory_links() {
+    static const std::vector<soft::SharedRings> others = [] {
+        std::vector<soft::SharedRings> made;
+        for (int number = 0; number < soft::SharedRings::most_large; ++number) {
+            auto one = soft::SharedRings::make();
+            assert_true(one.has_value());
+            made.push_back(std::move(*one));
+        }
+        return made;
+    }();
     return test::memory_links();
 }
 
@@ -53,9 +71,11 @@ void a_few_bytes_at_a_time_take_little_memory(void **) {
 
 int main() {
     const CMUnitTest own_tests[] = {cmocka_unit_test(a_few_bytes_at_a_time_take_little_memory)};
-    return cmocka_run_group_tests(own_tests, nullptr, nullptr) +
-           test::run_link_contract("TcpLink", test::tcp_links) +
-           test::run_link_contract("FaultyLink on TcpLink", unpleasant_tcp_links) +
-           test::run_link_contract("MemoryLink", memory_links) +
-           test::run_link_contract("FaultyLink on MemoryLink", unpleasant_memory_links);
+    int failed = cmocka_run_group_tests(own_tests, nullptr, nullptr);
+    failed += test::run_link_contract("TcpLink", test::tcp_links);
+    failed += test::run_link_contract("FaultyLink on TcpLink", unpleasant_tcp_links);
+    failed += test::run_link_contract("MemoryLink", memory_links);
+    failed += test::run_link_contract("FaultyLink on MemoryLink", unpleasant_memory_links);
+    failed += test::run_link_contract("MemoryLink with small rings", small_memory_links);
+    return failed;
 }
