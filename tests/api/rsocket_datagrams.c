@@ -27,6 +27,7 @@ const char *__tsan_default_options(void) {
 }
 
 /* This comes last, because it asserts. */
+#include "../forks.h"
 #include "rsockets.h"
 
 /* With the longest header of the protocol, librdmacm has room for no more bytes than these. */
@@ -387,6 +388,7 @@ static void d6_epoll_is_anothers(void **state) {
 
 /* The child uses the socket too. The queue pairs are the parent's. */
 static void a_child_sends_and_receives(void **state) {
+    skip_where(CHILDREN_MAKE_NO_THREADS);
     const struct ends *const ends = *state;
     messages_are_whole(state);
     char got[8];

@@ -16,6 +16,7 @@
 #include <span>
 
 #include "../../child.hpp"
+#include "../../forks.h"
 #include "memory.hpp"
 #include "persist/guard.hpp"
 
@@ -218,6 +219,7 @@ void a_forked_child_starts_afresh(void **) {
 
 // When the process ends, no job and no thread is left.
 void ends_with_the_process(void **) {
+    skip_where(CHILDREN_MAKE_NO_THREADS);
     const pid_t child = test::fork_child();
     assert_int_not_equal(child, -1);
     if (child == 0) {
